@@ -95,7 +95,7 @@ def gate(
     """
     from harness.evaluation.regression.baseline import write_former
     from harness.report import gate as view
-    from harness.report.junit import decisions
+    from harness.report.gate import decisions
     from harness.report.summary import night
 
     def decided() -> Passage:

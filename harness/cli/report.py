@@ -293,7 +293,7 @@ def junit(
     scenarios: StoredScenarios = None, clients: Clients = "all", servers: Servers = "all", store: StoreFolder = None
 ) -> None:
     """Print the verdicts as JUnit XML, for CI systems: a suite a scenario, a case a cell."""
-    from harness.report.junit import verdicts
+    from harness.report.gate import verdicts
 
     print_text(verdicts(stored_cells(open_app(store), scenarios, clients, servers)))
 
@@ -322,20 +322,20 @@ def summary(
 @reports.command("parameters")
 def parameters(markdown: AsMarkdown = False, as_json: AsJson = False) -> None:
     """Print the vocabulary of parameters."""
-    from harness.report import vocabulary
+    from harness.report import explain
 
     if as_json:
-        print_json(vocabulary.report())
+        print_json(explain.report())
     elif markdown:
-        print_text(vocabulary.markdown())
+        print_text(explain.markdown())
     else:
-        vocabulary.show(paper())
+        explain.show(paper())
 
 
 @reports.command("defaults")
 def defaults(store: StoreFolder = None, markdown: AsMarkdown = False, as_json: AsJson = False) -> None:
     """Print the defaults in force of every implementation, confirmed by stored runs where these show them."""
-    from harness.report import defaults as view
+    from harness.report import parameters as view
 
     results = [
         result

@@ -40,18 +40,18 @@ def compare(
 
     The exit code is 1 when engines disagree and nothing measured explains it, 5 when there is nothing to compare.
     """
-    from harness.report import compare_views
+    from harness.report import compare
     from harness.report.compare import comparisons
 
     tolerance = tolerance_of("--within", within)
-    with json_all_the_same(as_json, lambda: compare_views.report([])):
+    with json_all_the_same(as_json, lambda: compare.report([])):
         compared = comparisons(stored_cells(open_app(store), scenarios, clients, servers), within=tolerance)
     if as_json:
-        print_json(compare_views.report(compared))
+        print_json(compare.report(compared))
     elif markdown:
-        print_markdown(compare_views.markdown(compared))
+        print_markdown(compare.markdown(compared))
     else:
-        compare_views.show(compared, paper())
+        compare.show(compared, paper())
     if all(item.within is None for item in compared):
         raise typer.Exit(NOTHING)
     if any(item.within is False and item.reason == "not_explained" for item in compared):

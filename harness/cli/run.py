@@ -40,7 +40,7 @@ def draw_comparisons(results: Sequence[CellResult], folder: Path) -> None:
     if not found:
         return
     try:
-        from harness.report.plots.ranked import write
+        from harness.report.plots.distribution import write
 
         for ranking in found:
             if (file := write(ranking, folder)) is not None:
@@ -101,7 +101,7 @@ def run(asking: Asking) -> None:
 def _draw_figures(app: App, results: list[CellResult], processes: int, listen: Listener) -> None:
     """Draw what is not drawn yet of a finished `run`. Nothing that goes wrong here costs its runs and verdicts."""
     from harness.execution.events import Warned
-    from harness.report.plots.shared import telling_runs, with_figures
+    from harness.report.plots.stored import telling_runs, with_figures
 
     chosen, telling = with_figures(results), telling_runs(results)
     target, talk = app.store.root / "figures", console()
@@ -109,7 +109,7 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
         return
     sys.stdout.flush()
     try:
-        from harness.report.plots.missing import draw_missing, draw_transfer
+        from harness.report.plots.stored import draw_missing, draw_transfer
 
         # One of many: to look at them all there is `harness plot`.
         for result, one, measured in telling[:_TRIES]:

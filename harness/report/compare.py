@@ -1,23 +1,170 @@
 """The same point run by two engines: how far virtual time is from real time, and why where that can be told. Pure.
 
 A point is what a person takes for the same experiment: scenario, client, server, parameters and seed. Values are
-in the store's units (times in seconds, shares as parts of one). `harness.report.compare_views` shows them.
+in the store's units (times in seconds, shares as parts of one). `harness.report.compare` shows them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from itertools import groupby
+from typing import Any, Literal
 
-from harness.evaluation.cell_result import CellResult
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from harness.analysis.metrics.registry import find, unit_of
+from harness.evaluation.cell_result import CellResult, counts, unreached
+from harness.formatting import quoted
 from harness.netem.bounds import bucket_share
-from harness.outcome import Better, EngineName
-from harness.report.compare_figures import CpuRole, CpuUse, Side, cores_of, cpu_of, difference_of, kind_of, side_of
+from harness.outcome import Better, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
+from harness.report.layout import SENTENCE, Column, Fitted, Row
+from harness.report.markdown import line
+from harness.report.table import SYMBOLS, interval_text
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import Scenario
-from harness.stats.intervals import ENOUGH
+from harness.stats.intervals import ENOUGH, interval
+
+# --- Figures of one engine's runs for a comparison, drawn from a cell's results.
+
+
+CpuRole = Literal["client", "server", "sim"]
+ROLES: tuple[CpuRole, ...] = ("client", "server", "sim")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One engine's runs of a point, as far as one metric goes."""
+
+    engine: EngineName
+    key: str
+    """The cell's key in the store."""
+    outcomes: Mapping[str, int]
+    """How often each outcome happened."""
+    counted: int
+    """Runs that were measured and completed, or whose transfers failed; the others do not count."""
+    interval: Interval | None
+    """Of the metric; a time that a failed transfer never reached is infinite. None where it was not measured."""
+    receive_drops: float | None
+    """Median of the datagrams dropped at full socket buffers of both endpoints."""
+    simulator: str
+    """Identity of the simulator, with the lab kernel."""
+    measured_by: tuple[int, ...]
+    """Versions of the measuring code behind the runs that count, in order."""
+
+
+@dataclass(frozen=True)
+class CpuUse:
+    """What one container spent during the transfer; medians over the real-time runs
+    (`harness.analysis.metrics.wire`).
+    """
+
+    seconds: float
+    """CPU time, s; in a short transfer it includes the container's start."""
+    share: float
+    """CPU seconds per second of the completion, or of the client's life where it never completed; 1 is one core."""
+
+
+def _counted(result: CellResult) -> Iterator[tuple[Run, MeasuredRun]]:
+    """The runs that count, as in `CellResult.measurements`."""
+    for run, measured in result.runs:
+        if measured is not None and counts(run, measured):
+            yield run, measured
+
+
+def _beside(metric: str, other: str) -> MetricName:
+    """Another metric of the transfer that a metric is of."""
+    name = MetricName.parse(metric)
+    return MetricName(other, name.flow or 0, name.transfer or "first")
+
+
+def _transfer(run: Run, metric: str) -> Transfer | None:
+    name = MetricName.parse(metric)
+    place = name.flow or 0, int(name.transfer == "repeat")
+    return next((item for item in run.transfers if (item.flow, item.index) == place), None)
+
+
+def _value(run: Run, measured: MeasuredRun, metric: str) -> float | None:
+    found = measured.written(metric, len(run.cell.scenario.flows))
+    if found is not None:
+        return found.value
+    return unreached(run, MetricName.parse(metric), failed=proven_outcome(run, measured).failed_transfer)
+
+
+def side_of(result: CellResult | None, metric: str) -> Side | None:
+    """What an engine's runs say of a metric; None where there are no runs."""
+    if result is None or not result.runs:
+        return None
+    counted = list(_counted(result))
+    values = [value for run, measured in counted if (value := _value(run, measured, metric)) is not None]
+    drops = [measured.value(*_beside(metric, "udp_receive_drops")) for _, measured in counted]
+    return Side(
+        engine=result.cell.engine, key=result.cell.key, outcomes=result.outcomes, counted=len(counted),
+        interval=interval(values) if values else None, receive_drops=_median(drops),
+        simulator=result.cell.sim_image.identity,
+        measured_by=tuple(sorted({measured.version for _, measured in counted})),
+    )  # fmt: skip
+
+
+def difference_of(real: float, virtual: float) -> float:
+    """`virtual / real - 1`; 0 for equal values, two zeros and two infinities included."""
+    if real == virtual:
+        return 0.0
+    return math.copysign(math.inf, virtual) if real == 0 else virtual / real - 1
+
+
+def kind_of(results: Iterable[CellResult], metric: str) -> tuple[str, Better]:
+    """Unit and direction of a metric; an empty unit where nobody has it."""
+    for result in results:
+        for measurement in result.written.get(metric, []):
+            return unit_of(measurement), measurement.direction
+    one = find(MetricName.parse(metric).metric)
+    return ("", "neutral") if one is None else (one.unit, one.better)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return interval(known).median if known else None
+
+
+def cpu_of(result: CellResult, metric: str) -> dict[CpuRole, CpuUse]:
+    """CPU use during the metric's transfer. The simulator's stands with the first flow."""
+    found: dict[CpuRole, CpuUse] = {}
+    for role in ROLES:
+        spent = [
+            (used, used / seconds)
+            for run, measured in _counted(result)
+            if (used := measured.value(*_beside(metric, f"cpu_{role}"))) is not None
+            and (seconds := _seconds(run, measured, metric)) is not None
+        ]
+        if spent:
+            found[role] = CpuUse(
+                seconds=interval(used for used, _ in spent).median, share=interval(share for _, share in spent).median
+            )
+    return found
+
+
+def _seconds(run: Run, measured: MeasuredRun, metric: str) -> float | None:
+    """How long the metric's transfer took; the client's life where it never completed."""
+    completion = measured.value(*_beside(metric, "completion"))
+    if completion is not None:
+        return completion
+    transfer = _transfer(run, metric)
+    lived = 0.0 if transfer is None else (transfer.ended_ns - transfer.started_ns) / 1e9
+    return lived if lived > 0 else None
+
+
+def cores_of(result: CellResult) -> int | None:
+    """Cores of the machine of the last run."""
+    known = [cores for run, _ in result.runs if isinstance(cores := run.host.get("cpus"), int)]
+    return known[-1] if known else None
+
+
+# --- compare
+
 
 #: Median difference that counts as none, as a part of the real-time median.
 WITHIN = 0.03
@@ -278,3 +425,191 @@ def _receive_drops(compose: Side, virtual: Side) -> list[Explanation]:
 
 def _percent(share: float) -> str:
     return f"{share * 100:.0f} %"
+
+
+# --- The comparison of engines on a terminal, as Markdown, and as JSON.
+
+
+SCHEMA = 1
+
+_HEADINGS = ("client → server", "metric", "n", "compose", "virtual", "difference", "CPU c/s/sim")
+"""Before the verdict: n is of compose and virtual; CPU is the cores each container used in real time."""
+
+
+def show(compared: Sequence[Comparison], console: Console) -> None:
+    """Print a table per scenario and what cannot be compared, or say that there is nothing."""
+    if not compared:
+        console.print("no stored runs match")
+        return
+    console.print(render(compared))
+
+
+def render(compared: Sequence[Comparison]) -> RenderableType:
+    """Tables for all scenarios, each with what cannot be compared below it."""
+    parts: list[RenderableType] = []
+    for group in _scenarios(compared):
+        parts += [_table(group)] if _judged(group) else [Text(_title(group[0]), style="bold")]
+        parts += [Text(f"  {line}", style="yellow") for line in _missing(group)]
+    parts.append(Text(_summary(compared)))
+    return Group(*parts)
+
+
+def markdown(compared: Sequence[Comparison]) -> str:
+    """The same as Markdown."""
+    if not compared:
+        return "No stored runs match.\n"
+    blocks = []
+    for group in _scenarios(compared):
+        lines = [f"**{quoted(group[0].point.title)}** (`{group[0].point.scenario}`, median [interval] of n runs)", ""]
+        if _judged(group):
+            lines += [line([*_HEADINGS, "verdict", "explanation"]), line(["---", "---", *["---:"] * 5, "---", "---"])]
+            judged = ((_cells(one), _verdict(one)[:2], quoted(one.explanation)) for one in _judged(group))
+            lines += [line([*cells, " ".join(verdict), why]) for cells, verdict, why in judged]
+            lines += [""]
+        lines += [f"- {quoted(text)}" for text in _missing(group)]
+        blocks.append("\n".join(lines).rstrip())
+    return "\n\n".join([*blocks, _summary(compared)]) + "\n"
+
+
+def report(compared: Iterable[Comparison]) -> dict[str, Any]:
+    """What `compare --json` prints: numbers in the store's units; null where a time was never reached."""
+    compared = list(compared)
+    return {"schema": SCHEMA, **_counts(compared), "comparisons": [_entry(one) for one in compared]}
+
+
+# --- text
+
+
+def _scenarios(compared: Sequence[Comparison]) -> list[list[Comparison]]:
+    ordered = sorted(compared, key=lambda one: one.point.scenario)
+    return [list(group) for _, group in groupby(ordered, key=lambda one: one.point.scenario)]
+
+
+def _judged(group: Iterable[Comparison]) -> list[Comparison]:
+    return [one for one in group if one.within is not None]
+
+
+def _title(one: Comparison) -> str:
+    return f"{one.point.scenario} · {one.point.title} · compose (real time) and virtual time"
+
+
+def _table(group: Sequence[Comparison]) -> Fitted:
+    first, *figures = _HEADINGS
+    columns = [
+        Column(first, identifies=True), Column(figures[0], identifies=True),
+        *(Column(heading, right=True) for heading in figures[1:]), Column("verdict"),
+        Column("explanation", text=SENTENCE),
+    ]  # fmt: skip
+    rows = []
+    for one in _judged(group):
+        symbol, word, colour = _verdict(one)
+        rows.append(Row([*_cells(one), Text(f"{symbol} {word}", style=colour), one.explanation]))
+    return Fitted(_title(group[0]), columns, rows)
+
+
+def _verdict(one: Comparison) -> tuple[str, str, str]:
+    """Symbol, word and colour."""
+    symbol, colour = SYMBOLS["pass" if one.within else "fail"]
+    return symbol, "within" if one.within else "outside", colour
+
+
+def _cells(one: Comparison) -> list[str]:
+    spans = [side.interval if side else None for side in (one.compose, one.virtual)]
+    return [
+        _who(one),
+        f"{one.metric} {one.unit}".rstrip(),
+        "/".join(str(span.n) for span in spans if span),
+        *(_interval(span) for span in spans),
+        _difference(one.difference),
+        "/".join(f"{one.cpu[role].share:.2f}" if role in one.cpu else "–" for role in ROLES),
+    ]
+
+
+def _who(one: Comparison) -> str:
+    seed = "" if one.point.seed == 1 else f" (seed {one.point.seed})"
+    return " → ".join(one.point.pair) + seed
+
+
+def _interval(span: Interval | None) -> str:
+    if span is not None and math.isinf(span.low) and math.isinf(span.high):
+        return "never"
+    return interval_text(span)
+
+
+def _difference(value: float | None) -> str:
+    if value is None or math.isinf(value):
+        return "–" if value is None else "∞"
+    return f"{value * 100:+.1f} %"
+
+
+def _missing(group: Iterable[Comparison]) -> list[str]:
+    """A line for each reason why metrics of a point cannot be compared."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in group:
+        if one.within is None:
+            found.setdefault((_who(one), one.explanation), []).append(one.metric)
+    return [f"not comparable: {who}: {why}: {', '.join(metrics)}" for (who, why), metrics in found.items()]
+
+
+def _counts(compared: Sequence[Comparison]) -> dict[str, int]:
+    return {
+        "within": sum(one.within is True for one in compared),
+        "outside": sum(one.within is False for one in compared),
+        "not_comparable": sum(one.within is None for one in compared),
+    }
+
+
+def _summary(compared: Sequence[Comparison]) -> str:
+    counts = _counts(compared)
+    return (
+        f"{counts['within']} within ±{compared[0].tolerance * 100:g} %, {counts['outside']} outside, "
+        f"{counts['not_comparable']} not comparable"
+    )
+
+
+# --- data
+
+
+def _entry(one: Comparison) -> dict[str, Any]:
+    return {
+        "scenario": one.point.scenario,
+        "client": one.point.client,
+        "server": one.point.server,
+        "parameters": dict(one.point.parameters),
+        "seed": one.point.seed,
+        "metric": one.metric,
+        "unit": one.unit,
+        "direction": one.direction,
+        "compose": _side(one.compose),
+        "virtual": _side(one.virtual),
+        "difference": _number(one.difference),
+        "tolerance": one.tolerance,
+        "within": one.within,
+        "cpu": {role: {"seconds": use.seconds, "share": use.share} for role, use in one.cpu.items()},
+        "cores": one.cores,
+        "reason": one.reason,
+        "explanation": one.explanation,
+    }
+
+
+def _side(side: Side | None) -> dict[str, Any] | None:
+    if side is None:
+        return None
+    span = side.interval
+    return {
+        "key": side.key,
+        "outcomes": dict(side.outcomes),
+        "n": span.n if span else 0,
+        "median": _number(span.median) if span else None,
+        "low": _number(span.low) if span else None,
+        "high": _number(span.high) if span else None,
+        "coverage": span.coverage if span else None,
+        "receive_drops": side.receive_drops,
+        "simulator": side.simulator,
+        "measured_by": list(side.measured_by),
+    }
+
+
+def _number(value: float | None) -> float | None:
+    """JSON has no number for infinity."""
+    return value if value is not None and math.isfinite(value) else None

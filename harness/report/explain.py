@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
 
 from harness.netem import (
     Server,
@@ -18,6 +21,8 @@ from harness.netem import (
 from harness.netem.mobility import course
 from harness.outcome import EngineName
 from harness.planning.design import most_cells
+from harness.report.layout import SENTENCE, Column, Fitted, Row
+from harness.scenario.parameters import PARAMETERS
 from harness.scenario.schema import GilbertElliott, Link, LinkChange, Move, Path, Proxy, Red, Scenario, Service
 from harness.topology import SERVERS
 from harness.topology.mobility import moving, outages
@@ -239,3 +244,33 @@ def explain(scenario: Scenario, engine: EngineName) -> str:
         program = compile_path(one, server, outages=outages(scenario).get(name, ()), mappings=mappings)
         lines += [f"  {line}" for line in program.lines()]
     return "\n".join(lines) + "\n"
+
+
+# --- The vocabulary of parameters as a table, generated from the model.
+
+
+_HEADINGS = ("parameter", "written as", "whose behaviour", "meaning", "what shows that it took effect")
+
+
+def _rows() -> list[tuple[str, str, str, str, str]]:
+    return [(one.name, one.written, one.acts, one.meaning, one.evidence) for one in PARAMETERS.values()]
+
+
+def show(console: Console) -> None:
+    """Print the table."""
+    first, *others = _HEADINGS
+    columns = [Column(first, identifies=True), *(Column(heading, text=SENTENCE) for heading in others)]
+    console.print(Fitted("parameters", columns, [Row(row) for row in _rows()]))
+
+
+def markdown() -> str:
+    """The same for a page."""
+    lines = ["| " + " | ".join(_HEADINGS) + " |", "|" + " --- |" * len(_HEADINGS)]
+    lines += [f"| `{name}` | " + " | ".join(rest) + " |" for name, *rest in _rows()]
+    return "\n".join(lines) + "\n"
+
+
+def report() -> dict[str, Any]:
+    """What `report parameters --json` prints."""
+    names = ("name", "written", "acts", "meaning", "evidence")
+    return {"schema": 1, "parameters": [dict(zip(names, row, strict=True)) for row in _rows()]}

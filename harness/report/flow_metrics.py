@@ -12,9 +12,8 @@ from harness.evaluation.cell_result import CellResult
 from harness.formatting import counted, quoted
 from harness.outcome import Interval
 from harness.report.chosen import MOST_FLOWS
-from harness.report.layout import Column, Fitted, Row
+from harness.report.layout import Column, Fitted, Row, shown_unit, text
 from harness.report.markdown import line
-from harness.report.numbers import shown_unit, text
 from harness.scenario.metric_names import MetricName
 from harness.topology import flow_label
 

@@ -6,9 +6,10 @@ row becomes a block of lines.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -16,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.formatting import harmless
+from harness.outcome import Interval
 
 #: What a column takes besides its text: a space on either side, and a line.
 _AROUND = 3
@@ -200,3 +202,40 @@ def _parts(columns: Sequence[int], widths: Sequence[int], room: int) -> Iterator
         part.append(index)
         left -= widths[index] + _AROUND
     yield part
+
+
+# --- Numbers and intervals as tables and sentences have them.
+
+
+#: Mbit/s from which on a decimal says enough.
+_SHOWS: Final = 0.1
+
+
+def number(value: float) -> str:
+    """A number with three significant digits at least; of what is infinitely bad, 'never'."""
+    if math.isinf(value):
+        return "never"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def rate(value: float) -> str:
+    """A rate in Mbit/s with a decimal; of one that is less than that shows, its first three digits."""
+    return f"{value:.1f}" if not value or value >= _SHOWS else f"{value:.3g}"
+
+
+def shown_unit(unit: str) -> str:
+    """A unit in a table; nothing for a number."""
+    return "" if unit == "1" else unit
+
+
+def text(span: Interval | None) -> str:
+    """Median, and the interval of several runs where its ends show as something else."""
+    if span is None:
+        return "–"
+    median, low, high = map(number, (span.median, span.low, span.high))
+    return median if span.n == 1 or median == low == high else f"{median} [{low}, {high}]"
+
+
+def percentage(span: Interval | None) -> str:
+    """The median of a share."""
+    return "–" if span is None else f"{span.median:.1%}"

@@ -15,8 +15,8 @@ from harness.formatting import quoted, without_html
 from harness.outcome import FAILED_TRANSFER
 from harness.report import by_scenario, effort, effort_of
 from harness.report.chosen import columns, compared, flow_columns, shows_goodput
-from harness.report.numbers import rate
-from harness.report.numbers import text as figure
+from harness.report.layout import rate
+from harness.report.layout import text as figure
 from harness.report.parameters import Asked, asked
 from harness.report.ranking import lines as sentences
 from harness.report.resumed import footnotes, marked, seed_of

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from harness.outcome import Cell
+from rich.console import Console
+
+from harness.evaluation.cell_result import CellResult
+from harness.outcome import Cell, Observation
 from harness.planning.sweep import is_of_path
-from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue
+from harness.report.layout import SENTENCE, Column, Fitted, Row
+from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role
+from harness.scenario.schema import Implementation
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
 
 
@@ -81,3 +89,147 @@ def _size(value: ParameterValue) -> tuple[str, float]:
     with suppress(ValueError):
         return "", float(value)
     return "", 0.0
+
+
+# --- The defaults in force of every implementation, and whether stored runs confirm them.
+#
+# A default is what the manifest states. It is confirmed by what runs showed in which the parameter was not set.
+
+
+#: The columns: those of N. Kuhn's table of parameters (studies/in_sequence_satellite), and others worth a column.
+SHOWN = (
+    "max_udp_payload", "initial_cwnd", "initial_rtt", "ack_ratio", "max_ack_delay", "ack_delay_exponent",
+    "congestion_control", "connection_window", "stream_window",
+)  # fmt: skip
+
+Seen = Mapping[tuple[str, Role, str], Sequence[Observation]]
+
+
+@dataclass(frozen=True)
+class Default:
+    """One parameter of one implementation in one role."""
+
+    implementation: str
+    tested: bool
+    """Whether anybody has run it who wrote its manifest."""
+    role: Role
+    parameter: str
+    stated: ParameterValue | None
+    observed: float | str | None
+    """Median of what runs showed, or the commonest word."""
+    runs: int
+    """Observations it rests on."""
+    confirmed: bool | None
+    """Whether the two agree; None where one is missing or they cannot be compared."""
+    note: str
+
+    @property
+    def text(self) -> str:
+        """For a table: the default, with ✓ where runs confirm it, and what they show where they do not."""
+        stated = "" if self.stated is None else str(self.stated)
+        if self.confirmed:
+            return f"{stated} ✓"
+        if self.observed is None:
+            return stated or "?"
+        shown = _shown(self.parameter, self.observed)
+        return f"{stated} (seen {shown})" if stated else f"seen {shown}"
+
+
+def _shown(name: str, value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    if PARAMETERS[name].kind == "duration":
+        return f"{value * 1e3:.4g} ms"
+    return f"{value:.4g}" if value < 10_000 else f"{value:,.0f}"
+
+
+def observations(results: Iterable[CellResult]) -> Seen:
+    """(implementation, role, parameter) → what runs showed of it in which nobody had set it."""
+    found: dict[tuple[str, Role, str], list[Observation]] = {}
+    for result in results:
+        names = {"client": result.cell.client.name, "server": result.cell.server.name}
+        for run, measured in result.runs:
+            for one in measured.observed if measured is not None else ():
+                if f"{one.role}.{one.parameter}" not in run.effective:
+                    found.setdefault((names[one.role], one.role, one.parameter), []).append(one)
+    return found
+
+
+def defaults(implementations: Iterable[Implementation], seen: Seen) -> list[Default]:
+    """Every shown parameter of every implementation and role."""
+    return [
+        _default(item, role, name, seen.get((item.name, role, name), ()))
+        for item in implementations
+        for role in item.roles
+        for name in SHOWN
+    ]
+
+
+def _default(item: Implementation, role: Role, name: str, found: Sequence[Observation]) -> Default:
+    setting = item.setting(role, name)
+    stated = None if setting is None else setting.default
+    if stated is not None:
+        stated = PARAMETERS[name].canonical(stated)
+    numbers = [float(one.value) for one in found if isinstance(one.value, float | int)]
+    words = [one.value for one in found if isinstance(one.value, str)]
+    observed: float | str | None = None
+    if numbers:
+        observed = statistics.median(numbers)
+    elif words:
+        observed = Counter(words).most_common(1)[0][0]
+    confirmed = None
+    if stated is not None and found:
+        # Each kind of evidence may see its own side of it; one that agrees in most runs confirms.
+        agreeing = [PARAMETERS[name].agrees(stated, one.value) for one in found]
+        told = [answer for answer in agreeing if answer is not None]
+        confirmed = sum(told) * 2 >= len(told) if told else None
+    note = "" if setting is None else " ".join(setting.note.split())
+    return Default(item.name, item.tested, role, name, stated, observed, len(found), confirmed, note)
+
+
+def _rows(made: Sequence[Default]) -> list[tuple[str, Role, list[Default]]]:
+    """(name, role, its defaults); a name tells where nobody has run what it stands for."""
+    rows: dict[tuple[str, Role], list[Default]] = {}
+    for one in made:
+        name = one.implementation + ("" if one.tested else " (never run)")
+        rows.setdefault((name, one.role), []).append(one)
+    return [(name, role, cells) for (name, role), cells in rows.items()]
+
+
+def show(made: Sequence[Default], console: Console) -> None:
+    """Print the table and the notes below it."""
+    columns = [Column("implementation", identifies=True), Column("role", identifies=True)]
+    columns += [Column(name, text=SENTENCE) for name in SHOWN]
+    rows = [Row([name, role, *(one.text for one in cells)]) for name, role, cells in _rows(made)]
+    console.print(Fitted("defaults in force (✓ confirmed by stored runs)", columns, rows))
+    for line in notes(made):
+        console.print(f"  {line}", markup=False, soft_wrap=True)
+
+
+def notes(made: Sequence[Default]) -> list[str]:
+    """What manifests add to a default, a line each; alike in both roles once."""
+    found: dict[tuple[str, str, str], list[Role]] = {}
+    for one in made:
+        if one.note:
+            found.setdefault((one.implementation, one.parameter, one.note), []).append(one.role)
+    return [
+        f"{name}{'' if len(roles) > 1 else f' as a {roles[0]}'}, {parameter}: {note}"
+        for (name, parameter, note), roles in found.items()
+    ]
+
+
+def markdown(made: Sequence[Default]) -> str:
+    """The same for a page."""
+    lines = [
+        "| implementation | role | " + " | ".join(f"`{name}`" for name in SHOWN) + " |",
+        "| --- | --- | " + " | ".join("---" for _ in SHOWN) + " |",
+    ]
+    lines += [
+        f"| {name} | {role} | " + " | ".join(one.text for one in cells) + " |" for name, role, cells in _rows(made)
+    ]
+    return "\n".join([*lines, "", *(f"* {line}" for line in notes(made))]) + "\n"
+
+
+def report(made: Sequence[Default]) -> dict[str, Any]:
+    """What `report defaults --json` prints."""
+    return {"schema": 1, "defaults": [asdict(one) for one in made]}

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.evaluation.ranking import Ranked, Ranking
 from harness.formatting import counted
-from harness.report.numbers import number, shown_unit
+from harness.report.layout import number, shown_unit
 
 #: Before the best of a ranking.
 BEST = "★"

@@ -21,9 +21,8 @@ from harness.outcome.deviations import departures
 from harness.planning.sweep import expanded
 from harness.report import because, by_scenario, effort, unfinished
 from harness.report.chosen import Headed, columns, compared, flow_columns, shows_goodput
-from harness.report.layout import SENTENCE, Column, Entry, Fitted, Row
-from harness.report.numbers import rate
-from harness.report.numbers import text as figure
+from harness.report.layout import SENTENCE, Column, Entry, Fitted, Row, rate
+from harness.report.layout import text as figure
 from harness.report.parameters import Asked, asked
 from harness.report.ranking import lines
 from harness.report.resumed import footnotes, marked, seed_of

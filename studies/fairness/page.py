@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import counted
+from harness.report.layout import number, text
 from harness.report.markdown import line
-from harness.report.numbers import number, text
 from harness.report.studies import stored_of
 from harness.scenario.metric_names import MetricName
 from harness.stats.intervals import harm

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.report.layout import number, text
 from harness.report.markdown import line
 from harness.report.moves import markdown as table_of_stacks
-from harness.report.numbers import number, text
 from harness.stats.intervals import interval
 from studies.handover.claims import (
     AGAIN,

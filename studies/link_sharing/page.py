@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.report.layout import number, percentage, text
 from harness.report.markdown import line
-from harness.report.numbers import number, percentage, text
 from harness.report.studies import stored_of
 from studies.link_sharing.claims import CAUSES, SHARING, SHOWCASE
 

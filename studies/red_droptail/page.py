@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.report.layout import text
 from harness.report.markdown import line
-from harness.report.numbers import text
 from harness.report.studies import stored_of
 from harness.scenario.metric_names import MetricName
 from harness.topology import flow_label

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.report.layout import text
 from harness.report.markdown import line
-from harness.report.numbers import text
 from studies.remembered.claims import ALIKE, CHANGED, OTHER, SOURCE, TAKEN, Change
 from studies.remembered.compared import (
     Mechanism,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from harness.analysis.metrics.registry import declared, unit_of
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
+from harness.report.layout import number, percentage, shown_unit, text
 from harness.report.markdown import line
-from harness.report.numbers import number, percentage, shown_unit, text
 from harness.report.studies import stored_of
 from harness.scenario.metric_names import MetricName
 from harness.stats.intervals import interval

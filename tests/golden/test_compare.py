@@ -8,8 +8,7 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from harness.evaluation.cell_result import CellResult
-from harness.report.compare import comparisons
-from harness.report.compare_views import markdown, show
+from harness.report.compare import comparisons, markdown, show
 from tests.comparisons import completions, repeating, result, run
 from tests.examples import implementation
 

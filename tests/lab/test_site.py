@@ -13,8 +13,8 @@ import pytest
 
 from harness.engine.images.build import Build, Images
 from harness.execution import App, Places
-from harness.report.site.addresses import address
 from harness.report.site.build import write
+from harness.report.site.markdown import address
 from harness.store.results import Store
 from tests.drawings import download_run
 from tests.examples import ROOT

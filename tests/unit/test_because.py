@@ -17,9 +17,8 @@ from harness.execution.measured_store import StoredResults
 from harness.outcome import Attributed, Attribution, MeasuredRun, Outcome, Part, State
 from harness.report import because, json_report, table
 from harness.report.layout import Column, Fitted, Row
-from harness.report.site.because import bands
-from harness.report.site.because import because as bars
-from harness.report.site.cell import cell_page
+from harness.report.site.cell import bands, cell_page
+from harness.report.site.cell import because as bars
 from harness.report.site.pictures import LEFT, received
 from harness.store.parquet import Columns, write_columns
 from harness.store.parquet.tables import Entry

@@ -11,8 +11,7 @@ from rich.console import Console
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import DirectionProof, EngineName, Image, LinkProof, MeasuredRun
-from harness.report.compare import BOUND, Comparison, comparisons, default_metrics
-from harness.report.compare_views import markdown, report, show
+from harness.report.compare import BOUND, Comparison, comparisons, default_metrics, markdown, report, show
 from tests.comparisons import completions, repeating, result, run
 from tests.examples import cell, implementation, link, path, scenario
 

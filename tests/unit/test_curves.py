@@ -16,8 +16,7 @@ from harness.outcome import MeasuredRun, Outcome, Verdict
 from harness.report.plots.curves import curves_of, labels, stacked
 from harness.report.plots.registry import plots
 from harness.report.plots.render import figure, figures
-from harness.report.plots.shared import telling_runs
-from harness.report.plots.stored import folder_of
+from harness.report.plots.stored import folder_of, telling_runs
 from harness.report.plots.view import Drawn
 from tests.drawings import download_run, link_sharing_run
 

@@ -18,8 +18,7 @@ from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Observation, Outcome, Run, proven_outcome
 from harness.outcome.deviations import departures, sentences
 from harness.report import gate as view
-from harness.report.gate import Passage, Told
-from harness.report.junit import decisions
+from harness.report.gate import Passage, Told, decisions
 from harness.report.site.cell import cell_page
 from harness.report.site.figures import tile
 from harness.scenario.parameters import PARAMETERS, Role

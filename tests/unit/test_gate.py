@@ -23,7 +23,7 @@ from harness.execution.measured_store import StoredResults
 from harness.execution.more_repetitions import repeat_until
 from harness.outcome import Cell, Checked, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.report import gate as view
-from harness.report.junit import decisions, verdicts
+from harness.report.gate import decisions, verdicts
 from harness.store.identity import Ledger
 from harness.store.parquet import Columns
 from harness.store.results import Store

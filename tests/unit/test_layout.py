@@ -13,7 +13,7 @@ from harness.cli.consoles import paper
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import MeasuredRun
-from harness.report import flow_metrics, grid, listing, table, vocabulary
+from harness.report import explain, flow_metrics, grid, listing, table
 from harness.report.chosen import columns, compared, flow_columns, named
 from harness.report.layout import Column, Fitted, Row
 from harness.report.table import ReferenceLine
@@ -199,7 +199,7 @@ def test_lists_keep_names_whole_at_80_columns() -> None:
     listing.show(
         [], [listing.Entry(one, False, "its published image is not on this machine") for one in known], console
     )
-    vocabulary.show(console)
+    explain.show(console)
     text = out.getvalue()
     assert all(one.name in text for one in known)
     assert all(name in text for name in PARAMETERS)

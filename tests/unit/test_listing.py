@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from harness.report import defaults, json_report, listing
+from harness.report import json_report, listing, parameters
 from harness.scenario.schema import Implementation
 from tests.examples import catalogue, implementation
 
@@ -37,7 +37,7 @@ def test_the_json_says_so() -> None:
 
 
 def test_the_table_of_defaults_says_so() -> None:
-    text = defaults.markdown(defaults.defaults([one.implementation for one in entries()], {}))
+    text = parameters.markdown(parameters.defaults([one.implementation for one in entries()], {}))
     assert "| alpha | client |" in text and "| beta (never run) | client |" in text
 
 

@@ -20,13 +20,12 @@ from harness.evaluation.verdict import judge
 from harness.outcome import Cell
 from harness.report.plots import registry
 from harness.report.plots.distribution import ecdf
-from harness.report.plots.drop_rate import rates
-from harness.report.plots.operating_point_plane import beside_markers
-from harness.report.plots.pairs import beside
+from harness.report.plots.operating_point import beside_markers
+from harness.report.plots.over_time import rates
 from harness.report.plots.parts import binned, brief, smoothed_rates, thinned, top
 from harness.report.plots.registry import plots
 from harness.report.plots.render import Format, figure, figures, has_letters, write
-from harness.report.plots.stored import find_drawings, folder_name
+from harness.report.plots.stored import beside, find_drawings, folder_name
 from harness.report.plots.view import Drawn
 from harness.store.results import Store
 from tests.drawings import drawn_of, link_sharing, link_sharing_run, page_cache, red_and_droptail, run_of

@@ -16,12 +16,10 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import Request, cells
 from harness.outcome import Run, Verdict
-from harness.report.plots import missing
-from harness.report.plots.missing import Made, draw, draw_missing, figures_there
+from harness.report.plots import stored
 from harness.report.plots.render import page_script
 from harness.report.plots.render import write as whole
-from harness.report.plots.shared import with_figures
-from harness.report.plots.stored import find_subjects
+from harness.report.plots.stored import Made, draw, draw_missing, figures_there, find_subjects, with_figures
 from harness.report.plots.view import Drawn
 from harness.scenario.schema import Flow
 from harness.store.results import MEASURED, Store
@@ -47,9 +45,9 @@ def _stored(folder: Path, runs: Sequence[Drawn]) -> tuple[Store, list[CellResult
     return store, results
 
 
-def _sheets(folder: Path, results: list[CellResult]) -> list[missing.Sheet]:
+def _sheets(folder: Path, results: list[CellResult]) -> list[stored.Sheet]:
     subjects = find_subjects(results, _nothing)
-    return [missing.Sheet(subject, folder / "figures" / f"{number}") for number, subject in enumerate(subjects)]
+    return [stored.Sheet(subject, folder / "figures" / f"{number}") for number, subject in enumerate(subjects)]
 
 
 def _nothing(wanted: Any) -> list[CellResult]:
@@ -164,7 +162,7 @@ def test_one_cell_that_cannot_be_drawn_costs_the_others_nothing(
             raise ValueError("no such colour")
         return whole(run, *words, **names)
 
-    monkeypatch.setattr(missing, "write", write)
+    monkeypatch.setattr(stored, "write", write)
     made = _drawn(tmp_path, store, results)
     assert made.problems() == [f"no figures of 2 cells (such as {results[0].cell.key}/0): ValueError: no such colour"]
     assert made.sentence("here") == "2 figures of 1 cell in here"
@@ -172,7 +170,7 @@ def test_one_cell_that_cannot_be_drawn_costs_the_others_nothing(
 
 def test_a_process_that_dies_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, results = _stored(tmp_path, _bare(2))
-    monkeypatch.setattr(missing, "_draw", _Deadly())
+    monkeypatch.setattr(stored, "_draw", _Deadly())
     made = Made(tuple(draw(store.root, _sheets(tmp_path, results), tmp_path, 2)), ())
     assert {item.figures for item in made.drawn} == {0}
     assert len(made.drawn) == 2
@@ -274,7 +272,7 @@ def test_figures_that_fail_change_no_exit_code(
     def fail(*words: object, **names: object) -> None:
         raise error
 
-    monkeypatch.setattr(missing, where, fail)
+    monkeypatch.setattr(stored, where, fail)
     code, out, err = _command(capsys, monkeypatch, tmp_path, failed)
     assert code == 1
     assert "test/link-sharing" in out
@@ -289,7 +287,7 @@ def test_an_interrupt_while_drawing_ends_with_the_verdicts(
     def interrupted(*words: object, **names: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(missing, "write", interrupted)
+    monkeypatch.setattr(stored, "write", interrupted)
     code, out, err = _command(capsys, monkeypatch, tmp_path, failed)
     assert code == 130
     assert "test/link-sharing" in out

@@ -14,7 +14,7 @@ from harness.evaluation.ranking import labels, rankings
 from harness.outcome import EngineName
 from harness.report import json_report
 from harness.report.markdown import report as markdown
-from harness.report.plots.ranked import specification, write
+from harness.report.plots.distribution import specification, write
 from harness.report.ranking import lines, text
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Flow
@@ -245,7 +245,7 @@ def test_json_and_pages_have_the_ranking() -> None:
 
 def test_the_figure_has_every_run_and_the_best_on_top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # To draw takes seconds; what is drawn is what counts.
-    monkeypatch.setattr("harness.report.plots.ranked.vl_convert.vegalite_to_svg", json.dumps)
+    monkeypatch.setattr("harness.report.plots.distribution.vl_convert.vegalite_to_svg", json.dumps)
     [ranking] = rankings(_cells(_cc("cubic", *SLOW), _cc("bbr", *FAST)))
     made = specification(ranking)
     assert made is not None
@@ -261,7 +261,7 @@ def test_a_run_names_the_figure_of_its_cells_and_survives_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cells = _cells(_cc("cubic", *SLOW), _cc("bbr", *FAST))
-    monkeypatch.setattr("harness.report.plots.ranked.vl_convert.vegalite_to_svg", json.dumps)
+    monkeypatch.setattr("harness.report.plots.distribution.vl_convert.vegalite_to_svg", json.dumps)
     draw_comparisons(cells, tmp_path)
     assert f"completion of 2 cells: {tmp_path / 'test/case/cells-completion-virtual.svg'}" in capsys.readouterr().err
     (tmp_path / "file").touch()

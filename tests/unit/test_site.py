@@ -21,16 +21,14 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.outcome import Checked, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.report.site import build
-from harness.report.site.cell import cell_page
-from harness.report.site.drawn import packed
+from harness.report.site.cell import MOST, cell_page, opening
 from harness.report.site.figures import headline, heat, tile
 from harness.report.site.implementation import implementation_page, implementations
 from harness.report.site.markdown import html
 from harness.report.site.matrix import matrix, neighbours
 from harness.report.site.overview import overview
 from harness.report.site.pictures import received, scale, ticks
-from harness.report.site.qlog import MOST, opening
-from harness.report.site.study import study_pages
+from harness.report.site.study import packed, study_pages
 from harness.scenario.schema import Implementation, Objective
 from harness.store.results import Store
 from harness.units import Size

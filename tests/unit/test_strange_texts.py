@@ -29,12 +29,12 @@ from harness.evaluation.regression.accepted_changes import Applied
 from harness.evaluation.verdict import judge
 from harness.formatting import harmless, in_cell, quoted, shown, without_html
 from harness.outcome import MeasuredRun, Outcome, Run, Status
-from harness.report import flow_metrics, gate, grid, interop, junit, markdown, summary, table
+from harness.report import flow_metrics, gate, grid, interop, markdown, summary, table
 from harness.report.layout import Column, Fitted, Row
 from harness.report.plots.registry import plots
 from harness.report.plots.render import Figure, Heading, page
 from harness.report.site import build
-from harness.report.site.qlog import opening
+from harness.report.site.cell import opening
 from harness.store.results import Store
 from tests.drawings import download_run, page_cache
 
@@ -201,7 +201,7 @@ def test_no_line_of_the_gate_has_html() -> None:
 
 
 def test_junit_is_xml_and_shows_what_was_said() -> None:
-    text = junit.verdicts([_strange()])
+    text = gate.verdicts([_strange()])
     assert not _LEFT.search(text)
     suites = ElementTree.fromstring(text)
     assert harmless(ESCAPES) in "".join(suites.itertext()) and len(list(suites.iter("testcase"))) == 1

@@ -17,7 +17,7 @@ from harness.catalogue.validation import files_of
 from harness.cli import main
 from harness.cli.signals import INFRASTRUCTURE, MET, UNREAD, USAGE
 from harness.errors import disk_error
-from harness.report.numbers import rate
+from harness.report.layout import rate
 from harness.store.merge import merge
 from harness.store.results import Store
 from tests.drawings import download_run

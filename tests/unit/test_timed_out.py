@@ -14,7 +14,7 @@ from harness.evaluation.cell_result import CellResult, unreached
 from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Transfer
 from harness.report import grid, json_report, markdown, table
-from harness.report.compare_figures import side_of
+from harness.report.compare import side_of
 from harness.scenario.metric_names import MetricName
 from tests.examples import cell, scenario
 from tests.measurements import measurement

@@ -18,8 +18,8 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.regression.baseline import read_former
 from harness.execution import App
 from harness.report.metrics_page import metrics_page
-from harness.report.plots.pairs import beside, is_red
 from harness.report.plots.registry import plots
+from harness.report.plots.stored import beside, is_red
 from harness.scenario.schema import Implementation, Scenario
 from harness.topology import Lab, build_lab, sim_plan
 from tools.reference.by_hand import open_cell

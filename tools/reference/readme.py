@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from harness.analysis.interop.registry import case_of
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
-from harness.report import because, compare_views, defaults, effort_of, grid, longest_families, vocabulary
+from harness.report import because, compare, effort_of, explain, grid, longest_families, parameters
 from harness.report.compare import comparisons
 from harness.report.markdown import report, summary
 from harness.scenario.schema import Implementation
@@ -75,8 +75,8 @@ def with_parameters(text: str, implementations: Sequence[Implementation], result
     """The text of images/PARAMETERS.md with the vocabulary and the defaults made anew."""
     page = "images/PARAMETERS.md"
     known = [item for item in implementations if item.parameters]
-    made = defaults.defaults(known, defaults.observations(results))
-    return between(between(text, "parameters", vocabulary.markdown(), page), "defaults", defaults.markdown(made), page)
+    made = parameters.defaults(known, parameters.observations(results))
+    return between(between(text, "parameters", explain.markdown(), page), "defaults", parameters.markdown(made), page)
 
 
 def reference_page(results: Sequence[CellResult]) -> str:
@@ -92,7 +92,7 @@ def reference_page(results: Sequence[CellResult]) -> str:
         for result in results
         if case_of(result.cell.scenario.name) is None and result.cell.scenario.study is None
     ]
-    both = f"## Real time against virtual time\n\n{compare_views.markdown(comparisons(results))}"
+    both = f"## Real time against virtual time\n\n{compare.markdown(comparisons(results))}"
     cases = (
         "The test cases of the interop runner are on [a page of their own](../../docs/interop.md), and so is "
         "[what the factors of studies are worth](../../docs/studies.md).\n"

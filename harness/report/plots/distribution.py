@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import math
+import re
+import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import altair as alt
 import numpy as np
 import polars as pl
+import vl_convert
+from altair.utils.schemapi import debug_mode
 
+from harness.evaluation.ranking import Ranking
+from harness.formatting import counted
 from harness.report.plots.copied import Marks
-from harness.report.plots.parts import looks, present, sized, top
+from harness.report.plots.parts import layered, looks, present, sized, top
 from harness.report.plots.registry import plot
-from harness.report.plots.theme import Chart
+from harness.report.plots.theme import INK, SOFT, Chart, config, headed
 from harness.report.plots.view import Drawn, DrawnFlow
+from harness.store.results import disk_error
+from harness.writing import replace
 
 #: Points of a curve at most.
 _POINTS = 200
@@ -70,3 +80,93 @@ def _panel(curves: pl.DataFrame, flows: Sequence[DrawnFlow], title: str) -> Any:
         )
     )
     return sized(chart, 260, 300)
+
+
+# --- Cells beside each other: every run a point, with median and interval, the best on top.
+
+
+#: Cells of a figure at most; of more, the first.
+MOST = 60
+#: What is said beside the edge of runs whose transfers failed.
+_LATE = {"timed out": "not in time", "did not finish": "did not finish"}
+#: Height of a cell's row, pixels.
+_ROW = 22
+#: Values so far apart that only a logarithmic axis shows both ends.
+_FAR = 20.0
+
+
+def chart(ranking: Ranking) -> Chart | None:
+    """The figure of a ranking; None where no run has a finite value."""
+    cells = ranking.cells[:MOST]
+    values = [value for one in cells for value in one.values if math.isfinite(value)]
+    if not values:
+        return None
+    order = [one.label for one in cells]
+    # What is infinite is drawn to the edge.
+    edge = min(values) * 0.9 if ranking.better == "higher" else max(values) * 1.1
+    runs = [(one.label, value) for one in cells for value in one.values if math.isfinite(value)]
+    spans = [
+        (one.label, _at(one.span.low, edge), _at(one.span.high, edge), one.span.median)
+        for one in cells
+        if math.isfinite(one.span.low) or math.isfinite(one.span.high)
+    ]
+    late = [
+        (one.label, edge, f"{one.unfinished} of {len(one.values)} {_LATE[one.how]}") for one in cells if one.unfinished
+    ]  # fmt: skip
+    far = min(values) > 0 and max(values) / min(values) > _FAR
+    scale = alt.Scale(type="log", nice=True) if far else alt.Scale(zero=False, nice=True, padding=8)
+    unit = f" ({ranking.unit})" if ranking.unit != "1" else ""
+    x, low = (
+        alt.X(f"{field}:Q", title=f"{ranking.name}{unit}", scale=scale, axis=alt.Axis(tickCount=6))
+        for field in ("value", "low")
+    )
+    y = alt.Y("cell:N", sort=order, title=None, axis=alt.Axis(labelLimit=0, domain=False, ticks=False))
+    span = _frame(spans, "cell", "low", "high", "value")
+    medians = span.filter(pl.col("value").is_finite())
+    layers = [
+        Marks(span).mark_rule(color=SOFT, strokeWidth=2).encode(x=low, x2="high:Q", y=y),
+        Marks(_frame(runs, "cell", "value")).mark_point(color=INK, size=24, opacity=0.5).encode(x=x, y=y),
+        Marks(medians).mark_tick(color=INK, thickness=2.5, size=_ROW * 0.7).encode(x=x, y=y),
+    ]
+    if late:
+        words = Marks(_frame(late, "cell", "value", "text"))
+        layers.append(words.mark_text(align="right", dy=-8, fontSize=9, color=SOFT).encode(x=x, y=y, text="text:N"))
+    return sized(layered(*layers), _ROW * len(cells))
+
+
+def specification(ranking: Ranking) -> dict[str, Any] | None:
+    """The figure as Vega-Lite, with its heading and data; None where there is nothing to draw."""
+    with warnings.catch_warnings(), debug_mode(False):
+        made = chart(ranking)
+        if made is None:
+            return None
+        time = "virtual time" if ranking.engine == "virtual" else "real time"
+        more = f"the first {MOST} of {len(ranking.cells)} cells" if len(ranking.cells) > MOST else ""
+        place = " · ".join(word for word in (ranking.scenario.name, ranking.where, time, more) if word)
+        note = "a point a run; median, and the interval around it"
+        title = f"{counted(len(ranking.cells), 'cell')} by {ranking.name}"
+        return {**headed(made, title, [place, note]).to_dict(validate=False), "config": config()}
+
+
+def write(ranking: Ranking, folder: Path) -> Path | None:
+    """Draw a ranking as SVG below a folder, in its scenario's; the file. Raises EngineError where the disk refuses."""
+    made = specification(ranking)
+    if made is None:
+        return None
+    words = ["cells", ranking.name, *([ranking.where] if ranking.where else []), ranking.engine]
+    file = folder / ranking.scenario.name / ("-".join(re.sub(r"[^A-Za-z0-9.=_]+", "_", one) for one in words) + ".svg")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace(file, str(vl_convert.vegalite_to_svg(made)).encode())
+    except OSError as error:
+        raise disk_error(error, file) from error
+    return file
+
+
+def _at(value: float, edge: float) -> float:
+    return value if math.isfinite(value) else edge
+
+
+def _frame(rows: list[tuple[Any, ...]], *names: str) -> pl.DataFrame:
+    words = ("cell", "text")
+    return pl.DataFrame(rows, {name: pl.String if name in words else pl.Float64 for name in names}, orient="row")

@@ -16,19 +16,18 @@ from markupsafe import Markup
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import counted, harmless
+from harness.report.layout import number
 from harness.report.metrics_page import metrics_page
-from harness.report.numbers import number
 from harness.report.plots.render import page_script
 from harness.report.plots.stored import Search
-from harness.report.site import drawn, pictures
-from harness.report.site.addresses import CELL, address
-from harness.report.site.cell import Qlog, cell_page
+from harness.report.site import pictures
+from harness.report.site import study as drawn
+from harness.report.site.cell import Qlog, cell_page, opening
 from harness.report.site.implementation import implementation_page, implementations
 from harness.report.site.interop import interop_page
-from harness.report.site.markdown import html
+from harness.report.site.markdown import CELL, address, html
 from harness.report.site.matrix import neighbours
 from harness.report.site.overview import MEANING, overview, players
-from harness.report.site.qlog import opening
 from harness.report.site.study import study_pages
 from harness.report.table import SYMBOLS, interval_text
 from harness.scenario.parameters import ROLES

@@ -2,35 +2,135 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from harness.analysis.interop import failure
 from harness.analysis.metrics.registry import unit_of
-from harness.capture.qlog import traces
+from harness.capture.qlog import counts_from_previous, events, read_head, time_unit, traces
 from harness.evaluation.cell_result import CellResult, same_again
 from harness.evaluation.missing_metrics import warnings
-from harness.formatting import counted
+from harness.formatting import counted, harmless
 from harness.outcome import (
+    STATES,
+    Attribution,
     Checked,
     DirectionProof,
     LinkProof,
     MeasuredRun,
     Observation,
     Run,
+    State,
     VerdictStatus,
     proven_outcome,
 )
 from harness.outcome.deviations import departures, observed_flow, sentences, values_set
 from harness.reading import is_regular
-from harness.report.numbers import number, shown_unit, text
-from harness.report.site.because import Band, Because, bands, because
-from harness.report.site.pictures import Received, Scale, received, scale
+from harness.report.because import NAMES, OLDER, attributions, by_older_rules
+from harness.report.because import sentence as time_sentence
+from harness.report.layout import number, shown_unit, text
+from harness.report.site.pictures import WIDTH, Received, Scale, received, scale
 from harness.report.table import SYMBOLS
 from harness.report.unfinished import sentence, unfinished
 from harness.scenario.parameters import ROLES
 from harness.topology import flow_label
+
+# --- Where a transfer's time went, as a bar and as bands beneath the bytes over time. Pure.
+
+
+_STATES: dict[str, State] = {letter: state for state, letter in STATES.items()}
+_BAND = re.compile(r"([a-z])([0-9]+)")
+#: Of the whole: a segment of the bar narrower than this, in percent, has no word in it.
+_WORD = 12.0
+
+
+@dataclass(frozen=True)
+class Share:
+    """One state of a transfer."""
+
+    state: State
+    name: str
+    seconds: float
+    percent: float
+    note: str
+    without: float
+    """A bound, s: without this state it would have taken no less."""
+    word: str
+    """In its segment of the bar; empty where there is no room."""
+
+
+@dataclass(frozen=True)
+class Because:
+    """One transfer."""
+
+    title: str
+    """Which, where the cell has several; else empty."""
+    sentence: str
+    seconds: float
+    shares: tuple[Share, ...]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """Its states as lines of a table: of which transfer, which, s, percent, s without it, what goes with it."""
+        return [
+            [self.title, one.name, f"{one.seconds:.2f}", f"{one.percent:.1f}", f"{one.without:.2f}", one.note]
+            for one in self.shares
+        ]
+
+
+@dataclass(frozen=True)
+class Band:
+    """A state's place beneath the curve, in a picture of `pictures.WIDTH`."""
+
+    state: State
+    x: float
+    width: float
+    words: str
+
+
+def because(result: CellResult) -> tuple[Because, ...]:
+    """The transfers of a cell's run in the middle; empty where nobody knows where their time went."""
+    told = attributions(result)
+    older = f" {OLDER}" if by_older_rules(result) else ""
+    return tuple(
+        Because(
+            "" if len(told) == 1 else f"flow {one.flow}, {one.transfer}", time_sentence(one, result) + older,
+            one.seconds, tuple(_shares(one)),
+        )
+        for one in told
+    )  # fmt: skip
+
+
+def _shares(one: Attribution) -> Iterator[Share]:
+    for part in one.parts:
+        percent = round(100 * part.seconds / one.seconds, 2) if one.seconds else 0.0
+        name = NAMES[part.state]
+        room = len(name) * 0.9 <= percent and percent >= _WORD
+        yield Share(
+            part.state, name, part.seconds, percent, part.note, one.bound_without(part.state), name if room else ""
+        )
+
+
+def bands(result: CellResult, picture: Received | None) -> tuple[Band, ...]:
+    """Those of the first transfer, on the time axis of a picture of what was received."""
+    told: Sequence[Attribution] = attributions(result)
+    if picture is None or not told:
+        return ()
+    one, found, at = told[0], list[Band](), 0
+    for letter, count in _BAND.findall(one.bands):
+        state, since = _STATES[letter], at
+        at += int(count)
+        left, right = (picture.x(one.seconds * part / 100) for part in (since, at))
+        words = f"{NAMES[state]}, {one.seconds * since / 100:.2f} to {one.seconds * at / 100:.2f} s"
+        found.append(Band(state, left, round(min(right, WIDTH) - left, 1), words))
+    return tuple(found)
+
+
+# --- cell
 
 
 @dataclass(frozen=True)
@@ -338,3 +438,41 @@ def _facts(result: CellResult) -> Iterator[tuple[str, str]]:
         yield "harness", run.commit
     if measured is not None:
         yield "measured by", f"version {measured.version} of the measuring code"
+
+
+# --- The first events of a qlog, for the viewer of the site. Pure but for reading the file.
+
+
+#: Events that the viewer has at most, and bytes that are read for them: a trace of 100 MB has 60 MB.
+MOST, _READ = 5000, 8_000_000
+#: Characters of what is said of an event.
+_SAID = 220
+#: Where the key of a time would stand, if events have one.
+_OPENING = 65_536
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a trace begins."""
+
+    events: tuple[tuple[float, str, str], ...]
+    """(ms since the first, name, what it says)."""
+    cut: bool
+    """Whether the trace may go on."""
+
+
+def opening(path: Path) -> Opening:
+    """The first events of a trace. Raises OSError."""
+    data = read_head(path, _READ)
+    # Where events are arrays no key says when, but each begins a line.
+    word = b'"time"' if b'"time"' in data[:_OPENING] else b"{"
+    unit, relative = time_unit(data), counts_from_previous(data)
+    found: list[tuple[float, str, str]] = []
+    first, now = None, 0.0
+    for event in islice(events(data, word), MOST):
+        now = now + event.time if relative else event.time
+        first = now if first is None else first
+        said = json.dumps(event.data, separators=(", ", ": "), ensure_ascii=False)
+        text = said if len(said) <= _SAID else f"{said[:_SAID]}…"
+        found.append((round((now - first) * unit, 3), harmless(event.name), harmless(text)))
+    return Opening(tuple(found), len(found) == MOST or len(data) == _READ)

@@ -11,7 +11,7 @@ from harness.outcome import Cell
 from harness.outcome.deviations import departures
 from harness.report.chosen import Headed, columns
 from harness.report.grid import METRIC, entry
-from harness.report.numbers import number
+from harness.report.layout import number
 from harness.report.table import SYMBOLS, reference_lines
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario

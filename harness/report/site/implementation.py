@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult
 from harness.report import by_scenario
-from harness.report.defaults import Default, defaults, observations
 from harness.report.moves import MoveRow, moved
 from harness.report.moves import rows as moves_of
+from harness.report.parameters import Default, defaults, observations
 from harness.report.site.figures import Tile, tile
 from harness.report.site.overview import listed_elsewhere
 from harness.report.table import SYMBOLS

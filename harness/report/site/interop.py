@@ -13,7 +13,7 @@ from harness.analysis.interop.responsibility import blamed
 from harness.analysis.interop.verdict import Word
 from harness.evaluation.cell_result import CellResult
 from harness.report.interop import chosen, matrix_of
-from harness.report.site.addresses import address
+from harness.report.site.markdown import address
 from harness.report.table import SYMBOLS
 
 #: What a test case came to → the verdict whose colour and symbol it has.

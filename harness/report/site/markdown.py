@@ -9,6 +9,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup
 
+from harness.outcome import Cell
+
 #: What generated pages have between their parts.
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
@@ -55,3 +57,15 @@ def _placed(tokens: list[Token], place: Callable[[str], str | None]) -> list[Tok
 def _headed(text: str) -> str:
     """An empty heading of a table is no heading."""
     return re.sub(r"<th([^>]*)></th>", r"<td\1></td>", text)
+
+
+# --- Where a cell's page is.
+
+
+#: The page that shows whichever cell its address asks for.
+CELL = "cell.html"
+
+
+def address(cell: Cell) -> str:
+    """Of a cell's page, as seen from the site's own folder; assets/site.js takes it apart."""
+    return f"{CELL}?{cell.scenario.name}/{cell.key}"

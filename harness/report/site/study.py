@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.staleness import note
+from harness.report.plots.registry import Plot, plots
+from harness.report.plots.render import figure, figures
+from harness.report.plots.stored import Search, find_subjects
+from harness.report.plots.theme import FILL, GRID, INK, SOFT
 from harness.report.studies import Study, installed_studies
+from harness.store.results import StoreReader
 
 
 @dataclass(frozen=True)
@@ -38,3 +47,74 @@ def study_pages(results: Sequence[CellResult]) -> list[StudyPage]:
         title = found[1] if found else name
         pages.append(StudyPage(name, title, study, text.replace(found[0], "", 1) if found else text, mine, note(mine)))
     return pages
+
+
+# --- Figures on the site: Vega-Lite with its data, packed, for the script that every page with figures shares.
+
+
+#: What is looked at first: all of a run above each other.
+_FIRST = ("transfer", "queue_window_rtt")
+
+#: Colours of the figures → what stands for them on a dark page.
+DARK = {INK: "#e8e8ec", SOFT: "#a2a2ad", GRID: "#34343c", FILL: "#55555f", "white": "transparent"}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure as a page carries it."""
+
+    name: str
+    title: str
+    shows: str
+    """What is in it, in a line: for who does not see it."""
+    specification: dict[str, Any]
+    """Of Vega-Lite."""
+
+
+def packed(content: object) -> str:
+    """What a script unpacks: JSON, gzip, Base64. The same content always gives the same text."""
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def _drawn(name: str, title: str, shows: str, specification: dict[str, Any]) -> Drawn:
+    # The page has its title, and says whose it is.
+    return Drawn(name, title, shows, {key: value for key, value in specification.items() if key != "title"})
+
+
+def _order(plot: Plot) -> int:
+    return _FIRST.index(plot.name) if plot.name in _FIRST else len(_FIRST)
+
+
+def _shows(plot: Plot) -> str:
+    """What is in a figure, and how to read it."""
+    return f"{plot.shows} {plot.note[:1].upper()}{plot.note[1:]}{'.' if plot.note else ''}".strip()
+
+
+def of_cell(result: CellResult, store: StoreReader, search: Search) -> Iterator[Drawn]:
+    """The figures of a cell's first run; none where no series are stored of it. Raises ResultError."""
+    first = result.runs[0][0]
+    if store.series(first.cell.key, first.repetition) is None:
+        # To look for the run that belongs beside it takes longer than all else of its page.
+        return
+    for subject in find_subjects([result], search):
+        drawing = subject.drawing(store)
+        made = sorted(figures(drawing.run, drawing.partner), key=lambda one: _order(one.plot))
+        yield from (_drawn(one.plot.name, one.plot.title, _shows(one.plot), one.specification) for one in made)
+
+
+def of_study(study: Study, results: Sequence[CellResult], store: StoreReader, search: Search) -> Iterator[Drawn]:
+    """The figures of a study, as far as its runs are there. Raises ResultError."""
+    for index, one in enumerate(study.figures):
+        chosen = [result for result in results if one.is_of(result)]
+        for subject in find_subjects(chosen, search):
+            drawing = subject.drawing(store)
+            plot = plots()[one.plot]
+            runs = [drawing.run] if drawing.partner is None or plot.alone else [drawing.run, drawing.partner]
+            made = figure(plot, *runs) if plot.alone or len(runs) == 2 else None
+            if made is not None:
+                yield _drawn(f"figure-{index}", one.caption, _shows(plot), made.specification)
+    for index, drawn in enumerate(study.drawings):
+        specification = drawn.draw(results)
+        if specification is not None:
+            yield _drawn(f"drawing-{index}", drawn.caption, drawn.caption, specification)

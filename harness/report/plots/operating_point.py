@@ -1,0 +1,247 @@
+"""What is in flight against what comes of it, with the optimum: Kleinrock's operating point."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import altair as alt
+import polars as pl
+
+from harness.analysis.timeseries.grid import BIN
+from harness.report.plots.copied import Marks
+from harness.report.plots.parts import (
+    binned,
+    brief,
+    centred,
+    haloed,
+    layered,
+    lines,
+    looks,
+    present,
+    ruler,
+    shaded_capacity,
+    sized,
+    top,
+    value_axis,
+)
+from harness.report.plots.registry import plot
+from harness.report.plots.theme import INK, OPTIMUM, SHADE, SOFT, WIDTH, Chart
+from harness.report.plots.view import Drawn
+
+# --- Mean throughput against mean smoothed round-trip time of each flow.
+
+
+Align = Literal["left", "center", "right"]
+Spot = tuple[float, float]
+
+_PLANE_HEIGHT = 320
+
+#: Flows beyond which numbers beside the markers would only cover each other.
+_NUMBERED = 6
+#: From a marker to its number, pixels.
+_NEAR = 13.0
+#: From a number to other markers and numbers, where it has room, pixels.
+_FREE = 12.0
+
+
+@plot("Mean operating points", note="up and to the left is better")
+def operating_point_plane(run: Drawn) -> Chart | None:
+    """Mean throughput (Mbit/s) v mean sRTT (ms) of each flow (CCPerf, mean operating point plane).
+
+    Shaded is what the path allows: from its own round-trip time to that with a full queue, up to the capacity.
+    """
+    points = means(run, "mean_srtt", "mean_throughput")
+    if points.is_empty():
+        return None
+    base, rate = run.round_trip, run.link.rate.value / 1e6
+    full = base + run.queue_limit * 8 / rate
+    room = (full - base) / 10
+    lowest, longest = (float(value) for value in (points["x"].min(), points["x"].max()))  # type: ignore[arg-type]
+    across = alt.Scale(domain=[max(0.0, min(base, lowest) - room), max(full, longest) + room], nice=False)
+    x = alt.X("x:Q", title="mean sRTT (ms)", scale=across, axis=alt.Axis(tickCount=8))
+    up = alt.Scale(domain=[0, top(points["y"].max(), rate * 1.05)], nice=False)
+    y = alt.Y("y:Q", title="mean throughput (Mbit/s)", scale=up, axis=alt.Axis(tickCount=5))
+    box = (
+        Marks(pl.DataFrame({"x": [base], "x2": [full], "y": [0.0], "y2": [rate]}))
+        .mark_rect(color="black", opacity=SHADE)
+        .encode(x=x, x2="x2:Q", y=y, y2="y2:Q")
+    )
+    words: tuple[tuple[float, str, Align], ...] = (
+        (base, f"empty queue {brief(base)} ms", "left"),
+        ((base + full) / 2, f"capacity {brief(rate)} Mbit/s", "center"),
+        (full, f"full queue {brief(full)} ms", "right"),
+    )
+    edges = [
+        layer
+        for place, text, align in words
+        for layer in haloed(
+            Marks(pl.DataFrame({"x": [place], "y": [rate], "text": [text]})).encode(x=x, y=y, text="text:N"),
+            align=align, baseline="bottom", dy=-3, fontSize=10, color=SOFT,
+        )
+    ]  # fmt: skip
+    return sized(layered(box, *edges, *numbered(run, points, x, y, (WIDTH, _PLANE_HEIGHT))), _PLANE_HEIGHT)
+
+
+def numbered(run: Drawn, points: pl.DataFrame, x: alt.X, y: alt.Y, size: tuple[int, int]) -> list[alt.Chart]:
+    """A marker a flow; of a few flows with the flow's number near it, where neighbours leave room.
+
+    `size` is that of the panel, pixels; the axes have their domains.
+    """
+    marks = (
+        Marks(points)
+        .mark_point(filled=True, size=110, opacity=1, stroke=INK, strokeWidth=0.6)
+        .encode(x=x, y=y, tooltip=["flow:N", "x:Q", "y:Q"], **looks(present(run, points), points=True))
+    )
+    if points.height > _NUMBERED:
+        return [marks]
+    (left, right), (low, high) = (_domain(axis) for axis in (x, y))
+    across, up = size[0] / (right - left), size[1] / (high - low)
+    spots = [((one - left) * across, (other - low) * up) for one, other in points.select("x", "y").iter_rows()]
+    placed = pl.DataFrame(
+        [
+            (number, left + spot[0] / across, low + spot[1] / up)
+            for number, spot in zip(points["number"], beside_markers(spots), strict=True)
+        ],
+        schema={"number": pl.String, "x": pl.Float64, "y": pl.Float64}, orient="row",
+    )  # fmt: skip
+    return [marks, *haloed(Marks(placed).encode(x=x, y=y, text="number:N"), fontSize=11, color=INK)]
+
+
+def _domain(axis: alt.X | alt.Y) -> tuple[float, float]:
+    """Where an axis begins and ends."""
+    content: Any = axis.to_dict()
+    low, high = content["scale"]["domain"]
+    return low, high
+
+
+def beside_markers(spots: Sequence[Spot]) -> list[Spot]:
+    """A place for a number near each of these markers (pixels): the first that is free, or the one with most room."""
+    taken: list[Spot] = []
+    for own in spots:
+        around = [
+            (own[0] + far * math.cos(turn * math.pi / 4), own[1] + far * math.sin(turn * math.pi / 4))
+            for far in (_NEAR, 1.4 * _NEAR)
+            for turn in range(8)
+        ]
+        rooms = [min([_FREE, *(math.dist(place, other) for other in (*spots, *taken))]) for place in around]
+        taken.append(around[rooms.index(max(rooms))])
+    return taken
+
+
+def means(run: Drawn, x: str, y: str) -> pl.DataFrame:
+    """flow, number, x, y: two figures of each flow that has both."""
+    found = [
+        (flow.name, str(flow.index), across, up)
+        for flow in run.flows
+        if (across := run.figure(flow, x)) is not None and (up := run.figure(flow, y)) is not None
+    ]
+    return pl.DataFrame(
+        found, schema={"flow": pl.String, "number": pl.String, "x": pl.Float64, "y": pl.Float64}, orient="row"
+    )
+
+
+# --- in flight operating point
+
+
+#: Of a panel: width and height, pixels.
+_SIZE = (300, 280)
+
+
+@plot(
+    "In flight and mean operating point",
+    note="grey: what the path makes of so many packets in flight; star: one bandwidth-delay product, the optimum",
+)
+def in_flight_operating_point(run: Drawn) -> Chart | None:
+    """Mean sRTT (ms) and mean throughput (Mbit/s) v mean packets in flight (CCPerf, in flight v mean operating point).
+
+    The grey line is the ideal path's: below one bandwidth-delay product (BDP) the round trip takes the path's own
+    time and throughput grows with what is in flight, above it the queue and with it the round trip grow (L. Kleinrock,
+    Power and deterministic rules of thumb, ICC 1979). Beside each flow stands what all of them make together.
+    """
+    base, rate, bdp = run.round_trip, run.link.rate.value / 1e6, run.bdp
+    trips, rates = means(run, "mean_in_flight", "mean_srtt"), means(run, "mean_in_flight", "mean_throughput")
+    if trips.is_empty() or rates.is_empty() or bdp <= 0:
+        return None
+    joint = _joint(run, trips)
+    widest = top(trips["x"].max(), joint["x"].max(), bdp + run.queue_limit * 1000 / run.packet)
+    x = alt.X(
+        "x:Q",
+        title="mean in flight (packets)",
+        scale=alt.Scale(domain=[0, widest], nice=False),
+        axis=alt.Axis(tickCount=6),
+    )
+    kinds = (
+        ("mean sRTT (ms)", trips, "trip", [(0.0, base), (bdp, base), (widest, base * widest / bdp)]),
+        ("mean throughput (Mbit/s)", rates, "rate", [(0.0, 0.0), (bdp, rate), (widest, rate)]),
+    )
+    panels = []
+    for title, points, column, ideal in kinds:
+        curve = pl.DataFrame(ideal, schema={"x": pl.Float64, "y": pl.Float64}, orient="row")
+        whole = joint.select("x", y=pl.col(column), text=pl.lit("all flows")).drop_nulls()
+        up = alt.Scale(domain=[0, top(points["y"].max(), whole["y"].max(), 1.05 * curve["y"][2])], nice=False)
+        y = alt.Y("y:Q", title=title, scale=up, axis=alt.Axis(tickCount=5))
+        panels.append(sized(_panel(run, points, curve, whole, x, y), *reversed(_SIZE)))
+    return alt.hconcat(*panels, spacing=30)
+
+
+def _joint(run: Drawn, trips: pl.DataFrame) -> pl.DataFrame:
+    """x, trip, rate of all flows together: sums over the network of the means in time, and the mean of the sRTTs."""
+    flight = run.network("agg_in_flight")
+    if flight is None:
+        return pl.DataFrame(schema={"x": pl.Float64, "trip": pl.Float64, "rate": pl.Float64})
+    rate = run.network("agg_throughput")
+    return pl.DataFrame(
+        [(flight, trips["y"].mean(), rate)],
+        schema={"x": pl.Float64, "trip": pl.Float64, "rate": pl.Float64}, orient="row",
+    )  # fmt: skip
+
+
+def _panel(
+    run: Drawn, points: pl.DataFrame, curve: pl.DataFrame, whole: pl.DataFrame, x: alt.X, y: alt.Y
+) -> alt.LayerChart:
+    line = Marks(curve).mark_line(color=SOFT, strokeWidth=1, clip=True).encode(x=x, y=y)
+    optimum = Marks(curve[[1]]).mark_point(shape=_STAR, filled=True, size=260, color=OPTIMUM, opacity=1)
+    joint = Marks(whole).mark_point(shape="cross", size=130, filled=True, color=INK, opacity=1)
+    called = haloed(Marks(whole).encode(x=x, y=y, text="text:N"), dy=16, fontSize=11, color=INK)
+    return layered(
+        line,
+        optimum.encode(x=x, y=y),
+        *numbered(run, points, x, y, _SIZE),
+        joint.encode(x=x, y=y),
+        *called,
+    )
+
+
+#: A star with five points around the origin, as a path in Vega's square of 2 × 2.
+_STAR = (
+    "M0,-1L0.2245,-0.309L0.9511,-0.309L0.3633,0.118L0.5878,0.809L0,0.3819L-0.5878,0.809L-0.3633,0.118"
+    "L-0.9511,-0.309L-0.2245,-0.309Z"
+)
+
+
+# --- The operating point over time: packets in flight, smoothed round-trip time, throughput.
+
+
+_TIME_HEIGHT = 150
+
+
+@plot("Operating point over time", "in_flight", "srtt", "throughput", note="means over 0.1 s")
+def operating_point_time(run: Drawn) -> Chart | None:
+    """In flight (packets), sRTT (ms), throughput (Mbit/s) of each flow (CCPerf, time series of the operating point)."""
+    flight, trip = (binned(run.of_flows(name), BIN) for name in ("in_flight", "srtt"))
+    rate = centred(run.of_flows("throughput"), BIN)
+    names = {name for frame in (flight, trip, rate) for name in frame["flow"].unique()}
+    flows, whole = [flow for flow in run.flows if flow.name in names], (0.0, run.end)
+    base = run.round_trip
+    flights = value_axis("in flight (packets)", top(flight["value"].max()))
+    trips = value_axis("sRTT (ms)", top(trip["value"].max()))
+    rates = value_axis("throughput (Mbit/s)", top(rate["value"].max(), run.capacity["value"].max()))
+    alone = ruler(base, f"empty queue\n{brief(base)} ms", run.end)
+    return alt.vconcat(
+        sized(lines(flight, flows, flights, whole, labels=False), _TIME_HEIGHT),
+        sized(layered(alone, lines(trip, flows, trips, whole, labels=False)), _TIME_HEIGHT),
+        sized(layered(shaded_capacity(run), lines(rate, flows, rates, whole)), _TIME_HEIGHT),
+        spacing=10,
+    )

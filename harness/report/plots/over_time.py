@@ -1,0 +1,268 @@
+"""Congestion windows of all flows over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+import altair as alt
+import polars as pl
+
+from harness.report.plots.copied import Marks
+from harness.report.plots.curves import stacked
+from harness.report.plots.parts import (
+    apart,
+    brief,
+    layered,
+    lines,
+    looks,
+    present,
+    queue_panel,
+    rates_over_time,
+    ruler,
+    sized,
+    time_axis,
+    top,
+    value_axis,
+    within,
+)
+from harness.report.plots.registry import plot, plot_of_pair, plot_of_runs
+from harness.report.plots.theme import FILL, INK, WIDTH, Chart
+from harness.report.plots.view import Drawn
+
+#: Height of all rows together, and of one at least and at most, pixels.
+_ALL, _LOW, _HIGH = 400, 45, 110
+
+
+@plot("Congestion windows", "cwnd", note="as the senders state them; the axes are the same")
+def congestion_window(run: Drawn) -> Chart | None:
+    """The cwnd of each flow in a row of its own, packets (INET link sharing, congestion_window).
+
+    Sawteeth on top of each other cannot be told apart over a whole run.
+    """
+    frame = run.of_flows("cwnd")
+    flows = present(run, frame)
+    if not flows:
+        return None
+    height = min(max(_ALL // len(flows), _LOW), _HIGH)
+    axis = value_axis("packets", top(frame["value"].max()), ticks=5 if height > 60 else 2)
+    rows = []
+    for flow in flows:
+        # A row that says whose it is needs no dashes, and knows its own flow only.
+        solid, last = replace(flow, look=replace(flow.look, dash=())), flow is flows[-1]
+        own = frame.filter(pl.col("flow") == flow.name)
+        row = lines(own, [solid], axis, (0.0, run.end), steps=True, legend=False, labels=last)
+        title = alt.TitleParams(flow.name, fontSize=11, fontWeight="normal", offset=3)
+        rows.append(sized(row, height).properties(title=title))
+    return apart(alt.vconcat(*rows, spacing=8))
+
+
+# --- How often a receiver acknowledges, over time.
+
+
+#: Bins above this share of all are no strategy's: single packets that end a gap.
+_MOST = 0.99
+_RATIO_HEIGHT = 180
+
+
+@plot("Packets per acknowledgement", "ack_ratio", note="data that came per packet sent back, per 0.1 s")
+def ack_ratio(run: Drawn) -> Chart | None:
+    """Packets with data that reached each receiver per packet it sent (RFC 9000 §13.2.2)."""
+    frame = run.of_flows("ack_ratio")
+    flows = present(run, frame)
+    if not flows:
+        return None
+    highest = frame["value"].quantile(_MOST, "higher")
+    axis = value_axis("packets per ACK", top(highest))
+    shown = frame.with_columns(pl.col("value").clip(upper_bound=highest))
+    return sized(layered(lines(shown, flows, axis, (0.0, run.end), steps=True)), _RATIO_HEIGHT)
+
+
+# --- Packets that the bottleneck's queue drops over time, and whose they were.
+
+
+#: Width of the bins, s.
+WINDOW = 0.5
+
+
+@plot(
+    "Drops at the bottleneck",
+    "drop",
+    note=f"packets dropped by the queue: per second over {WINDOW} s, and below when they came",
+)
+def drop_rate(run: Drawn) -> Chart | None:
+    """Drops of all flows, 1/s, above one row a flow with a tick for each drop (INET link sharing, packet_drop_rate)."""
+    drops = run.of_bottleneck("drop")
+    if drops.is_empty():
+        return None
+    shown = rates(drops, run.end)
+    area = (
+        Marks(shown)
+        .mark_area(interpolate="step-after", color=FILL, line={"color": INK, "strokeWidth": 1}, clip=True)
+        .encode(x=time_axis((0.0, run.end), labels=False), y=value_axis("drops (1/s)", top(shown["value"].max())))
+    )
+    return alt.vconcat(sized(area, 180), drop_rows(run, (0.0, run.end)), spacing=6)
+
+
+def rates(drops: pl.DataFrame, end: float) -> pl.DataFrame:
+    """Drops per second in bins of `WINDOW` s from 0 to the end; empty bins are 0."""
+    bins = pl.DataFrame({"bin": range(int(end / WINDOW) + 1)}, schema={"bin": pl.Int64})
+    counts = drops.group_by((pl.col("t") / WINDOW).floor().cast(pl.Int64).alias("bin")).len("drops")
+    return bins.join(counts, on="bin", how="left").select(
+        t=pl.col("bin") * WINDOW, value=pl.col("drops").fill_null(0) / WINDOW
+    )
+
+
+def drop_rows(run: Drawn, span: tuple[float, float]) -> Chart:
+    """One row a flow, a tick for each of its drops; of those too close to be told apart one."""
+    names = {flow.index: flow.name for flow in run.flows}
+    spot = ((pl.col("t") - span[0]) / (span[1] - span[0]) * 2 * WIDTH).floor().alias("spot")
+    drops = (
+        run.of_bottleneck("drop")
+        .filter(pl.col("t").is_between(*span))
+        .unique(["value", spot], keep="first", maintain_order=True)
+        .select("t", flow=pl.col("value").cast(pl.Int16).replace_strict(names, default="", return_dtype=pl.String))
+    )
+    flows = present(run, drops) or [flow for flow in run.flows if flow.responsive] or list(run.flows)
+    # Rows of flows without drops too.
+    scale = alt.Scale(domain=[flow.name for flow in flows])
+    rows = alt.Y("flow:N", scale=scale, title=None, axis=alt.Axis(ticks=False, domain=False))
+    colour = looks(flows, legend=False)["color"]
+    ticks = Marks(drops).mark_tick(thickness=1, height=11, opacity=1, clip=True)
+    return sized(cast(alt.Chart, ticks.encode(x=time_axis(span), y=rows, color=colour)), max(16 * len(flows), 20))
+
+
+# --- What arrives at each receiver over time.
+
+
+@plot("Throughput at the receivers", "throughput", note="transport payload that arrived, per 0.1 s")
+def receiver_throughput(run: Drawn) -> Chart | None:
+    """Throughput of each flow, Mbit/s (INET link sharing, receiver_throughput)."""
+    return rates_over_time(run, "throughput", "throughput (Mbit/s)")
+
+
+# --- What each sender puts into the network over time.
+
+
+@plot("Sending rate", "sending_rate", note="transport payload with retransmissions, per 0.1 s")
+def sender_throughput(run: Drawn) -> Chart | None:
+    """Sending rate of each flow, Mbit/s (INET link sharing, sender_throughput)."""
+    return rates_over_time(run, "sending_rate", "sending rate (Mbit/s)")
+
+
+# --- What each sender puts into the network over time, with the sawtooth averaged out.
+
+
+@plot(
+    "Sending rate, smoothed",
+    "sending_rate",
+    note=f"transport payload with retransmissions, means over {WINDOW} s",
+)
+def sender_throughput_smoothed(run: Drawn) -> Chart | None:
+    """Sending rate of each flow in bins of 0.5 s, Mbit/s (INET link sharing, sender_throughput_smoothed)."""
+    return rates_over_time(run, "sending_rate", "sending rate (Mbit/s)", smoothed=WINDOW)
+
+
+# --- Several runs in one figure.
+
+
+@plot_of_runs(
+    "Runs side by side",
+    "throughput",
+    note="dots: milestones; triangles: what was demanded; dashed: what slow start and then the line rate allow; "
+    "ticks: packets dropped by the queue",
+)
+def together(runs: Sequence[Drawn]) -> Chart | None:
+    """What each client had (MB), cwnd (packets), sRTT (ms), queue (kB) and drops of several runs on the same axes."""
+    return stacked(runs)
+
+
+# --- One transfer over time.
+
+
+@plot(
+    "Bytes, window, round trips, queue and drops",
+    "throughput",
+    note="dots: milestones; triangles: what was demanded of them; dashed: what slow start and then the line rate allow",
+    of="transfer",
+)
+def transfer(run: Drawn) -> Chart | None:
+    """What the client had (MB), cwnd (packets), sRTT (ms), the bottleneck's queue (kB), and what it dropped."""
+    return stacked([run])
+
+
+# --- A few seconds of congestion windows above the queue they fill and the drops that shrink them.
+
+
+@plot(
+    "Congestion windows, queue and drops in detail",
+    "cwnd",
+    "queue_length",
+    note="ticks: packets that the queue dropped",
+)
+def window_queue_drops(run: Drawn) -> Chart | None:
+    """The cwnd of each flow (packets), the bottleneck's queue (kB), its drops (INET link sharing, cwnd_queue_drops)."""
+    span = run.detail
+    windows = within(run.of_flows("cwnd"), span)
+    if windows.is_empty():
+        return None
+    flows, axis = present(run, windows), value_axis("cwnd (packets)", top(windows["value"].max()))
+    made = alt.vconcat(
+        sized(lines(windows, flows, axis, span, steps=True, labels=False), 200),
+        queue_panel(run, span, labels=False),
+        drop_rows(run, span),
+        spacing=10,
+    )
+    # Not all flows need have drops.
+    return apart(made)
+
+
+# --- Queue, congestion windows and round-trip time over time: of one run, and of RED beside DropTail.
+
+
+_NEEDS = ("queue_length", "cwnd", "srtt")
+_PANEL_HEIGHT = 150
+
+
+@plot("Queue, congestion windows and round-trip time", *_NEEDS)
+def queue_window_rtt(run: Drawn) -> Chart | None:
+    """Queue (kB), cwnd (packets) and sRTT (ms) of one run (the notebook's three pictures above each other)."""
+    return _columns(run)
+
+
+@plot_of_pair("RED beside DropTail", *_NEEDS, note="left RED, right DropTail; the axes are the same")
+def red_beside_droptail(red: Drawn, droptail: Drawn) -> Chart | None:
+    """The same of two runs that differ in the discipline of the queue alone."""
+    return _columns(red, droptail)
+
+
+def _columns(*runs: Drawn) -> Chart | None:
+    windows, trips = (top(*(run.of_flows(name)["value"].max() for run in runs)) for name in ("cwnd", "srtt"))
+    queues = top(*(max(run.queue_limit, _longest(run)) for run in runs))
+    width = WIDTH if len(runs) == 1 else WIDTH // 2
+    columns = [_column(run, windows, trips, queues, width, named=len(runs) > 1) for run in runs]
+    return columns[0] if len(columns) == 1 else alt.hconcat(*columns, spacing=20)
+
+
+def _longest(run: Drawn) -> float:
+    """The longest queue there was, kB."""
+    longest = run.of_bottleneck("queue_length").select(pl.col("value").max() / 1000).item()
+    return float(longest or 0.0)
+
+
+def _column(run: Drawn, windows: float, trips: float, queues: float, width: int, *, named: bool) -> Chart:
+    whole, base = (0.0, run.end), run.round_trip
+    queue = queue_panel(run, whole, labels=False, highest=queues, height=_PANEL_HEIGHT, width=width)
+    if named:
+        queue = queue.properties(title=alt.TitleParams(run.discipline, fontSize=12, offset=6))
+    cwnd, srtt = (run.of_flows(name) for name in ("cwnd", "srtt"))
+    flows = present(run, cwnd)
+    window = lines(cwnd, flows, value_axis("cwnd (packets)", windows), whole, steps=True, labels=False)
+    trip = lines(srtt, flows, value_axis("sRTT (ms)", trips), whole)
+    return alt.vconcat(
+        queue,
+        sized(window, _PANEL_HEIGHT, width),
+        sized(layered(ruler(base, f"empty queue\n{brief(base)} ms", run.end), trip), _PANEL_HEIGHT, width),
+        spacing=10,
+    )
