@@ -12,6 +12,7 @@ from typing import Self, TypeVar
 import polars as pl
 
 from harness.capture import capture, counters, key_log, lab_file, qlog, tcp_info
+from harness.capture.counters import Events
 from harness.capture.files import (
     CAPTURES,
     SIMULATOR,
@@ -282,9 +283,9 @@ class Artefacts:
         return self._read(place, counters.read_counters) if self.is_one_path else None
 
     @cached_property
-    def events(self) -> counters.Events:
+    def events(self) -> Events:
         """What the simulator said, of several paths the first one's; empty when it said nothing."""
-        return self._read(of(self._simulator, EVENTS), counters.read_events) or counters.Events()
+        return self._read(of(self._simulator, EVENTS), counters.read_events) or Events()
 
     @cached_property
     def capture_drops(self) -> int:
