@@ -1,7 +1,7 @@
 """When the first bytes of a response's body had arrived at the client without a gap, from the left capture.
 
-Its packets are decrypted with the key log of either endpoint (`traces.connections`), their STREAM frames put in order
-(`traces.streams`). HTTP/3 puts frame headers and header fields on the stream beside the body (RFC 9114 §4.1, §7.2).
+Its packets are decrypted with the key log of either endpoint (`capture.connections`), their STREAM frames put in order
+(`capture.streams`). HTTP/3 puts frame headers and header fields on the stream beside the body (RFC 9114 §4.1, §7.2).
 In all they are what the stream has beyond the file.
 """
 

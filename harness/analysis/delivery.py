@@ -3,7 +3,7 @@
 The client's file is what counts, as long as its size tells: it was sampled often, and grew in steps that are small
 against the time. Where it grows in lumps the file does not say whether the client kept data back, or waited for a lost
 packet. Then the packets of the left capture tell, decrypted (`analysis.arrival`), or as TCP's
-segments (`analysis.tls_arrival`): between which two moments all the
+segments (`analysis.arrival`): between which two moments all the
 bytes had come without a gap; and what the client had in its file had certainly come. What is reported is the middle,
 like that between two samples. Only where neither tells is there no figure.
 """

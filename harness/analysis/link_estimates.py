@@ -1,4 +1,4 @@
-"""Figures of a replayed link that are compared with what was asked: rate when busy, delay when idle, random loss."""
+"""What a link turned out to be: rate when busy, delay when idle, random loss, datagrams dropped by rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run with all that its metrics share; each part is made when it is first asked for."""
+"""One run with all that its metrics share, made when first asked for; and why a figure may be missing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RunView(LinkView):
 
     @cached_property
     def series(self) -> RunSeries | None:
-        """The run over time (see `analysis.series`); None where the captures do not show it."""
+        """The run over time (see `analysis.timeseries`); None where the captures do not show it."""
         try:
             return series_of(self)
         except Exception as error:  # what needs no series is to be had all the same

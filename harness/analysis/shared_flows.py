@@ -1,4 +1,4 @@
-"""One flow of a run that has several, or that is cut off; and why it has not a metric."""
+"""Flows of a run that has several, or that are cut off: each one's series, the bottleneck they share, their means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run with its artefacts, each read when it is first asked for."""
+"""The folder of a run: where its files are, and their contents, each read when it is first asked for."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ class Artefacts:
 
     @cached_property
     def counters(self) -> pl.DataFrame | None:
-        """Statistics of the queueing disciplines (see `traces.counters`); None for several paths together."""
+        """Statistics of the queueing disciplines (see `capture.counters`); None for several paths together."""
         place = of(self._simulator, COUNTERS)
         return self._read(place, counters.read_counters) if self.is_one_path else None
 
@@ -296,17 +296,19 @@ class Artefacts:
 
     @cached_property
     def growth(self) -> pl.DataFrame | None:
-        """Sizes of the clients' files (see `traces.growth`)."""
+        """Sizes of the clients' files (see `capture.counters`)."""
         return self._read(GROWTH, counters.read_growth)
 
     @cached_property
     def cpu(self) -> pl.DataFrame | None:
-        """CPU time of the containers (see `traces.cpu`)."""
+        """CPU time of the containers (see `capture.counters`)."""
         return self._read(CPU, counters.read_cpu)
 
     @cached_property
     def waits(self) -> pl.DataFrame | None:
-        """Who waited for a processor (see `traces.waits`); None in virtual time, and of runs before it was recorded."""
+        """Who waited for a processor (see `capture.counters`); None in virtual time, and of runs before it was
+        recorded.
+        """
         return None if self.path(WAITS) is None else self._read(WAITS, counters.read_waits)
 
     @cached_property
@@ -343,7 +345,7 @@ class Artefacts:
         return min(window.start_ns for window in windows), max(window.end_ns for window in windows)
 
     def tcp(self, flow: int) -> pl.DataFrame | None:
-        """What the kernel of a TCP flow's sender said of its connection (see `traces.tcp`)."""
+        """What the kernel of a TCP flow's sender said of its connection (see `capture.tcp_info`)."""
         if flow not in self._tcp:
             self._tcp[flow] = self._read(f"{endpoint(flow, self.flows[flow].sender)}/{TCP}", tcp_info.read_tcp)
         return self._tcp[flow]
@@ -353,7 +355,7 @@ class Artefacts:
         return {}
 
     def losses(self, trace: Path) -> qlog.Losses:
-        """What a qlog says of lost packets and what followed (see `traces.qlog`). Raises OSError."""
+        """What a qlog says of lost packets and what followed (see `capture.qlog`). Raises OSError."""
         if trace not in self._losses:
             self._losses[trace] = qlog.read_losses(trace)
         return self._losses[trace]

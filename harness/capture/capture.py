@@ -58,7 +58,7 @@ class Capture:
     """Direction: server to client, else client to server."""
     flow: Ints
     client_address: Ints
-    """Which of the addresses of its flow's client (`traces.lab.Endpoint`) it came from, or goes to."""
+    """Which of the addresses of its flow's client (`capture.lab_file.Endpoint`) it came from, or goes to."""
     ip: Ints
     """IP version."""
     protocol: Bytes

@@ -1,4 +1,4 @@
-"""The kernel's own count: statistics of the queueing disciplines over time (sim/counters.jsonl)."""
+"""Series that were sampled while a run went on: queueing disciplines, CPU time, waits for a CPU, files, events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a qlog trace says that its connection ended.
+"""Events of qlog traces: how connections ended, STREAM frames sent, phases of Careful Resume.
 
 Events connection_closed, and CONNECTION_CLOSE frames of packet_sent and packet_received, of
 draft-ietf-quic-qlog-quic-events (§4.3, §5.5, appendix A.8.20) in its spellings from 0.1 on.

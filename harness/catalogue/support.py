@@ -1,4 +1,4 @@
-"""Whether anybody here can be what a word says, or honour a value that is asked for."""
+"""Whether any implementation here supports what a scenario asks for: parameters, TCP proxies, seeded windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`harness list`."""
+"""Commands that show what there is and run nothing: `list`, `explain`, `validate`, `schema`, `lab`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`harness cache`."""
+"""Commands that make room: `cache`, `prune`, `clean`."""
 
 from __future__ import annotations
 

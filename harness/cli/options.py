@@ -1,4 +1,4 @@
-"""The arguments and options that several commands have."""
+"""The arguments and options that several commands have, and what they ask and say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`harness check`."""
+"""Commands that test: `check` an implementation, `verify` runs, search for a `divergence`, prove `equivalent` code."""
 
 from __future__ import annotations
 

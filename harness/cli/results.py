@@ -1,4 +1,4 @@
-"""`harness compare`."""
+"""Commands on stored runs: `compare`, `merge`, `plot`, `judge`, `measure`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`harness run`."""
+"""Commands that plan and run cells: `plan`, `run`, `reach`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A digest of the code that runs a lab, for cells' keys: another engine makes other runs, and says so by itself.
 
-The digest is of a module's statements (`harness.engine.code_digest`). The simulator is an image, and has its own
+The digest is of a module's statements, without comments and docstrings. The simulator is an image, and has its own
 digest; it holds what both engines share (`simulator.lifecycle`).
 """
 

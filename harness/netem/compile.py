@@ -1,4 +1,4 @@
-"""The pure function that makes a path program of a path."""
+"""Path → path program: the commands of both directions and of the changes in time. Pure."""
 
 from __future__ import annotations
 

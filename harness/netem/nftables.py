@@ -1,4 +1,6 @@
-"""Datagrams that a path drops or damages by rule, behind the bottleneck and before the delay (nftables).
+"""nftables of a path: datagrams dropped or damaged by rule, rewritten addresses, and outages.
+
+Faults lie behind the bottleneck and before the delay.
 
 A set of small numbers is a counter. `to_server_seen` has a number for each datagram that has passed, as far as numbers
 are asked for; `to_server_drop` one for each of the last datagrams that were dropped in a row, and nothing once one has

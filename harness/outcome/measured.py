@@ -1,4 +1,4 @@
-"""What was measured of a run, and whether its link was the one asked for."""
+"""What was measured of a run: metrics, the link proof, connections, moves, checks, and where its time went."""
 
 from __future__ import annotations
 

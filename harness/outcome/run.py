@@ -1,4 +1,4 @@
-"""What happened to one run."""
+"""A cell, one run of it, what came of the run, and the verdict on the cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One file as a part of the model, and what is wrong with it as one error."""
+"""Reads one YAML file as a type of the schema. What is wrong with it is one error with places and hints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lab of one run of a cell."""
+"""The lab of one run of a cell: its hosts, their addresses, and what each endpoint is asked."""
 
 from __future__ import annotations
 

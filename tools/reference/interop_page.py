@@ -16,7 +16,7 @@ _HEAD = """\
 # Interop
 
 Generated (`make generate`) from [the scenarios](../scenarios/interop), the declarations of checks in
-[`harness/analysis/interop/checks`](../harness/analysis/interop/checks), and the runs in [the reference
+[`harness/analysis/interop/checks.py`](../harness/analysis/interop/checks.py), and the runs in [the reference
 store](../results/reference/README.md).
 
 The test cases of [the QUIC interop runner](https://github.com/quic-interop/quic-interop-runner) are scenarios here.

@@ -1,4 +1,4 @@
-"""A move with what the server's stack made of it."""
+"""A client's move, and what the server's stack made of it: validation of the path, delivery, errors."""
 
 from __future__ import annotations
 

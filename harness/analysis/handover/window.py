@@ -1,4 +1,4 @@
-"""What a sender's congestion window did when its client moved, from its qlog."""
+"""What a sender's congestion window and its RTT estimate did when its client moved, from its qlog."""
 
 from __future__ import annotations
 

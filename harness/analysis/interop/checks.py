@@ -1,4 +1,4 @@
-"""The checks, a module for each part of the protocol."""
+"""The checks of the interop runner's test cases, by the part of the protocol that they look at."""
 
 from __future__ import annotations
 

@@ -1,12 +1,10 @@
-"""The list of checks: what each is, declared above the function that does it."""
+"""The checks of test cases by name, what each needs, and the interop runner's list of test cases."""
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final, Literal
 
 from harness.analysis.interop.evidence import Evidence
@@ -84,16 +82,9 @@ def check(
     return declare
 
 
-@cache
-def _import_all() -> None:
-    package = importlib.import_module("harness.analysis.interop.checks")
-    for module in pkgutil.walk_packages(package.__path__, "harness.analysis.interop.checks."):
-        importlib.import_module(module.name)
-
-
 def declared() -> dict[str, Check]:
     """All checks by name, in alphabetical order."""
-    _import_all()
+    importlib.import_module("harness.analysis.interop.checks")
     return dict(sorted(_DECLARED.items()))
 
 

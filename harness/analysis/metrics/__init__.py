@@ -32,7 +32,7 @@ def measure(folder: Path, run: Run) -> MeasuredRun:
 
 
 def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFrame | None]:
-    """Measure a run from the artefacts in its folder; its series too (`analysis.series`), where the captures show it.
+    """Measure a run from the artefacts in its folder; its series too (`analysis.timeseries`), where captures allow.
 
     Never raises on what it finds there: a missing or damaged artefact costs the metrics that need it, and
     `warnings` says which one it was. A link that cannot be proven is invalid.

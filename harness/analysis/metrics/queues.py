@@ -1,4 +1,4 @@
-"""What the bottleneck's queue did: drops, ECN marks, and how long packets waited."""
+"""What the bottleneck and its queue did: share of use, drops, ECN marks, and how long packets waited."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def marks(view: RunView) -> Iterator[Finding]:
 @measures
 def queue_delay(view: RunView) -> Iterator[Finding]:
     """Yield median, 95th percentile and longest wait, on whichever path; nothing of segments in a row, which have each
-    their own (`metrics.in_sequence`).
+    their own (`analysis.metrics.times`).
     """
     waits = []
     if view.in_sequence:
@@ -223,6 +223,6 @@ def _drops(link: SharedBottleneck, cause: str) -> Told:
     formula="dropped / came", source="both captures; RFC 5166 §2.1.3",
 )  # fmt: skip
 def drop_rate(link: SharedBottleneck) -> Told:
-    """Told from losses on the link by the replay (`analysis.replay`)."""
+    """Told from losses on the link by the replay (`analysis.link_replay`)."""
     fate = link.direction.replayed.fate
     return Figure(float((fate == Fate.QUEUE_DROP).mean()), _CAPTURES) if len(fate) else None

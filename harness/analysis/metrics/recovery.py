@@ -1,4 +1,4 @@
-"""What the server says of its loss recovery (RFC 9002), from its qlog; of TCP what it sent again."""
+"""Loss recovery (RFC 9002) by the server's qlog, what TCP sent again, and reordering on the path."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Zero is the client's first datagram at the simulator's client side (left capture). What arrives is judged by the
 client's file, so it holds for every implementation alike, and by decrypted packets where the file does not tell
 (`analysis.delivery`). A moment is the middle of the two samples of the file's size around it (10 ms apart as a rule),
-and there is no interpolation over more than that. Of TCP with a size its segments tell (`analysis.segments`).
+and there is no interpolation over more than that. Of TCP with a size its segments tell (`analysis.delivery`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a transfer cost on the wire: bytes and packets per direction, acknowledgements, 0-RTT."""
+"""What a transfer cost: bytes and packets per direction, acknowledgements, 0-RTT, CPU time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a run's artefacts to the conversations that rules look at."""
+"""From a run's artefacts to the transfers that rules look at, with the flow control that held each."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ _EVER = 1 << 62
 
 @dataclass(frozen=True)
 class Clock:
-    """From the time of a run to that of a conversation (see `attribution.conversation`)."""
+    """From the time of a run to that of a conversation (see `analysis.time_breakdown.transfer`)."""
 
     zero_ns: int
     changes_ns: Ints

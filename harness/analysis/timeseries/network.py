@@ -1,4 +1,4 @@
-"""All flows together: sums, and Jain's index in time."""
+"""Series of the whole network: sums over flows, Jain's index, the bottleneck's queue, packets, received files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frames of a packet, as far as its payload was captured (RFC 9000 §19)."""
+"""The frames of packets, as far as their payloads were captured (RFC 9000 §19): of one, and of many at once."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import harness
 from harness.engine.kernel import Entry
 from harness.evaluation.retention import Artefacts
 from harness.execution.cluster.image_transfer import Sent
@@ -75,7 +76,7 @@ class Member:
 # --- Which version of this package a process runs: by the text of its modules, not by a number that somebody raises.
 
 
-_PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(harness.__file__).resolve().parent
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Congestion windows of all flows over time."""
+"""Figures over time: windows, rates, ratios, queues and drops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which stored runs are drawn, beside which others, and where their figures go."""
+"""Which stored runs are drawn, beside which others, where their figures go, and which of them are missing."""
 
 from __future__ import annotations
 

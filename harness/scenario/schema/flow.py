@@ -1,4 +1,4 @@
-"""One client with one server: when, how much, which way."""
+"""One client with one server: when, how much, which way; of which kind, and by which test case."""
 
 from __future__ import annotations
 

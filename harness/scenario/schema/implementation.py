@@ -1,4 +1,4 @@
-"""A contestant, as its manifest (image.yaml) describes it."""
+"""An implementation, as its manifest (image.yaml) describes it, and what its container may do."""
 
 from __future__ import annotations
 

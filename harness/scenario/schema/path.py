@@ -1,4 +1,4 @@
-"""The emulated path: two links, and how they change while they are in use."""
+"""The emulated path: two links with their losses and queues, and how they change while they are in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the endpoints' kernels counted (virtual time only: there each endpoint has counters of its own)."""
+"""What the endpoints' kernels show: counters (in virtual time, where each endpoint has its own) and TCP's buffers."""
 
 from __future__ import annotations
 

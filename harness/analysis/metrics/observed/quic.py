@@ -1,4 +1,4 @@
-"""What the datagrams of a whole connection show: acknowledgements, sizes, 0-RTT, ECN."""
+"""What a whole QUIC connection shows of the settings of its ends: datagrams, windows, recovery, resumption."""
 
 from __future__ import annotations
 
