@@ -17,7 +17,7 @@ import polars as pl
 from harness.execution.matrix import Request, cells
 from harness.outcome import Cell, Image, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.report.plots.registry import Plot
-from harness.report.plots.view import Drawn
+from harness.report.plots.view import PlotData
 from harness.scenario.schema import Flow, Objective, Red, Scenario
 from harness.scenario.schema import Path as EmulatedPath
 from harness.units import Size
@@ -68,20 +68,20 @@ def run_of(one: Scenario) -> Run:
     return Run(cell=cell_of(one), repetition=0, outcome=Outcome(status="completed"), started_at="2026-11-21T00:00:00Z")
 
 
-def drawn_of(one: Scenario, span: tuple[float, float] | None = None) -> Drawn:
+def drawn_of(one: Scenario, span: tuple[float, float] | None = None) -> PlotData:
     """The run of a scenario with its series and figures."""
     run = run_of(one)
     series = series_of(one)
-    return Drawn(run, measured_of(one, series), series, span)
+    return PlotData(run, measured_of(one, series), series, span)
 
 
 @cache
-def link_sharing_run(seconds: float = 50) -> Drawn:
+def link_sharing_run(seconds: float = 50) -> PlotData:
     return drawn_of(link_sharing(seconds))
 
 
 @cache
-def red_and_droptail(seconds: float = 20) -> tuple[Drawn, Drawn]:
+def red_and_droptail(seconds: float = 20) -> tuple[PlotData, PlotData]:
     flows: list[dict[str, object]] = [
         {"stop": f"{seconds} s", "parameters": {"server.congestion_control": "cubic"}},
         {"stop": f"{seconds} s", "parameters": {"server.congestion_control": "reno"}},
@@ -98,7 +98,7 @@ def red_and_droptail(seconds: float = 20) -> tuple[Drawn, Drawn]:
 
 
 @cache
-def download_run(seconds: float = 8, rate: str = "10 Mbit/s", repetition: int = 0) -> Drawn:
+def download_run(seconds: float = 8, rate: str = "10 Mbit/s", repetition: int = 0) -> PlotData:
     """A download to its end over a link alone: the file is what arrived, and half of it is a milestone."""
     path: dict[str, object] = {"rate": rate, "queue": "50 kB", "delay": "50 ms"}
     series = series_of(link_sharing(seconds, [{"stop": f"{seconds} s"}], **path))
@@ -120,10 +120,10 @@ def download_run(seconds: float = 8, rate: str = "10 Mbit/s", repetition: int = 
             Measurement(name=name, value=value, unit="s", flow=0, transfer="first") for name, value in times.items()
         ),
     )
-    return Drawn(run, measured, pl.concat([series, begin, received]))
+    return PlotData(run, measured, pl.concat([series, begin, received]))
 
 
-def runs_for(plot: Plot, seconds: float = 10.0) -> tuple[Drawn, ...]:
+def runs_for(plot: Plot, seconds: float = 10.0) -> tuple[PlotData, ...]:
     """Runs that a plot can draw."""
     if plot.of == "pair":
         return red_and_droptail(min(seconds, 8.0))

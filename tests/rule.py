@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.analysis.handover import SeenMove
-from harness.analysis.run_view import Unknown
+from harness.analysis.run_view import Unavailable
 
 #: Packets of the initial window, of this size.
 INITIAL = 32 * 1200
@@ -40,7 +40,7 @@ def round_trips(moved: SeenMove) -> Iterator[tuple[int, int]]:
 def obeys(moved: SeenMove) -> None:
     """Asserts that the window is the rule's of the captured round trips, within a packet."""
     switched = moved.switched_ns
-    assert switched is not None and not isinstance(moved.state, Unknown)
+    assert switched is not None and not isinstance(moved.state, Unavailable)
     found = list(round_trips(moved))
     # What was acknowledged by the new path, and what was sent there, is none of the old path's.
     assert moved.arrived_ns is not None

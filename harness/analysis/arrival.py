@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.connection import Connection
-from harness.analysis.run_view import RunView, Unknown
-from harness.capture.artefacts import Artefacts, Window
+from harness.analysis.connection import TransferConnection
+from harness.analysis.run_view import RunView, Unavailable
+from harness.capture.artefacts import Artefacts, TransferWindow
 from harness.capture.capture import ACK, SYN, Capture
-from harness.capture.connections import Opened
+from harness.capture.connections import SentPackets
 from harness.capture.qlog_events import sent_streams
 from harness.capture.quic.invariants import integer
 from harness.capture.streams import Bounds, StreamArrival, contiguous, hidden_packets, largest_stream, stream_arrival
@@ -46,28 +46,28 @@ class BodyArrival:
         return Bounds(earliest, latest)
 
 
-def body_arrival(view: RunView, window: Window) -> BodyArrival | Unknown:
+def body_arrival(view: RunView, window: TransferWindow) -> BodyArrival | Unavailable:
     """The body of a transfer's response, or why its arrival is not known."""
     transfer = window.transfer
     if view.left is None:
-        return Unknown("there is no capture at the client's side")
+        return Unavailable("there is no capture at the client's side")
     if view.capture_drops:
-        return Unknown(f"the captures missed {view.capture_drops} packets")
+        return Unavailable(f"the captures missed {view.capture_drops} packets")
     if not view.secrets(transfer.flow):
-        return Unknown("neither endpoint wrote down its TLS secrets")
+        return Unavailable("neither endpoint wrote down its TLS secrets")
     found = [
         _arrival(view, window, opened, identifier)
         for opened in view.opened(window, "server")
         if (identifier := largest_stream(opened)) is not None
     ]
     if not found:
-        return Unknown("the TLS secrets that were written down open no packet of the capture")
+        return Unavailable("the TLS secrets that were written down open no packet of the capture")
     stream = max(found, key=lambda one: one.size)
     size = stream.size if stream.final_size is None else stream.final_size
     beyond = size - transfer.size
     whole = transfer.intact or stream.final_size is not None
     if whole and abs(beyond) > _SHARE * transfer.size + _BYTES:
-        return Unknown(f"the largest stream in the captured packets has {size} B, the file {transfer.size} B")
+        return Unavailable(f"the largest stream in the captured packets has {size} B, the file {transfer.size} B")
     if application_protocol(view.run.cell, transfer.flow) == "hq-interop":
         return BodyArrival(stream, 0, 0)
     beside = max(beyond, 0) if whole else None
@@ -75,10 +75,10 @@ def body_arrival(view: RunView, window: Window) -> BodyArrival | Unknown:
     return BodyArrival(stream, before if beside is None else min(before, beside), beside)
 
 
-def _arrival(view: RunView, window: Window, opened: Opened, identifier: int) -> StreamArrival:
+def _arrival(view: RunView, window: TransferWindow, opened: SentPackets, identifier: int) -> StreamArrival:
     """The stream's arrival; where parts of it were not visible, the server's qlog is asked for them."""
     arrival = stream_arrival(opened, identifier, whole=window.transfer.intact)
-    trace = Connection(view, window).trace("server") if arrival.unseen else None
+    trace = TransferConnection(view, window).trace("server") if arrival.unseen else None
     if trace is None:
         return arrival
     told = sent_streams(trace, set(opened.packets.number[hidden_packets(opened)].tolist()))
@@ -189,22 +189,24 @@ class TlsArrival:
         return int(self.stream.t_ns[at]) if at < len(self.stream.come) else None
 
 
-def tls_arrival(view: Artefacts, window: Window) -> TlsArrival | Unknown:
+def tls_arrival(view: Artefacts, window: TransferWindow) -> TlsArrival | Unavailable:
     """The body of a transfer's response over TLS and TCP, or why its arrival is not known."""
     transfer = window.transfer
     if view.left is None:
-        return Unknown("there is no capture at the client's side")
+        return Unavailable("there is no capture at the client's side")
     if view.capture_drops:
-        return Unknown(f"the captures missed {view.capture_drops} packets")
+        return Unavailable(f"the captures missed {view.capture_drops} packets")
     received = view.left.between(window.start_ns, window.end_ns, transfer.flow, to_client=True)
     if len(np.unique(received.destination_port)) > 1:
-        return Unknown("it took several TCP connections")
+        return Unavailable("it took several TCP connections")
     stream = in_order(received)
     if stream is None:
-        return Unknown("the first segment of the connection was not captured")
+        return Unavailable("the first segment of the connection was not captured")
     if not transfer.intact or not len(stream.come):
         return TlsArrival(stream, None)
     beside = int(stream.come[-1]) - transfer.size
     if not 0 <= beside <= _SHARE * transfer.size + _BYTES:
-        return Unknown(f"the connection brought {int(stream.come[-1])} B without a gap, the file has {transfer.size} B")
+        return Unavailable(
+            f"the connection brought {int(stream.come[-1])} B without a gap, the file has {transfer.size} B"
+        )
     return TlsArrival(stream, beside)

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.analysis.run_view import RunView
 from harness.analysis.timeseries.sender import traces_of
-from harness.capture.artefacts import Window
+from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import Capture
 from harness.capture.qlog_parameters import Settings, read_settings
 from harness.capture.quic.invariants import Form
@@ -42,11 +42,11 @@ class Flight:
 
 
 @dataclass(frozen=True)
-class Connection:
+class TransferConnection:
     """One transfer's connection. A capture or trace that is missing is None."""
 
     view: RunView
-    window: Window
+    window: TransferWindow
 
     def name(self, role: Role) -> str:
         """The implementation."""

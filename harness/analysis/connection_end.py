@@ -13,10 +13,10 @@ import numpy as np
 
 from harness.analysis.run_view import RunView
 from harness.analysis.timeseries.sender import traces_of
-from harness.capture.artefacts import Window
+from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import RST
 from harness.capture.files import open_file
-from harness.capture.qlog_events import Closing, closings
+from harness.capture.qlog_events import LoggedClose, closings
 from harness.capture.qlog_parameters import read_settings
 from harness.capture.quic.error_codes import error_name, in_order, is_known
 from harness.capture.quic.frames import CloseFrame
@@ -53,11 +53,11 @@ def endings(view: RunView) -> tuple[Ending, ...]:
     return tuple(dict.fromkeys(found for window in unfinished for found in _of(view, window)))
 
 
-def _is_unfinished(window: Window) -> bool:
+def _is_unfinished(window: TransferWindow) -> bool:
     return window.transfer.exit_code != 0 or not window.transfer.intact
 
 
-def _of(view: RunView, window: Window) -> Iterator[Ending]:
+def _of(view: RunView, window: TransferWindow) -> Iterator[Ending]:
     lines = {role: _lines(view.folder / f"{role}{window.transfer.flow}.log") for role in ROLES}
     if any(_BROKE.match(line) for line in lines["client"]):
         return
@@ -76,7 +76,7 @@ def _of(view: RunView, window: Window) -> Iterator[Ending]:
 # --- traces
 
 
-def idle_timer(view: RunView, window: Window) -> float | None:
+def idle_timer(view: RunView, window: TransferWindow) -> float | None:
     """The idle timeout of a transfer's connection, s: the least that either end announced, or was asked to announce
     (RFC 9000 §10.1).
     """
@@ -94,7 +94,7 @@ def idle_timer(view: RunView, window: Window) -> float | None:
     return min((ms / 1e3 for ms in told), default=min((one for one in seconds if one is not None), default=None))
 
 
-def _of_traces(view: RunView, window: Window, role: Role, timer: float | None) -> Iterator[Ending]:
+def _of_traces(view: RunView, window: TransferWindow, role: Role, timer: float | None) -> Iterator[Ending]:
     """What an endpoint's qlog tells. Who closes in order after all was lost does not say why."""
     for path in traces_of(view, window, role):
         # An end that a timer brought about may be told to the peer by a CONNECTION_CLOSE of any code.
@@ -105,7 +105,7 @@ def _of_traces(view: RunView, window: Window, role: Role, timer: float | None) -
                 yield _traced(view, window, role, one, timer)
 
 
-def _traced(view: RunView, window: Window, role: Role, one: Closing, timer: float | None) -> Ending:
+def _traced(view: RunView, window: TransferWindow, role: Role, one: LoggedClose, timer: float | None) -> Ending:
     at = _seconds(window, one.t_ns) if one.t_ns is not None else None
     kind = one.trigger or _in_words(view.run.cell.implementation(role, window.transfer.flow), one)
     if kind == "idle_timeout" and not _established(view, window):
@@ -117,7 +117,7 @@ def _traced(view: RunView, window: Window, role: Role, one: Closing, timer: floa
     )  # fmt: skip
 
 
-def _in_words(implementation: Implementation, one: Closing) -> EndingKind:
+def _in_words(implementation: Implementation, one: LoggedClose) -> EndingKind:
     """What a reason phrase without a code says, in the words of the implementation's own log."""
     said = (word for word, pattern in implementation.endings.items() if re.search(pattern, one.words))
     return "connection_closed" if one.error or not one.words else _KINDS[next(said, "closed")]
@@ -126,7 +126,7 @@ def _in_words(implementation: Implementation, one: Closing) -> EndingKind:
 # --- the wire
 
 
-def _frames(view: RunView, window: Window) -> Iterator[Ending]:
+def _frames(view: RunView, window: TransferWindow) -> Iterator[Ending]:
     """CONNECTION_CLOSE frames of 1-RTT packets at the client's side, where secrets open them."""
     found: list[tuple[int, Role, CloseFrame]] = sorted(
         (
@@ -152,7 +152,7 @@ def _frames(view: RunView, window: Window) -> Iterator[Ending]:
         )  # fmt: skip
 
 
-def _segments(view: RunView, window: Window) -> Iterator[Ending]:
+def _segments(view: RunView, window: TransferWindow) -> Iterator[Ending]:
     """The first reset of a TCP connection at the client's side (RFC 9293 §3.5.2)."""
     if view.left is None:
         return
@@ -166,7 +166,7 @@ def _segments(view: RunView, window: Window) -> Iterator[Ending]:
         )  # fmt: skip
 
 
-def _silence(view: RunView, window: Window, timer: float | None) -> Iterator[Ending]:
+def _silence(view: RunView, window: TransferWindow, timer: float | None) -> Iterator[Ending]:
     """An idle timeout that nobody put into words: nothing came to the client for so long before its end, or before it
     began another connection.
 
@@ -196,7 +196,7 @@ def _heard_nothing(seconds: float) -> str:
     return f"nothing came in the {seconds:.1f} s before, by the client's side capture"
 
 
-def _unanswered(view: RunView, window: Window, zero_ns: int) -> Iterator[Ending]:
+def _unanswered(view: RunView, window: TransferWindow, zero_ns: int) -> Iterator[Ending]:
     """A handshake that was given up without a word, after a silence in which probes would have been answered."""
     assert view.left is not None
     end_ns = window.transfer.ended_ns
@@ -223,7 +223,9 @@ def _lines(file: Path) -> list[str]:
     return end.decode(errors="replace").splitlines()
 
 
-def _of_log(view: RunView, window: Window, role: Role, lines: list[str], timer: float | None) -> Iterator[Ending]:
+def _of_log(
+    view: RunView, window: TransferWindow, role: Role, lines: list[str], timer: float | None
+) -> Iterator[Ending]:
     """What an endpoint's log tells, in the words that its manifest names: of the last transfer, which ended the run."""
     flow = window.transfer.flow
     if any(one.transfer.flow == flow and one.transfer.index > window.transfer.index for one in view.windows):
@@ -254,7 +256,7 @@ def _of_log(view: RunView, window: Window, role: Role, lines: list[str], timer: 
         )  # fmt: skip
 
 
-def _established(view: RunView, window: Window) -> bool:
+def _established(view: RunView, window: TransferWindow) -> bool:
     """Whether the client sent 1-RTT packets, which it does once the handshake is complete (RFC 9001 §5.7)."""
     if view.left is None or window.over_tcp:
         return True
@@ -262,12 +264,12 @@ def _established(view: RunView, window: Window) -> bool:
     return bool(sent.one_rtt.any())
 
 
-def _told_to_end(window: Window, t_ns: int | None) -> bool:
+def _told_to_end(window: TransferWindow, t_ns: int | None) -> bool:
     """Whether something happened once the time of a transfer was over, and both ends were told to end."""
     return window.transfer.exit_code is None and t_ns is not None and t_ns >= window.transfer.ended_ns
 
 
-def _seconds(window: Window, t_ns: int) -> float | None:
+def _seconds(window: TransferWindow, t_ns: int) -> float | None:
     """Since the client's first datagram; None for a moment that is not within the transfer, by a clock of its own."""
     if window.zero_ns is None or not window.start_ns <= t_ns <= window.end_ns:
         return None

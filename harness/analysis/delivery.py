@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.arrival import BodyArrival, TlsArrival, body_arrival, headers_before, in_order, tls_arrival
-from harness.analysis.connection import Connection
-from harness.analysis.run_view import RunView, Unknown
+from harness.analysis.connection import TransferConnection
+from harness.analysis.run_view import RunView, Unavailable
 from harness.analysis.shared_flows import SharedFlow
 from harness.analysis.timeseries.lifetimes import client_port, data_port
 from harness.analysis.timeseries.network import AHEAD
-from harness.capture.artefacts import Window
-from harness.capture.connections import Opened
+from harness.capture.artefacts import TransferWindow
+from harness.capture.connections import SentPackets
 from harness.capture.counters import Growth, Moment, growth_of, spent
 from harness.capture.qlog_events import sent_streams
 from harness.capture.streams import Bounds, StreamArrival, hidden_packets, stream_arrivals
@@ -40,7 +40,7 @@ ROUGH = 0.1
 
 
 @dataclass(frozen=True)
-class Reached:
+class DeliveryTime:
     """A moment of a transfer."""
 
     seconds: float
@@ -55,7 +55,7 @@ class Delivery:
     """One transfer's response, as the client got it."""
 
     view: RunView
-    window: Window
+    window: TransferWindow
 
     @cached_property
     def growth(self) -> Growth | None:
@@ -75,71 +75,71 @@ class Delivery:
         return self.window.transfer.intact and self.window.transfer.received >= self.window.transfer.size
 
     @cached_property
-    def _body(self) -> BodyArrival | TlsArrival | Unknown:
+    def _body(self) -> BodyArrival | TlsArrival | Unavailable:
         if self.window.over_tcp:
             return tls_arrival(self.view, self.window)
         return body_arrival(self.view, self.window)
 
-    def reached(self, size: int) -> Reached | Unknown:
+    def reached(self, size: int) -> DeliveryTime | Unavailable:
         """When the client had `size` bytes, or why that is not known."""
         moment = self.written(size)
         zero_ns = self.window.zero_ns
         if zero_ns is None:
-            return Unknown("no datagram of the client was captured")
-        doubt = moment if isinstance(moment, Unknown) else self._doubt(size, moment, zero_ns)
+            return Unavailable("no datagram of the client was captured")
+        doubt = moment if isinstance(moment, Unavailable) else self._doubt(size, moment, zero_ns)
         if doubt is None and isinstance(moment, Moment):
-            return Reached((moment.middle_ns - zero_ns) / 1e9, moment.gap_ns, FILE)
+            return DeliveryTime((moment.middle_ns - zero_ns) / 1e9, moment.gap_ns, FILE)
         come = self._come(size, moment if isinstance(moment, Moment) else None)
-        if isinstance(come, Unknown):
-            return Unknown(f"{doubt.text if doubt is not None else ''}; of its packets, {come.text}")
+        if isinstance(come, Unavailable):
+            return Unavailable(f"{doubt.text if doubt is not None else ''}; of its packets, {come.text}")
         seconds = (come.middle_ns - zero_ns) / 1e9
         if come.gap_ns / 1e9 > ROUGH * seconds:
             known = f"{(come.after_ns - zero_ns) / 1e9:.2f} to {(come.before_ns - zero_ns) / 1e9:.2f} s"
-            return Unknown(f"{doubt.text if doubt is not None else ''}; its packets tell {known}")
-        return Reached(seconds, come.gap_ns, SEGMENTS if self.window.over_tcp else PACKETS)
+            return Unavailable(f"{doubt.text if doubt is not None else ''}; its packets tell {known}")
+        return DeliveryTime(seconds, come.gap_ns, SEGMENTS if self.window.over_tcp else PACKETS)
 
-    def written(self, size: int) -> Moment | Unknown:
+    def written(self, size: int) -> Moment | Unavailable:
         """When the file had `size` bytes, between two samples, or why it does not tell."""
         zero_ns = self.window.zero_ns
         if zero_ns is None:
-            return Unknown("no datagram of the client was captured")
+            return Unavailable("no datagram of the client was captured")
         moment = None if self.growth is None else self.growth.reached(size, zero_ns)
         if moment is None:
-            return Unknown(f"the samples of the file's size end before {size} B")
+            return Unavailable(f"the samples of the file's size end before {size} B")
         if moment.middle_ns <= zero_ns:
-            return Unknown(f"the file had {size} B before the client's first datagram")
+            return Unavailable(f"the file had {size} B before the client's first datagram")
         arrived = self._arrived(moment.before_ns)
         if arrived is not None and arrived * AHEAD < size and self.view.capture_drops == 0:
-            return Unknown(f"the file had {size} B when {arrived} B had arrived: the client sizes it in advance")
+            return Unavailable(f"the file had {size} B when {arrived} B had arrived: the client sizes it in advance")
         return moment
 
-    def _doubt(self, size: int, moment: Moment, zero_ns: int) -> Unknown | None:
+    def _doubt(self, size: int, moment: Moment, zero_ns: int) -> Unavailable | None:
         """Why the file does not tell a moment; None where it does. What has come to its end waits for nothing."""
         if size >= self.window.transfer.size or self.growth is None:
             return None
         seconds, step = (moment.middle_ns - zero_ns) / 1e9, self.growth.typical_step
         if max(moment.gap_ns / 1e9, step * 8 / self._rate) <= ROUGH * seconds:
             return None
-        return Unknown(
+        return Unavailable(
             f"the client writes its file in lumps of {step / 1e6:.1f} MB and its size was sampled "
             f"{moment.gap_ns / 1e6:.0f} ms apart, so {seconds:.2f} s is not known to {ROUGH:.0%}"
         )
 
-    def _come(self, size: int, written: Moment | None) -> Moment | Unknown:
+    def _come(self, size: int, written: Moment | None) -> Moment | Unavailable:
         """When packets had brought the first `size` bytes; no later than the file had them."""
-        if isinstance(self._body, Unknown):
+        if isinstance(self._body, Unavailable):
             return self._body
         bounds = self._body.reached(size)
         if bounds.earliest_ns is None:
-            return Unknown(f"less than {size} B came without a gap")
+            return Unavailable(f"less than {size} B came without a gap")
         dropped = self._dropped
         latest = None if dropped else bounds.latest_ns
         if written is not None and written.before_ns + WIDE >= bounds.earliest_ns:
             latest = min(written.before_ns, latest or written.before_ns)
         if latest is None and dropped:
-            return Unknown(f"the client's full socket dropped {dropped} that had come")
+            return Unavailable(f"the client's full socket dropped {dropped} that had come")
         if latest is None:
-            return Unknown(f"frames that were not captured may hold some of the first {size} B")
+            return Unavailable(f"frames that were not captured may hold some of the first {size} B")
         return Moment(min(bounds.earliest_ns, latest), latest)
 
     def _arrived(self, until_ns: int) -> int | None:
@@ -176,73 +176,75 @@ class Objects:
     """The files of one transfer that has several."""
 
     view: RunView
-    window: Window
+    window: TransferWindow
 
     @property
     def whole(self) -> bool:
         """Whether the client had all of them in the end, byte for byte."""
         return self.window.transfer.intact
 
-    def completed(self) -> Reached | Unknown:
+    def completed(self) -> DeliveryTime | Unavailable:
         """When the last of them had come, or why that is not known."""
         if self.window.over_tcp:
             found = tls_arrival(self.view, self.window)
-            bounds = found if isinstance(found, Unknown) else found.reached(self.window.transfer.size)
+            bounds = found if isinstance(found, Unavailable) else found.reached(self.window.transfer.size)
             return self._moment(bounds)
         streams = self._streams()
-        return self._moment(streams if isinstance(streams, Unknown) else _last([one.ended for one in streams]))
+        return self._moment(streams if isinstance(streams, Unavailable) else _last([one.ended for one in streams]))
 
-    def first_byte(self) -> Reached | Unknown:
+    def first_byte(self) -> DeliveryTime | Unavailable:
         """When the first byte of any of them had come, or why that is not known."""
         if self.window.over_tcp:
-            return Unknown("the first bytes of its files are encrypted, behind headers of unknown size")
+            return Unavailable("the first bytes of its files are encrypted, behind headers of unknown size")
         streams = self._streams()
-        if isinstance(streams, Unknown):
+        if isinstance(streams, Unavailable):
             return streams
         plain = application_protocol(self.view.run.cell, self.window.transfer.flow) == "hq-interop"
         began = [one.reached(1 + (0 if plain else headers_before(one.head))) for one in streams]
         return self._moment(_first(began))
 
-    def _moment(self, bounds: Bounds | Unknown) -> Reached | Unknown:
+    def _moment(self, bounds: Bounds | Unavailable) -> DeliveryTime | Unavailable:
         zero_ns = self.window.zero_ns
         if zero_ns is None:
-            return Unknown("no datagram of the client was captured")
-        if isinstance(bounds, Unknown):
+            return Unavailable("no datagram of the client was captured")
+        if isinstance(bounds, Unavailable):
             return bounds
         if bounds.earliest_ns is None:
-            return Unknown("what was captured of its packets does not tell")
+            return Unavailable("what was captured of its packets does not tell")
         if bounds.latest_ns is None:
-            return Unknown("frames that were not captured may hold some of its files")
+            return Unavailable("frames that were not captured may hold some of its files")
         seconds = ((bounds.earliest_ns + bounds.latest_ns) / 2 - zero_ns) / 1e9
         gap_ns = bounds.latest_ns - bounds.earliest_ns
         if gap_ns / 1e9 > ROUGH * seconds:
             known = " to ".join(f"{(at - zero_ns) / 1e9:.2f}" for at in (bounds.earliest_ns, bounds.latest_ns))
-            return Unknown(f"its packets tell {known} s")
-        return Reached(seconds, gap_ns, SEGMENTS if self.window.over_tcp else PACKETS)
+            return Unavailable(f"its packets tell {known} s")
+        return DeliveryTime(seconds, gap_ns, SEGMENTS if self.window.over_tcp else PACKETS)
 
-    def _streams(self) -> list[StreamArrival] | Unknown:
+    def _streams(self) -> list[StreamArrival] | Unavailable:
         """What came on the streams that answer its requests."""
         transfer, view = self.window.transfer, self.view
         if view.left is None:
-            return Unknown("there is no capture at the client's side")
+            return Unavailable("there is no capture at the client's side")
         if view.capture_drops:
-            return Unknown(f"the captures missed {view.capture_drops} packets")
+            return Unavailable(f"the captures missed {view.capture_drops} packets")
         if not view.secrets(transfer.flow):
-            return Unknown("neither endpoint wrote down its TLS secrets")
+            return Unavailable("neither endpoint wrote down its TLS secrets")
         connections = view.opened(self.window, "server")
         # A trace of another connection has other packets by the same numbers.
         found = [one for opened in connections for one in self._answers(opened, told=len(connections) == 1)]
         files = sum(one.count for one in self.window.flow.files)
         if not found:
-            return Unknown("the TLS secrets that were written down open no packet of the capture")
+            return Unavailable("the TLS secrets that were written down open no packet of the capture")
         if len(found) < files:
-            return Unknown(f"the captured packets show answers on {counted(len(found), 'stream')}, of {files} files")
+            return Unavailable(
+                f"the captured packets show answers on {counted(len(found), 'stream')}, of {files} files"
+            )
         return found
 
-    def _answers(self, opened: Opened, *, told: bool) -> Iterator[StreamArrival]:
+    def _answers(self, opened: SentPackets, *, told: bool) -> Iterator[StreamArrival]:
         """What came on each stream of a connection; `told`: the server's qlog says what was not captured of it."""
         hidden = opened.packets.number[hidden_packets(opened)]
-        trace = Connection(self.view, self.window).trace("server") if told and len(hidden) else None
+        trace = TransferConnection(self.view, self.window).trace("server") if told and len(hidden) else None
         sent = sent_streams(trace, set(hidden.tolist())) if trace is not None else None
         yield from stream_arrivals(opened, self.whole, sent).values()
 
@@ -264,7 +266,7 @@ def _first(moments: list[Bounds]) -> Bounds:
 # --- Which parts of a stream are there.
 
 
-class Held:
+class ByteRanges:
     """The parts of a stream that are there: [start, end) each, apart from each other and in order."""
 
     def __init__(self) -> None:
@@ -307,20 +309,20 @@ class Segments:
 
     flow: SharedFlow
 
-    def reached(self, size: int) -> Reached | Unknown:
+    def reached(self, size: int) -> DeliveryTime | Unavailable:
         """When the first `size` bytes had come, or why that is not known."""
-        if isinstance(self._arrival, Unknown):
+        if isinstance(self._arrival, Unavailable):
             return self._arrival
         t_ns, come = self._arrival
         at = int(np.searchsorted(come, self._before + size))
         if at == len(come):
-            return Unknown(f"less than {size} B came without a gap")
+            return Unavailable(f"less than {size} B came without a gap")
         zero_ns = self.flow.lifetime.zero_ns + self.flow.lifetime.start_ns
-        return Reached((int(t_ns[at]) - zero_ns) / 1e9, 0, self.flow.at_receiver)
+        return DeliveryTime((int(t_ns[at]) - zero_ns) / 1e9, 0, self.flow.at_receiver)
 
     def has(self, size: int) -> bool:
         """Whether so much is known to have come, or nobody knows how much has."""
-        return isinstance(self._arrival, Unknown) or bool((self._arrival[1] >= self._before + size).any())
+        return isinstance(self._arrival, Unavailable) or bool((self._arrival[1] >= self._before + size).any())
 
     @property
     def _before(self) -> int:
@@ -333,14 +335,14 @@ class Segments:
         return self.flow.complete
 
     @cached_property
-    def _arrival(self) -> tuple[Ints, Ints] | Unknown:
+    def _arrival(self) -> tuple[Ints, Ints] | Unavailable:
         """Times of arrival, and the bytes without a gap after each; both of shape (n,)."""
         if self.flow.view.capture_drops:
-            return Unknown(f"the captures missed {self.flow.view.capture_drops} packets")
+            return Unavailable(f"the captures missed {self.flow.view.capture_drops} packets")
         down = self.flow.facts.sender == "server"
         received = self.flow.lifetime.received
         received = received.where(client_port(received, down) == data_port(received, down))
         found = in_order(received)
         if found is None:
-            return Unknown("the first segment of the connection was not captured")
+            return Unavailable("the first segment of the connection was not captured")
         return found.t_ns, found.come

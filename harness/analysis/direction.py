@@ -26,7 +26,7 @@ from harness.capture import capture, matching
 from harness.capture.artefacts import Artefacts
 from harness.capture.counters import running_total
 from harness.capture.lab_file import FaultFacts, LinkSettings
-from harness.capture.matching import Passage
+from harness.capture.matching import MatchedPackets
 
 Side = Literal["to_client", "to_server"]
 SIDES: tuple[Side, ...] = ("to_client", "to_server")
@@ -35,13 +35,13 @@ _NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Direction:
+class LinkDirection:
     """One direction's material. All of it is of the link alone: access delays of flows are taken off."""
 
     name: Side
     asked: LinkSettings
     phases: tuple[LinkPhase, ...]
-    passage: Passage
+    passage: MatchedPackets
     replayed: Replay
 
     @property
@@ -69,7 +69,7 @@ def faults_to(run: Artefacts, name: Side) -> tuple[FaultFacts, ...]:
     return () if run.lab is None else tuple(fault for fault in run.lab.faults if fault.direction == name)
 
 
-def direction_of(run: Artefacts, name: Side, passage: Passage | None) -> Direction | None:
+def direction_of(run: Artefacts, name: Side, passage: MatchedPackets | None) -> LinkDirection | None:
     """One direction of a run; None without lab.json or a capture."""
     if run.lab is None or passage is None:
         return None
@@ -87,10 +87,10 @@ def direction_of(run: Artefacts, name: Side, passage: Passage | None) -> Directi
     lost = _NOTHING if faults else _drops(run, asked.egress)
     counted = Counted(_drops(run, asked.device), lost)
     if asked.service != "constant":
-        return Direction(name, asked, phases, passage, accounted(passage, phases, counted, cuts))
+        return LinkDirection(name, asked, phases, passage, accounted(passage, phases, counted, cuts))
     red = asked.discipline == "red"
     guard = GUARD[run.run.cell.engine]
-    return Direction(name, asked, phases, passage, calibrated(passage, phases, red, counted, cuts, guard))
+    return LinkDirection(name, asked, phases, passage, calibrated(passage, phases, red, counted, cuts, guard))
 
 
 def _drops(run: Artefacts, device: str) -> tuple[Ints, Ints]:
@@ -110,18 +110,18 @@ class LinkView(Artefacts):
     """A run with what each direction of its link did."""
 
     @cached_property
-    def to_client(self) -> matching.Passage | None:
+    def to_client(self) -> matching.MatchedPackets | None:
         """Packets from the right to the left interface, of segments in a row from the last one's to the first one's."""
         return self._passage(self.right, self.left, True)
 
     @cached_property
-    def to_server(self) -> matching.Passage | None:
+    def to_server(self) -> matching.MatchedPackets | None:
         """Packets from the left to the right interface."""
         return self._passage(self.left, self.right, False)
 
     def _passage(
         self, ingress: capture.Capture | None, egress: capture.Capture | None, to_client: bool
-    ) -> matching.Passage | None:
+    ) -> matching.MatchedPackets | None:
         if ingress is None or egress is None or self.lab is None:
             return None
         alone = self.is_one_path or self.in_sequence
@@ -130,7 +130,7 @@ class LinkView(Artefacts):
         return matching.match(ingress, egress, to_client, min(one.delay_ns - one.jitter_ns for one in asked))
 
     @cached_property
-    def directions(self) -> dict[Side, Direction]:
+    def directions(self) -> dict[Side, LinkDirection]:
         """What each direction of the link did; empty without lab.json or a capture, and for several links together."""
         if not self.is_one_path:
             return {}

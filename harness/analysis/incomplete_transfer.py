@@ -10,7 +10,7 @@ import numpy as np
 from harness.analysis.run_view import RunView
 from harness.analysis.timeseries.sender import traces_of
 from harness.capture import qlog
-from harness.capture.artefacts import Window
+from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import FIN, RST, SYN, Capture
 from harness.capture.counters import growth_of
 from harness.capture.files import read_bytes
@@ -44,7 +44,7 @@ def unfinished(view: RunView) -> tuple[Unfinished, ...]:
     return tuple(_of(view, one) for one in found if one.transfer.exit_code != 0 or not one.transfer.intact)
 
 
-def _of(view: RunView, window: Window) -> Unfinished:
+def _of(view: RunView, window: TransferWindow) -> Unfinished:
     transfer = window.transfer
     zero_ns = window.start_ns if window.zero_ns is None else window.zero_ns
     mtu = 1500 if view.lab is None else view.lab.mtu
@@ -74,7 +74,7 @@ def _of(view: RunView, window: Window) -> Unfinished:
     )  # fmt: skip
 
 
-def _progress(view: RunView, window: Window) -> int | None:
+def _progress(view: RunView, window: TransferWindow) -> int | None:
     """When the client had something new for the last time: its file grew, or, of no file, the first answer came."""
     if view.growth is not None:
         growth = growth_of(view.growth, window.transfer.flow, window.transfer.index)
@@ -84,7 +84,7 @@ def _progress(view: RunView, window: Window) -> int | None:
     return None
 
 
-def _voice(view: RunView, window: Window, role: Role, zero_ns: int, progress: int | None) -> Voice:
+def _voice(view: RunView, window: TransferWindow, role: Role, zero_ns: int, progress: int | None) -> Voice:
     near, far = (view.right, view.left) if role == "server" else (view.left, view.right)
     if near is None or far is None:
         return Voice()
@@ -105,7 +105,7 @@ def _voice(view: RunView, window: Window, role: Role, zero_ns: int, progress: in
     )
 
 
-def _what(view: RunView, window: Window, role: Role, sent: Capture) -> str:
+def _what(view: RunView, window: TransferWindow, role: Role, sent: Capture) -> str:
     """The last packet in words: '1-RTT of 1,200 B: STREAM'."""
     size = f"{int(sent.payload[-1]):,} B"
     if window.over_tcp:
@@ -117,7 +117,7 @@ def _what(view: RunView, window: Window, role: Role, sent: Capture) -> str:
     return f"{form} of {size}".strip() + (f": {', '.join(frames)}" if frames else "")
 
 
-def _frames(view: RunView, window: Window, role: Role, key: int) -> list[str]:
+def _frames(view: RunView, window: TransferWindow, role: Role, key: int) -> list[str]:
     """The names of a packet's frames, where secrets open it and it came to the client's side; each once."""
     for opened in view.opened(window, role):
         rows = np.flatnonzero(opened.key == np.uint64(key))
@@ -127,7 +127,7 @@ def _frames(view: RunView, window: Window, role: Role, key: int) -> list[str]:
     return []
 
 
-def _made(view: RunView, window: Window, role: Role) -> list[int]:
+def _made(view: RunView, window: TransferWindow, role: Role) -> list[int]:
     """Sizes of the datagrams that an endpoint's qlog says it sent, bytes of UDP payload; empty where it names none."""
     found: list[int] = []
     for path in traces_of(view, window, role)[:1]:
@@ -136,7 +136,7 @@ def _made(view: RunView, window: Window, role: Role) -> list[int]:
     return found
 
 
-def _fragmented(view: RunView, window: Window, role: Role, room: int) -> int:
+def _fragmented(view: RunView, window: TransferWindow, role: Role, room: int) -> int:
     """Datagrams above a payload of `room` bytes that an endpoint's side of the path shows, by their first fragments."""
     near = view.right if role == "server" else view.left
     if near is None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from harness.analysis.link_replay import Fate, LinkPhase, Replay
 from harness.capture.lab_file import FaultFacts
-from harness.capture.matching import Passage
+from harness.capture.matching import MatchedPackets
 from harness.netem import fault_share
 from harness.scenario.schema import GilbertElliott
 from harness.units import Percentage
@@ -30,7 +30,7 @@ class BusyRate:
     periods: int
 
 
-def busy_rate(passage: Passage, replayed: Replay, phase: int) -> BusyRate | None:
+def busy_rate(passage: MatchedPackets, replayed: Replay, phase: int) -> BusyRate | None:
     """Bits that left while packets had to wait, by the time it took; None without a busy period of 0.2 s.
 
     In a busy period a serial server never rests, and a bucket is empty after each packet, so the bytes behind its
@@ -61,7 +61,7 @@ def busy_rate(passage: Passage, replayed: Replay, phase: int) -> BusyRate | None
     return BusyRate(carried * 8 / seconds, seconds, int(enough.sum()))
 
 
-def idle_delay_ns(passage: Passage, replayed: Replay, phase: int) -> int | None:
+def idle_delay_ns(passage: MatchedPackets, replayed: Replay, phase: int) -> int | None:
     """Smallest delay of the packets of a phase that found the bottleneck idle; None where there were none.
 
     Without the time a packet itself took on a serial link.
@@ -74,7 +74,7 @@ def idle_delay_ns(passage: Passage, replayed: Replay, phase: int) -> int | None:
     return int((passage.out_ns - passage.entered.t_ns - replayed.own_ns)[idle].min())
 
 
-def unqueued_delay_ns(passage: Passage, replayed: Replay, phase: int, asked_ns: int) -> int | None:
+def unqueued_delay_ns(passage: MatchedPackets, replayed: Replay, phase: int, asked_ns: int) -> int | None:
     """Smallest delay of the packets of a phase that found all before them gone; None where there were none.
 
     For a queue with a service process, of which no replay says when it was idle: its packets still wait for the next
@@ -165,7 +165,7 @@ def asked_share(fault: FaultFacts) -> float:
 
 
 def fault_problems(
-    name: str, passage: Passage, replayed: Replay, faults: Sequence[FaultFacts], improbable: float
+    name: str, passage: MatchedPackets, replayed: Replay, faults: Sequence[FaultFacts], improbable: float
 ) -> Iterator[str]:
     """What became of datagrams otherwise than was asked. `improbable`: a share less probable than that is another.
 

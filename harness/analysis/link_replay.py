@@ -20,7 +20,7 @@ import numpy.typing as npt
 from harness.capture.artefacts import Artefacts
 from harness.capture.capture import Capture
 from harness.capture.lab_file import FlowAddresses, LinkSettings, LinkSettingsChange, MappingFacts
-from harness.capture.matching import Passage
+from harness.capture.matching import MatchedPackets
 from harness.netem.bounds import STANDSTILL, default_bucket
 
 # --- The link as it was asked for, piece by piece: from one scheduled change to the next.
@@ -283,7 +283,7 @@ def outages_of(run: Artefacts) -> list[tuple[int, int]]:
     return found
 
 
-def entering(run: Artefacts, passage: Passage) -> Passage:
+def entering(run: Artefacts, passage: MatchedPackets) -> MatchedPackets:
     """The packets from the clients without those that came while the path was gone: they never were in it."""
     gone = np.zeros(len(passage.entered), np.bool_)
     for start, end in outages_of(run):
@@ -291,7 +291,7 @@ def entering(run: Artefacts, passage: Passage) -> Passage:
     return passage.where(~(gone & ~passage.arrived)) if gone.any() else passage
 
 
-def cuts_to_client(run: Artefacts, passage: Passage) -> Cuts:
+def cuts_to_client(run: Artefacts, passage: MatchedPackets) -> Cuts:
     """What became of packets towards the clients."""
     return Cuts(outages_of(run), _forgotten(run, passage.entered))
 
@@ -373,11 +373,11 @@ class Replay:
     calm: npt.NDArray[np.bool_]
     """It was delivered and departed away from a change: its lateness means something."""
 
-    def lateness_ns(self, passage: Passage) -> Ints:
+    def lateness_ns(self, passage: MatchedPackets) -> Ints:
         """Actual minus ideal departure of the calm packets."""
         return np.asarray(passage.out_ns[self.calm] - self.due_ns[self.calm], np.int64)
 
-    def excess_ns(self, passage: Passage, drift: float) -> Ints:
+    def excess_ns(self, passage: MatchedPackets, drift: float) -> Ints:
         """Lateness of the calm packets beyond a drift: that share of the time their busy period has lasted.
 
         A timer that wakes tbf later than a bucketful loses capacity for good, so that lateness adds up as long
@@ -390,7 +390,7 @@ class Replay:
         allowed = np.round(drift * since[self.calm]).astype(np.int64)
         return np.sign(late) * np.maximum(np.abs(late) - allowed, 0)
 
-    def _busy_for(self, passage: Passage, accepted: Ints) -> Ints:
+    def _busy_for(self, passage: MatchedPackets, accepted: Ints) -> Ints:
         """How long the queue had been busy when each accepted packet should have left, ns.
 
         Busy by the replay, or in truth: the packet before left behind it, more than a trifle late.
@@ -434,7 +434,7 @@ class Counted:
 
 
 def replay(
-    passage: Passage,
+    passage: MatchedPackets,
     phases: Sequence[LinkPhase],
     red: bool,
     counted: Counted,
@@ -497,7 +497,7 @@ def _fate(link: Bottleneck, length: int, now: int, end: int, queue: _Budget, los
     return Fate.LOST if lost or left > _END else Fate.IN_FLIGHT
 
 
-def accounted(passage: Passage, phases: Sequence[LinkPhase], counted: Counted, cuts: Cuts = NO_CUTS) -> Replay:
+def accounted(passage: MatchedPackets, phases: Sequence[LinkPhase], counted: Counted, cuts: Cuts = NO_CUTS) -> Replay:
     """What became of the packets of a link whose departures nobody can foretell: its service is random.
 
     The queue is first in, first out, so what entered behind the last packet that left may still have been in it. Any
@@ -523,7 +523,12 @@ def accounted(passage: Passage, phases: Sequence[LinkPhase], counted: Counted, c
 
 
 def _result(
-    passage: Passage, phases: Sequence[LinkPhase], link: Bottleneck, fates: npt.NDArray[np.uint8], base: int, guard: int
+    passage: MatchedPackets,
+    phases: Sequence[LinkPhase],
+    link: Bottleneck,
+    fates: npt.NDArray[np.uint8],
+    base: int,
+    guard: int,
 ) -> Replay:
     accepted = fates != Fate.QUEUE_DROP
     leaves = np.array(link.departures)
@@ -541,7 +546,7 @@ def _result(
 
 
 def calibrated(
-    passage: Passage,
+    passage: MatchedPackets,
     phases: Sequence[LinkPhase],
     red: bool,
     counted: Counted,

@@ -10,7 +10,7 @@ from typing import Self, TypeVar, cast
 from harness.analysis.direction import LinkView
 from harness.analysis.timeseries import RunSeries, series_of
 from harness.capture import connections, key_log
-from harness.capture.artefacts import Window
+from harness.capture.artefacts import TransferWindow
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class RunView(LinkView):
             self.problems.append(f"the series cannot be made: {type(error).__name__}: {error}")
             return None
 
-    def opened(self, window: Window, sender: key_log.Sender) -> tuple[connections.Opened, ...]:
+    def opened(self, window: TransferWindow, sender: key_log.Sender) -> tuple[connections.SentPackets, ...]:
         """The 1-RTT packets of a transfer's connections in one direction, decrypted from the left capture.
 
         Of connections that no secret opens there is nothing; and of none without the capture.
@@ -60,7 +60,7 @@ class RunView(LinkView):
         return {}
 
     @cached_property
-    def _opened(self) -> dict[tuple[int, int, str], tuple[connections.Opened, ...]]:
+    def _opened(self) -> dict[tuple[int, int, str], tuple[connections.SentPackets, ...]]:
         return {}
 
 
@@ -68,7 +68,7 @@ class RunView(LinkView):
 
 
 @dataclass(frozen=True)
-class Unknown:
+class Unavailable:
     """That a figure cannot be had, and why: half a sentence for people."""
 
     text: str

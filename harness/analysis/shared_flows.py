@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.analysis.direction import Direction, Side
+from harness.analysis.direction import LinkDirection, Side
 from harness.analysis.run_view import RunView
 from harness.analysis.timeseries import BOTTLENECK, RunSeries, bottleneck_number
 from harness.analysis.timeseries.grid import BIN, Floats, Ints, Points
@@ -131,7 +131,7 @@ class SharedBottleneck:
     """That direction of the link, from the first flow's start to the last one's end."""
 
     view: RunView
-    direction: Direction
+    direction: LinkDirection
     series: RunSeries
     start: float
     end: float

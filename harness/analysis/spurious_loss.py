@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.arrival import offsets, sent_again
-from harness.analysis.delivery import Held
-from harness.analysis.run_view import RunView, Unknown
+from harness.analysis.delivery import ByteRanges
+from harness.analysis.run_view import RunView, Unavailable
 from harness.analysis.timeseries.sender import first_event_ns, traces_of
 from harness.capture import qlog
-from harness.capture.artefacts import Window
+from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import Keys
-from harness.capture.connections import Opened
-from harness.capture.matching import Passage
+from harness.capture.connections import SentPackets
+from harness.capture.matching import MatchedPackets
 from harness.capture.streams import SMALLEST_FRAME
 
 Ints = npt.NDArray[np.int64]
@@ -47,23 +47,23 @@ class Spurious:
     vantage: str
 
 
-def spurious_losses(view: RunView, window: Window) -> Spurious | Unknown | None:
+def spurious_losses(view: RunView, window: TransferWindow) -> Spurious | Unavailable | None:
     """Of one transfer; None of what nobody sends again, and where the captures do not show it."""
     return view.once(_every)[window.transfer.flow, window.transfer.index]
 
 
-def _every(view: RunView) -> dict[tuple[int, int], Spurious | Unknown | None]:
+def _every(view: RunView) -> dict[tuple[int, int], Spurious | Unavailable | None]:
     return {(window.transfer.flow, window.transfer.index): _of(view, window) for window in view.windows}
 
 
-def _of(view: RunView, window: Window) -> Spurious | Unknown | None:
+def _of(view: RunView, window: TransferWindow) -> Spurious | Unavailable | None:
     try:
         return _looked_for(view, window)
     except Exception as error:  # where time went is to be had though a trace is damaged
-        return Unknown(f"{type(error).__name__}: {error}")
+        return Unavailable(f"{type(error).__name__}: {error}")
 
 
-def _looked_for(view: RunView, window: Window) -> Spurious | Unknown | None:
+def _looked_for(view: RunView, window: TransferWindow) -> Spurious | Unavailable | None:
     facts = next((one for one in view.lab.flows if one.flow == window.transfer.flow), None) if view.lab else None
     if view.lab is None or facts is None or facts.kind == "udp":
         return None
@@ -83,19 +83,19 @@ def _looked_for(view: RunView, window: Window) -> Spurious | Unknown | None:
     return _packets(view, window, passage, rtt_ns) if down else None
 
 
-def segments(passage: Passage, down: bool, rtt_ns: int) -> Spurious:
+def segments(passage: MatchedPackets, down: bool, rtt_ns: int) -> Spurious:
     """Of TCP: segments sent again, all of whose bytes had left before in segments that came."""
     sent = passage.entered
     ports = sent.destination_port if down else sent.source_port
     again = sent_again(sent, ports)
-    found = _Found(rtt_ns)
+    found = _SpuriousLosses(rtt_ns)
     for port in np.unique(ports[again]):
         rows = np.flatnonzero((ports == port) & (sent.payload > 0))
         begins = offsets(sent.sequence[rows], int(sent.sequence[rows[0]]))
         ends = begins + sent.payload[rows]
         chosen = _meeting(begins, ends, again[rows])
         rows, begins, ends = rows[chosen], begins[chosen], ends[chosen]
-        came, carriers = Held(), _Carriers()
+        came, carriers = ByteRanges(), _Carriers()
         for begin, end, t_ns, copy, arrived, key in zip(
             begins.tolist(), ends.tolist(), sent.t_ns[rows].tolist(), again[rows].tolist(),
             passage.arrived[rows].tolist(), sent.key[rows].tolist(), strict=True,
@@ -117,11 +117,11 @@ def _meeting(begins: Ints, ends: Ints, of: Flags) -> Flags:
     return np.asarray((at >= 0) & (furthest[np.maximum(at, 0)] > begins), np.bool_)
 
 
-def _packets(view: RunView, window: Window, passage: Passage, rtt_ns: int) -> Spurious | Unknown:
+def _packets(view: RunView, window: TransferWindow, passage: MatchedPackets, rtt_ns: int) -> Spurious | Unavailable:
     """Of QUIC: those that its trace names, else those whose data it sent again."""
     opened = view.opened(window, "server")
     if not opened:
-        return Unknown("there are no keys to read packets with")
+        return Unavailable("there are no keys to read packets with")
     left = [_left(passage, one.key) for one in opened]
     trace = next(iter(traces_of(view, window, "server")), None)
     lost = [] if trace is None else qlog.read_lost(trace)
@@ -139,7 +139,7 @@ def _packets(view: RunView, window: Window, passage: Passage, rtt_ns: int) -> Sp
     return replace(again, taken_ns=found[:, 0], left_ns=found[:, 1], vantage=_QLOG)
 
 
-def _left(passage: Passage, keys: Keys) -> Ints:
+def _left(passage: MatchedPackets, keys: Keys) -> Ints:
     """When the packets with these n keys had left, ns since the epoch, shape (n,); -1 of one that nobody saw leave."""
     order = np.argsort(passage.entered.key, kind="stable")
     ordered = passage.entered.key[order]
@@ -149,18 +149,18 @@ def _left(passage: Passage, keys: Keys) -> Ints:
     return np.where(ordered[at] == keys, passage.entered.t_ns[order[at]], -1)
 
 
-def copies(opened: Sequence[Opened], left_ns: Sequence[Ints], rtt_ns: int) -> Spurious:
+def copies(opened: Sequence[SentPackets], left_ns: Sequence[Ints], rtt_ns: int) -> Spurious:
     """Of QUIC: frames that brought the client stream data it had. `left_ns`: when the packets of each connection had
     left, -1 of one of which that is not known.
 
     A frame goes again when its packet is taken for lost, or as a probe (RFC 9002 §6.2.4).
     """
-    found = _Found(rtt_ns)
+    found = _SpuriousLosses(rtt_ns)
     for one, moments in zip(opened, left_ns, strict=True):
-        had, carried = dict[int, Held](), dict[int, _Carriers]()
+        had, carried = dict[int, ByteRanges](), dict[int, _Carriers]()
         for since, frames, key in zip(moments, one.frames, one.key, strict=True):
             data = [frame for frame in frames.streams if frame.length]
-            new = [had.setdefault(frame.stream, Held()).add(frame.offset, frame.end) for frame in data]
+            new = [had.setdefault(frame.stream, ByteRanges()).add(frame.offset, frame.end) for frame in data]
             if since < 0:
                 continue
             if data and not any(new) and frames.hidden < SMALLEST_FRAME:
@@ -199,7 +199,7 @@ class _Carriers:
         return default_ns if at < 0 else self._left[self._begins[at]]
 
 
-class _Found:
+class _SpuriousLosses:
     """Spurious losses while they are looked for."""
 
     def __init__(self, rtt_ns: int) -> None:

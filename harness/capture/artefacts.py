@@ -125,7 +125,7 @@ def _harm(folder: Path, place: str, known: bool) -> str:
 
 
 @dataclass(frozen=True)
-class Window:
+class TransferWindow:
     """One transfer's part of the run."""
 
     transfer: Transfer
@@ -312,12 +312,12 @@ class Artefacts:
         return None if self.path(WAITS) is None else self._read(WAITS, counters.read_waits)
 
     @cached_property
-    def windows(self) -> tuple[Window, ...]:
+    def windows(self) -> tuple[TransferWindow, ...]:
         """The transfers in order of flow and index."""
         ordered = sorted(self.run.transfers, key=lambda transfer: (transfer.flow, transfer.index))
         return tuple(self._window(transfer) for transfer in ordered)
 
-    def _window(self, transfer: Transfer) -> Window:
+    def _window(self, transfer: Transfer) -> TransferWindow:
         later = [t.started_ns for t in self.run.transfers if t.flow == transfer.flow and t.index > transfer.index]
         end = min([transfer.ended_ns + _AFTERMATH, *later])
         zero = None
@@ -328,7 +328,7 @@ class Artefacts:
         others = {item.flow for item in self.run.transfers} - {transfer.flow}
         facts = () if self.lab is None else self.lab.flows
         over_tcp = any(one.over_tcp for one in facts if one.flow == transfer.flow)
-        return Window(
+        return TransferWindow(
             transfer, transfer.started_ns, end, zero, flow, over_tcp, alone=len(self.flows) == 1 and not others
         )
 

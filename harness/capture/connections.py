@@ -47,7 +47,7 @@ class Connection:
 
 
 @dataclass(frozen=True)
-class Opened:
+class SentPackets:
     """The 1-RTT packets that one endpoint sent, with their frames. n packets, in order of capture."""
 
     connection: Connection
@@ -95,7 +95,7 @@ def _ids(head: bytes) -> tuple[bytes, bytes]:
 
 def open_packets(
     capture: Capture, connection: Connection, sender: Sender, secrets: Sequence[Secret], *, alone: bool = False
-) -> Opened | None:
+) -> SentPackets | None:
     """The 1-RTT packets that one endpoint of a connection sent; None where no secret opens them.
 
     `alone`: whether the capture has no other connection, so that a client that goes on from a new address and by a new
@@ -126,7 +126,7 @@ def open_packets(
 
 def _open(
     capture: Capture, connection: Connection, sender: Sender, secrets: Sequence[Secret], rows: Ints, largest: int
-) -> Opened | None:
+) -> SentPackets | None:
     """The same, where the packets before the first had numbers up to `largest`."""
     heads = Heads(taken(capture.visible, rows), capture.seen[rows], capture.payload[rows])
     first = heads.where(np.arange(min(_TRIED, len(heads))))
@@ -137,7 +137,7 @@ def _open(
             if len(packets) < max(_LEAST, _SHARE * len(first)):
                 continue
             packets, frames = _readable(decrypt(heads, protection))
-            return Opened(
+            return SentPackets(
                 connection, sender, secret, aead, capture.t_ns[rows[packets.row]], capture.key[rows[packets.row]],
                 packets, frames,
                 closed=len(rows) - len(packets), coalesced_ns=_coalesced(capture, connection, sender),

@@ -25,7 +25,7 @@ _TCP, _UDP = 6, 17
 
 
 @dataclass(frozen=True)
-class Packet:
+class CapturedFrame:
     """One frame of a capture."""
 
     t_ns: int
@@ -48,7 +48,7 @@ class PacketDivergence:
     """Its place in the captures, from 1."""
     counts: tuple[int, int]
     """Packets of each capture."""
-    packets: tuple[Packet | None, Packet | None]
+    packets: tuple[CapturedFrame | None, CapturedFrame | None]
     """In each run; None where a capture has ended."""
     differs: tuple[str, ...]
     """What does: time, length, content; nothing where a capture has ended."""
@@ -186,7 +186,9 @@ def first_other_packet(
     return PacketDivergence(side, at + 1, counts, (packets[0], packets[1]), differs)
 
 
-def _packet(records: pcap.Records, at: int, zero: int, names: Mapping[str, str], quic_hosts: frozenset[str]) -> Packet:
+def _packet(
+    records: pcap.Records, at: int, zero: int, names: Mapping[str, str], quic_hosts: frozenset[str]
+) -> CapturedFrame:
     head = records.heads[at].tobytes()
     ethertype = int.from_bytes(head[12:14], "big")
     kind = _ETHERTYPES.get(ethertype, f"ethertype {ethertype:#06x}")
@@ -199,7 +201,7 @@ def _packet(records: pcap.Records, at: int, zero: int, names: Mapping[str, str],
         if kind == "UDP" and source in quic_hosts:
             payload = records.heads[at : at + 1, transport_at + 8 :]
             kind = f"QUIC {_form(payload)}"
-    return Packet(int(records.t_ns[at]) - zero, source, destination, kind, int(records.length[at]))
+    return CapturedFrame(int(records.t_ns[at]) - zero, source, destination, kind, int(records.length[at]))
 
 
 def _form(payload: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> str:

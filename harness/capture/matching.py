@@ -11,7 +11,7 @@ from harness.capture.capture import CE, Bytes, Capture, Ints, Keys, ecn
 
 
 @dataclass(frozen=True)
-class Passage:
+class MatchedPackets:
     """One direction: the n packets that entered, in order of time."""
 
     entered: Capture
@@ -39,13 +39,13 @@ class Passage:
         new = (ecn(self.out_class) == CE) & (ecn(self.entered.traffic_class) != CE)
         return np.asarray(new & self.arrived, np.bool_)
 
-    def less(self, access_ns: Ints) -> Passage:
+    def less(self, access_ns: Ints) -> MatchedPackets:
         """The same as if no packet had been delayed by more than the link: `access_ns` is taken off, shape (n,)."""
         if not access_ns.any():
             return self
         return replace(self, out_ns=np.where(self.arrived, self.out_ns - access_ns, -1), access_ns=access_ns)
 
-    def where(self, chosen: npt.NDArray[np.bool_]) -> Passage:
+    def where(self, chosen: npt.NDArray[np.bool_]) -> MatchedPackets:
         """The packets chosen by a mask of shape (n,)."""
         access = None if self.access_ns is None else self.access_ns[chosen]
         out_class = None if self.out_class is None else self.out_class[chosen]
@@ -53,7 +53,7 @@ class Passage:
         return replace(self, entered=entered, out_ns=out_ns, access_ns=access, out_class=out_class)
 
 
-def match(ingress: Capture, egress: Capture, to_client: bool, at_least_ns: int = 0) -> Passage:
+def match(ingress: Capture, egress: Capture, to_client: bool, at_least_ns: int = 0) -> MatchedPackets:
     """Match one direction of two captures.
 
     Datagrams that look alike are matched in order, the k-th with the k-th, while as many left as entered; else
@@ -69,7 +69,7 @@ def match(ingress: Capture, egress: Capture, to_client: bool, at_least_ns: int =
     end_ns = int(egress.t_ns[-1]) if len(egress) else 0
     # One row more, for -1: packets that never left.
     out_ns, out_class = np.append(left.t_ns, -1)[exits], np.append(left.traffic_class, np.uint8(0))[exits]
-    return Passage(entered, out_ns, len(left) - matched, end_ns, out_class=out_class)
+    return MatchedPackets(entered, out_ns, len(left) - matched, end_ns, out_class=out_class)
 
 
 def _numbered(keys: Keys) -> Keys:

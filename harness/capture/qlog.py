@@ -118,7 +118,7 @@ def read_head(path: Path, size: int) -> bytes:
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostPacket:
     """A 1-RTT packet that was declared lost."""
 
     t_ms: float
@@ -127,7 +127,7 @@ class Lost:
     """Its packet number."""
 
 
-def read_lost(path: Path) -> list[Lost]:
+def read_lost(path: Path) -> list[LostPacket]:
     """The 1-RTT packets that a trace declares lost (recovery:packet_lost, quic:packet_lost), in its order.
 
     Empty of a trace whose times are differences, and of one that names no losses, as quiche's. Raises OSError.
@@ -147,7 +147,7 @@ def read_lost(path: Path) -> list[Lost]:
         number = fields.get("packet_number")
         kind = str(fields.get("packet_type") or fields.get("packet_number_space") or "1rtt").lower()
         if isinstance(number, int | str) and str(number).isdecimal() and kind.translate(_BARE) in _ONE_RTT:
-            found.append(Lost((event.time - first) * unit, int(number)))
+            found.append(LostPacket((event.time - first) * unit, int(number)))
     return found
 
 

@@ -28,7 +28,7 @@ _IN_ORDER = ("0", "256", "no_error", "h3_no_error", "0x0", "0x100")
 
 
 @dataclass(frozen=True)
-class Closing:
+class LoggedClose:
     """One end of a connection that a trace tells of."""
 
     t_ns: int | None
@@ -45,7 +45,7 @@ class Closing:
     """Whether the code says that nothing is wrong."""
 
 
-def closings(path: Path) -> list[Closing]:
+def closings(path: Path) -> list[LoggedClose]:
     """What a trace tells, in its order. Raises OSError."""
     data = read_bytes(path)
     start, unit = qlog.clock(data)
@@ -56,7 +56,7 @@ def closings(path: Path) -> list[Closing]:
     ]
 
 
-def _of(event: qlog.Event, t_ns: int | None) -> Iterator[Closing]:
+def _of(event: qlog.Event, t_ns: int | None) -> Iterator[LoggedClose]:
     data = event.data
     if event.name.endswith("connection_closed"):
         whose = str(data.get("initiator") or data.get("owner") or "local").lower()
@@ -69,7 +69,7 @@ def _of(event: qlog.Event, t_ns: int | None) -> Iterator[Closing]:
         if trigger is None and code is None and not data.get("reason"):
             # quiche's: that it is over, not why.
             return
-        yield Closing(
+        yield LoggedClose(
             t_ns, own, trigger, _name(code, by_transport=transport is not None), str(data.get("reason") or "").strip(),
             _is_in_order(code),
         )  # fmt: skip
@@ -80,7 +80,7 @@ def _of(event: qlog.Event, t_ns: int | None) -> Iterator[Closing]:
                 continue
             space = str(frame.get("error_space", "transport")).lower()
             code = _first(frame, "raw_error_code", "error_code_value", "error_code", "error")
-            yield Closing(
+            yield LoggedClose(
                 t_ns, event.name.endswith("packet_sent"), None, _name(code, by_transport=not space.startswith("app")),
                 str(_first(frame, "reason", "reason_phrase") or "").strip(), _is_in_order(code),
             )  # fmt: skip

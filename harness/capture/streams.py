@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
-from harness.capture.connections import Opened
+from harness.capture.connections import SentPackets
 from harness.capture.quic.frames import StreamFrame
 
 Ints = npt.NDArray[np.int64]
@@ -110,7 +110,7 @@ def is_answer(stream: int) -> bool:
     return not stream & (_BY_SERVER | _ONE_WAY)
 
 
-def largest_stream(opened: Opened) -> int | None:
+def largest_stream(opened: SentPackets) -> int | None:
     """The bidirectional stream of the client on which the server's data goes furthest: its answer to a request."""
     furthest: Counter[int] = Counter()
     for frames in opened.frames:
@@ -120,7 +120,9 @@ def largest_stream(opened: Opened) -> int | None:
     return max(furthest, key=lambda stream: furthest[stream]) if furthest else None
 
 
-def stream_arrival(opened: Opened, stream: int, whole: bool, told: Mapping[int, Told] | None = None) -> StreamArrival:
+def stream_arrival(
+    opened: SentPackets, stream: int, whole: bool, told: Mapping[int, Told] | None = None
+) -> StreamArrival:
     """When the data of a stream arrived at the capture's interface.
 
     `whole`: all of it did, as the application had it in the end; else what was not visible may never have come.
@@ -129,7 +131,9 @@ def stream_arrival(opened: Opened, stream: int, whole: bool, told: Mapping[int, 
     return _arrivals(opened, whole, told, {stream: _Frames()}, lambda number: number == stream)[stream]
 
 
-def stream_arrivals(opened: Opened, whole: bool, told: Mapping[int, Told] | None = None) -> dict[int, StreamArrival]:
+def stream_arrivals(
+    opened: SentPackets, whole: bool, told: Mapping[int, Told] | None = None
+) -> dict[int, StreamArrival]:
     """The same of every stream on which the server answers a request, by its ID."""
     return _arrivals(opened, whole, told, {}, is_answer)
 
@@ -156,7 +160,7 @@ class _Frames:
 
 
 def _arrivals(
-    opened: Opened, whole: bool, told: Mapping[int, Told] | None, found: dict[int, _Frames],
+    opened: SentPackets, whole: bool, told: Mapping[int, Told] | None, found: dict[int, _Frames],
     wanted: Callable[[int], bool],
 ) -> dict[int, StreamArrival]:  # fmt: skip
     """How the streams came that are wanted, by ID, and those that are in `found` already."""
@@ -186,13 +190,13 @@ def _arrival(stream: int, frames: _Frames, latest_ns: int | None) -> StreamArriv
     )
 
 
-def hidden_packets(opened: Opened) -> Flags:
+def hidden_packets(opened: SentPackets) -> Flags:
     """Which packets may hold a STREAM frame of which nothing was captured, shape (n,)."""
     found = (frames.hidden >= SMALLEST_FRAME for frames in opened.frames)
     return np.fromiter(found, np.bool_, len(opened.frames))
 
 
-def _completed(opened: Opened, told: Mapping[int, Told]) -> tuple[Flags, dict[int, Told]]:
+def _completed(opened: SentPackets, told: Mapping[int, Told]) -> tuple[Flags, dict[int, Told]]:
     """Which packets still hide something, and by index further STREAM frames of those that the sender tells of."""
     hidden = hidden_packets(opened)
     further: dict[int, Told] = {}

@@ -2,7 +2,7 @@
 
 from harness.catalogue.catalogue import IMAGES, MANIFEST, SCENARIOS, Catalogue
 from harness.catalogue.json_schema import json_schema
-from harness.scenario.loader import Place, Positions, load, read_yaml
+from harness.scenario.loader import Position, Positions, load, read_yaml
 from harness.scenario.validation_errors import Mistake
 
 __all__ = [
@@ -11,7 +11,7 @@ __all__ = [
     "SCENARIOS",
     "Catalogue",
     "Mistake",
-    "Place",
+    "Position",
     "Positions",
     "json_schema",
     "load",

@@ -168,7 +168,7 @@ def scenario_of(testcase: TestcaseName) -> str:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TestcaseTrial:
     """A test case in a role: the cells that show that it works, or none where the manifest says that it is refused."""
 
     role: Role
@@ -185,14 +185,14 @@ def trials(
     references: Sequence[Implementation],
     others: Sequence[Implementation],
     cell: Callable[[Role, Implementation, str], Cell],
-) -> Iterator[Trial]:
+) -> Iterator[TestcaseTrial]:
     """Every test case in every role. `cell`: makes one of a role, against a peer, in a scenario."""
     for role in one.roles:
         for testcase in asked_of(role):
             why_not = one.refusal(role, testcase)
             peers = [] if why_not else _peers(one, role, testcase, references, others)
             cells = tuple(cell(role, peer, scenario_of(testcase)) for peer in peers)
-            yield Trial(role, testcase, cells, why_not, alone=not why_not and not cells)
+            yield TestcaseTrial(role, testcase, cells, why_not, alone=not why_not and not cells)
 
 
 def _peers(
@@ -212,7 +212,7 @@ def _peers(
     return able([item for item in references if item.name != one.name]) or able([one]) or able(others)[:1]
 
 
-def works(trial: Trial, result: CellResult) -> Finding:
+def works(trial: TestcaseTrial, result: CellResult) -> Finding:
     """What came of a cell of a test case that the manifest does not name among those it refuses."""
     verdict, cell = result.verdict, result.cell
     if verdict.status == "unsupported":
@@ -227,12 +227,12 @@ def works(trial: Trial, result: CellResult) -> Finding:
     return _finding(trial, cell, "does not hold", f"fails: {verdict.sentence}")
 
 
-def untried(trial: Trial, cell: Cell) -> Finding:
+def untried(trial: TestcaseTrial, cell: Cell) -> Finding:
     """Of a test case that is taken, and that nobody here can play at the other end."""
     return _finding(trial, cell, "not offered", "not tried: no implementation here can be the other end")
 
 
-def refused(trial: Trial, cell: Cell, engine: Engine) -> Finding:
+def refused(trial: TestcaseTrial, cell: Cell, engine: Engine) -> Finding:
     """Whether what the manifest says is refused ends with 127. `cell`: an ordinary transfer of the role."""
     outcome = told(cell, trial.role, trial.testcase, engine)
     right = outcome.role == trial.role and outcome.exit_code == NOT_SUPPORTED
@@ -240,6 +240,6 @@ def refused(trial: Trial, cell: Cell, engine: Engine) -> Finding:
     return _finding(trial, cell, "not offered" if right else "does not hold", seen)
 
 
-def _finding(trial: Trial, cell: Cell, answer: Answer, seen: str) -> Finding:
+def _finding(trial: TestcaseTrial, cell: Cell, answer: Answer, seen: str) -> Finding:
     mine, against = (name_of(cell, role) for role in (trial.role, other(trial.role)))
     return Finding(mine, trial.role, f"TESTCASE {trial.testcase}", answer, seen, against)

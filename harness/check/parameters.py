@@ -24,7 +24,7 @@ Told = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Trial:
+class ParameterTrial:
     """How one parameter is tried."""
 
     scenario: str
@@ -39,7 +39,7 @@ class Trial:
     """Whether the image is both ends, where it can be, and both are told: what one remembers the other may have to."""
 
 
-def values(setting: Setting, name: str, trial: Trial) -> list[ParameterValue]:
+def values(setting: Setting, name: str, trial: ParameterTrial) -> list[ParameterValue]:
     """The values to try on an image."""
     parameter = PARAMETERS[name]
     if setting.values is not None:
@@ -311,13 +311,13 @@ def _migration_cwnd(role: Role, tried: Sequence[Tried]) -> Told:
 #: A server may hold no more of a stream than its window: that would hide what else limits it.
 _AMPLE: Mapping[str, ParameterValue] = {"stream_window": "16 MiB"}
 #: How each parameter is tried. One that is not here cannot be claimed by an image that is built here.
-TRIALS: Mapping[str, Trial] = {
-    "congestion_control": Trial("check/lossy", (), _congestion_control, beside=_AMPLE),
-    "initial_cwnd": Trial("check/long", (6, 40), _agreeing("initial_cwnd"), beside=_AMPLE),
-    "initial_rwnd": Trial("check/long", (6, 40), _agreeing("initial_rwnd")),
-    "tcp_wmem_max": Trial("check/full", ("512 KiB", "8 MiB"), _send_buffer),
-    "tcp_rmem_max": Trial("check/full", ("512 KiB", "8 MiB"), _receive_buffer),
-    "initial_rtt": Trial(
+TRIALS: Mapping[str, ParameterTrial] = {
+    "congestion_control": ParameterTrial("check/lossy", (), _congestion_control, beside=_AMPLE),
+    "initial_cwnd": ParameterTrial("check/long", (6, 40), _agreeing("initial_cwnd"), beside=_AMPLE),
+    "initial_rwnd": ParameterTrial("check/long", (6, 40), _agreeing("initial_rwnd")),
+    "tcp_wmem_max": ParameterTrial("check/full", ("512 KiB", "8 MiB"), _send_buffer),
+    "tcp_rmem_max": ParameterTrial("check/full", ("512 KiB", "8 MiB"), _receive_buffer),
+    "initial_rtt": ParameterTrial(
         # ngtcp2's own first timeout comes after a second, and so does not cover the other's.
         "check/long",
         ("50 ms", "150 ms"),
@@ -325,26 +325,28 @@ TRIALS: Mapping[str, Trial] = {
         peer="ngtcp2",
         beside=_AMPLE,
     ),
-    "ack_ratio": Trial("check/short", (4, 10), _agreeing("ack_ratio")),
-    "max_ack_delay": Trial("check/short", ("10 ms", "60 ms"), _agreeing("max_ack_delay")),
-    "ack_delay_exponent": Trial("check/short", (5, 8), _agreeing("ack_delay_exponent")),
-    "idle_timeout": Trial("check/short", ("20 s", "45 s"), _agreeing("idle_timeout")),
-    "max_udp_payload": Trial("check/short", ("1200 B", "1300 B"), _datagrams, beside=_AMPLE),
-    "path_mtu_discovery": Trial("check/short", (), _mtu_discovery, beside=_AMPLE),
-    "connection_window": Trial("check/short", ("4 MiB", "8 MiB"), _agreeing("connection_window")),
-    "stream_window": Trial("check/short", ("4 MiB", "8 MiB"), _agreeing("stream_window")),
+    "ack_ratio": ParameterTrial("check/short", (4, 10), _agreeing("ack_ratio")),
+    "max_ack_delay": ParameterTrial("check/short", ("10 ms", "60 ms"), _agreeing("max_ack_delay")),
+    "ack_delay_exponent": ParameterTrial("check/short", (5, 8), _agreeing("ack_delay_exponent")),
+    "idle_timeout": ParameterTrial("check/short", ("20 s", "45 s"), _agreeing("idle_timeout")),
+    "max_udp_payload": ParameterTrial("check/short", ("1200 B", "1300 B"), _datagrams, beside=_AMPLE),
+    "path_mtu_discovery": ParameterTrial("check/short", (), _mtu_discovery, beside=_AMPLE),
+    "connection_window": ParameterTrial("check/short", ("4 MiB", "8 MiB"), _agreeing("connection_window")),
+    "stream_window": ParameterTrial("check/short", ("4 MiB", "8 MiB"), _agreeing("stream_window")),
     # A pacer lets an initial window of ten packets through at once (RFC 9002 §7.7).
-    "pacing": Trial("check/long", (), _pacing, beside={**_AMPLE, "initial_cwnd": 40}),
+    "pacing": ParameterTrial("check/long", (), _pacing, beside={**_AMPLE, "initial_cwnd": 40}),
     # Without it every datagram is a call of its own; with it a paced sender still makes many of one (picoquic: 1.1).
-    "gso": Trial(
+    "gso": ParameterTrial(
         "check/short", (), _switch("gso", lambda ratio: ratio > 1.05, lambda ratio: ratio < 1.02), beside=_AMPLE
     ),
     # Early data is the client's own doing, or that of the server's tickets; a token may hide it from the capture.
-    "zero_rtt": Trial(
+    "zero_rtt": ParameterTrial(
         "check/resumed", (), _switch("zero_rtt", lambda count: count > 0, lambda count: count == 0, "client")
     ),
     # quic-go as a client migrates.
-    "migration_cwnd": Trial("check/moved", (), _migration_cwnd, peer="quic-go", beside=_AMPLE),
-    "bdp_seed": Trial("check/learnt", (), _bdp_seed, peer="quic-go", beside=_AMPLE, with_itself=True),
-    "ecn": Trial("check/short", (), _switch("ecn", lambda share: share > 0.5, lambda share: share == 0), beside=_AMPLE),
+    "migration_cwnd": ParameterTrial("check/moved", (), _migration_cwnd, peer="quic-go", beside=_AMPLE),
+    "bdp_seed": ParameterTrial("check/learnt", (), _bdp_seed, peer="quic-go", beside=_AMPLE, with_itself=True),
+    "ecn": ParameterTrial(
+        "check/short", (), _switch("ecn", lambda share: share > 0.5, lambda share: share == 0), beside=_AMPLE
+    ),
 }

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.evaluation.cell_result import CellResult
-    from harness.evaluation.regression.accepted_changes import Names
+    from harness.evaluation.regression.accepted_changes import AllowedNames
     from harness.execution import App
-    from harness.report.gate import Passage
+    from harness.report.gate import GateReport
 
 Baseline = Annotated[Path, typer.Option("--baseline", help="Store of the runs to compare with.")]
 Allow = Annotated[
@@ -98,7 +98,7 @@ def gate(
     from harness.report.gate import decisions
     from harness.report.summary import night
 
-    def decided() -> Passage:
+    def decided() -> GateReport:
         return passage_of(baseline, scenarios, clients, servers, store, allow, within, metrics_asked, until)
 
     if until is not None:
@@ -132,13 +132,13 @@ def passage_of(
     within: str,
     metrics_asked: str = "",
     until: int | None = None,
-) -> Passage:
+) -> GateReport:
     """What the gate says of the stored cells that words name. Raises InputError, also without a baseline."""
     from harness.evaluation.regression.accepted_changes import apply, read_allowances
     from harness.evaluation.regression.decision import causes, decide, pairs
     from harness.execution.more_repetitions import looks
     from harness.report.chosen import named
-    from harness.report.gate import Passage, Told
+    from harness.report.gate import CellReport, GateReport
 
     tolerance = tolerance_of("--within", within)
     app, older = open_app(store), open_app(baseline)
@@ -154,24 +154,24 @@ def passage_of(
     applied = apply(decided, allowances, datetime.datetime.now(datetime.UTC).date())
     known = (older.stored.contents, app.stored.contents)
     told = tuple(
-        Told(one, () if one.decided.standing == "same" else tuple(causes(one.decided.pair, known, app.ledger)))
+        CellReport(one, () if one.decided.standing == "same" else tuple(causes(one.decided.pair, known, app.ledger)))
         for one in applied.cells
     )
-    return Passage(told, applied, tolerance)
+    return GateReport(told, applied, tolerance)
 
 
-def _names(app: App, cells: list[CellResult]) -> Names:
+def _names(app: App, cells: list[CellResult]) -> AllowedNames:
     """What a file of accepted changes may name: what is in this checkout, or in what is compared."""
-    from harness.evaluation.regression.accepted_changes import Names
+    from harness.evaluation.regression.accepted_changes import AllowedNames
 
     scenarios = {app.catalogue.scenario_name(file) for file in app.catalogue.scenario_files()}
     players = {name for one in cells for name in (one.cell.client.name, one.cell.server.name)}
-    return Names(
+    return AllowedNames(
         scenarios | {one.cell.scenario.name for one in cells}, players | app.catalogue.implementations().keys()
     )
 
 
-def _repeat(store: Path | None, decided: Callable[[], Passage], most: int, jobs: int | None) -> None:
+def _repeat(store: Path | None, decided: Callable[[], GateReport], most: int, jobs: int | None) -> None:
     """Make further repetitions of what cannot be told."""
     from harness.execution import Options
     from harness.execution.more_repetitions import repeat_until

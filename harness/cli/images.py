@@ -113,7 +113,7 @@ def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Pa
         if results[name].error is not None:
             continue
         composition = composition_of(build.reference)
-        now = recorded.Record(recorded.base_of(build), composition)
+        now = recorded.ImageRecord(recorded.base_of(build), composition)
         try:
             if record:
                 _say_written(recorded.write_record(build.folder, now))
@@ -127,7 +127,7 @@ def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Pa
         if check:
             was = recorded.read_record(build.folder)
             differences = [] if was is None else recorded.differences(was, now)
-            checked[name] = composed.Checked(build.reference, was is not None, differences)
+            checked[name] = composed.ImageCheck(build.reference, was is not None, differences)
     if as_json:
         print_json(composed.images_json(checked))
     else:

@@ -54,7 +54,7 @@ def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
         if (found := read(partial(app.catalogue.manifest, file))) is not None
     }
     entries = [
-        listing.Entry(item, here, None if here else app.inventory.why_absent(item))
+        listing.ListedImplementation(item, here, None if here else app.inventory.why_absent(item))
         for item, folder in known.values()
         for here in [app.inventory.has(item, folder)]
     ]

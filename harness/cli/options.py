@@ -23,7 +23,7 @@ from harness.formatting import shown
 
 if TYPE_CHECKING:
     from harness.execution import App, Options
-    from harness.execution.cluster.address import Place
+    from harness.execution.cluster.address import ClusterOptions
     from harness.execution.matrix import Request, Shard, UntilDecided
     from harness.planning.sweep import Combine
     from harness.scenario.schema import Implementation
@@ -337,7 +337,7 @@ def tolerance_of(option: str, text: str) -> float:
         raise InputError(f"{option} {text}: {error}", "for example 3%") from error
 
 
-def place_of(cluster: str, folder: Path | None, files: str, verify: str, engine: EngineChoice) -> Place | None:
+def place_of(cluster: str, folder: Path | None, files: str, verify: str, engine: EngineChoice) -> ClusterOptions | None:
     """The cluster that makes the runs of an engine."""
     from harness.execution.cluster import address
 
@@ -471,7 +471,7 @@ class Asking:
         return jobs_of(self.jobs, self.engine)
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> ClusterOptions | None:
         """The cluster that makes the runs. Raises InputError."""
         return place_of(self.cluster, self.cluster_tls, self.cluster_files, self.verify, self.engine)
 

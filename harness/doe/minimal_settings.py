@@ -38,7 +38,7 @@ is known."""
 
 
 @dataclass(frozen=True)
-class Reached:
+class SearchResult:
     """What a search came to."""
 
     answer: Answer
@@ -96,7 +96,7 @@ class _Search:
         best = [min(((name, level) for level in levels), key=self.gain) for name, levels in self.factors.items()]
         return frozenset(setting for setting in best if self.gain(setting) < 0)
 
-    def reached(self) -> Reached:
+    def reached(self) -> SearchResult:
         """What is known by now."""
         every = math.prod(len(levels) + 1 for levels in self.factors.values())
         tried, met = len(self.scores), self.met()
@@ -105,11 +105,11 @@ class _Search:
                 self.scores, key=lambda one: (self.scores[one], len(one), sorted(map(str, one))), default=NOTHING
             )
             answer: Answer = "none" if tried == every else "open"
-            return Reached(answer, best, self.scores.get(best, math.inf), tried, every, every - tried)
+            return SearchResult(answer, best, self.scores.get(best, math.inf), tried, every, every - tried)
         best = met[0]
         there = sum(len(one) < len(best) for one in self.scores)
         cheaper = sum(self.count(cost) for cost in range(len(best))) - there
-        return Reached("found" if cheaper else "cheapest", best, self.scores[best], tried, every, cheaper)
+        return SearchResult("found" if cheaper else "cheapest", best, self.scores[best], tried, every, cheaper)
 
     def count(self, cost: int) -> int:
         """How many sets have so many settings."""
@@ -121,7 +121,7 @@ def _log(score: float) -> float:
     return math.log(min(max(score, 1 / _WORST), _WORST))
 
 
-def standing(factors: Mapping[str, Sequence[ParameterValue]], scores: Mapping[Settings, float]) -> Reached:
+def standing(factors: Mapping[str, Sequence[ParameterValue]], scores: Mapping[Settings, float]) -> SearchResult:
     """What a search came to that tried these sets."""
     return _Search(factors, len(scores), dict(scores)).reached()
 
@@ -144,7 +144,7 @@ def score(verdict: Verdict) -> float:
 
 def search(
     factors: Mapping[str, Sequence[ParameterValue]], budget: int, width: int = 8
-) -> Generator[Sequence[Settings], Mapping[Settings, float], Reached]:
+) -> Generator[Sequence[Settings], Mapping[Settings, float], SearchResult]:
     """Yields sets to try, is sent the score of each, and returns what it came to.
 
     `factors`: the levels of each that are not in force untold; `budget`: sets that may be tried; `width`: of sets of
@@ -197,7 +197,7 @@ class Search:
     client: str
     server: str
     factors: Factors
-    reached: Reached
+    reached: SearchResult
     hopeless: str = ""
     """An objective that the line itself does not allow; empty where it allows all."""
 

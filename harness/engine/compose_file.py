@@ -13,7 +13,7 @@ from harness.engine.docker_cli import OWNER_LABEL
 from harness.engine.fence import FENCE, SAID, bridges, fence_command
 from harness.engine.kernel import OWN
 from harness.scenario.schema import MTU
-from harness.topology import PROXY_COMMAND, Host, Interface, Lab, Network, Proxy, Simulator, proxy_environment
+from harness.topology import PROXY_COMMAND, Host, Interface, Lab, Network, ProxyHost, Simulator, proxy_environment
 
 #: What the file leaves open, and cell.env answers: where served files, certificates and output are.
 VARIABLES = ("LAB_WWW", "LAB_CERTS", "LAB_OUT", "LAB_PLAN", "LAB_OWNER")
@@ -105,7 +105,7 @@ def _simulator(lab: Lab, simulator: Simulator, capabilities: tuple[str, ...] = c
     }
 
 
-def _proxy(lab: Lab, proxy: Proxy) -> dict[str, Any]:
+def _proxy(lab: Lab, proxy: ProxyHost) -> dict[str, Any]:
     return {
         "image": lab.sim_image,
         "pull_policy": "never",

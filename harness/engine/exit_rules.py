@@ -14,7 +14,7 @@ from typing import Literal
 
 from simulator.lifecycle import Stage
 
-from harness.engine.external_failures import Finding
+from harness.engine.external_failures import ExternalFailure
 from harness.engine.served_files import same_content
 from harness.outcome import Outcome, Transfer
 from harness.reading import status_of
@@ -81,13 +81,13 @@ def of_proxy(message: str) -> Outcome:
     return Outcome(status="infrastructure", role="sim", reason="proxy_ended", detail=message)
 
 
-def of_outside(role: Role | Literal["sim"], found: Finding) -> Outcome:
+def of_outside(role: Role | Literal["sim"], found: ExternalFailure) -> Outcome:
     """Something befell whoever plays a role, or the simulator, which is nobody's fault in the lab."""
     return Outcome(status="infrastructure", role=role, reason=found.reason, detail=found.detail)
 
 
 @dataclass(frozen=True)
-class Check:
+class FileComparison:
     """A received file against the served one."""
 
     transfer: Transfer
@@ -120,7 +120,7 @@ def received_file(folder: Path, flow: int, index: int) -> Path:
     return folder / f"flow{flow}" / f"transfer{index}"
 
 
-def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> Check:
+def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> FileComparison:
     """Compare what a transfer left in the run's folder with the served file, and remove it.
 
     Of one that was cut off with the beginning of it, which may be nothing. Of one whose time was over counts what it
@@ -129,23 +129,23 @@ def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> Check:
     if flow.files:
         return _check_files(transfer, flow, folder, www)
     if not flow.file:
-        return Check(transfer.model_copy(update={"intact": True}), None)
+        return FileComparison(transfer.model_copy(update={"intact": True}), None)
     file = received_file(folder, flow.flow, transfer.index)
     status = status_of(file)
     if status is None:
-        return Check(transfer.model_copy(update={"intact": transfer.cut_off}), None)
+        return FileComparison(transfer.model_copy(update={"intact": transfer.cut_off}), None)
     if not stat.S_ISREG(status.st_mode):
-        return Check(transfer, None, f"{flow.file} is no file but {_kind(status)}")
+        return FileComparison(transfer, None, f"{flow.file} is no file but {_kind(status)}")
     received = status.st_size
     difference = same_content(file, www / flow.file, part=transfer.cut_off)
     file.unlink()
     if transfer.exit_code is None and not transfer.cut_off:
         received = min(received, transfer.received)
     intact = difference is None and (transfer.cut_off or received >= transfer.size)
-    return Check(transfer.model_copy(update={"received": received, "intact": intact}), difference)
+    return FileComparison(transfer.model_copy(update={"received": received, "intact": intact}), difference)
 
 
-def _check_files(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> Check:
+def _check_files(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> FileComparison:
     """Compare several files with the served ones, and remove them; a file that nobody asked for counts as wrong.
 
     The first that is wrong is named; what was received counts the bytes of all.
@@ -171,7 +171,7 @@ def _check_files(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> 
         wrong = wrong or f"{file.name} was not asked for"
         if file.is_symlink() or not file.is_dir():
             file.unlink()
-    return Check(transfer.model_copy(update={"received": received, "intact": not wrong}), None, wrong)
+    return FileComparison(transfer.model_copy(update={"received": received, "intact": not wrong}), None, wrong)
 
 
 def _kind(status: os.stat_result) -> str:
@@ -191,7 +191,7 @@ def with_words(outcome: Outcome, words: tuple[str, ...]) -> Outcome:
     return outcome.model_copy(update={"log_tail": words, "detail": f"{outcome.role}: {told}"})
 
 
-def conclude(outcome: Outcome, checks: list[Check]) -> Outcome:
+def conclude(outcome: Outcome, checks: list[FileComparison]) -> Outcome:
     """The outcome with the received files taken into account."""
     if outcome.status != "completed":
         return outcome

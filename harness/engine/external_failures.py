@@ -45,7 +45,7 @@ _ITSELF = "by somebody on this machine, or by itself if it happens each time"
 
 
 @dataclass(frozen=True)
-class Finding:
+class ExternalFailure:
     """What befell a process, and what to do about it."""
 
     reason: Reason
@@ -62,24 +62,28 @@ def memory_kills() -> int:
     return 0
 
 
-def for_want_of_memory(who: str, kills: int) -> Finding:
+def for_want_of_memory(who: str, kills: int) -> ExternalFailure:
     """What is to be said of somebody who was killed while the kernel killed so many processes."""
     counted = "a process" if kills == 1 else f"{kills} processes"
-    return Finding(
+    return ExternalFailure(
         "out_of_memory",
         f"{who} was killed while this machine's kernel killed {counted} for want of memory: free memory "
         "('free -m', 'dmesg'), or run fewer cells side by side (--jobs), and give the same command again",
     )
 
 
-def by_somebody(who: str, how: str) -> Finding:
+def by_somebody(who: str, how: str) -> ExternalFailure:
     """What is to be said of somebody whom somebody else ended."""
-    return Finding("killed", f"{who} was ended from outside ({how}), not by this harness: give the same command again")
+    return ExternalFailure(
+        "killed", f"{who} was ended from outside ({how}), not by this harness: give the same command again"
+    )
 
 
-def bereft(who: str) -> Finding:
+def bereft(who: str) -> ExternalFailure:
     """What is to be said of somebody who waits for ever for a process that somebody else ended or stopped."""
-    return Finding("killed", f"{who} waited for a process that was ended from outside: give the same command again")
+    return ExternalFailure(
+        "killed", f"{who} waited for a process that was ended from outside: give the same command again"
+    )
 
 
 def died_of(pidfd: int) -> int | None:
@@ -156,13 +160,13 @@ class Outside:
                 self._codes.pop(service, None)
                 self.watch_shim(service, container)
 
-    def befell(self, service: str, container: str) -> Finding | None:
+    def befell(self, service: str, container: str) -> ExternalFailure | None:
         """What befell a service's container, by its ID or name; None where nothing did that is known of."""
         if service in self._told:
             return None
         if service in self._paused:
             detail = f"{service} was paused from outside ('docker pause'): give the same command again"
-            return Finding("paused", detail)
+            return ExternalFailure("paused", detail)
         if service not in self._codes:
             return None
         unheld = self._codes[service] != 0 and self._lost_its_shim(service)
@@ -176,7 +180,7 @@ class Outside:
         if unheld or first:
             return by_somebody(service, "a signal to its containerd-shim" if unheld else "SIGKILL")
         if self._codes[service] == _KILLED:
-            return Finding("killed", f"{service} ended because a process of it was killed (SIGKILL): {_ITSELF}")
+            return ExternalFailure("killed", f"{service} ended because a process of it was killed (SIGKILL): {_ITSELF}")
         return None
 
     def _lost_its_shim(self, service: str) -> bool:

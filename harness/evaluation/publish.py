@@ -13,12 +13,12 @@ from harness.evaluation.cell_result import CellResult, point_of
 from harness.outcome import DirectionProof, MeasuredRun, Run
 from harness.store.identity import Ledger, cell_key
 from harness.store.parquet import Columns, is_columnar, write_columns
-from harness.store.parquet.tables import Entry
+from harness.store.parquet.tables import StoredRun
 from harness.store.results import StoreReader, disk_error
 
 
 @dataclass(frozen=True)
-class Kept:
+class PublishedRuns:
     """What came of it."""
 
     runs: int
@@ -27,7 +27,9 @@ class Kept:
     """Cells that others stand in for now."""
 
 
-def keep(root: Path, results: Sequence[CellResult], source: StoreReader, with_series: Callable[[Run], bool]) -> Kept:
+def keep(
+    root: Path, results: Sequence[CellResult], source: StoreReader, with_series: Callable[[Run], bool]
+) -> PublishedRuns:
     """Take runs of `source` over into the columns below `root`. EngineError when the disk refuses, ResultError.
 
     `with_series`: whether a run's series are kept, too. A cell that differs from a newer one only in its bits goes.
@@ -36,7 +38,7 @@ def keep(root: Path, results: Sequence[CellResult], source: StoreReader, with_se
     entries = {_place(entry): entry for entry in (there.entries() if there else ())}
     before = {key for key, _ in entries}
     taken = [
-        Entry(*_evidence(run, measured), source.series(run.cell.key, run.repetition) if with_series(run) else None)
+        StoredRun(*_evidence(run, measured), source.series(run.cell.key, run.repetition) if with_series(run) else None)
         for result in results
         for run, measured in result.runs
     ]
@@ -47,7 +49,7 @@ def keep(root: Path, results: Sequence[CellResult], source: StoreReader, with_se
     named = {digest for entry in kept for digest in entry.run.contents.values()}
     contents |= {digest: one for digest in sorted(named) if (one := source.contents(digest)) is not None}
     _write(root, kept, _named(contents, named))
-    return Kept(len(taken), len((before | {key for key, _ in entries}) - newest))
+    return PublishedRuns(len(taken), len((before | {key for key, _ in entries}) - newest))
 
 
 def rekey(root: Path, ledger: Ledger) -> int:
@@ -66,7 +68,7 @@ def rekey(root: Path, ledger: Ledger) -> int:
     return changed
 
 
-def _keyed(entry: Entry, ledger: Ledger) -> Entry:
+def _keyed(entry: StoredRun, ledger: Ledger) -> StoredRun:
     cell = entry.run.cell
     # A cell without a digest of its lab is older than these digests are: its key cannot be made anew.
     key = cell_key(cell, ledger) if cell.compiled else cell.key
@@ -95,7 +97,7 @@ def _rewritten(root: Path) -> Columns:
     return Columns(root, refuse)
 
 
-def _write(root: Path, entries: Sequence[Entry], contents: Sequence[Contents]) -> None:
+def _write(root: Path, entries: Sequence[StoredRun], contents: Sequence[Contents]) -> None:
     try:
         write_columns(root, entries, contents)
     except OSError as error:
@@ -121,11 +123,11 @@ def _evidence(run: Run, measured: MeasuredRun | None) -> tuple[Run, MeasuredRun 
     return run, measured.model_copy(update={**beside, "link": link})
 
 
-def _place(entry: Entry) -> tuple[str, int]:
+def _place(entry: StoredRun) -> tuple[str, int]:
     return entry.run.cell.key, entry.run.repetition
 
 
-def _newest(entries: Sequence[Entry]) -> set[str]:
+def _newest(entries: Sequence[StoredRun]) -> set[str]:
     """Keys of the cells whose last run began last among those of their point."""
     last: dict[object, tuple[str, str]] = {}
     for entry in entries:

@@ -19,7 +19,7 @@ from harness.engine.virtual.guest_config import guest_memory_mib
 from harness.errors import EngineError, ResultError, disk_error
 from harness.evaluation.verdict import judge
 from harness.execution.cluster import coordinator
-from harness.execution.cluster.address import Place, started
+from harness.execution.cluster.address import ClusterOptions, started
 from harness.execution.cluster.coordinator import Driver
 from harness.execution.cluster.dask_client import Crew
 from harness.execution.cluster.image_transfer import Depot
@@ -27,7 +27,7 @@ from harness.execution.cluster.messages import Answer, Order
 from harness.execution.cluster.worker import MEASURING
 from harness.execution.events import BuildEnded, BuildStarted, Listener, RunFinished, Warned
 from harness.execution.local_backend import CheckoutGround
-from harness.execution.locks import Claim
+from harness.execution.locks import RunLock
 from harness.execution.matrix import PlannedRun
 from harness.execution.retries import Attempts
 from harness.execution.scheduler import LostRuns
@@ -89,7 +89,7 @@ class ClusterGround:
 
     _met: dict[str, dict[int, tuple[Run, MeasuredRun | None]]] = field(default_factory=dict)
 
-    def claim(self, item: PlannedRun) -> Claim | int:
+    def claim(self, item: PlannedRun) -> RunLock | int:
         """See `harness.execution.scheduler.Ground`."""
         return self.ground.claim(item)
 
@@ -260,7 +260,7 @@ def _build(step: Step, ground: CheckoutGround, listen: Listener, failed: dict[st
 
 
 def work_on_cluster(
-    place: Place,
+    place: ClusterOptions,
     todo: Sequence[PlannedRun],
     ground: CheckoutGround,
     attempts: Attempts,

@@ -147,7 +147,7 @@ class ClusterWorks:
 
 
 @dataclass(frozen=True)
-class Verified:
+class RunsVerified:
     """Runs were made twice, on different workers."""
 
     text: str
@@ -165,6 +165,6 @@ class Warned:
 
 Event = (
     PlanMade | ImageStarted | BuildStarted | BuildEnded | RunsWait | RunsHeld | MachineHeld | RunTakenOver | RunStarted
-    | PhaseStarted | RunEnded | RunFinished | ClusterWorks | Verified | Warned
+    | PhaseStarted | RunEnded | RunFinished | ClusterWorks | RunsVerified | Warned
 )  # fmt: skip
 Listener = Callable[[Event], None]

@@ -13,7 +13,7 @@ from harness.engine.images.build import Build, Images
 from harness.engine.images.contents import KnownContents
 from harness.errors import EngineError
 from harness.execution.image_inventory import Inventory
-from harness.execution.locks import Claim, claim
+from harness.execution.locks import RunLock, claim
 from harness.execution.matrix import PlannedRun
 from harness.execution.retries import Attempts
 from harness.outcome import Cell, proven_outcome
@@ -98,7 +98,7 @@ class CheckoutGround:
         """See `harness.execution.scheduler.Ground`."""
         return self._inventory.made(cell, self._attempts.listen)
 
-    def claim(self, item: PlannedRun) -> Claim | int:
+    def claim(self, item: PlannedRun) -> RunLock | int:
         """See `harness.execution.scheduler.Ground`."""
         root = self._attempts.store.root
         try:

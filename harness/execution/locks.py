@@ -26,7 +26,7 @@ _LONGEST = 20
 
 
 @dataclass(frozen=True)
-class Claim:
+class RunLock:
     """The right to make one run, until it is let go."""
 
     path: Path
@@ -43,7 +43,7 @@ class Claim:
         self._file.close()
 
 
-def claim(root: Path, key: str, repetition: int) -> Claim | int:
+def claim(root: Path, key: str, repetition: int) -> RunLock | int:
     """Claim a run of the store below `root`, or the process that has it (0 where it does not say). Raises OSError."""
     path = root.resolve() / "claims" / f"{key}.{repetition}"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def claim(root: Path, key: str, repetition: int) -> Claim | int:
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
             file.flush()
-            return Claim(path, file)
+            return RunLock(path, file)
         file.close()
 
 
@@ -82,7 +82,7 @@ def sweep(root: Path) -> None:
             key, _, repetition = file.name.rpartition(".")
             # What is no claim's file is not taken, and keeps nobody from the others.
             with contextlib.suppress(OSError):
-                if repetition.isdecimal() and isinstance(held := claim(root, key, int(repetition)), Claim):
+                if repetition.isdecimal() and isinstance(held := claim(root, key, int(repetition)), RunLock):
                     with held:
                         pass
 

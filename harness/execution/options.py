@@ -11,7 +11,7 @@ from harness.engine.images.cache import LIMIT
 from harness.engine.kernel import OWN, LabKernel
 from harness.engine.virtual.uml_guest import STALL
 from harness.evaluation.retention import Artefacts
-from harness.execution.cluster.address import Place
+from harness.execution.cluster.address import ClusterOptions
 
 
 @dataclass(frozen=True)
@@ -57,5 +57,5 @@ class Options:
     """What labs in virtual time run on."""
     artefacts: Artefacts = "all"
     """Of which runs what they were measured from is kept. Figures, link proof, series and digests always are."""
-    cluster: Place | None = None
+    cluster: ClusterOptions | None = None
     """Where runs in virtual time are made, if not here."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.errors import EngineError, InputError
 from harness.execution.checkout import App
 from harness.execution.image_inventory import NOT_PRESENT
-from harness.execution.locks import Claim, claim
+from harness.execution.locks import RunLock, claim
 from harness.outcome import Cell, Run, proven_outcome
 from harness.planning.sweep import points
 from harness.scenario.schema import Scenario
@@ -119,7 +119,7 @@ class Pruning:
             held = claim(store.root, one.run.cell.key, one.run.repetition)
         except OSError as error:
             raise disk_error(error, store.root) from error
-        if not isinstance(held, Claim):
+        if not isinstance(held, RunLock):
             self.left.append(f"{one.folder}: another harness makes this run just now")
             return False
         with held:

@@ -64,7 +64,7 @@ Claim = AbstractContextManager[object]
 """The right to make a run, until it is left."""
 
 
-class Ground(Protocol):
+class Backend(Protocol):
     """What a campaign works with."""
 
     def needs(self, cell: Cell) -> tuple[frozenset[str], Sequence[Step]]:
@@ -110,7 +110,7 @@ class Campaign:
         self,
         todo: Sequence[PlannedRun],
         jobs: int,
-        ground: Ground,
+        ground: Backend,
         listen: Listener,
         further: Callable[[Cell], Sequence[PlannedRun]] = lambda cell: (),
     ) -> None:

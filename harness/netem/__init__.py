@@ -30,7 +30,7 @@ from harness.netem.compile import compile_path
 from harness.netem.limits import inexpressible
 from harness.netem.nftables import share as fault_share
 from harness.netem.program import AddressMapping, Command, Fault, LinkProgram, Outage, PathProgram, TimedCommands
-from harness.netem.timeline import State, Timeline, timeline
+from harness.netem.timeline import PathState, Timeline, timeline
 
 __all__ = [
     "AddressMapping",
@@ -39,8 +39,8 @@ __all__ = [
     "LinkProgram",
     "Outage",
     "PathProgram",
+    "PathState",
     "Server",
-    "State",
     "TimedCommands",
     "Timeline",
     "ack_limited_rate",

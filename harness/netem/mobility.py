@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from harness.errors import did_you_mean
 from harness.formatting import shown
-from harness.netem import State, Timeline, timeline
+from harness.netem import PathState, Timeline, timeline
 from harness.scenario.schema import Flow, Move, Rebinding, Scenario
 from harness.scenario.validation_errors import Location, Mistake
 
@@ -41,7 +41,7 @@ class Rebound:
 
 
 @dataclass(frozen=True)
-class Lost:
+class PathLost:
     """A path that a client leaves is gone for it."""
 
     path: str
@@ -92,7 +92,7 @@ def _times(scenario: Scenario, flow: Flow, number: int) -> range:
     return range(move.at.value, max(move.at.value + 1, later[0].at.value if later else end), move.every.value)
 
 
-def losses(scenario: Scenario) -> list[Lost]:
+def losses(scenario: Scenario) -> list[PathLost]:
     """The paths that clients lose, and from when to when; in order of flows and of time."""
     arrivals = {
         name: sorted(stay.since_ns for flow in scenario.flows for stay in stays(scenario, flow) if stay.path == name)
@@ -106,7 +106,7 @@ def losses(scenario: Scenario) -> list[Lost]:
                 continue
             if (loses := move.loses) is not None:
                 again = next((at for at in arrivals[on] if at > loses.value), None)
-                found.append(Lost(on, loses.value, again, ("flows", index, "moves", number)))
+                found.append(PathLost(on, loses.value, again, ("flows", index, "moves", number)))
             on = move.to
     return found
 
@@ -123,7 +123,7 @@ def course(scenario: Scenario, flow: Flow | None = None) -> Timeline:
     for each in losses(scenario):
         until = math.inf if each.until_ns is None else each.until_ns / 1e9
         lost.setdefault(each.path, []).append((each.at_ns / 1e9, until))
-    states: list[State] = []
+    states: list[PathState] = []
     for stay in stays(scenario, flow):
         own = timeline(scenario.every_path[stay.path]).cut(lost.get(stay.path, ()))
         until = math.inf if stay.until_ns == _FOREVER else stay.until_ns / 1e9
@@ -170,7 +170,7 @@ def _unknown(scenario: Scenario, index: int, flow: Flow) -> Iterator[Mistake]:
         on = move.to
 
 
-def _wrong_loss(scenario: Scenario, lost: Lost) -> Iterator[Mistake]:
+def _wrong_loss(scenario: Scenario, lost: PathLost) -> Iterator[Mistake]:
     """Why a path cannot be gone for a client: somebody is on it, or it changes of itself."""
     until = _FOREVER if lost.until_ns is None else lost.until_ns
     for index, flow in enumerate(scenario.flows):

@@ -13,7 +13,7 @@ from harness.scenario.schema import Path
 
 
 @dataclass(frozen=True)
-class State:
+class PathState:
     """A path from a moment on, until the next state."""
 
     since: float
@@ -31,9 +31,9 @@ class State:
 class Timeline:
     """The states of a path, in order of time; the first holds from the start, the last for ever."""
 
-    states: tuple[State, ...]
+    states: tuple[PathState, ...]
 
-    def at(self, moment: float) -> State:
+    def at(self, moment: float) -> PathState:
         """The state in force at a moment."""
         return [state for state in self.states if state.since <= moment or state is self.states[0]][-1]
 
@@ -74,7 +74,7 @@ class Timeline:
         """Until the answer to a small packet that leaves the server then is there, s."""
         return self.at_server(self.at_client(moment)) - moment
 
-    def during(self, since: float, until: float) -> tuple[State, ...]:
+    def during(self, since: float, until: float) -> tuple[PathState, ...]:
         """The states between two moments; the first begins at `since`."""
         first = self.at(since)
         later = (state for state in self.states if since < state.since < until)
@@ -82,7 +82,7 @@ class Timeline:
 
     def cut(self, holes: Iterable[tuple[float, float]]) -> Timeline:
         """The same with times in which nothing passes: (from, until), s."""
-        states: Sequence[State] = self.states
+        states: Sequence[PathState] = self.states
         for begin, end in holes:
             whole = Timeline(tuple(states))
             before = [state for state in states if state.since < begin]
@@ -95,7 +95,7 @@ class Timeline:
 def timeline(path: Path) -> Timeline:
     """A path's states: from the first datagram, from each change on, and while it is dark."""
     rate, down, up = path.to_client.rate, path.to_client.delay, path.to_server.delay
-    states = [State(0.0, float(rate.value), down.seconds, up.seconds)]
+    states = [PathState(0.0, float(rate.value), down.seconds, up.seconds)]
     for change in path.changes:
         new = path.change_to_client(change)
         if new is not None:
@@ -103,7 +103,7 @@ def timeline(path: Path) -> Timeline:
         other = path.change_to_server(change)
         if other is not None and other.delay is not None:
             up = other.delay
-        states.append(State(change.at.seconds, float(rate.value), down.seconds, up.seconds))
+        states.append(PathState(change.at.seconds, float(rate.value), down.seconds, up.seconds))
     # A change at the very beginning leaves nothing of the first state.
     states = [state for state, later in zip(states, [*states[1:], None], strict=True)
               if later is None or later.since > state.since]  # fmt: skip

@@ -274,7 +274,7 @@ def _bytes(count: int) -> str:
 # --- What a check of a test case found.
 
 
-class Checked(Fact):
+class InteropCheck(Fact):
     """One check of one run, against what its scenario demands."""
 
     check: str
@@ -307,7 +307,7 @@ STATES: dict[State, str] = {
 }  # fmt: skip
 
 
-class Part(Fact):
+class StateShare(Fact):
     """One state's share of a transfer's time."""
 
     state: State
@@ -325,7 +325,7 @@ class Attribution(Fact):
     """Bytes of the file."""
     seconds: Finite
     """Its completion time, which the parts add up to."""
-    parts: tuple[Part, ...]
+    parts: tuple[StateShare, ...]
     """The states that it was in, in the order of `STATES`."""
     bands: Annotated[str, Field(pattern=rf"^(?:[{''.join(STATES.values())}][0-9]{{1,9}})*$")] = ""
     """The states over time, each as its letter and for how many hundredths of the time it lasted: 'h5q5s30l60'. A
@@ -488,7 +488,7 @@ class MeasuredRun(Fact):
     """What is not among them that one might look for."""
     moves: tuple[Handover, ...] = ()
     """What each move of a client was, and what its server's stack did, in order of flows and of time."""
-    checks: tuple[Checked, ...] = ()
+    checks: tuple[InteropCheck, ...] = ()
     """What the scenario's checks found, in their order there."""
     observed: tuple[Observation, ...] = ()
     """What the endpoints' parameters were, by the evidence of this run."""

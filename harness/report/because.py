@@ -9,7 +9,7 @@ from harness.analysis.time_breakdown import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.staleness import MARK
 from harness.formatting import quoted
-from harness.outcome import STATES, Attributed, Attribution, Part, State, proven_outcome
+from harness.outcome import STATES, Attributed, Attribution, State, StateShare, proven_outcome
 from harness.report.unfinished import short as unfinished
 from harness.units import Size
 
@@ -63,7 +63,7 @@ def by_older_rules(result: CellResult) -> bool:
     return shown is not None and shown.version < VERSION
 
 
-def worth_saying(one: Attribution) -> list[Part]:
+def worth_saying(one: Attribution) -> list[StateShare]:
     """The parts beyond what every transfer needs, the largest first."""
     least = _LITTLE * one.seconds
     return sorted(
@@ -142,11 +142,11 @@ def _failure(result: CellResult) -> str:
     return f"{end.status.replace('_', ' ')} {end.role or ''}".rstrip() + said
 
 
-def _seconds(part: Part) -> str:
+def _seconds(part: StateShare) -> str:
     return f"{part.seconds:.1f} s" if part.seconds >= 0.095 else f"{part.seconds:.2f} s"
 
 
-def _noted(part: Part) -> str:
+def _noted(part: StateShare) -> str:
     if not part.note:
         return ""
     return f" {part.note}" if part.note.startswith(("from ", "with ")) else f" ({part.note})"

@@ -186,7 +186,7 @@ Explanation = tuple[Reason, str]
 
 
 @dataclass(frozen=True)
-class Point:
+class EnginePair:
     """What both engines ran."""
 
     scenario: str
@@ -202,10 +202,10 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MetricComparison:
     """One metric of one point under both engines."""
 
-    point: Point
+    point: EnginePair
     metric: str
     unit: str
     """Unit of both intervals; empty where it is unknown, because neither engine measured the metric."""
@@ -249,7 +249,7 @@ def default_metrics(scenario: Scenario) -> list[str]:
 
 def comparisons(
     results: Iterable[CellResult], metrics: Sequence[str] | None = None, within: float = WITHIN
-) -> list[Comparison]:
+) -> list[MetricComparison]:
     """Compare the engines point by point, one entry per metric, in order of scenario, client and server.
 
     `results` hold at most one cell per point and engine, as `StoredResults.find` gives them; `metrics` are those of
@@ -258,7 +258,7 @@ def comparisons(
     """
     if not within >= 0:
         raise ValueError(f"a tolerance of {within} is below zero")
-    points: dict[Point, dict[EngineName, CellResult]] = {}
+    points: dict[EnginePair, dict[EngineName, CellResult]] = {}
     for result in results:
         engines = points.setdefault(_point(result), {})
         if result.cell.engine in engines:
@@ -271,19 +271,21 @@ def comparisons(
     ]
 
 
-def _point(result: CellResult) -> Point:
+def _point(result: CellResult) -> EnginePair:
     cell = result.cell
-    return Point(
+    return EnginePair(
         scenario=cell.scenario.name, title=cell.scenario.title, client=cell.client.name, server=cell.server.name,
         parameters=tuple(sorted(cell.parameters.items())), seed=cell.seed, pair=result.pair,
     )  # fmt: skip
 
 
-def _order(point: Point) -> tuple[str, str, str, str, int]:
+def _order(point: EnginePair) -> tuple[str, str, str, str, int]:
     return point.scenario, point.client, point.server, str(point.parameters), point.seed
 
 
-def _compare(point: Point, metric: str, engines: Mapping[EngineName, CellResult], tolerance: float) -> Comparison:
+def _compare(
+    point: EnginePair, metric: str, engines: Mapping[EngineName, CellResult], tolerance: float
+) -> MetricComparison:
     compose, virtual = (side_of(engines.get(name), metric) for name in ("compose", "virtual"))
     real = engines.get("compose")
     unit, direction = kind_of(engines.values(), metric)
@@ -292,7 +294,7 @@ def _compare(point: Point, metric: str, engines: Mapping[EngineName, CellResult]
         difference = difference_of(compose.interval.median, virtual.interval.median)
         # Exactly 3 % is within 3 %, whatever the last bit of the division says.
         within = abs(difference) <= tolerance + 1e-9
-    compared = Comparison(
+    compared = MetricComparison(
         point=point, metric=metric, unit=unit, direction=direction, compose=compose, virtual=virtual,
         difference=difference, tolerance=tolerance, within=within,
         cpu=cpu_of(real, metric) if real else {}, cores=cores_of(real) if real else None,
@@ -306,7 +308,7 @@ def _compare(point: Point, metric: str, engines: Mapping[EngineName, CellResult]
 # --- explanations
 
 
-def _obstacle(one: Comparison) -> list[Explanation]:
+def _obstacle(one: MetricComparison) -> list[Explanation]:
     """Why there is nothing to compare."""
     for name, side in (("compose", one.compose), ("virtual", one.virtual)):
         if side is None:
@@ -319,7 +321,7 @@ def _obstacle(one: Comparison) -> list[Explanation]:
     return [("not_measured", f"not measured in any {' or '.join(lacking)} run")]
 
 
-def _explain(one: Comparison, engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
+def _explain(one: MetricComparison, engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
     """What may explain the difference, the strongest first; within the tolerance only what else differs."""
     assert one.compose and one.virtual
     found = [*_other_bits(engines), *_other_measuring(one.compose, one.virtual)]
@@ -342,7 +344,7 @@ def _explain(one: Comparison, engines: Mapping[EngineName, CellResult]) -> list[
     return found
 
 
-def _worse_in_real_time(one: Comparison) -> bool:
+def _worse_in_real_time(one: MetricComparison) -> bool:
     """Only then can a shortage of real time, which virtual time does not know, be the cause."""
     assert one.difference is not None
     return {"lower": one.difference < 0, "higher": one.difference > 0, "neutral": True}[one.direction]
@@ -436,7 +438,7 @@ _HEADINGS = ("client → server", "metric", "n", "compose", "virtual", "differen
 """Before the verdict: n is of compose and virtual; CPU is the cores each container used in real time."""
 
 
-def show(compared: Sequence[Comparison], console: Console) -> None:
+def show(compared: Sequence[MetricComparison], console: Console) -> None:
     """Print a table per scenario and what cannot be compared, or say that there is nothing."""
     if not compared:
         console.print("no stored runs match")
@@ -444,7 +446,7 @@ def show(compared: Sequence[Comparison], console: Console) -> None:
     console.print(render(compared))
 
 
-def render(compared: Sequence[Comparison]) -> RenderableType:
+def render(compared: Sequence[MetricComparison]) -> RenderableType:
     """Tables for all scenarios, each with what cannot be compared below it."""
     parts: list[RenderableType] = []
     for group in _scenarios(compared):
@@ -454,7 +456,7 @@ def render(compared: Sequence[Comparison]) -> RenderableType:
     return Group(*parts)
 
 
-def markdown(compared: Sequence[Comparison]) -> str:
+def markdown(compared: Sequence[MetricComparison]) -> str:
     """The same as Markdown."""
     if not compared:
         return "No stored runs match.\n"
@@ -471,7 +473,7 @@ def markdown(compared: Sequence[Comparison]) -> str:
     return "\n\n".join([*blocks, _summary(compared)]) + "\n"
 
 
-def report(compared: Iterable[Comparison]) -> dict[str, Any]:
+def report(compared: Iterable[MetricComparison]) -> dict[str, Any]:
     """What `compare --json` prints: numbers in the store's units; null where a time was never reached."""
     compared = list(compared)
     return {"schema": SCHEMA, **_counts(compared), "comparisons": [_entry(one) for one in compared]}
@@ -480,20 +482,20 @@ def report(compared: Iterable[Comparison]) -> dict[str, Any]:
 # --- text
 
 
-def _scenarios(compared: Sequence[Comparison]) -> list[list[Comparison]]:
+def _scenarios(compared: Sequence[MetricComparison]) -> list[list[MetricComparison]]:
     ordered = sorted(compared, key=lambda one: one.point.scenario)
     return [list(group) for _, group in groupby(ordered, key=lambda one: one.point.scenario)]
 
 
-def _judged(group: Iterable[Comparison]) -> list[Comparison]:
+def _judged(group: Iterable[MetricComparison]) -> list[MetricComparison]:
     return [one for one in group if one.within is not None]
 
 
-def _title(one: Comparison) -> str:
+def _title(one: MetricComparison) -> str:
     return f"{one.point.scenario} · {one.point.title} · compose (real time) and virtual time"
 
 
-def _table(group: Sequence[Comparison]) -> Fitted:
+def _table(group: Sequence[MetricComparison]) -> Fitted:
     first, *figures = _HEADINGS
     columns = [
         Column(first, identifies=True), Column(figures[0], identifies=True),
@@ -507,13 +509,13 @@ def _table(group: Sequence[Comparison]) -> Fitted:
     return Fitted(_title(group[0]), columns, rows)
 
 
-def _verdict(one: Comparison) -> tuple[str, str, str]:
+def _verdict(one: MetricComparison) -> tuple[str, str, str]:
     """Symbol, word and colour."""
     symbol, colour = SYMBOLS["pass" if one.within else "fail"]
     return symbol, "within" if one.within else "outside", colour
 
 
-def _cells(one: Comparison) -> list[str]:
+def _cells(one: MetricComparison) -> list[str]:
     spans = [side.interval if side else None for side in (one.compose, one.virtual)]
     return [
         _who(one),
@@ -525,7 +527,7 @@ def _cells(one: Comparison) -> list[str]:
     ]
 
 
-def _who(one: Comparison) -> str:
+def _who(one: MetricComparison) -> str:
     seed = "" if one.point.seed == 1 else f" (seed {one.point.seed})"
     return " → ".join(one.point.pair) + seed
 
@@ -542,7 +544,7 @@ def _difference(value: float | None) -> str:
     return f"{value * 100:+.1f} %"
 
 
-def _missing(group: Iterable[Comparison]) -> list[str]:
+def _missing(group: Iterable[MetricComparison]) -> list[str]:
     """A line for each reason why metrics of a point cannot be compared."""
     found: dict[tuple[str, str], list[str]] = {}
     for one in group:
@@ -551,7 +553,7 @@ def _missing(group: Iterable[Comparison]) -> list[str]:
     return [f"not comparable: {who}: {why}: {', '.join(metrics)}" for (who, why), metrics in found.items()]
 
 
-def _counts(compared: Sequence[Comparison]) -> dict[str, int]:
+def _counts(compared: Sequence[MetricComparison]) -> dict[str, int]:
     return {
         "within": sum(one.within is True for one in compared),
         "outside": sum(one.within is False for one in compared),
@@ -559,7 +561,7 @@ def _counts(compared: Sequence[Comparison]) -> dict[str, int]:
     }
 
 
-def _summary(compared: Sequence[Comparison]) -> str:
+def _summary(compared: Sequence[MetricComparison]) -> str:
     counts = _counts(compared)
     return (
         f"{counts['within']} within ±{compared[0].tolerance * 100:g} %, {counts['outside']} outside, "
@@ -570,7 +572,7 @@ def _summary(compared: Sequence[Comparison]) -> str:
 # --- data
 
 
-def _entry(one: Comparison) -> dict[str, Any]:
+def _entry(one: MetricComparison) -> dict[str, Any]:
     return {
         "scenario": one.point.scenario,
         "client": one.point.client,

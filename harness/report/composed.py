@@ -10,7 +10,7 @@ from rich.console import Console
 
 
 @dataclass(frozen=True)
-class Checked:
+class ImageCheck:
     """One image after a look into it."""
 
     reference: str
@@ -25,7 +25,7 @@ class Checked:
         return self.recorded and not self.differences
 
 
-def images_json(checked: Mapping[str, Checked]) -> dict[str, Any]:
+def images_json(checked: Mapping[str, ImageCheck]) -> dict[str, Any]:
     """What `images --check --json` prints."""
     return {
         "schema": 1,
@@ -42,14 +42,14 @@ def images_json(checked: Mapping[str, Checked]) -> dict[str, Any]:
     }
 
 
-def show(checked: Mapping[str, Checked], console: Console) -> None:
+def show(checked: Mapping[str, ImageCheck], console: Console) -> None:
     """Print a line for each image that is as recorded, and one for each difference of another."""
     for name, item in checked.items():
         for line in _lines(name, item):
             console.print(f"{name}: {line}", markup=False, soft_wrap=True)
 
 
-def _lines(name: str, item: Checked) -> Sequence[str]:
+def _lines(name: str, item: ImageCheck) -> Sequence[str]:
     if not item.recorded:
         return [f"no record yet: 'harness images {name} --record' writes it"]
     return item.differences or ["as recorded"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from harness.capture.divergence import Divergence, Packet, PacketDivergence
+from harness.capture.divergence import CapturedFrame, Divergence, PacketDivergence
 from harness.capture.syscalls import Call, CallDivergence
 from harness.formatting import counted
 from harness.outcome import RandomBytes
@@ -62,7 +62,7 @@ def _packets(item: PacketDivergence) -> Iterator[str]:
         yield f"  {name} run: {'no more packets' if packet is None else _packet(packet)}"
 
 
-def _packet(packet: Packet) -> str:
+def _packet(packet: CapturedFrame) -> str:
     where = f"{packet.t_ns / 1e9:.9f} s  {packet.source} → {packet.destination}"
     return f"{where}  {packet.kind}, {packet.length} bytes on the wire"
 

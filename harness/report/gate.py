@@ -15,7 +15,7 @@ from rich.text import Text
 
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.regression.accepted_changes import Allowance, Applied, Weighed
-from harness.evaluation.regression.decision import ALARMS, GRAVITY, OUTCOME, Figure, Standing
+from harness.evaluation.regression.decision import ALARMS, GRAVITY, OUTCOME, MetricChange, Standing
 from harness.formatting import counted, harmless, quoted
 from harness.outcome.deviations import departures, sentences
 from harness.report import by_scenario
@@ -34,7 +34,7 @@ _SYMBOLS: Mapping[Standing, tuple[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Told:
+class CellReport:
     """A cell that the gate decided on, with what of its bits is other."""
 
     weighed: Weighed
@@ -58,17 +58,17 @@ class Told:
         return after <= before
 
     @property
-    def telling(self) -> list[Figure]:
+    def telling(self) -> list[MetricChange]:
         """The figures that make the cell stand as it does."""
         standing = self.weighed.decided.standing
         return [figure for figure in self.weighed.decided.figures if figure.standing == standing != "same"]
 
 
 @dataclass(frozen=True)
-class Passage:
+class GateReport:
     """What the gate says of a matrix."""
 
-    cells: tuple[Told, ...]
+    cells: tuple[CellReport, ...]
     applied: Applied
     within: float
 
@@ -79,7 +79,7 @@ class Passage:
         return {standing: found[standing] for standing in GRAVITY if found[standing]}
 
     @property
-    def alarms(self) -> list[Told]:
+    def alarms(self) -> list[CellReport]:
         """Cells that keep the gate shut."""
         return [one for one in self.cells if one.weighed.alarm]
 
@@ -89,7 +89,7 @@ class Passage:
         return sum(figure.p is not None for one in self.cells for figure in one.weighed.decided.figures)
 
 
-def sentence(passage: Passage) -> str:
+def sentence(passage: GateReport) -> str:
     """The whole in a line."""
     counts = ", ".join(f"{count} {standing}" for standing, count in passage.counts.items())
     accepted = sum(bool(one.weighed.accepted) for one in passage.cells)
@@ -98,7 +98,7 @@ def sentence(passage: Passage) -> str:
     return f"{counted(len(passage.cells), 'cell')}: {counts or 'none'}{taken}: {shut}"
 
 
-def rate(passage: Passage) -> str:
+def rate(passage: GateReport) -> str:
     """What a false alarm's probability is, in a sentence."""
     exact = sum(one.weighed.decided.exact for one in passage.cells)
     said = [f"A figure has changed when it is off by more than {100 * passage.within:.3g} %."]
@@ -112,7 +112,7 @@ def rate(passage: Passage) -> str:
     return " ".join(said)
 
 
-def values_of(figure: Figure) -> str:
+def values_of(figure: MetricChange) -> str:
     """Before and now: '4.41 → 55.7 s (× 12.6)'."""
     if figure.name == OUTCOME:
         return figure.why
@@ -122,7 +122,7 @@ def values_of(figure: Figure) -> str:
     return f"{before} → {after}{' ' if unit else ''}{unit}{factor}"
 
 
-def figure_text(figure: Figure) -> str:
+def figure_text(figure: MetricChange) -> str:
     """A figure and why it stands so."""
     runs = f", n = {len(figure.base)} and {len(figure.now)}" if figure.name != OUTCOME else ""
     test = "" if figure.p is None else f", p = {figure.p:.2g}"
@@ -130,20 +130,20 @@ def figure_text(figure: Figure) -> str:
     return f"{figure.name} {values_of(figure)}{runs}{test}{why}"
 
 
-def told_text(one: Told) -> str:
+def told_text(one: CellReport) -> str:
     """All figures that tell of a cell."""
     found = [figure_text(figure) for figure in one.telling]
     more = len(found) - _NAMED
     return "; ".join([*found[:_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
-def _shown(passage: Passage) -> list[Told]:
+def _shown(passage: GateReport) -> list[CellReport]:
     """The cells worth a line: all that are not the same, the gravest first."""
     found = [one for one in passage.cells if one.weighed.decided.standing != "same"]
     return sorted(found, key=lambda one: (not one.weighed.alarm, GRAVITY.index(one.weighed.decided.standing)))
 
 
-def _accepted(one: Told) -> str:
+def _accepted(one: CellReport) -> str:
     return "; ".join(dict.fromkeys(f"accepted until {each.until}: {each.reason}" for each in one.weighed.accepted))
 
 
@@ -160,7 +160,7 @@ def _whose(one: Allowance) -> str:
     return f"{one.scenario} {one.client}→{one.server}{metric}"
 
 
-def departed(passage: Passage) -> list[str]:
+def departed(passage: GateReport) -> list[str]:
     """What is to be said of parameters that runs of now show at other values than they were set to.
 
     Cells whose baseline does not show the same come first, and of these as many are named as there are.
@@ -176,7 +176,7 @@ def departed(passage: Passage) -> list[str]:
     return lines
 
 
-def show(passage: Passage, console: Console) -> None:
+def show(passage: GateReport, console: Console) -> None:
     """For a terminal: what is not the same, and the sum of it."""
     rows = []
     for one in _shown(passage):
@@ -197,7 +197,7 @@ def show(passage: Passage, console: Console) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
 
-def markdown(passage: Passage) -> str:
+def markdown(passage: GateReport) -> str:
     """For a job's summary."""
     lines = [f"**{sentence(passage)[0].upper()}{sentence(passage)[1:]}.**", ""]
     shown = _shown(passage)
@@ -220,7 +220,7 @@ def markdown(passage: Passage) -> str:
     )
 
 
-def workflow_commands(passage: Passage) -> list[str]:
+def workflow_commands(passage: GateReport) -> list[str]:
     """Workflow commands of GitHub Actions, one a cell that shuts the gate, at its scenario's file."""
     made = []
     for one in passage.alarms:
@@ -241,7 +241,7 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def report(passage: Passage) -> dict[str, Any]:
+def report(passage: GateReport) -> dict[str, Any]:
     """As plain data."""
     return {
         "schema": 1,
@@ -256,7 +256,7 @@ def report(passage: Passage) -> dict[str, Any]:
     }
 
 
-def _entry(one: Told) -> dict[str, Any]:
+def _entry(one: CellReport) -> dict[str, Any]:
     decided = one.weighed.decided
     cell = decided.pair.cell
     return {
@@ -279,7 +279,7 @@ def _entry(one: Told) -> dict[str, Any]:
     }
 
 
-def _figure(figure: Figure) -> dict[str, Any]:
+def _figure(figure: MetricChange) -> dict[str, Any]:
     return {
         "metric": figure.name,
         "unit": figure.unit,
@@ -316,7 +316,7 @@ def verdicts(results: Sequence[CellResult]) -> str:
     return _document(suites)
 
 
-def decisions(passage: Passage) -> str:
+def decisions(passage: GateReport) -> str:
     """One suite, a case a cell."""
     return _document([_suite("gate", map(_decision, passage.cells))])
 
@@ -333,7 +333,7 @@ def _case(result: CellResult) -> ElementTree.Element:
     return case
 
 
-def _decision(one: Told) -> ElementTree.Element:
+def _decision(one: CellReport) -> ElementTree.Element:
     decided = one.weighed.decided
     case = _element("testcase", name=decided.pair.name, classname=f"gate.{decided.pair.cell.scenario.name}")
     kind = _OF_THE_GATE.get(decided.standing)

@@ -10,7 +10,15 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from harness.analysis.interop.matrix import Disagreement, Entry, Failure, Matrix, Pair, disagreements, relabelled
+from harness.analysis.interop.matrix import (
+    Disagreement,
+    Failure,
+    InteropMatrix,
+    Pair,
+    TestcaseResult,
+    disagreements,
+    relabelled,
+)
 from harness.analysis.interop.registry import CASES, FOLDER, MEASUREMENTS, case_of
 from harness.analysis.interop.runner_json import written
 from harness.analysis.interop.verdict import Word, run_result
@@ -49,22 +57,22 @@ def why_none(results: Sequence[CellResult]) -> str:
     return "all stored cells of these test cases have parameters of their own, and the runner asks for none"
 
 
-def matrix_of(results: Sequence[CellResult]) -> Matrix:
+def matrix_of(results: Sequence[CellResult]) -> InteropMatrix:
     """What the cells amount to, each implementation's failures with everybody called unsupported."""
     cells = chosen(results)
     pairs = [(one.cell.client.name, one.cell.server.name) for one in cells]
-    entries: dict[tuple[Pair, str], Entry] = {}
+    entries: dict[tuple[Pair, str], TestcaseResult] = {}
     measured: dict[tuple[Pair, str], str] = {}
     for pair, one in zip(pairs, cells, strict=True):
         case = case_of(one.cell.scenario.name)
         if case is not None:
             verdict = one.verdict
             word = _WORDS.get(verdict.status, "inconclusive")
-            entries[pair, case] = Entry(word, verdict.reason, verdict.sentence, failure=_failure(one))
+            entries[pair, case] = TestcaseResult(word, verdict.reason, verdict.sentence, failure=_failure(one))
         elif one.verdict.status == "pass" and (details := _details(one)):
             measured[pair, one.cell.scenario.name.removeprefix(FOLDER)] = details
     clients, servers = (tuple(sorted({pair[index] for pair in pairs})) for index in (0, 1))
-    return relabelled(Matrix(clients, servers, entries, measured))
+    return relabelled(InteropMatrix(clients, servers, entries, measured))
 
 
 def _failure(result: CellResult) -> Failure | None:
@@ -85,18 +93,18 @@ def _details(result: CellResult) -> str:
     return f"{statistics.mean(values):.0f} (± {spread:.0f}) kbps"
 
 
-def _grouped(matrix: Matrix, pair: Pair) -> Iterator[tuple[Word, str]]:
+def _grouped(matrix: InteropMatrix, pair: Pair) -> Iterator[tuple[Word, str]]:
     """(word, abbreviations) of a pair."""
     for word in _MARKS:
         if cases := [CASES[case] for case, entry in matrix.cases(pair) if entry.word == word]:
             yield word, " ".join(cases)
 
 
-def _summary(matrix: Matrix) -> str:
+def _summary(matrix: InteropMatrix) -> str:
     return ", ".join(f"{count} {word}" for word, count in matrix.counts().items() if count)
 
 
-def show(matrix: Matrix, console: Console, published: Matrix | None = None) -> None:
+def show(matrix: InteropMatrix, console: Console, published: InteropMatrix | None = None) -> None:
     """Print the grid, what failed, and where a published matrix disagrees."""
     _show_grid("Interop: " + _summary(matrix), matrix, console)
     console.print(_LEGEND)
@@ -118,7 +126,7 @@ def show(matrix: Matrix, console: Console, published: Matrix | None = None) -> N
         console.print(Fitted(f"{len(found)} disagreements", columns, disagreed))
 
 
-def _show_grid(title: str, matrix: Matrix, console: Console) -> None:
+def _show_grid(title: str, matrix: InteropMatrix, console: Console) -> None:
     columns = [Column("client ↓ server →", identifies=True), *(Column(name, text=12) for name in matrix.servers)]
     rows = []
     for client in matrix.clients:
@@ -131,7 +139,7 @@ def _show_grid(title: str, matrix: Matrix, console: Console) -> None:
     console.print(Fitted(title, columns, rows))
 
 
-def markdown(matrix: Matrix, published: Matrix | None = None) -> str:
+def markdown(matrix: InteropMatrix, published: InteropMatrix | None = None) -> str:
     """The same for a page, failures by whose they are."""
     lines = [f"{_summary(matrix)}. {_LEGEND}.", "", line(["client ↓ server →", *matrix.servers])]
     lines.append(line(["---"] * (1 + len(matrix.servers))))
@@ -153,7 +161,7 @@ def markdown(matrix: Matrix, published: Matrix | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def report(matrix: Matrix, published: Matrix | None = None) -> dict[str, Any]:
+def report(matrix: InteropMatrix, published: InteropMatrix | None = None) -> dict[str, Any]:
     """The same as data."""
     made: dict[str, Any] = {
         "schema": SCHEMA,
@@ -171,7 +179,7 @@ def report(matrix: Matrix, published: Matrix | None = None) -> dict[str, Any]:
     return made
 
 
-def _entry(pair: Pair, case: str, entry: Entry) -> dict[str, Any]:
+def _entry(pair: Pair, case: str, entry: TestcaseResult) -> dict[str, Any]:
     return {
         "client": pair[0], "server": pair[1], "case": case, "abbreviation": CASES[case], "result": entry.word,
         "relabelled": entry.relabelled, "reason": entry.reason, "sentence": entry.sentence,

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from harness.analysis.interop.matrix import Entry, Matrix, Pair, Who
+from harness.analysis.interop.matrix import InteropMatrix, Pair, TestcaseResult, Who
 from harness.analysis.interop.registry import CASES
 from harness.analysis.interop.responsibility import Blame, Whose, blamed
 from harness.formatting import quoted
@@ -34,7 +34,7 @@ class _Failed:
 
     pair: Pair
     case: str
-    entry: Entry
+    entry: TestcaseResult
 
     @property
     def finding(self) -> Blame | None:
@@ -53,7 +53,7 @@ class _Failed:
         return "unsupported (fails with everybody)" if self.entry.relabelled else self.entry.word
 
 
-def _failed(matrix: Matrix) -> list[_Failed]:
+def _failed(matrix: InteropMatrix) -> list[_Failed]:
     """What failed or decided nothing, and what was relabelled, by pairs and cases."""
     return [
         _Failed(pair, case, entry)
@@ -63,7 +63,7 @@ def _failed(matrix: Matrix) -> list[_Failed]:
     ]
 
 
-def show(matrix: Matrix, console: Console) -> None:
+def show(matrix: InteropMatrix, console: Console) -> None:
     """Print a table of what did not succeed, and the endpoints' last lines of each failure, where they are kept."""
     found = _failed(matrix)
     if not found:
@@ -82,18 +82,18 @@ def show(matrix: Matrix, console: Console) -> None:
             console.print(Text(f"  {text}", style="dim"), soft_wrap=True)
 
 
-def _run(entry: Entry) -> str:
+def _run(entry: TestcaseResult) -> str:
     return f"run {entry.failure.run}" if entry.failure is not None else ""
 
 
-def _words(entry: Entry) -> list[str]:
+def _words(entry: TestcaseResult) -> list[str]:
     """'client0| text' of each of the last lines."""
     if entry.failure is None:
         return []
     return [f"{name}| {text}" for name, lines in entry.failure.words.items() for text in lines]
 
 
-def markdown(matrix: Matrix) -> list[str]:
+def markdown(matrix: InteropMatrix) -> list[str]:
     """Lines of a page: a part for whose the failures look to be, findings with all pairs that show them."""
     found = _failed(matrix)
     unknown = [one for one in found if one.finding is None]
@@ -163,7 +163,7 @@ def _escaped(text: str) -> str:
     return quoted(text.replace("\\", "\\\\")).replace("<", "&lt;")
 
 
-def report(pair: Pair, case: str, entry: Entry) -> dict[str, Any]:
+def report(pair: Pair, case: str, entry: TestcaseResult) -> dict[str, Any]:
     """What an entry's failure adds to it as data: run, check with its packet, last lines, and whose it looks to be."""
     finding = blamed(pair, case, entry) if entry.word != "succeeded" else None
     made: dict[str, Any] = {}

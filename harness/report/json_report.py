@@ -15,7 +15,7 @@ from harness.execution.matrix import PlannedRun, SharedOut
 from harness.outcome import LinkProof
 from harness.report import because, by_scenario, unfinished
 from harness.report.chosen import compared
-from harness.report.listing import Entry
+from harness.report.listing import ListedImplementation
 from harness.report.ranking import plain
 from harness.report.ranking import report as ranking_report
 from harness.report.resumed import seed_of
@@ -112,7 +112,7 @@ def report(results: Iterable[CellResult], asked_for: Sequence[MetricName] = ()) 
     }
 
 
-def catalogue(scenarios: Sequence[Scenario], entries: Sequence[Entry]) -> dict[str, Any]:
+def catalogue(scenarios: Sequence[Scenario], entries: Sequence[ListedImplementation]) -> dict[str, Any]:
     """What `list --json` prints."""
     return {
         "schema": SCHEMA,

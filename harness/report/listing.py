@@ -18,7 +18,7 @@ UNTESTED = "by manifest alone: never run by those who wrote it"
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListedImplementation:
     """One implementation and what this machine has of it."""
 
     implementation: Implementation
@@ -42,7 +42,7 @@ class Entry:
         return f"not built yet (about {self.implementation.build_time})"
 
 
-def _parameters(entry: Entry) -> str:
+def _parameters(entry: ListedImplementation) -> str:
     """What can be set, by role: names that both roles set stand once."""
     lists = {role: entry.settable(role) for role in entry.implementation.roles}
     told = [f"moves {' and '.join(entry.implementation.moves)}"] if entry.implementation.moves else []
@@ -55,7 +55,7 @@ def _parameters(entry: Entry) -> str:
     return "; ".join([*named, *told]) or "–"
 
 
-def show(scenarios: Sequence[Scenario], entries: Sequence[Entry], console: Console) -> None:
+def show(scenarios: Sequence[Scenario], entries: Sequence[ListedImplementation], console: Console) -> None:
     """Print the scenarios and the implementations, those apart that were never run."""
     for scenario in scenarios:
         console.print(f"{scenario.name:32} {scenario.title}", markup=False, soft_wrap=True)
@@ -65,7 +65,7 @@ def show(scenarios: Sequence[Scenario], entries: Sequence[Entry], console: Conso
             console.print(_table(title, found))
 
 
-def _table(title: str, entries: Sequence[Entry]) -> Fitted:
+def _table(title: str, entries: Sequence[ListedImplementation]) -> Fitted:
     texts = ("roles", "protocols", "parameters it can be told", "here?")
     columns = [Column("name", identifies=True), Column("version", text=SENTENCE), Column("licence")]
     columns += [Column(heading, text=SENTENCE) for heading in texts]

@@ -17,7 +17,7 @@ from harness.report import by_scenario, effort, effort_of
 from harness.report.chosen import columns, compared, flow_columns, shows_goodput
 from harness.report.layout import rate
 from harness.report.layout import text as figure
-from harness.report.parameters import Asked, asked
+from harness.report.parameters import RequestedParameters, asked
 from harness.report.ranking import lines as sentences
 from harness.report.resumed import footnotes, marked, seed_of
 from harness.report.table import SYMBOLS, asked_and_seen, interval_text, reference_lines
@@ -72,7 +72,9 @@ def scenario_markdown(results: Sequence[CellResult], asked_for: Sequence[MetricN
     return "\n".join(lines) + "\n"
 
 
-def _row(result: CellResult, parameters: Asked, metrics: Sequence[MetricName], asked_for: Sequence[MetricName]) -> str:
+def _row(
+    result: CellResult, parameters: RequestedParameters, metrics: Sequence[MetricName], asked_for: Sequence[MetricName]
+) -> str:
     symbol, _ = SYMBOLS[result.verdict.status]
     seed, written = seed_of(result.cell), figure if asked_for else interval_text
     done = str(result.outcomes.get("completed", 0))
@@ -89,7 +91,9 @@ def _row(result: CellResult, parameters: Asked, metrics: Sequence[MetricName], a
     return line(cells)
 
 
-def _flows(results: Sequence[CellResult], parameters: Asked, asked_for: Sequence[MetricName]) -> list[str]:
+def _flows(
+    results: Sequence[CellResult], parameters: RequestedParameters, asked_for: Sequence[MetricName]
+) -> list[str]:
     """A row a flow, where the cells' own rows have not room for all of them."""
     made = flow_columns(results[0].cell.scenario, asked_for)
     if not made:

@@ -21,7 +21,7 @@ from harness.units import Duration, Percentage, QueueSize, Rate, Size
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedParameters:
     """What was asked of the cells of one table."""
 
     varied: tuple[str, ...]
@@ -42,7 +42,7 @@ class Asked:
         return "".join(f", {name} {value}" for name, value in self.shared.items())
 
 
-def asked(cells: Sequence[Cell]) -> Asked:
+def asked(cells: Sequence[Cell]) -> RequestedParameters:
     """What varies and what does not."""
     tables = [_joined(cell.parameters) for cell in cells]
     joined = len({frozenset(table) for table in tables}) <= 1
@@ -52,7 +52,7 @@ def asked(cells: Sequence[Cell]) -> Asked:
     names = list(dict.fromkeys(name for table in tables for name in sorted(table, key=_order)))
     varied = [name for name in names if len({table.get(name) for table in tables}) > 1]
     shared = {name: value for name, value in (tables[0] if tables else {}).items() if name not in varied}
-    return Asked(tuple(varied), shared, joined)
+    return RequestedParameters(tuple(varied), shared, joined)
 
 
 def sort_key(cell: Cell) -> tuple[object, ...]:

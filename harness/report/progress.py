@@ -30,9 +30,9 @@ from harness.execution.events import (
     RunFinished,
     RunsHeld,
     RunStarted,
+    RunsVerified,
     RunsWait,
     RunTakenOver,
-    Verified,
     Warned,
 )
 from harness.formatting import counted
@@ -181,14 +181,14 @@ class Talk:
                 self._runs.pop((event.cell.key, event.repetition), None)
             case RunFinished():
                 self._finished(event)
-            case ClusterWorks() | Verified() | Warned():
+            case ClusterWorks() | RunsVerified() | Warned():
                 self._aside(event)
 
-    def _aside(self, event: ClusterWorks | Verified | Warned) -> None:
+    def _aside(self, event: ClusterWorks | RunsVerified | Warned) -> None:
         match event:
             case ClusterWorks():
                 self._cluster(event)
-            case Verified():
+            case RunsVerified():
                 self._say(f"verified: {event.text}")
             case Warned():
                 self._warned(event)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
 from harness.report import gate, markdown
-from harness.report.gate import Passage
+from harness.report.gate import GateReport
 
 
-def night(results: Sequence[CellResult], passage: Passage | None = None) -> str:
+def night(results: Sequence[CellResult], passage: GateReport | None = None) -> str:
     """What changed since the baseline, where there is one, then verdicts and tables."""
     parts = [] if passage is None else ["## Since the baseline", "", gate.markdown(passage)]
     return "\n".join([*parts, "## Verdicts", "", markdown.summary(results), "", markdown.report(results)])

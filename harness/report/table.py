@@ -23,7 +23,7 @@ from harness.report import because, by_scenario, effort, unfinished
 from harness.report.chosen import Headed, columns, compared, flow_columns, shows_goodput
 from harness.report.layout import SENTENCE, Column, Entry, Fitted, Row, rate
 from harness.report.layout import text as figure
-from harness.report.parameters import Asked, asked
+from harness.report.parameters import RequestedParameters, asked
 from harness.report.ranking import lines
 from harness.report.resumed import footnotes, marked, seed_of
 from harness.scenario.metric_names import MetricName
@@ -113,7 +113,7 @@ def reference_lines(cells: Sequence[Cell], asked_for: Sequence[MetricName]) -> l
     return lines
 
 
-def asked_and_seen(result: CellResult, parameters: Asked) -> list[str]:
+def asked_and_seen(result: CellResult, parameters: RequestedParameters) -> list[str]:
     """What was asked of a cell, in the columns; and what its last run shows where that is something else."""
     last = result.last
     departed = {} if last is None else {one.name: one.seen.value for one in departures(last[0], last[1])}
@@ -137,7 +137,12 @@ def _common(alike: Sequence[Cell], cells: Sequence[Cell]) -> dict[str, str]:
 
 
 def _row(
-    result: CellResult, parameters: Asked, made: Sequence[Headed], asked_for: Sequence[MetricName], *, why: bool
+    result: CellResult,
+    parameters: RequestedParameters,
+    made: Sequence[Headed],
+    asked_for: Sequence[MetricName],
+    *,
+    why: bool,
 ) -> list[Entry]:
     flows = len(result.cell.scenario.flows)
     missed = {item.metric for item in result.verdict.objectives if item.verdict == "fail"}
@@ -214,12 +219,12 @@ def flow_table(results: Sequence[CellResult], asked_for: Sequence[MetricName] = 
     return Fitted(f"{_title(results, parameters)} · flows", shown, rows)
 
 
-def _identifying(parameters: Asked) -> list[Column]:
+def _identifying(parameters: RequestedParameters) -> list[Column]:
     """What tells a cell from the others of its table."""
     return [Column(name, identifies=True) for name in (*parameters.varied, "client", "server")]
 
 
-def _title(results: Sequence[CellResult], parameters: Asked) -> str:
+def _title(results: Sequence[CellResult], parameters: RequestedParameters) -> str:
     scenario = results[0].cell.scenario
     return f"{scenario.name} · {scenario.title} · {results[0].cell.engine}{parameters.suffix}"
 

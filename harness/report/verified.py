@@ -10,15 +10,15 @@ from rich.console import Console
 
 from harness.capture.divergence import Parting
 from harness.formatting import counted
-from harness.store.build_diff import Change
+from harness.store.build_diff import VersionChange
 from harness.store.identity import Equivalence, Ledger
-from harness.store.run_comparison import Figure, Verified
+from harness.store.run_comparison import MetricDifference, RunComparison
 
 #: Changed packages, and figures, that are named; of more only the number is said.
 _NAMED = 4
 
 
-def sentence(one: Verified, ledger: Ledger) -> str:
+def sentence(one: RunComparison, ledger: Ledger) -> str:
     """What came of one run, in a line; where it differs, with the entries of the ledger that say it does not."""
     cell = one.reference.cell
     who = f"{one.reference.name} {cell.scenario.name} {cell.client.name}→{cell.server.name}"
@@ -48,16 +48,16 @@ def _place(at: Parting) -> str:
     return f"between packets {at.first:,} and {at.last:,} of the client's side"
 
 
-def _flows(one: Verified) -> int:
+def _flows(one: RunComparison) -> int:
     return len(one.reference.cell.scenario.flows)
 
 
-def _figure(figure: Figure, flows: int) -> str:
+def _figure(figure: MetricDifference, flows: int) -> str:
     one, other = ("–" if value is None else f"{value:g}" for value in figure.values)
     return f"{figure.name.text(flows)} {one} there, {other} here ({figure.unit})"
 
 
-def _bits(one: Verified) -> str:
+def _bits(one: RunComparison) -> str:
     """What of the bits is other here, in words."""
     facts = [f"other {what.removeprefix('the ')}" for what in one.bits]
     if one.reference.lab_kernel != one.again.lab_kernel:
@@ -70,14 +70,14 @@ def _bits(one: Verified) -> str:
     return ", ".join([*facts, *([changed] if changed else [])])
 
 
-def _processors(one: Verified) -> list[str]:
+def _processors(one: RunComparison) -> list[str]:
     """Whose processors endpoints saw, where either run's saw the host's and they are not the same."""
     there, here = (str(run.host.get("cpu", "")) for run in (one.reference, one.again))
     seen = "host" in (one.reference.cpu, one.again.cpu)
     return [f"on {there} there, on {here} here"] if seen and there and here and there != here else []
 
 
-def _change(change: Change) -> str:
+def _change(change: VersionChange) -> str:
     was, now = (version or "not there" for version in change.versions)
     images = "images" if ", " in change.image else "image"
     return f"{change.name} in the {images} of {change.image}: {was}, here {now}"
@@ -88,19 +88,19 @@ def _some(texts: Sequence[str]) -> str:
     return ", ".join([*texts[:_NAMED], *([f"{beyond} more"] if beyond > 0 else [])])
 
 
-def show(found: Sequence[Verified], console: Console) -> None:
+def show(found: Sequence[RunComparison], console: Console) -> None:
     """The sum of it."""
     counts = Counter(one.answer for one in found)
     parts = ", ".join(f"{count} {answer}" for answer, count in sorted(counts.items()))
     console.print(f"{counted(len(found), 'reference run')} made again: {parts or 'none'}", markup=False)
 
 
-def report(found: Sequence[Verified]) -> dict[str, Any]:
+def report(found: Sequence[RunComparison]) -> dict[str, Any]:
     """The same as plain data."""
     return {"verified": [_entry(one) for one in found]}
 
 
-def _entry(one: Verified) -> dict[str, Any]:
+def _entry(one: RunComparison) -> dict[str, Any]:
     cell = one.reference.cell
     return {
         "key": cell.key,

@@ -159,7 +159,7 @@ def read_transcript(lines: Iterable[str], files: Mapping[str, str], places: Mapp
     texts = {place: settled(text, places) for place, text in files.items()}
     steps: list[tuple[str, str]] = []
     looking: set[str] = set()
-    names = Names(places, made)
+    names = Placeholders(places, made)
     for item in noted:
         texts |= {place: settled(text, places) for place, text in _standing(item)}
         words = [names.readable(word) for word in item.get("words", ())]
@@ -174,7 +174,7 @@ def read_transcript(lines: Iterable[str], files: Mapping[str, str], places: Mapp
 
 
 @dataclass(frozen=True)
-class Names:
+class Placeholders:
     """What is called otherwise in every run, and what stands for it in commands."""
 
     places: Mapping[str, str]

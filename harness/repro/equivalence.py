@@ -28,8 +28,8 @@ from harness.store.build_diff import changes
 from harness.store.identity import (
     Component,
     Equivalence,
+    EquivalenceProof,
     Ledger,
-    Proof,
     cell_identities,
     components,
     day_of_today,
@@ -62,7 +62,7 @@ class ChangedComponent:
 
 
 @dataclass(frozen=True)
-class Compared:
+class GuardComparison:
     """A guard cell, run by both sides."""
 
     stored: Run
@@ -81,13 +81,13 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Tried:
+class ProofAttempt:
     """What came of an attempt to prove that a change kept the behaviour."""
 
     changed: tuple[ChangedComponent, ...]
     excepted: tuple[str, ...]
     """Scenario keys whose cells were left out."""
-    compared: tuple[Compared, ...] = ()
+    compared: tuple[GuardComparison, ...] = ()
     other_labs: tuple[Run, ...] = ()
     """Of the cells in scope those that amount to another lab today: they were not run."""
     uncovered: tuple[str, ...] = ()
@@ -103,12 +103,12 @@ class Tried:
     lab_kernel: str = ""
 
     @property
-    def differing(self) -> tuple[Compared, ...]:
+    def differing(self) -> tuple[GuardComparison, ...]:
         """The guard cells that came out otherwise."""
         return tuple(item for item in self.compared if item.differs and not item.other_contents)
 
     @property
-    def undecided(self) -> tuple[Compared, ...]:
+    def undecided(self) -> tuple[GuardComparison, ...]:
         """The guard cells that came out otherwise where images hold other packages, too."""
         return tuple(item for item in self.compared if item.differs and item.other_contents)
 
@@ -204,12 +204,12 @@ class Prover:
         """The ledger's entry for a changed component; `cells`: guard cells that had it; `scoped`: with the scope."""
         kind, name = item.component
         commit = commit_of(self.app.places.root)
-        proof = Proof(cells=cells, commit=commit, date=day_of_today(), lab_kernel=lab_kernel)
+        proof = EquivalenceProof(cells=cells, commit=commit, date=day_of_today(), lab_kernel=lab_kernel)
         content: dict[str, object] = {"kind": kind, "name": name, "digest": item.today, "same_as": item.before}
         content |= {"except": self.excepted} if scoped else {}
         return Equivalence.model_validate({**content, "proof": proof})
 
-    def ledger_with(self, tried: Tried) -> Ledger:
+    def ledger_with(self, tried: ProofAttempt) -> Ledger:
         """The ledger with an entry for each component that was proven."""
         counts = Counter(component for item in tried.compared for component in components(item.stored.cell))
         ledger = self.app.ledger
@@ -269,14 +269,14 @@ class Prover:
         base: Callable[[], Checkout],
         *,
         afresh: bool = False,
-    ) -> Tried:
+    ) -> ProofAttempt:
         """Run the guard cells and compare them. EngineError when the infrastructure failed; InputError for no base.
 
         `base`: gives the earlier revision, where a run of its own is needed. `afresh`: every guard cell is run by it,
         instead of being held against the reference.
         """
         runs, other_labs = self.guard(changed)
-        tried = Tried(
+        tried = ProofAttempt(
             tuple(changed), self.excepted, other_labs=tuple(other_labs), unproven=self._untouched(changed, runs),
             uncovered=_uncovered(other_labs, runs), outside=self._outside(),
         )  # fmt: skip
@@ -290,7 +290,7 @@ class Prover:
             lab_kernel=next((item.again.lab_kernel for item in compared), ""),
         )  # fmt: skip
 
-    def prove_again(self, scratch: Path, base: Callable[[], Checkout]) -> dict[Equivalence, Tried]:
+    def prove_again(self, scratch: Path, base: Callable[[], Checkout]) -> dict[Equivalence, ProofAttempt]:
         """Each entry of the ledger → the stored runs that rest on it, made again by today's code.
 
         Of the runs that rest on an entry those are taken that touch everything they touch; an entry on which no stored
@@ -310,7 +310,7 @@ class Prover:
         compared, no_base = self._judged(again, base, scratch, here)
         by_name = {item.stored.name: item for item in compared}
         return {
-            entry: Tried(
+            entry: ProofAttempt(
                 (), entry.except_, tuple(by_name[run.name] for run in runs if run.name in by_name),
                 # Of a cell that amounts to another lab nothing can be told: it speaks where there is no other.
                 tuple(run for run in runs if run.name in others and others >= {run.name for run in runs}),
@@ -319,7 +319,7 @@ class Prover:
             for entry, runs in guards.items()
         }  # fmt: skip
 
-    def _again(self, runs: Sequence[Run], store: Store, *, keep_all: bool = False) -> list[Compared]:
+    def _again(self, runs: Sequence[Run], store: Store, *, keep_all: bool = False) -> list[GuardComparison]:
         """Runs of today beside the stored ones; the artefacts of those that differ stay."""
 
         def keeps(stored: Run, again: Run) -> bool:
@@ -328,17 +328,17 @@ class Prover:
         made = {item.stored.name: item.again for item in run_again(
             self.app, runs, store, self.options, self.listen, keeps
         )}  # fmt: skip
-        return [Compared(run, run, made[run.name], differing_digests(run, made[run.name])) for run in runs]
+        return [GuardComparison(run, run, made[run.name], differing_digests(run, made[run.name])) for run in runs]
 
     def _judged(
         self,
-        compared: Sequence[Compared],
+        compared: Sequence[GuardComparison],
         base: Callable[[], Checkout],
         scratch: Path,
         here: Store,
         *,
         afresh: bool = False,
-    ) -> tuple[list[Compared], str]:
+    ) -> tuple[list[GuardComparison], str]:
         """Cells that differ from the reference's are made again by the base; and why not, where that cannot be."""
         suspects = [item for item in compared if item.differs or afresh]
         if not suspects:
@@ -358,17 +358,17 @@ class Prover:
         cells = {run.cell.key: run for run in runs}
         return [run for run in cells.values() if self.app.today(run.cell).compiled != run.cell.compiled]
 
-    def _other_contents(self, item: Compared) -> tuple[str, ...]:
+    def _other_contents(self, item: GuardComparison) -> tuple[str, ...]:
         known = (self.contents, self.contents)
         found, beside = changes(item.stored, item.again, known)
         return (*(change.name for change in found), *(f"files of {image}" for image in beside))
 
     def _by_base(
-        self, suspects: Sequence[Compared], checkout: Checkout, scratch: Path, here: Store
-    ) -> dict[str, Compared]:
+        self, suspects: Sequence[GuardComparison], checkout: Checkout, scratch: Path, here: Store
+    ) -> dict[str, GuardComparison]:
         """The same cells run by the base on this machine, and held against those of today."""
 
-        def by_base(item: Compared) -> Compared:
+        def by_base(item: GuardComparison) -> GuardComparison:
             store = scratch / "base" / item.stored.name.replace("/", ".")
             made = checkout.run(item.stored.cell, item.stored.repetition, store)
             folders = (
@@ -399,7 +399,7 @@ def _uncovered(others: Iterable[Run], runs: Iterable[Run]) -> tuple[str, ...]:
     return tuple(sorted(name if kind == "key" else f"{kind} {name}" for kind, name in touched(others) - touched(runs)))
 
 
-def suggestion(compared: Sequence[Compared]) -> tuple[str, ...]:
+def suggestion(compared: Sequence[GuardComparison]) -> tuple[str, ...]:
     """The scenario keys that all differing cells use and no other does: those that a scope would name."""
     differing = [scenario_keys(item.stored.cell) for item in compared if item.differs]
     if not differing:

@@ -10,7 +10,7 @@ from harness.outcome import Run
 from harness.report.divergence import text
 from harness.report.verified import entry_text
 from harness.repro.divergence import stored
-from harness.repro.equivalence import ChangedComponent, Compared, Tried
+from harness.repro.equivalence import ChangedComponent, GuardComparison, ProofAttempt
 from harness.store.identity import Equivalence, Ledger
 
 #: Cells that are named; of more only the number is said.
@@ -24,13 +24,13 @@ def cell_text(run: Run) -> str:
     return f"{cell.scenario.name} {cell.client.name}→{cell.server.name}{asked} ({run.name})"
 
 
-def changed_lines(tried: Tried) -> Iterator[str]:
+def changed_lines(tried: ProofAttempt) -> Iterator[str]:
     """The components whose digests are new."""
     for item in tried.changed:
         yield f"{item.text}: {item.before[:12]} → {item.today[:12]}"
 
 
-def result_lines(tried: Tried) -> Iterator[str]:
+def result_lines(tried: ProofAttempt) -> Iterator[str]:
     """What the guard cells said."""
     yield from _lab_lines(tried)
     for item in tried.unproven:
@@ -49,7 +49,7 @@ def result_lines(tried: Tried) -> Iterator[str]:
         yield "nothing to prove: every digest is that of stored results"
 
 
-def _lab_lines(tried: Tried) -> Iterator[str]:
+def _lab_lines(tried: ProofAttempt) -> Iterator[str]:
     """Of cells that are run on another path now, by other endpoints or with other settings."""
     yield from _some("another lab", [cell_text(run) for run in tried.other_labs])
     if tried.other_labs and not tried.changed:
@@ -59,7 +59,7 @@ def _lab_lines(tried: Tried) -> Iterator[str]:
         yield f"no guard cell is left that uses {keys}: nothing was written; --except leaves out what uses a key"
 
 
-def _differing_lines(tried: Tried) -> Iterator[str]:
+def _differing_lines(tried: ProofAttempt) -> Iterator[str]:
     yield from _some("differs", [f"{cell_text(item.stored)}: {', '.join(item.differs)}" for item in tried.differing])
     if tried.no_base:
         yield f"they differ from the reference, and the base could not make them again: {tried.no_base}"
@@ -86,7 +86,7 @@ def golden_lines(item: ChangedComponent, golden: Mapping[str, Sequence[str]]) ->
         yield f"the same files and commands in {counted(len(golden), 'golden lab')}: the digests are the same thing"
 
 
-def again_lines(tried: Mapping[Equivalence, Tried], ledger: Ledger) -> Iterator[str]:
+def again_lines(tried: Mapping[Equivalence, ProofAttempt], ledger: Ledger) -> Iterator[str]:
     """What became of each entry of the ledger."""
     for entry, attempt in tried.items():
         if not (attempt.compared or attempt.other_labs):
@@ -109,12 +109,12 @@ def again_lines(tried: Mapping[Equivalence, Tried], ledger: Ledger) -> Iterator[
         yield f"what differs from the reference could not be made again by the base: {reason}"
 
 
-def _contents_text(count: int, first: Compared) -> str:
+def _contents_text(count: int, first: GuardComparison) -> str:
     names = ", ".join(first.other_contents[:_NAMED])
     return f"{counted(count, 'cell')} differ where images have other contents ({names})"
 
 
-def again_report(tried: Mapping[Equivalence, Tried]) -> dict[str, Any]:
+def again_report(tried: Mapping[Equivalence, ProofAttempt]) -> dict[str, Any]:
     """The same as data."""
     return {
         "schema": 1,
@@ -129,12 +129,12 @@ def again_report(tried: Mapping[Equivalence, Tried]) -> dict[str, Any]:
     }
 
 
-def _holds(attempt: Tried) -> bool | None:
+def _holds(attempt: ProofAttempt) -> bool | None:
     """Whether an entry holds; None where that cannot be told."""
     return None if attempt.undecided and not attempt.differing else attempt.proven
 
 
-def divergence_text(tried: Tried) -> str:
+def divergence_text(tried: ProofAttempt) -> str:
     """Where the first cell that came out otherwise parts, as `harness divergence` says it. ResultError."""
     first = min(tried.differing, key=lambda item: item.again.wall)
     heading = f"{cell_text(first.stored)}, by the base first and by today's code second:"
@@ -143,7 +143,7 @@ def divergence_text(tried: Tried) -> str:
     return f"{heading}\n{text(stored(*first.folders))}"
 
 
-def report(tried: Tried) -> dict[str, Any]:
+def report(tried: ProofAttempt) -> dict[str, Any]:
     """As data."""
     return {
         "schema": 1,
@@ -162,14 +162,14 @@ def report(tried: Tried) -> dict[str, Any]:
     }
 
 
-def _cells(tried: Tried) -> dict[str, Any]:
+def _cells(tried: ProofAttempt) -> dict[str, Any]:
     return {
         "cells": [_compared(item) for item in tried.compared],
         "other_labs": [run.name for run in tried.other_labs],
     }
 
 
-def _compared(item: Compared) -> dict[str, Any]:
+def _compared(item: GuardComparison) -> dict[str, Any]:
     cell = item.stored.cell
     return {
         "key": cell.key,

@@ -14,7 +14,7 @@ from harness.outcome import Cell, Run, proven_outcome
 from harness.repro.parallel_runs import run_again
 from harness.store.identity import Equivalence
 from harness.store.results import Store, StoreReader
-from harness.store.run_comparison import Verified, compared
+from harness.store.run_comparison import RunComparison, compared
 
 
 def candidates(reference: StoreReader) -> list[Run]:
@@ -78,7 +78,7 @@ def drawn(
 
 def verify(
     app: App, reference: StoreReader, runs: Sequence[Run], options: Options, listen: Listener
-) -> Iterator[Verified]:
+) -> Iterator[RunComparison]:
     """Make reference runs again, side by side, and compare each as it ends. EngineError for infrastructure."""
     with tempfile.TemporaryDirectory(prefix="quic-lab-verify-") as scratch:
         store = Store(Path(scratch))

@@ -40,7 +40,7 @@ _CORE = "tag:yaml.org,2002:"
 
 
 @dataclass(frozen=True)
-class Place:
+class Position:
     """A position in a file, for people: line and column count from 1."""
 
     file: Path
@@ -56,10 +56,10 @@ class Positions:
     """Where each key and value of a YAML document stands."""
 
     file: Path
-    keys: dict[Location, Place] = field(default_factory=dict)
-    values: dict[Location, Place] = field(default_factory=dict)
+    keys: dict[Location, Position] = field(default_factory=dict)
+    values: dict[Location, Position] = field(default_factory=dict)
 
-    def find(self, location: Location, *, key: bool = False) -> tuple[Place, str]:
+    def find(self, location: Location, *, key: bool = False) -> tuple[Position, str]:
         """The place of something in the file, or of the nearest thing around it; and its name."""
         known: Location = ()
         for part in location:
@@ -69,7 +69,7 @@ class Positions:
         name = ".".join(str(part) for part in known)
         if key and known in self.keys:
             return self.keys[known], name
-        return self.values.get(known, Place(self.file)), name
+        return self.values.get(known, Position(self.file)), name
 
 
 #: Not every build of PyYAML has libyaml, which takes a tenth of the time.
@@ -101,7 +101,9 @@ def read_yaml(file: Path) -> tuple[Any, Positions]:
     except yaml.MarkedYAMLError as error:
         raise _not_yaml(file, text, error) from error
     except yaml.YAMLError as error:
-        raise InputError(f"{Place(file)}: not valid YAML: {error}", "check indentation, colons and quotes") from error
+        raise InputError(
+            f"{Position(file)}: not valid YAML: {error}", "check indentation, colons and quotes"
+        ) from error
     if node is None:
         raise InputError(f"{file}:1:1: the file is empty", "see scenarios/ and images/ for examples")
     return _data(node, (), positions), positions
@@ -127,8 +129,8 @@ def _content(file: Path) -> bytes:
     return read
 
 
-def _place(file: Path, text: str, index: int) -> Place:
-    return Place(file, text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index))
+def _place(file: Path, text: str, index: int) -> Position:
+    return Position(file, text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index))
 
 
 def _text(file: Path, content: bytes) -> str:
@@ -145,7 +147,7 @@ def _text(file: Path, content: bytes) -> str:
 
 
 @dataclass
-class _Part:
+class _Node:
     """A text, list or mapping, with what its aliases stand for."""
 
     anchor: str | None
@@ -159,26 +161,26 @@ class _Measure:
     """How deep a text goes, and what it amounts to, before anything is made of it. Raises InputError."""
 
     file: Path
-    within: list[_Part] = field(default_factory=list)
+    within: list[_Node] = field(default_factory=list)
     """The lists and mappings that are being read."""
-    done: dict[str, _Part] = field(default_factory=dict)
+    done: dict[str, _Node] = field(default_factory=dict)
     """By anchor."""
     total: int = 0
 
     def read(self, text: str) -> None:
         for event in yaml.parse(text, Loader=_FAST):
             if isinstance(event, yaml.CollectionStartEvent):
-                self.within.append(_Part(event.anchor, height=1))
+                self.within.append(_Node(event.anchor, height=1))
                 self._count(event, 1, 0)
             elif isinstance(event, yaml.CollectionEndEvent):
                 self._end(self.within.pop())
             elif isinstance(event, yaml.ScalarEvent):
                 self._count(event, 1, 0)
-                self._end(_Part(event.anchor))
+                self._end(_Node(event.anchor))
             elif isinstance(event, yaml.AliasEvent):
                 meant = self._meant(event)
                 self._count(event, meant.nodes, meant.height)
-                self._end(_Part(None, meant.nodes, meant.height))
+                self._end(_Node(None, meant.nodes, meant.height))
 
     def _count(self, event: Any, nodes: int, height: int) -> None:
         self.total += nodes
@@ -187,14 +189,14 @@ class _Measure:
         if len(self.within) + height > MOST_DEPTH:
             raise self._too_much(event, f"more than {MOST_DEPTH} lists and mappings within each other")
 
-    def _end(self, part: _Part) -> None:
+    def _end(self, part: _Node) -> None:
         if part.anchor is not None:
             self.done[part.anchor] = part
         if self.within:
             self.within[-1].nodes += part.nodes
             self.within[-1].height = max(self.within[-1].height, part.height + 1)
 
-    def _meant(self, alias: Any) -> _Part:
+    def _meant(self, alias: Any) -> _Node:
         if any(one.anchor == alias.anchor for one in self.within):
             raise self._too_much(alias, f"*{alias.anchor} stands for something that it is in itself")
         if alias.anchor not in self.done:
@@ -209,9 +211,9 @@ class _Measure:
         return InputError(f"{_start(self.file, event)}: {what}", hint)
 
 
-def _start(file: Path, marked: Any) -> Place:
+def _start(file: Path, marked: Any) -> Position:
     """Where an event or a node of PyYAML begins."""
-    return Place(file, marked.start_mark.line + 1, marked.start_mark.column + 1)
+    return Position(file, marked.start_mark.line + 1, marked.start_mark.column + 1)
 
 
 def _not_yaml(file: Path, text: str, error: yaml.MarkedYAMLError) -> InputError:
@@ -222,7 +224,7 @@ def _not_yaml(file: Path, text: str, error: yaml.MarkedYAMLError) -> InputError:
     except yaml.MarkedYAMLError as better:
         error = better
     mark = error.problem_mark
-    place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
+    place = Position(file, mark.line + 1, mark.column + 1) if mark else Position(file)
     return InputError(f"{place}: not valid YAML: {error.problem}", "check indentation, colons and quotes")
 
 
@@ -239,7 +241,7 @@ def _data(node: yaml.Node, location: Location, positions: Positions) -> Any:
     return _scalar(node, place)
 
 
-def _require_tag(node: yaml.Node, place: Place, tag: str) -> None:
+def _require_tag(node: yaml.Node, place: Position, tag: str) -> None:
     if node.tag != _CORE + tag:
         raise InputError(f"{place}: the tag {_short(node.tag)} means nothing here", "leave it out")
 
@@ -274,20 +276,20 @@ def _entries(node: yaml.MappingNode, location: Location, positions: Positions) -
                 yield word, _data(value, (*location, word), positions)
 
 
-def _key(node: yaml.Node, file: Path) -> tuple[Place, str]:
+def _key(node: yaml.Node, file: Path) -> tuple[Position, str]:
     place = _start(file, node)
     if not isinstance(node, yaml.ScalarNode):
         raise InputError(f"{place}: a key is a word, not a list or a mapping", "check brackets and braces")
     return place, _usable(node.value, place)
 
 
-def _usable(text: str, place: Place) -> str:
+def _usable(text: str, place: Position) -> str:
     if wrong := _UNUSABLE.search(text):
         raise InputError(f"{place}: the character U+{ord(wrong[0]):04X} is none of a text", "remove its escape")
     return text
 
 
-def _scalar(node: yaml.Node, place: Place) -> Any:
+def _scalar(node: yaml.Node, place: Position) -> Any:
     text = _usable(node.value, place)
     if node.tag == _CORE + "str":
         return text

@@ -27,11 +27,11 @@ def _known(name: str) -> str:
 ParameterName = Annotated[str, AfterValidator(_known)]
 
 
-class _Part(BaseModel):
+class _ManifestPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class Setting(_Part):
+class Setting(_ManifestPart):
     """How an image sets one parameter in one role. Without flag, environment, sysctl and asks it cannot be set."""
 
     flag: str | None = None
@@ -138,7 +138,7 @@ def _or_without_role(schema: dict[str, Any]) -> None:
     schema["properties"] |= Setting.model_json_schema()["properties"]
 
 
-class RoleSettings(_Part):
+class RoleSettings(_ManifestPart):
     """One parameter in both roles; keys given without a role hold for both."""
 
     model_config = ConfigDict(json_schema_extra=_or_without_role)

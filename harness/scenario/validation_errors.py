@@ -70,7 +70,7 @@ class Mistake:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _LocatedError:
     """One of pydantic's errors, located in what was written: its names for the members of a union are not there."""
 
     error: Mapping[str, Any]
@@ -85,7 +85,7 @@ class _Found:
         return str(self.error["type"])
 
 
-def _locate(content: object, error: Mapping[str, Any]) -> _Found:
+def _locate(content: object, error: Mapping[str, Any]) -> _LocatedError:
     known: list[int | str] = []
     unions: dict[Location, str] = {}
     parts = [part for part in error["loc"] if part != _KEY]
@@ -100,7 +100,7 @@ def _locate(content: object, error: Mapping[str, Any]) -> _Found:
             unions.setdefault(tuple(known), str(part))
             continue
         known.append(part)
-    return _Found(error, tuple(known), tuple(unions.items()), rest)
+    return _LocatedError(error, tuple(known), tuple(unions.items()), rest)
 
 
 def _at(content: object, location: Location) -> Any:
@@ -109,7 +109,7 @@ def _at(content: object, location: Location) -> Any:
     return content
 
 
-def _within(outer: _Found, inner: _Found) -> bool:
+def _within(outer: _LocatedError, inner: _LocatedError) -> bool:
     return _inside(inner.location, outer.location)
 
 
@@ -138,9 +138,9 @@ def mistakes_in(
     return list(made)
 
 
-def _likely(found: list[_Found], content: object) -> Iterator[_Found]:
+def _likely(found: list[_LocatedError], content: object) -> Iterator[_LocatedError]:
     """Of a union's members, of which pydantic tried each in turn, the errors of the one that was meant."""
-    members: dict[Location, dict[str, list[_Found]]] = {}
+    members: dict[Location, dict[str, list[_LocatedError]]] = {}
     for one in found:
         for location, member in one.unions:
             members.setdefault(location, {}).setdefault(member, []).append(one)
@@ -157,7 +157,7 @@ def _likely(found: list[_Found], content: object) -> Iterator[_Found]:
     return (one for one in found if id(one) not in dropped)
 
 
-def _with_parts(tried: Mapping[str, list[_Found]], location: Location) -> str | None:
+def _with_parts(tried: Mapping[str, list[_LocatedError]], location: Location) -> str | None:
     """The member of a union that has keys: it complains of one of them."""
     for member, errors in tried.items():
         if any(_inside(one.location, location) or one.type in ("missing", "extra_forbidden") for one in errors):
@@ -165,13 +165,13 @@ def _with_parts(tried: Mapping[str, list[_Found]], location: Location) -> str | 
     return None
 
 
-def _own_words(tried: Mapping[str, list[_Found]]) -> str:
+def _own_words(tried: Mapping[str, list[_LocatedError]]) -> str:
     """The first member that has words of its own for what is wrong, else the first."""
     own = (name for name, errors in tried.items() if any(one.type == "value_error" for one in errors))
     return next(own, next(iter(tried)))
 
 
-def _mistake(one: _Found, content: object, owners: Mapping[str, list[str]], forms: Mapping[str, str]) -> Mistake:
+def _mistake(one: _LocatedError, content: object, owners: Mapping[str, list[str]], forms: Mapping[str, str]) -> Mistake:
     error, value = one.error, one.error.get("input")
     context: Mapping[str, Any] = error.get("ctx") or {}
     name = ".".join(map(str, one.location))

@@ -24,7 +24,7 @@ def other_bits(stored: Cell, today: Cell, ledger: Ledger) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Change:
+class VersionChange:
     """A package or program that two images hold in other versions; an empty version where one lacks it."""
 
     image: str
@@ -35,7 +35,7 @@ class Change:
 
 def changes(
     one: Run, other: Run, known: tuple[Callable[[str], Contents | None], Callable[[str], Contents | None]]
-) -> tuple[list[Change], list[str]]:
+) -> tuple[list[VersionChange], list[str]]:
     """(what two runs' images hold in other versions, images that differ in files beside these or are not known).
 
     `known`: digest → contents, for either run. Images of which a run has no digest are not compared. Of digests by
@@ -46,7 +46,7 @@ def changes(
         digests = one.contents.get(name, ""), other.contents.get(name, "")
         if "" not in digests and digests[0] != digests[1]:
             pairs.setdefault(digests, []).append(name)
-    found, beside = list[Change](), list[str]()
+    found, beside = list[VersionChange](), list[str]()
     for digests, names in pairs.items():
         image = ", ".join(sorted(names))
         contents = [look(digest) for look, digest in zip(known, digests, strict=True)]
@@ -57,15 +57,15 @@ def changes(
     return _joined(found), beside
 
 
-def _joined(found: list[Change]) -> list[Change]:
+def _joined(found: list[VersionChange]) -> list[VersionChange]:
     """What changed alike in several images, once."""
     images: dict[tuple[str, tuple[str, str]], list[str]] = {}
     for one in found:
         images.setdefault((one.name, one.versions), []).append(one.image)
-    return [Change(", ".join(names), name, versions) for (name, versions), names in images.items()]
+    return [VersionChange(", ".join(names), name, versions) for (name, versions), names in images.items()]
 
 
-def _between(image: str, one: Contents, other: Contents) -> list[Change]:
+def _between(image: str, one: Contents, other: Contents) -> list[VersionChange]:
     def every(contents: Contents) -> Mapping[str, str]:
         # Records by a former rule have programs that no longer count.
         return contents.packages | {path: digest for path, digest in contents.programs.items() if counts(path[1:])}
@@ -73,4 +73,4 @@ def _between(image: str, one: Contents, other: Contents) -> list[Change]:
     sides = every(one), every(other)
     names = sorted({*sides[0], *sides[1]})
     versions = {name: (sides[0].get(name, ""), sides[1].get(name, "")) for name in names}
-    return [Change(image, name, pair) for name, pair in versions.items() if pair[0] != pair[1]]
+    return [VersionChange(image, name, pair) for name, pair in versions.items() if pair[0] != pair[1]]

@@ -17,7 +17,7 @@ from harness.errors import did_you_mean
 from harness.outcome import Cell
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.sweep import dimensions, is_name
-from harness.scenario.loader import Place, Positions, error_of, modelled, read_yaml
+from harness.scenario.loader import Position, Positions, error_of, modelled, read_yaml
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import NAME, Part, Scenario
 from harness.scenario.validation_errors import Mistake
@@ -141,7 +141,7 @@ class Identity(Part):
         return self.kind, self.name
 
 
-class Proof(Part):
+class EquivalenceProof(Part):
     """The runs that an equivalence rests on."""
 
     cells: Annotated[int, Field(ge=1)]
@@ -163,7 +163,7 @@ class Equivalence(Identity):
     """The digest that it behaves as: an identity, or that of another entry."""
     except_: Annotated[tuple[str, ...], Field(alias="except")] = ()
     """Scenario keys: a cell that uses one of them is not covered."""
-    proof: Proof
+    proof: EquivalenceProof
     """What it rests on."""
 
     def covers(self, keys: frozenset[str]) -> bool:
@@ -187,7 +187,7 @@ class Ledger:
     """Which digests are the same thing; without a file none."""
 
     entries: Entries = field(default_factory=Entries)
-    places: Mapping[Equivalence, Place] = field(default_factory=dict)
+    places: Mapping[Equivalence, Position] = field(default_factory=dict)
     """Where in the file an entry stands."""
     by_digest: Mapping[tuple[Component, str], Equivalence] = field(default_factory=dict)
 
@@ -287,7 +287,7 @@ def read_ledger(file: Path) -> Ledger:
     return Ledger(entries, _places(entries, positions), _by_digest(entries.equivalences))
 
 
-def _places(entries: Entries, positions: Positions) -> dict[Equivalence, Place]:
+def _places(entries: Entries, positions: Positions) -> dict[Equivalence, Position]:
     return {entry: positions.find(("equivalences", number))[0] for number, entry in enumerate(entries.equivalences)}
 
 

@@ -23,7 +23,7 @@ _Struct = dict[int, Any]
 
 
 @dataclass(frozen=True)
-class Claim:
+class ParquetFooter:
     """What a file says of itself."""
 
     rows: int
@@ -112,7 +112,7 @@ class _Compact:
         return number >> 1 ^ -(number & 1)
 
 
-def claim_of(content: BinaryIO, size: int) -> Claim:
+def claim_of(content: BinaryIO, size: int) -> ParquetFooter:
     """What an open file of `size` bytes says of itself. Raises OSError, and ValueError where it is no Parquet file."""
     try:
         return _claim(content, size)
@@ -120,7 +120,7 @@ def claim_of(content: BinaryIO, size: int) -> Claim:
         raise ValueError("its headers say nothing") from error
 
 
-def _claim(content: BinaryIO, size: int) -> Claim:
+def _claim(content: BinaryIO, size: int) -> ParquetFooter:
     if size < 12:
         raise ValueError("it is too short")
     content.seek(size - 8)
@@ -139,7 +139,7 @@ def _claim(content: BinaryIO, size: int) -> Claim:
                 pages += 1
                 if pages > _PAGES:
                     raise ValueError(f"it has more than {_PAGES} pages")
-    return Claim(max(rows, footer[3]), values, unpacked, largest)
+    return ParquetFooter(max(rows, footer[3]), values, unpacked, largest)
 
 
 def _pages(content: BinaryIO, size: int, column: _Struct) -> Iterator[tuple[int, int]]:

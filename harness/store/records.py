@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from harness.formatting import counted, shown, size_of
 from harness.outcome import MEASURED_SCHEMA, RUN_SCHEMA, MeasuredRun, Run
 from harness.reading import open_regular, read_regular, size_within
-from harness.store.parquet_reader import Claim, claim_of
+from harness.store.parquet_reader import ParquetFooter, claim_of
 from harness.writing import replace
 
 #: The most bytes of a record (the largest of the reference's has a thousandth of it), and of a file with a table.
@@ -162,7 +162,7 @@ def read_frame(
         raise TableError(f"it is no table: {_first_line(error)}") from error
 
 
-def _require_room(claim: Claim, values: int) -> None:
+def _require_room(claim: ParquetFooter, values: int) -> None:
     """TableError for a table that would become more than there is room for."""
     for what, size, most in (("row", claim.rows, MOST_ROWS), ("value", claim.values, values)):
         if size > most:

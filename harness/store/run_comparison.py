@@ -8,7 +8,7 @@ from typing import Literal
 from harness.capture.divergence import Parting, parting
 from harness.outcome import MeasuredRun, Run
 from harness.scenario.metric_names import MetricName
-from harness.store.build_diff import Change, changes, other_bits
+from harness.store.build_diff import VersionChange, changes, other_bits
 from harness.store.identity import Equivalence, Ledger, components
 from harness.store.results import StoreReader
 
@@ -16,7 +16,7 @@ Answer = Literal["identical", "same figures", "differs"]
 
 
 @dataclass(frozen=True)
-class Figure:
+class MetricDifference:
     """A measurement that came out differently."""
 
     name: MetricName
@@ -32,7 +32,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Verified:
+class RunComparison:
     """A reference run beside the same one made here."""
 
     reference: Run
@@ -40,10 +40,10 @@ class Verified:
     answer: Answer
     at: Parting | None
     """In which packets towards or from the client the captures part, where the reference tells."""
-    figures: tuple[Figure, ...]
+    figures: tuple[MetricDifference, ...]
     bits: tuple[str, ...]
     """In which parts of the key the cells differ."""
-    changed: tuple[Change, ...]
+    changed: tuple[VersionChange, ...]
     """What the images hold in other versions."""
     beside: tuple[str, ...]
     """Images whose contents differ in other files, or are not known."""
@@ -58,7 +58,7 @@ def compared(
     anew: MeasuredRun | None,
     stores: tuple[StoreReader, StoreReader],
     ledger: Ledger,
-) -> Verified:
+) -> RunComparison:
     """A reference run beside one made here, with what was measured of each and the stores that have them."""
     same = bool(run.captures) and run.captures == again.captures
     # Of test cases the reference has captures' digests, and no figures that others could be held against.
@@ -71,7 +71,7 @@ def compared(
     changed, beside = changes(run, again, (stores[0].contents, stores[1].contents))
     bits = other_bits(run.cell, again.cell, ledger)
     joining = tuple(ledger.joining(run.cell, components(again.cell))) if run.cell.key == again.cell.key else ()
-    return Verified(run, again, answer, at, figures, bits, tuple(changed), tuple(beside), joining)
+    return RunComparison(run, again, answer, at, figures, bits, tuple(changed), tuple(beside), joining)
 
 
 def differing_digests(one: Run, other: Run) -> tuple[str, ...]:
@@ -88,13 +88,13 @@ def _ended_alike(one: Run, other: Run) -> bool:
     return (one.outcome.status, one.outcome.reason) == (other.outcome.status, other.outcome.reason)
 
 
-def other_figures(one: MeasuredRun | None, other: MeasuredRun | None) -> tuple[Figure, ...]:
+def other_figures(one: MeasuredRun | None, other: MeasuredRun | None) -> tuple[MetricDifference, ...]:
     """The measurements in which two runs differ; those of what happened in the lab, not of the CPU it took."""
     sides = [_figures(measured) for measured in (one, other)]
     names = sorted({*sides[0], *sides[1]}, key=lambda name: name.text(2))
     both = {name: (sides[0].get(name), sides[1].get(name)) for name in names}
     return tuple(
-        Figure(name, (pair[0] or pair[1] or ("", 0.0))[0], (_value(pair[0]), _value(pair[1])))
+        MetricDifference(name, (pair[0] or pair[1] or ("", 0.0))[0], (_value(pair[0]), _value(pair[1])))
         for name, pair in both.items()
         if pair[0] != pair[1]
     )

@@ -18,7 +18,7 @@ from harness.topology.spec import (
     LabFlow,
     LabMove,
     Network,
-    Proxy,
+    ProxyHost,
     Simulator,
 )
 
@@ -35,7 +35,7 @@ __all__ = [
     "LabFlow",
     "LabMove",
     "Network",
-    "Proxy",
+    "ProxyHost",
     "Simulator",
     "build_lab",
     "digest_form",

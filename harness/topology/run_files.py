@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from harness.netem import PathProgram
-from harness.topology.spec import SAMPLE, SERVER_PORT, SERVER_WAIT, Interface, Lab, LabFlow, Proxy, Simulator
+from harness.topology.spec import SAMPLE, SERVER_PORT, SERVER_WAIT, Interface, Lab, LabFlow, ProxyHost, Simulator
 
 #: What runs a proxy, in the simulator's image.
 PROXY_COMMAND = ("python3", "-m", "simulator.split")
@@ -64,7 +64,7 @@ def _next_ones(lab: Lab, simulator: Simulator) -> list[dict[str, Any]]:
     ]
 
 
-def proxy_plan(proxy: Proxy) -> dict[str, Any]:
+def proxy_plan(proxy: ProxyHost) -> dict[str, Any]:
     """What a proxy is told (see images/sim/simulator/split.py), as plain data."""
     return {
         "schema": 1,
@@ -76,7 +76,7 @@ def proxy_plan(proxy: Proxy) -> dict[str, Any]:
     }
 
 
-def proxy_environment(proxy: Proxy) -> dict[str, str]:
+def proxy_environment(proxy: ProxyHost) -> dict[str, str]:
     """A proxy's environment."""
     return {"PROXY_PLAN": json.dumps(proxy_plan(proxy))}
 
@@ -108,7 +108,7 @@ def _figures(program: PathProgram) -> dict[str, Any]:
     }
 
 
-def _proxy(lab: Lab, proxy: Proxy) -> dict[str, Any]:
+def _proxy(lab: Lab, proxy: ProxyHost) -> dict[str, Any]:
     """A proxy by its name, and the simulators on its sides."""
     beside = {
         "left": next(one.name for one in lab.simulators if one.right.network == proxy.left.network),

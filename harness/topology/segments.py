@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from harness.scenario.schema import Proxy as Asked
 from harness.scenario.schema import Scenario
 from harness.topology.addresses import ENDS, SIMULATOR, Side, address, address_between, between, network
-from harness.topology.spec import Interface, Network, Proxy, Route
+from harness.topology.spec import Interface, Network, ProxyHost, Route
 
 #: What every proxy's kernel is set to: it forwards, and what comes for others' addresses is not taken for forged.
 _FORWARDING = {
@@ -37,7 +37,7 @@ class Layout:
 
     networks: dict[str, Network]
     simulators: tuple[Station, ...]
-    proxies: tuple[Proxy, ...]
+    proxies: tuple[ProxyHost, ...]
 
 
 def layout(scenario: Scenario, slot: int) -> Layout:
@@ -103,8 +103,8 @@ def _receive(asked: Asked, mtu: int) -> str:
     return f"{_LEAST} {first} {asked.tcp_rmem_max.bytes}"
 
 
-def _proxy(number: int, station: Station, asked: Asked, mtu: int) -> Proxy:
-    return Proxy(
+def _proxy(number: int, station: Station, asked: Asked, mtu: int) -> ProxyHost:
+    return ProxyHost(
         name=f"proxy{number}",
         left=station.left,
         right=station.right,

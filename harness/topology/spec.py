@@ -102,7 +102,7 @@ class Route(Spec):
     """Address of the next one there."""
 
 
-class Proxy(Spec):
+class ProxyHost(Spec):
     """What stands between two segments, and forwards: to either side as a router, but for the TCP that it splits."""
 
     name: str
@@ -212,7 +212,7 @@ class Lab(Spec):
     """left, right; left-NAME of further paths."""
     simulators: tuple[Simulator, ...]
     """One for each path, that which flows start on first; of segments in a row one for each, from the clients' end."""
-    proxies: tuple[Proxy, ...] = ()
+    proxies: tuple[ProxyHost, ...] = ()
     """Between segments, from the clients' end."""
     whole: PathProgram | None = None
     """Of segments in a row, what they are together, as figures: no simulator runs it."""
@@ -251,10 +251,10 @@ class Lab(Spec):
         return next(one for one in self.simulators if one.path == path)
 
     @property
-    def stations(self) -> tuple[Simulator | Proxy, ...]:
+    def stations(self) -> tuple[Simulator | ProxyHost, ...]:
         """What packets pass between client and server of segments in a row, from the clients' end; else nothing."""
         by_network = {proxy.left.network: proxy for proxy in self.proxies}
-        passed: list[Simulator | Proxy] = []
+        passed: list[Simulator | ProxyHost] = []
         for one in self.simulators if self.whole is not None else ():
             passed.append(one)
             if one.right.network in by_network:

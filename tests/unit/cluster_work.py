@@ -17,7 +17,7 @@ from harness.execution.cluster.coordinator import Driver
 from harness.execution.cluster.dask_client import Crew
 from harness.execution.cluster.messages import Answer, Order
 from harness.execution.cluster.worker import Wanted
-from harness.execution.locks import Claim, claim
+from harness.execution.locks import RunLock, claim
 from harness.execution.matrix import PlannedRun
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.store.records import read_run
@@ -67,7 +67,7 @@ class Folder:
     def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
         return Order(item.cell.model_dump_json(by_alias=True), item.repetition, {}, {}, driver), 1
 
-    def claim(self, item: PlannedRun) -> Claim | int:
+    def claim(self, item: PlannedRun) -> RunLock | int:
         return claim(self.folder, item.cell.key, item.repetition)
 
     def made_elsewhere(self, item: PlannedRun) -> bool:

@@ -17,9 +17,9 @@ from harness.analysis.time_breakdown.transfer import (
     Conversation,
     Credit,
     Mistaken,
-    Sent,
+    SentArrays,
     Steps,
-    Window,
+    WindowSamples,
     merged,
 )
 
@@ -209,11 +209,11 @@ class Talk:
             end_ns=int(sent[came, 2].max()),
             rtt=Steps(np.zeros(1, np.int64), np.array([case.rtt])),
             rate=Steps(np.zeros(1, np.int64), np.array([round(SIZE * 8e9 / case.own)])),
-            sent=Sent(sent[:, 0], np.full(len(sent), SIZE, np.int64), sent[:, 1], sent[:, 2], came, ~came),
+            sent=SentArrays(sent[:, 0], np.full(len(sent), SIZE, np.int64), sent[:, 1], sent[:, 2], came, ~came),
             acknowledged=Acknowledged(acks[:, 0], acks[:, 1]),
             others=merged(self.others) if self.others else NONE,
             credits=(Credit("stream", grants[:, 0], grants[:, 1] * SIZE, sent[:, 2], used),) if case.known else None,
-            window=Window(np.array([t for t, _ in windows], np.int64), np.array([w * SIZE for _, w in windows]))
+            window=WindowSamples(np.array([t for t, _ in windows], np.int64), np.array([w * SIZE for _, w in windows]))
             if case.told
             else None,
             mistaken=Mistaken(*np.array(self.mistaken, np.int64).reshape(-1, 2).T),

@@ -16,7 +16,7 @@ from harness.analysis.time_breakdown.rules import notes_of
 from harness.analysis.time_breakdown.transfer import (
     NONE,
     Conversation,
-    Sent,
+    SentArrays,
     both,
     inside,
     merged,
@@ -155,7 +155,7 @@ def test_a_sender_whose_data_have_all_left_is_not_idle_but_repairs() -> None:
     # window has room, and what it acknowledges itself makes the rest to send larger than what was lost.
     talk = conversation(lost=frozenset({1_990}), most=200)
     sent, more = talk.sent, np.arange(100) * MS
-    after = Sent(
+    after = SentArrays(
         np.concatenate([sent.t_ns, talk.end_ns + more]), np.concatenate([sent.size, np.full(100, 45)]),
         np.concatenate([sent.start_ns, talk.end_ns + more]), np.concatenate([sent.end_ns, talk.end_ns + more]),
         np.concatenate([sent.arrived, np.ones(100, bool)]), np.concatenate([sent.lost, np.zeros(100, bool)]),

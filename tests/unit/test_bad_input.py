@@ -223,7 +223,7 @@ def test_nothing_that_a_person_wrote_is_markup(capsys: pytest.CaptureFixture[str
     verdict = judge(one, [(run, None)])
     result = CellResult(played, ((run, MeasuredRun(version=1, warnings=(ODD,))),), verdict, (Path("x"),))
     table.show([result], paper())
-    listing.show([one], [listing.Entry(alpha, here=False, absent=ODD)], paper())
+    listing.show([one], [listing.ListedImplementation(alpha, here=False, absent=ODD)], paper())
     with Talk(console()) as talk:
         talk(RunFinished(played, run, run.outcome, verdict))
         talk(Warned(ODD))

@@ -14,14 +14,14 @@ from harness.analysis.time_breakdown import VERSION, attribute
 from harness.evaluation.cell_result import CellResult
 from harness.execution import measured_store
 from harness.execution.measured_store import StoredResults
-from harness.outcome import Attributed, Attribution, MeasuredRun, Outcome, Part, State
+from harness.outcome import Attributed, Attribution, MeasuredRun, Outcome, State, StateShare
 from harness.report import because, json_report, table
 from harness.report.layout import Column, Fitted, Row
 from harness.report.site.cell import bands, cell_page
 from harness.report.site.cell import because as bars
 from harness.report.site.pictures import LEFT, received
 from harness.store.parquet import Columns, write_columns
-from harness.store.parquet.tables import Entry
+from harness.store.parquet.tables import StoredRun
 from harness.store.results import Store
 from tests.comparisons import result, run
 from tests.examples import scenario
@@ -39,7 +39,7 @@ PARTS: dict[State, tuple[float, str]] = {
 
 
 def attribution(scale: float = 1.0) -> Attribution:
-    parts = tuple(Part(state=state, seconds=value * scale, note=note) for state, (value, note) in PARTS.items())
+    parts = tuple(StateShare(state=state, seconds=value * scale, note=note) for state, (value, note) in PARTS.items())
     seconds = sum(part.seconds for part in parts)
     text = "h3q3s16r9i5l64"
     return Attribution(
@@ -181,7 +181,7 @@ def test_the_site_has_a_bar_and_bands_below_the_curve() -> None:
 def test_columns_keep_it(tmp_path: Path) -> None:
     (made, measured), *_ = told(1.0).runs
     assert measured is not None
-    write_columns(tmp_path, [Entry(made, measured)], [])
+    write_columns(tmp_path, [StoredRun(made, measured)], [])
     kept = Columns(tmp_path).measured(made.cell.key, 0)
     assert kept is not None and kept.attributed == measured.attributed
     # Stores that are older than it are read.

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from harness.analysis.link_estimates import coincidence_probability
 from harness.analysis.link_replay import Bottleneck, LinkPhase, SerialServer, TokenBucket
 from harness.analysis.metrics import measure
-from harness.analysis.time_breakdown.inputs import Clock
+from harness.analysis.time_breakdown.inputs import TransferClock
 from harness.catalogue.limits import mistakes
 from harness.netem import compile_path, ideal_time, slow_start_time, timeline
 from harness.netem.mobility import course
@@ -204,14 +204,14 @@ def test_a_size_that_the_path_never_carries_is_refused() -> None:
 
 def test_the_round_trip_follows_both_delays() -> None:
     """20 ms each way, from 1 s on 300 ms: an answer that is under way then takes the new delay back."""
-    clock = Clock(0, np.array([1000 * MS]), np.array([20 * MS, 300 * MS]))
+    clock = TransferClock(0, np.array([1000 * MS]), np.array([20 * MS, 300 * MS]))
     trips = clock.round_trips(np.array([1000 * MS]), np.array([20 * MS, 300 * MS]))
     moments = np.array([0, 970, 985, 1100]) * MS
     assert (trips.at(moments) / MS).tolist() == [40, 40, 320, 600]
 
 
 def test_moments_at_the_sender_stay_in_order_where_the_delay_falls() -> None:
-    clock = Clock(0, np.array([1000 * MS]), np.array([300 * MS, 20 * MS]))
+    clock = TransferClock(0, np.array([1000 * MS]), np.array([300 * MS, 20 * MS]))
     t_ns = np.array([0, 999, 1001, 1300, 2000]) * MS
     assert (clock.at_sender(t_ns) / MS).tolist() == [300, 1299, 1300, 1320, 2020]
 

@@ -14,7 +14,7 @@ import pytest
 
 from harness.analysis.metrics import VERSION
 from harness.execution.local_backend import CheckoutGround
-from harness.execution.locks import Claim, claim, sweep
+from harness.execution.locks import RunLock, claim, sweep
 from harness.execution.matrix import PlannedRun
 from harness.execution.measured_store import StoredResults
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Status
@@ -25,7 +25,7 @@ from tests.examples import cell
 def _hold(root: Path, said: Connection) -> None:
     """Another harness, which claims a run and never lets go of it."""
     held = claim(root, "key", 0)
-    said.send(os.getpid() if isinstance(held, Claim) else 0)
+    said.send(os.getpid() if isinstance(held, RunLock) else 0)
     signal.pause()
 
 
@@ -36,7 +36,7 @@ def test_a_claim_holds_between_processes_and_ends_with_them(tmp_path: Path) -> N
     assert here.poll(10) and here.recv() == other.pid
     assert claim(tmp_path, "key", 0) == other.pid
     mine = claim(tmp_path, "key", 1)
-    assert isinstance(mine, Claim), "other runs are free"
+    assert isinstance(mine, RunLock), "other runs are free"
     sweep(tmp_path)
     assert {file.name for file in (tmp_path / "claims").iterdir()} == {"key.0", "key.1"}
     other.kill()
@@ -45,7 +45,7 @@ def test_a_claim_holds_between_processes_and_ends_with_them(tmp_path: Path) -> N
         sweep(tmp_path)
         assert [file.name for file in (tmp_path / "claims").iterdir()] == ["key.1"]
     found = claim(tmp_path, "key", 0)
-    assert isinstance(found, Claim)
+    assert isinstance(found, RunLock)
     with found:
         assert claim(tmp_path, "key", 0) == os.getpid()
     assert not list((tmp_path / "claims").iterdir())
@@ -54,7 +54,7 @@ def test_a_claim_holds_between_processes_and_ends_with_them(tmp_path: Path) -> N
 def test_who_opened_a_claim_that_was_let_go_claims_it_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between opening and locking it the other one ends, and a third one comes."""
     first = claim(tmp_path, "key", 0)
-    assert isinstance(first, Claim)
+    assert isinstance(first, RunLock)
     real, calls = os.path.samestat, []
 
     def samestat(one: os.stat_result, other: os.stat_result) -> bool:
@@ -64,7 +64,7 @@ def test_who_opened_a_claim_that_was_let_go_claims_it_anew(tmp_path: Path, monke
     first.__exit__(None, None, None)
     monkeypatch.setattr("os.path.samestat", samestat)
     second = claim(tmp_path, "key", 0)
-    assert isinstance(second, Claim) and len(calls) == 2
+    assert isinstance(second, RunLock) and len(calls) == 2
     assert claim(tmp_path, "key", 0) == os.getpid()
 
 

@@ -24,14 +24,14 @@ from harness.errors import EngineError, InputError, ResultError
 from harness.execution.cluster import address as place
 from harness.execution.cluster import coordinator, dask_client, messages, tls
 from harness.execution.cluster import coordinator as driver
-from harness.execution.cluster.address import Place, place_of
+from harness.execution.cluster.address import ClusterOptions, place_of
 from harness.execution.cluster.coordinator import Driver
 from harness.execution.cluster.dask_client import Crew, Work
 from harness.execution.cluster.messages import Answer, Order
 from harness.execution.cluster.worker import packed
 from harness.execution.cluster_backend import ClusterGround, build_missing
-from harness.execution.events import ClusterWorks, Event, RunFinished, RunTakenOver, Verified, Warned
-from harness.execution.locks import Claim, claim
+from harness.execution.events import ClusterWorks, Event, RunFinished, RunsVerified, RunTakenOver, Warned
+from harness.execution.locks import RunLock, claim
 from harness.execution.matrix import PlannedRun
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.store.records import read_run
@@ -92,7 +92,7 @@ class Fake:
     def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
         return Order(item.cell.model_dump_json(by_alias=True), item.repetition, {}, {}, driver), self.memory
 
-    def claim(self, item: PlannedRun) -> Claim | int:
+    def claim(self, item: PlannedRun) -> RunLock | int:
         assert self.folder is not None
         return claim(self.folder, item.cell.key, item.repetition)
 
@@ -139,7 +139,7 @@ class Scene:
         return Driver(todo, ground, connect, self.said.append, twice=sample, large=False, **more), ground
 
     def warnings(self) -> str:
-        return " ".join(event.text for event in self.said if isinstance(event, Warned | Verified))
+        return " ".join(event.text for event in self.said if isinstance(event, Warned | RunsVerified))
 
 
 def started(workers: int, memory: str = "1GiB", **more: Any) -> Any:
@@ -482,7 +482,7 @@ def test_a_cluster_of_our_own_lets_in_nobody_else(tmp_path: Path) -> None:
     """Other users of the machine reach its ports as its own driver does."""
     environment = {"HARNESS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
     depot: Any = None
-    with place.started(Place("", 1), environment) as scheduler:
+    with place.started(ClusterOptions("", 1), environment) as scheduler:
         assert scheduler.address.startswith("tls://127.0.0.1:") and scheduler.tls is not None
         for private in (scheduler.tls.parent, scheduler.tls / tls.KEY):
             assert private.stat().st_mode & 0o077 == 0

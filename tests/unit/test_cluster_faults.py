@@ -21,7 +21,7 @@ import pytest
 import harness
 from harness.errors import EngineError
 from harness.execution.cluster import coordinator, dask_client, tls, worker
-from harness.execution.cluster.address import Place, Scheduler, dask, started
+from harness.execution.cluster.address import ClusterOptions, Scheduler, dask, started
 from harness.execution.cluster.coordinator import Driver
 from harness.execution.cluster.dask_client import Crew
 from harness.execution.cluster.messages import Answer, Order, build
@@ -44,7 +44,7 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
         patch.setattr(coordinator, "LOOK", 0.3)
         patch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1")
         environment = {"HARNESS_CACHE": str(tmp_path_factory.mktemp("cache")), "PYTHONPATH": str(ROOT)}
-        with started(Place("", 2), environment) as found:
+        with started(ClusterOptions("", 2), environment) as found:
             yield found
 
 
@@ -54,7 +54,7 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Schedul
     monkeypatch.setattr(coordinator, "LOOK", 0.3)
     monkeypatch.setattr(coordinator, "GONE", 1)
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1000")
-    with started(Place("", 1), {"HARNESS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}) as found:
+    with started(ClusterOptions("", 1), {"HARNESS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}) as found:
         yield found
 
 

@@ -17,7 +17,7 @@ from harness.engine.images.file_manifest import entries, write_entries
 from harness.engine.images.rootfs_export import FILES, ROOT, RootFileSystems, RootFs, seal
 from harness.errors import EngineError
 from harness.execution.cluster import image_transfer
-from harness.execution.cluster.image_transfer import Depot, Sent, TravelledRoots
+from harness.execution.cluster.image_transfer import Depot, SentImage, TravelledRoots
 
 IMAGE = "sha256:" + "ab" * 32
 
@@ -41,9 +41,9 @@ def export(folder: Path) -> Path:
     return folder
 
 
-def sent(export: Path) -> Sent:
+def sent(export: Path) -> SentImage:
     digest = image_transfer.digest_of(image_transfer.head_of(export))
-    return Sent("lab/one:1", IMAGE, IMAGE, ("run",), ("A=1",), "/", "", 15, digest)
+    return SentImage("lab/one:1", IMAGE, IMAGE, ("run",), ("A=1",), "/", "", 15, digest)
 
 
 def test_what_arrives_is_what_was_sent(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_an_image_travels_once_and_again_only_where_it_was_damaged(tmp_path: Pat
 def test_what_a_worker_keeps_is_bounded(tmp_path: Path) -> None:
     one = export(tmp_path / "one")
     image, cache = sent(one), Cache(tmp_path / "cache", limit=0)
-    old = Sent("lab/old:1", "sha256:" + "cd" * 32, "old", ("run",), (), "/", "", 15, image.parcel)
+    old = SentImage("lab/old:1", "sha256:" + "cd" * 32, "old", ("run",), (), "/", "", 15, image.parcel)
     for each in (old, image):
         TravelledRoots(cache, {each.reference: each}, Sender(one)).of(each.reference)
     # What is in use stays until it is not.

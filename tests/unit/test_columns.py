@@ -26,7 +26,7 @@ from harness.outcome import (
 )
 from harness.store.identity import Equivalence, Ledger, keyed
 from harness.store.parquet import Columns, is_columnar, write_columns
-from harness.store.parquet.tables import TABLES, Entry
+from harness.store.parquet.tables import TABLES, StoredRun
 from tests.examples import cell, images, implementation
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +35,7 @@ _NUMBERS = st.floats(allow_nan=False, allow_infinity=False, width=64)
 
 
 @st.composite
-def _entries(draw: st.DrawFn) -> Entry:
+def _entries(draw: st.DrawFn) -> StoredRun:
     """A run with everything in it that a run can have."""
     other = Contestant(implementation=implementation("gamma"), image=images("gamma")["gamma"])
     one = cell().model_copy(update={"others": {"gamma": other} if draw(st.booleans()) else {}})
@@ -64,7 +64,7 @@ def _entries(draw: st.DrawFn) -> Entry:
         warnings=tuple(draw(st.lists(_WORDS, max_size=2))),
     )
     if draw(st.booleans()):
-        return Entry(run, None)
+        return StoredRun(run, None)
     measured = MeasuredRun(
         version=draw(st.integers(0, 99)),
         measurements=tuple(
@@ -88,12 +88,12 @@ def _entries(draw: st.DrawFn) -> Entry:
         ),
         warnings=tuple(draw(st.lists(_WORDS, max_size=2))),
     )
-    return Entry(run, measured)
+    return StoredRun(run, measured)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
 @given(made=st.lists(_entries(), max_size=3, unique_by=lambda one: one.run.repetition))
-def test_what_is_written_reads_back(tmp_path: Path, made: list[Entry]) -> None:
+def test_what_is_written_reads_back(tmp_path: Path, made: list[StoredRun]) -> None:
     write_columns(tmp_path, made, [])
     back = Columns(tmp_path).entries()
     assert [(one.run, one.measured) for one in back] == [
@@ -101,13 +101,13 @@ def test_what_is_written_reads_back(tmp_path: Path, made: list[Entry]) -> None:
     ]
 
 
-def _entry(repetition: int = 0, *, series: bool = False) -> Entry:
+def _entry(repetition: int = 0, *, series: bool = False) -> StoredRun:
     run = Run(cell=cell(), repetition=repetition, outcome=Outcome(status="completed"), started_at="")
     frame = pl.DataFrame(
         {"flow": [0, -1], "name": ["throughput", "queue"], "t": [0.0, 0.5], "value": [1.0, 2.0]},
         schema={"flow": pl.Int16, "name": pl.String, "t": pl.Float64, "value": pl.Float64},
     )
-    return Entry(run, MeasuredRun(version=1), frame if series else None)
+    return StoredRun(run, MeasuredRun(version=1), frame if series else None)
 
 
 def test_a_store_in_columns_answers_as_one_of_folders_does(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
 
 def test_a_row_that_cannot_be_read_costs_its_run_only(tmp_path: Path) -> None:
     runs = [Run(cell=cell(), repetition=n, outcome=Outcome(status="crashed"), started_at="") for n in range(3)]
-    write_columns(tmp_path, [Entry(run, None) for run in runs], [])
+    write_columns(tmp_path, [StoredRun(run, None) for run in runs], [])
     file, said = tmp_path / "runs.parquet", list[str]()
     damaged = pl.when(pl.col("repetition") == 1).then(pl.lit("exploded")).otherwise(pl.col("outcome_status"))
     pl.read_parquet(file).with_columns(damaged.alias("outcome_status")).write_parquet(file)
@@ -209,7 +209,7 @@ def test_runs_of_one_key_have_the_digests_that_made_them(tmp_path: Path) -> None
     before = _entry()
     image = cell().sim_image.model_copy(update={"identity": "digest-of-sim-2"})
     after = _entry(1).run.model_copy(update={"cell": keyed(cell().model_copy(update={"sim_image": image}))})
-    write_columns(tmp_path, [before, Entry(after, None)], [])
+    write_columns(tmp_path, [before, StoredRun(after, None)], [])
     assert len(Columns(tmp_path).cell_keys()) == 2
     assert rekey(tmp_path, known) == 1
     runs = Columns(tmp_path).runs(cell().key)

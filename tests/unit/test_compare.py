@@ -11,12 +11,12 @@ from rich.console import Console
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import DirectionProof, EngineName, Image, LinkProof, MeasuredRun
-from harness.report.compare import BOUND, Comparison, comparisons, default_metrics, markdown, report, show
+from harness.report.compare import BOUND, MetricComparison, comparisons, default_metrics, markdown, report, show
 from tests.comparisons import completions, repeating, result, run
 from tests.examples import cell, implementation, link, path, scenario
 
 
-def one(*results: CellResult, metric: str = "completion", within: float = 0.03) -> Comparison:
+def one(*results: CellResult, metric: str = "completion", within: float = 0.03) -> MetricComparison:
     (found,) = comparisons(results, [metric], within)
     return found
 

@@ -28,7 +28,7 @@ from harness.engine.docker import supervisor
 from harness.engine.docker.containers import Death
 from harness.engine.docker.sampler import Sampler
 from harness.engine.docker.supervisor import flows
-from harness.engine.external_failures import Finding
+from harness.engine.external_failures import ExternalFailure
 from harness.engine.virtual.engine import outcome_of, transfers_of
 from harness.outcome import Outcome, Transfer
 from harness.topology import CLIENT_END, CLIENT_START, Lab, build_lab
@@ -104,7 +104,7 @@ class Stage:
     """How often a held client is asked in vain."""
     opens: list[tuple[float, str]] = field(default_factory=list)
     """(when, client) of datagrams of their handshakes."""
-    befallen: dict[str, Finding] = field(default_factory=dict)
+    befallen: dict[str, ExternalFailure] = field(default_factory=dict)
     """What befell a container from outside."""
     begun: dict[tuple[str, int], float] = field(default_factory=dict)
     told: list[tuple[float, str]] = field(default_factory=list)
@@ -170,7 +170,7 @@ class Stage:
             self.told.append((self.now, service))
             heapq.heappush(self._deaths, (self.now + 0.5, service, 143))
 
-    def befell(self, service: str) -> Finding | None:
+    def befell(self, service: str) -> ExternalFailure | None:
         return self.befallen.get(service)
 
 
@@ -312,7 +312,7 @@ def test_a_simulator_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Path
 @pytest.mark.parametrize("name", ["a client crashes", "time is over for two at once", "two end"])
 @pytest.mark.parametrize(("who", "role"), [("client1", "client"), ("sim", "sim")])
 def test_what_befell_a_container_from_outside_is_nobody_s_fault(name: str, who: str, role: str, tmp_path: Path) -> None:
-    found = Finding("killed", f"{who} was ended from outside")
+    found = ExternalFailure("killed", f"{who} was ended from outside")
     case = CASES[name]
     outcome, conducted, _ = _in_real_time(Stage(case, tmp_path, befallen={who: found}))
     assert (outcome.status, outcome.role, outcome.reason) == ("infrastructure", role, "killed")

@@ -13,7 +13,7 @@ from simulator import conductor as inside
 from harness.engine.docker.containers import Death
 from harness.engine.docker.sampler import Sampler
 from harness.engine.docker.supervisor import Conductor
-from harness.engine.external_failures import Finding
+from harness.engine.external_failures import ExternalFailure
 from harness.engine.run_dir import plan_of, prepare_folder
 from harness.engine.virtual.engine import outcome_of
 from harness.topology import Lab
@@ -28,7 +28,7 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.now = 0.0
-        self.befallen: dict[str, Finding] = {}
+        self.befallen: dict[str, ExternalFailure] = {}
         self.dies: dict[float, Death] = {}
         for name in ("sim", "sim-campus"):
             (folder / name).mkdir()
@@ -48,7 +48,7 @@ class Stage:
         at = next((at for at in self.dies if at <= self.now), None)
         return None if at is None else self.dies.pop(at)
 
-    def befell(self, service: str) -> Finding | None:
+    def befell(self, service: str) -> ExternalFailure | None:
         return self.befallen.get(service)
 
 
@@ -98,7 +98,7 @@ def test_any_simulator_that_ends_ends_the_run(tmp_path: Path) -> None:
 def test_what_befell_any_simulator_is_nobody_s_fault(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     made, _ = _conductor(stage, lab(GO))
-    stage.befallen["sim-campus"] = Finding("killed", "sim-campus was ended from outside")
+    stage.befallen["sim-campus"] = ExternalFailure("killed", "sim-campus was ended from outside")
     stage.dies[0.1] = Death("sim-campus", 137, EPOCH_NS)
     outcome = made.watch()
     assert (outcome.role, outcome.reason, made.blamed) == ("sim", "killed", "sim-campus")

@@ -17,11 +17,11 @@ from harness.report.plots.curves import curves_of, labels, stacked
 from harness.report.plots.registry import plots
 from harness.report.plots.render import figure, figures
 from harness.report.plots.stored import folder_of, telling_runs
-from harness.report.plots.view import Drawn
+from harness.report.plots.view import PlotData
 from tests.drawings import download_run, link_sharing_run
 
 
-def _panels(*runs: Drawn) -> list[dict[str, Any]]:
+def _panels(*runs: PlotData) -> list[dict[str, Any]]:
     made = figure(plots()["transfer" if len(runs) == 1 else "together"], *runs)
     assert made is not None
     panels: list[dict[str, Any]] = made.specification["vconcat"]
@@ -34,7 +34,7 @@ def _titles(panel: dict[str, Any]) -> set[str]:
 
 
 def test_a_download_is_drawn_by_its_transfer_alone() -> None:
-    def fitting(run: Drawn) -> set[str]:
+    def fitting(run: PlotData) -> set[str]:
         return {name for name, one in plots().items() if one.fits(run)}
 
     assert fitting(download_run()) == {"transfer"}
@@ -111,7 +111,7 @@ def test_a_run_that_did_not_complete_is_shown_to_its_end() -> None:
     longer = replace(run, series=pl.concat([run.series, late]))
     stuck = replace(longer, run=run.run.model_copy(update={"outcome": Outcome(status="timed_out")}))
 
-    def end(one: Drawn) -> float:
+    def end(one: PlotData) -> float:
         panels = _panels(one)
         return float(panels[-1]["layer"][0]["encoding"]["x"]["scale"]["domain"][1])
 

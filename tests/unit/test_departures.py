@@ -18,7 +18,7 @@ from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Observation, Outcome, Run, proven_outcome
 from harness.outcome.deviations import departures, sentences
 from harness.report import gate as view
-from harness.report.gate import Passage, Told, decisions
+from harness.report.gate import CellReport, GateReport, decisions
 from harness.report.site.cell import cell_page
 from harness.report.site.figures import tile
 from harness.scenario.parameters import PARAMETERS, Role
@@ -146,9 +146,9 @@ def test_a_qlog_that_names_another_algorithm_of_the_endpoint_s_spoils_the_run() 
 # --- who says so
 
 
-def passage(base: CellResult | None, now: CellResult) -> Passage:
+def passage(base: CellResult | None, now: CellResult) -> GateReport:
     weighed = Weighed(Decided(Pair(base, now), "same" if base else "new"), ())
-    return Passage((Told(weighed, ()),), Applied((weighed,), (), ()), 0.03)
+    return GateReport((CellReport(weighed, ()),), Applied((weighed,), (), ()), 0.03)
 
 
 def test_the_gate_names_what_departs_and_what_did_before() -> None:

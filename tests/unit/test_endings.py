@@ -19,7 +19,7 @@ from harness.outcome import Ending, LinkProof, MeasuredRun, Outcome, Run, Transf
 from harness.report.unfinished import lines
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Implementation, Scenario
-from harness.store.parquet.tables import Sheet
+from harness.store.parquet.tables import ModelTable
 from tests.unit.captures import SCENARIO, T0, Link, Recipe, Traffic, carry, make_run, replace, write_run
 from tests.unit.test_judge import THREE
 
@@ -128,7 +128,7 @@ def test_a_failed_transfer_is_an_observation_and_a_crash_is_none() -> None:
 
 
 def test_stored_columns_keep_ends() -> None:
-    sheet = Sheet(MeasuredRun)
+    sheet = ModelTable(MeasuredRun)
     kept = measured(IDLE, unfinished=(Unfinished(flow=0, transfer="first", size=2, received=1, lasted=3),))
     assert sheet.record(sheet.row(kept)) == kept
     # A store that is older than the field has no such column.

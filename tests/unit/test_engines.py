@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from harness.engine.certificates import VIRTUAL_START, certificates, virtual_certificates
 from harness.engine.compose_file import VARIABLES, compose_document, compose_text
 from harness.engine.docker import containers
-from harness.engine.docker.containers import Held
+from harness.engine.docker.containers import DelayedStarts
 from harness.engine.docker.sampler import Sampler, folder_size, tree_size
 from harness.engine.docker_cli import failure, hint_for, tail
 from harness.engine.images.build import Build, Images, folder_hash, fresh, kernel_lacks_queues, ours
@@ -283,7 +283,7 @@ def test_what_is_held_becomes_its_own_program_in_the_end() -> None:
 
 def test_a_client_is_held_until_it_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containers, "_program", lambda image: ["echo", image, "goes on"])
-    ones = Held(tmp_path / "held", {"client1": "alpha"})
+    ones = DelayedStarts(tmp_path / "held", {"client1": "alpha"})
     service = ones.services()["client1"]
     words = [word.replace("/held/", f"{tmp_path}/held/client1/") for word in service["entrypoint"]]
     assert not ones.release("client1"), "nobody waits yet"

@@ -18,7 +18,7 @@ from harness.execution.matrix import Request
 from harness.outcome import Cell, Outcome, RandomBytes, Run
 from harness.repro import equivalence
 from harness.repro.checkout import read_digests, scenario_document
-from harness.repro.equivalence import ChangedComponent, Prover, Tried
+from harness.repro.equivalence import ChangedComponent, ProofAttempt, Prover
 from harness.repro.guard_set import features, guard_set, sample
 from harness.repro.parallel_runs import RunAgain
 from harness.repro.report import again_lines, again_report, changed_lines, report, result_lines
@@ -141,7 +141,7 @@ def test_a_sample_is_a_share_of_the_cells() -> None:
 # --- proving
 
 
-def prove(made: Prover, tmp_path: Path, base: Any = no_base, **more: Any) -> Tried:
+def prove(made: Prover, tmp_path: Path, base: Any = no_base, **more: Any) -> ProofAttempt:
     return made.prove(made.changed(), tmp_path, base, **more)
 
 

@@ -17,7 +17,7 @@ import pytest
 from harness.analysis.link_estimates import fault_problems
 from harness.analysis.link_replay import Fate, Replay
 from harness.capture.lab_file import FaultFacts
-from harness.capture.matching import Passage
+from harness.capture.matching import MatchedPackets
 from harness.engine import exit_rules
 from harness.engine.images.cache import Cache
 from harness.engine.served_files import serve
@@ -139,7 +139,7 @@ def test_several_files_are_asked_for_by_name_and_served_from_a_folder_of_their_o
     assert not lab.flows[0].file
 
 
-def _downloaded(tmp_path: Path, change: Callable[[Path], object]) -> exit_rules.Check:
+def _downloaded(tmp_path: Path, change: Callable[[Path], object]) -> exit_rules.FileComparison:
     """What is said of two files of which somebody changed something."""
     asked = scenario(flows=[{"files": [{"count": 2, "size": "1 KiB"}]}], testcase="transfer", objectives=[])
     lab = build_lab(keyed(cell(asked)), 0)
@@ -178,14 +178,14 @@ def test_one_of_several_files_that_is_not_as_it_was_served(
     assert said in found.outcome.detail
 
 
-def _passage(fates: Sequence[Fate], appeared: int = 0) -> tuple[Passage, Replay]:
+def _passage(fates: Sequence[Fate], appeared: int = 0) -> tuple[MatchedPackets, Replay]:
     """Datagrams of which these things became."""
     n = len(fates)
     fate = np.array(fates, np.uint8)
     out = np.where(fate == Fate.DELIVERED, np.arange(n), -1)
     nothing = np.zeros(n, np.int64)
     # Of a capture only the length is asked.
-    passage = Passage(SimpleNamespace(t_ns=nothing), out, appeared, n)  # type: ignore[arg-type]
+    passage = MatchedPackets(SimpleNamespace(t_ns=nothing), out, appeared, n)  # type: ignore[arg-type]
     return passage, Replay(nothing, nothing, nothing, nothing > 0, fate, nothing, nothing > 0)
 
 

@@ -26,7 +26,7 @@ from harness.outcome import Run
 from harness.reading import UnfitFileError, read_regular
 from harness.store.identity import Ledger
 from harness.store.parquet import Columns, write_columns
-from harness.store.parquet.tables import Entry
+from harness.store.parquet.tables import StoredRun
 from harness.store.records import MOST_RECORD, SERIES_SCHEMA, TableError, read_frame, read_measured, read_run
 from harness.store.results import MEASURED, RUN, SERIES, Store
 from tests.drawings import download_run
@@ -206,7 +206,7 @@ def test_wrong_figures_cost_their_runs_and_no_command(
 def _columnar(root: Path, runs: int = 5) -> str:
     drawn = download_run()
     made = [drawn.run.model_copy(update={"repetition": number}) for number in range(runs)]
-    write_columns(root, [Entry(run, drawn.measured, drawn.series) for run in made], [])
+    write_columns(root, [StoredRun(run, drawn.measured, drawn.series) for run in made], [])
     return drawn.run.cell.key
 
 

@@ -15,13 +15,13 @@ from harness.cli.entry import cli
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
-from harness.evaluation.regression.accepted_changes import Allowance, Names, apply, read_allowances
+from harness.evaluation.regression.accepted_changes import Allowance, AllowedNames, apply, read_allowances
 from harness.evaluation.regression.decision import OUTCOME, Decided, Pair, causes, decide, gated, pairs, plays
 from harness.evaluation.verdict import judge
 from harness.execution import Options
 from harness.execution.measured_store import StoredResults
 from harness.execution.more_repetitions import repeat_until
-from harness.outcome import Cell, Checked, LinkProof, MeasuredRun, Measurement, Outcome, Run
+from harness.outcome import Cell, InteropCheck, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.report import gate as view
 from harness.report.gate import decisions, verdicts
 from harness.store.identity import Ledger
@@ -236,7 +236,7 @@ def test_runs_that_fail(where: str, ends: list[str], standing: str) -> None:
 
 def test_a_run_in_which_a_check_failed_has_failed() -> None:
     base = result([2.0])
-    failed = Checked(check="retry", asked=True, status="failed", sentence="no Retry packet was seen")
+    failed = InteropCheck(check="retry", asked=True, status="failed", sentence="no Retry packet was seen")
     run, measured = base.runs[0]
     assert measured is not None
     now = replace(base, cell=other_bits(base.cell), runs=((run, measured.model_copy(update={"checks": (failed,)})),))
@@ -320,7 +320,7 @@ def test_an_accepted_change_opens_the_gate_until_its_day() -> None:
 def test_a_file_of_accepted_changes_names_its_mistakes(tmp_path: Path) -> None:
     file = tmp_path / "allow.yaml"
     file.write_text("schema: 1\nallow:\n  - {scenario: satellite/medium, reason: slower pacing, until: 2026-12-31}\n")
-    known = Names({"satellite/medium", "satellite/low/one"}, {"ngtcp2", "quiche"})
+    known = AllowedNames({"satellite/medium", "satellite/low/one"}, {"ngtcp2", "quiche"})
     (one,) = read_allowances(file, known)
     assert (one.scenario, one.client, one.until) == ("satellite/medium", "all", datetime.date(2026, 12, 31))
     file.write_text("schema: 1\nallow:\n  - {scenario: satellite/medium, until: soon}\n")
@@ -352,10 +352,10 @@ def test_a_file_of_accepted_changes_names_its_mistakes(tmp_path: Path) -> None:
 # --- what is printed
 
 
-def _passage() -> view.Passage:
+def _passage() -> view.GateReport:
     worse, same, told = beside([2.0], [3.0]), beside([2.0], [2.0]), beside([2.0], [9.0], lossy())
     applied = apply([worse, same, told], [_allowed(scenario="elsewhere")], TODAY)
-    return view.Passage(tuple(view.Told(one, ("the engine's code",)) for one in applied.cells), applied, 0.03)
+    return view.GateReport(tuple(view.CellReport(one, ("the engine's code",)) for one in applied.cells), applied, 0.03)
 
 
 def test_the_gate_says_what_shuts_it() -> None:

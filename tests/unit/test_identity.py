@@ -16,8 +16,8 @@ from harness.execution.checkout import LEDGER
 from harness.outcome import Cell, Image, Outcome, Run
 from harness.store.identity import (
     Equivalence,
+    EquivalenceProof,
     Ledger,
-    Proof,
     cell_identities,
     cell_key,
     components,
@@ -32,7 +32,7 @@ from harness.store.results import Store
 from harness.topology import build_lab, digest_form
 from tests.examples import ROOT, cell, path, scenario
 
-PROOF = Proof(cells=84, commit="0123abcd", date="2026-11-25", lab_kernel="ff" * 32)
+PROOF = EquivalenceProof(cells=84, commit="0123abcd", date="2026-11-25", lab_kernel="ff" * 32)
 REFERENCE = ROOT / "results" / "reference"
 
 

@@ -13,7 +13,7 @@ from harness.cli import main
 from harness.cli.signals import FAILED, INFRASTRUCTURE, MET, USAGE
 from harness.engine.images.build import RECORD, Build, MadeImage
 from harness.engine.images.components import Component, Composition
-from harness.engine.images.record import Record
+from harness.engine.images.record import ImageRecord
 from harness.errors import EngineError
 from harness.execution.image_inventory import Inventory
 
@@ -65,7 +65,7 @@ def test_a_record_that_is_written_is_met_and_a_changed_one_is_not(
     assert capsys.readouterr().out == ""
     assert run(monkeypatch, "quiche", "endpoint", "--check") == MET
     assert capsys.readouterr().out == "endpoint: as recorded\nquiche: as recorded\n"
-    former = Record("bootstrapped", replace(NOW, components=(replace(SSL, version="3.5.3-1"),)))
+    former = ImageRecord("bootstrapped", replace(NOW, components=(replace(SSL, version="3.5.3-1"),)))
     (records / "quiche" / RECORD).write_text(former.text())
     assert run(monkeypatch, "quiche", "endpoint", "--check", "--json") == FAILED
     items = json.loads(capsys.readouterr().out)["images"]

@@ -9,7 +9,7 @@ import pytest
 
 from harness.analysis.interop import declared
 from harness.analysis.interop.evidence import Evidence
-from harness.analysis.interop.registry import Failed, Found, Passed, Unknown
+from harness.analysis.interop.registry import Failed, Found, Passed, Undetermined
 from harness.outcome import Transfer
 from tests.unit import wired
 from tests.unit.captures import make_run
@@ -286,7 +286,7 @@ def test_what_needs_secrets_is_unknown_without_them_but_never_passed(name: str) 
     asked = {"rebound": "port", "early_data": 5000, "stream_limit": 1000, "server_crypto": 7500}.get(name, True)
     found = declared()[name].judge(trace.evidence(talk, second), asked)
     assert declared()[name].needs_keys
-    assert isinstance(found, Unknown | Failed), found
+    assert isinstance(found, Undetermined | Failed), found
 
 
 def test_packets_of_every_kind_are_opened_and_nothing_else_is() -> None:

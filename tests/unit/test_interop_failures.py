@@ -10,17 +10,17 @@ import pytest
 import zstandard
 from rich.console import Console
 
-from harness.analysis.interop.matrix import Entry, Failure, Matrix, relabelled
+from harness.analysis.interop.matrix import Failure, InteropMatrix, TestcaseResult, relabelled
 from harness.analysis.interop.registry import CASES, declared
 from harness.analysis.interop.responsibility import KNOWN, Blame, blamed
 from harness.capture.artefacts import LINES, WIDTH, last_words
 from harness.evaluation.cell_result import CellResult
-from harness.outcome import Checked, LinkProof, MeasuredRun, Outcome, Run, Verdict
+from harness.outcome import InteropCheck, LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.report import interop
 from tests.examples import catalogue, cell, implementation
 from tests.unit.captures import make_run
 
-WRONG = Checked(
+WRONG = InteropCheck(
     check="amplification", asked=3, status="failed", sentence="4800 B sent, and 1200 B had come", sender="server",
     packet=6, t=0.0305,
 )  # fmt: skip
@@ -58,7 +58,7 @@ def test_without_logs_it_is_what_the_record_has(tmp_path: Path) -> None:
     assert last_words(tmp_path / "gone", broken) == {"server0": ("a\\x00b",)}
 
 
-def _result(folder: Path, *checks: Checked) -> CellResult:
+def _result(folder: Path, *checks: InteropCheck) -> CellResult:
     asked = catalogue().find_scenarios(["interop/amplificationlimit"])[0]
     one = cell(asked, implementation("alpha", parameters={}), implementation("quic-go", parameters={}))
     run = make_run().model_copy(update={"cell": one})
@@ -79,13 +79,13 @@ def test_a_cell_that_failed_tells_its_check_its_packet_and_what_was_said(tmp_pat
     assert "failure" not in entry
 
 
-def _matrix(**entries: Entry) -> Matrix:
+def _matrix(**entries: TestcaseResult) -> InteropMatrix:
     """Entries of amplificationlimit by their server."""
     made = {((client, server), "amplificationlimit"): one for server, one in entries.items() for client in ("a", "b")}
-    return Matrix(("a", "b"), tuple(entries), made)
+    return InteropMatrix(("a", "b"), tuple(entries), made)
 
 
-FAILED = Entry("failed", "amplification", "Amplification: 4800 B | <b>.", failure=Failure("k/0", WRONG, SAID))
+FAILED = TestcaseResult("failed", "amplification", "Amplification: 4800 B | <b>.", failure=Failure("k/0", WRONG, SAID))
 
 
 def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
@@ -120,8 +120,8 @@ def test_what_fails_with_everybody_is_one_row_and_one_voice() -> None:
     other = replace(FAILED, sentence="Another.", failure=Failure("l/0", WRONG, SAID))
     unsupported = {("b", "other"): other, ("c", "other"): FAILED, ("a", "other"): FAILED}
     entries = {(pair, "amplificationlimit"): one for pair, one in unsupported.items()}
-    entries |= {((client, "good"), "amplificationlimit"): Entry("succeeded") for client in "abc"}
-    said = interop.markdown(relabelled(Matrix(("a", "b", "c"), ("other", "good"), entries)))
+    entries |= {((client, "good"), "amplificationlimit"): TestcaseResult("succeeded") for client in "abc"}
+    said = interop.markdown(relabelled(InteropMatrix(("a", "b", "c"), ("other", "good"), entries)))
     head, _, table = said.partition("**What an implementation fails with everybody, which counts as unsupported**")
     assert "nobody has looked into" not in head.lower()
     assert "(3; nobody has looked into it)" in table
@@ -142,15 +142,15 @@ def test_every_finding_names_what_there_is(one: Blame) -> None:
 
 
 def test_a_finding_is_of_its_role_its_check_and_its_cases() -> None:
-    rebound = Entry("failed", "rebound", "It did not.")
+    rebound = TestcaseResult("failed", "rebound", "It did not.")
     assert blamed(("picoquic", "quinn"), "rebind-addr", rebound) is not None
     assert blamed(("picoquic", "quinn"), "rebind-port", rebound) is None
     assert blamed(("quinn", "picoquic"), "rebind-addr", rebound) is None
     assert blamed(("picoquic", "quinn"), "rebind-addr", replace(rebound, reason="version")) is None
-    stands = Entry("failed", "timed_out_client", "It did not end.")
+    stands = TestcaseResult("failed", "timed_out_client", "It did not end.")
     assert blamed(("quinn", "quiche"), "rebind-port", stands) is not None
     assert blamed(("quinn", "quiche"), "rebind-port", replace(stands, reason="rebound")) is not None
     assert blamed(("quinn", "quiche"), "transfer", stands) is None
-    refused = Entry("unsupported", "unsupported_server", "It refuses.")
+    refused = TestcaseResult("unsupported", "unsupported_server", "It refuses.")
     assert blamed(("quinn", "quiche"), "rebind-port", refused) is None
     assert blamed(("quinn", "quiche"), "rebind-port", replace(refused, everybody=("server", "quiche"))) is not None

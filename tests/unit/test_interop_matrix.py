@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.analysis.interop.matrix import Entry, Matrix, disagreements, relabelled
+from harness.analysis.interop.matrix import InteropMatrix, TestcaseResult, disagreements, relabelled
 from harness.analysis.interop.registry import CASES, case_of
 from harness.analysis.interop.runner_json import problems, read, written
 from harness.analysis.interop.verdict import Word
@@ -21,12 +21,13 @@ from harness.report import interop
 from tests.examples import catalogue
 
 
-def _matrix(words: dict[tuple[str, str, str], Word], **more: Any) -> Matrix:
+def _matrix(words: dict[tuple[str, str, str], Word], **more: Any) -> InteropMatrix:
     entries = {
-        ((client, server), case): Entry(word, "why", "It did not.") for (client, server, case), word in words.items()
+        ((client, server), case): TestcaseResult(word, "why", "It did not.")
+        for (client, server, case), word in words.items()
     }
     clients, servers = (tuple(sorted({key[index] for key in words})) for index in (0, 1))
-    return Matrix(clients, servers, entries, **more)
+    return InteropMatrix(clients, servers, entries, **more)
 
 
 SQUARE = _matrix(
@@ -39,7 +40,7 @@ SQUARE = _matrix(
 )  # fmt: skip
 
 
-def _document(matrix: Matrix = SQUARE) -> dict[str, Any]:
+def _document(matrix: InteropMatrix = SQUARE) -> dict[str, Any]:
     return written(matrix, {"retry": "The server sends a Retry"}, {"a": "https://a"}, 1.0, 2.5, "results")
 
 

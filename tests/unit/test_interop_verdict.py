@@ -8,19 +8,21 @@ import pytest
 
 from harness.analysis.interop import declared, failure, mistakes, run_result, verdict_of
 from harness.evaluation.verdict import judge
-from harness.outcome import Checked, LinkProof, MeasuredRun, Outcome, Run
+from harness.outcome import InteropCheck, LinkProof, MeasuredRun, Outcome, Run
 from tests.examples import scenario
 from tests.unit.captures import make_run
 
-GOOD = Checked(check="handshakes", asked=1, status="passed", sentence="1 handshake, asked 1")
-WRONG = Checked(
+GOOD = InteropCheck(check="handshakes", asked=1, status="passed", sentence="1 handshake, asked 1")
+WRONG = InteropCheck(
     check="amplification", asked=3, status="failed", sentence="4800 B sent, and 1200 B had come", sender="server",
     packet=6, t=0.0305,
 )  # fmt: skip
-UNSEEN = Checked(check="key_update", asked=True, status="unknown", sentence="neither endpoint wrote its secrets down")
+UNSEEN = InteropCheck(
+    check="key_update", asked=True, status="unknown", sentence="neither endpoint wrote its secrets down"
+)
 
 
-def _one(*checks: Checked, valid: bool = True, **outcome: Any) -> tuple[Run, MeasuredRun]:
+def _one(*checks: InteropCheck, valid: bool = True, **outcome: Any) -> tuple[Run, MeasuredRun]:
     run = make_run(outcome=Outcome(**{"status": "completed", **outcome}))
     return run, MeasuredRun(version=1, checks=checks, link=LinkProof(valid=valid, problems=() if valid else ("bent",)))
 

@@ -9,8 +9,8 @@ from harness.evaluation.staleness import NOT_ASKED, note, standing
 from harness.execution.measured_store import StoredResults
 from harness.outcome import (
     Cell,
-    Checked,
     DirectionProof,
+    InteropCheck,
     LinkProof,
     MeasuredRun,
     Measurement,
@@ -103,7 +103,7 @@ def test_of_a_test_case_what_its_verdict_rests_on_is_taken(tmp_path: Path) -> No
         version=VERSION,
         measurements=(Measurement(name="completion", value=1.5, unit="s", flow=0, transfer="first"),),
         observed=(Observation(role="server", parameter="initial_cwnd", value=10, unit="packets", source="a test"),),
-        checks=(Checked(check="retry", asked="used", status="failed", sentence="the server sent no Retry"),),
+        checks=(InteropCheck(check="retry", asked="used", status="failed", sentence="the server sent no Retry"),),
         link=LinkProof(valid=True, to_client=known, further={"other to_client": known}),
     )
     for one in (plain, case):

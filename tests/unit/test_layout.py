@@ -197,7 +197,9 @@ def test_lists_keep_names_whole_at_80_columns() -> None:
     out = io.StringIO()
     console = Console(file=out, width=80)
     listing.show(
-        [], [listing.Entry(one, False, "its published image is not on this machine") for one in known], console
+        [],
+        [listing.ListedImplementation(one, False, "its published image is not on this machine") for one in known],
+        console,
     )
     explain.show(console)
     text = out.getvalue()

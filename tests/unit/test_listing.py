@@ -12,8 +12,10 @@ from harness.scenario.schema import Implementation
 from tests.examples import catalogue, implementation
 
 
-def entries() -> list[listing.Entry]:
-    return [listing.Entry(implementation(name, tested=tested), True, None) for name, tested in TESTED.items()]
+def entries() -> list[listing.ListedImplementation]:
+    return [
+        listing.ListedImplementation(implementation(name, tested=tested), True, None) for name, tested in TESTED.items()
+    ]
 
 
 TESTED = {"alpha": True, "beta": False, "gamma": True}

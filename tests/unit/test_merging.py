@@ -18,7 +18,7 @@ from harness.execution.matrix import Shard
 from harness.outcome import Cell, MeasuredRun, Measurement, Outcome, Run
 from harness.store.merge import merge
 from harness.store.parquet import Columns, write_columns
-from harness.store.parquet.tables import Entry
+from harness.store.parquet.tables import StoredRun
 from harness.store.results import Store
 from tests.examples import ROOT, catalogue, cell
 
@@ -97,7 +97,7 @@ def test_what_the_ground_spoilt_makes_way(tmp_path: Path) -> None:
 
 
 def test_a_store_in_columns_is_taken_from_too(tmp_path: Path) -> None:
-    write_columns(tmp_path / "columns", [Entry(run(), measured(), None)], [])
+    write_columns(tmp_path / "columns", [StoredRun(run(), measured(), None)], [])
     own = Store(tmp_path / "own")
     assert merge(own, [Columns(tmp_path / "columns")]).taken == 1
     assert own.measured(HERE.key, 0) == measured()

@@ -26,7 +26,7 @@ from harness.report.plots.parts import binned, brief, smoothed_rates, thinned, t
 from harness.report.plots.registry import plots
 from harness.report.plots.render import Format, figure, figures, has_letters, write
 from harness.report.plots.stored import beside, find_drawings, folder_name
-from harness.report.plots.view import Drawn
+from harness.report.plots.view import PlotData
 from harness.store.results import Store
 from tests.drawings import drawn_of, link_sharing, link_sharing_run, page_cache, red_and_droptail, run_of
 from tools.reference.study_pages import figures as documented
@@ -40,7 +40,7 @@ def _frame(*rows: tuple[str, float, float]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={"flow": pl.String, "t": pl.Float64, "value": pl.Float64}, orient="row")
 
 
-def _kept(folder: Path, *runs: Drawn) -> Store:
+def _kept(folder: Path, *runs: PlotData) -> Store:
     store = Store(folder)
     for run in runs:
         place = store.begin(run.run.cell.key, run.run.repetition)
@@ -48,7 +48,7 @@ def _kept(folder: Path, *runs: Drawn) -> Store:
     return store
 
 
-def _result(*runs: Drawn) -> CellResult:
+def _result(*runs: PlotData) -> CellResult:
     pairs = tuple((run.run, run.measured) for run in runs)
     cell = runs[0].run.cell
     return CellResult(cell, pairs, judge(cell.scenario, pairs), tuple(Path() for _ in pairs))
@@ -67,7 +67,7 @@ def test_a_plot_is_what_stands_in_a_file_and_nothing_else(monkeypatch: pytest.Mo
     monkeypatch.setattr(registry, "_PLOTS", dict(registry._PLOTS))
 
     @registry.plot("Nothing", "throughput")
-    def something_new(run: Drawn) -> None:
+    def something_new(run: PlotData) -> None:
         """What nobody has drawn yet."""
 
     assert {"something_new", *OF_A_RUN} <= set(plots())
@@ -127,7 +127,7 @@ def test_a_flow_alone_is_drawn_as_wide_as_any(name: str) -> None:
 def test_a_flow_without_drops_has_its_row() -> None:
     whole = link_sharing_run(SECONDS)
     assert whole.series is not None
-    quiet = Drawn(whole.run, None, whole.series.filter((pl.col("name") != "drop") | (pl.col("t") < 1)), (10.0, 12.0))
+    quiet = PlotData(whole.run, None, whole.series.filter((pl.col("name") != "drop") | (pl.col("t") < 1)), (10.0, 12.0))
     made = figure(plots()["window_queue_drops"], quiet)
     assert made is not None
     svg = vl_convert.vegalite_to_svg(made.specification)
@@ -173,18 +173,18 @@ def _domains(panel: Any) -> set[str]:
 
 def test_what_is_missing_is_not_drawn() -> None:
     whole = link_sharing_run(SECONDS)
-    without = Drawn(whole.run, whole.measured, None)
+    without = PlotData(whole.run, whole.measured, None)
     assert {item.plot.name for item in figures(without)} == WITHOUT_SERIES
-    empty = Drawn(whole.run, whole.measured, whole.series.clear() if whole.series is not None else None)
+    empty = PlotData(whole.run, whole.measured, whole.series.clear() if whole.series is not None else None)
     assert {item.plot.name for item in figures(empty)} == WITHOUT_SERIES
-    assert not list(figures(Drawn(whole.run, None, None)))
+    assert not list(figures(PlotData(whole.run, None, None)))
 
 
 @pytest.mark.parametrize("name", ["throughput", "sending_rate", "cwnd", "in_flight", "srtt", "queue_length", "drop"])
 def test_one_missing_series_costs_the_figures_that_need_it(name: str) -> None:
     whole = link_sharing_run(SECONDS)
     assert whole.series is not None
-    part = Drawn(whole.run, whole.measured, whole.series.filter(pl.col("name") != name))
+    part = PlotData(whole.run, whole.measured, whole.series.filter(pl.col("name") != name))
     needing = {item for item in OF_A_RUN if name in plots()[item].needs}
     assert needing
     assert not list(figures(part, only=needing))
@@ -233,8 +233,8 @@ def test_a_detail_is_in_the_middle_of_the_time_all_flows_share() -> None:
     assert link_sharing_run(50.0).detail == (23.0, 26.0)
     # Fifty round trips of 300 ms are more than 3 s, and fill the middle of 60 s.
     far: list[dict[str, object]] = [{"stop": "60 s"}]
-    assert Drawn(run_of(link_sharing(60, far, delay="290 ms")), None, None).detail == (22.0, 37.0)
-    assert Drawn(run_of(link_sharing(50)), None, None, (1.0, 2.0)).detail == (1.0, 2.0)
+    assert PlotData(run_of(link_sharing(60, far, delay="290 ms")), None, None).detail == (22.0, 37.0)
+    assert PlotData(run_of(link_sharing(50)), None, None, (1.0, 2.0)).detail == (1.0, 2.0)
 
 
 def test_a_detail_ends_with_a_flow_that_its_size_ends() -> None:
@@ -242,17 +242,17 @@ def test_a_detail_ends_with_a_flow_that_its_size_ends() -> None:
     rows = [(flow, "throughput", t / 10, 1.0) for flow, span in ((0, (0, 500)), (1, (100, 160))) for t in range(*span)]
     series = pl.DataFrame(rows, schema=["flow", "name", "t", "value"], orient="row")
     # The second is there from 10 to 16 s, and has 2 s to find its share.
-    assert Drawn(run_of(link_sharing(50, flows)), None, series).detail == (12.0, 15.0)
+    assert PlotData(run_of(link_sharing(50, flows)), None, series).detail == (12.0, 15.0)
 
 
 def test_flows_that_never_meet_have_a_detail_too() -> None:
     apart: list[dict[str, object]] = [{"stop": "10 s"}, {"start": "20 s", "stop": "30 s"}]
-    begin, end = Drawn(run_of(link_sharing(30, apart)), None, None).detail
+    begin, end = PlotData(run_of(link_sharing(30, apart)), None, None).detail
     assert 0 <= begin < end <= 30
 
 
 def test_the_bottleneck_in_figures() -> None:
-    run = Drawn(run_of(link_sharing(50)), None, None)
+    run = PlotData(run_of(link_sharing(50)), None, None)
     assert run.end == 50
     assert run.queue_limit == 25
     # 10 Mbit/s for 20 ms are 25 kB, in frames of 1280 + 14 bytes.
@@ -265,7 +265,7 @@ def test_the_bottleneck_in_figures() -> None:
 
 def test_access_delays_are_part_of_the_round_trip() -> None:
     own: list[dict[str, object]] = [{"stop": "9 s"}, {"stop": "9 s", "access_delay": "15 ms"}]
-    run = Drawn(run_of(link_sharing(9, own)), None, None)
+    run = PlotData(run_of(link_sharing(9, own)), None, None)
     # 20 ms of the path, and 0 and 30 ms of their own.
     assert run.round_trip == pytest.approx(35)
     assert run.bdp == pytest.approx(10e6 * 0.035 / 8 / 1294)
@@ -282,7 +282,7 @@ def test_capacity_follows_the_changes_asked_for_where_no_series_has_it() -> None
             ],
         }
     )
-    run = Drawn(run_of(one.model_copy(update={"path_": changed})), None, None)
+    run = PlotData(run_of(one.model_copy(update={"path_": changed})), None, None)
     assert run.capacity.rows() == [(0.0, 10.0), (10.0, 4.0), (50.0, 4.0)]
     assert link_sharing_run(50.0).capacity.rows() == [(0.0, 10.0), (50.0, 10.0)]
 
@@ -291,7 +291,7 @@ def test_series_outside_the_time_axis_are_left_out() -> None:
     whole = link_sharing_run(SECONDS)
     assert whole.series is not None
     late = pl.DataFrame([(0, "cwnd", 20.0, 1.0), (0, "cwnd", 99.0, 1.0)], schema=whole.series.schema, orient="row")
-    assert Drawn(whole.run, None, pl.concat([whole.series, late])).of_flows("cwnd")["t"].max() < 20  # type: ignore[operator]
+    assert PlotData(whole.run, None, pl.concat([whole.series, late])).of_flows("cwnd")["t"].max() < 20  # type: ignore[operator]
 
 
 # --- what is computed for a figure
@@ -377,7 +377,7 @@ def test_a_partner_is_found_though_nobody_asked_for_it(tmp_path: Path) -> None:
 
 def test_the_first_repetition_is_drawn_or_the_one_asked_for(tmp_path: Path) -> None:
     first = link_sharing_run(SECONDS)
-    second = Drawn(first.run.model_copy(update={"repetition": 1}), None, None)
+    second = PlotData(first.run.model_copy(update={"repetition": 1}), None, None)
     result, key = _result(first, second), first.run.cell.key
 
     def drawn(*asked: str) -> list[int]:
@@ -416,7 +416,7 @@ def test_a_page_needs_nothing_from_elsewhere_and_its_data_cannot_leave_their_scr
     cell = one.run.cell.model_copy(
         update={"scenario": one.run.cell.scenario.model_copy(update={"title": title, "name": "a/</b"})}
     )
-    run = Drawn(one.run.model_copy(update={"cell": cell}), one.measured, one.series)
+    run = PlotData(one.run.model_copy(update={"cell": cell}), one.measured, one.series)
     [file] = write(run, tmp_path, {Format.HTML}, page_cache())
     text = file.read_text()
     # Outside the scripts: the libraries' own text speaks of such things.
@@ -435,7 +435,7 @@ def test_a_page_needs_nothing_from_elsewhere_and_its_data_cannot_leave_their_scr
 
 
 def test_a_run_without_anything_leaves_no_folder(tmp_path: Path) -> None:
-    empty = Drawn(run_of(link_sharing(50)), None, None)
+    empty = PlotData(run_of(link_sharing(50)), None, None)
     assert write(empty, tmp_path / "made", set(Format), page_cache()) == []
     assert list(tmp_path.iterdir()) == []
 
@@ -490,7 +490,7 @@ def test_the_command_says_when_series_are_missing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     run = link_sharing_run(SECONDS)
-    _kept(tmp_path, Drawn(run.run, run.measured, None))
+    _kept(tmp_path, PlotData(run.run, run.measured, None))
     code, out, err = _command(capsys, monkeypatch, "--store", str(tmp_path), "--formats", "svg")
     assert code in (0, None)
     assert {Path(line).stem for line in out.splitlines()} == WITHOUT_SERIES

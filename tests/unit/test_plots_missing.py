@@ -20,7 +20,7 @@ from harness.report.plots import stored
 from harness.report.plots.render import page_script
 from harness.report.plots.render import write as whole
 from harness.report.plots.stored import Made, draw, draw_missing, figures_there, find_subjects, with_figures
-from harness.report.plots.view import Drawn
+from harness.report.plots.view import PlotData
 from harness.scenario.schema import Flow
 from harness.store.results import MEASURED, Store
 from tests.drawings import download_run, link_sharing_run, page_cache, red_and_droptail
@@ -29,14 +29,14 @@ from tests.examples import SIM, images, implementation, scenario
 SECONDS = 10.0
 
 
-def _bare(count: int) -> list[Drawn]:
+def _bare(count: int) -> list[PlotData]:
     """Runs of cells with different seeds, which have two figures each: their means."""
     one = link_sharing_run(SECONDS)
     cells = [one.run.cell.model_copy(update={"seed": seed, "key": f"{seed:016x}"}) for seed in range(1, count + 1)]
-    return [Drawn(one.run.model_copy(update={"cell": cell}), one.measured, None) for cell in cells]
+    return [PlotData(one.run.model_copy(update={"cell": cell}), one.measured, None) for cell in cells]
 
 
-def _stored(folder: Path, runs: Sequence[Drawn]) -> tuple[Store, list[CellResult]]:
+def _stored(folder: Path, runs: Sequence[PlotData]) -> tuple[Store, list[CellResult]]:
     store, results = Store(folder), []
     for run in runs:
         place = store.finish(store.begin(run.run.cell.key, 0), run.run, run.measured, run.series)
@@ -45,9 +45,9 @@ def _stored(folder: Path, runs: Sequence[Drawn]) -> tuple[Store, list[CellResult
     return store, results
 
 
-def _sheets(folder: Path, results: list[CellResult]) -> list[stored.Sheet]:
+def _sheets(folder: Path, results: list[CellResult]) -> list[stored.FigureSheet]:
     subjects = find_subjects(results, _nothing)
-    return [stored.Sheet(subject, folder / "figures" / f"{number}") for number, subject in enumerate(subjects)]
+    return [stored.FigureSheet(subject, folder / "figures" / f"{number}") for number, subject in enumerate(subjects)]
 
 
 def _nothing(wanted: Any) -> list[CellResult]:
@@ -157,7 +157,7 @@ def test_one_cell_that_cannot_be_drawn_costs_the_others_nothing(
 ) -> None:
     store, results = _stored(tmp_path, _bare(3))
 
-    def write(run: Drawn, *words: Any, **names: Any) -> list[Path]:
+    def write(run: PlotData, *words: Any, **names: Any) -> list[Path]:
         if run.run.cell.seed < 3:
             raise ValueError("no such colour")
         return whole(run, *words, **names)

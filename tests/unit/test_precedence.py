@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine.docker.host_jitter import SETTINGS, Setting, runs_come_first
+from harness.engine.docker.host_jitter import SETTINGS, CgroupSetting, runs_come_first
 
 
-def setting(folder: Path, name: str, content: str | None) -> Setting:
+def setting(folder: Path, name: str, content: str | None) -> CgroupSetting:
     made = folder / name
     made.mkdir()
     if content is not None:
         (made / "cpu.shares").write_text(f"{content}\n")
-    return Setting(made / "cpu.shares", "1024", "102400")
+    return CgroupSetting(made / "cpu.shares", "1024", "102400")
 
 
-def said(one: Setting) -> str:
+def said(one: CgroupSetting) -> str:
     return one.file.read_text().strip()
 
 
 def test_a_group_is_told_while_it_lasts(tmp_path: Path) -> None:
-    ours, absent = setting(tmp_path, "ours", "1024"), Setting(tmp_path / "absent/cpu.shares", "1024", "102400")
+    ours, absent = setting(tmp_path, "ours", "1024"), CgroupSetting(tmp_path / "absent/cpu.shares", "1024", "102400")
     with pytest.raises(RuntimeError), runs_come_first([absent, ours]):
         assert said(ours) == "102400"
         raise RuntimeError

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.doe.minimal_settings import NOTHING, Reached, Settings, score, search, standing
+from harness.doe.minimal_settings import NOTHING, SearchResult, Settings, score, search, standing
 from tests.comparisons import result, run
 from tests.examples import scenario
 
@@ -18,7 +18,7 @@ FACTORS = {"window": (32, 100), "cc": ("bbr",), "rtt": ("100 ms", "600 ms")}
 
 
 def _run(answer: Callable[[Settings], float], budget: int = 1000, known: dict[Settings, float] | None = None) -> tuple[
-    Reached, list[Settings]
+    SearchResult, list[Settings]
 ]:  # fmt: skip
     """What a search comes to, and what it asked for that was not known."""
     going, asked, known = search(FACTORS, budget, width=2), list[Settings](), dict(known or {})

@@ -12,7 +12,7 @@ import pytest
 from harness.engine.images import record as recorded
 from harness.engine.images.build import RECORD, Build
 from harness.engine.images.components import Component, Composition
-from harness.engine.images.record import Record, base_of, differences, read_record, write_record
+from harness.engine.images.record import ImageRecord, base_of, differences, read_record, write_record
 from harness.errors import InputError
 from harness.report import composed
 
@@ -20,16 +20,16 @@ SSL = Component("deb", "libssl3t64", "3.5.4-1", "amd64", "openssl", "a" * 64)
 QUICHE = Component("cargo", "quiche", "0.30.0", digest="b" * 64)
 SYN1, SYN2 = (Component("cargo", "syn", version, digest=version[0] * 64) for version in ("1.0", "2.0"))
 COMPOSITION = Composition((QUICHE, SYN1, SYN2, SSL), {"/usr/local/bin/x": "c" * 64}, "3-" + "d" * 32, "debian-13")
-RECORDED = Record("bootstrapped", COMPOSITION)
+RECORDED = ImageRecord("bootstrapped", COMPOSITION)
 
 
-def other(*components: Component, **more: Any) -> Record:
-    return Record("bootstrapped", replace(COMPOSITION, components=tuple(sorted(components)), **more))
+def other(*components: Component, **more: Any) -> ImageRecord:
+    return ImageRecord("bootstrapped", replace(COMPOSITION, components=tuple(sorted(components)), **more))
 
 
 def test_a_record_is_read_as_it_was_written_with_a_line_for_each_component(tmp_path: Path) -> None:
     assert read_record(tmp_path) is None
-    for record in (RECORDED, Record("sha256:1", Composition((), {}, "3-0"))):
+    for record in (RECORDED, ImageRecord("sha256:1", Composition((), {}, "3-0"))):
         file = write_record(tmp_path, record)
         assert read_record(tmp_path) == record
         assert json.loads(file.read_text())["base"] == record.base
@@ -74,7 +74,7 @@ def test_a_link_is_no_record(tmp_path: Path) -> None:
         (replace(RECORDED, base="unknown"), []),
     ],
 )
-def test_what_differs_is_said_a_line_each(now: Record, lines: list[str]) -> None:
+def test_what_differs_is_said_a_line_each(now: ImageRecord, lines: list[str]) -> None:
     assert differences(RECORDED, now) == lines
 
 
@@ -106,9 +106,11 @@ def test_lines_and_json_of_a_check(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
     checked = {
-        "quiche": composed.Checked("quic-lab/quiche:1", True, ["libssl3t64 3.5.4-1 → 3.5.5-1 (deb)", "/x was added"]),
-        "quinn": composed.Checked("quic-lab/quinn:1", True, []),
-        "curl": composed.Checked("quic-lab/curl:1", False, []),
+        "quiche": composed.ImageCheck(
+            "quic-lab/quiche:1", True, ["libssl3t64 3.5.4-1 → 3.5.5-1 (deb)", "/x was added"]
+        ),
+        "quinn": composed.ImageCheck("quic-lab/quinn:1", True, []),
+        "curl": composed.ImageCheck("quic-lab/curl:1", False, []),
     }
     composed.show(checked, Console(highlight=False))
     assert capsys.readouterr().out.splitlines() == [

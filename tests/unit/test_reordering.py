@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.analysis.delivery import Held
+from harness.analysis.delivery import ByteRanges
 from harness.analysis.metrics import measure
 from harness.analysis.metrics.recovery import reordering
 from harness.analysis.run_view import RunView
 from harness.analysis.spurious_loss import copies, segments
 from harness.capture import qlog
-from harness.capture.artefacts import Window
+from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import SYN, read_capture
 from harness.capture.matching import match
 from harness.store.records import read_run
@@ -104,7 +104,7 @@ def test_data_that_come_twice_were_taken_for_lost() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12)), max_size=20), st.integers(0, 50), st.integers(1, 9))
 def test_held_parts_are_a_set_of_bytes(parts: list[tuple[int, int]], start: int, size: int) -> None:
-    held, there = Held(), set[int]()
+    held, there = ByteRanges(), set[int]()
     for offset, length in parts:
         wanted = set(range(offset, offset + length))
         assert held.add(offset, offset + length) == bool(wanted - there)
@@ -135,7 +135,7 @@ def test_lost_packets_are_read_in_every_spelling(tmp_path: Path) -> None:
 
 
 def test_a_trace_that_cannot_be_read_costs_this_metric_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def damaged(view: RunView, window: Window) -> None:
+    def damaged(view: RunView, window: TransferWindow) -> None:
         raise OSError("the trace is damaged")
 
     monkeypatch.setattr("harness.analysis.spurious_loss._looked_for", damaged)

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from harness.outcome import MeasuredRun, Run
 from harness.scenario.schema import Implementation, Scenario
-from harness.store.parquet.tables import Entry, Rows, read_cell, read_measured, read_run
+from harness.store.parquet.tables import Rows, StoredRun, read_cell, read_measured, read_run
 from harness.store.records import read_measured as measured_of
 from harness.store.records import read_run as run_of
 from tests.models import MEASURED, RUNS
@@ -19,7 +19,7 @@ def test_a_run_is_the_same_when_it_was_stored_and_when_it_was_kept_in_columns(ru
     assert run_of(run.model_dump_json(by_alias=True, indent=1).encode()) == run
     assert measured_of(measured.model_dump_json(by_alias=True, indent=1).encode()) == measured
     rows = Rows()
-    rows.add(Entry(run, measured))
+    rows.add(StoredRun(run, measured))
     frames = {name: frame.to_dicts() for name, frame in rows.frames()}
     models: dict[str, type[BaseModel]] = {"scenario": Scenario, "implementation": Implementation}
     known = {row["hash"]: models[row["kind"]].model_validate_json(row["content"]) for row in frames["definitions"]}

@@ -12,7 +12,7 @@ import pytest
 from harness.engine.images.cache import Cache
 from harness.engine.virtual import uml_guest as guests
 from harness.engine.virtual.engine import FORBIDDEN, VirtualEngine
-from harness.engine.virtual.sandbox import BASE, Place, Sandbox, Sandboxes, sandbox_command, wanted
+from harness.engine.virtual.sandbox import BASE, Sandbox, Sandboxes, SharedFolder, sandbox_command, wanted
 from harness.engine.virtual.uml_guest import Guest, GuestEnd, require_memory
 from harness.errors import EngineError
 from harness.topology import build_lab
@@ -38,7 +38,7 @@ def stand_in(folder: Path, otherwise: int = 0) -> Path:
 
 
 def test_a_host_is_given_the_best_that_it_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    places = {"rootfs": Place(tmp_path), "lab": Place(tmp_path, writable=True)}
+    places = {"rootfs": SharedFolder(tmp_path), "lab": SharedFolder(tmp_path, writable=True)}
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     sandbox = Sandboxes().of(stand_in(tmp_path), tmp_path / "linux", places)
     assert sandbox.options == ("--base", "0") and sandbox.own_memory
@@ -49,7 +49,7 @@ def test_a_host_is_given_the_best_that_it_offers(tmp_path: Path, monkeypatch: py
 
 
 def test_a_host_is_tried_once(tmp_path: Path) -> None:
-    sandboxes, places = Sandboxes(), {"lab": Place(tmp_path, writable=True)}
+    sandboxes, places = Sandboxes(), {"lab": SharedFolder(tmp_path, writable=True)}
     program = stand_in(tmp_path)
     first = sandboxes.of(program, tmp_path / "linux", places)
     program.unlink()
@@ -59,10 +59,10 @@ def test_a_host_is_tried_once(tmp_path: Path) -> None:
 def test_a_host_that_offers_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(EngineError, match="cannot be confined") as caught:
-        Sandboxes().of(stand_in(tmp_path, otherwise=125), tmp_path / "linux", {"lab": Place(tmp_path)})
+        Sandboxes().of(stand_in(tmp_path, otherwise=125), tmp_path / "linux", {"lab": SharedFolder(tmp_path)})
     assert "HARNESS_SANDBOX=off" in caught.value.hint
     with pytest.raises(EngineError, match=r"cannot be confined.*nowhere"):
-        Sandboxes().of(tmp_path / "nowhere", tmp_path / "linux", {"lab": Place(tmp_path)})
+        Sandboxes().of(tmp_path / "nowhere", tmp_path / "linux", {"lab": SharedFolder(tmp_path)})
 
 
 def test_only_a_word_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_only_a_word_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_guest_may_write_its_own_folder_alone(tmp_path: Path) -> None:
-    places = {"rootfs": Place(tmp_path / "image"), "lab": Place(tmp_path / "run", writable=True)}
+    places = {"rootfs": SharedFolder(tmp_path / "image"), "lab": SharedFolder(tmp_path / "run", writable=True)}
     words = sandbox_command(Path("/s"), Sandbox(("--base", "7"), ()), ["/k", "mem=1M"], places, 1 << 20, 3, 9)
     assert words[:5] == ["/s", "--folder", f"rootfs={tmp_path / 'image'}", "--writable", f"lab={tmp_path / 'run'}"]
     assert words[-5:] == ["--base", "7", "--", "/k", "mem=1M"]

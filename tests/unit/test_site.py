@@ -19,7 +19,7 @@ from harness.cli.signals import FAILED, USAGE
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
-from harness.outcome import Checked, LinkProof, MeasuredRun, Measurement, Outcome, Run
+from harness.outcome import InteropCheck, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.report.site import build
 from harness.report.site.cell import MOST, cell_page, opening
 from harness.report.site.figures import headline, heat, tile
@@ -235,8 +235,8 @@ def test_a_cell_s_page_names_the_runs_its_verdict_rests_on_and_how_to_make_them_
 
 
 def test_checks_of_a_test_case_say_in_how_many_runs_they_held_and_what_was_wrong() -> None:
-    good = Checked(check="version", asked=True, status="passed", sentence="all are of version 1")
-    wrong = Checked(
+    good = InteropCheck(check="version", asked=True, status="passed", sentence="all are of version 1")
+    wrong = InteropCheck(
         check="handshakes", asked=1, status="failed", sentence="2 were seen", sender="server", packet=9, t=0.5
     )
     held = wrong.model_copy(update={"status": "passed", "sentence": "1 was seen", "sender": None})

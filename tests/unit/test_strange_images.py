@@ -24,7 +24,7 @@ from harness.engine.virtual.guest_config import world_document
 from harness.errors import EngineError
 from harness.execution import cluster_backend
 from harness.execution.cluster import image_transfer
-from harness.execution.cluster.image_transfer import Sent, TravelledRoots
+from harness.execution.cluster.image_transfer import SentImage, TravelledRoots
 from harness.execution.cluster.messages import Answer
 from harness.topology import build_lab
 from tests.examples import cell
@@ -207,7 +207,7 @@ def test_a_parcel_with_what_no_export_has_is_refused(
 def test_what_ran_as_its_owner_is_known_where_an_image_has_travelled_to(cache: Cache, tmp_path: Path) -> None:
     root = RootFileSystems(cache).of("strange:1")
     export = Path(root.rootfs).parent
-    sent = Sent.of(root, image_transfer.digest_of(image_transfer.head_of(export)))
+    sent = SentImage.of(root, image_transfer.digest_of(image_transfer.head_of(export)))
     there = Cache(tmp_path / "there")
     arrived: RootFs = TravelledRoots(there, {"strange:1": sent}, lambda digest: image_transfer.pieces(export)).of(
         "strange:1"

@@ -36,7 +36,7 @@ from harness.scenario.schema import Implementation, Scenario
 from harness.store.compression import pack
 from harness.store.merge import merge
 from harness.store.parquet import Columns, write_columns
-from harness.store.parquet.tables import Entry
+from harness.store.parquet.tables import StoredRun
 from harness.store.parquet_reader import claim_of
 from harness.store.records import SERIES_SCHEMA, TableError, read_frame, read_run
 from harness.store.results import MEASURED, RUN, SERIES, Store
@@ -376,7 +376,9 @@ def test_an_image_is_built_from_its_own_folder(build: str) -> None:
 def test_columns_with_such_names_write_nothing_elsewhere(tmp_path: Path) -> None:
     drawn = download_run()
     wrong = drawn.run.cell.model_copy(update={"key": "../../../../escaped"})
-    write_columns(tmp_path / "a" / "columns", [Entry(drawn.run.model_copy(update={"cell": wrong}), drawn.measured)], [])
+    write_columns(
+        tmp_path / "a" / "columns", [StoredRun(drawn.run.model_copy(update={"cell": wrong}), drawn.measured)], []
+    )
     said: list[str] = []
     own = Store(tmp_path / "a" / "own")
     assert merge(own, [Columns(tmp_path / "a" / "columns", said.append)]).taken == 0

@@ -32,7 +32,7 @@ from harness.outcome import MeasuredRun, Outcome, Run, Status
 from harness.report import flow_metrics, gate, grid, interop, markdown, summary, table
 from harness.report.layout import Column, Fitted, Row
 from harness.report.plots.registry import plots
-from harness.report.plots.render import Figure, Heading, page
+from harness.report.plots.render import Heading, RenderedFigure, page
 from harness.report.site import build
 from harness.report.site.cell import opening
 from harness.store.results import Store
@@ -196,7 +196,7 @@ def test_the_command_of_a_summary_prints_no_html(
 
 
 def test_no_line_of_the_gate_has_html() -> None:
-    passage = gate.Passage((), Applied((), (), ()), 0.03)
+    passage = gate.GateReport((), Applied((), (), ()), 0.03)
     assert without_html(gate.markdown(passage)) == gate.markdown(passage)
 
 
@@ -298,7 +298,7 @@ def test_events_of_a_trace_are_shown(tmp_path: Path) -> None:
 def test_a_page_of_figures_runs_its_own_scripts_by_their_digests() -> None:
     plot = next(iter(plots().values()))
     heading = Heading(STRANGE, STRANGE, STRANGE)
-    text = page(heading, [Figure(plot, {"title": f"{STRANGE}</script>"})], "var own = '</script>';")
+    text = page(heading, [RenderedFigure(plot, {"title": f"{STRANGE}</script>"})], "var own = '</script>';")
     policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
     assert policy is not None
     allowed = set(re.findall(r"sha256-([\w+/=]+)", policy[1]))

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.capture.connections import Connection, Opened
+from harness.capture.connections import Connection, SentPackets
 from harness.capture.key_log import Secret
 from harness.capture.quic.frames import StreamFrame, read_frames
 from harness.capture.quic.protection import Aead, Packets
@@ -37,13 +37,13 @@ def test_gaps(parts: list[tuple[int, int]]) -> None:
     assert all(start < stop for start, stop in found.tolist())
 
 
-def opened(*packets: tuple[int, bytes], captured: int = 40, coalesced: Sequence[int] = ()) -> Opened:
+def opened(*packets: tuple[int, bytes], captured: int = 40, coalesced: Sequence[int] = ()) -> SentPackets:
     """Packets of (time, payload), numbered from 0 on, of which so many bytes were captured."""
     count = len(packets)
     numbers = np.arange(count)
     none = np.zeros((count, 0), np.uint8)
     sizes = np.array([len(payload) for _, payload in packets], np.int64)
-    return Opened(
+    return SentPackets(
         Connection(50_000, 1, b"client", b"server"), "server", Secret(bytes(32), "server", bytes(32)), Aead.AES_128_GCM,
         np.array([t for t, _ in packets], np.int64), np.arange(count, dtype=np.uint64),
         Packets(numbers, numbers, np.zeros(count, np.int64), none, np.minimum(sizes, captured), sizes),

@@ -11,7 +11,7 @@ from harness.outcome import MeasuredRun, Measurement, Outcome, Run
 from harness.report import verified as view
 from harness.repro.verify import chosen, drawn
 from harness.store.identity import Equivalence, Ledger, keyed
-from harness.store.run_comparison import Verified
+from harness.store.run_comparison import RunComparison
 from harness.store.run_comparison import compared as compared_runs
 from tests.examples import cell
 
@@ -48,12 +48,12 @@ _NOTHING = (_Images(), _Images())
 def compared(
     run: Run, measured: MeasuredRun | None, again: Run, anew: MeasuredRun | None,
     images: tuple[_Images, _Images] = _NOTHING, ledger: Ledger | None = None,
-) -> Verified:  # fmt: skip
+) -> RunComparison:  # fmt: skip
     """Two runs, of stores that know images alone; without a ledger every digest is another thing."""
     return compared_runs(run, measured, again, anew, images, ledger or Ledger())  # type: ignore[arg-type]
 
 
-def sentence(one: Verified, ledger: Ledger | None = None) -> str:
+def sentence(one: RunComparison, ledger: Ledger | None = None) -> str:
     """What is said of it."""
     return view.sentence(one, ledger or Ledger())
 

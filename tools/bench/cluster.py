@@ -27,10 +27,10 @@ from rich.console import Console
 from harness.engine.docker.host_jitter import Patience
 from harness.engine.images.contents import Contents
 from harness.execution import Options
-from harness.execution.cluster.address import Place, Scheduler, started
+from harness.execution.cluster.address import ClusterOptions, Scheduler, started
 from harness.execution.cluster.coordinator import Driver
 from harness.execution.cluster.dask_client import Crew, Work
-from harness.execution.cluster.image_transfer import Depot, Sent
+from harness.execution.cluster.image_transfer import Depot, SentImage
 from harness.execution.cluster.messages import Answer, Order
 from harness.execution.cluster.worker import make
 from harness.execution.cluster_backend import ClusterGround
@@ -44,7 +44,7 @@ from harness.execution.scheduler import Campaign
 from harness.outcome import Cell
 from harness.report.progress import Talk
 from harness.store.parquet import Columns
-from harness.store.parquet.tables import Entry
+from harness.store.parquet.tables import StoredRun
 from harness.store.provenance import Provenance
 from harness.store.results import MEASURED, RUN, SERIES, Store
 from tools.bench.session import Session, line, scenario
@@ -64,7 +64,7 @@ BESIDE = {"cell.env": 118, "compose.yaml": 3648, "lab.json": 7397, "plan/plan.js
 # --- what workers do in place of a run
 
 
-def lay_down(entries: Sequence[Entry], file: Path) -> None:
+def lay_down(entries: Sequence[StoredRun], file: Path) -> None:
     """Write what answers are made of: of each run the record without its cell, and the other files of its folder."""
     series = next(_bytes_of(entry.series) for entry in entries if entry.series is not None)
     content = []
@@ -106,7 +106,7 @@ def answer(file: str, order: Order, worker: str) -> Answer:
     return Answer(worker, "here", files=made, seconds=time.monotonic() - begun)
 
 
-def recorded(reference: Path) -> list[Entry]:
+def recorded(reference: Path) -> list[StoredRun]:
     """The runs in virtual time of a store in columns that stand for all: every so many, one with series first."""
     entries = [entry for entry in Columns(reference).entries() if entry.run.cell.engine == "virtual"]
     every = sorted(entries, key=lambda entry: entry.series is None)
@@ -120,11 +120,11 @@ def recorded(reference: Path) -> list[Entry]:
 class _NothingSent(Depot):
     """Says of every image what a driver says of one, without having it."""
 
-    def sent(self, reference: str) -> Sent:
+    def sent(self, reference: str) -> SentImage:
         """See `Depot`."""
         digest = hashlib.sha256(reference.encode()).hexdigest()
-        return Sent(reference, f"sha256:{digest}", reference, ("/run_endpoint.sh",), ("PATH=/usr/bin",), "/", "", 15,
-                    digest[:32])  # fmt: skip
+        return SentImage(reference, f"sha256:{digest}", reference, ("/run_endpoint.sh",), ("PATH=/usr/bin",), "/", "",
+                    15, digest[:32])  # fmt: skip
 
     def contents(self, references: Iterable[str]) -> dict[str, Contents]:
         """See `Depot`."""
@@ -174,7 +174,7 @@ class Cluster(Session):
         store, depot = Store(self.folder / "simulated"), _NothingSent(self.app.exported, self.app.contents)
         lay_down(entries, self.folder / "recorded")
         work = functools.partial(answered, str(self.folder / "recorded"))
-        with started(Place("", 2), self._environment(), threads=CORES // 2) as scheduler:
+        with started(ClusterOptions("", 2), self._environment(), threads=CORES // 2) as scheduler:
             # Workers read what is recorded before they can answer.
             self._drive(scheduler, [PlannedRun(_numbered(entries[0].run.cell, -one), 0) for one in range(1, 9)],
                         store, depot, work, _AnyMemory)  # fmt: skip
@@ -264,7 +264,7 @@ class Cluster(Session):
 
     def _with(self, todo: Sequence[PlannedRun], workers: int) -> float:
         """Seconds that `workers` take for the runs."""
-        with started(Place("", workers), self._environment()) as scheduler, \
+        with started(ClusterOptions("", workers), self._environment()) as scheduler, \
                 tempfile.TemporaryDirectory(dir=self.folder) as folder:  # fmt: skip
             store = Store(Path(folder))
             # The first run of a worker imports what measuring takes.

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.direction import Direction
+from harness.analysis.direction import LinkDirection
 from harness.analysis.link_replay import Fate
 from harness.analysis.run_view import RunView
 from harness.engine.confinement import alone
@@ -146,7 +146,7 @@ class Agreement:
     """The furthest apart that both let a packet leave."""
 
 
-def of_direction(run: str, direction: Direction, image: str) -> Agreement | None:
+def of_direction(run: str, direction: LinkDirection, image: str) -> Agreement | None:
     """A direction of a run beside ns-3; None where ns-3 has no such link.
 
     It has a queue of bytes that drops at its tail, and a serial server. A rate of 0 it does not have.

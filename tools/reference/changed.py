@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult, point_of
-from harness.evaluation.regression.baseline import Compared
+from harness.evaluation.regression.baseline import BaselineComparison
 from harness.evaluation.regression.decision import GRAVITY, Decided, Known, causes, decide, pairs
 from harness.formatting import counted, quoted
 from harness.report.gate import figure_text
@@ -50,7 +50,7 @@ def changed(
     return [Changed(one, tuple(causes(one.pair, known, ledger))) for one in ordered]
 
 
-def changed_page(cells: Sequence[Changed], compared: Compared) -> str:
+def changed_page(cells: Sequence[Changed], compared: BaselineComparison) -> str:
     """The page. `compared`: what the whole comparison came to."""
     counts = ", ".join(f"{compared.counts[one]} {one}" for one in GRAVITY if compared.counts.get(one))
     said = (

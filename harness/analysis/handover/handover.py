@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 
 from harness.analysis.connection import FULL
-from harness.analysis.delivery import Held
-from harness.analysis.handover.state import State, state_of
+from harness.analysis.delivery import ByteRanges
+from harness.analysis.handover.state import ServerState, state_of
 from harness.analysis.handover.window import RttAnswer, WindowAnswer, rtt_answer, window_answer
 from harness.analysis.handover.wire import EARLY, Moved, moves_of
-from harness.analysis.run_view import RunView, Unknown
+from harness.analysis.run_view import RunView, Unavailable
 from harness.capture.capture import Ints
 from harness.capture.key_log import Sender
 from harness.capture.quic.error_codes import error_name, in_order, is_known
@@ -26,7 +26,7 @@ from harness.scenario.parameters import ROLES, Role
 
 
 @dataclass(frozen=True)
-class Closing:
+class ErrorClose:
     """An endpoint ended the connection with an error."""
 
     by: Role
@@ -36,7 +36,7 @@ class Closing:
     """INTERNAL_ERROR, application error 0x101, with the words that came with it."""
 
 
-def closing(moved: Moved) -> Closing | None:
+def closing(moved: Moved) -> ErrorClose | None:
     """The first close with an error between a move and the next one, seen at the client's side; None without one."""
     found = [
         (int(t_ns), role, frames.close)
@@ -48,7 +48,7 @@ def closing(moved: Moved) -> Closing | None:
     if not found:
         return None
     t_ns, role, close = min(found, key=lambda one: one[0])
-    return Closing(role, (t_ns - moved.asked_ns) / 1e6, _words(close))
+    return ErrorClose(role, (t_ns - moved.asked_ns) / 1e6, _words(close))
 
 
 def _is_error(close: CloseFrame) -> bool:
@@ -167,7 +167,7 @@ class SeenMove(Moved):
     """One move of the client of a flow over QUIC, and the server's answer to it."""
 
     @cached_property
-    def state(self) -> State | Unknown:
+    def state(self) -> ServerState | Unavailable:
         """What the server tells of itself; why it does not."""
         return state_of(self)
 
@@ -175,13 +175,13 @@ class SeenMove(Moved):
     def window_answer(self) -> WindowAnswer:
         """What became of the congestion window."""
         state = self.state
-        return WindowAnswer("unknown", state.text) if isinstance(state, Unknown) else window_answer(self, state)
+        return WindowAnswer("unknown", state.text) if isinstance(state, Unavailable) else window_answer(self, state)
 
     @cached_property
     def rtt_answer(self) -> RttAnswer:
         """What became of the estimate of the round-trip time."""
         state = self.state
-        return RttAnswer("unknown", state.text) if isinstance(state, Unknown) else rtt_answer(self, state)
+        return RttAnswer("unknown", state.text) if isinstance(state, Unavailable) else rtt_answer(self, state)
 
     @property
     def handover(self) -> Handover:
@@ -221,7 +221,7 @@ class SeenMove(Moved):
     def _trace(self, name: str) -> list[float | None]:
         """One figure of the server around the move; empty where it tells none, or after the end."""
         state = self.state
-        if isinstance(state, Unknown):
+        if isinstance(state, Unavailable):
             return []
         figure = state.figure(name)
         moments = [self.asked_ns + step * 1_000_000 for step in range(TRACE_FROM, TRACE_TO + 1, TRACE_STEP)]
@@ -248,18 +248,18 @@ def _seen(view: RunView) -> list[SeenMove]:
 AFTER_NS = 2_000_000_000
 
 
-def delivered(moved: Moved, span_ns: int) -> int | Unknown:
+def delivered(moved: Moved, span_ns: int) -> int | Unavailable:
     """Bytes of UDP payload that came to the client in so much time from the move on, by whatever path."""
     passage, end = moved.to_client, moved.data_end_ns
     assert passage is not None and end is not None, "moves with nothing to measure are left out"
     until = moved.asked_ns + span_ns
     if moved.window.transfer.intact and end < until:
-        return Unknown(f"the transfer ended {(end - moved.asked_ns) / 1e6:.0f} ms after it")
+        return Unavailable(f"the transfer ended {(end - moved.asked_ns) / 1e6:.0f} ms after it")
     inside = passage.arrived & (passage.out_ns >= moved.asked_ns) & (passage.out_ns < until)
     return int(passage.entered.payload[inside].sum())
 
 
-def gap_ns(moved: Moved) -> int | Unknown:
+def gap_ns(moved: Moved) -> int | Unavailable:
     """From the last data for the old address to the first for the new one at the client; 0 where they overlap."""
     passage = moved.to_client
     assert passage is not None, "moves with nothing to measure are left out"
@@ -267,26 +267,28 @@ def gap_ns(moved: Moved) -> int | Unknown:
     new = moved.to_new(passage)
     old, later = passage.out_ns[data & ~new], passage.out_ns[data & new]
     if not len(old) or not len(later):
-        return Unknown("no data came to the new address" if len(old) else "no data came before it")
+        return Unavailable("no data came to the new address" if len(old) else "no data came before it")
     return max(0, int(later.min()) - int(old.max()))
 
 
-def spurious(moved: Moved) -> int | Unknown:
+def spurious(moved: Moved) -> int | Unavailable:
     """Packets that brought the client nothing but stream data it had, in the two seconds after the move.
 
     Only what was sent again although it had come, or was still to come, does that.
     """
     found = moved.view.opened(moved.window, "server")
     if not found:
-        return Unknown("there are no keys to read packets with")
+        return Unavailable("there are no keys to read packets with")
     return sum(_repeated(opened.t_ns, [frames.streams for frames in opened.frames], moved.asked_ns) for opened in found)
 
 
 def _repeated(t_ns: Ints, told: Sequence[Sequence[StreamFrame]], since_ns: int) -> int:
-    had: dict[int, Held] = {}
+    had: dict[int, ByteRanges] = {}
     count = 0
     for when, streams in zip(t_ns.tolist(), told, strict=True):
-        news = [had.setdefault(frame.stream, Held()).add(frame.offset, frame.end) for frame in streams if frame.length]
+        news = [
+            had.setdefault(frame.stream, ByteRanges()).add(frame.offset, frame.end) for frame in streams if frame.length
+        ]
         if news and not any(news) and since_ns <= when < since_ns + AFTER_NS:
             count += 1
     return count

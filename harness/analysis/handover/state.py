@@ -11,11 +11,11 @@ import numpy.typing as npt
 import polars as pl
 
 from harness.analysis.handover.wire import Moved
-from harness.analysis.run_view import Unknown
+from harness.analysis.run_view import Unavailable
 from harness.analysis.timeseries.sender import first_event_ns, traces_of, usual_payload
 from harness.capture import qlog
 from harness.capture.capture import Flags, Ints
-from harness.capture.matching import Passage
+from harness.capture.matching import MatchedPackets
 from harness.scenario.schema import Path
 
 #: Traces in whole ms, and clocks that are read before the work, put an event so much before what it answers, ns.
@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Figure:
+class StepSeries:
     """One figure of the sender over time: n values, each held until the next."""
 
     t_ns: Ints
@@ -35,21 +35,21 @@ class Figure:
         at = int(np.searchsorted(self.t_ns, moment_ns))
         return float(self.value[at - 1]) if at else None
 
-    def between(self, start_ns: int, end_ns: int) -> Figure:
+    def between(self, start_ns: int, end_ns: int) -> StepSeries:
         """The values told from start to end."""
         inside = (self.t_ns >= start_ns) & (self.t_ns < end_ns)
-        return Figure(self.t_ns[inside], self.value[inside])
+        return StepSeries(self.t_ns[inside], self.value[inside])
 
     @property
-    def steps(self) -> Figure:
+    def steps(self) -> StepSeries:
         """Without those that are as the one before."""
         keep = np.ones(len(self.value), np.bool_)
         keep[1:] = self.value[1:] != self.value[:-1]
-        return Figure(self.t_ns[keep], self.value[keep])
+        return StepSeries(self.t_ns[keep], self.value[keep])
 
 
 @dataclass(frozen=True)
-class State:
+class ServerState:
     """The server's state as its qlog tells it; times in ns since the epoch."""
 
     rows: pl.DataFrame
@@ -57,29 +57,29 @@ class State:
     packet: int
     """UDP payload of its usual datagram, bytes."""
 
-    def figure(self, name: str) -> Figure:
+    def figure(self, name: str) -> StepSeries:
         """One of the figures, where it was told."""
         told = self.rows.select("t_ns", name).drop_nulls()
-        return Figure(told["t_ns"].to_numpy(), told[name].to_numpy())
+        return StepSeries(told["t_ns"].to_numpy(), told[name].to_numpy())
 
 
-def state_of(moved: Moved) -> State | Unknown:
+def state_of(moved: Moved) -> ServerState | Unavailable:
     """What the server told of the connection of a move."""
     if moved.facts.sender != "server":
-        return Unknown("the client sends the data")
+        return Unavailable("the client sends the data")
     series = moved.view.series
     lifetime = None if series is None else series.lifetimes.get(moved.facts.flow)
     trace = next(iter(traces_of(moved.view, moved.window, "server")), None)
     if trace is None or lifetime is None:
-        return Unknown("the server wrote no qlog of the connection")
+        return Unavailable("the server wrote no qlog of the connection")
     # The longest path's: RTTs that are far below it all along are in seconds.
     longest = max(map(_base_ms, moved.view.scenario.every_path.values()))
     rows = qlog.read_recovery(trace, longest)
     if not len(rows):
-        return Unknown("the server's qlog tells no recovery metrics")
+        return Unavailable("the server's qlog tells no recovery metrics")
     start = first_event_ns(moved.view, trace, lifetime, moved.window)
     told = rows.with_columns(t_ns=(pl.col("t_ms") * 1e6).round().cast(pl.Int64) + start)
-    return State(told.sort("t_ns", maintain_order=True), usual_payload(lifetime.sent))
+    return ServerState(told.sort("t_ns", maintain_order=True), usual_payload(lifetime.sent))
 
 
 def _base_ms(path: Path) -> float:
@@ -114,7 +114,7 @@ class RoundTrip:
         return _arrivals(self.moved.to_server, self.moved.from_new)
 
 
-def _arrivals(passage: Passage | None, chosen: Callable[[Passage], Flags]) -> tuple[Ints, Ints]:
+def _arrivals(passage: MatchedPackets | None, chosen: Callable[[MatchedPackets], Flags]) -> tuple[Ints, Ints]:
     """When chosen packets entered the path and came out of it, in order of coming; both of shape (n,)."""
     assert passage is not None, "moves with nothing to measure are left out"
     rows = np.flatnonzero(chosen(passage) & passage.arrived)

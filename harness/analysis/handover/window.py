@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.analysis.handover.state import CLOCK_NS, Figure, Floats, RoundTrip, State
+from harness.analysis.handover.state import CLOCK_NS, Floats, RoundTrip, ServerState, StepSeries
 from harness.analysis.handover.wire import EARLY, Moved
 from harness.outcome import RttReaction, WindowReaction
 
@@ -44,7 +44,7 @@ class WindowAnswer:
     """When it was that."""
 
 
-def window_answer(moved: Moved, state: State) -> WindowAnswer:
+def window_answer(moved: Moved, state: ServerState) -> WindowAnswer:
     """What the server did with its congestion window."""
     figure = state.figure("congestion_window")
     arrived = moved.arrived_ns
@@ -69,7 +69,7 @@ def horizon(moved: Moved, arrived: int) -> int:
 
 
 def _answer(
-    moved: Moved, state: State, before: float, later: Figure, initials: Sequence[float], own: Sequence[float]
+    moved: Moved, state: ServerState, before: float, later: StepSeries, initials: Sequence[float], own: Sequence[float]
 ) -> WindowAnswer:  # fmt: skip
     """`own`: windows to which the stack leapt before, which are its way to start (picoquic's on long paths)."""
     values, first = np.concatenate([[before], later.value]), initials[0]
@@ -90,7 +90,7 @@ def _answer(
         return WindowAnswer("unknown", f"{last:,.0f} B before is an initial window", last, value, when)
     if not anew:
         by_loss = all(_is_reduction(values[fall], later.value[fall], state.packet) for fall in falls)
-        return _fallen(moved, before, last, Figure(later.t_ns[at:], later.value[at:]), by_loss)
+        return _fallen(moved, before, last, StepSeries(later.t_ns[at:], later.value[at:]), by_loss)
     rises = _rises(later, told, at, state.packet, own)
     leap = _leap(later, rises, last)
     if leap is not None:
@@ -103,7 +103,7 @@ def _answer(
     return WindowAnswer("reset", evidence, last, value, when)
 
 
-def _is_anew(last: float, value: float, initials: Sequence[float], state: State, acknowledged: float) -> bool:
+def _is_anew(last: float, value: float, initials: Sequence[float], state: ServerState, acknowledged: float) -> bool:
     """Whether a window fell to an initial one, about: its unit, a datagram, may be another than at the beginning.
 
     Where the trace tells it not at once, slow start may have added what was acknowledged of the new path.
@@ -118,7 +118,7 @@ def _is_reduction(last: float, value: float, packet: int) -> bool:
     return any(abs(value - factor * last) <= packet for factor in _REDUCTIONS)
 
 
-def _fallen(moved: Moved, before: float, last: float, later: Figure, by_loss: bool) -> WindowAnswer:
+def _fallen(moved: Moved, before: float, last: float, later: StepSeries, by_loss: bool) -> WindowAnswer:
     """Of a window that fell from its last value to no initial one. `by_loss`: as it does at losses."""
     least = int(later.value.argmin())
     after, when = float(later.value[least]), int(later.t_ns[least])
@@ -131,7 +131,7 @@ def _fallen(moved: Moved, before: float, last: float, later: Figure, by_loss: bo
     return WindowAnswer("kept", evidence, before, before, moved.arrived_ns)
 
 
-def _acknowledged(moved: Moved, later: Figure) -> Floats:
+def _acknowledged(moved: Moved, later: StepSeries) -> Floats:
     """Bytes sent to the new address that could be acknowledged when each value was told.
 
     What is acknowledged of the old path's must not count (RFC 9000 §9.4).
@@ -145,7 +145,7 @@ def _acknowledged(moved: Moved, later: Figure) -> Floats:
     return np.concatenate([[0.0], total])[np.searchsorted(t_ns, later.t_ns - to_server)]
 
 
-def _rises(later: Figure, told: Floats, since: int, packet: int, own: Sequence[float]) -> list[int]:
+def _rises(later: StepSeries, told: Floats, since: int, packet: int, own: Sequence[float]) -> list[int]:
     """Which values are more than slow start makes of those before: it adds what is acknowledged (RFC 9002 §7.3.1)."""
     found = []
     for at in range(since + 1, len(later.value)):
@@ -158,20 +158,20 @@ def _rises(later: Figure, told: Floats, since: int, packet: int, own: Sequence[f
     return found
 
 
-def _leap(later: Figure, rises: Sequence[int], last: float) -> int | None:
+def _leap(later: StepSeries, rises: Sequence[int], last: float) -> int | None:
     """The one of these that a rule makes: on its own, and to more than a trifle of the last window."""
     alone = (at for at in rises if at - 1 not in rises and at + 1 not in rises)
     return next((at for at in alone if later.value[at] >= _TRIFLE * last), None)
 
 
-def _leapt(moved: Moved, state: State, until_ns: int) -> list[float]:
+def _leapt(moved: Moved, state: ServerState, until_ns: int) -> list[float]:
     """The windows to which it leapt before a moment."""
     told = state.figure("congestion_window").between(0, until_ns).steps
     rtt = max(path.rtt.value for path in moved.view.scenario.every_path.values())
     return [float(told.value[at]) for at in _leaps(told, rtt, state.packet)]
 
 
-def _leaps(told: Figure, rtt_ns: int, packet: int) -> list[int]:
+def _leaps(told: StepSeries, rtt_ns: int, packet: int) -> list[int]:
     """Which values are more than slow start makes of the ones before in the time between."""
     rounds = np.maximum(1.0, np.diff(told.t_ns) / max(rtt_ns, 1))
     # So many rounds explain any window.
@@ -219,7 +219,7 @@ class RttAnswer:
     """Samples after the server's first data for the new address of packets sent before; None where no qlog tells."""
 
 
-def rtt_answer(moved: Moved, state: State) -> RttAnswer:
+def rtt_answer(moved: Moved, state: ServerState) -> RttAnswer:
     """What the server did with its smoothed round-trip time."""
     figure, arrived = state.figure("smoothed_rtt_ms"), moved.arrived_ns
     before = None if arrived is None else figure.before(arrived - CLOCK_NS)
@@ -240,7 +240,7 @@ def rtt_answer(moved: Moved, state: State) -> RttAnswer:
     return RttAnswer(what, evidence, before, after, _off_ns(arrived, before, later, trip), _old_samples(moved, state))
 
 
-def _what(before: float, later: Figure, trip: RoundTrip) -> tuple[RttReaction, str]:
+def _what(before: float, later: StepSeries, trip: RoundTrip) -> tuple[RttReaction, str]:
     """Value after value until it is right: by a step that new samples do not make of the old, or little by little."""
     value, told, known = before, False, False
     for t_ns, following in zip(later.t_ns.tolist(), later.value.tolist(), strict=True):
@@ -268,7 +268,7 @@ def _right(value: float, real: float) -> bool:
     return abs(value - real) <= OFF * real
 
 
-def _off_ns(arrived: int, before: float, later: Figure, trip: RoundTrip) -> int | None:
+def _off_ns(arrived: int, before: float, later: StepSeries, trip: RoundTrip) -> int | None:
     value, since = before, arrived
     for t_ns, following in [*zip(later.t_ns.tolist(), later.value.tolist(), strict=True)]:
         real = trip.at(t_ns)
@@ -279,7 +279,7 @@ def _off_ns(arrived: int, before: float, later: Figure, trip: RoundTrip) -> int 
     return max(0, since - arrived) if real is not None and _right(value, real) else None
 
 
-def _old_samples(moved: Moved, state: State) -> int | None:
+def _old_samples(moved: Moved, state: ServerState) -> int | None:
     """A sample of r at t is of a packet that was sent at t - r."""
     latest, switched = state.figure("latest_rtt_ms"), moved.switched_ns
     if switched is None or not len(latest.value):

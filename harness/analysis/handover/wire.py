@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from harness.analysis.connection import FULL
 from harness.analysis.run_view import RunView
-from harness.capture.artefacts import Window
+from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import Capture, Ints
 from harness.capture.connections import connections
 from harness.capture.lab_file import FlowAddresses, MoveFacts
-from harness.capture.matching import Passage
+from harness.capture.matching import MatchedPackets
 from harness.capture.quic.invariants import Form
 
 Flags = npt.NDArray[np.bool_]
@@ -35,7 +35,7 @@ class Moved:
     """One move of the client of a flow over QUIC."""
 
     view: RunView
-    window: Window
+    window: TransferWindow
     """Of the transfer that it came in, or of the last one before it."""
     facts: FlowAddresses
     move: MoveFacts
@@ -93,16 +93,16 @@ class Moved:
     # --- what passed
 
     @cached_property
-    def to_client(self) -> Passage | None:
+    def to_client(self) -> MatchedPackets | None:
         """The flow's datagrams from the server, of this transfer."""
         return self._own(self.view.to_client)
 
     @cached_property
-    def to_server(self) -> Passage | None:
+    def to_server(self) -> MatchedPackets | None:
         """The flow's datagrams from the client, of this transfer."""
         return self._own(self.view.to_server)
 
-    def _own(self, passage: Passage | None) -> Passage | None:
+    def _own(self, passage: MatchedPackets | None) -> MatchedPackets | None:
         if passage is None:
             return None
         t_ns, window = passage.entered.t_ns, self.window
@@ -117,11 +117,11 @@ class Moved:
             new &= (seen.destination_port if to_client else seen.source_port) == self.move.port
         return np.asarray(new & (seen.t_ns >= self.asked_ns - EARLY) & (seen.t_ns < self.until_ns), np.bool_)
 
-    def to_new(self, passage: Passage) -> Flags:
+    def to_new(self, passage: MatchedPackets) -> Flags:
         """Which of the server's datagrams are for the new address."""
         return self.is_new(passage.entered, to_client=True)
 
-    def from_new(self, passage: Passage) -> Flags:
+    def from_new(self, passage: MatchedPackets) -> Flags:
         """Which of the client's datagrams left it on the new path; of what it does not know, those after the first."""
         entered = passage.entered
         since = self.left_ns if self.left_ns is not None else self.until_ns

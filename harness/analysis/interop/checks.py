@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.analysis.interop.evidence import Evidence
-from harness.analysis.interop.registry import Failed, Found, Passed, Unknown, check
+from harness.analysis.interop.registry import Failed, Found, Passed, Undetermined, check
 from harness.capture.capture import CE, NOT_ECT
 from harness.capture.datagrams import Address, Datagram
 from harness.capture.quic.dissector import CLIENT_HELLO, MAX_STREAMS_BIDI, Packet, split
@@ -159,7 +159,7 @@ def version_negotiation(evidence: Evidence, asked: bool) -> Found:
     """Its source connection ID is the client's destination connection ID."""
     first = next((one for one in evidence.sent if one.sender == "client"), None)
     if first is None:
-        return Unknown("the client sent nothing")
+        return Undetermined("the client sent nothing")
     answers = list(evidence.of("server", Form.VERSION_NEGOTIATION))
     if not answers:
         return Failed("the server sent no Version Negotiation")
@@ -188,7 +188,7 @@ def cipher(evidence: Evidence, asked: str) -> Found:
     for connection in evidence.connections:
         offered = connection.hellos.get("client")
         if offered is None:
-            return Unknown("a ClientHello could not be read")
+            return Undetermined("a ClientHello could not be read")
         if set(offered.suites) != {_CHACHA20}:
             text = ", ".join(f"{suite:#06x}" for suite in offered.suites)
             return Failed(f"the client offers {text}", connection.first)
@@ -210,7 +210,7 @@ def resumed(evidence: Evidence, asked: bool) -> Found:
         return Failed(f"{len(evidence.connections)} connections, and one is to resume the other")
     first, second = evidence.connections
     if "server" not in second.hellos or "server" not in first.hellos:
-        return Unknown("a ServerHello could not be read")
+        return Undetermined("a ServerHello could not be read")
     if not first.certificate:
         return Failed("the server sent no certificate in the first handshake", first.first)
     if second.certificate:
@@ -233,7 +233,7 @@ def early_data(evidence: Evidence, asked: int) -> Found:
         return Failed("the client sent no 0-RTT packet")
     resumed_one = evidence.connections[-1]
     if not resumed_one.parameters:
-        return Unknown("the server's EncryptedExtensions could not be read")
+        return Undetermined("the server's EncryptedExtensions could not be read")
     if not resumed_one.early_data:
         return Failed("the server did not accept the early data", early[0])
     unread = sum(packet.plain is None for packet in early)
@@ -266,7 +266,7 @@ def key_update(evidence: Evidence, asked: bool) -> Found:
                     first.setdefault(role, packet)
     text = ", ".join(f"{role} {old} packets before and {new} after" for role, (old, new) in counts.items())
     if not any(sum(both) for both in counts.values()):
-        return Unknown("no 1-RTT packet could be decrypted")
+        return Undetermined("no 1-RTT packet could be decrypted")
     without = [role for role in ROLES if role not in first]
     if len(without) == 2:
         return Failed(f"nobody updated keys: {text}")
@@ -287,7 +287,7 @@ def stream_limit(evidence: Evidence, asked: int) -> Found:
         return Failed("there is no connection")
     parameters = evidence.connections[0].parameters
     if not parameters:
-        return Unknown("the server's transport parameters could not be read")
+        return Undetermined("the server's transport parameters could not be read")
     limit = integer(parameters.get(MAX_STREAMS_BIDI, b"\0"), 0)[0]
     text = f"initial_max_streams_bidi {limit}, asked at most {asked}"
     return Passed(text) if limit <= asked else Failed(text, evidence.connections[0].first)
@@ -308,7 +308,7 @@ def server_crypto(evidence: Evidence, asked: int) -> Found:
         if sender == "server" and form is Form.HANDSHAKE
     ]
     if not ends:
-        return Unknown("no Handshake packet of the server could be decrypted")
+        return Undetermined("no Handshake packet of the server could be decrypted")
     text = f"{max(ends)} B of CRYPTO data, asked at least {asked}"
     return Passed(text) if max(ends) >= asked else Failed(text)
 
@@ -393,7 +393,7 @@ def ecn(evidence: Evidence, asked: bool) -> Found:
         frames = [one.frames for one in evidence.of(role, Form.INITIAL, Form.HANDSHAKE, Form.SHORT)]
         if not any(one is not None and ACK_ECN in one.types for one in frames):
             if not any(one is not None for one in frames):
-                return Unknown(f"no packet of the {role} could be decrypted")
+                return Undetermined(f"no packet of the {role} could be decrypted")
             return Failed(f"no ACK of the {role} counts the {other(role)}'s marks")
     return Passed("both marked their datagrams, and counted the other's marks")
 
@@ -465,7 +465,7 @@ def _validated(evidence: Evidence, paths: dict[tuple[Address, Address], Packet],
     for packet in list(paths.values())[1:]:
         frames = packet.frames
         if frames is None:
-            return Unknown(f"the {sender}'s first packet on a new path could not be decrypted")
+            return Undetermined(f"the {sender}'s first packet on a new path could not be decrypted")
         if not frames.challenges:
             return Failed(f"the {sender}'s first packet on a new path has no PATH_CHALLENGE", packet)
         challenges |= dict.fromkeys(frames.challenges, packet)

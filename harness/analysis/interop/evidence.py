@@ -11,7 +11,7 @@ from harness.capture import artefacts as source_files
 from harness.capture.artefacts import Artefacts
 from harness.capture.datagrams import Datagram, read_datagrams
 from harness.capture.key_log import read_secrets
-from harness.capture.quic.dissector import Connection, Opener, Packet
+from harness.capture.quic.dissector import DissectedConnection, Opener, Packet
 from harness.capture.quic.invariants import Form
 from harness.outcome import Run
 from harness.scenario.parameters import ROLES, Role
@@ -27,7 +27,7 @@ class Evidence:
     sent: tuple[Packet, ...]
     arrived: Mapping[Role, tuple[Datagram, ...]]
     """Sender → its datagrams that came to the other side of the path, as they are there."""
-    connections: tuple[Connection, ...]
+    connections: tuple[DissectedConnection, ...]
     keyed: bool
     """Whether an endpoint wrote secrets down."""
     whole: bool

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from harness.analysis.interop.registry import CASES
 from harness.analysis.interop.verdict import Word
-from harness.outcome import Checked
+from harness.outcome import InteropCheck
 from harness.scenario.parameters import Role
 
 Pair = tuple[str, str]
@@ -22,14 +22,14 @@ class Failure:
 
     run: str
     """KEY/REPETITION."""
-    check: Checked | None = None
+    check: InteropCheck | None = None
     """The first check that failed, with the first wrong packet; None where the run broke off, and all checks held."""
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Endpoint → the last lines of its log; empty where logs are not kept."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class TestcaseResult:
     """One pair in one test case."""
 
     word: Word
@@ -47,16 +47,16 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class InteropMatrix:
     """Entries by pair and case; what was not run is not there."""
 
     clients: tuple[str, ...]
     servers: tuple[str, ...]
-    entries: Mapping[tuple[Pair, str], Entry]
+    entries: Mapping[tuple[Pair, str], TestcaseResult]
     measured: Mapping[tuple[Pair, str], str] = field(default_factory=dict)
     """Measurements, as the runner's text: '9559 (± 12) kbps'."""
 
-    def cases(self, pair: Pair) -> Iterator[tuple[str, Entry]]:
+    def cases(self, pair: Pair) -> Iterator[tuple[str, TestcaseResult]]:
         """The cases of a pair, in the runner's order."""
         return ((case, self.entries[pair, case]) for case in CASES if (pair, case) in self.entries)
 
@@ -71,7 +71,7 @@ class Matrix:
         return {word: sum(entry.word == word for entry in self.entries.values()) for word in words}
 
 
-def relabelled(matrix: Matrix) -> Matrix:
+def relabelled(matrix: InteropMatrix) -> InteropMatrix:
     """What an implementation fails with everybody counts as unsupported, as the runner has it (its issue 388).
 
     Not where there is only one client, or one server: then nobody could tell.
@@ -88,10 +88,10 @@ def relabelled(matrix: Matrix) -> Matrix:
 
 
 def _relabel(
-    entries: dict[tuple[Pair, str], Entry],
+    entries: dict[tuple[Pair, str], TestcaseResult],
     who: Who,
     keys: Sequence[tuple[Pair, str]],
-    before: Mapping[tuple[Pair, str], Entry],
+    before: Mapping[tuple[Pair, str], TestcaseResult],
 ) -> None:
     there = [key for key in keys if key in before]
     if len(there) < 2 or any(before[key].word not in ("failed", "unsupported") for key in there):
@@ -107,11 +107,11 @@ class Disagreement:
 
     pair: Pair
     case: str
-    ours: Entry
-    theirs: Entry
+    ours: TestcaseResult
+    theirs: TestcaseResult
 
 
-def disagreements(ours: Matrix, theirs: Matrix) -> list[Disagreement]:
+def disagreements(ours: InteropMatrix, theirs: InteropMatrix) -> list[Disagreement]:
     """Where one says that a case succeeded and the other that it failed, by pairs and cases.
 
     Names of ours that end in -qns are published images of the same name without. What one of both does not support,

@@ -32,13 +32,13 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Unknown:
+class Undetermined:
     """It cannot be told."""
 
     sentence: str
 
 
-Found = Passed | Failed | Unknown
+Found = Passed | Failed | Undetermined
 Takes = Literal["a count", "true", "a word"]
 
 

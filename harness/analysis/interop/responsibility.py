@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.analysis.interop.matrix import Entry, Pair
+from harness.analysis.interop.matrix import Pair, TestcaseResult
 from harness.scenario.parameters import Role
 
 Whose = Literal["implementation", "endpoint"]
@@ -34,7 +34,7 @@ class Blame:
     says: str = ""
     """What the failure's sentence has in it, where the reason does not tell it from others."""
 
-    def explains(self, pair: Pair, case: str, entry: Entry) -> bool:
+    def explains(self, pair: Pair, case: str, entry: TestcaseResult) -> bool:
         """Whether an entry of a matrix is of this kind."""
         return (
             pair[0 if self.role == "client" else 1] == self.implementation
@@ -100,6 +100,6 @@ KNOWN: tuple[Blame, ...] = (
 )  # fmt: skip
 
 
-def blamed(pair: Pair, case: str, entry: Entry) -> Blame | None:
+def blamed(pair: Pair, case: str, entry: TestcaseResult) -> Blame | None:
     """The finding that an entry is of; None of one that nobody has looked into."""
     return next((one for one in KNOWN if one.explains(pair, case, entry)), None)

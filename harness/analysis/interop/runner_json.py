@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.analysis.interop.matrix import Entry, Matrix, Pair
+from harness.analysis.interop.matrix import InteropMatrix, Pair, TestcaseResult
 from harness.analysis.interop.registry import CASES, MEASUREMENTS
 from harness.errors import InputError
 from harness.formatting import shown
@@ -25,7 +25,7 @@ _KEYS: dict[str, tuple[type, ...]] = {
 
 
 def written(
-    matrix: Matrix, titles: Mapping[str, str], urls: Mapping[str, str], start: float, end: float, place: str
+    matrix: InteropMatrix, titles: Mapping[str, str], urls: Mapping[str, str], start: float, end: float, place: str
 ) -> dict[str, Any]:
     """The document. `titles`: case → what it is; `urls`: implementation → its page; times in s since the epoch.
 
@@ -46,11 +46,11 @@ def written(
     }
 
 
-def _result(case: str, entry: Entry) -> dict[str, Any]:
+def _result(case: str, entry: TestcaseResult) -> dict[str, Any]:
     return {"abbr": CASES[case], "name": case, "result": entry.word if entry.word in _WORDS else None}
 
 
-def _measurements(matrix: Matrix, pair: Pair) -> list[dict[str, Any]]:
+def _measurements(matrix: InteropMatrix, pair: Pair) -> list[dict[str, Any]]:
     return [
         {"name": name, "abbr": abbr, "result": "succeeded", "details": matrix.measured[pair, name]}
         for name, abbr in MEASUREMENTS.items()
@@ -133,7 +133,7 @@ def parse(text: bytes, name: str) -> Any:
         raise InputError(f"{name} is no JSON: {error}", "it is what the interop runner's run.py -j writes") from error
 
 
-def read(document: Any, name: str) -> Matrix:
+def read(document: Any, name: str) -> InteropMatrix:
     """The matrix of a document. InputError where it is not as the runner writes it; `name`: of its file."""
     wrong = list(problems(document))
     if wrong:
@@ -141,12 +141,12 @@ def read(document: Any, name: str) -> Matrix:
     names = {abbr: test["name"] for abbr, test in document["tests"].items()}
     clients, servers = tuple(document["clients"]), tuple(document["servers"])
     pairs = [(client, server) for client in clients for server in servers]
-    entries: dict[tuple[Pair, str], Entry] = {}
+    entries: dict[tuple[Pair, str], TestcaseResult] = {}
     measured: dict[tuple[Pair, str], str] = {}
     for pair, listed in zip(pairs, document["results"], strict=True):
         for one in listed:
             if names[one["abbr"]] in CASES and one["result"] is not None:
-                entries[pair, names[one["abbr"]]] = Entry(one["result"])
+                entries[pair, names[one["abbr"]]] = TestcaseResult(one["result"])
     for pair, listed in zip(pairs, document["measurements"], strict=True):
         measured |= {(pair, names[one["abbr"]]): one["details"] for one in listed if names[one["abbr"]] in MEASUREMENTS}
-    return Matrix(clients, servers, entries, measured)
+    return InteropMatrix(clients, servers, entries, measured)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.analysis.interop.evidence import Evidence, evidence_of
-from harness.analysis.interop.registry import Check, Failed, Found, Passed, Unknown, declared
+from harness.analysis.interop.registry import Check, Failed, Found, Passed, Undetermined, declared
 from harness.capture.artefacts import Artefacts
-from harness.outcome import Checked, MeasuredRun, Run, Verdict, proven_outcome
+from harness.outcome import InteropCheck, MeasuredRun, Run, Verdict, proven_outcome
 from harness.scenario.parameters import Role
 
 Word = Literal["succeeded", "failed", "unsupported", "inconclusive"]
@@ -30,7 +30,7 @@ class RunResult:
     sentence: str
     role: str = ""
     """Who is unsupported."""
-    check: Checked | None = None
+    check: InteropCheck | None = None
     """The first check that failed, of a run that failed."""
 
 
@@ -57,7 +57,7 @@ def run_result(run: Run, measured: MeasuredRun | None) -> RunResult:
     return RunResult("succeeded", "checks_hold", f"all {len(checks)} checks hold")
 
 
-def failure(check: Checked) -> str:
+def failure(check: InteropCheck) -> str:
     """A failed check in a sentence: what, at which packet of whose side's capture, when."""
     text = f"{check.check}: {check.sentence}"
     if check.sender is None:
@@ -100,7 +100,7 @@ def _said(
 CheckValue = bool | int | str
 
 
-def checked(artefacts: Artefacts) -> tuple[Checked, ...]:
+def checked(artefacts: Artefacts) -> tuple[InteropCheck, ...]:
     """What the checks of a run's scenario find, in their order there; nothing for a scenario without."""
     asked = artefacts.scenario.checks
     if not asked:
@@ -111,28 +111,28 @@ def checked(artefacts: Artefacts) -> tuple[Checked, ...]:
     try:
         evidence = evidence_of(artefacts, keys=keys)
     except (OSError, ValueError) as error:
-        why = Unknown(f"the captures cannot be read: {error}")
+        why = Undetermined(f"the captures cannot be read: {error}")
         return tuple(_written(name, value, why, None) for name, value in asked.items())
     return tuple(_one(known[name], value, evidence) for name, value in asked.items() if name in known)
 
 
-def _one(check: Check, value: CheckValue, evidence: Evidence) -> Checked:
+def _one(check: Check, value: CheckValue, evidence: Evidence) -> InteropCheck:
     found: Found
     if check.needs_keys and not evidence.keyed:
-        found = Unknown("neither endpoint wrote its secrets down")
+        found = Undetermined("neither endpoint wrote its secrets down")
     elif not evidence.sent:
-        found = Unknown("no datagram was captured")
+        found = Undetermined("no datagram was captured")
     else:
         try:
             found = check.judge(evidence, str(value) if check.words else value)
         except Exception as error:  # one check's trouble with odd packets must not cost the others
-            found = Unknown(f"{type(error).__name__}: {error}")
+            found = Undetermined(f"{type(error).__name__}: {error}")
     return _written(check.name, value, found, evidence)
 
 
-def _written(name: str, value: CheckValue, found: Found, evidence: Evidence | None) -> Checked:
+def _written(name: str, value: CheckValue, found: Found, evidence: Evidence | None) -> InteropCheck:
     packet = found.packet if isinstance(found, Failed) else None
-    return Checked(
+    return InteropCheck(
         check=name,
         asked=value,
         status="passed" if isinstance(found, Passed) else "failed" if isinstance(found, Failed) else "unknown",

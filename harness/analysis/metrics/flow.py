@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from harness.analysis.arrival import sent_again
-from harness.analysis.metrics.kinds import Absent, Figure, Told, flow_metric
+from harness.analysis.metrics.kinds import Absent, Told, Value, flow_metric
 from harness.analysis.metrics.registry import Caution, Finding, measures
 from harness.analysis.run_view import RunView
 from harness.analysis.shared_flows import NOT_TOLD, SharedFlow, flows_of
@@ -50,7 +50,7 @@ def mean_recovery_time(flow: SharedFlow) -> Told:
     periods = _losses(flow).recoveries_ms
     if periods is None:
         return Absent(NOT_TOLD)
-    return Figure(float(np.mean(periods)), flow.sender_tells) if periods else None
+    return Value(float(np.mean(periods)), flow.sender_tells) if periods else None
 
 
 @flow_metric(
@@ -77,7 +77,7 @@ def timeouts(flow: SharedFlow) -> Told:
 
 
 def _count(flow: SharedFlow, value: int | None) -> Told:
-    return Absent(NOT_TOLD) if value is None else Figure(value, flow.sender_tells)
+    return Absent(NOT_TOLD) if value is None else Value(value, flow.sender_tells)
 
 
 def _losses(flow: SharedFlow) -> Losses:
@@ -142,7 +142,7 @@ _AHEAD = 1.1
 )  # fmt: skip
 def mean_throughput(flow: SharedFlow) -> Told:
     """How fast a flow's payload reached its receiver."""
-    return Figure(flow.mean_rate(flow.lifetime.received), flow.at_receiver)
+    return Value(flow.mean_rate(flow.lifetime.received), flow.at_receiver)
 
 
 @flow_metric(
@@ -155,12 +155,12 @@ def mean_throughput(flow: SharedFlow) -> Told:
 def mean_throughput_l7(flow: SharedFlow) -> Told:
     """The file of a download, the bytes of a TCP stream, which arrived in order."""
     if flow.facts.kind == "udp":
-        return Figure(flow.mean_rate(flow.lifetime.received), flow.at_receiver)
+        return Value(flow.mean_rate(flow.lifetime.received), flow.at_receiver)
     downloaded = flow.facts.kind != "tcp"
     size = _file(flow) if downloaded else _stream(flow)
     if size is None:
         return Absent("neither a growing file nor tcp_info shows it")
-    return Figure(size * 8 / flow.lifetime.seconds / 1e6, "client file" if downloaded else "tcp_info")
+    return Value(size * 8 / flow.lifetime.seconds / 1e6, "client file" if downloaded else "tcp_info")
 
 
 def _file(flow: SharedFlow) -> float | None:
@@ -206,7 +206,7 @@ def _acknowledged(flow: SharedFlow) -> pl.DataFrame | None:
 )  # fmt: skip
 def mean_sending_rate(flow: SharedFlow) -> Told:
     """How fast a flow's payload left its sender."""
-    return Figure(flow.mean_rate(flow.lifetime.sent), flow.at_sender)
+    return Value(flow.mean_rate(flow.lifetime.sent), flow.at_sender)
 
 
 @flow_metric(
@@ -218,7 +218,7 @@ def mean_sending_rate_l7(flow: SharedFlow) -> Told:
     """More than was sent is what waited in the socket's buffer."""
     path = flow.view.path(f"{artefacts.endpoint(flow.number, flow.facts.sender)}/{artefacts.IPERF3}")
     written = None if path is None or flow.facts.kind != "tcp" else read_iperf3(path)
-    return None if written is None else Figure(written.rate_mbps, "iperf3")
+    return None if written is None else Value(written.rate_mbps, "iperf3")
 
 
 @flow_metric(
@@ -237,7 +237,7 @@ def mean_delivery_rate(flow: SharedFlow) -> Told:
         return Absent("tcp_info shows no bytes acknowledged")
     size = float(rows["bytes_acked"][-1]) - float(rows["bytes_acked"][0])
     seconds = (int(rows["t_ns"][-1]) - int(rows["t_ns"][0])) / 1e9
-    return Figure(size * 8 / seconds / 1e6, "tcp_info")
+    return Value(size * 8 / seconds / 1e6, "tcp_info")
 
 
 @flow_metric(
@@ -248,7 +248,7 @@ def mean_delivery_rate(flow: SharedFlow) -> Told:
 def cov_throughput(flow: SharedFlow) -> Told:
     """It grows as samples get shorter; CCPerf's length is not published (`series.grid`)."""
     value = flow.samples("throughput").value
-    return Figure(value.std() / value.mean(), flow.at_receiver) if len(value) and value.mean() > 0 else None
+    return Value(value.std() / value.mean(), flow.at_receiver) if len(value) and value.mean() > 0 else None
 
 
 @flow_metric(
@@ -262,7 +262,7 @@ def utilisation_bandwidth(flow: SharedFlow) -> Told:
     capacity = flow.capacity(samples.t)
     if not capacity.all():
         return Absent("nothing went by a path that its client was to be on")
-    return Figure((samples.value / capacity).mean(), flow.at_receiver) if len(samples.t) else None
+    return Value((samples.value / capacity).mean(), flow.at_receiver) if len(samples.t) else None
 
 
 # --- A sender's window, flight and round trips, by its qlog (QUIC) or its kernel (TCP), and what follows from them.
@@ -305,7 +305,7 @@ def _series_mean(flow: SharedFlow, series: str) -> Told:
     if not flow.responsive:
         return None
     points = flow.points(series)
-    return Figure(points.value.mean(), flow.sender_tells) if len(points.t) else Absent(NOT_TOLD)
+    return Value(points.value.mean(), flow.sender_tells) if len(points.t) else Absent(NOT_TOLD)
 
 
 @flow_metric(
@@ -320,7 +320,7 @@ def mean_est_queue_delay(flow: SharedFlow) -> Told:
     least = flow.series.states[flow.number]["min_rtt"].min() if len(srtt) else None
     if not isinstance(least, float):
         return Absent("the sender tells no round-trip times")
-    return Figure(srtt.mean() - least, flow.sender_tells)
+    return Value(srtt.mean() - least, flow.sender_tells)
 
 
 @flow_metric(
@@ -331,7 +331,7 @@ def mean_est_queue_delay(flow: SharedFlow) -> Told:
 def cov_in_flight(flow: SharedFlow) -> Told:
     """How much what a sender has in flight varies."""
     value = flow.points("in_flight").value
-    return Figure(value.std() / value.mean(), flow.sender_tells) if len(value) and value.mean() > 0 else None
+    return Value(value.std() / value.mean(), flow.sender_tells) if len(value) and value.mean() > 0 else None
 
 
 @flow_metric(
@@ -349,7 +349,7 @@ def network_power(flow: SharedFlow) -> Told:
         for t, rate in zip(rates.t, rates.value, strict=True)
         if (inside := bins == round(t / BIN)).any()
     ]
-    return Figure(float(np.mean(ratios)), f"captures, {flow.sender_tells}") if ratios else None
+    return Value(float(np.mean(ratios)), f"captures, {flow.sender_tells}") if ratios else None
 
 
 @flow_metric(
@@ -361,7 +361,7 @@ def network_power(flow: SharedFlow) -> Told:
 def utilisation_bdp(flow: SharedFlow) -> Told:
     """How much of what its path holds a flow has in flight."""
     share = shares_of_bdp(flow)
-    return Figure(share.mean(), flow.sender_tells) if len(share) else None
+    return Value(share.mean(), flow.sender_tells) if len(share) else None
 
 
 def shares_of_bdp(flow: SharedFlow) -> Floats:
@@ -407,7 +407,7 @@ def flow_completion_time(flow: SharedFlow) -> Told:
     if flow.facts.stop is None and not flow.complete:
         return Absent("it did not come to its end")
     seconds = (flow.lifetime.last_ns - flow.lifetime.start_ns) / 1e9
-    return Figure(seconds, flow.at_receiver, better=None if flow.facts.stop is None else "neutral")
+    return Value(seconds, flow.at_receiver, better=None if flow.facts.stop is None else "neutral")
 
 
 @flow_metric(
@@ -420,7 +420,7 @@ def flow_completion_time(flow: SharedFlow) -> Told:
 def mean_one_way_delay(flow: SharedFlow) -> Told:
     """With the queue, the propagation delay and the flow's own access delay."""
     delay_ms = _delays(flow)
-    return Figure(delay_ms.mean(), "both captures") if len(delay_ms) else None
+    return Value(delay_ms.mean(), "both captures") if len(delay_ms) else None
 
 
 def _delays(flow: SharedFlow) -> npt.NDArray[np.float64]:
@@ -445,7 +445,7 @@ def mean_idt(flow: SharedFlow) -> Told:
     received = flow.lifetime.received
     t_ns = received.t_ns[received.payload > 0] - flow.lifetime.zero_ns
     gaps = np.diff(t_ns[(t_ns >= flow.lifetime.start_ns) & (t_ns <= flow.lifetime.end_ns)]) / 1e6
-    return Figure(float(np.mean(moving_average(gaps.tolist()))), flow.at_receiver) if len(gaps) else None
+    return Value(float(np.mean(moving_average(gaps.tolist()))), flow.at_receiver) if len(gaps) else None
 
 
 def moving_average(values: list[float], weight: float = WEIGHT) -> list[float]:
@@ -522,4 +522,4 @@ def _utility_mean(flow: SharedFlow, utility: Callable[[Floats], Floats]) -> Told
     left_out = None
     if len(some) < 0.99 * len(value):
         left_out = len(value) - len(some), len(value), "in which nothing arrived"
-    return Figure(utility(some).mean(), flow.at_receiver, left_out=left_out)
+    return Value(utility(some).mean(), flow.at_receiver, left_out=left_out)

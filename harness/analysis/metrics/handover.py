@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from harness.analysis.handover import SeenMove, seen_moves
 from harness.analysis.handover.handover import delivered, gap_ns, spurious, validation
 from harness.analysis.handover.window import OFF
-from harness.analysis.metrics.kinds import Absent, Figure, Told, move_metric
+from harness.analysis.metrics.kinds import Absent, Told, Value, move_metric
 from harness.analysis.metrics.registry import Caution, Finding, measures
-from harness.analysis.run_view import RunView, Unknown
+from harness.analysis.run_view import RunView, Unavailable
 from harness.capture.key_log import Sender
 from harness.outcome import Handover
 from harness.scenario.metric_names import MetricName
@@ -51,7 +51,7 @@ def address_used(moved: SeenMove) -> Told:
     """When the client used its new address."""
     if moved.left_ns is None:
         return Absent("the first datagram from the new address was not captured at the client")
-    return Figure((moved.left_ns - moved.due_ns) / 1e6, _LEFT)
+    return Value((moved.left_ns - moved.due_ns) / 1e6, _LEFT)
 
 
 @move_metric(
@@ -61,7 +61,7 @@ def address_used(moved: SeenMove) -> Told:
 def address_seen(moved: SeenMove) -> Told:
     """When the server could know."""
     assert moved.arrived_ns is not None, "moves with nothing to measure are left out"
-    return Figure((moved.arrived_ns - moved.due_ns) / 1e6, _RIGHT)
+    return Value((moved.arrived_ns - moved.due_ns) / 1e6, _RIGHT)
 
 
 @move_metric(
@@ -74,7 +74,7 @@ def address_answered(moved: SeenMove) -> Told:
     assert moved.arrived_ns is not None, "moves with nothing to measure are left out"
     if moved.switched_ns is None:
         return Absent("the server sent no data to the new address")
-    return Figure((moved.switched_ns - moved.arrived_ns) / 1e6, _RIGHT)
+    return Value((moved.switched_ns - moved.arrived_ns) / 1e6, _RIGHT)
 
 
 @move_metric(
@@ -103,7 +103,7 @@ def _validation(moved: SeenMove, by: Sender) -> Told:
     found = validation(moved, by)
     if found is None:
         return Absent(f"no PATH_CHALLENGE of the {by}'s that was answered could be read on the new path")
-    return Figure(found.seconds * 1e3, _OPENED)
+    return Value(found.seconds * 1e3, _OPENED)
 
 
 @move_metric(
@@ -114,7 +114,7 @@ def _validation(moved: SeenMove, by: Sender) -> Told:
 def delivery_gap(moved: SeenMove) -> Told:
     """For how long nothing came."""
     found = gap_ns(moved)
-    return Absent(found.text) if isinstance(found, Unknown) else Figure(found / 1e6, _BOTH)
+    return Absent(found.text) if isinstance(found, Unavailable) else Value(found / 1e6, _BOTH)
 
 
 @move_metric(
@@ -146,7 +146,7 @@ def delivered_2s(moved: SeenMove) -> Told:
 
 def _delivered(moved: SeenMove, span_ns: int) -> Told:
     found = delivered(moved, span_ns)
-    return Absent(found.text) if isinstance(found, Unknown) else Figure(found, _BOTH)
+    return Absent(found.text) if isinstance(found, Unavailable) else Value(found, _BOTH)
 
 
 @move_metric(
@@ -157,7 +157,7 @@ def _delivered(moved: SeenMove, span_ns: int) -> Told:
 def handover_throughput(moved: SeenMove) -> Told:
     """The document's figure of merit."""
     found = delivered(moved, HANDOVER_NS)
-    return Absent(found.text) if isinstance(found, Unknown) else Figure(8e3 * found / HANDOVER_NS, _BOTH)
+    return Absent(found.text) if isinstance(found, Unavailable) else Value(8e3 * found / HANDOVER_NS, _BOTH)
 
 
 @move_metric(
@@ -167,7 +167,7 @@ def handover_throughput(moved: SeenMove) -> Told:
 def spurious_retransmissions(moved: SeenMove) -> Told:
     """What was sent again without need."""
     found = spurious(moved)
-    return Absent(found.text) if isinstance(found, Unknown) else Figure(found, _OPENED)
+    return Absent(found.text) if isinstance(found, Unavailable) else Value(found, _OPENED)
 
 
 @move_metric(
@@ -199,7 +199,7 @@ def cwnd_kept(moved: SeenMove) -> Told:
     answer = moved.window_answer
     if answer.before is None or answer.after is None:
         return Absent(answer.evidence)
-    return Figure(answer.after / answer.before, _QLOG)
+    return Value(answer.after / answer.before, _QLOG)
 
 
 @move_metric(
@@ -223,7 +223,7 @@ def ssthresh_after(moved: SeenMove) -> Told:
 
 def _ssthresh(moved: SeenMove, moment_ns: int | None) -> Told:
     state = moved.state
-    if isinstance(state, Unknown):
+    if isinstance(state, Unavailable):
         return Absent(state.text)
     value = None if moment_ns is None else state.figure("ssthresh").before(moment_ns)
     return _told(value, "the server's qlog tells no slow start threshold by then")
@@ -255,7 +255,7 @@ def srtt_after(moved: SeenMove) -> Told:
 def rtt_estimate_off(moved: SeenMove) -> Told:
     """How long the sender's timers were another path's."""
     off, evidence = moved.rtt_answer.off_ns, moved.rtt_answer.evidence
-    return Absent(f"no value is right by then ({evidence})") if off is None else Figure(off / 1e6, _QLOG)
+    return Absent(f"no value is right by then ({evidence})") if off is None else Value(off / 1e6, _QLOG)
 
 
 @move_metric(
@@ -266,10 +266,8 @@ def rtt_estimate_off(moved: SeenMove) -> Told:
 def old_path_samples(moved: SeenMove) -> Told:
     """Whether ACKs of the old path fed the new one's estimate."""
     count = moved.rtt_answer.old_samples
-    return (
-        Absent("the server's qlog tells no samples of the round-trip time") if count is None else Figure(count, _QLOG)
-    )
+    return Absent("the server's qlog tells no samples of the round-trip time") if count is None else Value(count, _QLOG)
 
 
 def _told(value: float | None, why: str) -> Told:
-    return Absent(why or "the server's qlog does not tell") if value is None else Figure(value, _QLOG)
+    return Absent(why or "the server's qlog does not tell") if value is None else Value(value, _QLOG)

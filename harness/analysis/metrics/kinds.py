@@ -13,12 +13,12 @@ from harness.analysis.handover import SeenMove, seen_moves
 from harness.analysis.metrics.registry import Finding, Layer, Metric, declare, measures
 from harness.analysis.run_view import RunView
 from harness.analysis.shared_flows import SharedBottleneck, SharedFlow, flows_of, shared_bottleneck
-from harness.capture.artefacts import Window
+from harness.capture.artefacts import TransferWindow
 from harness.outcome import Absence, Better, Measurement
 
 
 @dataclass(frozen=True)
-class Figure:
+class Value:
     """What was measured."""
 
     value: float
@@ -37,7 +37,7 @@ class Absent:
     why: str
 
 
-Told = Figure | Absent | None
+Told = Value | Absent | None
 OfFlow = Callable[[SharedFlow], Told]
 OfLink = Callable[[SharedBottleneck], Told]
 OfMove = Callable[[SeenMove], Told]
@@ -123,7 +123,7 @@ def move_metric(*, unit: str, better: Better, title: str, formula: str, source: 
     return mark
 
 
-def of_transfer(metric: Metric, window: Window, value: float, vantage: str, star: str = "") -> Measurement:
+def of_transfer(metric: Metric, window: TransferWindow, value: float, vantage: str, star: str = "") -> Measurement:
     """A measurement of one transfer."""
     return metric.of(value, vantage, flow=window.transfer.flow, transfer=window.name, star=star)
 
@@ -148,7 +148,7 @@ def _of_the_run(one: Metric, told: Told) -> Iterator[Finding]:
 
 
 def _findings(one: Metric, told: Told, flow: int | None) -> Iterator[Finding]:
-    if not isinstance(told, Figure):
+    if not isinstance(told, Value):
         return
     yield one.of(told.value, told.vantage, flow=flow, better=told.better)
     if told.left_out is not None:

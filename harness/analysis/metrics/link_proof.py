@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.direction import SIDES, Direction, Side, faults_to
+from harness.analysis.direction import SIDES, LinkDirection, Side, faults_to
 from harness.analysis.link_estimates import (
     busy_rate,
     coincidence_probability,
@@ -94,7 +94,7 @@ def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
     return proof, tuple(cautions)
 
 
-def _proof(view: RunView, direction: Direction) -> DirectionProof:
+def _proof(view: RunView, direction: LinkDirection) -> DirectionProof:
     passage, replayed, asked = direction.passage, direction.replayed, direction.asked
     queue_drops, loss_drops, unasked = _conservation(view, direction)
     first = passage.arrived & (replayed.phase == 0)
@@ -119,7 +119,7 @@ def _proof(view: RunView, direction: Direction) -> DirectionProof:
     )
 
 
-def _conservation(view: RunView, direction: Direction) -> tuple[int, int, int]:
+def _conservation(view: RunView, direction: LinkDirection) -> tuple[int, int, int]:
     """Drops of the queue, of random loss, and of nobody: in = out + drops + in flight at the end.
 
     The kernel's counts where there are any, else what the replay takes each missing packet for. What was lost after
@@ -188,7 +188,7 @@ def _emptiness(view: RunView) -> list[str]:
     return []
 
 
-def _problems(view: RunView, direction: Direction, proof: DirectionProof) -> list[str]:
+def _problems(view: RunView, direction: LinkDirection, proof: DirectionProof) -> list[str]:
     name, packets = direction.name, max(proof.packets, 1)
     problems = [*_delay_problems(view, direction), *_rate_problems(direction)]
     allowed = max(UNASKED_PACKETS, UNASKED * packets, view.capture_drops)
@@ -203,7 +203,7 @@ def _problems(view: RunView, direction: Direction, proof: DirectionProof) -> lis
     return [*problems, *_lateness_problems(view, direction), *_loss_problems(view, direction, proof)]
 
 
-def _delay_problems(view: RunView, direction: Direction) -> list[str]:
+def _delay_problems(view: RunView, direction: LinkDirection) -> list[str]:
     problems = []
     jitter = direction.asked.jitter_ns
     above = jitter + DELAY_ABOVE + _longest_gap_ns(view, direction)
@@ -221,7 +221,7 @@ def _delay_problems(view: RunView, direction: Direction) -> list[str]:
     return problems
 
 
-def _longest_gap_ns(view: RunView, direction: Direction) -> int:
+def _longest_gap_ns(view: RunView, direction: LinkDirection) -> int:
     """How long the only packet of a queue may wait for an opportunity; 0 where the service is no random process.
 
     The gaps end at ten times their mean (`harness.netem.bottleneck`), or are those of a cold start.
@@ -233,7 +233,7 @@ def _longest_gap_ns(view: RunView, direction: Direction) -> int:
     return max(cold, round(10 * _largest_frame(view) * 8e9 / direction.asked.rate_bps))
 
 
-def _rate_problems(direction: Direction) -> list[str]:
+def _rate_problems(direction: LinkDirection) -> list[str]:
     problems = []
     for index, phase in enumerate(direction.phases):
         found = busy_rate(direction.passage, direction.replayed, index) if phase.rate_bps else None
@@ -248,7 +248,7 @@ def _rate_problems(direction: Direction) -> list[str]:
     return problems
 
 
-def _lateness_problems(view: RunView, direction: Direction) -> list[str]:
+def _lateness_problems(view: RunView, direction: LinkDirection) -> list[str]:
     if direction.asked.jitter_ns:
         return []
     found = quantiles_ms(direction.replayed.excess_ns(direction.passage, DRIFT[view.run.cell.engine]), 1, 99)
@@ -261,7 +261,7 @@ def _lateness_problems(view: RunView, direction: Direction) -> list[str]:
     ]
 
 
-def _allowed_lateness(view: RunView, direction: Direction) -> float:
+def _allowed_lateness(view: RunView, direction: LinkDirection) -> float:
     slowest = min(phase.rate_bps for phase in direction.phases if phase.rate_bps)
     share = LATENESS_SHARE * view.emulated.rtt.seconds * 1e3 if view.run.cell.engine == "compose" else 0.0
     answers = _later_clients(view) * READY_ANSWER * 8e3 / slowest if direction.name == "to_client" else 0.0
@@ -272,7 +272,7 @@ def _later_clients(view: RunView) -> int:
     return sum(flow.start.seconds > 0 for flow in view.run.cell.scenario.flows)
 
 
-def _loss_problems(view: RunView, direction: Direction, proof: DirectionProof) -> list[str]:
+def _loss_problems(view: RunView, direction: LinkDirection, proof: DirectionProof) -> list[str]:
     if faults := faults_to(view, direction.name):
         return list(fault_problems(direction.name, direction.passage, direction.replayed, faults, IMPROBABLE))
     entering = proof.packets - proof.queue_drops
@@ -297,7 +297,7 @@ def _loss_problems(view: RunView, direction: Direction, proof: DirectionProof) -
     return problems
 
 
-def _losses_by_phase(view: RunView, direction: Direction) -> list[npt.NDArray[np.bool_]]:
+def _losses_by_phase(view: RunView, direction: LinkDirection) -> list[npt.NDArray[np.bool_]]:
     """Of each phase, which of the packets that came to the random loss were lost, in order of departure.
 
     A phase begins with a change of delay or loss, which is when netem is seeded, or with the return of the path.
@@ -353,7 +353,7 @@ def _scheduled(part: RunView) -> Iterator[tuple[int, float, str]]:
         yield -1, mapping.at_ns / 1e9, "the rewriting of an address"
 
 
-def _cautions(view: RunView, direction: Direction, proof: DirectionProof) -> list[str]:
+def _cautions(view: RunView, direction: LinkDirection, proof: DirectionProof) -> list[str]:
     cautions = []
     late = proof.lateness_p99_ms
     allowed = _allowed_lateness(view, direction)
@@ -388,7 +388,7 @@ def _is_of_host(view: RunView) -> bool:
     return (view.run.sim_kernel or view.events.kernel).startswith("host")
 
 
-def _unproven(direction: Direction) -> float:
+def _unproven(direction: LinkDirection) -> float:
     """Share of the delivered packets whose departure is held against nothing, since it was close to a change."""
     delivered = direction.replayed.fate == Fate.DELIVERED
     if direction.served_at_random or len(direction.phases) == 1 or not delivered.any():
@@ -396,7 +396,7 @@ def _unproven(direction: Direction) -> float:
     return float((delivered & ~direction.replayed.calm).sum() / delivered.sum())
 
 
-def _link(view: RunView, direction: Direction) -> Link:
+def _link(view: RunView, direction: LinkDirection) -> Link:
     """One direction as the scenario has it."""
     path = view.emulated
     return path.to_client if direction.name == "to_client" else path.to_server

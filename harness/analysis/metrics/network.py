@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.analysis.metrics.flow import logarithm, potential_delay, shares_of_bdp
-from harness.analysis.metrics.kinds import Absent, Figure, Told, network_metric
+from harness.analysis.metrics.kinds import Absent, Told, Value, network_metric
 from harness.analysis.metrics.registry import Finding, Metric, declare, measures
 from harness.analysis.run_view import RunView
 from harness.analysis.shared_flows import SharedFlow, flows_of, throughputs
@@ -204,7 +204,7 @@ def jain_shared(flows: Sequence[SharedFlow]) -> Told:
     if most is None or len(most.flows) < 2:
         return None
     found = most.jain()
-    return found if isinstance(found, Absent) else Figure(found, "both captures")
+    return found if isinstance(found, Absent) else Value(found, "both captures")
 
 
 @network_metric(
@@ -227,7 +227,7 @@ def utilisation_shared(flows: Sequence[SharedFlow]) -> Told:
     if not active.any():
         return None
     allowed = sending[0].capacity(rate.t[active])
-    return Figure(float(rate.value[active].sum() / allowed.sum()), "both captures")
+    return Value(float(rate.value[active].sum() / allowed.sum()), "both captures")
 
 
 # --- Sums over the flows of a run with several.
@@ -258,7 +258,7 @@ def agg_sending_rate(flows: Sequence[SharedFlow]) -> Told:
 
 def _mean_rate(flows: Sequence[SharedFlow], name: str) -> Told:
     _, total = _summed_rate(flows, name)
-    return Figure(total.mean(), _CAPTURES) if len(total) else None
+    return Value(total.mean(), _CAPTURES) if len(total) else None
 
 
 def _summed_rate(flows: Sequence[SharedFlow], name: str) -> tuple[int, Floats]:
@@ -285,7 +285,7 @@ def agg_utilisation_bandwidth(flows: Sequence[SharedFlow]) -> Told:
     if len(flows[0].view.paths) > 1:
         return Absent("there are several paths, and no rate is that of all flows together")
     capacity = flows[0].capacity(beginnings(first, first + len(total) - 1))
-    return Figure((total / capacity).mean(), _CAPTURES)
+    return Value((total / capacity).mean(), _CAPTURES)
 
 
 @network_metric(
@@ -323,7 +323,7 @@ def _mean_flight(flows: Sequence[SharedFlow], amount: Callable[[SharedFlow], Flo
         steps = np.round(flow.points("in_flight").t / GRID).astype(np.int64)
         for step, value in zip(steps.tolist(), amount(flow), strict=True):
             sums[step] = sums.get(step, 0.0) + value
-    return Figure(float(np.mean(list(sums.values()))), "qlog, tcp_info")
+    return Value(float(np.mean(list(sums.values()))), "qlog, tcp_info")
 
 
 @network_metric(
@@ -353,4 +353,4 @@ def _mean_utility(flows: Sequence[SharedFlow], utility: Callable[[Floats], Float
     table = table[(~np.isnan(table)).any(axis=1)]
     if not len(table):
         return None
-    return Figure(np.nansum(utility(np.where(table > 0, table, np.nan)), axis=1).mean(), _CAPTURES)
+    return Value(np.nansum(utility(np.where(table > 0, table, np.nan)), axis=1).mean(), _CAPTURES)

@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from harness.analysis.direction import SIDES
 from harness.analysis.link_replay import Fate
-from harness.analysis.metrics.kinds import Figure, Told, link_metric, of_transfer
+from harness.analysis.metrics.kinds import Told, Value, link_metric, of_transfer
 from harness.analysis.metrics.registry import Caution, Finding, declare, measures
 from harness.analysis.run_view import RunView
 from harness.analysis.shared_flows import SharedBottleneck
-from harness.capture.artefacts import Window
+from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import NOT_ECT, Capture, ecn
 from harness.capture.counters import total
 from harness.capture.lab_file import LinkSettings
@@ -130,7 +130,7 @@ def queue_delay(view: RunView) -> Iterator[Finding]:
             yield of_transfer(QUEUE_DELAY[label], window, value, "both captures")
 
 
-def _within(window: Window, entered: Capture) -> npt.NDArray[np.bool_]:
+def _within(window: TransferWindow, entered: Capture) -> npt.NDArray[np.bool_]:
     """Which packets are a transfer's."""
     mine = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
     return np.asarray(mine, np.bool_)
@@ -164,7 +164,7 @@ def mean_queue_packets(link: SharedBottleneck) -> Told:
 
 def _mean(link: SharedBottleneck, series: str) -> Told:
     values = link.values(series)
-    return Figure(values.mean(), _CAPTURES) if len(values) else None
+    return Value(values.mean(), _CAPTURES) if len(values) else None
 
 
 @link_metric(
@@ -176,7 +176,7 @@ def mean_queue_delay(link: SharedBottleneck) -> Told:
     """By Little's law mean_queue_packets by the packets that passed in a second, nearly."""
     came, left, _ = link.stays()
     during = (came >= link.start * 1e9) & (came <= link.end * 1e9)
-    return Figure((left[during] - came[during]).mean() / 1e6, _CAPTURES) if during.any() else None
+    return Value((left[during] - came[during]).mean() / 1e6, _CAPTURES) if during.any() else None
 
 
 @link_metric(
@@ -188,7 +188,7 @@ def mean_link_rate(link: SharedBottleneck) -> Told:
     """At layer 2, as the link's own rate."""
     _, left, length = link.stays()
     during = (left >= link.start * 1e9) & (left <= link.end * 1e9)
-    return Figure(float(length[during].sum()) * 8 / (link.end - link.start) / 1e6, _CAPTURES)
+    return Value(float(length[during].sum()) * 8 / (link.end - link.start) / 1e6, _CAPTURES)
 
 
 @link_metric(
@@ -215,7 +215,7 @@ def _drops(link: SharedBottleneck, cause: str) -> Told:
     if link.direction.asked.discipline != "red" or counters is None or span is None:
         return None
     value = total(counters, link.direction.asked.device, cause, *span)
-    return None if value is None else Figure(value, "counters")
+    return None if value is None else Value(value, "counters")
 
 
 @link_metric(
@@ -225,4 +225,4 @@ def _drops(link: SharedBottleneck, cause: str) -> Told:
 def drop_rate(link: SharedBottleneck) -> Told:
     """Told from losses on the link by the replay (`analysis.link_replay`)."""
     fate = link.direction.replayed.fate
-    return Figure(float((fate == Fate.QUEUE_DROP).mean()), _CAPTURES) if len(fate) else None
+    return Value(float((fate == Fate.QUEUE_DROP).mean()), _CAPTURES) if len(fate) else None

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from harness.analysis.arrival import sent_again
 from harness.analysis.metrics.kinds import of_transfer
 from harness.analysis.metrics.registry import Finding, declare, measures
-from harness.analysis.run_view import RunView, Unknown
+from harness.analysis.run_view import RunView, Unavailable
 from harness.analysis.spurious_loss import spurious_losses
 from harness.analysis.timeseries.sender import traces_of
-from harness.capture.artefacts import Window
-from harness.capture.matching import Passage
+from harness.capture.artefacts import TransferWindow
+from harness.capture.matching import MatchedPackets
 from harness.capture.qlog import summarise
 from harness.outcome import Absence
 
@@ -46,7 +46,7 @@ def retransmitted_share(view: RunView) -> Iterator[Finding]:
         yield of_transfer(RETRANSMITTED_SHARE, window, lost / sent, "qlog")
 
 
-def _of_segments(view: RunView, window: Window) -> Iterator[Finding]:
+def _of_segments(view: RunView, window: TransferWindow) -> Iterator[Finding]:
     if window.flow.file is None or view.right is None:
         return
     sent = view.right.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=True)
@@ -56,13 +56,13 @@ def _of_segments(view: RunView, window: Window) -> Iterator[Finding]:
         yield of_transfer(RETRANSMITTED_SHARE, window, again / data, "right capture")
 
 
-def _counts(view: RunView, window: Window) -> tuple[int, int] | None:
+def _counts(view: RunView, window: TransferWindow) -> tuple[int, int] | None:
     """Packets sent and lost on one transfer's connection; None where no trace tells."""
     found = [summary for path in traces_of(view, window, "server") if (summary := summarise(path)).sent]
     return (sum(one.sent for one in found), sum(one.lost for one in found)) if found else None
 
 
-def _vanished(view: RunView, window: Window) -> bool:
+def _vanished(view: RunView, window: TransferWindow) -> bool:
     passage = view.to_client
     if passage is None:
         return False
@@ -158,7 +158,7 @@ def order(view: RunView) -> Iterator[Finding]:
         yield of_transfer(LATE, window, int(found.late_ns.max()) / 1e6, _CAPTURES)
 
 
-def _data(view: RunView, window: Window) -> Passage | None:
+def _data(view: RunView, window: TransferWindow) -> MatchedPackets | None:
     """A transfer's packets in the direction of its data."""
     facts = next((one for one in view.lab.flows if one.flow == window.transfer.flow), None) if view.lab else None
     passage = None if facts is None else view.to_client if facts.sender == "server" else view.to_server
@@ -174,7 +174,7 @@ def taken_for_lost(view: RunView) -> Iterator[Finding]:
     """Yield spurious_losses, of data that go to the client."""
     for window in view.windows:
         found = spurious_losses(view, window)
-        if isinstance(found, Unknown):
+        if isinstance(found, Unavailable):
             yield Absence(metric=SPURIOUS.name, flows=(window.transfer.flow,), transfer=window.name, why=found.text)
         elif found is not None:
             yield of_transfer(SPURIOUS, window, len(found.taken_ns), found.vantage)

@@ -12,7 +12,7 @@ from itertools import chain
 from harness.analysis.metrics.kinds import of_transfer
 from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.run_view import RunView
-from harness.capture.artefacts import Window
+from harness.capture.artefacts import TransferWindow
 from harness.capture.counters import MACHINE, Kind, Waited, waited
 from harness.outcome import Absence
 from harness.scenario.parameters import ROLES
@@ -95,7 +95,7 @@ def starvation(view: RunView) -> Starvation:
     return Starvation(starved, tuple(cautions))
 
 
-def _kept_from_running(view: RunView, window: Window) -> Iterator[tuple[float, str]]:
+def _kept_from_running(view: RunView, window: TransferWindow) -> Iterator[tuple[float, str]]:
     """(share of a transfer, who was kept from running so long, and by what)."""
     during = f"of {_called(window)}"
     for container in chain.from_iterable(containers(view, window).values()):
@@ -110,7 +110,7 @@ def _kept_from_running(view: RunView, window: Window) -> Iterator[tuple[float, s
         yield stolen, f"the hypervisor gave {stolen:.0%} of the processors' time to others in the course {during}"
 
 
-def _waited(view: RunView, window: Window, container: str, kind: Kind) -> Waited | None:
+def _waited(view: RunView, window: TransferWindow, container: str, kind: Kind) -> Waited | None:
     """What a sum grew over a transfer, from its first datagram on; None where samples do not span enough of it."""
     assert view.waits is not None
     start, end = window.start_ns if window.zero_ns is None else window.zero_ns, window.transfer.ended_ns
@@ -118,19 +118,19 @@ def _waited(view: RunView, window: Window, container: str, kind: Kind) -> Waited
     return found if found is not None and found.sampled_ns >= SPANNED * (end - start) else None
 
 
-def _steal(view: RunView, window: Window) -> float | None:
+def _steal(view: RunView, window: TransferWindow) -> float | None:
     found, processors = _waited(view, window, MACHINE, "steal"), view.run.host.get("cpus")
     return found.share / processors if found is not None and isinstance(processors, int) else None
 
 
-def containers(view: RunView, window: Window) -> dict[str, tuple[str, ...]]:
+def containers(view: RunView, window: TransferWindow) -> dict[str, tuple[str, ...]]:
     """Role → the containers that a transfer's figures stand for. The simulators serve all flows: the first has them."""
     flow = window.transfer.flow
     ends: dict[str, tuple[str, ...]] = {role: (f"{role}{flow}",) for role in ROLES}
     return ends if flow else {**ends, "sim": view.simulators}
 
 
-def _called(window: Window) -> str:
+def _called(window: TransferWindow) -> str:
     """A transfer in a sentence."""
     what = "the second transfer" if window.transfer.index else "the transfer"
     return what if window.alone else f"{what} of flow {window.transfer.flow}"

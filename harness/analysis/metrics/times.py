@@ -13,14 +13,14 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.delivery import FILE, WIDE, Delivery, Objects, Reached, Segments
+from harness.analysis.delivery import FILE, WIDE, Delivery, DeliveryTime, Objects, Segments
 from harness.analysis.direction import SIDES
 from harness.analysis.metrics.kinds import of_transfer
 from harness.analysis.metrics.registry import Caution, Finding, Metric, declare, measures
-from harness.analysis.run_view import RunView, Unknown
+from harness.analysis.run_view import RunView, Unavailable
 from harness.analysis.shared_flows import flows_of
 from harness.analysis.tcp_split import legs, split_flows
-from harness.capture.artefacts import Window
+from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import Capture
 from harness.capture.counters import total
 from harness.outcome import Absence
@@ -66,9 +66,9 @@ def completion(view: RunView) -> Iterator[Finding]:
         yield from _completed(window, size, delivery.reached(size))
 
 
-def _completed(window: Window, size: int, found: Reached | Unknown) -> Iterator[Finding]:
+def _completed(window: TransferWindow, size: int, found: DeliveryTime | Unavailable) -> Iterator[Finding]:
     yield from _told(window, COMPLETION, found)
-    if isinstance(found, Reached):
+    if isinstance(found, DeliveryTime):
         yield of_transfer(GOODPUT, window, 8 * size / found.seconds / 1e6, found.vantage)
 
 
@@ -81,7 +81,7 @@ def milestones(view: RunView) -> Iterator[Finding]:
                 yield from _told(window, MILESTONE, delivery.reached(milestone.bytes), milestone.label())
 
 
-def _with_an_end(view: RunView) -> Iterator[tuple[Window, int, Delivery | Segments]]:
+def _with_an_end(view: RunView) -> Iterator[tuple[TransferWindow, int, Delivery | Segments]]:
     """The transfers that end by themselves, how much each transfers, and what tells when it came.
 
     A flow of TCP of which nothing arrived is left out.
@@ -95,17 +95,19 @@ def _with_an_end(view: RunView) -> Iterator[tuple[Window, int, Delivery | Segmen
             yield window, amount.bytes, Segments(flow)
 
 
-def _with_several_files(view: RunView) -> Iterator[tuple[Window, Objects]]:
+def _with_several_files(view: RunView) -> Iterator[tuple[TransferWindow, Objects]]:
     """The transfers of several files, and what tells when these came."""
     for window in view.windows:
         if window.flow.files:
             yield window, Objects(view, window)
 
 
-def _told(window: Window, metric: Metric, found: Reached | Unknown, star: str = "") -> Iterator[Finding]:
+def _told(
+    window: TransferWindow, metric: Metric, found: DeliveryTime | Unavailable, star: str = ""
+) -> Iterator[Finding]:
     """A time as a measurement, with a word where it is known loosely; or why it is absent."""
     name = metric.name.replace("*", star)
-    if isinstance(found, Unknown):
+    if isinstance(found, Unavailable):
         yield Absence(metric=name, flows=(window.transfer.flow,), transfer=window.name, why=found.text)
         return
     if found.gap_ns > WIDE:
@@ -118,12 +120,12 @@ def first_byte(view: RunView) -> Iterator[Finding]:
     """Yield first_byte."""
     for window in view.windows:
         found = Delivery(view, window).written(1)
-        if not isinstance(found, Unknown) and window.zero_ns is not None:
+        if not isinstance(found, Unavailable) and window.zero_ns is not None:
             yield of_transfer(FIRST_BYTE, window, (found.middle_ns - window.zero_ns) / 1e9, FILE)
     for window, objects in _with_several_files(view):
         yield from _told(window, FIRST_BYTE, objects.first_byte())
     for window, _, delivery in _with_an_end(view):
-        if isinstance(delivery, Segments) and isinstance(told := delivery.reached(1), Reached):
+        if isinstance(delivery, Segments) and isinstance(told := delivery.reached(1), DeliveryTime):
             yield of_transfer(FIRST_BYTE, window, told.seconds, told.vantage)
 
 
@@ -150,7 +152,7 @@ def handshake(view: RunView) -> Iterator[Finding]:
             yield of_transfer(HANDSHAKE, window, (int(sent.t_ns[protected[0]]) - window.zero_ns) / 1e9, "left capture")
 
 
-def _answers(left: Capture, window: Window) -> npt.NDArray[np.bool_]:
+def _answers(left: Capture, window: TransferWindow) -> npt.NDArray[np.bool_]:
     """Which of a client's n segments, in order of time, have data and follow the server's first data, shape (n,)."""
     start, end, flow = window.start_ns, window.end_ns, window.transfer.flow
     sent, received = (left.between(start, end, flow, to_client) for to_client in (False, True))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.analysis.connection import Connection
+from harness.analysis.connection import TransferConnection
 from harness.analysis.metrics.kinds import of_transfer
 from harness.analysis.metrics.registry import Caution, Finding, declare, measures
 from harness.analysis.metrics.starvation import containers
 from harness.analysis.run_view import RunView
-from harness.capture.artefacts import Window
+from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import SYN, Capture
 from harness.capture.counters import spent
 from harness.capture.quic.invariants import Form
@@ -49,7 +49,7 @@ ZERO_RTT = declare(
 )  # fmt: skip
 
 
-def _sent(view: RunView, window: Window, to_client: bool) -> Capture | None:
+def _sent(view: RunView, window: TransferWindow, to_client: bool) -> Capture | None:
     """The window's datagrams as they entered the simulator."""
     side = view.right if to_client else view.left
     if side is None:
@@ -105,7 +105,9 @@ def zero_rtt(view: RunView) -> Iterator[Finding]:
             continue
         plain = bool((sent.form == Form.ZERO_RTT).any())
         first = next((w for w in view.windows if w.transfer.flow == window.transfer.flow), window)
-        behind = Connection(view, window).behind_initial() and not Connection(view, first).behind_initial()
+        behind = (
+            TransferConnection(view, window).behind_initial() and not TransferConnection(view, first).behind_initial()
+        )
         yield of_transfer(ZERO_RTT, window, bool(plain or behind), "left capture")
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.analysis.run_view import RunView, Unknown
+from harness.analysis.run_view import RunView, Unavailable
 from harness.analysis.time_breakdown.inputs import conversation_of
 from harness.analysis.time_breakdown.partition import bands, lasted, partition
 from harness.analysis.time_breakdown.rules import notes_of
 from harness.outcome import Run
-from harness.outcome.measured import Attributed, Attribution, NotAttributed, Part
+from harness.outcome.measured import Attributed, Attribution, NotAttributed, StateShare
 
 #: Raised whenever a part would come out differently; no figure of `harness.analysis.metrics` depends on it.
 VERSION = 3
@@ -34,7 +34,7 @@ def attributed(view: RunView) -> Attributed:
             continue
         try:
             talk = conversation_of(view, window)
-            if isinstance(talk, Unknown):
+            if isinstance(talk, Unavailable):
                 absent.append(NotAttributed(flow=flow, transfer=name, why=talk.text))
                 continue
             edges, states = partition(talk)
@@ -42,7 +42,9 @@ def attributed(view: RunView) -> Attributed:
         except Exception as error:  # what one transfer's data spoil must not cost the others
             absent.append(NotAttributed(flow=flow, transfer=name, why=f"{type(error).__name__}: {error}"))
             continue
-        parts = tuple(Part(state=state, seconds=ns / 1e9, note=said.get(state, "")) for state, ns in found.items())
+        parts = tuple(
+            StateShare(state=state, seconds=ns / 1e9, note=said.get(state, "")) for state, ns in found.items()
+        )
         made.append(
             Attribution(
                 flow=flow, transfer=name, size=window.flow.amount.bytes, seconds=talk.end_ns / 1e9, parts=parts,

@@ -10,11 +10,11 @@ from functools import cached_property
 import numpy as np
 
 from harness.analysis.arrival import offsets
-from harness.analysis.connection import FULL, Connection
-from harness.analysis.delivery import Delivery, Reached, Segments
-from harness.analysis.direction import Direction
+from harness.analysis.connection import FULL, TransferConnection
+from harness.analysis.delivery import Delivery, DeliveryTime, Segments
+from harness.analysis.direction import LinkDirection
 from harness.analysis.link_replay import Fate
-from harness.analysis.run_view import RunView, Unknown
+from harness.analysis.run_view import RunView, Unavailable
 from harness.analysis.shared_flows import flows_of
 from harness.analysis.spurious_loss import Spurious, spurious_losses
 from harness.analysis.time_breakdown.transfer import (
@@ -26,17 +26,17 @@ from harness.analysis.time_breakdown.transfer import (
     Flags,
     Ints,
     Mistaken,
-    Sent,
+    SentArrays,
     Steps,
-    Window,
+    WindowSamples,
     merged,
 )
 from harness.analysis.timeseries.lifetimes import client_port, data_port
 from harness.analysis.timeseries.sender import usual_payload
-from harness.capture.artefacts import Window as OneTransfer
+from harness.capture.artefacts import TransferWindow as OneTransfer
 from harness.capture.capture import ACK, NO_SHIFT, SYN, Capture, Keys
-from harness.capture.connections import Opened
-from harness.capture.matching import Passage
+from harness.capture.connections import SentPackets
+from harness.capture.matching import MatchedPackets
 from harness.capture.quic.frames import NOT_ELICITING
 from harness.capture.quic.invariants import Form
 from harness.capture.streams import largest_stream
@@ -49,7 +49,7 @@ _AT_ONCE = 5_000_000
 
 
 def credits_of(
-    view: RunView, window: OneTransfer, up: Passage, at_sender: Callable[[Ints], Ints], zero_ns: int
+    view: RunView, window: OneTransfer, up: MatchedPackets, at_sender: Callable[[Ints], Ints], zero_ns: int
 ) -> tuple[Credit, ...] | None:
     """Of the answer's stream, and of its connection; None where its packets cannot be decrypted.
 
@@ -92,7 +92,7 @@ def credits_of(
     return tuple(made)
 
 
-def receive_window(down: Passage, up: Passage, at_sender: Callable[[Ints], Ints]) -> Credit | None:
+def receive_window(down: MatchedPackets, up: MatchedPackets, at_sender: Callable[[Ints], Ints]) -> Credit | None:
     """TCP's: each segment of the client says up to which byte it takes more (RFC 9293 §3.8.6, RFC 7323 §2).
 
     `down`, `up`: the packets of one connection through the link. None where its opening was not captured. Shapes:
@@ -115,11 +115,11 @@ def receive_window(down: Passage, up: Passage, at_sender: Callable[[Ints], Ints]
     return Credit(RECEIVE_WINDOW, at_sender(heard[order]), limit[order], at_sender(sent.t_ns[data]), used)
 
 
-def _access(up: Passage) -> Ints:
+def _access(up: MatchedPackets) -> Ints:
     return up.access_ns if up.access_ns is not None else np.zeros(len(up.out_ns), np.int64)
 
 
-def _used(opened: Opened, stream: int) -> dict[int | None, Ints]:
+def _used(opened: SentPackets, stream: int) -> dict[int | None, Ints]:
     """Bytes that each packet shows to be used of one stream's credit, and of the connection's (None), shape (n,)."""
     furthest: dict[int, int] = {}
     ofstream, whole = array("q"), array("q")
@@ -137,7 +137,7 @@ def _used(opened: Opened, stream: int) -> dict[int | None, Ints]:
 
 def _initial(view: RunView, window: OneTransfer) -> dict[str, int | None]:
     """The first limits, as the transport parameters in either end's trace have them (RFC 9000 §18.2)."""
-    connection = Connection(view, window)
+    connection = TransferConnection(view, window)
     client, server = connection.settings("client"), connection.settings("server")
     for said in (client.local if client is not None else None, server.remote if server is not None else None):
         if said is not None and said.initial_max_data is not None:
@@ -172,7 +172,7 @@ _EVER = 1 << 62
 
 
 @dataclass(frozen=True)
-class Clock:
+class TransferClock:
     """From the time of a run to that of a conversation (see `analysis.time_breakdown.transfer`)."""
 
     zero_ns: int
@@ -210,25 +210,25 @@ class Clock:
         return Steps(sent_ns - self.zero_ns, self.at_sender(comes(sent_ns)) - (sent_ns - self.zero_ns))
 
 
-def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unknown:
+def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unavailable:
     """One transfer's, or why it cannot be told where its time went."""
     ended = _end(view, window)
-    if isinstance(ended, Unknown):
+    if isinstance(ended, Unavailable):
         return ended
     zero_ns, end_ns = ended
     if view.lab is None or not view.is_one_path:
-        return Unknown("several paths carried it" if view.lab is not None else "lab.json is missing")
+        return Unavailable("several paths carried it" if view.lab is not None else "lab.json is missing")
     if len(view.directions) != 2:
-        return Unknown("there are no captures of both sides")
+        return Unavailable("there are no captures of both sides")
     down, up = view.directions["to_client"], view.directions["to_server"]
     flow = window.transfer.flow
     facts = next((one for one in view.lab.flows if one.flow == flow), None)
     if facts is None or facts.sender != "server":
-        return Unknown("its data go to the server" if facts is not None else "its flow is not in lab.json")
+        return Unavailable("its data go to the server" if facts is not None else "its flow is not in lab.json")
     if view.capture_drops:
-        return Unknown(f"the captures missed {view.capture_drops} packets")
+        return Unavailable(f"the captures missed {view.capture_drops} packets")
     access = facts.access_delay_ns
-    clock = Clock(zero_ns, _starts(down), _delays(down, access))
+    clock = TransferClock(zero_ns, _starts(down), _delays(down, access))
     mine = _of(down.passage, window)
     port = data_port(down.passage.entered.where(mine), down=True) if window.over_tcp else None
     if port is not None:
@@ -242,7 +242,7 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unknow
     known = _acknowledged(up, theirs, clock, delivered[mine], access)
     first = _first(view, window, zero_ns, down.passage.entered.where(mine), delivered[mine], up)
     if first is None or not len(sent):
-        return Unknown("no answer was captured")
+        return Unavailable("no answer was captured")
     request_ns, first_ns = first
     others = ~(down.passage.entered.flow == flow) & (starts >= 0)
     return Conversation(
@@ -265,17 +265,17 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unknow
     )
 
 
-def _starts(direction: Direction) -> Ints:
+def _starts(direction: LinkDirection) -> Ints:
     """When each phase but the first begins, ns since the epoch."""
     return np.array([phase.start_ns for phase in direction.phases[1:]], np.int64)
 
 
-def _delays(direction: Direction, access: int) -> Ints:
+def _delays(direction: LinkDirection, access: int) -> Ints:
     """One-way delay of each phase, with the flow's own, ns."""
     return np.array([phase.delay_ns for phase in direction.phases], np.int64) + access
 
 
-def _end(view: RunView, window: OneTransfer) -> tuple[int, int] | Unknown:
+def _end(view: RunView, window: OneTransfer) -> tuple[int, int] | Unavailable:
     """(time zero since the epoch, end since then), ns: of the time that the metric `completion` has."""
     delivery: Delivery | Segments = Delivery(view, window)
     size, zero_ns = window.transfer.size, window.zero_ns
@@ -283,25 +283,25 @@ def _end(view: RunView, window: OneTransfer) -> tuple[int, int] | Unknown:
         found = next((one for one in flows_of(view) if one.number == window.transfer.flow), None)
         amount = window.flow.amount
         if found is None or amount is None:
-            return Unknown("it has no end of its own")
+            return Unavailable("it has no end of its own")
         delivery, size = Segments(found), amount.bytes
         zero_ns = found.lifetime.zero_ns + found.lifetime.start_ns
     if zero_ns is None:
-        return Unknown("no datagram of the client was captured")
+        return Unavailable("no datagram of the client was captured")
     if not delivery.whole:
-        return Unknown("it did not come to its end")
+        return Unavailable("it did not come to its end")
     reached = delivery.reached(size)
-    return (zero_ns, round(reached.seconds * 1e9)) if isinstance(reached, Reached) else reached
+    return (zero_ns, round(reached.seconds * 1e9)) if isinstance(reached, DeliveryTime) else reached
 
 
-def _of(passage: Passage, window: OneTransfer, port: int | None = None) -> Flags:
+def _of(passage: MatchedPackets, window: OneTransfer, port: int | None = None) -> Flags:
     entered = passage.entered
     inside = (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
     found: Flags = inside & (entered.flow == window.transfer.flow)
     return found if port is None else found & (client_port(entered, False) == port)
 
 
-def _service(down: Direction) -> tuple[Ints, Ints]:
+def _service(down: LinkDirection) -> tuple[Ints, Ints]:
     """When the bottleneck began and ended to serve each of n packets, each in its own time at the rate; -1 for one that
     the queue dropped. Where opportunities are random: from when it was its turn. Both of shape (n,).
     """
@@ -328,11 +328,11 @@ def _service(down: Direction) -> tuple[Ints, Ints]:
     return starts, ends
 
 
-def _sent(down: Direction, mine: Flags, starts: Ints, ends: Ints, clock: Clock) -> Sent:
+def _sent(down: LinkDirection, mine: Flags, starts: Ints, ends: Ints, clock: TransferClock) -> SentArrays:
     passage = down.passage
     t_ns = passage.entered.t_ns[mine]
     served = starts[mine] >= 0
-    return Sent(
+    return SentArrays(
         t_ns=clock.at_sender(t_ns),
         size=passage.entered.payload[mine],
         start_ns=np.where(served, clock.at_sender(starts[mine]), -1),
@@ -358,7 +358,9 @@ def _seen_inside(view: RunView, window: OneTransfer, keys: Keys) -> tuple[Flags 
     )
 
 
-def _acknowledged(up: Direction, mine: Flags, clock: Clock, delivered_ns: Ints, access_ns: int) -> Acknowledged:
+def _acknowledged(
+    up: LinkDirection, mine: Flags, clock: TransferClock, delivered_ns: Ints, access_ns: int
+) -> Acknowledged:
     """What the client's packets acknowledge, at most: all that had come when each left.
 
     `delivered_ns`: when each packet of the sender came to the client, ns since the epoch, -1 of one that never did.
@@ -377,7 +379,7 @@ def _acknowledged(up: Direction, mine: Flags, clock: Clock, delivered_ns: Ints, 
 
 
 def _first(
-    view: RunView, window: OneTransfer, zero_ns: int, sent: Capture, delivered_ns: Ints, up: Direction
+    view: RunView, window: OneTransfer, zero_ns: int, sent: Capture, delivered_ns: Ints, up: LinkDirection
 ) -> tuple[int, int] | None:
     """(when the client could ask, when the first byte of the answer had come), ns since time zero.
 
@@ -420,7 +422,7 @@ def _first_of_stream(view: RunView, window: OneTransfer) -> int | None:
     return found
 
 
-def _window(view: RunView, window: OneTransfer, clock: Clock) -> Window | None:
+def _window(view: RunView, window: OneTransfer, clock: TransferClock) -> WindowSamples | None:
     """The congestion window of a transfer's connection, as its sender tells it (qlog, tcp_info)."""
     series = view.series
     state = None if series is None else series.states.get(window.transfer.flow)
@@ -434,10 +436,12 @@ def _window(view: RunView, window: OneTransfer, clock: Clock) -> Window | None:
         return None
     cwnd = state["cwnd"].to_numpy().astype(np.float64) * usual_payload(lifetime.sent)
     order = np.argsort(t_ns[inside], kind="stable")
-    return Window(clock.at_sender(t_ns[inside][order]), cwnd[inside][order])
+    return WindowSamples(clock.at_sender(t_ns[inside][order]), cwnd[inside][order])
 
 
-def _credits(view: RunView, window: OneTransfer, down: Passage, up: Passage, clock: Clock) -> tuple[Credit, ...] | None:
+def _credits(
+    view: RunView, window: OneTransfer, down: MatchedPackets, up: MatchedPackets, clock: TransferClock
+) -> tuple[Credit, ...] | None:
     """Flow control's, of a transfer's packets in both directions; None where nobody can know of it."""
     if not window.over_tcp:
         return credits_of(view, window, up, clock.at_sender, clock.zero_ns)
@@ -445,7 +449,7 @@ def _credits(view: RunView, window: OneTransfer, down: Passage, up: Passage, clo
     return None if credit is None else (credit,)
 
 
-def _mistaken(view: RunView, window: OneTransfer, clock: Clock) -> Mistaken:
+def _mistaken(view: RunView, window: OneTransfer, clock: TransferClock) -> Mistaken:
     """Packets that the sender took for lost and that came."""
     found = spurious_losses(view, window)
     if not isinstance(found, Spurious):

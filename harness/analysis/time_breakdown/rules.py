@@ -17,7 +17,7 @@ from harness.analysis.time_breakdown.transfer import (
     Credit,
     Floats,
     Ints,
-    Window,
+    WindowSamples,
     both,
     distinct,
     flagged,
@@ -330,7 +330,7 @@ def _room(talk: Conversation) -> Ints:
     return spans[spans[:, 1] - spans[:, 0] >= talk.rtt.at(spans[:, 0])]
 
 
-def _edges(talk: Conversation, window: Window) -> Ints:
+def _edges(talk: Conversation, window: WindowSamples) -> Ints:
     """Between which neither the flight nor a window changes."""
     return distinct(talk.sent.t_ns, talk.acknowledged.t_ns, window.t_ns, np.array([talk.end_ns]))
 

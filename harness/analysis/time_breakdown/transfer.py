@@ -98,7 +98,7 @@ RECEIVE_WINDOW = "receive window"
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentArrays:
     """The n packets of the sender, in the order in which they left; arrays of shape (n,)."""
 
     t_ns: Ints
@@ -158,7 +158,7 @@ class Credit:
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowSamples:
     """A window as the sender tells it, held until it changes; arrays of shape (w,)."""
 
     t_ns: Ints
@@ -221,13 +221,13 @@ class Conversation:
     """The path's own round trip, ns, without queues, of what the client sends at each moment."""
     rate: Steps
     """Of the bottleneck, bit/s at layer 2."""
-    sent: Sent
+    sent: SentArrays
     acknowledged: Acknowledged
     others: Ints = field(default_factory=lambda: NONE)
     """When the bottleneck served other flows: spans."""
     credits: tuple[Credit, ...] | None = None
     """None where packets cannot be decrypted, or TCP's opening was not captured: then nobody knows of it."""
-    window: Window | None = None
+    window: WindowSamples | None = None
     """The congestion window; None where the sender does not tell it."""
     mistaken: Mistaken = field(default_factory=lambda: Mistaken(_NOTHING, _NOTHING))
     """Nothing where nobody can know of it, too."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.direction import Direction, LinkView, Side
+from harness.analysis.direction import LinkDirection, LinkView, Side
 from harness.analysis.link_replay import Fate
 from harness.analysis.timeseries.grid import (
     BIN,
@@ -25,10 +25,10 @@ from harness.analysis.timeseries.grid import (
     sums,
 )
 from harness.analysis.timeseries.lifetimes import Lifetime
-from harness.capture.artefacts import Artefacts, Window
+from harness.capture.artefacts import Artefacts, TransferWindow
 from harness.capture.counters import Growth, growth_of
 from harness.capture.lab_file import FlowAddresses
-from harness.capture.matching import Passage
+from harness.capture.matching import MatchedPackets
 from harness.capture.quic.invariants import Form
 from harness.stats.intervals import jain
 
@@ -100,7 +100,7 @@ def _fairness(rates: Mapping[int, Points], lifetimes: Mapping[int, Lifetime], ch
 # (`Direction.departures_ns`). One that was dropped never was in it.
 
 
-def bottleneck_series(direction: Direction, zero_ns: int) -> dict[str, Points]:
+def bottleneck_series(direction: LinkDirection, zero_ns: int) -> dict[str, Points]:
     """queue_length, queue_packets, queue_delay, sending_rate, drops, drop, mark, loss and capacity of one direction."""
     entered = direction.passage.entered
     if not len(entered):
@@ -126,13 +126,13 @@ def bottleneck_series(direction: Direction, zero_ns: int) -> dict[str, Points]:
     }
 
 
-def _whose(direction: Direction, chosen: npt.NDArray[np.bool_], zero_ns: int) -> Points:
+def _whose(direction: LinkDirection, chosen: npt.NDArray[np.bool_], zero_ns: int) -> Points:
     """When each of the chosen packets came, and its flow."""
     entered = direction.passage.entered
     return Points(seconds(entered.t_ns[chosen] - zero_ns), entered.flow[chosen].astype(np.float64))
 
 
-def stays(direction: Direction, zero_ns: int) -> tuple[Ints, Ints, Ints]:
+def stays(direction: LinkDirection, zero_ns: int) -> tuple[Ints, Ints, Ints]:
     """When each packet that passed the queue came and left (ns since time zero), and its length (bytes), shape (n,)."""
     entered, departures = direction.passage.entered, direction.departures_ns()
     passed = departures >= 0
@@ -161,7 +161,7 @@ def _waits(came: Ints, left: Ints, moments: Ints, packets: npt.NDArray[np.float6
     return Points(seconds(moments), np.where(packets > 0, wait, 0.0))
 
 
-def _capacity(direction: Direction, zero_ns: int, end_ns: int) -> Points:
+def _capacity(direction: LinkDirection, zero_ns: int, end_ns: int) -> Points:
     """A point at the beginning (0), at each change, and at the end."""
     phases = direction.phases
     t = [0.0, *((phase.start_ns - zero_ns) / 1e9 for phase in phases[1:]), end_ns / 1e9]
@@ -207,7 +207,7 @@ def _ack_ratio(lifetime: Lifetime, first: int, last: int) -> Points:
     return Points(beginnings(first, last)[both], came[both] / told[both])
 
 
-def _delays(passages: list[Passage], lifetime: Lifetime, first: int, last: int) -> Points:
+def _delays(passages: list[MatchedPackets], lifetime: Lifetime, first: int, last: int) -> Points:
     parts = [_delay(passage, lifetime.flow) for passage in passages]
     if not parts:
         return NOTHING
@@ -220,7 +220,7 @@ def _delays(passages: list[Passage], lifetime: Lifetime, first: int, last: int) 
     return Points(beginnings(first, last)[some], totals[some] / counts[some])
 
 
-def _delay(passage: Passage, flow: int) -> tuple[Ints, Floats]:
+def _delay(passage: MatchedPackets, flow: int) -> tuple[Ints, Floats]:
     """When each packet of a flow came out, ns since the epoch, and how long it took, ms."""
     mine = np.flatnonzero((passage.entered.flow == flow) & passage.arrived)
     access = 0 if passage.access_ns is None else passage.access_ns[mine]
@@ -228,7 +228,7 @@ def _delay(passage: Passage, flow: int) -> tuple[Ints, Floats]:
     return out_ns, (out_ns - passage.entered.t_ns[mine]) / 1e6
 
 
-def _drops(directions: list[Direction], lifetime: Lifetime, first: int, last: int) -> Points:
+def _drops(directions: list[LinkDirection], lifetime: Lifetime, first: int, last: int) -> Points:
     when = []
     for direction in directions:
         entered = direction.passage.entered
@@ -260,7 +260,7 @@ def file_series(view: Artefacts, lifetime: Lifetime) -> dict[str, Points]:
     }
 
 
-def _received(view: Artefacts, window: Window, lifetime: Lifetime) -> Points | None:
+def _received(view: Artefacts, window: TransferWindow, lifetime: Lifetime) -> Points | None:
     """Of one transfer, from nothing at its first datagram to its last sample."""
     if view.growth is None or window.zero_ns is None or not window.has_file:
         return None
@@ -280,7 +280,7 @@ def _received(view: Artefacts, window: Window, lifetime: Lifetime) -> Points | N
     return Points(seconds(moments), np.where(moments == zero_ns, 0.0, points.value))
 
 
-def _in_advance(growth: Growth, lifetime: Lifetime, window: Window) -> bool:
+def _in_advance(growth: Growth, lifetime: Lifetime, window: TransferWindow) -> bool:
     """Whether the file ever was larger than all payload that had come."""
     came = lifetime.received
     inside: Ints = np.flatnonzero((came.t_ns >= window.start_ns) & (came.t_ns < window.end_ns))

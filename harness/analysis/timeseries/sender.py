@@ -12,7 +12,7 @@ import polars as pl
 from harness.analysis.timeseries.grid import Floats, Points, grid_ns, held
 from harness.analysis.timeseries.lifetimes import Lifetime
 from harness.capture import qlog
-from harness.capture.artefacts import Artefacts, Window
+from harness.capture.artefacts import Artefacts, TransferWindow
 from harness.capture.capture import Capture
 from harness.capture.files import content_size
 from harness.capture.lab_file import FlowAddresses
@@ -25,7 +25,7 @@ from harness.scenario.parameters import Role
 _HEAD = 1 << 16
 
 
-def traces_of(view: Artefacts, window: Window, role: Role) -> list[Path]:
+def traces_of(view: Artefacts, window: TransferWindow, role: Role) -> list[Path]:
     """The traces of one endpoint of a transfer's connection: those that name it first, else the largest first.
 
     A trace is of a connection that it names by the destination of the client's first Initial packet (RFC 9000 §7.2), or
@@ -58,7 +58,7 @@ _UNLIMITED = 2.0**50
 
 
 @dataclass(frozen=True)
-class Told:
+class SenderReport:
     """What a sender told of its state in one of its connections, and when that was; ns since time zero."""
 
     state: pl.DataFrame
@@ -67,7 +67,7 @@ class Told:
     end_ns: int
 
 
-def sender_series(told: Sequence[Told]) -> dict[str, Points]:
+def sender_series(told: Sequence[SenderReport]) -> dict[str, Points]:
     """cwnd, in_flight and srtt of one flow, as far as its sender tells; nothing between two connections."""
     made = {}
     for name in ("cwnd", "in_flight", "srtt"):
@@ -79,7 +79,7 @@ def sender_series(told: Sequence[Told]) -> dict[str, Points]:
     return {name: points for name, points in made.items() if len(points.t)}
 
 
-def sender_states(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime) -> list[Told]:
+def sender_states(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime) -> list[SenderReport]:
     """A sender's state as it told it, connection by connection; nothing where it does not, as of a flow over UDP.
 
     The kernel's figures are those that a generator writes down.
@@ -94,10 +94,10 @@ def sender_states(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime) -> l
             for windows in [[one for one in view.windows if one.transfer.flow == flow.flow]]
             for window in windows
         ]
-    return [Told(state, start, end) for state, start, end in spans if state is not None and len(state)]
+    return [SenderReport(state, start, end) for state, start, end in spans if state is not None and len(state)]
 
 
-def _span(window: Window, lifetime: Lifetime, *, alone: bool) -> tuple[int, int]:
+def _span(window: TransferWindow, lifetime: Lifetime, *, alone: bool) -> tuple[int, int]:
     """From a transfer's first datagram to its end; of one that is alone from its flow's start to its end."""
     if alone or window.zero_ns is None:
         return lifetime.start_ns, lifetime.end_ns
@@ -122,7 +122,7 @@ def _tcp(view: Artefacts, flow: int, lifetime: Lifetime) -> pl.DataFrame | None:
     )  # fmt: skip
 
 
-def _quic(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime, window: Window) -> pl.DataFrame | None:
+def _quic(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime, window: TransferWindow) -> pl.DataFrame | None:
     """From the metrics_updated events of the server's trace; bytes divided by the payload of its usual datagram."""
     trace = _trace_of(view, window)
     base_ms = base_rtt_ms(view, flow)
@@ -151,11 +151,11 @@ def trace_of(view: Artefacts, flow: int) -> Path | None:
     return None if window is None else _trace_of(view, window)
 
 
-def _trace_of(view: Artefacts, window: Window) -> Path | None:
+def _trace_of(view: Artefacts, window: TransferWindow) -> Path | None:
     return next(iter(traces_of(view, window, "server")), None)
 
 
-def first_event_ns(view: Artefacts, trace: Path, lifetime: Lifetime, window: Window) -> int:
+def first_event_ns(view: Artefacts, trace: Path, lifetime: Lifetime, window: TransferWindow) -> int:
     """When a trace's first event happened, ns since the epoch.
 
     By the trace's own clock, if it has one and that agrees with the captures; else when the client's first packet came

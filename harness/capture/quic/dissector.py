@@ -112,7 +112,7 @@ class _Opens(Protocol):
 
 
 @dataclass(frozen=True)
-class Opened:
+class DecryptedPacket:
     """A packet without its protection."""
 
     number: int
@@ -172,7 +172,7 @@ class Key:
         number = decode_number(largest, int.from_bytes(written, "big"), 8 * size)
         return first, number, bytes([first]) + data[1:at] + written
 
-    def open(self, header: Header, first: int, number: int, head: bytes) -> Opened | None:
+    def open(self, header: Header, first: int, number: int, head: bytes) -> DecryptedPacket | None:
         """The packet's payload; None where its tag does not fit."""
         iv = self._keys.iv
         nonce = (int.from_bytes(iv, "big") ^ number).to_bytes(len(iv), "big")
@@ -183,7 +183,7 @@ class Key:
             plain = self._cipher.decrypt(nonce, body, head)
         except InvalidTag:
             return None
-        return Opened(number, bool(first & _PHASE), plain)
+        return DecryptedPacket(number, bool(first & _PHASE), plain)
 
 
 def initial_keys(original_id: bytes, version: int) -> dict[Role, Key]:
@@ -353,7 +353,7 @@ _TRIED = 4
 
 
 @dataclass
-class Connection:
+class DissectedConnection:
     """One connection, and what its handshake said."""
 
     number: int
@@ -410,10 +410,10 @@ class Opener:
     def __init__(self, secrets: Mapping[tuple[bytes, str], bytes]) -> None:
         """`secrets`: (client's random, label) → secret, of key logs."""
         self._secrets = secrets
-        self.connections: list[Connection] = []
-        self._by_id: dict[tuple[Role, bytes], Connection] = {}
+        self.connections: list[DissectedConnection] = []
+        self._by_id: dict[tuple[Role, bytes], DissectedConnection] = {}
         self._lengths: dict[Role, list[int]] = {role: [] for role in ROLES}
-        self._by_address: dict[Address, Connection] = {}
+        self._by_address: dict[Address, DissectedConnection] = {}
 
     def open(self, datagram: Datagram, sender: Role) -> Iterator[Packet]:
         """The packets of a datagram."""
@@ -428,16 +428,16 @@ class Opener:
 
     # --- whose it is
 
-    def _register(self, role: Role, connection_id: bytes, connection: Connection) -> None:
+    def _register(self, role: Role, connection_id: bytes, connection: DissectedConnection) -> None:
         """Packets to `role` with this destination ID are of the connection."""
         self._by_id[role, connection_id] = connection
         if len(connection_id) not in self._lengths[role]:
             self._lengths[role] = sorted([*self._lengths[role], len(connection_id)], reverse=True)
 
-    def _candidates(self, packet: Packet, client: Address, known: bytes | None) -> Iterator[Connection]:
+    def _candidates(self, packet: Packet, client: Address, known: bytes | None) -> Iterator[DissectedConnection]:
         """Connections that a packet may be of, the likeliest first. `known`: its destination ID, where written."""
         receiver = other(packet.sender)
-        tried: list[Connection] = []
+        tried: list[DissectedConnection] = []
         ids = [known] if known is not None else self._ids(packet.header.data, receiver)
         for one in ids:
             found = self._by_id.get((receiver, one)) if one else None
@@ -472,7 +472,7 @@ class Opener:
         if header.form is not Form.INITIAL or sender != "client":
             return packet
         number = len(self.connections)
-        fresh = Connection(number, packet, header.version, [header.destination_id])
+        fresh = DissectedConnection(number, packet, header.version, [header.destination_id])
         for keys in fresh.initial(header.version):
             if (opened := _try(keys["client"], fresh, sender, header)) is not None:
                 self.connections.append(fresh)
@@ -480,7 +480,7 @@ class Opener:
                 return self._take(packet, fresh, opened, client)
         return packet
 
-    def _long_keys(self, connection: Connection, sender: Role, header: Header) -> Iterator[Key]:
+    def _long_keys(self, connection: DissectedConnection, sender: Role, header: Header) -> Iterator[Key]:
         if header.form is Form.INITIAL:
             yield from (keys[sender] for keys in connection.initial(header.version))
             return
@@ -490,7 +490,7 @@ class Opener:
         yield from self._secret_keys(connection, sender, header.form, label, header.version)
 
     def _secret_keys(
-        self, connection: Connection, sender: Role, form: Form, label: str, version: int
+        self, connection: DissectedConnection, sender: Role, form: Form, label: str, version: int
     ) -> Iterator[Key]:  # fmt: skip
         if (sender, form) in connection._keys:
             yield connection._keys[sender, form]
@@ -502,7 +502,9 @@ class Opener:
         for aead in (chosen,) if chosen is not None else candidates(secret):
             yield Key(secret, aead, version)
 
-    def _take(self, packet: Packet, connection: Connection, opened: Opened, client: Address) -> Packet:
+    def _take(
+        self, packet: Packet, connection: DissectedConnection, opened: DecryptedPacket, client: Address
+    ) -> Packet:
         """A packet with a long header was opened: remember what it tells."""
         sender, header = packet.sender, packet.header
         connection.note(sender, header.form, opened.number)
@@ -533,12 +535,12 @@ class Opener:
                     return found
         return packet
 
-    def _own_ids(self, header: Header, connection: Connection, sender: Role) -> list[bytes]:
+    def _own_ids(self, header: Header, connection: DissectedConnection, sender: Role) -> list[bytes]:
         """Destination IDs that a short header may have: those of the connection first."""
         ids = self._ids(header.data, other(sender))
         return sorted(ids, key=lambda one: self._by_id.get((other(sender), one)) is not connection)
 
-    def _in_phase(self, packet: Packet, connection: Connection, phases: list[Key], at: int) -> Packet | None:
+    def _in_phase(self, packet: Packet, connection: DissectedConnection, phases: list[Key], at: int) -> Packet | None:
         sender, header = packet.sender, packet.header
         now = connection.current.get(sender, 0)
         read = phases[now].unmasked(header, at, connection.largest(sender, Form.SHORT))
@@ -567,7 +569,7 @@ class Opener:
 
     # --- TLS
 
-    def _read_crypto(self, packet: Packet, connection: Connection) -> None:
+    def _read_crypto(self, packet: Packet, connection: DissectedConnection) -> None:
         frames = packet.frames
         if frames is None or not frames.crypto:
             return
@@ -579,7 +581,7 @@ class Opener:
         for kind, body in stream.messages():
             self._message(connection, kind, body)
 
-    def _message(self, connection: Connection, kind: int, body: bytes) -> None:
+    def _message(self, connection: DissectedConnection, kind: int, body: bytes) -> None:
         try:
             if kind == CLIENT_HELLO:
                 connection.hellos.setdefault("client", client_hello(body))
@@ -596,7 +598,7 @@ class Opener:
             return
 
 
-def _try(key: Key, connection: Connection, sender: Role, header: Header) -> Opened | None:
+def _try(key: Key, connection: DissectedConnection, sender: Role, header: Header) -> DecryptedPacket | None:
     read = key.unmasked(header, header.number_at, connection.largest(sender, header.form))
     if read is None:
         return None
@@ -606,7 +608,7 @@ def _try(key: Key, connection: Connection, sender: Role, header: Header) -> Open
     return opened
 
 
-def _of(packet: Packet, connection: Connection, opened: Opened | None, phase: int) -> Packet:
+def _of(packet: Packet, connection: DissectedConnection, opened: DecryptedPacket | None, phase: int) -> Packet:
     if opened is None:
         return Packet(packet.datagram, packet.sender, packet.header, connection.number)
     return Packet(

@@ -295,12 +295,12 @@ def read_common(plain: Bytes, seen: Ints, size: Ints) -> Iterator[Frames | None]
     `plain` holds their first bytes, shape (n, w), of which `seen` were captured, and `size` is their whole length, both
     of shape (n,). None for payloads that have other frames, or are none: `frames.read_frames` says what they are.
     """
-    reading = _Reading(plain, seen, size)
+    reading = _FrameReading(plain, seen, size)
     reading.run()
     return reading.frames()
 
 
-class _Reading:
+class _FrameReading:
     """All payloads are read in step, a frame of each at a time."""
 
     def __init__(self, plain: Bytes, seen: Ints, size: Ints) -> None:

@@ -18,7 +18,7 @@ from harness.units import Duration, Percentage, Rate, Size
 
 
 @dataclass(frozen=True)
-class Tried:
+class CombinationRuns:
     """One combination of levels that was run."""
 
     result: CellResult
@@ -57,7 +57,7 @@ class Studied:
     """What else was asked of all of them."""
     factors: Mapping[str, tuple[ParameterValue, ...]]
     """Name → the levels that were run, the base first."""
-    cells: tuple[Tried, ...]
+    cells: tuple[CombinationRuns, ...]
 
     @property
     def name(self) -> str:
@@ -116,7 +116,9 @@ def _studied(group: list[CellResult]) -> Studied:
     levels = {name: _levels(group, name) for name in names}
     kept = {name: found for name, found in levels.items() if len(found) > 1}
     alone = {name: found[0] for name, found in levels.items() if len(found) == 1}
-    tried = (Tried(one, tuple(found.index(_level(one, name)) for name, found in kept.items())) for one in group)
+    tried = (
+        CombinationRuns(one, tuple(found.index(_level(one, name)) for name, found in kept.items())) for one in group
+    )
     ordered = tuple(sorted(tried, key=lambda one: one.levels))
     return Studied(
         cell.scenario, cell.client.name, cell.server.name, cell.engine, {**rest, **alone}, kept, ordered

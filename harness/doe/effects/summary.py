@@ -107,7 +107,7 @@ def _matters(found: Conditional, one: Analysis) -> str:
 
 
 @dataclass(frozen=True)
-class Square:
+class LevelPair:
     """One level of each of two factors."""
 
     one: ParameterValue
@@ -117,7 +117,7 @@ class Square:
     cells: int
 
 
-def surface(of: Studied, metric: str, one: str, other: str) -> list[Square]:
+def surface(of: Studied, metric: str, one: str, other: str) -> list[LevelPair]:
     """Every two levels of two factors that some cell with a time has. KeyError for a name that is no factor."""
     names = list(of.factors)
     if one not in names or other not in names:
@@ -129,6 +129,6 @@ def surface(of: Studied, metric: str, one: str, other: str) -> list[Square]:
             place = cell.levels[first], cell.levels[second]
             found.setdefault(place, []).append(statistics.median(seconds for seconds, _ in times.values()))
     return [
-        Square(of.factors[one][a], of.factors[other][b], statistics.fmean(times), len(times))
+        LevelPair(of.factors[one][a], of.factors[other][b], statistics.fmean(times), len(times))
         for (a, b), times in sorted(found.items())
     ]

@@ -23,7 +23,7 @@ from harness.engine.docker.networks import Paths, despite_interrupts, next_proje
 from harness.engine.docker.run_options import PROJECT_LABEL, SERVICE_LABEL, Launch, launch
 from harness.engine.docker.sampler import Sampler
 from harness.engine.docker_cli import OWNER_LABEL, docker, failure, start
-from harness.engine.external_failures import Finding, Outside
+from harness.engine.external_failures import ExternalFailure, Outside
 from harness.engine.fence import FENCE
 from harness.engine.process_owner import owner
 from harness.errors import EngineError
@@ -43,7 +43,7 @@ _PIPE = "start"
 _SCRIPT = f'[ ! -p /held/{_PIPE} ] || read _ < /held/{_PIPE}; exec "$0" "$@"'
 
 
-class Held:
+class DelayedStarts:
     """The containers of one lab that are held, by service."""
 
     def __init__(self, folder: Path, images: Mapping[str, str]) -> None:
@@ -156,7 +156,7 @@ class Project:
         self._hands = ThreadPoolExecutor(len(lab.hosts) + len(lab.proxies) + 1, thread_name_prefix="docker")
         """What is done to several containers is done at once."""
         late = sorted(flow.client for flow in lab.flows if flow.start > 0)
-        self._held = Held(folder / "held", {name: lab.host(name).image for name in late}) if late else None
+        self._held = DelayedStarts(folder / "held", {name: lab.host(name).image for name in late}) if late else None
 
     # --- up
 
@@ -291,7 +291,7 @@ class Project:
                 self._news.notify_all()
             self._deaths.put(Death(service, int(attributes["exitCode"]), int(event["timeNano"])))
 
-    def befell(self, service: str) -> Finding | None:
+    def befell(self, service: str) -> ExternalFailure | None:
         """What befell a container from outside; None where nothing did that is known of."""
         heard = self._outside.befell(service, self._ids[service])
         if service in self._told:
@@ -302,7 +302,7 @@ class Project:
         again = "free memory ('free -m', 'dmesg'), and give the same command again"
         if "memory" not in self.unlimited and any(host.name == service for host in self._lab.hosts):
             again = f"it may have {Size(self._memory)} (HARNESS_ENDPOINT_MEMORY); if it had less, {again}"
-        return Finding("out_of_memory", f"a process of {service} was killed for want of memory: {again}")
+        return ExternalFailure("out_of_memory", f"a process of {service} was killed for want of memory: {again}")
 
     def next_death(self, timeout: float) -> Death | None:
         """The next container that ended, waiting so many seconds for it."""

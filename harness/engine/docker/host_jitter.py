@@ -76,7 +76,7 @@ class Patience:
 
 
 @dataclass(frozen=True)
-class Setting:
+class CgroupSetting:
     """One file of a control group."""
 
     file: Path
@@ -89,16 +89,16 @@ class Setting:
 _CGROUP = Path("/sys/fs/cgroup")
 #: Control groups v1 and v2, with Docker's own driver; with systemd's for builds, which Docker groups all the same.
 SETTINGS = (
-    Setting(_CGROUP / "cpu/docker/cpu.shares", "1024", "102400"),
-    Setting(_CGROUP / "docker/cpu.weight", "100", "10000"),
-    Setting(_CGROUP / "cpu/docker/buildkit/cpu.idle", "0", "1"),
-    Setting(_CGROUP / "docker/buildkit/cpu.idle", "0", "1"),
-    Setting(_CGROUP / "system.slice/docker/buildkit/cpu.idle", "0", "1"),
+    CgroupSetting(_CGROUP / "cpu/docker/cpu.shares", "1024", "102400"),
+    CgroupSetting(_CGROUP / "docker/cpu.weight", "100", "10000"),
+    CgroupSetting(_CGROUP / "cpu/docker/buildkit/cpu.idle", "0", "1"),
+    CgroupSetting(_CGROUP / "docker/buildkit/cpu.idle", "0", "1"),
+    CgroupSetting(_CGROUP / "system.slice/docker/buildkit/cpu.idle", "0", "1"),
 )
 
 
 @contextmanager
-def runs_come_first(settings: Sequence[Setting] = SETTINGS) -> Iterator[None]:
+def runs_come_first(settings: Sequence[CgroupSetting] = SETTINGS) -> Iterator[None]:
     """While it lasts, containers come before everything else, and builds after it.
 
     Without the right to say so it does nothing. What somebody else has set is left alone.
@@ -113,7 +113,7 @@ def runs_come_first(settings: Sequence[Setting] = SETTINGS) -> Iterator[None]:
                 setting.file.write_text(setting.usual)
 
 
-def as_usual(settings: Sequence[Setting] = SETTINGS) -> None:
+def as_usual(settings: Sequence[CgroupSetting] = SETTINGS) -> None:
     """Take back what a run that did not come to its end has left changed."""
     for setting in settings:
         with suppress(OSError):
@@ -121,7 +121,7 @@ def as_usual(settings: Sequence[Setting] = SETTINGS) -> None:
                 setting.file.write_text(setting.usual)
 
 
-def _change(setting: Setting) -> bool:
+def _change(setting: CgroupSetting) -> bool:
     """Whether a file says what it should, and is ours to reset: a harness that was killed has left it so."""
     try:
         if setting.file.read_text().strip() not in (setting.usual, setting.meanwhile):

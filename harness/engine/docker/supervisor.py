@@ -17,7 +17,7 @@ from simulator.lifecycle import Action, CutOff, Ended, Enter, Flow, Lifecycle, S
 from harness.engine import exit_rules
 from harness.engine.docker.containers import Death
 from harness.engine.docker.sampler import Sampler
-from harness.engine.external_failures import Finding
+from harness.engine.external_failures import ExternalFailure
 from harness.engine.fence import FENCE
 from harness.engine.run_dir import diary
 from harness.outcome import Outcome, Transfer
@@ -49,7 +49,7 @@ class Containers(Protocol):
         """Tell containers to end, without waiting."""
         ...
 
-    def befell(self, service: str) -> Finding | None:
+    def befell(self, service: str) -> ExternalFailure | None:
         """What befell a container from outside; None where nothing did that is known of."""
         ...
 

@@ -35,7 +35,7 @@ _ROOTS, _WWW, _CONTENTS, _USES, _POOL = "rootfs", "www", "contents", "uses", "fi
 
 
 @dataclass(frozen=True)
-class Kept:
+class CacheItem:
     """Something in the cache that can go by itself."""
 
     name: str
@@ -124,7 +124,7 @@ class Cache:
 
     # --- what is there
 
-    def kept(self) -> list[Kept]:
+    def kept(self) -> list[CacheItem]:
         """What can go, what was used least recently first."""
         places: dict[str, list[Path]] = {}
         for place in [*_entries(self.roots), *_entries(self.www)]:
@@ -132,7 +132,7 @@ class Cache:
                 kind = place.parent.name
                 name = place.name.partition(".")[0] if kind == _ROOTS else place.name
                 places.setdefault(f"{kind}/{name}", []).append(place)
-        found = [Kept(name, tuple(where), self._used(name)) for name, where in places.items()]
+        found = [CacheItem(name, tuple(where), self._used(name)) for name, where in places.items()]
         return sorted(found, key=lambda one: (one.used, one.name))
 
     def _used(self, name: str) -> float:
@@ -205,11 +205,11 @@ class Cache:
                 removed.append(f"{place.parent.name}/{place.name}")
         for one in self.kept():
             useless = tuple(place for place in one.places if not (place / EXPORT).exists())
-            if one.name.startswith(_ROOTS) and useless and self.remove(Kept(one.name, useless, one.used)):
+            if one.name.startswith(_ROOTS) and useless and self.remove(CacheItem(one.name, useless, one.used)):
                 removed += [f"{_ROOTS}/{place.name}" for place in useless]
         return removed
 
-    def remove(self, one: Kept) -> bool:
+    def remove(self, one: CacheItem) -> bool:
         """Remove something, unless it is in use. Whether it was removed."""
         try:
             lock = self._lock(one.name, fcntl.LOCK_EX | fcntl.LOCK_NB)

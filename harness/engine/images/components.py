@@ -202,7 +202,7 @@ def composition_of_tar(stream: IO[bytes], name: str) -> Composition:
         entries, status = tar_entries(stream, observer.see)
     except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
         raise EngineError(f"the export of the image {name} cannot be read: {error}") from error
-    return _Reading(entries, observer, status).composition()
+    return _ImageReading(entries, observer, status).composition()
 
 
 @dataclass
@@ -253,7 +253,7 @@ def _names_components(path: str) -> bool:
     )
 
 
-class _Reading:
+class _ImageReading:
     """What an image's entries and texts say."""
 
     def __init__(self, entries: list[ImageEntry], observer: _Observer, status: str) -> None:

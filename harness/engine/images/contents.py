@@ -28,7 +28,7 @@ from typing import IO
 
 from harness.engine.docker_cli import docker, failure, start
 from harness.engine.images.cache import short_id
-from harness.engine.images.file_manifest import Entry, entries, read_entries
+from harness.engine.images.file_manifest import FileEntry, entries, read_entries
 from harness.engine.images.rootfs_export import FILES, ROOT, exported_folder
 from harness.outcome.run import CONTENTS_DIGEST
 from harness.reading import read_regular
@@ -205,7 +205,7 @@ def _of_export(export: Path) -> Contents:
     return _of_sealed(export / ROOT, read_entries(export / FILES))
 
 
-def _of_sealed(root: Path, sealed: Iterable[Entry]) -> Contents:
+def _of_sealed(root: Path, sealed: Iterable[FileEntry]) -> Contents:
     found = (
         ImageEntry(one.path, "file" if one.is_file else "link", one.is_file and bool(one.mode & 0o111), one.content)
         for one in sealed

@@ -20,7 +20,7 @@ _BLOCK = 1 << 20
 SET_ID_BITS = stat.S_ISUID | stat.S_ISGID
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     """One file, link or folder."""
 
     path: str
@@ -72,7 +72,7 @@ def appearance(root: Path) -> str:
     return _appearance((path, seen.st_mode, _size(seen), seen.st_mtime_ns) for path, seen in _walk(root).items())
 
 
-def appearance_of(sealed: Iterable[Entry]) -> str:
+def appearance_of(sealed: Iterable[FileEntry]) -> str:
     """The same of what a folder held when it was sealed."""
     return _appearance((entry.path, entry.mode, entry.size, entry.modified_ns) for entry in sealed)
 
@@ -102,7 +102,7 @@ def runs_as_another(mode: int) -> bool:
     return stat.S_ISREG(mode) and bool(mode & SET_ID_BITS)
 
 
-def disarmed(sealed: Iterable[Entry]) -> list[Entry]:
+def disarmed(sealed: Iterable[FileEntry]) -> list[FileEntry]:
     """What was sealed, without such bits."""
     return [
         entry._replace(mode=entry.mode & ~SET_ID_BITS) if runs_as_another(entry.mode) else entry for entry in sealed
@@ -118,22 +118,22 @@ def file_content(file: Path | str) -> str:
     return digest.hexdigest()
 
 
-def entries(root: Path) -> list[Entry]:
+def entries(root: Path) -> list[FileEntry]:
     """Everything in a folder, read to its last byte. Raises OSError."""
     return [_entry(root, path, status) for path, status in sorted(_walk(root).items())]
 
 
-def _entry(root: Path, path: str, status: os.stat_result) -> Entry:
+def _entry(root: Path, path: str, status: os.stat_result) -> FileEntry:
     place = f"{root}/{path}"
     content = ""
     if stat.S_ISREG(status.st_mode):
         content = file_content(place)
     elif stat.S_ISLNK(status.st_mode):
         content = str(Path(place).readlink())
-    return Entry(path, status.st_mode, _size(status), status.st_mtime_ns, content)
+    return FileEntry(path, status.st_mode, _size(status), status.st_mtime_ns, content)
 
 
-def differences(root: Path, sealed: list[Entry]) -> list[str]:
+def differences(root: Path, sealed: list[FileEntry]) -> list[str]:
     """What is other in a folder than when it was sealed, each as half a sentence: 'usr/lib/libz.so.1 is missing'."""
     before = {entry.path: entry for entry in sealed}
     found = []
@@ -154,14 +154,14 @@ def differences(root: Path, sealed: list[Entry]) -> list[str]:
     return [*found, *(f"{path} was added" for path in sorted(now.keys() - before.keys()))]
 
 
-def write_entries(file: Path, sealed: list[Entry]) -> None:
+def write_entries(file: Path, sealed: list[FileEntry]) -> None:
     """Keep what was sealed. Raises OSError."""
     file.write_text(json.dumps(sealed, separators=(",", ":")))
 
 
-def read_entries(file: Path) -> list[Entry]:
+def read_entries(file: Path) -> list[FileEntry]:
     """What `write_entries` kept. Raises OSError, and ValueError where the file is damaged itself."""
     try:
-        return [Entry(*one) for one in json.loads(file.read_bytes())]
+        return [FileEntry(*one) for one in json.loads(file.read_bytes())]
     except TypeError as error:
         raise ValueError(f"{file}: {error}") from error

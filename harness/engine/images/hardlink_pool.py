@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.engine.images.file_manifest import Entry, file_content
+from harness.engine.images.file_manifest import FileEntry, file_content
 
 #: What a file system answers that has no hard links, or none between these two places.
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.ENOSYS})
@@ -26,7 +26,7 @@ class SharedFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def share(self, root: Path, sealed: list[Entry], scratch: Path) -> None:
+    def share(self, root: Path, sealed: list[FileEntry], scratch: Path) -> None:
         """Put links to the pool in place of a folder's files; what the pool lacks comes into it. Raises OSError.
 
         `sealed`: everything in the folder. `scratch`: a name on the same file system that is free, and left so.
@@ -86,7 +86,7 @@ class SharedFiles:
         return left
 
 
-def unshared(root: Path, sealed: list[Entry]) -> int:
+def unshared(root: Path, sealed: list[FileEntry]) -> int:
     """Bytes on the disk of what is in a folder and in no pool: folders, links, and files that could not be shared."""
     found = ((root / entry.path).lstat() for entry in sealed)
     return sum(one.st_blocks * 512 for one in found if one.st_nlink == 1 or stat.S_ISDIR(one.st_mode))
@@ -115,6 +115,6 @@ def _take(file: Path, pooled: Path) -> None:
     os.link(file, pooled)
 
 
-def _name(entry: Entry, status: os.stat_result) -> str:
+def _name(entry: FileEntry, status: os.stat_result) -> str:
     told = f"{entry.content} {entry.mode:o} {entry.modified_ns} {status.st_uid} {status.st_gid}"
     return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()

@@ -27,7 +27,7 @@ _MOST = 16 << 20
 
 
 @dataclass(frozen=True)
-class Record:
+class ImageRecord:
     """What is in an image, and what it was built on."""
 
     base: str
@@ -57,7 +57,7 @@ def _lines(items: Iterable[str]) -> str:
     return f"{text}\n " if text else ""
 
 
-def read_record(folder: Path) -> Record | None:
+def read_record(folder: Path) -> ImageRecord | None:
     """The record in a recipe's folder, or None. InputError where it is malformed."""
     file = folder.resolve() / RECORD
     try:
@@ -69,7 +69,7 @@ def read_record(folder: Path) -> Record | None:
         raise InputError(f"{file} is no record of an image: {error}", hint) from error
 
 
-def _record_of(content: Any) -> Record:
+def _record_of(content: Any) -> ImageRecord:
     if content["schema"] != _SCHEMA:
         raise ValueError(f"schema {content['schema']}, not {_SCHEMA}")
     components = tuple(sorted(Component(**item) for item in content["components"]))
@@ -78,10 +78,10 @@ def _record_of(content: Any) -> Record:
     texts += [value for item in components for value in asdict(item).values()]
     if not all(isinstance(text, str) for text in texts) or not all(item.kind in KINDS for item in components):
         raise ValueError("a field has a value that it cannot have")
-    return Record(content["base"], Composition(components, files, content["contents"], content["distribution"]))
+    return ImageRecord(content["base"], Composition(components, files, content["contents"], content["distribution"]))
 
 
-def write_record(folder: Path, record: Record) -> Path:
+def write_record(folder: Path, record: ImageRecord) -> Path:
     """Write the record of an image into its recipe's folder. The file. Raises OSError."""
     file = folder / RECORD
     unfinished = folder / f".{RECORD}.{os.getpid()}"
@@ -114,7 +114,7 @@ def _is_from_scratch(build: Build) -> bool:
     return [line for line in lines if line.startswith("FROM ")][-1] == "FROM scratch"
 
 
-def differences(recorded: Record, now: Record) -> list[str]:
+def differences(recorded: ImageRecord, now: ImageRecord) -> list[str]:
     """What differs between an image and its record, each as a sentence; empty where nothing does."""
     was, is_now = recorded.composition, now.composition
     lines = [*_components(was.components, is_now.components), *_files(was.files, is_now.files)]

@@ -33,7 +33,7 @@ from harness.engine.docker_cli import docker, failure, image_ids, inspect_image,
 from harness.engine.images.cache import EXPORT, UNFINISHED, UNSHARED, Cache, cache_error, short_id
 from harness.engine.images.file_manifest import (
     SET_ID_BITS,
-    Entry,
+    FileEntry,
     appearance,
     appearance_of,
     differences,
@@ -255,7 +255,7 @@ class RootFileSystems:
         return replace(_described(reference, image, folder / ROOT), set_ids=set_ids)
 
 
-def seal(root: RootFs, sealed: list[Entry]) -> None:
+def seal(root: RootFs, sealed: list[FileEntry]) -> None:
     """Say beside an export what its image is, and what its files are: `sealed`, all of them. OSError."""
     folder = Path(root.rootfs).parent
     write_entries(folder / FILES, sealed)

@@ -11,7 +11,7 @@ from harness.engine.images.rootfs_export import RootFs
 from harness.engine.run_dir import plan_of
 from harness.engine.virtual.uml_guest import seen
 from harness.netem.bounds import FRAME
-from harness.topology import CLIENT_END, PROXY_COMMAND, Host, Lab, Proxy, proxy_environment
+from harness.topology import CLIENT_END, PROXY_COMMAND, Host, Lab, ProxyHost, proxy_environment
 
 #: Memory of a guest beyond what its queues hold, MiB: kernel, init and page cache, and each endpoint's processes.
 BASE_MEMORY, ENDPOINT_MEMORY = 384, 160
@@ -30,7 +30,7 @@ def guest_memory_mib(lab: Lab, images: Mapping[str, RootFs]) -> int:
         if not _as_root(images[host.name]):
             flow = lab.flows[host.flow]
             held += 2 * flow.size * (1 if flow.repeat_after is None else 2)
-    inhabitants: tuple[Host | Proxy, ...] = (*lab.hosts, *lab.proxies)
+    inhabitants: tuple[Host | ProxyHost, ...] = (*lab.hosts, *lab.proxies)
     texts = (text for one in inhabitants for text in one.sysctls.values())
     buffers = sum(int(text.split()[-1]) for text in texts if text.split()[-1].isdecimal())
     kept = (held + TCP_SHARE * buffers) // 2**20
@@ -109,7 +109,7 @@ def _described(image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
     return described
 
 
-def _proxy(proxy: Proxy, image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
+def _proxy(proxy: ProxyHost, image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": proxy.name,
         "networks": {one.network: one.prefixed for one in proxy.interfaces.values()},

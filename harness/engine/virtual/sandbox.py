@@ -32,7 +32,7 @@ FAILED = 125
 
 
 @dataclass(frozen=True)
-class Place:
+class SharedFolder:
     """A folder of the host that a guest has."""
 
     folder: Path
@@ -65,7 +65,7 @@ class Sandboxes:
         self._tried: dict[object, Sandbox] = {}
         self._lock = threading.Lock()
 
-    def of(self, program: Path, kernel: Path, places: Mapping[str, Place]) -> Sandbox:
+    def of(self, program: Path, kernel: Path, places: Mapping[str, SharedFolder]) -> Sandbox:
         """The layers for guests with these folders. EngineError where there is not even a filter of system calls."""
         key = program, frozenset((place.folder.stat().st_dev, place.writable) for place in places.values())
         with self._lock:
@@ -90,7 +90,7 @@ def sandbox_command(
     program: Path,
     sandbox: Sandbox,
     kernel: list[str],
-    places: Mapping[str, Place],
+    places: Mapping[str, SharedFolder],
     memory: int,
     core: int,
     report: int,
@@ -105,7 +105,7 @@ def sandbox_command(
     ]  # fmt: skip
 
 
-def _folders(places: Mapping[str, Place]) -> Iterator[str]:
+def _folders(places: Mapping[str, SharedFolder]) -> Iterator[str]:
     for name, place in places.items():
         yield "--writable" if place.writable else "--folder"
         yield f"{name}={place.folder.resolve()}"
@@ -121,7 +121,7 @@ def _choices() -> Iterator[tuple[str, ...]]:
     yield "--namespaces", "no"
 
 
-def _tried(program: Path, kernel: Path, places: Mapping[str, Place]) -> Sandbox:
+def _tried(program: Path, kernel: Path, places: Mapping[str, SharedFolder]) -> Sandbox:
     reasons: list[str] = []
     said = ""
     for options in _choices():

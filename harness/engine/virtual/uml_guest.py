@@ -18,7 +18,7 @@ from typing import IO
 
 from harness.engine.images.cache import size_of as size_on_disk
 from harness.engine.process_owner import lives, owner
-from harness.engine.virtual.sandbox import PROGRAM, SANDBOXES, Place, sandbox_command, wanted
+from harness.engine.virtual.sandbox import PROGRAM, SANDBOXES, SharedFolder, sandbox_command, wanted
 from harness.errors import EngineError
 from harness.formatting import size_of
 from harness.reading import read_regular
@@ -200,12 +200,12 @@ class Guest:
         itself reads (LAB_CPU, LAB_TRACE). It is ended once there are more than `disk` bytes in `lab`. EngineError when
         it cannot be started.
         """
-        places = {name: Place(folder) for name, folder in {"rootfs": self._rootfs, **(folders or {})}.items()}
-        places["lab"] = Place(lab, writable=True)
+        places = {name: SharedFolder(folder) for name, folder in {"rootfs": self._rootfs, **(folders or {})}.items()}
+        places["lab"] = SharedFolder(lab, writable=True)
         settings = dict(settings or {})
         if "LAB_TRACE" in settings:
             trace = Path(settings["LAB_TRACE"]).absolute()
-            places["trace"] = Place(trace.parent, writable=True)
+            places["trace"] = SharedFolder(trace.parent, writable=True)
             settings["LAB_TRACE"] = seen(f"trace/{trace.name}")
         with self._confined(init, places) as start, console.open("w") as out:
             with self._started(start, settings) as process:
@@ -213,7 +213,7 @@ class Guest:
             return replace(end, entered=start.entered(), sandbox=start.sandbox)
 
     @contextlib.contextmanager
-    def _confined(self, init: list[str], places: Mapping[str, Place]) -> Iterator[_Start]:
+    def _confined(self, init: list[str], places: Mapping[str, SharedFolder]) -> Iterator[_Start]:
         """How the kernel is started, confined as far as this host can and nobody asked otherwise. EngineError."""
         needed, program, kernel = self._memory << 20, self._rootfs / PROGRAM, self.command(init)
         sandbox = SANDBOXES.of(program, self._kernel, places) if wanted() else None

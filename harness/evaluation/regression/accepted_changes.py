@@ -82,14 +82,14 @@ class Applied:
 
 
 @dataclass(frozen=True)
-class Names:
+class AllowedNames:
     """What an allowance may name."""
 
     scenarios: Collection[str]
     implementations: Collection[str]
 
 
-def read_allowances(file: Path, known: Names) -> tuple[Allowance, ...]:
+def read_allowances(file: Path, known: AllowedNames) -> tuple[Allowance, ...]:
     """Those of a file. Raises InputError with its place, also for a name that nobody has: it would accept nothing."""
     data, positions = read_yaml(file)
     found = modelled(data, positions, Allowances).allow
@@ -98,7 +98,7 @@ def read_allowances(file: Path, known: Names) -> tuple[Allowance, ...]:
     return found
 
 
-def _unknown(where: Location, allowance: Allowance, known: Names) -> Iterator[Mistake]:
+def _unknown(where: Location, allowance: Allowance, known: AllowedNames) -> Iterator[Mistake]:
     families = {str(above) for name in known.scenarios for above in PurePosixPath(name).parents} - {"."}
     if allowance.scenario.rstrip("/") not in {*known.scenarios, *families}:
         text = f"no scenario is called {shown(allowance.scenario)}"

@@ -23,7 +23,7 @@ _LEFT_OUT: frozenset[Standing] = frozenset({"same", "new", "cannot tell"})
 
 
 @dataclass(frozen=True)
-class Compared:
+class BaselineComparison:
     """What a whole comparison came to."""
 
     within: Annotated[float, Field(allow_inf_nan=False)]
@@ -32,7 +32,7 @@ class Compared:
     """Standing → cells."""
 
 
-_READ = TypeAdapter(Compared)
+_READ = TypeAdapter(BaselineComparison)
 
 
 def write_former(root: Path, decided: Sequence[Decided], within: float, source: StoreReader) -> int:
@@ -55,7 +55,7 @@ def write_former(root: Path, decided: Sequence[Decided], within: float, source: 
     return len(changed)
 
 
-def read_former(root: Path) -> Compared | None:
+def read_former(root: Path) -> BaselineComparison | None:
     """What `write_former` wrote of the comparison; None where it has not. ResultError where it cannot be read."""
     file = root / _COMPARED
     if not is_columnar(root) or not file.exists():

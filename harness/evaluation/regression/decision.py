@@ -31,7 +31,7 @@ from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Implementation, Scenario
 from harness.stats.intervals import COVERAGE
 from harness.stats.two_sample import ALPHA, Comparison, compare, holm, ratio
-from harness.store.build_diff import Change, changes, other_bits
+from harness.store.build_diff import VersionChange, changes, other_bits
 from harness.store.identity import Ledger
 from harness.store.run_comparison import other_figures
 
@@ -128,7 +128,7 @@ def _contents(one: Run, other: Run, known: tuple[Known, Known]) -> list[str]:
     return [*said, *(f"files of {image}" for image in beside)]
 
 
-def _said(change: Change) -> str:
+def _said(change: VersionChange) -> str:
     before, after = (version or "none" for version in change.versions)
     # Programs have digests for versions: that they differ is all there is to say.
     told = f" {before} → {after}" if max(len(before), len(after)) < 32 else ""
@@ -182,7 +182,7 @@ OUTCOME = "outcome"
 
 
 @dataclass(frozen=True)
-class Figure:
+class MetricChange:
     """One metric of a cell in the baseline and now, or how its runs ended."""
 
     name: str
@@ -206,7 +206,7 @@ class Decided:
 
     pair: Pair
     standing: Standing
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[MetricChange, ...] = ()
     exact: bool = False
     """Whether both sides are of the same bits in virtual time, so that all figures had to be the same."""
 
@@ -256,7 +256,7 @@ def _open(pair: Pair) -> bool:
     return pair.base is not None and pair.now is not None and not exact(pair)
 
 
-def _decided(pair: Pair, figures: tuple[Figure, ...] | None) -> Decided:
+def _decided(pair: Pair, figures: tuple[MetricChange, ...] | None) -> Decided:
     if pair.base is None or pair.now is None:
         return Decided(pair, "new" if pair.base is None else "gone")
     if figures is None:
@@ -269,7 +269,7 @@ def _decided(pair: Pair, figures: tuple[Figure, ...] | None) -> Decided:
 # --- the same bits
 
 
-def _differing(base: CellResult, now: CellResult) -> list[Figure]:
+def _differing(base: CellResult, now: CellResult) -> list[MetricChange]:
     """What is not the same in repetitions that both have."""
     older = {run.repetition: (run, measured) for run, measured in base.runs}
     found = []
@@ -281,7 +281,7 @@ def _differing(base: CellResult, now: CellResult) -> list[Figure]:
 
 def _parted(
     one: tuple[Run, MeasuredRun | None], other: tuple[Run, MeasuredRun | None]
-) -> list[Figure]:  # fmt: skip
+) -> list[MetricChange]:  # fmt: skip
     number, flows = other[0].repetition, len(other[0].cell.scenario.flows)
     ends = [proven_outcome(*side).status for side in (one, other)]
     if _SPOILT & set(ends):
@@ -295,8 +295,8 @@ def _parted(
     ]
 
 
-def _told(name: str, base: tuple[float, ...], now: tuple[float, ...], why: str, unit: str = "") -> Figure:
-    return Figure(name, unit, base, now, "differs", f"{why}; the bits are the same")
+def _told(name: str, base: tuple[float, ...], now: tuple[float, ...], why: str, unit: str = "") -> MetricChange:
+    return MetricChange(name, unit, base, now, "differs", f"{why}; the bits are the same")
 
 
 # --- other bits, or real time
@@ -366,10 +366,10 @@ def _fisher(base: Sequence[float], now: Sequence[float]) -> float | None:
     return float(fisher_exact(table).pvalue)
 
 
-def _figure(trial: _Trial, p: float | None, within: float) -> Figure:
+def _figure(trial: _Trial, p: float | None, within: float) -> MetricChange:
     standing, why = _of_ends(trial, p) if trial.comparison is None else _of_values(trial, trial.comparison, p, within)
     factor = None if trial.comparison is None else trial.comparison.factor
-    return Figure(trial.name, trial.unit, trial.base, trial.now, standing, why, factor, p)
+    return MetricChange(trial.name, trial.unit, trial.base, trial.now, standing, why, factor, p)
 
 
 def _of_ends(trial: _Trial, p: float | None) -> tuple[Standing, str]:

@@ -40,7 +40,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
-class Place:
+class ClusterOptions:
     """What `--cluster` and its companions say."""
 
     address: str
@@ -68,7 +68,7 @@ class Scheduler:
         return None if self.tls is None else tls.security(self.tls)
 
 
-def place_of(text: str, folder: Path | None = None, files: str = "", verify: str = "") -> Place | None:
+def place_of(text: str, folder: Path | None = None, files: str = "", verify: str = "") -> ClusterOptions | None:
     """What the words say; None where there is no cluster. Raises InputError."""
     if not text:
         given = {"--cluster-tls": folder, "--cluster-files": files, "--verify": verify}
@@ -83,7 +83,7 @@ def place_of(text: str, folder: Path | None = None, files: str = "", verify: str
                 f"--cluster {text}: {MOST_LOCAL} workers are the most that one machine starts",
                 "a worker a core does; more machines take an address",
             )
-        return Place("", int(local[1]), folder, files, share)
+        return ClusterOptions("", int(local[1]), folder, files, share)
     open_to_all, text = text.startswith(UNAUTHENTICATED), text.removeprefix(UNAUTHENTICATED)
     address = re.fullmatch(r"(tcp|tls)://[^/\s]+:([0-9]{1,5})", text)
     if address is not None and not 0 < int(address[2]) < 1 << 16:
@@ -106,7 +106,7 @@ def place_of(text: str, folder: Path | None = None, files: str = "", verify: str
         )
     if text.startswith("tls:") and open_to_all:
         raise InputError(f"--cluster {UNAUTHENTICATED}{text}: TLS is not without certificates", f"write {text}")
-    return Place(text, 0, folder, files, share)
+    return ClusterOptions(text, 0, folder, files, share)
 
 
 def _share(text: str) -> float:
@@ -119,7 +119,7 @@ def _share(text: str) -> float:
 
 
 @contextlib.contextmanager
-def started(place: Place, environment: Mapping[str, str], threads: int = 1) -> Iterator[Scheduler]:
+def started(place: ClusterOptions, environment: Mapping[str, str], threads: int = 1) -> Iterator[Scheduler]:
     """A scheduler; one of our own, with its workers, ends when this is left, or with this process.
 
     `environment`: of the workers, beside this process's; `threads`: of each, a run at a time each. Other users of this

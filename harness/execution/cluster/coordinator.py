@@ -20,8 +20,8 @@ from typing import Protocol
 from harness.errors import EngineError, ResultError
 from harness.execution.cluster.dask_client import Crew, LostConnectionError
 from harness.execution.cluster.messages import Answer, Order
-from harness.execution.events import ClusterWorks, Listener, RunsHeld, RunTakenOver, Verified, Warned
-from harness.execution.locks import Claim
+from harness.execution.events import ClusterWorks, Listener, RunsHeld, RunsVerified, RunTakenOver, Warned
+from harness.execution.locks import RunLock
 from harness.execution.matrix import PlannedRun
 from harness.formatting import counted
 from harness.outcome import Cell, MeasuredRun, Run
@@ -30,14 +30,14 @@ from harness.store.merge import parted
 # --- What the driver of a cluster's plan works with: the ground of a checkout, and the runs that it hands out.
 
 
-class Ground(Protocol):
+class CoordinatorBackend(Protocol):
     """What the driver of a plan works with."""
 
     def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
         """A run as a worker is told of it, and the bytes of memory that it takes there. Raises EngineError."""
         ...
 
-    def claim(self, item: PlannedRun) -> Claim | int:
+    def claim(self, item: PlannedRun) -> RunLock | int:
         """See `harness.execution.scheduler.Ground`."""
         ...
 
@@ -72,7 +72,7 @@ class Task:
     """Worker that made it, where this is to be the second time; it is then made on another, and not stored."""
     failed: tuple[str, ...] = ()
     """What was said by machines whose ground failed."""
-    claim: Claim | None = None
+    claim: RunLock | None = None
     memory: int = 0
     alone: bool = False
     """Workers died that had it among others: it is made with no other under way, and given up if they die again."""
@@ -155,7 +155,7 @@ class Driver:
     """One plan, worked on once."""
 
     todo: Sequence[PlannedRun]
-    ground: Ground
+    ground: CoordinatorBackend
     connect: Callable[[], Crew]
     """Raises EngineError."""
     listen: Listener
@@ -453,7 +453,7 @@ class Driver:
 
     def _tell_end(self) -> None:
         if self.verified.sentence:
-            self.listen(Verified(self.verified.sentence))
+            self.listen(RunsVerified(self.verified.sentence))
         if self.verified.parted:
             raise ResultError(
                 f"{counted(len(self.verified.parted), 'run')} came out differently on another worker: "

@@ -28,7 +28,7 @@ import zstandard
 
 from harness.engine.images.cache import UNFINISHED, Cache, short_id
 from harness.engine.images.contents import Contents, KnownContents
-from harness.engine.images.file_manifest import Entry, entries, read_entries, runs_as_another
+from harness.engine.images.file_manifest import FileEntry, entries, read_entries, runs_as_another
 
 # (Under its own name: whatever is renamed there changes every cell's key.)
 from harness.engine.images.rootfs_export import FILES, ROOT, RootFileSystems, RootFs, _place, exported_folder, seal
@@ -53,11 +53,11 @@ def head_of(export: Path) -> bytes:
     return _head(export / ROOT, read_entries(export / FILES))
 
 
-def _head(root: Path, sealed: list[Entry]) -> bytes:
+def _head(root: Path, sealed: list[FileEntry]) -> bytes:
     return json.dumps({"entries": sealed, "links": _links(root, sealed)}, separators=(",", ":")).encode()
 
 
-def _links(root: Path, sealed: list[Entry]) -> dict[str, str]:
+def _links(root: Path, sealed: list[FileEntry]) -> dict[str, str]:
     """Names of a file that has an earlier name in the folder → that one. Programs tell files apart by their inodes."""
     first: dict[int, str] = {}
     found = {}
@@ -82,7 +82,7 @@ def pieces(export: Path) -> Iterator[bytes]:
     content = json.loads(head)
     compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).chunker(chunk_size=PIECE)
     yield from compressor.compress(len(head).to_bytes(_LENGTH, "big") + head)
-    for entry in (Entry(*one) for one in content["entries"]):
+    for entry in (FileEntry(*one) for one in content["entries"]):
         if entry.is_file and entry.path not in content["links"]:
             with (export / ROOT / entry.path).open("rb") as file:
                 while block := file.read(PIECE):
@@ -112,7 +112,7 @@ class _Pieces(io.RawIOBase):
         return len(taken)
 
 
-def unpack(arriving: Iterable[bytes], digest: str, root: Path) -> list[Entry]:
+def unpack(arriving: Iterable[bytes], digest: str, root: Path) -> list[FileEntry]:
     """Write the files of a parcel to an empty folder; what they are, counted there.
 
     EngineError where it is not the parcel of that digest, to the last byte. Raises OSError.
@@ -128,7 +128,7 @@ def unpack(arriving: Iterable[bytes], digest: str, root: Path) -> list[Entry]:
             if digest_of(head) != digest:
                 raise wrong
             content = json.loads(head)
-            sealed = [Entry(*one) for one in content["entries"]]
+            sealed = [FileEntry(*one) for one in content["entries"]]
             _require_fit(sealed, content["links"], root)
             _write(stream, sealed, content["links"], root)
             if stream.read(1):
@@ -151,7 +151,7 @@ def _exactly(stream: zstandard.ZstdDecompressionReader, size: int) -> bytes:
     return bytes(found)
 
 
-def _require_fit(sealed: list[Entry], links: dict[str, str], root: Path) -> None:
+def _require_fit(sealed: list[FileEntry], links: dict[str, str], root: Path) -> None:
     """ValueError for files that no export has: outside the folder, behind a link, with another's rights, too large.
 
     Whoever made the head may write anything into it, and its digest says no more than that it is the same head.
@@ -174,7 +174,9 @@ def _require_fit(sealed: list[Entry], links: dict[str, str], root: Path) -> None
         raise ValueError(f"its files have {size_of(size)}, and {size_of(free)} are free")
 
 
-def _write(stream: zstandard.ZstdDecompressionReader, sealed: list[Entry], links: dict[str, str], root: Path) -> None:
+def _write(
+    stream: zstandard.ZstdDecompressionReader, sealed: list[FileEntry], links: dict[str, str], root: Path
+) -> None:
     for entry in sealed:
         place = root / entry.path
         if stat.S_ISDIR(entry.mode):
@@ -197,7 +199,7 @@ def _write(stream: zstandard.ZstdDecompressionReader, sealed: list[Entry], links
             _settle(entry, root / entry.path)
 
 
-def _write_file(stream: zstandard.ZstdDecompressionReader, entry: Entry, place: Path) -> None:
+def _write_file(stream: zstandard.ZstdDecompressionReader, entry: FileEntry, place: Path) -> None:
     left = entry.size
     with place.open("xb") as file:
         while left:
@@ -209,7 +211,7 @@ def _write_file(stream: zstandard.ZstdDecompressionReader, entry: Entry, place: 
     _settle(entry, place)
 
 
-def _settle(entry: Entry, place: Path) -> None:
+def _settle(entry: FileEntry, place: Path) -> None:
     place.chmod(stat.S_IMODE(entry.mode))
     os.utime(place, ns=(entry.modified_ns, entry.modified_ns))
 
@@ -218,7 +220,7 @@ def _settle(entry: Entry, place: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentImage:
     """An image that a run is made with, as its driver describes it."""
 
     reference: str
@@ -236,7 +238,7 @@ class Sent:
     """See `RootFs`."""
 
     @classmethod
-    def of(cls, root: RootFs, parcel: str) -> Sent:
+    def of(cls, root: RootFs, parcel: str) -> SentImage:
         """An exported image."""
         return cls(
             root.reference, root.id, root.identity, tuple(root.command), tuple(root.environment), root.working_dir,
@@ -266,7 +268,7 @@ Fetch = Callable[[str], Iterable[bytes]]
 class TravelledRoots(RootFileSystems):
     """The images that a driver sends, each once: kept in this machine's cache, and fetched anew where damaged."""
 
-    def __init__(self, cache: Cache, images: Mapping[str, Sent], fetch: Fetch) -> None:
+    def __init__(self, cache: Cache, images: Mapping[str, SentImage], fetch: Fetch) -> None:
         """`images`: by reference."""
         super().__init__(cache)
         self._sent = images
@@ -343,7 +345,7 @@ class Depot:
         self._known = known
         self.files = files
         self._held = ExitStack()
-        self._sent: dict[str, Sent] = {}
+        self._sent: dict[str, SentImage] = {}
         self._contents: dict[str, Contents] = {}
         self._exports: dict[str, Path] = {}
         """Digest of a parcel → the export that it is made of."""
@@ -356,7 +358,7 @@ class Depot:
     ) -> None:
         self._held.close()
 
-    def sent(self, reference: str) -> Sent:
+    def sent(self, reference: str) -> SentImage:
         """An image as workers are told of it; exported, and laid down, where that is still to be done. EngineError."""
         if reference not in self._sent:
             root = self._held.enter_context(self._exported.use([reference])).roots[reference]
@@ -370,7 +372,7 @@ class Depot:
                 self._lay_down(digest)
             with suppress(EngineError, OSError):
                 self._contents[reference] = self._known.of(reference, root.id)
-            self._sent[reference] = Sent.of(root, digest)
+            self._sent[reference] = SentImage.of(root, digest)
         return self._sent[reference]
 
     def contents(self, references: Iterable[str]) -> dict[str, Contents]:

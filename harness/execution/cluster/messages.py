@@ -12,7 +12,7 @@ from pathlib import Path
 import harness
 from harness.engine.kernel import Entry
 from harness.evaluation.retention import Artefacts
-from harness.execution.cluster.image_transfer import Sent
+from harness.execution.cluster.image_transfer import SentImage
 
 #: Name of a resource that a worker has as much of as it has threads, and of one that it has bytes of memory of: behind
 #: it is the version of the package. Workers of another version have none of it, and so never get a run.
@@ -28,7 +28,7 @@ class Order:
     cell: str
     """JSON."""
     repetition: int
-    images: Mapping[str, Sent]
+    images: Mapping[str, SentImage]
     """By reference: every image that plays."""
     contents: Mapping[str, str]
     """Reference → digest of what is really in the image, where it is known."""

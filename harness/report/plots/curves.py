@@ -31,7 +31,7 @@ from harness.report.plots.parts import (
     value_axis,
 )
 from harness.report.plots.theme import INK, OPTIMUM, SOFT, WIDTH, Chart, Panel, look
-from harness.report.plots.view import Drawn, DrawnFlow
+from harness.report.plots.view import DrawnFlow, PlotData
 from harness.units import Size
 
 #: Runs that one figure can tell apart.
@@ -55,7 +55,7 @@ _FRAME = {"flow": pl.String, "t": pl.Float64, "value": pl.Float64}
 class Curve:
     """A flow of a run, as one line of a figure."""
 
-    run: Drawn
+    run: PlotData
     flow: DrawnFlow
     """As its run knows it."""
     shown: DrawnFlow
@@ -125,7 +125,7 @@ def _size_of(metric: str, curve: Curve) -> Size | None:
     return Size.parse(label) if name == "milestone" else None
 
 
-def curves_of(runs: Sequence[Drawn]) -> list[Curve]:
+def curves_of(runs: Sequence[PlotData]) -> list[Curve]:
     """A curve for each flow; of several runs with names that say what they differ in, and looks of their own."""
     if len(runs) == 1:
         flows = runs[0].flows
@@ -148,7 +148,7 @@ def curves_of(runs: Sequence[Drawn]) -> list[Curve]:
     return made
 
 
-def labels(runs: Sequence[Drawn]) -> list[str]:
+def labels(runs: Sequence[PlotData]) -> list[str]:
     """A name for each run: what tells it from the others; where only their bits differ, its cell's key."""
     shared = set(common(runs))
     named = [" · ".join(word for key, word in run.words.items() if (key, word) not in shared) for run in runs]
@@ -160,12 +160,12 @@ def labels(runs: Sequence[Drawn]) -> list[str]:
     ]
 
 
-def common(runs: Sequence[Drawn]) -> list[tuple[str, str]]:
+def common(runs: Sequence[PlotData]) -> list[tuple[str, str]]:
     """What all runs have in common of what they are called by: (what, word)."""
     return [item for item in runs[0].words.items() if all(item in run.words.items() for run in runs)]
 
 
-def stacked(runs: Sequence[Drawn]) -> Chart | None:
+def stacked(runs: Sequence[PlotData]) -> Chart | None:
     """The panels of these runs above each other; None where nothing was received."""
     curves = curves_of(runs)
     received = _joined(curve.received for curve in curves)
@@ -263,7 +263,7 @@ def _demanded(curves: Sequence[Curve], span: tuple[float, float]) -> pl.DataFram
     return pl.DataFrame(points, schema=_FRAME, orient="row")
 
 
-def _queue(runs: Sequence[Drawn], curves: Sequence[Curve], span: tuple[float, float]) -> Panel | None:
+def _queue(runs: Sequence[PlotData], curves: Sequence[Curve], span: tuple[float, float]) -> Panel | None:
     """The bottleneck's queue: filled for one run, a line each for several."""
     if not all(run.has("queue_length") for run in runs):
         return None
@@ -290,7 +290,7 @@ def _apart(frame: pl.DataFrame, span: tuple[float, float]) -> pl.DataFrame:
     return frame.unique([spot], keep="first", maintain_order=True)
 
 
-def _ticks(runs: Sequence[Drawn], curves: Sequence[Curve], span: tuple[float, float]) -> Chart:
+def _ticks(runs: Sequence[PlotData], curves: Sequence[Curve], span: tuple[float, float]) -> Chart:
     """A row of ticks each: of one run what became of packets at the bottleneck, of several the drops of each."""
     if len(runs) == 1:
         rows = [(name, colour, runs[0].of_bottleneck(series)) for series, name, colour in _KINDS]

@@ -21,7 +21,7 @@ from harness.report.plots.copied import Marks
 from harness.report.plots.parts import layered, looks, present, sized, top
 from harness.report.plots.registry import plot
 from harness.report.plots.theme import INK, SOFT, Chart, config, headed
-from harness.report.plots.view import Drawn, DrawnFlow
+from harness.report.plots.view import DrawnFlow, PlotData
 from harness.store.results import disk_error
 from harness.writing import replace
 
@@ -30,7 +30,7 @@ _POINTS = 200
 
 
 @plot("Distribution of the operating point", "throughput", note="eCDF: share of the values up to x, from start to stop")
-def distribution(run: Drawn) -> Chart | None:
+def distribution(run: PlotData) -> Chart | None:
     """ECDFs of throughput (Mbit/s, bins of 0.1 s) and of sRTT (ms) (CCPerf, distribution of the operating point)."""
     curves = {
         title: found
@@ -43,7 +43,7 @@ def distribution(run: Drawn) -> Chart | None:
     return alt.hconcat(*(_panel(found, flows, title) for title, found in curves.items()), spacing=30)
 
 
-def ecdf(run: Drawn, frame: pl.DataFrame) -> pl.DataFrame:
+def ecdf(run: PlotData, frame: pl.DataFrame) -> pl.DataFrame:
     """flow, x, share: a step curve for each flow over its values between its start and its stop."""
     curves = []
     for flow in present(run, frame):

@@ -28,7 +28,7 @@ from harness.report.plots.parts import (
 )
 from harness.report.plots.registry import plot
 from harness.report.plots.theme import INK, OPTIMUM, SHADE, SOFT, WIDTH, Chart
-from harness.report.plots.view import Drawn
+from harness.report.plots.view import PlotData
 
 # --- Mean throughput against mean smoothed round-trip time of each flow.
 
@@ -47,7 +47,7 @@ _FREE = 12.0
 
 
 @plot("Mean operating points", note="up and to the left is better")
-def operating_point_plane(run: Drawn) -> Chart | None:
+def operating_point_plane(run: PlotData) -> Chart | None:
     """Mean throughput (Mbit/s) v mean sRTT (ms) of each flow (CCPerf, mean operating point plane).
 
     Shaded is what the path allows: from its own round-trip time to that with a full queue, up to the capacity.
@@ -84,7 +84,7 @@ def operating_point_plane(run: Drawn) -> Chart | None:
     return sized(layered(box, *edges, *numbered(run, points, x, y, (WIDTH, _PLANE_HEIGHT))), _PLANE_HEIGHT)
 
 
-def numbered(run: Drawn, points: pl.DataFrame, x: alt.X, y: alt.Y, size: tuple[int, int]) -> list[alt.Chart]:
+def numbered(run: PlotData, points: pl.DataFrame, x: alt.X, y: alt.Y, size: tuple[int, int]) -> list[alt.Chart]:
     """A marker a flow; of a few flows with the flow's number near it, where neighbours leave room.
 
     `size` is that of the panel, pixels; the axes have their domains.
@@ -130,7 +130,7 @@ def beside_markers(spots: Sequence[Spot]) -> list[Spot]:
     return taken
 
 
-def means(run: Drawn, x: str, y: str) -> pl.DataFrame:
+def means(run: PlotData, x: str, y: str) -> pl.DataFrame:
     """flow, number, x, y: two figures of each flow that has both."""
     found = [
         (flow.name, str(flow.index), across, up)
@@ -153,7 +153,7 @@ _SIZE = (300, 280)
     "In flight and mean operating point",
     note="grey: what the path makes of so many packets in flight; star: one bandwidth-delay product, the optimum",
 )
-def in_flight_operating_point(run: Drawn) -> Chart | None:
+def in_flight_operating_point(run: PlotData) -> Chart | None:
     """Mean sRTT (ms) and mean throughput (Mbit/s) v mean packets in flight (CCPerf, in flight v mean operating point).
 
     The grey line is the ideal path's: below one bandwidth-delay product (BDP) the round trip takes the path's own
@@ -186,7 +186,7 @@ def in_flight_operating_point(run: Drawn) -> Chart | None:
     return alt.hconcat(*panels, spacing=30)
 
 
-def _joint(run: Drawn, trips: pl.DataFrame) -> pl.DataFrame:
+def _joint(run: PlotData, trips: pl.DataFrame) -> pl.DataFrame:
     """x, trip, rate of all flows together: sums over the network of the means in time, and the mean of the sRTTs."""
     flight = run.network("agg_in_flight")
     if flight is None:
@@ -199,7 +199,7 @@ def _joint(run: Drawn, trips: pl.DataFrame) -> pl.DataFrame:
 
 
 def _panel(
-    run: Drawn, points: pl.DataFrame, curve: pl.DataFrame, whole: pl.DataFrame, x: alt.X, y: alt.Y
+    run: PlotData, points: pl.DataFrame, curve: pl.DataFrame, whole: pl.DataFrame, x: alt.X, y: alt.Y
 ) -> alt.LayerChart:
     line = Marks(curve).mark_line(color=SOFT, strokeWidth=1, clip=True).encode(x=x, y=y)
     optimum = Marks(curve[[1]]).mark_point(shape=_STAR, filled=True, size=260, color=OPTIMUM, opacity=1)
@@ -228,7 +228,7 @@ _TIME_HEIGHT = 150
 
 
 @plot("Operating point over time", "in_flight", "srtt", "throughput", note="means over 0.1 s")
-def operating_point_time(run: Drawn) -> Chart | None:
+def operating_point_time(run: PlotData) -> Chart | None:
     """In flight (packets), sRTT (ms), throughput (Mbit/s) of each flow (CCPerf, time series of the operating point)."""
     flight, trip = (binned(run.of_flows(name), BIN) for name in ("in_flight", "srtt"))
     rate = centred(run.of_flows("throughput"), BIN)

@@ -29,14 +29,14 @@ from harness.report.plots.parts import (
 )
 from harness.report.plots.registry import plot, plot_of_pair, plot_of_runs
 from harness.report.plots.theme import FILL, INK, WIDTH, Chart
-from harness.report.plots.view import Drawn
+from harness.report.plots.view import PlotData
 
 #: Height of all rows together, and of one at least and at most, pixels.
 _ALL, _LOW, _HIGH = 400, 45, 110
 
 
 @plot("Congestion windows", "cwnd", note="as the senders state them; the axes are the same")
-def congestion_window(run: Drawn) -> Chart | None:
+def congestion_window(run: PlotData) -> Chart | None:
     """The cwnd of each flow in a row of its own, packets (INET link sharing, congestion_window).
 
     Sawteeth on top of each other cannot be told apart over a whole run.
@@ -67,7 +67,7 @@ _RATIO_HEIGHT = 180
 
 
 @plot("Packets per acknowledgement", "ack_ratio", note="data that came per packet sent back, per 0.1 s")
-def ack_ratio(run: Drawn) -> Chart | None:
+def ack_ratio(run: PlotData) -> Chart | None:
     """Packets with data that reached each receiver per packet it sent (RFC 9000 §13.2.2)."""
     frame = run.of_flows("ack_ratio")
     flows = present(run, frame)
@@ -91,7 +91,7 @@ WINDOW = 0.5
     "drop",
     note=f"packets dropped by the queue: per second over {WINDOW} s, and below when they came",
 )
-def drop_rate(run: Drawn) -> Chart | None:
+def drop_rate(run: PlotData) -> Chart | None:
     """Drops of all flows, 1/s, above one row a flow with a tick for each drop (INET link sharing, packet_drop_rate)."""
     drops = run.of_bottleneck("drop")
     if drops.is_empty():
@@ -114,7 +114,7 @@ def rates(drops: pl.DataFrame, end: float) -> pl.DataFrame:
     )
 
 
-def drop_rows(run: Drawn, span: tuple[float, float]) -> Chart:
+def drop_rows(run: PlotData, span: tuple[float, float]) -> Chart:
     """One row a flow, a tick for each of its drops; of those too close to be told apart one."""
     names = {flow.index: flow.name for flow in run.flows}
     spot = ((pl.col("t") - span[0]) / (span[1] - span[0]) * 2 * WIDTH).floor().alias("spot")
@@ -137,7 +137,7 @@ def drop_rows(run: Drawn, span: tuple[float, float]) -> Chart:
 
 
 @plot("Throughput at the receivers", "throughput", note="transport payload that arrived, per 0.1 s")
-def receiver_throughput(run: Drawn) -> Chart | None:
+def receiver_throughput(run: PlotData) -> Chart | None:
     """Throughput of each flow, Mbit/s (INET link sharing, receiver_throughput)."""
     return rates_over_time(run, "throughput", "throughput (Mbit/s)")
 
@@ -146,7 +146,7 @@ def receiver_throughput(run: Drawn) -> Chart | None:
 
 
 @plot("Sending rate", "sending_rate", note="transport payload with retransmissions, per 0.1 s")
-def sender_throughput(run: Drawn) -> Chart | None:
+def sender_throughput(run: PlotData) -> Chart | None:
     """Sending rate of each flow, Mbit/s (INET link sharing, sender_throughput)."""
     return rates_over_time(run, "sending_rate", "sending rate (Mbit/s)")
 
@@ -159,7 +159,7 @@ def sender_throughput(run: Drawn) -> Chart | None:
     "sending_rate",
     note=f"transport payload with retransmissions, means over {WINDOW} s",
 )
-def sender_throughput_smoothed(run: Drawn) -> Chart | None:
+def sender_throughput_smoothed(run: PlotData) -> Chart | None:
     """Sending rate of each flow in bins of 0.5 s, Mbit/s (INET link sharing, sender_throughput_smoothed)."""
     return rates_over_time(run, "sending_rate", "sending rate (Mbit/s)", smoothed=WINDOW)
 
@@ -173,7 +173,7 @@ def sender_throughput_smoothed(run: Drawn) -> Chart | None:
     note="dots: milestones; triangles: what was demanded; dashed: what slow start and then the line rate allow; "
     "ticks: packets dropped by the queue",
 )
-def together(runs: Sequence[Drawn]) -> Chart | None:
+def together(runs: Sequence[PlotData]) -> Chart | None:
     """What each client had (MB), cwnd (packets), sRTT (ms), queue (kB) and drops of several runs on the same axes."""
     return stacked(runs)
 
@@ -187,7 +187,7 @@ def together(runs: Sequence[Drawn]) -> Chart | None:
     note="dots: milestones; triangles: what was demanded of them; dashed: what slow start and then the line rate allow",
     of="transfer",
 )
-def transfer(run: Drawn) -> Chart | None:
+def transfer(run: PlotData) -> Chart | None:
     """What the client had (MB), cwnd (packets), sRTT (ms), the bottleneck's queue (kB), and what it dropped."""
     return stacked([run])
 
@@ -201,7 +201,7 @@ def transfer(run: Drawn) -> Chart | None:
     "queue_length",
     note="ticks: packets that the queue dropped",
 )
-def window_queue_drops(run: Drawn) -> Chart | None:
+def window_queue_drops(run: PlotData) -> Chart | None:
     """The cwnd of each flow (packets), the bottleneck's queue (kB), its drops (INET link sharing, cwnd_queue_drops)."""
     span = run.detail
     windows = within(run.of_flows("cwnd"), span)
@@ -226,18 +226,18 @@ _PANEL_HEIGHT = 150
 
 
 @plot("Queue, congestion windows and round-trip time", *_NEEDS)
-def queue_window_rtt(run: Drawn) -> Chart | None:
+def queue_window_rtt(run: PlotData) -> Chart | None:
     """Queue (kB), cwnd (packets) and sRTT (ms) of one run (the notebook's three pictures above each other)."""
     return _columns(run)
 
 
 @plot_of_pair("RED beside DropTail", *_NEEDS, note="left RED, right DropTail; the axes are the same")
-def red_beside_droptail(red: Drawn, droptail: Drawn) -> Chart | None:
+def red_beside_droptail(red: PlotData, droptail: PlotData) -> Chart | None:
     """The same of two runs that differ in the discipline of the queue alone."""
     return _columns(red, droptail)
 
 
-def _columns(*runs: Drawn) -> Chart | None:
+def _columns(*runs: PlotData) -> Chart | None:
     windows, trips = (top(*(run.of_flows(name)["value"].max() for run in runs)) for name in ("cwnd", "srtt"))
     queues = top(*(max(run.queue_limit, _longest(run)) for run in runs))
     width = WIDTH if len(runs) == 1 else WIDTH // 2
@@ -245,13 +245,13 @@ def _columns(*runs: Drawn) -> Chart | None:
     return columns[0] if len(columns) == 1 else alt.hconcat(*columns, spacing=20)
 
 
-def _longest(run: Drawn) -> float:
+def _longest(run: PlotData) -> float:
     """The longest queue there was, kB."""
     longest = run.of_bottleneck("queue_length").select(pl.col("value").max() / 1000).item()
     return float(longest or 0.0)
 
 
-def _column(run: Drawn, windows: float, trips: float, queues: float, width: int, *, named: bool) -> Chart:
+def _column(run: PlotData, windows: float, trips: float, queues: float, width: int, *, named: bool) -> Chart:
     whole, base = (0.0, run.end), run.round_trip
     queue = queue_panel(run, whole, labels=False, highest=queues, height=_PANEL_HEIGHT, width=width)
     if named:

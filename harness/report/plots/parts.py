@@ -11,7 +11,7 @@ import polars as pl
 from harness.analysis.timeseries.grid import BIN
 from harness.report.plots.copied import Layers, Marks
 from harness.report.plots.theme import FILL, HEIGHT, SHADE, SOFT, WIDTH, Panel
-from harness.report.plots.view import Drawn, DrawnFlow
+from harness.report.plots.view import DrawnFlow, PlotData
 
 P = TypeVar("P", alt.Chart, alt.LayerChart)
 Span = tuple[float, float]
@@ -111,7 +111,7 @@ def looks(flows: Iterable[DrawnFlow], *, legend: bool = True, points: bool = Fal
     }
 
 
-def present(view: Drawn, frame: pl.DataFrame) -> list[DrawnFlow]:
+def present(view: PlotData, frame: pl.DataFrame) -> list[DrawnFlow]:
     """The flows that a frame has, in their order."""
     names = set(frame["flow"].unique())
     return [flow for flow in view.flows if flow.name in names]
@@ -146,7 +146,7 @@ def lines(
     return cast(alt.Chart, made)
 
 
-def shaded_capacity(view: Drawn) -> alt.LayerChart:
+def shaded_capacity(view: PlotData) -> alt.LayerChart:
     """Grey up to the bottleneck's rate, with the rate written beside its end."""
     steps = view.capacity
     area = (
@@ -224,7 +224,7 @@ def centred(frame: pl.DataFrame, width: float) -> pl.DataFrame:
     return frame.with_columns(t=(pl.col("t") + width / 2).round(4))
 
 
-def rates_over_time(view: Drawn, name: str, title: str, *, smoothed: float | None = None) -> Panel | None:
+def rates_over_time(view: PlotData, name: str, title: str, *, smoothed: float | None = None) -> Panel | None:
     """A rate of every flow over the capacity, Mbit/s: in the bins it is stored in, or as means over wider ones."""
     frame = view.of_flows(name)
     if frame.is_empty():
@@ -235,7 +235,7 @@ def rates_over_time(view: Drawn, name: str, title: str, *, smoothed: float | Non
 
 
 def queue_panel(
-    view: Drawn, span: Span, *, labels: bool, highest: float | None = None, height: int = 110, width: int = WIDTH
+    view: PlotData, span: Span, *, labels: bool, highest: float | None = None, height: int = 110, width: int = WIDTH
 ) -> alt.LayerChart:
     """The bottleneck's queue over time, kB, with its limit and RED's thresholds."""
     frame = thinned(within(view.of_bottleneck("queue_length"), span).with_columns(pl.col("value") / 1000))

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from harness.report.plots.theme import Chart
-from harness.report.plots.view import Drawn
+from harness.report.plots.view import PlotData
 
-Draw = Callable[[Drawn], Chart | None]
-DrawPair = Callable[[Drawn, Drawn], Chart | None]
-DrawRuns = Callable[[Sequence[Drawn]], Chart | None]
+Draw = Callable[[PlotData], Chart | None]
+DrawPair = Callable[[PlotData, PlotData], Chart | None]
+DrawRuns = Callable[[Sequence[PlotData]], Chart | None]
 
 F = TypeVar("F", bound=Callable[..., Chart | None])
 
@@ -47,13 +47,13 @@ class Plot:
         """What is in it, in a line."""
         return (self.draw.__doc__ or "").strip().partition("\n")[0]
 
-    def fits(self, run: Drawn) -> bool:
+    def fits(self, run: PlotData) -> bool:
         """Whether a run is drawn so without being asked."""
         if self.of == "transfer":
             return len(run.flows) == 1
         return self.of == "flows" and run.run.cell.scenario.has_series
 
-    def chart(self, *runs: Drawn) -> Chart | None:
+    def chart(self, *runs: PlotData) -> Chart | None:
         """The chart without its heading; None where a run has not what it needs."""
         if any(not run.has(name) for run in runs for name in self.needs):
             return None

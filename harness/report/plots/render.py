@@ -26,7 +26,7 @@ from harness.report.plots.curves import common
 from harness.report.plots.raster import Paint, painting
 from harness.report.plots.registry import Plot, plots
 from harness.report.plots.theme import FONT, INK, SOFT, config, headed
-from harness.report.plots.view import Drawn
+from harness.report.plots.view import PlotData
 from harness.store.results import disk_error
 from harness.writing import replace
 
@@ -43,7 +43,7 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True)
-class Figure:
+class RenderedFigure:
     """One figure of a run, or of a pair of runs."""
 
     plot: Plot
@@ -62,7 +62,7 @@ class Heading:
     """And for commands."""
 
 
-def figure(plot: Plot, *runs: Drawn) -> Figure | None:
+def figure(plot: Plot, *runs: PlotData) -> RenderedFigure | None:
     """A plot of a run, or of a pair; None where what it needs is not there."""
     # What figures are made of does not change from run to run: the tests hold it against the schema.
     with warnings.catch_warnings(), alt.data_transformers.enable("default", max_rows=None), debug_mode(False):
@@ -76,10 +76,10 @@ def figure(plot: Plot, *runs: Drawn) -> Figure | None:
         else:
             places = list(dict.fromkeys(run.place for run in runs))
         specification: dict[str, Any] = headed(chart, plot.title, [*places, plot.note]).to_dict(validate=False)
-    return Figure(plot, {**specification, "config": config()})
+    return RenderedFigure(plot, {**specification, "config": config()})
 
 
-def figures(run: Drawn, partner: Drawn | None = None, only: Collection[str] = ()) -> Iterator[Figure]:
+def figures(run: PlotData, partner: PlotData | None = None, only: Collection[str] = ()) -> Iterator[RenderedFigure]:
     """Figures of a run, in alphabetical order: those that fit it, or those that are asked for.
 
     With its partner of the other discipline those of the pair too.
@@ -122,12 +122,12 @@ def has_letters() -> bool:
 
 
 def write(
-    run: Drawn,
+    run: PlotData,
     folder: Path,
     formats: Collection[Format],
     cache: Path,
     *,
-    partner: Drawn | None = None,
+    partner: PlotData | None = None,
     only: Collection[str] = (),
 ) -> list[Path]:
     """Write a run's figures into a folder, made if needed; the files. Raises EngineError.
@@ -140,9 +140,9 @@ def write(
 
 
 def _write(
-    items: Iterable[Figure], heading: Heading, folder: Path, formats: Collection[Format], cache: Path, name: str
+    items: Iterable[RenderedFigure], heading: Heading, folder: Path, formats: Collection[Format], cache: Path, name: str
 ) -> list[Path]:
-    made: list[Figure] = []
+    made: list[RenderedFigure] = []
     wrote: list[Path] = []
     with painting() if Format.PNG in formats else nullcontext() as paint:
         try:
@@ -159,7 +159,7 @@ def _write(
     return wrote
 
 
-def write_together(runs: Sequence[Drawn], folder: Path, formats: Collection[Format], cache: Path) -> list[Path]:
+def write_together(runs: Sequence[PlotData], folder: Path, formats: Collection[Format], cache: Path) -> list[Path]:
     """Write the figures of several runs into a folder, made if needed; the files. Raises EngineError."""
     made = [item for plot in plots().values() if plot.of == "runs" and (item := figure(plot, *runs)) is not None]
     names = ", ".join(run.run.name for run in runs)
@@ -167,12 +167,12 @@ def write_together(runs: Sequence[Drawn], folder: Path, formats: Collection[Form
     return _write(made, heading, folder, formats, cache, PAGE)
 
 
-def svg(item: Figure) -> str:
+def svg(item: RenderedFigure) -> str:
     """A figure as the text of an SVG."""
     return str(vl_convert.vegalite_to_svg(item.specification))
 
 
-def _write_pictures(item: Figure, stem: Path, formats: Collection[Format], paint: Paint | None) -> list[Path]:
+def _write_pictures(item: RenderedFigure, stem: Path, formats: Collection[Format], paint: Paint | None) -> list[Path]:
     picture, wrote = svg(item), []
     if paint is not None:
         wrote.append(stem.with_suffix(".png"))
@@ -243,7 +243,7 @@ def names_on(file: Path) -> list[str]:
         return re.findall(r'<a href="#(\w+)">', content.read(_HEAD).decode(errors="replace"))
 
 
-def page(heading: Heading, made: Sequence[Figure], script: str) -> str:
+def page(heading: Heading, made: Sequence[RenderedFigure], script: str) -> str:
     """One HTML page with figures, their data and the script that draws them."""
     specifications = json.dumps(
         {item.plot.name: item.specification for item in made}, separators=(",", ":"), ensure_ascii=False

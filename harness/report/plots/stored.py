@@ -18,7 +18,7 @@ from harness.formatting import counted
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.report.plots.curves import labels
 from harness.report.plots.render import PAGE, Format, names_on, write
-from harness.report.plots.view import Drawn
+from harness.report.plots.view import PlotData
 from harness.scenario.schema import FRAME_HEADER, Red
 from harness.store.results import MEASURED, RUN, SERIES, Store, StoreReader
 
@@ -63,11 +63,11 @@ Stored = tuple[Run, MeasuredRun | None]
 
 
 @dataclass(frozen=True)
-class Drawing:
+class PlottedRun:
     """A run to draw, and the run with DropTail that belongs beside it where it has RED."""
 
-    run: Drawn
-    partner: Drawn | None = None
+    run: PlotData
+    partner: PlotData | None = None
 
 
 @dataclass(frozen=True)
@@ -88,16 +88,16 @@ class Subject:
         files = (folder / name for folder in folders for name in (RUN, MEASURED, SERIES))
         return [file for file in files if file.exists()]
 
-    def drawing(self, store: StoreReader, span: Span | None = None) -> Drawing:
+    def drawing(self, store: StoreReader, span: Span | None = None) -> PlottedRun:
         """With the series, of a detail of that span. Raises ResultError."""
-        return Drawing(
+        return PlottedRun(
             _drawn(store, self.run, span), None if self.partner is None else _drawn(store, self.partner, span)
         )
 
 
 def find_drawings(
     store: StoreReader, results: Sequence[CellResult], search: Search, asked: Sequence[str], span: Span | None
-) -> Iterator[Drawing]:
+) -> Iterator[PlottedRun]:
     """The drawings of the runs asked for, each read when it is its turn. Raises HarnessError."""
     return (subject.drawing(store, span) for subject in find_subjects(results, search, asked))
 
@@ -120,9 +120,9 @@ def find_subjects(results: Sequence[CellResult], search: Search, asked: Sequence
     return [Subject((run, measured), _partner(run, others)) for run, measured in chosen]
 
 
-def _drawn(store: StoreReader, stored: Stored, span: Span | None) -> Drawn:
+def _drawn(store: StoreReader, stored: Stored, span: Span | None) -> PlotData:
     run, measured = stored
-    return Drawn(run, measured, store.series(run.cell.key, run.repetition), span)
+    return PlotData(run, measured, store.series(run.cell.key, run.repetition), span)
 
 
 def _partner(run: Run, others: Sequence[CellResult]) -> Stored | None:
@@ -144,7 +144,7 @@ def folder_name(run: Run) -> Path:
     return Path(cell.scenario.name) / "-".join(map(_plain, words))
 
 
-def folder_of(runs: Sequence[Drawn]) -> Path:
+def folder_of(runs: Sequence[PlotData]) -> Path:
     """Where the figures of several runs go: together / what tells them apart; long names are cut and numbered."""
     name = "-and-".join(_plain(label) for label in labels(runs))
     if len(name) > _LONGEST:
@@ -172,7 +172,7 @@ _HEARS = 0.5
 
 
 @dataclass(frozen=True)
-class Sheet:
+class FigureSheet:
     """The figures of one cell: what they are of, and the folder they go to."""
 
     subject: Subject
@@ -188,7 +188,7 @@ class Sheet:
 class DrawnSheet:
     """What came of a sheet."""
 
-    sheet: Sheet
+    sheet: FigureSheet
     figures: int
     """How many are there; 0 of a run that has nothing to draw."""
     problem: str | None = None
@@ -238,7 +238,7 @@ def draw_missing(
     Raises HarnessError where the store cannot be read; what goes wrong with one cell is in the result. `say` is told
     before it takes a while.
     """
-    sheets = [Sheet(subject, target / folder_name(subject.run[0])) for subject in find_subjects(results, search)]
+    sheets = [FigureSheet(subject, target / folder_name(subject.run[0])) for subject in find_subjects(results, search)]
     found = [(sheet, figures_there(sheet.folder, sheet.subject.files(store))) for sheet in sheets]
     kept = tuple(DrawnSheet(sheet, count) for sheet, count in found if count)
     todo = [sheet for sheet, count in found if not count]
@@ -275,7 +275,7 @@ def figures_there(folder: Path, shown: Sequence[Path]) -> int:
         return 0
 
 
-def draw(root: Path, sheets: Sequence[Sheet], cache: Path, processes: int) -> Iterator[DrawnSheet]:
+def draw(root: Path, sheets: Sequence[FigureSheet], cache: Path, processes: int) -> Iterator[DrawnSheet]:
     """Draw runs of the store below `root`, side by side in so many processes; with one, in this one."""
     if processes == 1:
         yield from (_draw(root, sheet, cache) for sheet in sheets)
@@ -286,7 +286,7 @@ def draw(root: Path, sheets: Sequence[Sheet], cache: Path, processes: int) -> It
         # Ctrl-C is for this process; those begun here inherit that they do not hear it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            futures: dict[Future[DrawnSheet], Sheet] = {
+            futures: dict[Future[DrawnSheet], FigureSheet] = {
                 pool.submit(_draw, root, sheet, cache): sheet for sheet in sheets
             }
         finally:
@@ -307,7 +307,7 @@ def draw(root: Path, sheets: Sequence[Sheet], cache: Path, processes: int) -> It
         pool.shutdown(cancel_futures=True)
 
 
-def _draw(root: Path, sheet: Sheet, cache: Path) -> DrawnSheet:
+def _draw(root: Path, sheet: FigureSheet, cache: Path) -> DrawnSheet:
     try:
         drawing = sheet.subject.drawing(Store(root))
         wrote = write(drawing.run, sheet.folder, FORMATS, cache, partner=drawing.partner)

@@ -41,7 +41,7 @@ class DrawnFlow:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class PlotData:
     """A run, with its series where the store has them. A series is a frame of flow, t (s) and value."""
 
     run: Run

@@ -18,8 +18,8 @@ from harness.formatting import counted, harmless
 from harness.outcome import (
     STATES,
     Attribution,
-    Checked,
     DirectionProof,
+    InteropCheck,
     LinkProof,
     MeasuredRun,
     Observation,
@@ -134,7 +134,7 @@ def bands(result: CellResult, picture: Received | None) -> tuple[Band, ...]:
 
 
 @dataclass(frozen=True)
-class Figure:
+class MetricRow:
     """One metric over the runs."""
 
     name: str
@@ -160,7 +160,7 @@ class CheckLine:
 
 
 @dataclass(frozen=True)
-class Direction:
+class DirectionRow:
     """One direction of the link, as asked and as proven."""
 
     name: str
@@ -169,17 +169,17 @@ class Direction:
 
 
 @dataclass(frozen=True)
-class Proof:
+class LinkProofRow:
     """The link proof."""
 
     valid: bool
     sentence: str
     problems: tuple[str, ...]
-    directions: tuple[Direction, ...]
+    directions: tuple[DirectionRow, ...]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ParameterRow:
     """One parameter of one role."""
 
     role: str
@@ -241,9 +241,9 @@ class CellPage:
     """The same over time, beneath what was received."""
     checks: tuple[CheckLine, ...]
     flows: tuple[str, ...]
-    figures: tuple[Figure, ...]
-    proof: Proof
-    parameters: tuple[Asked, ...]
+    figures: tuple[MetricRow, ...]
+    proof: LinkProofRow
+    parameters: tuple[ParameterRow, ...]
     runs: tuple[OneRun, ...]
     again: str
     """A line for a shell that makes the last run again."""
@@ -279,15 +279,15 @@ def cell_page(result: CellResult) -> CellPage:
     )
 
 
-def _figures(result: CellResult) -> Iterator[Figure]:
+def _figures(result: CellResult) -> Iterator[MetricRow]:
     for name, found in result.written.items():
         span = result.interval(*found[0].named)
         if span is not None:
-            yield Figure(name, text(span), shown_unit(unit_of(found[0])), span.n, found[0].vantage)
+            yield MetricRow(name, text(span), shown_unit(unit_of(found[0])), span.n, found[0].vantage)
 
 
 def _checks(result: CellResult) -> Iterator[CheckLine]:
-    found: dict[str, list[Checked]] = {}
+    found: dict[str, list[InteropCheck]] = {}
     for _, measured in result.runs:
         for one in measured.checks if measured is not None else ():
             found.setdefault(one.check, []).append(one)
@@ -304,10 +304,10 @@ def _checks(result: CellResult) -> Iterator[CheckLine]:
 # --- the link
 
 
-def _proof(result: CellResult) -> Proof:
+def _proof(result: CellResult) -> LinkProofRow:
     proofs = [measured.link for _, measured in result.runs if measured is not None and measured.link is not None]
     if not proofs:
-        return Proof(False, "No run reached the point where the link can be proven.", (), ())
+        return LinkProofRow(False, "No run reached the point where the link can be proven.", (), ())
     good = [link for link in proofs if link.valid]
     shown = (good or proofs)[-1]
     sentence = (
@@ -317,13 +317,13 @@ def _proof(result: CellResult) -> Proof:
         else "In no run was the emulated path the one asked for."
     )
     problems = tuple(dict.fromkeys(problem for link in proofs for problem in link.problems))
-    return Proof(bool(good), sentence, problems, tuple(_directions(shown)))
+    return LinkProofRow(bool(good), sentence, problems, tuple(_directions(shown)))
 
 
-def _directions(link: LinkProof) -> Iterator[Direction]:
+def _directions(link: LinkProof) -> Iterator[DirectionRow]:
     every = {"to the client": link.to_client, "to the server": link.to_server, **link.further}
     for name, one in every.items():
-        yield Direction(name, tuple(_proven(one)))
+        yield DirectionRow(name, tuple(_proven(one)))
 
 
 def _proven(one: DirectionProof) -> Iterator[tuple[str, str, str]]:
@@ -341,7 +341,7 @@ def _proven(one: DirectionProof) -> Iterator[tuple[str, str, str]]:
 # --- parameters
 
 
-def _asked(result: CellResult) -> Iterator[Asked]:
+def _asked(result: CellResult) -> Iterator[ParameterRow]:
     """What was set, beside what the last run that shows something showed; then what else it showed."""
     cell = result.cell
     run, measured = next(((run, one) for run, one in reversed(result.runs) if one and one.observed), result.runs[-1])
@@ -355,9 +355,9 @@ def _asked(result: CellResult) -> Iterator[Asked]:
     other = {one.name for one in departures(run, measured)}
     for full, value in sorted(told.items()):
         role, _, name = full.rpartition(".")
-        yield Asked(role, name, value, tuple(seen.pop(of_flow.get(full, (role, name)), ())), full in other)
+        yield ParameterRow(role, name, value, tuple(seen.pop(of_flow.get(full, (role, name)), ())), full in other)
     for (role, name), found in sorted(seen.items(), key=lambda item: (ROLES.index(item[0][0]), item[0][1])):
-        yield Asked(role, name, "", tuple(found))
+        yield ParameterRow(role, name, "", tuple(found))
 
 
 def _value(one: Observation) -> str:

@@ -19,7 +19,7 @@ from harness.scenario.schema import Implementation
 
 
 @dataclass(frozen=True)
-class Part:
+class ScenarioSection:
     """Its cells of one scenario in one role."""
 
     scenario: str
@@ -47,7 +47,7 @@ class ImplementationPage:
     """The page."""
 
     implementation: Implementation
-    parts: tuple[Part, ...]
+    parts: tuple[ScenarioSection, ...]
     counts: tuple[tuple[str, int], ...]
     defaults: tuple[Default, ...]
     found: tuple[Found, ...]
@@ -70,7 +70,7 @@ def implementation_page(implementation: Implementation, results: Sequence[CellRe
     name, elsewhere = implementation.name, listed_elsewhere(results)
     mine = {role: [one for one in results if _plays(one, role, name)] for role in ROLES}
     parts = [
-        Part(
+        ScenarioSection(
             cells[0].cell.scenario.name, cells[0].cell.scenario.title, cells[0].cell.engine, role, _counts(cells),
             tuple(tile(one) for one in cells if one.cell.key not in elsewhere),
             next((elsewhere[one.cell.key] for one in cells if one.cell.key in elsewhere), ""),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from harness.analysis.interop.matrix import Entry, Matrix, Pair
+from harness.analysis.interop.matrix import InteropMatrix, Pair, TestcaseResult
 from harness.analysis.interop.registry import CASES, case_of
 from harness.analysis.interop.responsibility import blamed
 from harness.analysis.interop.verdict import Word
@@ -23,7 +23,7 @@ _STATUS: Final[dict[Word, str]] = {
 
 
 @dataclass(frozen=True)
-class Square:
+class TestcaseSquare:
     """A test case of a pair."""
 
     case: str
@@ -40,11 +40,11 @@ class Square:
 
 
 @dataclass(frozen=True)
-class Line:
+class ClientRow:
     """A client's row: a tuple of squares for every server, in the runner's order; empty where nothing was run."""
 
     client: str
-    squares: tuple[tuple[Square, ...], ...]
+    squares: tuple[tuple[TestcaseSquare, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Case:
 class Miss:
     """What did not succeed though somebody takes part in it."""
 
-    square: Square
+    square: TestcaseSquare
     pair: str
     whose: str
     """The implementation's, or our endpoint's; empty where nobody has looked into it."""
@@ -73,7 +73,7 @@ class InteropPage:
     """The page."""
 
     servers: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[ClientRow, ...]
     cases: tuple[Case, ...]
     misses: tuple[Miss, ...]
     counts: tuple[tuple[Word, str, str, int], ...]
@@ -96,11 +96,11 @@ def interop_page(results: Sequence[CellResult]) -> InteropPage | None:
     cells = on_page(results)
     titles = {case: one.cell.scenario.title for (_, case), one in cells.items()}
 
-    def squares(pair: Pair) -> tuple[Square, ...]:
+    def squares(pair: Pair) -> tuple[TestcaseSquare, ...]:
         return tuple(_square(case, entry, address(cells[pair, case].cell)) for case, entry in matrix.cases(pair))
 
     lines = tuple(
-        Line(client, tuple(squares((client, server)) for server in matrix.servers)) for client in matrix.clients
+        ClientRow(client, tuple(squares((client, server)) for server in matrix.servers)) for client in matrix.clients
     )
     there = [(name, short) for name, short in CASES.items() if name in titles]
     return InteropPage(
@@ -112,24 +112,24 @@ def interop_page(results: Sequence[CellResult]) -> InteropPage | None:
     )
 
 
-def _square(case: str, entry: Entry, place: str) -> Square:
+def _square(case: str, entry: TestcaseResult, place: str) -> TestcaseSquare:
     status = _STATUS[entry.word]
     why = "" if entry.word == "succeeded" else entry.sentence
     if entry.relabelled:
         why = f"Fails with everybody. {why}"
-    return Square(case, CASES[case], entry.word, status, SYMBOLS[status][0], place, why)
+    return TestcaseSquare(case, CASES[case], entry.word, status, SYMBOLS[status][0], place, why)
 
 
-def _of_case(matrix: Matrix, case: str) -> Mapping[tuple[Pair, str], Entry]:
+def _of_case(matrix: InteropMatrix, case: str) -> Mapping[tuple[Pair, str], TestcaseResult]:
     return {place: entry for place, entry in matrix.entries.items() if place[1] == case}
 
 
-def _counts(entries: Mapping[tuple[Pair, str], Entry]) -> tuple[tuple[Word, str, str, int], ...]:
+def _counts(entries: Mapping[tuple[Pair, str], TestcaseResult]) -> tuple[tuple[Word, str, str, int], ...]:
     found = Counter(entry.word for entry in entries.values())
     return tuple((word, status, SYMBOLS[status][0], found[word]) for word, status in _STATUS.items() if found[word])
 
 
-def _misses(matrix: Matrix, lines: Sequence[Line]) -> Iterator[Miss]:
+def _misses(matrix: InteropMatrix, lines: Sequence[ClientRow]) -> Iterator[Miss]:
     for line in lines:
         for server, squares in zip(matrix.servers, line.squares, strict=True):
             pair = (line.client, server)

@@ -17,7 +17,7 @@ Place = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Matrix:
+class CellMatrix:
     """Cells by what tells them apart."""
 
     down: tuple[str, ...]
@@ -32,7 +32,7 @@ class Matrix:
     """What all were asked for alike."""
 
 
-def matrix(results: Sequence[CellResult]) -> Matrix:
+def matrix(results: Sequence[CellResult]) -> CellMatrix:
     """The matrix of one table's cells, which are one at least; rows and columns are in the order they come in."""
     parameters = asked([result.cell for result in results])
     dimensions: dict[str, list[str]] = {}
@@ -53,7 +53,7 @@ def matrix(results: Sequence[CellResult]) -> Matrix:
         cells.setdefault((place[0], place[1]), []).append(result)
     rows, columns = (_ordered([place[side] for place in cells], names) for side, names in ((0, down), (1, across)))
     shared = {name: str(value) for name, value in parameters.shared.items()}
-    return Matrix(down, across, rows, columns, cells, shared)
+    return CellMatrix(down, across, rows, columns, cells, shared)
 
 
 def _sides(dimensions: dict[str, list[str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:

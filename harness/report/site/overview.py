@@ -13,7 +13,7 @@ from harness.report import by_scenario, effort
 from harness.report.chosen import columns
 from harness.report.site.figures import Tile, headline, tile
 from harness.report.site.interop import on_page
-from harness.report.site.matrix import Matrix, matrix
+from harness.report.site.matrix import CellMatrix, matrix
 from harness.report.studies import installed_studies
 from harness.report.table import SYMBOLS, reference_lines
 from harness.scenario.parameters import ROLES, Role
@@ -34,7 +34,7 @@ MEANING = {
 
 
 @dataclass(frozen=True)
-class Line:
+class TargetTime:
     """What a table's figures are held against."""
 
     name: str
@@ -52,11 +52,11 @@ class Section:
     engine: str
     figure: str
     """What stands in the cells, with its unit."""
-    matrix: Matrix
+    matrix: CellMatrix
     tiles: dict[str, Tile]
     """By the key of the cell."""
     headings: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[TargetTime, ...]
     note: str
     """Cells that are not of today's bits, where that was asked."""
 
@@ -130,7 +130,7 @@ def _section(cells: Sequence[CellResult]) -> Section:
     scenario, engine = cells[0].cell.scenario, cells[0].cell.engine
     made = columns(scenario)
     lines = [
-        Line(one.name + "".join(f", {name} {value}" for name, value in one.told.items()), tuple(one.texts))
+        TargetTime(one.name + "".join(f", {name} {value}" for name, value in one.told.items()), tuple(one.texts))
         for one in reference_lines([result.cell for result in cells], [metric for metric, _ in made])
         if any(one.texts)
     ]

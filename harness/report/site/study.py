@@ -60,7 +60,7 @@ DARK = {INK: "#e8e8ec", SOFT: "#a2a2ad", GRID: "#34343c", FILL: "#55555f", "whit
 
 
 @dataclass(frozen=True)
-class Drawn:
+class EmbeddedFigure:
     """A figure as a page carries it."""
 
     name: str
@@ -77,9 +77,9 @@ def packed(content: object) -> str:
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def _drawn(name: str, title: str, shows: str, specification: dict[str, Any]) -> Drawn:
+def _drawn(name: str, title: str, shows: str, specification: dict[str, Any]) -> EmbeddedFigure:
     # The page has its title, and says whose it is.
-    return Drawn(name, title, shows, {key: value for key, value in specification.items() if key != "title"})
+    return EmbeddedFigure(name, title, shows, {key: value for key, value in specification.items() if key != "title"})
 
 
 def _order(plot: Plot) -> int:
@@ -91,7 +91,7 @@ def _shows(plot: Plot) -> str:
     return f"{plot.shows} {plot.note[:1].upper()}{plot.note[1:]}{'.' if plot.note else ''}".strip()
 
 
-def of_cell(result: CellResult, store: StoreReader, search: Search) -> Iterator[Drawn]:
+def of_cell(result: CellResult, store: StoreReader, search: Search) -> Iterator[EmbeddedFigure]:
     """The figures of a cell's first run; none where no series are stored of it. Raises ResultError."""
     first = result.runs[0][0]
     if store.series(first.cell.key, first.repetition) is None:
@@ -103,7 +103,9 @@ def of_cell(result: CellResult, store: StoreReader, search: Search) -> Iterator[
         yield from (_drawn(one.plot.name, one.plot.title, _shows(one.plot), one.specification) for one in made)
 
 
-def of_study(study: Study, results: Sequence[CellResult], store: StoreReader, search: Search) -> Iterator[Drawn]:
+def of_study(
+    study: Study, results: Sequence[CellResult], store: StoreReader, search: Search
+) -> Iterator[EmbeddedFigure]:
     """The figures of a study, as far as its runs are there. Raises ResultError."""
     for index, one in enumerate(study.figures):
         chosen = [result for result in results if one.is_of(result)]

@@ -24,9 +24,9 @@ from harness.store.parquet.tables import (
     FILLED,
     REQUIRED,
     TABLES,
-    Entry,
     Row,
     Rows,
+    StoredRun,
     images_frame,
     read_cell,
     read_measured,
@@ -151,10 +151,10 @@ class Columns:
         """What was in all images that are known."""
         return list(self._contents.values())
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[StoredRun]:
         """All runs, with what was measured of them."""
         return [
-            Entry(run, self.measured(key, run.repetition), self.series(key, run.repetition))
+            StoredRun(run, self.measured(key, run.repetition), self.series(key, run.repetition))
             for key in self.cell_keys()
             for run in self.runs(key)
         ]
@@ -251,7 +251,7 @@ class Columns:
         return found
 
 
-def write_columns(root: Path, entries: Iterable[Entry], contents: Iterable[Contents]) -> None:
+def write_columns(root: Path, entries: Iterable[StoredRun], contents: Iterable[Contents]) -> None:
     """Write a store in columns, in place of what is there. OSError.
 
     All files are written beside the old ones first, and then renamed in a row. The same runs give the same bytes.

@@ -76,7 +76,7 @@ class _Column:
         return value
 
 
-class Sheet(Generic[Record]):
+class ModelTable(Generic[Record]):
     """A table of records of one model.
 
     Numbers, words and lists of them are columns of that type; what is built of more is JSON. A file that lacks a
@@ -170,14 +170,14 @@ _DEFINITIONS: dict[str, pl.DataType] = {
     "name": pl.String(),
     "content": pl.String(),
 }
-_CELL = Sheet(Cell, without=("scenario", "client", "server", "others"))
-_OUTCOME = Sheet(Outcome)
+_CELL = ModelTable(Cell, without=("scenario", "client", "server", "others"))
+_OUTCOME = ModelTable(Outcome)
 #: There are no artefacts that digests could be of.
-_RUN = Sheet(Run, without=("cell", "outcome", "transfers", "artefacts"))
-_MEASURED = Sheet(MeasuredRun, without=("measurements", "observed", "link"))
-_LINK = Sheet(LinkProof, without=("to_client", "to_server", "further"))
-_DIRECTION = Sheet(DirectionProof)
-_TRANSFER, _MEASUREMENT, _OBSERVATION = Sheet(Transfer), Sheet(Measurement), Sheet(Observation)
+_RUN = ModelTable(Run, without=("cell", "outcome", "transfers", "artefacts"))
+_MEASURED = ModelTable(MeasuredRun, without=("measurements", "observed", "link"))
+_LINK = ModelTable(LinkProof, without=("to_client", "to_server", "further"))
+_DIRECTION = ModelTable(DirectionProof)
+_TRANSFER, _MEASUREMENT, _OBSERVATION = ModelTable(Transfer), ModelTable(Measurement), ModelTable(Observation)
 _KEY = {"key": pl.String(), "repetition": pl.Int64()}
 _DIRECTIONS = ("to_client", "to_server")
 #: What stands before the columns of what belongs to a run, in its row.
@@ -233,7 +233,7 @@ FILLED = frozenset({
 
 
 @dataclass(frozen=True)
-class Entry:
+class StoredRun:
     """One run with what was measured of it."""
 
     run: Run
@@ -253,7 +253,7 @@ class Rows:
         default_factory=lambda: {name: [] for name in ("runs", "transfers", "measurements", "observations", "links")}
     )
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: StoredRun) -> None:
         """The rows of one run."""
         run, measured = entry.run, entry.measured
         place = {"key": run.cell.key, "repetition": run.repetition}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import ParamSpec
 
-from harness.analysis.connection import Connection
+from harness.analysis.connection import TransferConnection
 from harness.analysis.metrics.observed.declared import recovery_settings, transport_parameters
 from harness.analysis.metrics.observed.kernel import algorithm, gso, windows_and_buffers
 from harness.analysis.metrics.observed.quic import (
@@ -35,7 +35,7 @@ from harness.outcome import Observation
 from harness.outcome.deviations import is_of_the_pair
 
 P = ParamSpec("P")
-_FAMILIES: tuple[Callable[[Connection], Iterator[Observation]], ...] = (
+_FAMILIES: tuple[Callable[[TransferConnection], Iterator[Observation]], ...] = (
     transport_parameters, recovery_settings, first_probe_timeout, initial_window, pacing, congestion_reaction,
     ack_ratio, largest_payload, path_mtu_discovery, zero_rtt, bdp_seed, bdp_frames, careful_resume, ecn,
     gso, migration_cwnd,
@@ -52,7 +52,7 @@ def observe(view: RunView) -> tuple[Observation, ...]:
         return tuple(one for family in (algorithm, windows_and_buffers) for one in _shown(view, family, view, window))
     if window.over_tcp:
         return tuple(one for family in (first_flight, most_in_flight) for one in _shown(view, family, view, window))
-    connection = Connection(view, window)
+    connection = TransferConnection(view, window)
     return tuple(one for family in _FAMILIES for one in _shown(view, family, connection))
 
 

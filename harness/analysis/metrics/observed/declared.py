@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from harness.analysis.connection import FULL, Connection
+from harness.analysis.connection import FULL, TransferConnection
 from harness.capture.qlog_parameters import Early, Settings, TransportParameters
 from harness.outcome import Observation
 from harness.scenario.parameters import ROLES, Role, other
@@ -42,7 +42,7 @@ def _readers(role: Role) -> dict[str, tuple[str, _Reader]]:
     }
 
 
-def transport_parameters(connection: Connection) -> Iterator[Observation]:
+def transport_parameters(connection: TransferConnection) -> Iterator[Observation]:
     """What each endpoint declared, as its peer received it; by its own account where the peer's trace lacks it."""
     for role in ROLES:
         seen, own = connection.settings(other(role)), connection.settings(role)
@@ -56,14 +56,14 @@ def transport_parameters(connection: Connection) -> Iterator[Observation]:
                 yield Observation(role=role, parameter=name, value=value, unit=unit, source=source)
 
 
-def received_credit(connection: Connection) -> float | None:
+def received_credit(connection: TransferConnection) -> float | None:
     """Bytes that the client's flow control lets the server send before it grows, where a qlog tells."""
     credit = {item.parameter: item.value for item in transport_parameters(connection) if item.role == "client"}
     found = [credit[name] for name in ("connection_window", "stream_window") if name in credit]
     return min(float(value) for value in found) if found else None
 
 
-def recovery_settings(connection: Connection) -> Iterator[Observation]:
+def recovery_settings(connection: TransferConnection) -> Iterator[Observation]:
     """initial_rtt, initial_cwnd and congestion_control by the endpoint's own account.
 
     initial_cwnd_bytes instead of initial_cwnd where it is not known in datagrams of which size it counts.
@@ -90,14 +90,14 @@ def recovery_settings(connection: Connection) -> Iterator[Observation]:
             )
 
 
-def _unsampled(connection: Connection, early: Early | None) -> float | None:
+def _unsampled(connection: TransferConnection, early: Early | None) -> float | None:
     """A figure's first value, where it was written before the first RTT sample or acknowledgement."""
     if early is None or connection.rtt_ns is None or early.t_ms >= _UNSAMPLED * connection.rtt_ns / 1e6:
         return None
     return early.value
 
 
-def _initial_window(connection: Connection, role: Role, settings: Settings) -> Iterator[Observation]:
+def _initial_window(connection: TransferConnection, role: Role, settings: Settings) -> Iterator[Observation]:
     window = settings.initial_congestion_window
     what = "initial_congestion_window"
     if window is None:
@@ -117,7 +117,7 @@ def _initial_window(connection: Connection, role: Role, settings: Settings) -> I
         yield Observation(role=role, parameter="initial_cwnd_bytes", value=window, unit="bytes", source=source)
 
 
-def _datagram_size(connection: Connection, role: Role, window: float) -> int | None:
+def _datagram_size(connection: TransferConnection, role: Role, window: float) -> int | None:
     """The size of datagrams that an initial window counts in (RFC 9002 §7.2): one of its early ones that divides it.
 
     None where none does. A client may send no datagram of its full size; a server's may have shrunk since, to what

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from harness.analysis.connection import Connection
+from harness.analysis.connection import TransferConnection
 from harness.analysis.run_view import RunView
 from harness.analysis.tcp_split import is_split
 from harness.capture import artefacts
-from harness.capture.artefacts import Window
+from harness.capture.artefacts import TransferWindow
 from harness.capture.files import MOST_RECORD, read_bytes
 from harness.capture.tcp_info import read_algorithm
 from harness.outcome import Observation
 from harness.scenario.parameters import ROLES, Role, other
 
 
-def gso(connection: Connection) -> Iterator[Observation]:
+def gso(connection: TransferConnection) -> Iterator[Observation]:
     """Yield gso: datagrams on the wire per datagram the kernel was given (UDP_SEGMENT, udp(7)); 1 without.
 
     From the simulator's udp.json, {host: {"out_datagrams": n}}, which counts over all the flow's connections. Nothing
@@ -46,7 +46,7 @@ def gso(connection: Connection) -> Iterator[Observation]:
 RECORD = "iperf3's report at its sender"
 
 
-def algorithm(view: RunView, window: Window) -> Iterator[Observation]:
+def algorithm(view: RunView, window: TransferWindow) -> Iterator[Observation]:
     """Yield congestion_control of the sender of a flow over TCP, as its generator read it from the socket."""
     word = recorded_algorithm(view, window.transfer.flow, window.flow.sender)
     if word is not None:
@@ -61,7 +61,7 @@ def recorded_algorithm(view: RunView, flow: int, sender: Role) -> str | None:
     return None if path is None else read_algorithm(path)
 
 
-def windows_and_buffers(view: RunView, window: Window) -> Iterator[Observation]:
+def windows_and_buffers(view: RunView, window: TransferWindow) -> Iterator[Observation]:
     """Yield initial_cwnd, initial_rwnd, tcp_wmem_max and tcp_rmem_max of a flow over TCP.
 
     Of the buffers it is what they do that shows: for how much of the time the sender's was empty of what is still to be

@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 
 from harness.analysis.arrival import in_flight
-from harness.analysis.connection import FULL, ROUND, TOGETHER, Connection, Flight
+from harness.analysis.connection import FULL, ROUND, TOGETHER, Flight, TransferConnection
 from harness.analysis.metrics.observed.declared import received_credit
 from harness.analysis.run_view import RunView
 from harness.analysis.tcp_split import at_server_rtt_ns, is_split
 from harness.capture import qlog
-from harness.capture.artefacts import Window
+from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import Capture
 from harness.capture.qlog import read_recovery
 from harness.capture.qlog_events import read_phases
@@ -42,7 +42,7 @@ _SIDE: dict[Role, str] = {"client": "left", "server": "right"}
 _ZERO_RTT_PACKET = re.compile(rb'"packet_type"\s*:\s*"(?:0RTT|0-RTT|zerortt|ZeroRtt)"')
 
 
-def ack_ratio(connection: Connection) -> Iterator[Observation]:
+def ack_ratio(connection: TransferConnection) -> Iterator[Observation]:
     """ack_ratio of the client: 1-RTT datagrams that reached it per datagram it sent, in bulk, median over its parts.
 
     The client's datagrams are acknowledgements nearly all; those that only raise flow control lower the ratio. One
@@ -75,7 +75,7 @@ def ack_ratio(connection: Connection) -> Iterator[Observation]:
     )  # fmt: skip
 
 
-def largest_payload(connection: Connection) -> Iterator[Observation]:
+def largest_payload(connection: TransferConnection) -> Iterator[Observation]:
     """max_udp_payload (bytes): the largest UDP payload sent, probes of the path MTU included."""
     for role in ROLES:
         sent = connection.sent(role)
@@ -93,7 +93,7 @@ def largest_payload(connection: Connection) -> Iterator[Observation]:
         )  # fmt: skip
 
 
-def path_mtu_discovery(connection: Connection) -> Iterator[Observation]:
+def path_mtu_discovery(connection: TransferConnection) -> Iterator[Observation]:
     """path_mtu_discovery: on where 1-RTT datagrams are larger than what the endpoint starts with, else off.
 
     The server starts with the full datagrams of its first round trip of data; the client, which has no bulk, with
@@ -119,7 +119,7 @@ def path_mtu_discovery(connection: Connection) -> Iterator[Observation]:
         )  # fmt: skip
 
 
-def _start(connection: Connection, role: Role) -> int | None:
+def _start(connection: TransferConnection, role: Role) -> int | None:
     if role == "server":
         return None if connection.flight is None else connection.flight.size
     sent = connection.sent("client")
@@ -127,7 +127,7 @@ def _start(connection: Connection, role: Role) -> int | None:
     return int(handshake.max()) if handshake is not None and len(handshake) else None
 
 
-def ecn(connection: Connection) -> Iterator[Observation]:
+def ecn(connection: TransferConnection) -> Iterator[Observation]:
     """ecn: share of the datagrams that an endpoint sent as ECN-capable, ECT(0) or ECT(1) (RFC 9000 §13.4).
 
     A stack that marks stops after a few datagrams when its peer does not count marks (RFC 9000 §13.4.2).
@@ -146,7 +146,7 @@ def ecn(connection: Connection) -> Iterator[Observation]:
         )  # fmt: skip
 
 
-def zero_rtt(connection: Connection) -> Iterator[Observation]:
+def zero_rtt(connection: TransferConnection) -> Iterator[Observation]:
     """Datagrams of the client with 0-RTT packets: in the second connection, or the first where there is no second.
 
     One behind an Initial packet in the same datagram counts, unless the first connection, which had no ticket, has
@@ -154,7 +154,7 @@ def zero_rtt(connection: Connection) -> Iterator[Observation]:
     """
     windows = connection.view.windows
     again = [window for window in windows if window.transfer.flow == connection.window.transfer.flow][1:2]
-    chosen = Connection(connection.view, again[0]) if again else connection
+    chosen = TransferConnection(connection.view, again[0]) if again else connection
     sent = chosen.sent("client")
     if sent is None or not len(sent):
         return
@@ -183,7 +183,7 @@ def zero_rtt(connection: Connection) -> Iterator[Observation]:
 _NEAR = 0.9
 
 
-def initial_window(connection: Connection) -> Iterator[Observation]:
+def initial_window(connection: TransferConnection) -> Iterator[Observation]:
     """initial_cwnd of the server (packets): UDP payload of its first round trip of data, in its full datagrams.
 
     Upwards it is off by the credit for the handshake's packets, which a stack may have added to the window by then,
@@ -205,7 +205,7 @@ def initial_window(connection: Connection) -> Iterator[Observation]:
     )
 
 
-def _limits(connection: Connection, flight: Flight, volume: int) -> list[str]:
+def _limits(connection: TransferConnection, flight: Flight, volume: int) -> list[str]:
     """What else may have ended the flight."""
     limits = []
     if flight.after < volume:
@@ -220,7 +220,7 @@ def _limits(connection: Connection, flight: Flight, volume: int) -> list[str]:
     return limits
 
 
-def pacing(connection: Connection) -> Iterator[Observation]:
+def pacing(connection: TransferConnection) -> Iterator[Observation]:
     """Pacing of the server: its longest burst in the first round trip of data, and in the second.
 
     A pacer lets through a burst of an initial window all the same (RFC 9002 §7.7), often ten packets, and one whose
@@ -253,7 +253,7 @@ def longest_burst(sent: Capture) -> int:
 # --- How the server's congestion window answers the first loss.
 
 
-def congestion_reaction(connection: Connection) -> Iterator[Observation]:
+def congestion_reaction(connection: TransferConnection) -> Iterator[Observation]:
     """congestion_reaction of the server: its congestion window after, per before, the first reduction after a loss.
 
     0.5 is Reno's (RFC 9002 §7.3.2), 0.7 CUBIC's (RFC 9438 §4.6); a Reno may take 0.7 too (quic-go's). A CUBIC that
@@ -275,7 +275,7 @@ def congestion_reaction(connection: Connection) -> Iterator[Observation]:
     )  # fmt: skip
 
 
-def _lost(connection: Connection) -> bool:
+def _lost(connection: TransferConnection) -> bool:
     """Whether the path lost a datagram towards the client; True where the captures do not tell."""
     passage = connection.view.to_client
     if passage is None:
@@ -295,7 +295,7 @@ PAUSE = 20_000_000
 _HANDSHAKE: dict[Role, tuple[Form, ...]] = {"client": (Form.INITIAL,), "server": (Form.INITIAL, Form.HANDSHAKE)}
 
 
-def first_probe_timeout(connection: Connection) -> Iterator[Observation]:
+def first_probe_timeout(connection: TransferConnection) -> Iterator[Observation]:
     """first_pto (s): from the end of an endpoint's first flight to its next datagram of the handshake.
 
     Only where nothing from the peer had come in between, so that it is the timer's doing. It is a multiple of the
@@ -334,7 +334,7 @@ _DATA = 3
 _BDP_FRAME = re.compile(rb'"frame_type"\s*:\s*"bdp[a-z_]*"', re.IGNORECASE)
 
 
-def bdp_seed(connection: Connection) -> Iterator[Observation]:
+def bdp_seed(connection: TransferConnection) -> Iterator[Observation]:
     """bdp_seed of the server: UDP payload of the second connection's first two round trips of data, per the first's.
 
     About 1 where nothing is remembered. Nothing where the flow has one connection, or a capture is missing.
@@ -352,7 +352,7 @@ def bdp_seed(connection: Connection) -> Iterator[Observation]:
     )  # fmt: skip
 
 
-def bdp_frames(connection: Connection) -> Iterator[Observation]:
+def bdp_frames(connection: TransferConnection) -> Iterator[Observation]:
     """bdp_frames of each endpoint: BDP frames that its qlogs of both connections name, in the part that is read."""
     again = second(connection)
     if again is None:
@@ -367,7 +367,7 @@ def bdp_frames(connection: Connection) -> Iterator[Observation]:
             )  # fmt: skip
 
 
-def careful_resume(connection: Connection) -> Iterator[Observation]:
+def careful_resume(connection: TransferConnection) -> Iterator[Observation]:
     """careful_resume of the server: the phases of RFC 9959 that its qlog of the second connection names, in order.
 
     Words with commas between; nothing where there is no second connection, or its qlog names none.
@@ -387,14 +387,14 @@ def careful_resume(connection: Connection) -> Iterator[Observation]:
         )  # fmt: skip
 
 
-def second(connection: Connection) -> Connection | None:
+def second(connection: TransferConnection) -> TransferConnection | None:
     """The next connection of the same flow; None where there is none."""
     flow = connection.window.transfer.flow
     windows = [window for window in connection.view.windows if window.transfer.flow == flow]
-    return Connection(connection.view, windows[1]) if len(windows) > 1 else None
+    return TransferConnection(connection.view, windows[1]) if len(windows) > 1 else None
 
 
-def early_volume(connection: Connection) -> int | None:
+def early_volume(connection: TransferConnection) -> int | None:
     """UDP payload, bytes, that the server sent in its first round trips of data; None where it sent none.
 
     They begin in the handshake's round trip where the answer to early data does (RFC 9001 §4.6).
@@ -420,14 +420,14 @@ def early_volume(connection: Connection) -> int | None:
 _BUFFERS: dict[Role, str] = {"server": "tcp_wmem_max", "client": "tcp_rmem_max"}
 
 
-def first_flight(view: RunView, window: Window) -> Iterator[Observation]:
+def first_flight(view: RunView, window: TransferWindow) -> Iterator[Observation]:
     """Yield initial_cwnd: what the server sent in the first round trip of its response.
 
     That begins once the client's answer to the server's handshake is there, with the request. The handshake did not
     fill the window, and leaves that of Reno and CUBIC as it was (RFC 2861; tcp_is_cwnd_limited, include/net/tcp.h).
     BBR's has grown by what was acknowledged.
     """
-    connection = Connection(view, window)
+    connection = TransferConnection(view, window)
     sent, received, rtt_ns = connection.sent("server"), connection.received("server"), at_server_rtt_ns(view)
     if sent is None or received is None or not rtt_ns:
         return
@@ -444,12 +444,12 @@ def first_flight(view: RunView, window: Window) -> Iterator[Observation]:
         )  # fmt: skip
 
 
-def most_in_flight(view: RunView, window: Window) -> Iterator[Observation]:
+def most_in_flight(view: RunView, window: TransferWindow) -> Iterator[Observation]:
     """Yield tcp_wmem_max and tcp_rmem_max: most bytes in flight, which the buffers of both ends allowed.
 
     Behind a proxy that splits the connection the client's allow nothing of what the server sends.
     """
-    connection = Connection(view, window)
+    connection = TransferConnection(view, window)
     sent, received = connection.sent("server"), connection.received("server")
     if sent is None or received is None or not len(sent):
         return
@@ -473,7 +473,7 @@ _PATIENCE = 3
 _SETTLED = 0.75
 
 
-def migration_cwnd(connection: Connection) -> Iterator[Observation]:
+def migration_cwnd(connection: TransferConnection) -> Iterator[Observation]:
     """migration_cwnd of the server: its congestion window just after the client's first move, per that just before.
 
     Near 0 where it starts again, 1 where it stays. Nothing where nobody moves, or the qlog has no windows.
