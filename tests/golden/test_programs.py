@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+from collections.abc import Mapping
+from itertools import groupby
 from typing import get_args
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from harness.engine.compose_file import compose_text
 from harness.engine.images.rootfs_export import RootFs
 from harness.engine.virtual.guest_config import world_document
 from harness.netem import Server, compile_path
 from harness.report.explain import explain
-from harness.scenario.schema import Flow, Scenario
-from harness.topology import build_lab, sim_plan, summary
+from harness.scenario.schema import Flow
+from harness.topology import Lab, build_lab, sim_plan, summary
 from harness.units import Duration, Size
 from tests.examples import ROOT, catalogue, cell, implementation, link, path, scenario
 from tools.reference.by_hand import open_cell
 
 SCENARIOS = [catalogue().scenario(file) for file in catalogue().scenario_files()]
+#: Folder below scenarios/ → its scenarios.
+FAMILIES = {
+    family: list(members) for family, members in groupby(SCENARIOS, key=lambda item: item.name.rpartition("/")[0])
+}
 
 RED = {
     "discipline": "red",
@@ -63,6 +71,34 @@ PATHS = {
 }
 
 
+class TextFile(SingleFileSnapshotExtension):
+    """One text file a test, as a reviewer reads it."""
+
+    _write_mode = WriteMode.TEXT
+    file_extension = "txt"
+
+
+@pytest.fixture
+def one_file(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(TextFile)
+
+
+def differences(texts: Mapping[str, str]) -> str:
+    """The first of several texts in full, and of each other one the lines that differ from the most similar before it."""
+    parts, before = [], dict[str, list[str]]()
+    for name, text in texts.items():
+        lines = text.splitlines()
+        compared = {
+            earlier: list(difflib.unified_diff(others, lines, n=0, lineterm=""))[2:]
+            for earlier, others in before.items()
+        }
+        nearest = min(compared, key=lambda earlier: len(compared[earlier]), default=None)
+        shown = [f"=== {name}", *lines] if nearest is None else [f"=== {name}, beside {nearest}", *compared[nearest]]
+        parts.append("\n".join(shown))
+        before[name] = lines
+    return "\n\n".join(parts) + "\n"
+
+
 @pytest.mark.parametrize("server", get_args(Server))
 @pytest.mark.parametrize("name", PATHS)
 def test_path_programs(name: str, server: Server, snapshot: SnapshotAssertion) -> None:
@@ -77,19 +113,10 @@ def test_the_path_program_of_two_access_delays(server: Server, snapshot: Snapsho
     assert "\n".join(compile_path(changing, server, 42, access).lines()) == snapshot
 
 
-@pytest.mark.parametrize("one", SCENARIOS, ids=lambda one: one.name)
-def test_explanations_of_the_scenarios(one: Scenario, snapshot: SnapshotAssertion) -> None:
-    assert explain(one, "compose") == snapshot
-
-
-def test_compose_file_of_one_pair(snapshot: SnapshotAssertion) -> None:
-    repeats = scenario(flows=[Flow(download=Size.parse("100 MB"), repeat_after=Duration.parse("10 s"))])
-    assert compose_text(build_lab(cell(repeats, client=implementation("alpha", session=True)), 0)) == snapshot
-
-
-def test_compose_file_of_three_flows(snapshot: SnapshotAssertion) -> None:
-    flows = [Flow(download=Size.parse("10 MB"), start=Duration.parse(f"{5 * n} s")) for n in range(3)]
-    assert compose_text(build_lab(cell(scenario(flows=flows)), 0, slot=2)) == snapshot
+@pytest.mark.parametrize("family", FAMILIES)
+def test_explanations_of_the_scenarios(family: str, one_file: SnapshotAssertion) -> None:
+    """A file a family: the first scenario in full, of the others what differs from the most similar."""
+    assert differences({item.name: explain(item, "compose") for item in FAMILIES[family]}) == one_file
 
 
 def test_the_lab_by_hand_is_in_step() -> None:
@@ -101,36 +128,62 @@ def test_the_lab_by_hand_is_in_step() -> None:
     )
 
 
-def test_a_lab_whose_client_moves(snapshot: SnapshotAssertion) -> None:
-    """Compose file, plans, world and summary of a client on two paths, one of which rewrites its port."""
+def _one_pair() -> Lab:
+    repeats = scenario(flows=[Flow(download=Size.parse("100 MB"), repeat_after=Duration.parse("10 s"))])
+    return build_lab(cell(repeats, client=implementation("alpha", session=True)), 0)
+
+
+def _three_flows() -> Lab:
+    flows = [Flow(download=Size.parse("10 MB"), start=Duration.parse(f"{5 * n} s")) for n in range(3)]
+    return build_lab(cell(scenario(flows=flows)), 0, slot=2)
+
+
+def _moving_client() -> Lab:
+    """A client on two paths, one of which rewrites its port."""
     moving = catalogue().scenario(ROOT / "docs/scenarios/handover.yaml").model_copy(update={"draw": {}})
     client = implementation("alpha", image=None, build=".", moves=["migrate", "interface"])
-    lab = build_lab(cell(moving, client, implementation("beta", image=None, build=".")), 0)
-    image = RootFs("alpha:1", "sha256:1", "sha256:1", "/exported/alpha", ["/run"], [], "/", "", 15)
-    world = world_document(lab, {host.name: image for host in lab.hosts}, 1000)
-    assert compose_text(lab) == snapshot(name="compose")
-    assert [sim_plan(lab, one) for one in lab.simulators] == snapshot(name="plans")
-    assert world == snapshot(name="world")
-    assert summary(lab) == snapshot(name="summary")
+    return build_lab(cell(moving, client, implementation("beta", image=None, build=".")), 0)
 
 
-def test_a_lab_of_segments_in_a_row(snapshot: SnapshotAssertion) -> None:
-    """Compose file, plans, world and summary of three segments with two proxies."""
+def _segments() -> Lab:
+    """Three segments with two proxies."""
     row = catalogue().scenario(ROOT / "docs/scenarios/in-sequence.yaml")
     # The endpoints of TCP are no part of it.
-    lab = build_lab(cell(row.model_copy(update={"flows": (Flow(download=Size.parse("10 MB")),)})), 0)
+    return build_lab(cell(row.model_copy(update={"flows": (Flow(download=Size.parse("10 MB")),)})), 0)
+
+
+#: The plainest first, as it is shown in full.
+LABS = {
+    "one pair": _one_pair,
+    "three flows": _three_flows,
+    "a client that moves": _moving_client,
+    "segments in a row": _segments,
+}
+
+
+def test_compose_files(one_file: SnapshotAssertion) -> None:
+    assert differences({name: compose_text(lab()) for name, lab in LABS.items()}) == one_file
+
+
+def test_simulator_plans(one_file: SnapshotAssertion) -> None:
+    plans = {
+        f"{name}, {simulator.name}": json.dumps(sim_plan(lab, simulator), indent=1)
+        for name, lab in ((name, make()) for name, make in LABS.items())
+        for simulator in lab.simulators
+    }
+    assert differences(plans) == one_file
+
+
+def test_worlds(one_file: SnapshotAssertion) -> None:
+    """What a guest in virtual time is given of each lab."""
     image = RootFs("alpha:1", "sha256:1", "sha256:1", "/exported/alpha", ["/run"], [], "/", "", 15)
-    world = world_document(
-        lab,
-        dict.fromkeys((*(host.name for host in lab.hosts), *(proxy.name for proxy in lab.proxies)), image),
-        1000,
-    )
-    assert compose_text(lab) == snapshot(name="compose")
-    assert [sim_plan(lab, one) for one in lab.simulators] == snapshot(name="plans")
-    assert world == snapshot(name="world")
-    assert summary(lab) == snapshot(name="summary")
+    worlds = {}
+    for name, make in LABS.items():
+        lab = make()
+        images = dict.fromkeys((*(host.name for host in lab.hosts), *(proxy.name for proxy in lab.proxies)), image)
+        worlds[name] = json.dumps(world_document(lab, images, 1000), indent=1)
+    assert differences(worlds) == one_file
 
 
-def test_simulator_plan(snapshot: SnapshotAssertion) -> None:
-    lab = build_lab(cell(), 0)
-    assert sim_plan(lab, lab.simulators[0]) == snapshot
+def test_summaries(one_file: SnapshotAssertion) -> None:
+    assert differences({name: json.dumps(summary(make()), indent=1) for name, make in LABS.items()}) == one_file
