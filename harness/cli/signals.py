@@ -16,11 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
 
-import typer
-
-from harness.cli.consoles import console
-
 if TYPE_CHECKING:
+    import typer
+
     from harness.evaluation.cell_result import CellResult
 
 
@@ -135,6 +133,11 @@ def heard(waiting: Callable[[], None], end_hard: Callable[[], None]) -> Iterator
 
 def interrupted() -> typer.Exit:
     """Say how to go on with a command whose finished runs are kept; what it ends with."""
+    # Here: this module heeds signals while everything else is loaded.
+    import typer
+
+    from harness.cli.consoles import console
+
     words = shlex.join(["harness", *(word for word in sys.argv[1:] if word != "--fresh")])
     # Never folded: the line is there to be copied.
     console().print(f"interrupted; what finished is kept. Go on with:\n  {words}", soft_wrap=True, markup=False)

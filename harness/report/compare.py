@@ -59,7 +59,7 @@ class Side:
 @dataclass(frozen=True)
 class CpuUse:
     """What one container spent during the transfer; medians over the real-time runs
-    (`harness.analysis.metrics.wire`).
+    (`harness.analysis.metrics.effort`).
     """
 
     seconds: float

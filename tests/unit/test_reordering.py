@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.analysis.delivery import ByteRanges
 from harness.analysis.metrics import measure
-from harness.analysis.metrics.recovery import reordering
+from harness.analysis.metrics.reordering import reordering
 from harness.analysis.run_view import RunView
 from harness.analysis.spurious_loss import copies, segments
 from harness.capture import qlog

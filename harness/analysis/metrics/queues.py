@@ -1,4 +1,4 @@
-"""What the bottleneck and its queue did: share of use, drops, ECN marks, and how long packets waited."""
+"""What the bottleneck's queue did: drops, ECN marks, and how long packets waited."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.direction import SIDES
-from harness.analysis.link_replay import Fate
-from harness.analysis.metrics.kinds import Told, Value, link_metric, of_transfer
+from harness.analysis.metrics.kinds import of_transfer
 from harness.analysis.metrics.registry import Caution, Finding, declare, measures
 from harness.analysis.run_view import RunView
-from harness.analysis.shared_flows import SharedBottleneck
 from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import NOT_ECT, Capture, ecn
 from harness.capture.counters import total
@@ -109,7 +107,7 @@ def marks(view: RunView) -> Iterator[Finding]:
 @measures
 def queue_delay(view: RunView) -> Iterator[Finding]:
     """Yield median, 95th percentile and longest wait, on whichever path; nothing of segments in a row, which have each
-    their own (`analysis.metrics.times`).
+    their own (`analysis.metrics.segments`).
     """
     waits = []
     if view.in_sequence:
@@ -134,95 +132,3 @@ def _within(window: TransferWindow, entered: Capture) -> npt.NDArray[np.bool_]:
     """Which packets are a transfer's."""
     mine = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
     return np.asarray(mine, np.bool_)
-
-
-# --- Metrics of the bottleneck towards the clients while flows share it: its queue, its rate, its drops.
-
-
-_CAPTURES = "both captures"
-
-
-@link_metric(
-    unit="B", better="lower", title="frames in the queue, mean over time",
-    formula="Σ queue_length / n over the points of that series, from the first flow's start to the last end",
-    source="both captures",
-)  # fmt: skip
-def mean_queue_length(link: SharedBottleneck) -> Told:
-    """How many bytes wait."""
-    return _mean(link, "queue_length")
-
-
-@link_metric(
-    unit="packets", better="lower", title="packets in the queue, mean over time",
-    formula="Σ queue_packets / n over the points of that series, from the first flow's start to the last end",
-    source="both captures; CCPerf's mean_qdisc_length_l2",
-)  # fmt: skip
-def mean_queue_packets(link: SharedBottleneck) -> Told:
-    """How many packets wait."""
-    return _mean(link, "queue_packets")
-
-
-def _mean(link: SharedBottleneck, series: str) -> Told:
-    values = link.values(series)
-    return Value(values.mean(), _CAPTURES) if len(values) else None
-
-
-@link_metric(
-    unit="ms", better="lower", title="how long a packet was in the queue, mean over the packets that passed",
-    formula="Σ (left - came) / n over those that came from the first flow's start to the last end",
-    source="both captures; RFC 5166 §2.1.2; CCPerf's mean_qdisc_delay_l2",
-)  # fmt: skip
-def mean_queue_delay(link: SharedBottleneck) -> Told:
-    """By Little's law mean_queue_packets by the packets that passed in a second, nearly."""
-    came, left, _ = link.stays()
-    during = (came >= link.start * 1e9) & (came <= link.end * 1e9)
-    return Value((left[during] - came[during]).mean() / 1e6, _CAPTURES) if during.any() else None
-
-
-@link_metric(
-    unit="Mbit/s", better="higher", title="rate of the frames that left the queue",
-    formula="8·Σ length / (end - start), from the first flow's start to the last end",
-    source="both captures; CCPerf's mean_sending_rate_l1",
-)  # fmt: skip
-def mean_link_rate(link: SharedBottleneck) -> Told:
-    """At layer 2, as the link's own rate."""
-    _, left, length = link.stays()
-    during = (left >= link.start * 1e9) & (left <= link.end * 1e9)
-    return Value(float(length[during].sum()) * 8 / (link.end - link.start) / 1e6, _CAPTURES)
-
-
-@link_metric(
-    unit="packets", better="lower", title="packets that RED dropped early, in all the run",
-    formula="early: those RED decided, with chance or above its upper threshold",
-    source="struct tc_red_xstats, net/sched/sch_red.c",
-)  # fmt: skip
-def early_drops_to_client(link: SharedBottleneck) -> Told:
-    """With limit_drops_to_client they are queue_drops_to_client; where the queue is not RED that is all there is."""
-    return _drops(link, "early")
-
-
-@link_metric(
-    unit="packets", better="lower", title="packets that RED's hard limit dropped, in all the run", formula="pdrop",
-    source="struct tc_red_xstats, net/sched/sch_red.c",
-)  # fmt: skip
-def limit_drops_to_client(link: SharedBottleneck) -> Told:
-    """See early_drops_to_client."""
-    return _drops(link, "pdrop")
-
-
-def _drops(link: SharedBottleneck, cause: str) -> Told:
-    counters, span = link.view.counters, link.view.span(0)
-    if link.direction.asked.discipline != "red" or counters is None or span is None:
-        return None
-    value = total(counters, link.direction.asked.device, cause, *span)
-    return None if value is None else Value(value, "counters")
-
-
-@link_metric(
-    unit="1", better="lower", title="packets that the queue dropped, by those that came, in all the run",
-    formula="dropped / came", source="both captures; RFC 5166 §2.1.3",
-)  # fmt: skip
-def drop_rate(link: SharedBottleneck) -> Told:
-    """Told from losses on the link by the replay (`analysis.link_replay`)."""
-    fate = link.direction.replayed.fate
-    return Value(float((fate == Fate.QUEUE_DROP).mean()), _CAPTURES) if len(fate) else None

@@ -91,10 +91,22 @@ def measures(function: F) -> F:
     return function
 
 
+#: In which order the measurements of a run stand in its files: by the module that measures. Others come last.
+_ORDER = (
+    "bottleneck", "effort", "flow", "segments", "handover", "network", "queues", "recovery", "reordering", "times",
+    "starvation", "wire",
+)  # fmt: skip
+
+
 def measuring() -> dict[str, Measuring]:
     """All such functions by qualified name: those of a module together, in the order in which they stand there."""
     _import_all()
-    return dict(sorted(_MEASURING.items(), key=lambda item: item[0].rpartition(".")[0]))
+
+    def place(item: tuple[str, Measuring]) -> tuple[int, str]:
+        module = item[0].split(".")[-2]
+        return _ORDER.index(module) if module in _ORDER else len(_ORDER), module
+
+    return dict(sorted(_MEASURING.items(), key=place))
 
 
 def declared() -> dict[str, Metric]:

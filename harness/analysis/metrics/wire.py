@@ -1,4 +1,4 @@
-"""What a transfer cost: bytes and packets per direction, acknowledgements, 0-RTT, CPU time."""
+"""What a transfer cost on the wire: bytes and packets per direction, acknowledgements, 0-RTT."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from harness.analysis.connection import TransferConnection
 from harness.analysis.metrics.kinds import of_transfer
 from harness.analysis.metrics.registry import Caution, Finding, declare, measures
-from harness.analysis.metrics.starvation import containers
 from harness.analysis.run_view import RunView
 from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import SYN, Capture
-from harness.capture.counters import spent
 from harness.capture.quic.invariants import Form
 from harness.outcome import Absence
 
@@ -117,49 +115,3 @@ def cut_short(view: RunView) -> Iterator[Finding]:
     for side, capture in (("left", view.left), ("right", view.right)):
         if capture is not None and capture.truncated:
             yield Caution(f"the {side} capture ends inside a packet: counts from it are lower bounds")
-
-
-# --- What a transfer cost the machines: CPU time, and datagrams a receiver was too slow for.
-
-
-CPU = {
-    role: declare(
-        f"cpu_{role}", layer="flow", unit="s", better="lower", title=f"CPU time of the {what} during the transfer",
-        formula="difference of the samples around it, half a second apart: a short transfer's includes the start",
-        source="cgroup",
-    )
-    for role, what in (("client", "client"), ("server", "server"), ("sim", "simulator, which serves all flows,"))
-}  # fmt: skip
-RECEIVE_DROPS = declare(
-    "udp_receive_drops", layer="flow", unit="packets", better="lower",
-    title="datagrams dropped at full socket buffers of both endpoints", formula="count",
-    source="UDP RcvbufErrors, /proc/net/snmp",
-)  # fmt: skip
-
-
-@measures
-def cpu_time(view: RunView) -> Iterator[Finding]:
-    """Yield CPU time of each endpoint, and of all simulators together."""
-    if view.cpu is None:
-        return
-    for window in view.windows:
-        for role, names in containers(view, window).items():
-            used = [spent(view.cpu, name, "cpu_ns", window.start_ns, window.transfer.ended_ns) for name in names]
-            known = [one for one in used if one is not None]
-            if len(known) == len(names):
-                yield of_transfer(CPU[role], window, sum(known) / 1e9, "cgroup")
-
-
-@measures
-def receive_drops(view: RunView) -> Iterator[Finding]:
-    """Yield udp_receive_drops."""
-    if view.cpu is None:
-        return
-    for window in view.windows:
-        flow, end = window.transfer.flow, window.transfer.ended_ns
-        counts = [
-            spent(view.cpu, f"{role}{flow}", "rcvbuf_errors", window.start_ns, end) for role in ("client", "server")
-        ]
-        known = [count for count in counts if count is not None]
-        if known:
-            yield of_transfer(RECEIVE_DROPS, window, sum(known), "cgroup")

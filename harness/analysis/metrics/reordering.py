@@ -1,0 +1,120 @@
+"""Packets that came behind others which had left later: RFC 4737, by the order in which packets left and came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.analysis.metrics.kinds import of_transfer
+from harness.analysis.metrics.registry import Finding, declare, measures
+from harness.analysis.run_view import RunView, Unavailable
+from harness.analysis.spurious_loss import spurious_losses
+from harness.capture.artefacts import TransferWindow
+from harness.capture.matching import MatchedPackets
+from harness.outcome import Absence
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Reordering:
+    """The n packets of one transfer and direction that came, in order of arrival; arrays of shape (n,)."""
+
+    reordered: Flags
+    """Whether one that left later had come before (§3.3: s < NextExp)."""
+    extent: Ints
+    """How many packets stand between it and the first that left later and came before, itself counted (§4.2.2); 0 of a
+    packet in order."""
+    late_ns: Ints
+    """How much later than that one it came, ns (§4.3); 0 of a packet in order."""
+
+    @property
+    def ratio(self) -> float:
+        """Reordered packets by packets that came (§4.1); 0 where none came."""
+        return float(self.reordered.mean()) if len(self.reordered) else 0.0
+
+
+def reordering(came_ns: Ints) -> Reordering:
+    """Of m packets in the order in which they left, by when each came; -1 of one that never did. Shape (m,).
+
+    Data that are sent again leave anew, in another packet.
+    """
+    came = np.flatnonzero(came_ns >= 0)
+    came = came[np.argsort(came_ns[came], kind="stable")]
+    t_ns = came_ns[came]
+    furthest = np.maximum.accumulate(came)
+    reordered = came < furthest
+    # The first that left later and came before: the furthest only grows, so it is found by halving.
+    place = np.arange(len(came))
+    first = np.where(reordered, np.searchsorted(furthest, came, side="right"), place)
+    return Reordering(reordered, place - first, t_ns - t_ns[first])
+
+
+# --- What the path did to the order of packets (RFC 4737), and packets that were taken for lost though they came.
+
+
+_CAPTURES = "both captures"
+RATIO = declare(
+    "reordered_ratio", layer="flow", unit="1", better="lower",
+    title="share of the packets that came which came behind one that had left later",
+    formula="reordered / came, in the direction of the data; a packet that is sent again leaves anew",
+    source="both captures; RFC 4737 §4.1",
+)  # fmt: skip
+EXTENT = declare(
+    "reordering_extent", layer="flow", unit="packets", better="lower",
+    title="how far back a packet came, the most: 3 is the threshold from which RFC 9002 takes packets for lost",
+    formula="max over the packets of i - j: the i-th to come left before the j-th, the first such",
+    source="both captures; RFC 4737 §4.2.2; RFC 9002 §6.1.1",
+)  # fmt: skip
+LATE = declare(
+    "reordering_late_time", layer="flow", unit="ms", better="lower",
+    title="how much later a packet came than the first that had left after it, the most",
+    formula="max over the packets of t(i) - t(j), i and j as in reordering_extent",
+    source="both captures; RFC 4737 §4.3; RFC 9002 §6.1.2",
+)  # fmt: skip
+SPURIOUS = declare(
+    "spurious_losses", layer="flow", unit="packets", better="lower",
+    title="packets that the sender took for lost and that came all the same",
+    formula="count of the packets declared lost whose number came; where no trace names any, of the STREAM frames that "
+    "brought data that had come; of TCP of the segments sent again whose bytes had left in others that came",
+    source="the sender's qlog and the left capture, decrypted (RFC 9002 §6.1); of TCP both captures (RFC 3522 §1)",
+)  # fmt: skip
+
+
+@measures
+def order(view: RunView) -> Iterator[Finding]:
+    """Yield reordered_ratio, reordering_extent and reordering_late_time."""
+    for window in view.windows:
+        passage = _data(view, window)
+        if passage is None or not passage.arrived.any():
+            continue
+        found = reordering(passage.out_ns)
+        yield of_transfer(RATIO, window, found.ratio, _CAPTURES)
+        yield of_transfer(EXTENT, window, int(found.extent.max()), _CAPTURES)
+        yield of_transfer(LATE, window, int(found.late_ns.max()) / 1e6, _CAPTURES)
+
+
+def _data(view: RunView, window: TransferWindow) -> MatchedPackets | None:
+    """A transfer's packets in the direction of its data."""
+    facts = next((one for one in view.lab.flows if one.flow == window.transfer.flow), None) if view.lab else None
+    passage = None if facts is None else view.to_client if facts.sender == "server" else view.to_server
+    if passage is None:
+        return None
+    t_ns = passage.entered.t_ns
+    inside = (t_ns >= window.start_ns) & (t_ns < window.end_ns)
+    return passage.where(np.asarray(inside & (passage.entered.flow == window.transfer.flow)))
+
+
+@measures
+def taken_for_lost(view: RunView) -> Iterator[Finding]:
+    """Yield spurious_losses, of data that go to the client."""
+    for window in view.windows:
+        found = spurious_losses(view, window)
+        if isinstance(found, Unavailable):
+            yield Absence(metric=SPURIOUS.name, flows=(window.transfer.flow,), transfer=window.name, why=found.text)
+        elif found is not None:
+            yield of_transfer(SPURIOUS, window, len(found.taken_ns), found.vantage)

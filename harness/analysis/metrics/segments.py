@@ -1,0 +1,72 @@
+"""What each segment of a path in a row did: its queue, its losses, and how soon TCP was acknowledged in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from harness.analysis.direction import SIDES
+from harness.analysis.metrics.registry import Finding, declare, measures
+from harness.analysis.run_view import RunView
+from harness.analysis.tcp_split import legs, split_flows
+from harness.capture.counters import total
+from harness.outcome import Absence
+
+DROPS = {
+    (kind, to): declare(
+        f"{kind}_drops_{to}_in_*", layer="link", unit="packets", better="neutral" if kind == "loss" else "lower",
+        title=f"packets {to.replace('_', ' ')} that {what} of one segment in a row",
+        formula="count over all flows, in all the run", source="the kernel's counters",
+    )
+    for kind, what in (("queue", "were dropped by the queue"), ("loss", "were taken by the random loss"))
+    for to in SIDES
+}  # fmt: skip
+QUEUE_DELAY = {
+    (label, to): declare(
+        f"queue_delay_{label}_{to}_in_*", layer="link", unit="ms", better="lower",
+        title=f"wait of the packets {to.replace('_', ' ')} at the queue of one segment in a row, {what}",
+        formula="time from one capture of the segment's simulator to the other, less the asked delay, over all flows",
+        source="both captures of the segment",
+    )
+    for label, what in (("p50", "median"), ("p95", "95th percentile"), ("max", "longest"))
+    for to in SIDES
+}  # fmt: skip
+_ACK_DELAY = declare(
+    "ack_delay_in_*", layer="flow", unit="ms", better="neutral",
+    title="the soonest that TCP's data were acknowledged, seen where they come to one segment in a row",
+    formula="min over the segments of data sent once: time from the one to the acknowledgement of just that one",
+    source="capture at the senders' side of the segment; RFC 3135 §3.1 (split connections)",
+)  # fmt: skip
+
+
+@measures
+def segments(view: RunView) -> Iterator[Finding]:
+    """Yield drops and waits of each segment in a row, both ways."""
+    for part in view.every_path if view.in_sequence else ():
+        name = str(part.alone)
+        for side, direction in part.directions.items():
+            asked = direction.asked
+            for kind, device in (("queue", asked.device), ("loss", asked.egress)):
+                count = None if part.counters is None else total(part.counters, device, "drops", 0, 2**62)
+                if count is not None:
+                    yield DROPS[kind, side].of(count, "counters", star=name)
+            arrived = direction.passage.arrived
+            waits = (direction.departures_ns()[arrived] - direction.passage.entered.t_ns[arrived]) / 1e6
+            if len(waits):
+                percentiles = np.percentile(waits, [50, 95, 100])
+                for label, value in zip(("p50", "p95", "max"), percentiles, strict=True):
+                    yield QUEUE_DELAY[label, side].of(value, "both captures", star=name)
+
+
+@measures
+def acknowledgements(view: RunView) -> Iterator[Finding]:
+    """Yield how soon each segment's data were acknowledged, of each TCP flow."""
+    for flow in split_flows(view):
+        found = legs(view, flow)
+        for leg in found:
+            yield _ACK_DELAY.of(
+                leg.ack_delay_ns / 1e6, "capture at the senders' side", flow=flow.flow, star=leg.segment
+            )
+        if not found:
+            yield Absence(metric=_ACK_DELAY.name, flows=(flow.flow,), why="no data of it were acknowledged")
