@@ -2,7 +2,7 @@
 
     $ python -m tools.house
     | measure                                | now    | limit  |
-    | files in the package                   | 571    | 575    |
+    | files in the package                   | 333    | 335    |
     …
 
 A limit is what was reached last. Lower it when you get below; `make check` keeps it from rising.
@@ -160,15 +160,15 @@ def measures(root: Path = ROOT) -> list[Measure]:
     directly = [module for module in package if module.name.count(".") == 1 and module.path.name != "__init__.py"]
     skips = sum(len(re.findall(r"# fmt: (?:skip|off)", module.path.read_text())) for module in package)
     return [
-        Measure("files in the package", len(package), 575),
-        Measure("lines in the package", sum(module.lines for module in package), 69_000),
-        Measure("modules directly in the package", len(directly), 52),
-        Measure(f"modules below {SMALL} lines with one importer", len(single), 78),
-        Measure("names in functions that are empty words", 100 * empty / names.total(), 12.3, "%"),
-        Measure("class names with several meanings", len(class_names(package)), 54),
-        Measure("files that compare engines by their names", sum(compares_engines(item.tree) for item in package), 42),
-        Measure("layers of imports", len(layers), 34),
-        Measure("places where the formatter is overruled", skips, 398),
+        Measure("files in the package", len(package), 335),
+        Measure("lines in the package", sum(module.lines for module in package), 61_000),
+        Measure("modules directly in the package", len(directly), 5),
+        Measure(f"modules below {SMALL} lines with one importer", len(single), 15),
+        Measure("names in functions that are empty words", 100 * empty / names.total(), 12.0, "%"),
+        Measure("class names with several meanings", len(class_names(package)), 0),
+        Measure("files that compare engines by their names", sum(compares_engines(item.tree) for item in package), 28),
+        Measure("layers of imports", len(layers), 10),
+        Measure("places where the formatter is overruled", skips, 330),
     ]
 
 
