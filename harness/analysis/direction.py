@@ -10,7 +10,8 @@ import numpy as np
 
 from harness.analysis.link_estimates import faulty
 from harness.analysis.link_replay import (
-    GUARD,
+    GUARD_REAL,
+    GUARD_VIRTUAL,
     Counted,
     Cuts,
     Ints,
@@ -89,7 +90,7 @@ def direction_of(run: Artefacts, name: Side, passage: MatchedPackets | None) -> 
     if asked.service != "constant":
         return LinkDirection(name, asked, phases, passage, accounted(passage, phases, counted, cuts))
     red = asked.discipline == "red"
-    guard = GUARD[run.run.cell.engine]
+    guard = GUARD_VIRTUAL if run.run.cell.virtual_time else GUARD_REAL
     return LinkDirection(name, asked, phases, passage, calibrated(passage, phases, red, counted, cuts, guard))
 
 

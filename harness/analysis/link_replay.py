@@ -337,7 +337,7 @@ _READ = 20_000
 _TRIFLE = 1_000_000
 #: Around a scheduled change the commands apply one after the other; packets that leave then prove nothing, ns. In
 #: virtual time a change is reported a few looks at the clock behind it.
-GUARD = {"compose": 50_000_000, "virtual": 1_000_000}
+GUARD_REAL, GUARD_VIRTUAL = 50_000_000, 1_000_000
 #: When a packet leaves that never does.
 _NEVER = 1 << 62
 
@@ -439,7 +439,7 @@ def replay(
     red: bool,
     counted: Counted,
     cuts: Cuts = NO_CUTS,
-    guard: int = GUARD["compose"],
+    guard: int = GUARD_REAL,
 ) -> Replay:
     """Replay one direction.
 
@@ -551,7 +551,7 @@ def calibrated(
     red: bool,
     counted: Counted,
     cuts: Cuts = NO_CUTS,
-    guard: int = GUARD["compose"],
+    guard: int = GUARD_REAL,
 ) -> Replay:
     """Replay with the moment of each change of rate moved, by at most `guard`, to where departures say it was.
 

@@ -14,7 +14,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.outcome import EngineName
+from harness.outcome import ENGINES, EngineName
 
 # --- Python source without what does nothing: comments, docstrings, empty lines.
 #
@@ -76,30 +76,28 @@ def _comments(source: str) -> Iterator[tuple[int, int]]:
 _FOLDER = Path(__file__).parent
 #: Modules of this package, from it, on which it depends what happens in a run.
 _BOTH = ("certificates", "exit_rules", "run_dir", "served_files")
-MODULES: dict[EngineName, tuple[str, ...]] = {
-    "compose": (
-        *_BOTH,
-        "docker.engine",
-        "compose_file",
-        "docker.supervisor",
-        "confinement",
-        "fence",
-        "docker.run_options",
-        "external_failures",
-        "docker.networks",
-        "docker.containers",
-        "docker.sampler",
-    ),
-    "virtual": (
-        *_BOTH,
-        "virtual.uml_guest",
-        "external_failures",
-        "images.rootfs_export",
-        "virtual.sandbox",
-        "virtual.engine",
-        "virtual.guest_config",
-    ),
-}
+DOCKER_MODULES = (
+    *_BOTH,
+    "docker.engine",
+    "compose_file",
+    "docker.supervisor",
+    "confinement",
+    "fence",
+    "docker.run_options",
+    "external_failures",
+    "docker.networks",
+    "docker.containers",
+    "docker.sampler",
+)
+VIRTUAL_MODULES = (
+    *_BOTH,
+    "virtual.uml_guest",
+    "external_failures",
+    "images.rootfs_export",
+    "virtual.sandbox",
+    "virtual.engine",
+    "virtual.guest_config",
+)
 #: Those on which it does not: what makes or fetches images or says what is in them, says how a kernel is entered, keeps
 #: company away, names what is there, cleans up.
 BESIDE = (
@@ -133,6 +131,6 @@ def _file(module: str) -> Path:
 def engine_code(engine: EngineName) -> str:
     """Digest of an engine's code, hexadecimal; the same for every version of Python."""
     digest = hashlib.blake2b(digest_size=8)
-    for module in sorted(MODULES[engine]):
+    for module in sorted(VIRTUAL_MODULES if ENGINES[engine].virtual_time else DOCKER_MODULES):
         digest.update(f"{module}\n{statements(_file(module).read_text())}\n".encode())
     return digest.hexdigest()

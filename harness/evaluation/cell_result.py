@@ -212,7 +212,7 @@ class CellResult:
         if self.last is None:
             return ""
         run, _, folder = self.last
-        if self.cell.engine == "virtual":
+        if self.cell.virtual_time:
             return same_again(self.cell, run.repetition)
         if status_of(folder.resolve() / "compose.yaml") is None:
             return ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from harness.analysis.metrics.registry import find
 from harness.evaluation.cell_result import CellResult
-from harness.outcome import FAILED_TRANSFER, Better, Interval
+from harness.outcome import FAILED_TRANSFER, Better, EngineName, Interval
 from harness.planning.sweep import is_of_path
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import PARAMETERS, ROLES
@@ -60,7 +60,7 @@ class Ranking:
     """Cells on one path, by one metric."""
 
     scenario: Scenario
-    engine: str
+    engine: EngineName
     metric: MetricName
     unit: str
     better: Better

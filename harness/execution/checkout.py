@@ -35,7 +35,7 @@ from harness.execution.repetitions import Repetitions
 from harness.execution.retries import Attempts
 from harness.execution.scheduler import Campaign, LostRuns, UnbuiltError, lost_runs
 from harness.execution.shutdown import end_hard
-from harness.outcome import Cell, Contestant, EngineName
+from harness.outcome import ENGINES, Cell, Contestant
 from harness.planning.estimate import Experience
 from harness.planning.sweep import Point
 from harness.scenario.parameters import ROLES
@@ -165,13 +165,14 @@ class App:
                 f"{self.store.root} holds reference runs in columns, and no run is written there",
                 "leave --store out; 'python -m tools.reference keep' takes runs over",
             )
-        engine: EngineName = "virtual" if any(cell.engine == "virtual" for cell in matrix) else "compose"
-        real_time = engine == "compose"
-        removed = [*remove_orphans(self.cache, required=real_time), *self.store.remove_orphans()]
+        # A matrix has one engine.
+        engine = matrix[0].engine if matrix else Request.engine
+        with_docker = ENGINES[engine].needs_docker
+        removed = [*remove_orphans(self.cache, required=with_docker), *self.store.remove_orphans()]
         locks.sweep(self.store.root)
         if removed:
             listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
-        provenance = self.provenance(docker_versions(required=real_time))
+        provenance = self.provenance(docker_versions(required=with_docker))
         series = Repetitions(matrix, repetitions, self.results.of, lambda text: listen(Warned(text)))
         # Before it is looked at what is done, so that nothing comes in between.
         stamps = {

@@ -12,12 +12,12 @@ from harness.engine.images.cache import Cache
 from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import EngineError
 from harness.execution.options import Options
-from harness.outcome import EngineName
+from harness.outcome import ENGINES, EngineName
 
 
 def engine_of(name: EngineName, cache: Cache, options: Options) -> Engine:
     """An engine for as many runs side by side as the options say."""
-    if name == "compose":
+    if not ENGINES[name].virtual_time:
         return ComposeEngine(cache, options.log_limit, options.memory)
     cores = sorted(os.sched_getaffinity(0))
     # More runs than cores share them in turn.

@@ -96,7 +96,7 @@ class Inventory:
         players = dict.fromkeys([cell.client.name, cell.server.name, *cell.others])
         made = [self._images.of(*self._known[name]) for name in players]
         needed = [self._images.sim_build(cell.sim_kernel), *(build for build in made if build is not None)]
-        if cell.engine == "virtual":
+        if cell.virtual_time:
             return [build for build in needed if self._exported.known(build.reference) is None]
         return needed
 

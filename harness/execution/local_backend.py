@@ -16,7 +16,7 @@ from harness.execution.image_inventory import Inventory
 from harness.execution.locks import RunLock, claim
 from harness.execution.matrix import PlannedRun
 from harness.execution.retries import Attempts
-from harness.outcome import Cell, proven_outcome
+from harness.outcome import ENGINES, Cell, proven_outcome
 from harness.planning.estimate import Experience
 from harness.store.results import disk_error
 
@@ -39,7 +39,7 @@ class CheckoutGround:
         self._inventory = inventory
         self._contents = contents
         self._attempts = attempts
-        self._real_time = attempts.engine.name == "compose"
+        self._real_time = not ENGINES[attempts.engine.name].virtual_time
         self._stamps = stamps
         self._builds: dict[str, Build] = {}
         """Reference → what may have to be built."""

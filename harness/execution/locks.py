@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from harness.errors import EngineError
-from harness.outcome import EngineName
+from harness.outcome import ENGINES, EngineName
 from harness.reading import held_folder
 
 #: Characters of the number of a process, at most.
@@ -114,7 +114,7 @@ def machine_lock(engine: EngineName, waits: Callable[[], object]) -> Iterator[No
         lock = path.open("a+")
     except OSError as error:
         raise EngineError(f"{path}: {error.strerror}", "remove the file, or set XDG_RUNTIME_DIR") from error
-    how = (fcntl.LOCK_EX if engine == "compose" else fcntl.LOCK_SH) | fcntl.LOCK_NB
+    how = (fcntl.LOCK_EX if not ENGINES[engine].virtual_time else fcntl.LOCK_SH) | fcntl.LOCK_NB
     with lock:
         said = False
         while not _taken(lock.fileno(), how, path):

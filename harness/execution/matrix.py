@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.errors import InputError
-from harness.outcome import Cell, Contestant, EngineName, Image, SimKernel
+from harness.outcome import ENGINES, Cell, Contestant, EngineName, Image, SimKernel
 from harness.planning.design import PairDesign, most_cells, of_pair, players_of
 from harness.planning.sweep import Combine, Point, points
 from harness.scenario.parameters import ROLES, ParameterValue, Role
@@ -169,7 +169,7 @@ def cells(
                     parameters=dict(own.parameters),
                     seed=request.seed,
                     engine_code=engine_code,
-                    host_cpu=host_cpu and request.engine == "virtual",
+                    host_cpu=host_cpu and ENGINES[request.engine].virtual_time,
                     others=cast,
                 )
                 made.append(keyed(cell, ledger))

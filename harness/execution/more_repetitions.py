@@ -10,10 +10,8 @@ from harness.evaluation.cell_result import CellResult
 from harness.execution.checkout import App
 from harness.execution.events import Listener, Warned
 from harness.execution.options import Options
-from harness.outcome import Cell, EngineName
+from harness.outcome import ENGINES, Cell, EngineName
 from harness.stats.intervals import decisive
-
-ENGINES: tuple[EngineName, ...] = ("virtual", "compose")
 
 
 def repeat_until(
@@ -40,8 +38,11 @@ def repeat_until(
                 listen(Warned(f"{cell.scenario.name} {result.name}: the bits are no longer those of its runs"))
         if not wanted:
             return
-        for (engine, target), cells in sorted(wanted.items(), key=lambda item: (ENGINES.index(item[0][0]), item[0][1])):
-            jobs = options.jobs if engine == "virtual" else 1
+        # Virtual time first: what it decides need not take the machine for itself.
+        for (engine, target), cells in sorted(
+            wanted.items(), key=lambda item: (not ENGINES[item[0][0]].virtual_time, item[0][1])
+        ):
+            jobs = options.jobs if ENGINES[engine].virtual_time else 1
             app.run_cells(cells, target, replace(options, jobs=jobs), listen)
 
 

@@ -75,14 +75,14 @@ class Repetitions:
         if not cell.scenario.objectives:
             return [cell.scenario.repetitions]
         # After one, whether it works at all; in virtual time after two, whether chance plays a part.
-        looks = {1, *([2] if cell.engine == "virtual" else []), *decisive(self.asked.most), self.asked.most}
+        looks = {1, *([2] if cell.deterministic else []), *decisive(self.asked.most), self.asked.most}
         return sorted(look for look in looks if look <= self.asked.most)
 
     def _suffices(self, cell: Cell, count: int) -> bool:
         result = self.result(cell, count)
         if decided(result):
             return True
-        if cell.engine == "virtual" and _all_alike(result):
+        if cell.deterministic and _all_alike(result):
             self.say(
                 f"{result.name}: {len(result.runs)} repetitions are the same in every figure: "
                 "chance plays no part, and more would tell nothing new"

@@ -13,7 +13,7 @@ from harness.execution.matrix import PlannedRun
 from harness.execution.measured_store import StoredResults
 from harness.execution.options import Options
 from harness.execution.runner import run_once
-from harness.outcome import MeasuredRun, Outcome, Run, proven_outcome
+from harness.outcome import ENGINES, MeasuredRun, Outcome, Run, proven_outcome
 from harness.store.provenance import Provenance
 from harness.store.results import Store
 
@@ -62,7 +62,7 @@ class Attempts:
                 what = _SPOILT.get(outcome.reason, "the run was disturbed from outside")
                 said = f"{what}: running once more (the run is kept as replaced)"
                 self.listen(Warned(said, item.cell, item.repetition))
-                if self.engine.name == "compose" and not self.patience.await_quiet():
+                if not ENGINES[self.engine.name].virtual_time and not self.patience.await_quiet():
                     self.listen(Warned(f"this machine is held up again and again, for {GAP * 1e3:.0f} ms and more"))
         # What the record has as its wall time is without measuring.
         return max(took, run.wall)
@@ -82,4 +82,4 @@ class Attempts:
     def may_pass(self, outcome: Outcome) -> bool:
         """Whether another attempt may see something else."""
         # A link in virtual time depends on nothing but the run itself.
-        return outcome.passing and (self.engine.name == "compose" or outcome.reason != "link_invalid")
+        return outcome.passing and (not ENGINES[self.engine.name].deterministic or outcome.reason != "link_invalid")

@@ -27,7 +27,7 @@ from harness.errors import ResultError, disk_error
 from harness.execution.events import Listener, PhaseStarted, RunEnded
 from harness.execution.matrix import PlannedRun
 from harness.formatting import counted, size_of
-from harness.outcome import MeasuredRun, Outcome, Run
+from harness.outcome import ENGINES, MeasuredRun, Outcome, Run
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.estimate import written_bytes
 from harness.reading import open_regular, tree_of
@@ -229,7 +229,7 @@ def _execute(
         lab_kernel=result.lab_kernel,
         captures=capture_digests(folder),
         artefacts=other_digests(folder, len(planned.cell.scenario.flows)),
-        trail=_trail(folder) if engine.name == "virtual" else "",
+        trail=_trail(folder) if ENGINES[engine.name].deterministic else "",
         random=result.random,
         effective=dict(lab.effective),
         image_ids=result.image_ids,

@@ -31,12 +31,14 @@ from harness.outcome.measured import (
     proven_outcome,
 )
 from harness.outcome.run import (
+    ENGINES,
     FAILED_TRANSFER,
     RUN_SCHEMA,
     Cell,
     Contestant,
     Cpu,
     EngineName,
+    EngineProperties,
     Fact,
     Image,
     Interval,
@@ -52,6 +54,7 @@ from harness.outcome.run import (
 )
 
 __all__ = [
+    "ENGINES",
     "FAILED_TRANSFER",
     "MEASURED_SCHEMA",
     "RUN_SCHEMA",
@@ -67,6 +70,7 @@ __all__ = [
     "Ending",
     "EndingKind",
     "EngineName",
+    "EngineProperties",
     "Fact",
     "Handover",
     "Image",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -45,6 +47,32 @@ class Fact(BaseModel):
 
 
 EngineName = Literal["compose", "virtual"]
+
+
+@dataclass(frozen=True)
+class EngineProperties:
+    """What code asks of an engine, in place of its name."""
+
+    virtual_time: bool
+    """Whether its labs have a clock of their own. Then nothing else on the machine changes a run."""
+    deterministic: bool
+    """Whether the runs of one cell with one seed give the same bytes."""
+    needs_docker: bool
+    """Whether its runs need a Docker daemon."""
+
+    @property
+    def time(self) -> str:
+        """The kind of time, in words."""
+        return "virtual time" if self.virtual_time else "real time"
+
+
+#: Every engine. Nothing else knows what engines are called.
+ENGINES: Mapping[EngineName, EngineProperties] = {
+    "compose": EngineProperties(virtual_time=False, deterministic=False, needs_docker=True),
+    "virtual": EngineProperties(virtual_time=True, deterministic=True, needs_docker=False),
+}
+
+
 Cpu = Literal["lab", "host"]
 SimKernel = Literal["auto", "host", "lab"]
 
@@ -91,6 +119,16 @@ class Cell(Fact):
     """In virtual time: endpoints are to see the host's processor, also where the lab's own could be had."""
     others: dict[str, Contestant] = {}
     """Who else plays in it, by name: the implementations that flows name for themselves."""
+
+    @property
+    def virtual_time(self) -> bool:
+        """Whether its engine's labs have a clock of their own."""
+        return ENGINES[self.engine].virtual_time
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether its runs with one seed give the same bytes."""
+        return ENGINES[self.engine].deterministic
 
     def implementation(self, role: Role, flow: int | None = None) -> Implementation:
         """Who plays a role: in a flow, or, where none is given, wherever a flow names nobody."""

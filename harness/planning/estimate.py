@@ -111,7 +111,7 @@ def _engine_seconds(cell: Cell) -> float:
     """What an engine takes: in real time as long as the transfers; in virtual time what endpoints and packets cost."""
     scenario = cell.scenario
     lab = _lab_seconds(scenario)
-    if cell.engine == "virtual":
+    if cell.virtual_time:
         flows = VIRTUAL_FLOW * len(scenario.flows)
         return flows + VIRTUAL_SECOND * lab + VIRTUAL_BYTE * transferred_bytes(scenario)
     return lab + REAL_START + REAL_FLOW * len(scenario.flows)

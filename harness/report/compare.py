@@ -19,7 +19,7 @@ from harness.analysis.metrics.registry import find, unit_of
 from harness.evaluation.cell_result import CellResult, counts, unreached
 from harness.formatting import quoted
 from harness.netem.bounds import bucket_share
-from harness.outcome import Better, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
+from harness.outcome import ENGINES, Better, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
 from harness.report.layout import SENTENCE, Column, Fitted, Row
 from harness.report.markdown import line
 from harness.report.table import SYMBOLS, interval_text
@@ -286,7 +286,7 @@ def _order(point: EnginePair) -> tuple[str, str, str, str, int]:
 def _compare(
     point: EnginePair, metric: str, engines: Mapping[EngineName, CellResult], tolerance: float
 ) -> MetricComparison:
-    compose, virtual = (side_of(engines.get(name), metric) for name in ("compose", "virtual"))
+    compose, virtual = (side_of(engines.get(name), metric) for name in ENGINES)
     real = engines.get("compose")
     unit, direction = kind_of(engines.values(), metric)
     difference = within = None
@@ -310,7 +310,7 @@ def _compare(
 
 def _obstacle(one: MetricComparison) -> list[Explanation]:
     """Why there is nothing to compare."""
-    for name, side in (("compose", one.compose), ("virtual", one.virtual)):
+    for name, side in zip(ENGINES, (one.compose, one.virtual), strict=True):
         if side is None:
             return [("one_engine", f"no {name} runs")]
     for side in (one.compose, one.virtual):
@@ -352,7 +352,7 @@ def _worse_in_real_time(one: MetricComparison) -> bool:
 
 def _other_bits(engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
     """What differs although names, parameters and seed are the same."""
-    one, other = (engines[name] for name in ("compose", "virtual"))
+    one, other = (engines[name] for name in ENGINES)
     differing = [name for name, part in _parts(one).items() if part != _parts(other)[name]]
     return [("other_bits", f"not the same experiment, other {' and '.join(differing)}")] if differing else []
 
@@ -371,7 +371,7 @@ def _buckets(engines: Mapping[EngineName, CellResult], tolerance: float) -> list
     What a bucket takes off waits and adds to the queue is a share of the round trip or of the queue; from the
     tolerance on it may move a figure as much.
     """
-    real, exact = (engines[name] for name in ("compose", "virtual"))
+    real, exact = (engines[name] for name in ENGINES)
     path, found = real.cell.scenario.path, []
     for name, link in (("to_client", path.to_client), ("to_server", path.to_server)):
         burst, other = (_burst(result, name) for result in (real, exact))
@@ -582,8 +582,7 @@ def _entry(one: MetricComparison) -> dict[str, Any]:
         "metric": one.metric,
         "unit": one.unit,
         "direction": one.direction,
-        "compose": _side(one.compose),
-        "virtual": _side(one.virtual),
+        **{name: _side(side) for name, side in zip(ENGINES, (one.compose, one.virtual), strict=True)},
         "difference": _number(one.difference),
         "tolerance": one.tolerance,
         "within": one.within,

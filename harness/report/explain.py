@@ -24,7 +24,7 @@ from harness.planning.design import most_cells
 from harness.report.layout import SENTENCE, Column, Fitted, Row
 from harness.scenario.parameters import PARAMETERS
 from harness.scenario.schema import GilbertElliott, Link, LinkChange, Move, Path, Proxy, Red, Scenario, Service
-from harness.topology import SERVERS
+from harness.topology import server_of
 from harness.topology.mobility import moving, outages
 from harness.units import Duration, Percentage, Size
 
@@ -221,7 +221,7 @@ def explain(scenario: Scenario, engine: EngineName) -> str:
     Where something is drawn the figures are those that the file gives; reference times are of the first path, or of all
     segments in a row together.
     """
-    way, server = course(scenario), SERVERS[engine]
+    way, server = course(scenario), server_of(engine)
     lines = [f"{scenario.name}: {scenario.title}", ""]
     lines += [f"  source: {text}" for text in scenario.references]
     for step in _steps(scenario):

@@ -36,7 +36,7 @@ from harness.execution.events import (
     Warned,
 )
 from harness.formatting import counted
-from harness.outcome import Cell
+from harness.outcome import ENGINES, Cell
 from harness.report.table import verdict_text
 
 #: Longest silence without a terminal, seconds.
@@ -217,7 +217,7 @@ class Talk:
                 what = f"waiting for the image {event.name}"
                 more = f" (about {span(event.seconds)} left)"
             case MachineHeld():
-                whose = "cells" if event.engine == "compose" else "real-time cells"
+                whose = "real-time cells" if ENGINES[event.engine].virtual_time else "cells"
                 what = f"waiting for another harness to end, which runs {whose} on this machine"
             case RunsHeld():
                 who = f" (process {event.process})" if event.process else ""

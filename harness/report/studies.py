@@ -56,7 +56,7 @@ class Figure:
         cell = result.cell
         return (
             cell.scenario.name == self.scenario
-            and cell.engine == "virtual"
+            and cell.virtual_time
             and cell.implementation("server", 0).name == self.server
             and self.client in ("", cell.implementation("client", 0).name)
             and all(str(cell.parameters.get(name)) == value for name, value in self.parameters.items())

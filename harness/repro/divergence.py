@@ -30,7 +30,7 @@ def stored(one: Path, other: Path) -> Divergence:
     try:
         folders = one.resolve(), other.resolve()
         runs = [read_run(record_bytes(folder / RUN)) for folder in folders]
-        start = _START_NS if all(run.cell.engine == "virtual" for run in runs) else None
+        start = _START_NS if all(run.cell.virtual_time for run in runs) else None
         return compare_runs(runs[0], runs[1], folders, start)
     except (OSError, ValueError) as error:
         raise ResultError(f"{one} and {other}: {error}", "name two folders that 'harness run' wrote") from error

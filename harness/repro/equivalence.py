@@ -165,7 +165,7 @@ class Prover:
         self, stored: Iterable[Run], base: Mapping[Component, str] | None = None
     ) -> ChangedComponent | None:
         """The compose engine, where neither stored runs nor the ledger have its digest of today; `stored`: any runs."""
-        began = {run.cell.engine_code: run.started_at for run in stored if run.cell.engine == "compose"}
+        began = {run.cell.engine_code: run.started_at for run in stored if not run.cell.deterministic}
         component: Component = ("engine", "compose")
         digest = component_digests(self.app, ())[component]
         if not began or self._is_known(component, digest, {component: began}):

@@ -23,7 +23,7 @@ def candidates(reference: StoreReader) -> list[Run]:
     for key in reference.cell_keys():
         for run in reference.runs(key):
             measured = reference.measured(key, run.repetition)
-            if run.cell.engine == "virtual" and run.captures and proven_outcome(run, measured).status == "completed":
+            if run.cell.deterministic and run.captures and proven_outcome(run, measured).status == "completed":
                 found.append(run)
     return found
 

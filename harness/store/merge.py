@@ -101,7 +101,7 @@ def _take(own: Store, other: StoreReader, run: Run, done: Merged) -> None:
 
 def parted(one: Run, of_one: MeasuredRun | None, other: Run, of_other: MeasuredRun | None) -> str:
     """In what two runs of one key differ, in words; empty for one and the same, and in virtual time for nothing."""
-    if one.cell.engine != "virtual":
+    if not one.cell.deterministic:
         same = (one.started_at, one.wall) == (other.started_at, other.wall)
         return "" if same else "another run of the same repetition, in real time"
     if one.outcome.status != other.outcome.status:

@@ -5,7 +5,7 @@ Addresses and names are those of the published network simulator (quic-network-s
 there. A second lab on the same machine takes another slot, with the third byte shifted.
 """
 
-from harness.topology.build import SERVERS, build_lab, flow_label, run_seed
+from harness.topology.build import build_lab, flow_label, run_seed, server_of
 from harness.topology.run_files import PROXY_COMMAND, digest_form, proxy_environment, sim_plan, summary
 from harness.topology.spec import (
     CLIENT_END,
@@ -26,7 +26,6 @@ __all__ = [
     "CLIENT_END",
     "CLIENT_START",
     "PROXY_COMMAND",
-    "SERVERS",
     "SERVER_PORT",
     "SERVER_WAIT",
     "Host",
@@ -42,6 +41,7 @@ __all__ = [
     "flow_label",
     "proxy_environment",
     "run_seed",
+    "server_of",
     "sim_plan",
     "summary",
 ]

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from harness.netem import PathProgram, Server, compile_path
 from harness.netem.mobility import paths_of
-from harness.outcome import Cell, EngineName
+from harness.outcome import ENGINES, Cell, EngineName
 from harness.planning.endpoint_config import Given, checked, effective_parameters, interop_testcase, lab_kind
 from harness.planning.sampling import sample_values, settled
 from harness.scenario.parameters import ROLES, ParameterValue, Role
@@ -56,7 +56,7 @@ def _figures(traffic: Traffic) -> dict[str, Any]:
 def _environment(cell: Cell, role: Role, index: int, given: dict[Role, Given], seed: int) -> dict[str, str]:
     flow = cell.scenario.flows[index]
     host = f"server{cell.scenario.ip_version}"
-    environment = {**cell.implementation(role, index).virtual_environment} if cell.engine == "virtual" else {}
+    environment = {**cell.implementation(role, index).virtual_environment} if cell.virtual_time else {}
     environment |= {"ROLE": role, "TESTCASE": interop_testcase(cell, index, role)}
     if flow.kind == "quic":
         names = [file.name for file in served_files(flow)] or [served_name(flow, *ways_of(cell.scenario, flow))]
@@ -189,8 +189,9 @@ def pair(
 # --- build
 
 
-#: What serves a bottleneck that the scenario gives no token bucket: only in real time are timers late.
-SERVERS: dict[EngineName, Server] = {"compose": "bucket", "virtual": "serial"}
+def server_of(engine: EngineName) -> Server:
+    """What serves a bottleneck that the scenario gives no token bucket: only in real time are timers late."""
+    return "serial" if ENGINES[engine].virtual_time else "bucket"
 
 
 #: Seeds of paths lie so far apart: each has several, of its directions and what delays in them.
@@ -296,9 +297,9 @@ def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
     return Lab(
         name=f"{scenario.name} {cell.client.name}→{cell.server.name}",
         networks=laid.networks,
-        simulators=tuple(_simulators(scenario, laid.simulators, SERVERS[cell.engine], seed, slot, moved)),
+        simulators=tuple(_simulators(scenario, laid.simulators, server_of(cell.engine), seed, slot, moved)),
         proxies=laid.proxies,
-        whole=compile_path(scenario.path, SERVERS[cell.engine]) if scenario.in_sequence else None,
+        whole=compile_path(scenario.path, server_of(cell.engine)) if scenario.in_sequence else None,
         hosts=tuple(hosts),
         flows=tuple(_flow(cell, index, moved[index].moves) for index in range(len(scenario.flows))),
         sim_image=cell.sim_image.reference,

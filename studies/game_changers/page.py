@@ -107,7 +107,7 @@ def every_effect(results: Sequence[CellResult]) -> str:
 
 
 def _mine(results: Sequence[CellResult]) -> list[CellResult]:
-    return [one for one in results if one.cell.scenario.name.startswith("studies/") and one.cell.engine == "virtual"]
+    return [one for one in results if one.cell.scenario.name.startswith("studies/") and one.cell.virtual_time]
 
 
 def _effects(mine: Sequence[Analysis]) -> list[str]:

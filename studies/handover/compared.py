@@ -21,7 +21,7 @@ def by_rule(results: Sequence[CellResult], scenario: str, server: str = FIRST) -
     found = [
         one
         for one in stored_of(results, scenario)
-        if one.cell.engine == "virtual" and one.cell.implementation("server", 0).name == server
+        if one.cell.virtual_time and one.cell.implementation("server", 0).name == server
     ]
     return {str(one.cell.parameters.get(PARAMETER)): one for one in found}
 

@@ -50,7 +50,7 @@ class Row:
 
 def rows(results: Sequence[CellResult], path: Path) -> list[Row]:
     """The rows of a path, in virtual time."""
-    mine = {name: [one for one in stored_of(results, name) if one.cell.engine == "virtual"] for name in path.scenarios}
+    mine = {name: [one for one in stored_of(results, name) if one.cell.virtual_time] for name in path.scenarios}
     return [
         *_whole("TCP", "tcp", mine[path.tcp]),
         *_set_as("TCP, no proxy, set as", "tcp", mine.get(path.tcp_settings, []), _OF_ENDS),

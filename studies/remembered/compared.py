@@ -54,7 +54,7 @@ def _untold(implementation: Implementation, role: Role, parameter: str) -> objec
 
 def by_mechanism(results: Sequence[CellResult], scenario: str) -> dict[Mechanism, CellResult]:
     """The cells of a scenario in virtual time, those that remember less first."""
-    found = {mechanism(one): one for one in stored_of(results, scenario) if one.cell.engine == "virtual"}
+    found = {mechanism(one): one for one in stored_of(results, scenario) if one.cell.virtual_time}
     return dict(sorted(found.items(), key=lambda item: item[0].order))
 
 

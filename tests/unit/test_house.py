@@ -53,6 +53,8 @@ def test_a_class_name_with_two_meanings_is_counted() -> None:
         ('match engine:\n case "virtual": ...', True),
         ('x = {"compose": 1}[engine]', True),
         ('print("compose")', False),
+        ('x = {"docker": 1, "compose": 2}', False),
+        ('x = words[:1] == ["compose"]', False),
         ("x = engine.is_virtual", False),
     ],
 )

@@ -11,10 +11,11 @@ import yaml
 
 from harness.errors import InputError
 from harness.netem import compile_path
+from harness.outcome import ENGINES
 from harness.planning.sweep import points
 from harness.report.explain import explain, loss_words
 from harness.scenario.schema import GilbertElliott, Link, Scenario
-from harness.topology import SERVERS
+from harness.topology import server_of
 from harness.units import Percentage
 from tests.examples import ROOT, catalogue, scenario
 from tools.reference.scenario_page import scenario_page
@@ -28,9 +29,9 @@ def test_an_example_is_valid_and_compiles_in_both_times(file: Path) -> None:
     made = points(one, {}, {})
     assert len(made) == (3 if one.vary else 1)
     for point in made:
-        for server in SERVERS.values():
-            assert compile_path(point.scenario.path, server).lines()
-    for engine in SERVERS:
+        for engine in ENGINES:
+            assert compile_path(point.scenario.path, server_of(engine)).lines()
+    for engine in ENGINES:
         assert explain(one, engine)
 
 

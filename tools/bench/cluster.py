@@ -108,7 +108,7 @@ def answer(file: str, order: Order, worker: str) -> Answer:
 
 def recorded(reference: Path) -> list[StoredRun]:
     """The runs in virtual time of a store in columns that stand for all: every so many, one with series first."""
-    entries = [entry for entry in Columns(reference).entries() if entry.run.cell.engine == "virtual"]
+    entries = [entry for entry in Columns(reference).entries() if entry.run.cell.virtual_time]
     every = sorted(entries, key=lambda entry: entry.series is None)
     step = max(1, len(every) // RECORDED)
     return [every[0], *every[1::step]][:RECORDED]

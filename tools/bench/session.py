@@ -12,7 +12,7 @@ from rich.console import Console
 
 from harness.execution import App
 from harness.execution.matrix import Request
-from harness.outcome import Cell, EngineName
+from harness.outcome import ENGINES, Cell, EngineName
 from harness.scenario.schema import Flow, Scenario
 from harness.units import Size
 
@@ -93,7 +93,7 @@ class Session(ABC):
         find = self.app.catalogue.find_implementations
         request = Request(
             [wanted], find(who, "client"), find(server or who, "server"), engine=engine,
-            sim_kernel="lab" if engine == "virtual" else "auto",
+            sim_kernel="lab" if ENGINES[engine].virtual_time else "auto",
             parameters={f"server.{name}": value for name, value in parameters.items()},
         )  # fmt: skip
         cell = self.app.matrix(request, lambda event: None, pull=False)[0]

@@ -25,7 +25,7 @@ from harness.execution import App, Options
 from harness.execution.events import Listener
 from harness.execution.matrix import PlannedRun, Request, runs
 from harness.execution.measured_store import StoredResults
-from harness.outcome import Cell, EngineName, Run, proven_outcome
+from harness.outcome import ENGINES, Cell, EngineName, Run, proven_outcome
 from harness.planning.estimate import expected_seconds
 from harness.planning.sweep import dimensions, is_name
 from harness.scenario.parameters import ROLES
@@ -153,7 +153,7 @@ class Reference:
                 role for role in ROLES if (asked.clients if role == "client" else asked.servers) == "all"
             ),
             engine=asked.engine,
-            sim_kernel="lab" if asked.engine == "virtual" else "auto",
+            sim_kernel="lab" if ENGINES[asked.engine].virtual_time else "auto",
             repetitions=asked.repeat,
             seed=asked.seed,
             parameters=asked.set,

@@ -31,7 +31,7 @@ def with_verdicts(text: str, results: Sequence[CellResult]) -> str:
     """The README's text with its tables made anew: who meets the objectives with its own settings, and why others, with
     whatever settings, do not. InputError when the markers are missing.
     """
-    shown = [result for result in results if result.cell.scenario.name == SHOWN and result.cell.engine == "virtual"]
+    shown = [result for result in results if result.cell.scenario.name == SHOWN and result.cell.virtual_time]
     plain = [result for result in shown if not result.cell.parameters]
     content = "\n".join(filter(None, [grid.verdicts(plain), because.markdown(shown), _totals(results)]))
     return between(text, "verdicts", content, "the README")
@@ -39,7 +39,7 @@ def with_verdicts(text: str, results: Sequence[CellResult]) -> str:
 
 def _totals(results: Sequence[CellResult]) -> str:
     """What all runs in virtual time took together; empty without any."""
-    made = [result for result in results if result.cell.engine == "virtual" and result.runs]
+    made = [result for result in results if result.cell.virtual_time and result.runs]
     runs, virtual, wall = effort_of(made)
     if not wall:
         return ""

@@ -40,8 +40,8 @@ UNASKED, UNASKED_PACKETS = 0.001, 2
 #: 99th percentile of lateness beyond a drift in a busy period, ms. Real time runs on a shared machine, so there the
 #: drift of a late timer and 1 % of the RTT are let pass too; virtual time is exact but for clock reads. Whatever the
 #: clock, two packet times are the link's own grain.
-LATENESS = {"compose": 5.0, "virtual": 1.0}
-DRIFT = {"compose": RATE, "virtual": 0.0}
+LATENESS_REAL, LATENESS_VIRTUAL = 5.0, 1.0
+DRIFT_REAL, DRIFT_VIRTUAL = RATE, 0.0
 LATENESS_SHARE = 0.01
 #: Bytes of what answers a client that begins later and asks whether the simulator is ready: over IPv4 a SYN-ACK and the
 #: ACK of its FIN. They pass the queue towards the clients, and are no packets of a flow.
@@ -100,9 +100,7 @@ def _proof(view: RunView, direction: LinkDirection) -> DirectionProof:
     first = passage.arrived & (replayed.phase == 0)
     delays = (passage.out_ns - passage.entered.t_ns - replayed.own_ns)[first]
     rate = busy_rate(passage, replayed, 0)
-    lateness = (
-        quantiles_ms(replayed.excess_ns(passage, DRIFT[view.run.cell.engine]), 50, 99) if asked.jitter_ns == 0 else None
-    )
+    lateness = quantiles_ms(replayed.excess_ns(passage, _drift(view)), 50, 99) if asked.jitter_ns == 0 else None
     return DirectionProof(
         packets=len(passage.entered),
         min_delay_ms=float(delays.min()) / 1e6 if len(delays) else None,
@@ -251,7 +249,7 @@ def _rate_problems(direction: LinkDirection) -> list[str]:
 def _lateness_problems(view: RunView, direction: LinkDirection) -> list[str]:
     if direction.asked.jitter_ns:
         return []
-    found = quantiles_ms(direction.replayed.excess_ns(direction.passage, DRIFT[view.run.cell.engine]), 1, 99)
+    found = quantiles_ms(direction.replayed.excess_ns(direction.passage, _drift(view)), 1, 99)
     allowed = _allowed_lateness(view, direction)
     if found is None or max(-found[0], found[1]) <= allowed:
         return []
@@ -261,11 +259,16 @@ def _lateness_problems(view: RunView, direction: LinkDirection) -> list[str]:
     ]
 
 
+def _drift(view: RunView) -> float:
+    return DRIFT_VIRTUAL if view.run.cell.virtual_time else DRIFT_REAL
+
+
 def _allowed_lateness(view: RunView, direction: LinkDirection) -> float:
     slowest = min(phase.rate_bps for phase in direction.phases if phase.rate_bps)
-    share = LATENESS_SHARE * view.emulated.rtt.seconds * 1e3 if view.run.cell.engine == "compose" else 0.0
+    share = LATENESS_SHARE * view.emulated.rtt.seconds * 1e3 if not view.run.cell.virtual_time else 0.0
     answers = _later_clients(view) * READY_ANSWER * 8e3 / slowest if direction.name == "to_client" else 0.0
-    return max(LATENESS[view.run.cell.engine], share, 2 * FRAME * 8e3 / slowest) + answers
+    lateness = LATENESS_VIRTUAL if view.run.cell.virtual_time else LATENESS_REAL
+    return max(lateness, share, 2 * FRAME * 8e3 / slowest) + answers
 
 
 def _later_clients(view: RunView) -> int:
@@ -357,7 +360,7 @@ def _cautions(view: RunView, direction: LinkDirection, proof: DirectionProof) ->
     cautions = []
     late = proof.lateness_p99_ms
     allowed = _allowed_lateness(view, direction)
-    if view.run.cell.engine == "compose" and late is not None and late > LATENESS_CAUTION * allowed:
+    if not view.run.cell.virtual_time and late is not None and late > LATENESS_CAUTION * allowed:
         cautions.append(f"{direction.name}: packets left {late:.1f} ms late at the 99th percentile")
     link = _link(view, direction)
     if proof.burst_bytes is not None and link.burst is None and not direction.served_at_random:

@@ -140,7 +140,7 @@ def _around(one: Run, other: Run) -> list[str]:
     found = []
     if one.commit != other.commit:
         found.append(f"the harness ({one.commit[:8] or 'unknown'} → {other.commit[:8] or 'unknown'})")
-    if one.cell.engine != "virtual" and one.host.get("cpu") != other.host.get("cpu"):
+    if not one.cell.virtual_time and one.host.get("cpu") != other.host.get("cpu"):
         found.append(f"the processor ({one.host.get('cpu')} → {other.host.get('cpu')})")
     return found
 
@@ -161,7 +161,7 @@ def plays(cell: Cell) -> bool:
     """
     scenario = cell.scenario
     return (
-        cell.engine != "virtual"
+        not cell.deterministic
         or len(scenario.flows) > 1
         or sampling.is_random(scenario)
         or any(flow.traffic.model not in _REGULAR for flow in scenario.flows)
@@ -244,7 +244,7 @@ def decide(found: Sequence[Pair], asked: Sequence[MetricName] = (), *, within: f
 
 def exact(pair: Pair) -> bool:
     """Whether every figure of both has to be the same: virtual time, one key, the same in all images and the lab."""
-    if not pair.same_bits or pair.cell.engine != "virtual" or pair.base is None or pair.now is None:
+    if not pair.same_bits or not pair.cell.deterministic or pair.base is None or pair.now is None:
         return False
     before, after = ([run for run, _ in result.runs] for result in (pair.base, pair.now))
     versions = {each.version for result in (pair.base, pair.now) for _, each in result.runs if each is not None}

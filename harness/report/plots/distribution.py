@@ -17,6 +17,7 @@ from altair.utils.schemapi import debug_mode
 
 from harness.evaluation.ranking import Ranking
 from harness.formatting import counted
+from harness.outcome import ENGINES
 from harness.report.plots.copied import Marks
 from harness.report.plots.parts import layered, looks, present, sized, top
 from harness.report.plots.registry import plot
@@ -140,9 +141,10 @@ def specification(ranking: Ranking) -> dict[str, Any] | None:
         made = chart(ranking)
         if made is None:
             return None
-        time = "virtual time" if ranking.engine == "virtual" else "real time"
         more = f"the first {MOST} of {len(ranking.cells)} cells" if len(ranking.cells) > MOST else ""
-        place = " · ".join(word for word in (ranking.scenario.name, ranking.where, time, more) if word)
+        place = " · ".join(
+            word for word in (ranking.scenario.name, ranking.where, ENGINES[ranking.engine].time, more) if word
+        )
         note = "a point a run; median, and the interval around it"
         title = f"{counted(len(ranking.cells), 'cell')} by {ranking.name}"
         return {**headed(made, title, [place, note]).to_dict(validate=False), "config": config()}

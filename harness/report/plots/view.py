@@ -11,7 +11,7 @@ import polars as pl
 
 from harness.analysis.timeseries import BOTTLENECK
 from harness.analysis.timeseries.grid import BIN
-from harness.outcome import MeasuredRun, Run
+from harness.outcome import ENGINES, MeasuredRun, Run
 from harness.planning.sampling import settled
 from harness.report.plots.theme import Look, look
 from harness.scenario.schema import FRAME_HEADER, DropTail, Link, Red
@@ -72,7 +72,7 @@ class PlotData:
             "scenario": cell.scenario.name,
             **pair,
             **{name: f"{name} {value}" for name, value in cell.parameters.items()},
-            "engine": "virtual time" if cell.engine == "virtual" else "real time",
+            "engine": ENGINES[cell.engine].time,
             "seed": f"seed {cell.seed}",
             "repetition": f"repetition {self.run.repetition}",
         }

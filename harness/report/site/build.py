@@ -16,6 +16,7 @@ from markupsafe import Markup
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import counted, harmless
+from harness.outcome import ENGINES
 from harness.report.layout import number
 from harness.report.metrics_page import metrics_page
 from harness.report.plots.render import page_script
@@ -198,7 +199,7 @@ def _environment(folder: Path) -> Environment:
         "by_folder": _by_folder, "packed": drawn.packed,
         "players": lambda cell, role: " ".join(players(cell, role)), "bare": lambda text: text.lstrip("≤≥ "),
     }  # fmt: skip
-    made.globals |= {"neighbours": neighbours, "picture": pictures, "dark": drawn.DARK}
+    made.globals |= {"neighbours": neighbours, "picture": pictures, "dark": drawn.DARK, "engines": ENGINES}
     return made
 
 
