@@ -52,14 +52,14 @@ def _of_segments(view: RunView, window: TransferWindow) -> Iterator[Finding]:
     sent = view.right.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=True)
     data = int((sent.payload > 0).sum())
     if data:
-        again = int(sent_again(sent, sent.destination_port).sum())
-        yield of_transfer(RETRANSMITTED_SHARE, window, again / data, "right capture")
+        resent = int(sent_again(sent, sent.destination_port).sum())
+        yield of_transfer(RETRANSMITTED_SHARE, window, resent / data, "right capture")
 
 
 def _counts(view: RunView, window: TransferWindow) -> tuple[int, int] | None:
     """Packets sent and lost on one transfer's connection; None where no trace tells."""
-    found = [summary for path in traces_of(view, window, "server") if (summary := summarise(path)).sent]
-    return (sum(one.sent for one in found), sum(one.lost for one in found)) if found else None
+    traces = [summary for path in traces_of(view, window, "server") if (summary := summarise(path)).sent]
+    return (sum(trace.sent for trace in traces), sum(trace.lost for trace in traces)) if traces else None
 
 
 def _vanished(view: RunView, window: TransferWindow) -> bool:
@@ -67,10 +67,10 @@ def _vanished(view: RunView, window: TransferWindow) -> bool:
     if passage is None:
         return False
     entered = passage.entered
-    mine = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns)
+    vanished = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns)
     # What was under way at the end is not lost: two seconds cover the longest path.
-    mine &= (entered.t_ns < window.transfer.ended_ns - 2_000_000_000) & ~passage.arrived
-    return bool(mine.any())
+    vanished &= (entered.t_ns < window.transfer.ended_ns - 2_000_000_000) & ~passage.arrived
+    return bool(vanished.any())
 
 
 # --- Packets that came behind others which had left later: RFC 4737, by the order in which packets left and came.
@@ -103,14 +103,14 @@ def reordering(came_ns: Ints) -> Reordering:
 
     Data that are sent again leave anew, in another packet.
     """
-    came = np.flatnonzero(came_ns >= 0)
-    came = came[np.argsort(came_ns[came], kind="stable")]
-    t_ns = came_ns[came]
-    furthest = np.maximum.accumulate(came)
-    reordered = came < furthest
+    arrivals = np.flatnonzero(came_ns >= 0)
+    arrivals = arrivals[np.argsort(came_ns[arrivals], kind="stable")]
+    t_ns = came_ns[arrivals]
+    furthest = np.maximum.accumulate(arrivals)
+    reordered = arrivals < furthest
     # The first that left later and came before: the furthest only grows, so it is found by halving.
-    place = np.arange(len(came))
-    first = np.where(reordered, np.searchsorted(furthest, came, side="right"), place)
+    place = np.arange(len(arrivals))
+    first = np.where(reordered, np.searchsorted(furthest, arrivals, side="right"), place)
     return Reordering(reordered, place - first, t_ns - t_ns[first])
 
 
@@ -152,15 +152,15 @@ def order(view: RunView) -> Iterator[Finding]:
         passage = _data(view, window)
         if passage is None or not passage.arrived.any():
             continue
-        found = reordering(passage.out_ns)
-        yield of_transfer(RATIO, window, found.ratio, _CAPTURES)
-        yield of_transfer(EXTENT, window, int(found.extent.max()), _CAPTURES)
-        yield of_transfer(LATE, window, int(found.late_ns.max()) / 1e6, _CAPTURES)
+        summary = reordering(passage.out_ns)
+        yield of_transfer(RATIO, window, summary.ratio, _CAPTURES)
+        yield of_transfer(EXTENT, window, int(summary.extent.max()), _CAPTURES)
+        yield of_transfer(LATE, window, int(summary.late_ns.max()) / 1e6, _CAPTURES)
 
 
 def _data(view: RunView, window: TransferWindow) -> MatchedPackets | None:
     """A transfer's packets in the direction of its data."""
-    facts = next((one for one in view.lab.flows if one.flow == window.transfer.flow), None) if view.lab else None
+    facts = next((flow for flow in view.lab.flows if flow.flow == window.transfer.flow), None) if view.lab else None
     passage = None if facts is None else view.to_client if facts.sender == "server" else view.to_server
     if passage is None:
         return None
@@ -173,8 +173,8 @@ def _data(view: RunView, window: TransferWindow) -> MatchedPackets | None:
 def taken_for_lost(view: RunView) -> Iterator[Finding]:
     """Yield spurious_losses, of data that go to the client."""
     for window in view.windows:
-        found = spurious_losses(view, window)
-        if isinstance(found, Unavailable):
-            yield Absence(metric=SPURIOUS.name, flows=(window.transfer.flow,), transfer=window.name, why=found.text)
-        elif found is not None:
-            yield of_transfer(SPURIOUS, window, len(found.taken_ns), found.vantage)
+        spurious = spurious_losses(view, window)
+        if isinstance(spurious, Unavailable):
+            yield Absence(metric=SPURIOUS.name, flows=(window.transfer.flow,), transfer=window.name, why=spurious.text)
+        elif spurious is not None:
+            yield of_transfer(SPURIOUS, window, len(spurious.taken_ns), spurious.vantage)

@@ -66,10 +66,10 @@ def completion(view: RunView) -> Iterator[Finding]:
         yield from _completed(window, size, delivery.reached(size))
 
 
-def _completed(window: TransferWindow, size: int, found: DeliveryTime | Unavailable) -> Iterator[Finding]:
-    yield from _told(window, COMPLETION, found)
-    if isinstance(found, DeliveryTime):
-        yield of_transfer(GOODPUT, window, 8 * size / found.seconds / 1e6, found.vantage)
+def _completed(window: TransferWindow, size: int, moment: DeliveryTime | Unavailable) -> Iterator[Finding]:
+    yield from _told(window, COMPLETION, moment)
+    if isinstance(moment, DeliveryTime):
+        yield of_transfer(GOODPUT, window, 8 * size / moment.seconds / 1e6, moment.vantage)
 
 
 @measures
@@ -103,30 +103,30 @@ def _with_several_files(view: RunView) -> Iterator[tuple[TransferWindow, Objects
 
 
 def _told(
-    window: TransferWindow, metric: Metric, found: DeliveryTime | Unavailable, star: str = ""
+    window: TransferWindow, metric: Metric, moment: DeliveryTime | Unavailable, star: str = ""
 ) -> Iterator[Finding]:
     """A time as a measurement, with a word where it is known loosely; or why it is absent."""
     name = metric.name.replace("*", star)
-    if isinstance(found, Unavailable):
-        yield Absence(metric=name, flows=(window.transfer.flow,), transfer=window.name, why=found.text)
+    if isinstance(moment, Unavailable):
+        yield Absence(metric=name, flows=(window.transfer.flow,), transfer=window.name, why=moment.text)
         return
-    if found.gap_ns > WIDE:
-        yield Caution(f"{window.called(name)} is known to ±{found.gap_ns / 2e6:.0f} ms only")
-    yield of_transfer(metric, window, found.seconds, found.vantage, star)
+    if moment.gap_ns > WIDE:
+        yield Caution(f"{window.called(name)} is known to ±{moment.gap_ns / 2e6:.0f} ms only")
+    yield of_transfer(metric, window, moment.seconds, moment.vantage, star)
 
 
 @measures
 def first_byte(view: RunView) -> Iterator[Finding]:
     """Yield first_byte."""
     for window in view.windows:
-        found = Delivery(view, window).written(1)
-        if not isinstance(found, Unavailable) and window.zero_ns is not None:
-            yield of_transfer(FIRST_BYTE, window, (found.middle_ns - window.zero_ns) / 1e9, FILE)
+        file_moment = Delivery(view, window).written(1)
+        if not isinstance(file_moment, Unavailable) and window.zero_ns is not None:
+            yield of_transfer(FIRST_BYTE, window, (file_moment.middle_ns - window.zero_ns) / 1e9, FILE)
     for window, objects in _with_several_files(view):
         yield from _told(window, FIRST_BYTE, objects.first_byte())
     for window, _, delivery in _with_an_end(view):
-        if isinstance(delivery, Segments) and isinstance(told := delivery.reached(1), DeliveryTime):
-            yield of_transfer(FIRST_BYTE, window, told.seconds, told.vantage)
+        if isinstance(delivery, Segments) and isinstance(moment := delivery.reached(1), DeliveryTime):
+            yield of_transfer(FIRST_BYTE, window, moment.seconds, moment.vantage)
 
 
 @measures
@@ -156,8 +156,8 @@ def _answers(left: Capture, window: TransferWindow) -> npt.NDArray[np.bool_]:
     """Which of a client's n segments, in order of time, have data and follow the server's first data, shape (n,)."""
     start, end, flow = window.start_ns, window.end_ns, window.transfer.flow
     sent, received = (left.between(start, end, flow, to_client) for to_client in (False, True))
-    came = received.t_ns[received.payload > 0]
-    return (sent.payload > 0) & (len(came) > 0 and sent.t_ns > came[0])
+    data_ns = received.t_ns[received.payload > 0]
+    return (sent.payload > 0) & (len(data_ns) > 0 and sent.t_ns > data_ns[0])
 
 
 # --- What each segment of a path in a row did: its queue, its losses, and how soon TCP was acknowledged in it.
@@ -166,20 +166,20 @@ def _answers(left: Capture, window: TransferWindow) -> npt.NDArray[np.bool_]:
 DROPS = {
     (kind, to): declare(
         f"{kind}_drops_{to}_in_*", layer="link", unit="packets", better="neutral" if kind == "loss" else "lower",
-        title=f"packets {to.replace('_', ' ')} that {what} of one segment in a row",
+        title=f"packets {to.replace('_', ' ')} that {cause} of one segment in a row",
         formula="count over all flows, in all the run", source="the kernel's counters",
     )
-    for kind, what in (("queue", "were dropped by the queue"), ("loss", "were taken by the random loss"))
+    for kind, cause in (("queue", "were dropped by the queue"), ("loss", "were taken by the random loss"))
     for to in SIDES
 }  # fmt: skip
 QUEUE_DELAY = {
     (label, to): declare(
         f"queue_delay_{label}_{to}_in_*", layer="link", unit="ms", better="lower",
-        title=f"wait of the packets {to.replace('_', ' ')} at the queue of one segment in a row, {what}",
+        title=f"wait of the packets {to.replace('_', ' ')} at the queue of one segment in a row, {statistic}",
         formula="time from one capture of the segment's simulator to the other, less the asked delay, over all flows",
         source="both captures of the segment",
     )
-    for label, what in (("p50", "median"), ("p95", "95th percentile"), ("max", "longest"))
+    for label, statistic in (("p50", "median"), ("p95", "95th percentile"), ("max", "longest"))
     for to in SIDES
 }  # fmt: skip
 _ACK_DELAY = declare(
@@ -193,12 +193,12 @@ _ACK_DELAY = declare(
 @measures
 def segments(view: RunView) -> Iterator[Finding]:
     """Yield drops and waits of each segment in a row, both ways."""
-    for part in view.every_path if view.in_sequence else ():
-        name = str(part.alone)
-        for side, direction in part.directions.items():
-            asked = direction.asked
-            for kind, device in (("queue", asked.device), ("loss", asked.egress)):
-                count = None if part.counters is None else total(part.counters, device, "drops", 0, 2**62)
+    for segment in view.every_path if view.in_sequence else ():
+        name = str(segment.alone)
+        for side, direction in segment.directions.items():
+            settings = direction.asked
+            for kind, device in (("queue", settings.device), ("loss", settings.egress)):
+                count = None if segment.counters is None else total(segment.counters, device, "drops", 0, 2**62)
                 if count is not None:
                     yield DROPS[kind, side].of(count, "counters", star=name)
             arrived = direction.passage.arrived
@@ -213,10 +213,10 @@ def segments(view: RunView) -> Iterator[Finding]:
 def acknowledgements(view: RunView) -> Iterator[Finding]:
     """Yield how soon each segment's data were acknowledged, of each TCP flow."""
     for flow in split_flows(view):
-        found = legs(view, flow)
-        for leg in found:
+        flow_legs = legs(view, flow)
+        for leg in flow_legs:
             yield _ACK_DELAY.of(
                 leg.ack_delay_ns / 1e6, "capture at the senders' side", flow=flow.flow, star=leg.segment
             )
-        if not found:
+        if not flow_legs:
             yield Absence(metric=_ACK_DELAY.name, flows=(flow.flow,), why="no data of it were acknowledged")
