@@ -55,14 +55,14 @@ def disk_error(error: OSError, place: Path) -> EngineError:
     """The error for a disk that does not take what is written; `place`: where, if the system does not say."""
     if isinstance(error, shutil.Error):
         return _copy_error(error, place)
-    where = error.filename or place
+    location = error.filename or place
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return EngineError(f"the disk is full: {where}", "free space (results/, 'docker system df') and run again")
+        return EngineError(f"the disk is full: {location}", "free space (results/, 'docker system df') and run again")
     if error.errno == errno.EROFS:
-        return EngineError(f"{where}: {error.strerror}", "mount it to be written to, or name another folder")
+        return EngineError(f"{location}: {error.strerror}", "mount it to be written to, or name another folder")
     denied = error.errno in (errno.EACCES, errno.EPERM)
     hint = "check the folder's permissions" if denied else "is this the place you meant?"
-    return EngineError(f"{where}: {error.strerror or error}", hint)
+    return EngineError(f"{location}: {error.strerror or error}", hint)
 
 
 def _copy_error(error: shutil.Error, place: Path) -> EngineError:
@@ -70,11 +70,11 @@ def _copy_error(error: shutil.Error, place: Path) -> EngineError:
     entries = error.args[0] if error.args else None
     if not isinstance(entries, list) or not entries:
         return EngineError(f"{place}: {error}", "is this the place you meant?")
-    _, where, why = entries[0]
-    number = re.match(r"\[Errno (\d+)\] ", str(why))
+    _, location, cause = entries[0]
+    number = re.match(r"\[Errno (\d+)\] ", str(cause))
     if number is not None:
-        return disk_error(OSError(int(number[1]), os.strerror(int(number[1])), str(where)), place)
-    return EngineError(f"{where}: {why}", "is this the place you meant?")
+        return disk_error(OSError(int(number[1]), os.strerror(int(number[1])), str(location)), place)
+    return EngineError(f"{location}: {cause}", "is this the place you meant?")
 
 
 def reason(error: BaseException) -> str:
@@ -86,12 +86,12 @@ def reason(error: BaseException) -> str:
 _MOST_NAMES = 12
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """A hint for a name nobody knows: the nearest known ones, else all of them."""
-    names = sorted(set(known) - {""})
-    near = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
-    if near:
-        return "did you mean " + " or ".join(f"'{name}'" for name in near) + "?"
+    names = sorted(set(candidates) - {""})
+    matches = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
+    if matches:
+        return "did you mean " + " or ".join(f"'{name}'" for name in matches) + "?"
     if len(names) > _MOST_NAMES:
         return f"known: {', '.join(names[:_MOST_NAMES])} … ({len(names)} in all)"
     return "known: " + ", ".join(names) if names else "none is known"

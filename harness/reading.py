@@ -43,21 +43,21 @@ def held_folder(folder: Path) -> Iterator[int]:
     parts = folder.parts
     if ".." in parts:
         raise UnfitFileError(errno.EINVAL, "the name of no folder: '..' leads elsewhere", folder)
-    begin, rest = (folder.anchor, parts[1:]) if folder.anchor else (".", parts)
-    held = os.open(begin, _HELD)
+    begin, remaining = (folder.anchor, parts[1:]) if folder.anchor else (".", parts)
+    descriptor = os.open(begin, _HELD)
     try:
-        for part in rest:
+        for part in remaining:
             try:
-                below = os.open(part, _HELD, dir_fd=held)
+                child = os.open(part, _HELD, dir_fd=descriptor)
             except OSError as error:
-                if error.errno == errno.ENOTDIR and is_link(part, held):
+                if error.errno == errno.ENOTDIR and is_link(part, descriptor):
                     raise UnfitFileError(errno.ELOOP, f"'{part}' is a link, which is not followed", folder) from error
                 raise _as_asked(error, folder) from error
-            os.close(held)
-            held = below
-        yield held
+            os.close(descriptor)
+            descriptor = child
+        yield descriptor
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 def is_link(name: str, folder: int) -> bool:
@@ -116,26 +116,26 @@ def open_in(folder: int, name: str, file: Path) -> BinaryIO:
         raise
 
 
-def size_within(content: BinaryIO, most: int, file: Path) -> int:
+def size_within(content: BinaryIO, limit: int, file: Path) -> int:
     """Bytes of an open file. UnfitFileError where these are more than `most`."""
     size = os.fstat(content.fileno()).st_size
-    if size > most:
-        raise too_large(most, file)
+    if size > limit:
+        raise too_large(limit, file)
     return size
 
 
-def too_large(most: int, file: Path | None = None) -> UnfitFileError:
+def too_large(limit: int, file: Path | None = None) -> UnfitFileError:
     """The error for a file with more than so many bytes in it."""
-    return UnfitFileError(errno.EFBIG, f"more than {size_of(most)}, which is too large for such a file", file)
+    return UnfitFileError(errno.EFBIG, f"more than {size_of(limit)}, which is too large for such a file", file)
 
 
-def read_regular(file: Path, most: int) -> bytes:
+def read_regular(file: Path, limit: int) -> bytes:
     """The content of a regular file of at most so many bytes. Raises OSError."""
     with open_regular(file) as content:
         # It may grow meanwhile.
-        text = content.read(size_within(content, most, file) + 1)
-    if len(text) > most:
-        raise too_large(most, file)
+        text = content.read(size_within(content, limit, file) + 1)
+    if len(text) > limit:
+        raise too_large(limit, file)
     return text
 
 
@@ -166,33 +166,33 @@ class Tree:
 def tree_of(folder: Path) -> Tree:
     """Everything below a folder. Raises OSError; UnfitFileError where it is more, or deeper, than an honest run has."""
     tree = Tree()
-    with held_folder(folder) as held:
-        _climb(held, "", tree, folder)
+    with held_folder(folder) as descriptor:
+        _climb(descriptor, "", tree, folder)
     return tree
 
 
-def _climb(held: int, place: str, tree: Tree, whole: Path) -> None:
+def _climb(descriptor: int, place: str, tree: Tree, root: Path) -> None:
     # What is merely held cannot be listed.
-    listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=held)
+    listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
     try:
-        with os.scandir(listed) as entries:
+        with os.scandir(listing) as entries:
             modes = sorted((entry.name, entry.stat(follow_symlinks=False).st_mode) for entry in entries)
         for name, mode in modes:
             if tree.count >= MOST_ENTRIES:
-                raise UnfitFileError(errno.EFBIG, f"more than {MOST_ENTRIES} files and folders", whole)
+                raise UnfitFileError(errno.EFBIG, f"more than {MOST_ENTRIES} files and folders", root)
             if not stat.S_ISDIR(mode):
                 tree.add(f"{place}{name}", mode)
                 continue
             if place.count("/") >= DEEPEST:
-                raise UnfitFileError(errno.EFBIG, f"more than {DEEPEST} folders within folders", whole)
-            inner = os.open(name, _HELD, dir_fd=listed)
+                raise UnfitFileError(errno.EFBIG, f"more than {DEEPEST} folders within folders", root)
+            inner = os.open(name, _HELD, dir_fd=listing)
             try:
                 tree.folders.append(f"{place}{name}")
-                _climb(inner, f"{place}{name}/", tree, whole)
+                _climb(inner, f"{place}{name}/", tree, root)
             except PermissionError:
                 tree.folders.remove(f"{place}{name}")
                 tree.others.append(f"{place}{name}")
             finally:
                 os.close(inner)
     finally:
-        os.close(listed)
+        os.close(listing)

@@ -30,34 +30,38 @@ _NUMBER = re.compile(r"\s*([-+]?[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s
 
 
 @lru_cache(_KEPT)
-def _split(what: str, text: str) -> Ratio:
+def _split(quantity: str, text: str) -> Ratio:
     """Number times unit, exactly; ValueError names the units that are understood."""
-    units = _KINDS[what].units
+    units = _KINDS[quantity].units
     match = _NUMBER.match(text)
-    known = ", ".join(units)
+    unit_names = ", ".join(units)
     if match is None:
-        raise UnfitError(f"{shown(text)} is not a {what}: a number and a unit ({known})", _example(what))
+        raise UnfitError(f"{shown(text)} is not a {quantity}: a number and a unit ({unit_names})", _example(quantity))
     number, unit = match.groups()
     if unit is None:
-        raise UnfitError(f"{shown(text)} has no unit: write a {what} as a number and one of {known}", _example(what))
+        raise UnfitError(
+            f"{shown(text)} has no unit: write a {quantity} as a number and one of {unit_names}", _example(quantity)
+        )
     if unit not in units:
-        raise UnfitError(f"{shown(unit)} is not a unit of a {what}: use one of {known}", did_you_mean(unit, units))
+        raise UnfitError(
+            f"{shown(unit)} is not a unit of a {quantity}: use one of {unit_names}", did_you_mean(unit, units)
+        )
     exponent = re.split("[eE]", number)[1:] or ["0"]
     if len(number) > _MOST_CHARACTERS or abs(int(exponent[0])) > _MOST_EXPONENT:
-        raise UnfitError(f"{shown(text)} is out of all proportion", _example(what))
+        raise UnfitError(f"{shown(text)} is out of all proportion", _example(quantity))
     try:
         value = Ratio(Decimal(number)) * units[unit]
     except InvalidOperation as error:  # pragma: no cover - the pattern admits only numbers
         raise ValueError(f"'{number}' is not a number") from error
     if value < 0:
-        raise UnfitError(f"a {what} cannot be negative: {shown(text)}", "leave the sign out")
+        raise UnfitError(f"a {quantity} cannot be negative: {shown(text)}", "leave the sign out")
     if value > _MOST:
-        raise UnfitError(f"{shown(text)} is out of all proportion", _example(what))
+        raise UnfitError(f"{shown(text)} is out of all proportion", _example(quantity))
     return value
 
 
-def _example(what: str) -> str:
-    return f"for example '{_EXAMPLES[what]}'"
+def _example(quantity: str) -> str:
+    return f"for example '{_EXAMPLES[quantity]}'"
 
 
 _EXAMPLES = {"duration": "300 ms", "size": "10 MB", "rate": "50 Mbit/s", "fraction": "1 %"}
@@ -138,8 +142,8 @@ class Quantity:
 
 
 @lru_cache(_KEPT)
-def _printed(what: str, value: int) -> str:
-    kind = _KINDS[what]
+def _printed(quantity: str, value: int) -> str:
+    kind = _KINDS[quantity]
     for unit in kind.printed:
         amount = Ratio(value) / kind.units[unit]
         if amount >= 1 or unit == kind.printed[-1]:

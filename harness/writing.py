@@ -79,15 +79,15 @@ def place_below(folder: Path, name: str) -> Path:
     return folder / place
 
 
-def copy_tree(source: Path, target: Path, leaving: Collection[str] = ()) -> list[str]:
+def copy_tree(source: Path, target: Path, excluded: Collection[str] = ()) -> list[str]:
     """Copy the regular files of a folder, and the folders that they are in, into one that is there.
 
     `leaving`: names directly in it that are not copied, with what is below them. Gives the places of what is neither
     file nor folder, links above all, which is left behind. Raises OSError; UnfitFileError where it has no room.
     """
     tree = tree_of(source)
-    files, folders, others = (
-        [place for place in places if place.partition("/")[0] not in leaving]
+    files, folders, skipped = (
+        [place for place in places if place.partition("/")[0] not in excluded]
         for places in (tree.files, tree.folders, [*tree.links, *tree.others])
     )
     _require_room(source, files, target)
@@ -95,7 +95,7 @@ def copy_tree(source: Path, target: Path, leaving: Collection[str] = ()) -> list
         (target / place).mkdir()
     for place in files:
         _copy(source / place, target / place)
-    return others
+    return skipped
 
 
 def settle_modes(folder: Path) -> None:
@@ -123,13 +123,13 @@ def _settle(place: Path, allowed: int, inherited: int = 0) -> None:
     if mode == stat.S_IMODE(status.st_mode):
         return
     with held_folder(place.parent) as folder:
-        held = os.open(place.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        descriptor = os.open(place.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         with suppress(PermissionError):
             # By its descriptor, so that it is not another one by now; fchmod(2) takes none that is merely held.
-            Path(f"/proc/self/fd/{held}").chmod(mode)
+            Path(f"/proc/self/fd/{descriptor}").chmod(mode)
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 def _umask() -> int:

@@ -165,10 +165,10 @@ def measures(root: Path = ROOT) -> list[Measure]:
     skips = sum(len(re.findall(r"# fmt: (?:skip|off)", module.path.read_text())) for module in package)
     return [
         Measure("files in the package", len(package), 335),
-        Measure("lines in the package", sum(module.lines for module in package), 61_000),
+        Measure("lines in the package", sum(module.lines for module in package), 61_500),
         Measure("modules directly in the package", len(directly), 5),
         Measure(f"modules below {SMALL} lines with one importer", len(single), 15),
-        Measure("names in functions that are empty words", 100 * empty / names.total(), 12.0, "%"),
+        Measure("names in functions that are empty words", 100 * empty / names.total(), 1.0, "%"),
         Measure("class names with several meanings", len(class_names(package)), 0),
         Measure("files that compare engines by their names", sum(compares_engines(item.tree) for item in package), 1),
         Measure("layers of imports", len(layers), 10),

@@ -1,8 +1,8 @@
 """When the first bytes of a response's body had arrived at the client without a gap, from the left capture.
 
-Its packets are decrypted with the key log of either endpoint (`capture.connections`), their STREAM frames put in order
-(`capture.streams`). HTTP/3 puts frame headers and header fields on the stream beside the body (RFC 9114 §4.1, §7.2).
-In all they are what the stream has beyond the file.
+The packets are decrypted with the key log of either endpoint (`capture.connections`), and their STREAM frames are put
+in order (`capture.streams`). On the stream, HTTP/3 sends frame headers and header fields as well as the body (RFC 9114
+§4.1, §7.2). Their total size is the size of the stream less the size of the file.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from harness.planning.endpoint_config import application_protocol
 
 #: Type of HTTP/3's HEADERS frame, and bytes of its smallest frame header (RFC 9114 §7.1, §7.2.2).
 _HEADERS, _FRAME_HEADER = 0x01, 2
-#: A stream that differs from the file by more than this part of it, and so many bytes, is not the file's: the smallest
-#: DATA frames seen have 1 kB (quiche), and a server's header fields some hundred bytes.
+#: A stream is not the file's if its size differs from the file's by more than this share of it and this many bytes. The
+#: smallest DATA frames seen have 1 kB (quiche), and a server's header fields have some hundred bytes.
 _SHARE, _BYTES = 0.05, 16_384
 
 
 @dataclass(frozen=True)
 class BodyArrival:
-    """The body of one transfer's response, as packets brought it."""
+    """The arrival of the body of one transfer's response, from packets."""
 
     stream: StreamArrival
     before: int
@@ -40,14 +40,14 @@ class BodyArrival:
     """Bytes of the stream that are not of the body, in all; None where its end was not seen."""
 
     def reached(self, size: int) -> Bounds:
-        """When the first `size` bytes of the body were there; the bounds hold wherever HTTP/3's headers stand."""
+        """When the first `size` bytes of the body had arrived; the bounds hold wherever HTTP/3's headers are."""
         earliest = self.stream.reached(size + self.before).earliest_ns
         latest = None if self.beside is None else self.stream.reached(size + self.beside).latest_ns
         return Bounds(earliest, latest)
 
 
 def body_arrival(view: RunView, window: TransferWindow) -> BodyArrival | Unavailable:
-    """The body of a transfer's response, or why its arrival is not known."""
+    """The arrival of the body of a transfer's response, or why it is unknown."""
     transfer = window.transfer
     if view.left is None:
         return Unavailable("there is no capture at the client's side")
@@ -55,38 +55,38 @@ def body_arrival(view: RunView, window: TransferWindow) -> BodyArrival | Unavail
         return Unavailable(f"the captures missed {view.capture_drops} packets")
     if not view.secrets(transfer.flow):
         return Unavailable("neither endpoint wrote down its TLS secrets")
-    found = [
+    streams = [
         _arrival(view, window, opened, identifier)
         for opened in view.opened(window, "server")
         if (identifier := largest_stream(opened)) is not None
     ]
-    if not found:
+    if not streams:
         return Unavailable("the TLS secrets that were written down open no packet of the capture")
-    stream = max(found, key=lambda one: one.size)
+    stream = max(streams, key=lambda arrival: arrival.size)
     size = stream.size if stream.final_size is None else stream.final_size
-    beyond = size - transfer.size
-    whole = transfer.intact or stream.final_size is not None
-    if whole and abs(beyond) > _SHARE * transfer.size + _BYTES:
+    excess = size - transfer.size
+    is_whole = transfer.intact or stream.final_size is not None
+    if is_whole and abs(excess) > _SHARE * transfer.size + _BYTES:
         return Unavailable(f"the largest stream in the captured packets has {size} B, the file {transfer.size} B")
     if application_protocol(view.run.cell, transfer.flow) == "hq-interop":
         return BodyArrival(stream, 0, 0)
-    beside = max(beyond, 0) if whole else None
-    before = headers_before(stream.head)
-    return BodyArrival(stream, before if beside is None else min(before, beside), beside)
+    overhead = max(excess, 0) if is_whole else None
+    head_overhead = headers_before(stream.head)
+    return BodyArrival(stream, head_overhead if overhead is None else min(head_overhead, overhead), overhead)
 
 
 def _arrival(view: RunView, window: TransferWindow, opened: SentPackets, identifier: int) -> StreamArrival:
-    """The stream's arrival; where parts of it were not visible, the server's qlog is asked for them."""
+    """The stream's arrival; the server's qlog fills in parts of it that were not visible."""
     arrival = stream_arrival(opened, identifier, whole=window.transfer.intact)
     trace = TransferConnection(view, window).trace("server") if arrival.unseen else None
     if trace is None:
         return arrival
-    told = sent_streams(trace, set(opened.packets.number[hidden_packets(opened)].tolist()))
-    return stream_arrival(opened, identifier, whole=window.transfer.intact, told=told)
+    logged = sent_streams(trace, set(opened.packets.number[hidden_packets(opened)].tolist()))
+    return stream_arrival(opened, identifier, whole=window.transfer.intact, told=logged)
 
 
 def headers_before(head: bytes) -> int:
-    """Bytes of a HEADERS frame at a stream's beginning and of the header of the DATA frame behind it, at least."""
+    """Bytes of a HEADERS frame at a stream's beginning and of the following DATA frame's header, at least."""
     try:
         kind, at = integer(head, 0)
         length, at = integer(head, at)
@@ -95,18 +95,18 @@ def headers_before(head: bytes) -> int:
     return at + length + _FRAME_HEADER if kind == _HEADERS else 2 * _FRAME_HEADER
 
 
-# --- TCP's bytes as segments carry them: what of the stream each holds, what had come without a gap, what went again.
+# --- TCP's bytes as segments carry them: stream offsets of each segment, bytes received without a gap, retransmissions.
 
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-#: Sequence numbers go round (RFC 9293 §3.4).
+#: Sequence numbers wrap around (RFC 9293 §3.4).
 _ROUND = 1 << 32
 
 
 @dataclass(frozen=True)
 class InOrder:
-    """What had come of a connection's stream, in one direction."""
+    """The bytes of a connection's stream that had arrived in order, in one direction."""
 
     t_ns: Ints
     """When segments with data came, shape (n,)."""
@@ -115,72 +115,73 @@ class InOrder:
 
 
 def offsets(numbers: Ints, initial: int) -> Ints:
-    """Where in the stream n sequence or acknowledgement numbers stand, shape (n,); `initial`: the SYN's number.
+    """Stream offsets of n sequence or acknowledgement numbers, shape (n,); `initial`: the SYN's sequence number.
 
-    Neighbours are less than half a round apart, since a window is (RFC 7323 §2.2).
+    Neighbours are less than half the sequence space apart, because a window is (RFC 7323 §2.2).
     """
     relative = (numbers - initial - 1) % _ROUND
     steps = (np.diff(relative, prepend=0) + _ROUND // 2) % _ROUND - _ROUND // 2
-    found: Ints = np.cumsum(steps)
-    return found
+    positions: Ints = np.cumsum(steps)
+    return positions
 
 
 def in_order(received: Capture) -> InOrder | None:
-    """What came of one connection in one direction; None where its first segment was not captured."""
-    opening = np.flatnonzero(received.flags & SYN)
-    if not len(opening):
+    """The bytes received on one connection in one direction; None if its first segment was not captured."""
+    syns = np.flatnonzero(received.flags & SYN)
+    if not len(syns):
         return None
-    offset = offsets(received.sequence, int(received.sequence[opening[0]]))
+    positions = offsets(received.sequence, int(received.sequence[syns[0]]))
     with_data = received.payload > 0
-    begins = offset[with_data]
+    begins = positions[with_data]
     return InOrder(received.t_ns[with_data], contiguous(begins, begins + received.payload[with_data]))
 
 
 def sent_again(sent: Capture, client_ports: Ints) -> Flags:
-    """Which of n segments hold bytes that went before, shape (n,); of segments in one direction, as they left.
+    """Which of n segments carry bytes that had been sent before, shape (n,); segments of one direction, in sending
+    order.
 
-    `client_ports`: the client's port of each, by which connections are told apart.
+    `client_ports`: the client's port of each segment, which identifies its connection.
     """
-    again = np.zeros(len(sent), np.bool_)
+    resent = np.zeros(len(sent), np.bool_)
     for port in np.unique(client_ports):
         rows = np.flatnonzero(client_ports == port)
-        one = sent.where(rows)
-        begins = offsets(one.sequence, int(one.sequence[0]))
-        ends = np.maximum.accumulate(begins + one.payload)
-        before = np.concatenate((begins[:1], ends[:-1]))
-        again[rows] = (one.payload > 0) & (begins < before)
-    return again
+        connection = sent.where(rows)
+        begins = offsets(connection.sequence, int(connection.sequence[0]))
+        ends = np.maximum.accumulate(begins + connection.payload)
+        highest = np.concatenate((begins[:1], ends[:-1]))
+        resent[rows] = (connection.payload > 0) & (begins < highest)
+    return resent
 
 
 def in_flight(sent: Capture, acknowledging: Capture) -> int:
-    """Most bytes of one connection that had left and were not acknowledged yet, as its sender's side saw both."""
+    """The most bytes of one connection that were sent and not yet acknowledged, as seen at the sender's side."""
     if not len(sent):
         return 0
     initial = int(sent.sequence[0])
-    out = np.maximum.accumulate(offsets(sent.sequence, initial) + sent.payload)
+    sent_up_to = np.maximum.accumulate(offsets(sent.sequence, initial) + sent.payload)
     acks = acknowledging.where(acknowledging.flags & ACK != 0)
-    known = np.maximum.accumulate(np.concatenate(([0], offsets(acks.acknowledgement, initial))))
-    return int((out - known[np.searchsorted(acks.t_ns, sent.t_ns, side="right")]).max())
+    acknowledged = np.maximum.accumulate(np.concatenate(([0], offsets(acks.acknowledgement, initial))))
+    return int((sent_up_to - acknowledged[np.searchsorted(acks.t_ns, sent.t_ns, side="right")]).max())
 
 
 # --- When the first bytes of a response's body had arrived over TLS and TCP, from the segments at the client's side.
 #
-# Nothing is decrypted. Beside the body the server's stream has its handshake, the headers of TLS records (RFC 8446
-# §5.2) and of HTTP/2 frames (RFC 9113 §4.1), and header fields; in all they are what the stream has beyond the file.
-# Wherever they stand, the first n bytes of the body cannot be there before n bytes of the stream, and are there with as
-# many more.
+# Nothing is decrypted. Besides the body, the server's stream has its handshake, the headers of TLS records (RFC 8446
+# §5.2) and of HTTP/2 frames (RFC 9113 §4.1), and header fields. Their total size is the size of the stream less that of
+# the file. Their positions are unknown. The first n bytes of the body cannot have arrived before n bytes of the stream.
+# They have arrived with n bytes of the stream and the total of the rest.
 
 
 @dataclass(frozen=True)
 class TlsArrival:
-    """A stream that holds the body of one transfer's response."""
+    """The arrival of a stream that contains the body of one transfer's response."""
 
     stream: InOrder
     beside: int | None
     """Bytes of the stream that are not of the body, in all; None where its end was not seen."""
 
     def reached(self, size: int) -> Bounds:
-        """When the first `size` bytes of the body were there."""
+        """When the first `size` bytes of the body had arrived."""
         latest = None if self.beside is None else self._when(size + self.beside)
         return Bounds(self._when(size), latest)
 
@@ -190,7 +191,7 @@ class TlsArrival:
 
 
 def tls_arrival(view: Artefacts, window: TransferWindow) -> TlsArrival | Unavailable:
-    """The body of a transfer's response over TLS and TCP, or why its arrival is not known."""
+    """The arrival of the body of a transfer's response over TLS and TCP, or why it is unknown."""
     transfer = window.transfer
     if view.left is None:
         return Unavailable("there is no capture at the client's side")
@@ -204,9 +205,9 @@ def tls_arrival(view: Artefacts, window: TransferWindow) -> TlsArrival | Unavail
         return Unavailable("the first segment of the connection was not captured")
     if not transfer.intact or not len(stream.come):
         return TlsArrival(stream, None)
-    beside = int(stream.come[-1]) - transfer.size
-    if not 0 <= beside <= _SHARE * transfer.size + _BYTES:
+    overhead = int(stream.come[-1]) - transfer.size
+    if not 0 <= overhead <= _SHARE * transfer.size + _BYTES:
         return Unavailable(
             f"the connection brought {int(stream.come[-1])} B without a gap, the file has {transfer.size} B"
         )
-    return TlsArrival(stream, beside)
+    return TlsArrival(stream, overhead)

@@ -1,4 +1,4 @@
-"""One connection of a run, with what both ends sent, received and wrote down."""
+"""One connection of a run: the packets that both endpoints sent and received, and their traces."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from harness.capture.qlog_parameters import Settings, read_settings
 from harness.capture.quic.invariants import Form
 from harness.scenario.parameters import ROLES, Role
 
-#: Payload from which on a datagram was filled as far as it goes, not by what there was to say, bytes.
+#: A datagram with at least this payload was full: its size was limited by the path, not by the amount of data. Bytes.
 FULL = 1000
-#: Datagrams closer to each other than this come or leave together, ns.
+#: Datagrams closer together than this arrive or leave together, ns.
 TOGETHER = 50_000
-#: Part of the path's RTT that counts as the first round trip: no acknowledgement returns earlier.
+#: Share of the path's RTT that counts as the first round trip: no acknowledgement returns earlier.
 ROUND = 0.98
-#: A size of datagrams is a stack's own, not that of a probe, from this share of a flight's bytes on.
+#: A datagram size is the stack's own, and not that of a probe, if it carries at least this share of a flight's bytes.
 _COMMON = 0.2
 
 
 @dataclass(frozen=True)
 class Flight:
-    """What the server sent in the first round trip of its answer, at its own side."""
+    """The packets that the server sent in the first round trip of its response, at its own side."""
 
     sent: Capture
     size: int
@@ -54,7 +54,7 @@ class TransferConnection:
 
     @cached_property
     def rtt_ns(self) -> int | None:
-        """The shortest round trip the path was asked for."""
+        """The shortest round trip that the path was configured for."""
         return None if self.view.lab is None else self.view.lab.links.rtt_ns
 
     def sent(self, role: Role) -> Capture | None:
@@ -80,28 +80,28 @@ class TransferConnection:
         return side.between(start, end, flow, sent_to_client), side.between(start, end, flow, not sent_to_client)
 
     def settings(self, role: Role) -> Settings | None:
-        """What an endpoint's trace of this connection says of parameters."""
-        found = self._traces[role]
-        return None if found is None else found[1]
+        """The parameters that an endpoint's trace of this connection reports."""
+        trace = self._traces[role]
+        return None if trace is None else trace[1]
 
     def trace(self, role: Role) -> Path | None:
         """An endpoint's trace of this connection."""
-        found = self._traces[role]
-        return None if found is None else found[0]
+        trace = self._traces[role]
+        return None if trace is None else trace[0]
 
     @cached_property
     def _traces(self) -> dict[Role, tuple[Path, Settings] | None]:
         return {role: self._trace(role) for role in ROLES}
 
     def _trace(self, role: Role) -> tuple[Path, Settings] | None:
-        """The trace of this connection with the most in it."""
+        """The largest trace of this connection."""
         rtt_ms = None if self.rtt_ns is None else self.rtt_ns / 1e6
         return next(((path, read_settings(path, rtt_ms)) for path in traces_of(self.view, self.window, role)), None)
 
     def behind_initial(self) -> int:
-        """Datagrams with something behind an Initial packet in the client's flight before the server's first answer.
+        """Datagrams that carry more than an Initial packet, in the client's flight before the server's first response.
 
-        0-RTT packets are coalesced so (RFC 9001 §4.6); in a connection without a ticket it is padding.
+        0-RTT packets are coalesced that way (RFC 9001 §4.6); in a connection without a ticket the rest is padding.
         """
         sent, answers = self.sent("client"), self.received("client")
         if sent is None or answers is None:
@@ -111,10 +111,11 @@ class TransferConnection:
 
     @cached_property
     def flight(self) -> Flight | None:
-        """The server's first round trip of data; None where it sent no full datagram, or the capture is missing.
+        """The server's first round trip of data; None if it sent no full datagram, or the capture is missing.
 
-        It begins with the server's first 1-RTT packet a round trip after its first datagram: no request comes earlier
-        in a connection without early data, and the client's own first 1-RTT packet may be hidden behind others.
+        It begins with the server's first 1-RTT packet at least a round trip after its first datagram. In a connection
+        without early data no request arrives earlier, and the client's own first 1-RTT packet may be coalesced behind
+        others.
         """
         sent = self.sent("server")
         if sent is None or not len(sent) or not self.rtt_ns:
@@ -135,7 +136,9 @@ class TransferConnection:
 
 
 def common_size(sent: Capture) -> int:
-    """The largest size with a fair share of the bytes of the full datagrams, which probes of the path MTU have not."""
+    """The largest size with a fair share of the bytes of the full datagrams; path MTU probes do not have such a
+    share.
+    """
     sizes, counts = np.unique(sent.payload[sent.payload >= FULL], return_counts=True)
     volume = sizes * counts
     common = sizes[volume >= _COMMON * volume.sum()]

@@ -1,6 +1,6 @@
-"""How the connections of transfers ended that did not come to their end: what both endpoints and the wire tell of it.
+"""How connections ended whose transfers did not complete: evidence from both endpoints and from the wire.
 
-Of a client that says nothing, an idle timeout is told by the silence before its end, where the timer is known.
+For a client that reports nothing, the silence before its end identifies an idle timeout, if the timer is known.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from harness.scenario.parameters import PARAMETERS, ROLES, Role, other
 from harness.scenario.schema import Implementation
 from harness.scenario.schema.implementation import EndingWord
 
-#: What a manifest calls it → what it is.
+#: The manifest's word → the kind of ending.
 _KINDS: dict[EndingWord, EndingKind] = {
     "idle_timeout": "idle_timeout", "handshake_timeout": "handshake_timeout", "ack_timeout": "ack_timeout",
     "stateless_reset": "stateless_reset", "peer_closed": "connection_closed", "closed": "connection_closed",
 }  # fmt: skip
-#: Bytes from a log's end in which words of the end are looked for, and bytes read at a time.
+#: Bytes at a log's end that are searched for messages, and bytes read at a time.
 _END, _READ = 1 << 16, 1 << 20
-#: How programs say that they broke: Go, Rust, and the C library's assert(3). What a log says before that is no end.
+#: Crash messages of programs: Go, Rust, and the C library's assert(3). Messages before them do not describe an ending.
 _BROKE = re.compile(r"^(?:panic: |fatal error: |goroutine \d+ \[|thread '.*' panicked at |.*: Assertion `)")
-#: Of its timer: how long a client that ended by it had heard nothing, at least and at most.
+#: For how long a client that ended by its idle timer had received nothing, as shares of the timer: least and most.
 _ON_TIME, _LATE = 0.99, 1.5
-#: A handshake in which nothing came for so long was given up, s: by then three probes had gone out from the largest
-#: initial RTT of any stack here (RFC 9002 §6.2.2: 333 ms; probes after 1, 3 and 7 s).
+#: A handshake without any packet from the peer for this long was abandoned, s. By then three probes had been sent with
+#: the largest initial RTT of any stack here (RFC 9002 §6.2.2: 333 ms; probes after 1, 3 and 7 s).
 _GIVEN_UP = 7.0
-#: The longest words of a log that are quoted.
+#: The longest quotation from a log, characters.
 _QUOTED = 200
 
 
 def endings(view: RunView) -> tuple[Ending, ...]:
-    """What is known of the ends of a run's transfers that did not come to their own.
+    """The known endings of a run's transfers that did not complete.
 
     The client's account of each comes first. Raises OSError.
     """
-    unfinished = (one for one in view.windows if not one.transfer.cut_off and _is_unfinished(one))
-    return tuple(dict.fromkeys(found for window in unfinished for found in _of(view, window)))
+    unfinished = (window for window in view.windows if not window.transfer.cut_off and _is_unfinished(window))
+    return tuple(dict.fromkeys(ending for window in unfinished for ending in _of(view, window)))
 
 
 def _is_unfinished(window: TransferWindow) -> bool:
@@ -65,22 +65,22 @@ def _of(view: RunView, window: TransferWindow) -> Iterator[Ending]:
         yield from _segments(view, window)
     timer = idle_timer(view, window)
     for role in ROLES:
-        found = list(_of_traces(view, window, role, timer))
-        found += [*_frames(view, window)] if role == "client" else []
-        found += [*_of_log(view, window, role, lines[role], timer)]
-        if role == "client" and not found:
-            found += _silence(view, window, timer)
-        yield from found
+        accounts = list(_of_traces(view, window, role, timer))
+        accounts += [*_frames(view, window)] if role == "client" else []
+        accounts += [*_of_log(view, window, role, lines[role], timer)]
+        if role == "client" and not accounts:
+            accounts += _silence(view, window, timer)
+        yield from accounts
 
 
 # --- traces
 
 
 def idle_timer(view: RunView, window: TransferWindow) -> float | None:
-    """The idle timeout of a transfer's connection, s: the least that either end announced, or was asked to announce
-    (RFC 9000 §10.1).
+    """The idle timeout of a transfer's connection, s: the smallest value that either endpoint advertised or was
+    configured to advertise (RFC 9000 §10.1).
     """
-    told = [
+    logged_ms = [
         parameters.max_idle_timeout_ms
         for role in ROLES
         for path in traces_of(view, window, role)[:1]
@@ -88,47 +88,50 @@ def idle_timer(view: RunView, window: TransferWindow) -> float | None:
         for parameters in (settings.local, settings.remote)
         if parameters is not None and parameters.max_idle_timeout_ms
     ]
-    asked = [view.run.effective.get(f"{role}.idle_timeout") for role in ROLES]
+    requested = [view.run.effective.get(f"{role}.idle_timeout") for role in ROLES]
     parameter = PARAMETERS["idle_timeout"]
-    seconds = [parameter.number(value) for value in asked if value is not None]
-    return min((ms / 1e3 for ms in told), default=min((one for one in seconds if one is not None), default=None))
+    seconds = [parameter.number(value) for value in requested if value is not None]
+    return min(
+        (ms / 1e3 for ms in logged_ms),
+        default=min((timeout for timeout in seconds if timeout is not None), default=None),
+    )
 
 
 def _of_traces(view: RunView, window: TransferWindow, role: Role, timer: float | None) -> Iterator[Ending]:
-    """What an endpoint's qlog tells. Who closes in order after all was lost does not say why."""
+    """The endings in an endpoint's qlog. A regular close after the connection was lost does not say why."""
     for path in traces_of(view, window, role):
-        # An end that a timer brought about may be told to the peer by a CONNECTION_CLOSE of any code.
-        for one in sorted(closings(path), key=lambda one: one.trigger is None):
-            if _told_to_end(window, one.t_ns):
+        # An endpoint may report a timeout to its peer with a CONNECTION_CLOSE of any code.
+        for close in sorted(closings(path), key=lambda close: close.trigger is None):
+            if _told_to_end(window, close.t_ns):
                 continue
-            if not (one.in_order and (one.own or role == "server")):
-                yield _traced(view, window, role, one, timer)
+            if not (close.in_order and (close.own or role == "server")):
+                yield _traced(view, window, role, close, timer)
 
 
-def _traced(view: RunView, window: TransferWindow, role: Role, one: LoggedClose, timer: float | None) -> Ending:
-    at = _seconds(window, one.t_ns) if one.t_ns is not None else None
-    kind = one.trigger or _in_words(view.run.cell.implementation(role, window.transfer.flow), one)
+def _traced(view: RunView, window: TransferWindow, role: Role, close: LoggedClose, timer: float | None) -> Ending:
+    at = _seconds(window, close.t_ns) if close.t_ns is not None else None
+    kind = close.trigger or _in_words(view.run.cell.implementation(role, window.transfer.flow), close)
     if kind == "idle_timeout" and not _established(view, window):
         kind = "handshake_timeout"
     return Ending(
-        flow=window.transfer.flow, transfer=window.name, kind=kind, witness=role, by=role if one.own else other(role),
-        at=at, timer=timer if kind == "idle_timeout" else None, error="" if one.trigger else one.error,
-        words="" if one.trigger else one.words[:_QUOTED], source=f"the {role}'s qlog",
+        flow=window.transfer.flow, transfer=window.name, kind=kind, witness=role, by=role if close.own else other(role),
+        at=at, timer=timer if kind == "idle_timeout" else None, error="" if close.trigger else close.error,
+        words="" if close.trigger else close.words[:_QUOTED], source=f"the {role}'s qlog",
     )  # fmt: skip
 
 
-def _in_words(implementation: Implementation, one: LoggedClose) -> EndingKind:
-    """What a reason phrase without a code says, in the words of the implementation's own log."""
-    said = (word for word, pattern in implementation.endings.items() if re.search(pattern, one.words))
-    return "connection_closed" if one.error or not one.words else _KINDS[next(said, "closed")]
+def _in_words(implementation: Implementation, close: LoggedClose) -> EndingKind:
+    """The kind of a close that has a reason phrase but no code, by the messages of the implementation's own log."""
+    words = (word for word, pattern in implementation.endings.items() if re.search(pattern, close.words))
+    return "connection_closed" if close.error or not close.words else _KINDS[next(words, "closed")]
 
 
 # --- the wire
 
 
 def _frames(view: RunView, window: TransferWindow) -> Iterator[Ending]:
-    """CONNECTION_CLOSE frames of 1-RTT packets at the client's side, where secrets open them."""
-    found: list[tuple[int, Role, CloseFrame]] = sorted(
+    """CONNECTION_CLOSE frames of 1-RTT packets at the client's side that could be decrypted."""
+    closes: list[tuple[int, Role, CloseFrame]] = sorted(
         (
             (int(t_ns), role, frames.close)
             for role in ROLES
@@ -136,12 +139,12 @@ def _frames(view: RunView, window: TransferWindow) -> Iterator[Ending]:
             for t_ns, frames in zip(opened.t_ns, opened.frames, strict=True)
             if frames.close is not None and is_known(frames.close)
         ),
-        key=lambda one: one[0],
+        key=lambda entry: entry[0],
     )
     ended = False
-    for t_ns, role, close in found:
+    for t_ns, role, close in closes:
         if role == "client" and in_order(close):
-            # What the server answers to that ends nothing (RFC 9000 §10.2.2).
+            # The server's response to it does not end anything (RFC 9000 §10.2.2).
             ended = True
         if ended or _told_to_end(window, t_ns):
             continue
@@ -167,10 +170,11 @@ def _segments(view: RunView, window: TransferWindow) -> Iterator[Ending]:
 
 
 def _silence(view: RunView, window: TransferWindow, timer: float | None) -> Iterator[Ending]:
-    """An idle timeout that nobody put into words: nothing came to the client for so long before its end, or before it
-    began another connection.
+    """An idle timeout that no endpoint reported: the client received nothing for that long before it ended, or before
+    it opened another connection.
 
-    The timer starts again with the first packet that is sent after one came (RFC 9000 §10.1), so it runs out later.
+    The timer restarts with the first packet that is sent after a packet was received (RFC 9000 §10.1), so it expires
+    later.
     """
     if view.left is None or not window.transfer.exit_code or window.over_tcp or window.zero_ns is None:
         return
@@ -180,15 +184,17 @@ def _silence(view: RunView, window: TransferWindow, timer: float | None) -> Iter
         return
     if timer is None:
         return
-    again = sent.t_ns[(sent.form == Form.INITIAL) & (sent.t_ns > sent.t_ns[sent.one_rtt][0] + timer * _ON_TIME * 1e9)]
-    end_ns = int(again[0]) if len(again) else window.transfer.ended_ns
-    came = view.left.between(window.start_ns, end_ns, window.transfer.flow, to_client=True)
-    silent = (end_ns - int(came.t_ns[-1])) / 1e9 if len(came) else 0.0
-    if timer * _ON_TIME <= silent <= timer * _LATE:
+    later_initials = sent.t_ns[
+        (sent.form == Form.INITIAL) & (sent.t_ns > sent.t_ns[sent.one_rtt][0] + timer * _ON_TIME * 1e9)
+    ]
+    end_ns = int(later_initials[0]) if len(later_initials) else window.transfer.ended_ns
+    received = view.left.between(window.start_ns, end_ns, window.transfer.flow, to_client=True)
+    silence_s = (end_ns - int(received.t_ns[-1])) / 1e9 if len(received) else 0.0
+    if timer * _ON_TIME <= silence_s <= timer * _LATE:
         yield Ending(
             flow=window.transfer.flow, transfer=window.name, kind="idle_timeout", witness="client", by="client",
             at=_seconds(window, end_ns), timer=timer,
-            source=_heard_nothing(silent),
+            source=_heard_nothing(silence_s),
         )  # fmt: skip
 
 
@@ -197,15 +203,15 @@ def _heard_nothing(seconds: float) -> str:
 
 
 def _unanswered(view: RunView, window: TransferWindow, zero_ns: int) -> Iterator[Ending]:
-    """A handshake that was given up without a word, after a silence in which probes would have been answered."""
+    """A handshake that was abandoned without a message, after a silence in which probes would have been answered."""
     assert view.left is not None
     end_ns = window.transfer.ended_ns
-    came = view.left.between(window.start_ns, end_ns, window.transfer.flow, to_client=True)
-    silent = (end_ns - (int(came.t_ns[-1]) if len(came) else zero_ns)) / 1e9
-    if silent >= _GIVEN_UP:
+    received = view.left.between(window.start_ns, end_ns, window.transfer.flow, to_client=True)
+    silence_s = (end_ns - (int(received.t_ns[-1]) if len(received) else zero_ns)) / 1e9
+    if silence_s >= _GIVEN_UP:
         yield Ending(
             flow=window.transfer.flow, transfer=window.name, kind="handshake_timeout", witness="client", by="client",
-            at=_seconds(window, end_ns), source=_heard_nothing(silent),
+            at=_seconds(window, end_ns), source=_heard_nothing(silence_s),
         )  # fmt: skip
 
 
@@ -213,33 +219,33 @@ def _unanswered(view: RunView, window: TransferWindow, zero_ns: int) -> Iterator
 
 
 def _lines(file: Path) -> list[str]:
-    end = b""
+    tail = b""
     try:
         with open_file(file) as log:
-            while part := log.read(_READ):
-                end = (end + part)[-_END:]
+            while chunk := log.read(_READ):
+                tail = (tail + chunk)[-_END:]
     except OSError:
         return []
-    return end.decode(errors="replace").splitlines()
+    return tail.decode(errors="replace").splitlines()
 
 
 def _of_log(
     view: RunView, window: TransferWindow, role: Role, lines: list[str], timer: float | None
 ) -> Iterator[Ending]:
-    """What an endpoint's log tells, in the words that its manifest names: of the last transfer, which ended the run."""
+    """The endings in an endpoint's log, by the manifest's patterns; only for the last transfer, which ended the run."""
     flow = window.transfer.flow
-    if any(one.transfer.flow == flow and one.transfer.index > window.transfer.index for one in view.windows):
+    if any(later.transfer.flow == flow and later.transfer.index > window.transfer.index for later in view.windows):
         return
     if role == "server" and window.transfer.index:
-        # Of several connections nobody knows which one it speaks of.
+        # With several connections, the log does not say which one it means.
         return
     patterns = view.run.cell.implementation(role, flow).endings
-    # A client ends as soon as it knows; when a server said it nobody wrote down.
+    # A client exits as soon as it knows; a server's message has no time.
     exits = role == "client" and window.transfer.exit_code is not None
     at = _seconds(window, window.transfer.ended_ns) if exits else None
     for word, pattern in patterns.items():
         line = next((line for line in reversed(lines) if re.search(pattern, line)), None)
-        # Who is told to end when the time is over closes the connection itself.
+        # An endpoint that is stopped when the time is over closes the connection itself.
         if line is None or (word == "closed" and window.transfer.exit_code is None):
             continue
         match = re.search(pattern, line)
@@ -265,12 +271,12 @@ def _established(view: RunView, window: TransferWindow) -> bool:
 
 
 def _told_to_end(window: TransferWindow, t_ns: int | None) -> bool:
-    """Whether something happened once the time of a transfer was over, and both ends were told to end."""
+    """Whether an event came after a transfer's time limit, when both endpoints had been stopped."""
     return window.transfer.exit_code is None and t_ns is not None and t_ns >= window.transfer.ended_ns
 
 
 def _seconds(window: TransferWindow, t_ns: int) -> float | None:
-    """Since the client's first datagram; None for a moment that is not within the transfer, by a clock of its own."""
+    """Seconds since the client's first datagram; None for a time outside the transfer, from a clock of its own."""
     if window.zero_ns is None or not window.start_ns <= t_ns <= window.end_ns:
         return None
     return (t_ns - window.zero_ns) / 1e9

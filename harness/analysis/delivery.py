@@ -1,11 +1,10 @@
-"""When the client had the first bytes of a response: from its file, or from the packets that brought them.
+"""When the client had the first bytes of a response: from its file, or from the packets that carried them.
 
-The client's file is what counts, as long as its size tells: it was sampled often, and grew in steps that are small
-against the time. Where it grows in lumps the file does not say whether the client kept data back, or waited for a lost
-packet. Then the packets of the left capture tell, decrypted (`analysis.arrival`), or as TCP's
-segments (`analysis.arrival`): between which two moments all the
-bytes had come without a gap; and what the client had in its file had certainly come. What is reported is the middle,
-like that between two samples. Only where neither tells is there no figure.
+The client's file counts as long as its size shows it: it was sampled often, and its growth steps are small against the
+time. If it grows in lumps, the file does not show whether the client buffered data or waited for a lost packet. Then
+the packets of the left capture are used, decrypted or as TCP segments (`analysis.arrival`). They give two moments
+between which all the bytes had arrived without a gap. Bytes in the client's file had certainly arrived. The reported
+time is the middle of the two moments, as between two samples. There is no figure only if neither source shows it.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from harness.formatting import counted
 from harness.planning.endpoint_config import application_protocol
 
 FILE, PACKETS, SEGMENTS = "client file", "left capture, decrypted", "left capture"
-#: Two samples further apart than this bracket a moment too loosely to pass without a word, ns.
+#: Two samples further apart than this bracket a moment so loosely that a caution is given, ns.
 WIDE = 20_000_000
-#: A moment that is known less precisely than this part of its time is not known.
+#: A moment whose uncertainty exceeds this share of its time is unknown.
 ROUGH = 0.1
 
 
@@ -52,21 +51,21 @@ class DeliveryTime:
 
 @dataclass(frozen=True)
 class Delivery:
-    """One transfer's response, as the client got it."""
+    """The delivery of one transfer's response to the client."""
 
     view: RunView
     window: TransferWindow
 
     @cached_property
     def growth(self) -> Growth | None:
-        """Samples of the file's size; None without any."""
+        """Samples of the file's size; None if there are none."""
         if self.view.growth is None:
             return None
         growth = growth_of(self.view.growth, self.window.transfer.flow, self.window.transfer.index)
         return growth if len(growth.t_ns) else None
 
     def has(self, size: int) -> bool:
-        """Whether its file is known to have had `size` bytes."""
+        """Whether its file is known to have reached `size` bytes."""
         return self.growth is not None and bool((self.growth.size >= size).any())
 
     @property
@@ -81,25 +80,25 @@ class Delivery:
         return body_arrival(self.view, self.window)
 
     def reached(self, size: int) -> DeliveryTime | Unavailable:
-        """When the client had `size` bytes, or why that is not known."""
+        """When the client had `size` bytes, or why that is unknown."""
         moment = self.written(size)
         zero_ns = self.window.zero_ns
         if zero_ns is None:
             return Unavailable("no datagram of the client was captured")
-        doubt = moment if isinstance(moment, Unavailable) else self._doubt(size, moment, zero_ns)
-        if doubt is None and isinstance(moment, Moment):
+        reason = moment if isinstance(moment, Unavailable) else self._doubt(size, moment, zero_ns)
+        if reason is None and isinstance(moment, Moment):
             return DeliveryTime((moment.middle_ns - zero_ns) / 1e9, moment.gap_ns, FILE)
-        come = self._come(size, moment if isinstance(moment, Moment) else None)
-        if isinstance(come, Unavailable):
-            return Unavailable(f"{doubt.text if doubt is not None else ''}; of its packets, {come.text}")
-        seconds = (come.middle_ns - zero_ns) / 1e9
-        if come.gap_ns / 1e9 > ROUGH * seconds:
-            known = f"{(come.after_ns - zero_ns) / 1e9:.2f} to {(come.before_ns - zero_ns) / 1e9:.2f} s"
-            return Unavailable(f"{doubt.text if doubt is not None else ''}; its packets tell {known}")
-        return DeliveryTime(seconds, come.gap_ns, SEGMENTS if self.window.over_tcp else PACKETS)
+        arrived = self._come(size, moment if isinstance(moment, Moment) else None)
+        if isinstance(arrived, Unavailable):
+            return Unavailable(f"{reason.text if reason is not None else ''}; of its packets, {arrived.text}")
+        seconds = (arrived.middle_ns - zero_ns) / 1e9
+        if arrived.gap_ns / 1e9 > ROUGH * seconds:
+            interval = f"{(arrived.after_ns - zero_ns) / 1e9:.2f} to {(arrived.before_ns - zero_ns) / 1e9:.2f} s"
+            return Unavailable(f"{reason.text if reason is not None else ''}; its packets tell {interval}")
+        return DeliveryTime(seconds, arrived.gap_ns, SEGMENTS if self.window.over_tcp else PACKETS)
 
     def written(self, size: int) -> Moment | Unavailable:
-        """When the file had `size` bytes, between two samples, or why it does not tell."""
+        """When the file had `size` bytes, between two samples, or why the file does not show it."""
         zero_ns = self.window.zero_ns
         if zero_ns is None:
             return Unavailable("no datagram of the client was captured")
@@ -114,7 +113,7 @@ class Delivery:
         return moment
 
     def _doubt(self, size: int, moment: Moment, zero_ns: int) -> Unavailable | None:
-        """Why the file does not tell a moment; None where it does. What has come to its end waits for nothing."""
+        """Why the file does not show a moment; None if it does. A complete file waits for nothing."""
         if size >= self.window.transfer.size or self.growth is None:
             return None
         seconds, step = (moment.middle_ns - zero_ns) / 1e9, self.growth.typical_step
@@ -125,8 +124,8 @@ class Delivery:
             f"{moment.gap_ns / 1e6:.0f} ms apart, so {seconds:.2f} s is not known to {ROUGH:.0%}"
         )
 
-    def _come(self, size: int, written: Moment | None) -> Moment | Unavailable:
-        """When packets had brought the first `size` bytes; no later than the file had them."""
+    def _come(self, size: int, file_moment: Moment | None) -> Moment | Unavailable:
+        """When packets had delivered the first `size` bytes; no later than the file had them."""
         if isinstance(self._body, Unavailable):
             return self._body
         bounds = self._body.reached(size)
@@ -134,8 +133,8 @@ class Delivery:
             return Unavailable(f"less than {size} B came without a gap")
         dropped = self._dropped
         latest = None if dropped else bounds.latest_ns
-        if written is not None and written.before_ns + WIDE >= bounds.earliest_ns:
-            latest = min(written.before_ns, latest or written.before_ns)
+        if file_moment is not None and file_moment.before_ns + WIDE >= bounds.earliest_ns:
+            latest = min(file_moment.before_ns, latest or file_moment.before_ns)
         if latest is None and dropped:
             return Unavailable(f"the client's full socket dropped {dropped} that had come")
         if latest is None:
@@ -143,7 +142,7 @@ class Delivery:
         return Moment(min(bounds.earliest_ns, latest), latest)
 
     def _arrived(self, until_ns: int) -> int | None:
-        """Bytes of payload of UDP or TCP that had reached the client's side; None without a whole capture."""
+        """Bytes of UDP or TCP payload that had reached the client's side; None without a whole capture."""
         left, window = self.view.left, self.window
         if left is None or left.truncated:
             return None
@@ -152,7 +151,7 @@ class Delivery:
 
     @property
     def _dropped(self) -> int:
-        """Datagrams that came and did not fit into the client's socket buffer."""
+        """Datagrams that arrived and did not fit into the client's socket buffer."""
         window = self.window
         if self.view.cpu is None:
             return 0
@@ -165,15 +164,15 @@ class Delivery:
         return self.view.emulated.to_client.rate.value
 
 
-# --- When the files of a transfer that has several had arrived, from the left capture.
+# --- When the files of a transfer with several files had arrived, from the left capture.
 #
-# Nobody samples such files one by one. Their packets tell instead, decrypted as those of a single file are
-# (`analysis.arrival`): each file is the server's answer on a stream of its own, in one connection or in several.
+# Such files are not sampled one by one. Their packets are decrypted instead, like those of a single file
+# (`analysis.arrival`). Each file is the server's response on its own stream, in one connection or in several.
 
 
 @dataclass(frozen=True)
 class Objects:
-    """The files of one transfer that has several."""
+    """The files of one transfer with several files."""
 
     view: RunView
     window: TransferWindow
@@ -184,24 +183,26 @@ class Objects:
         return self.window.transfer.intact
 
     def completed(self) -> DeliveryTime | Unavailable:
-        """When the last of them had come, or why that is not known."""
+        """When the last of them had arrived, or why that is unknown."""
         if self.window.over_tcp:
-            found = tls_arrival(self.view, self.window)
-            bounds = found if isinstance(found, Unavailable) else found.reached(self.window.transfer.size)
+            arrival = tls_arrival(self.view, self.window)
+            bounds = arrival if isinstance(arrival, Unavailable) else arrival.reached(self.window.transfer.size)
             return self._moment(bounds)
         streams = self._streams()
-        return self._moment(streams if isinstance(streams, Unavailable) else _last([one.ended for one in streams]))
+        return self._moment(
+            streams if isinstance(streams, Unavailable) else _last([stream.ended for stream in streams])
+        )
 
     def first_byte(self) -> DeliveryTime | Unavailable:
-        """When the first byte of any of them had come, or why that is not known."""
+        """When the first byte of any of them had arrived, or why that is unknown."""
         if self.window.over_tcp:
             return Unavailable("the first bytes of its files are encrypted, behind headers of unknown size")
         streams = self._streams()
         if isinstance(streams, Unavailable):
             return streams
-        plain = application_protocol(self.view.run.cell, self.window.transfer.flow) == "hq-interop"
-        began = [one.reached(1 + (0 if plain else headers_before(one.head))) for one in streams]
-        return self._moment(_first(began))
+        is_hq = application_protocol(self.view.run.cell, self.window.transfer.flow) == "hq-interop"
+        first_bytes = [stream.reached(1 + (0 if is_hq else headers_before(stream.head))) for stream in streams]
+        return self._moment(_first(first_bytes))
 
     def _moment(self, bounds: Bounds | Unavailable) -> DeliveryTime | Unavailable:
         zero_ns = self.window.zero_ns
@@ -216,12 +217,12 @@ class Objects:
         seconds = ((bounds.earliest_ns + bounds.latest_ns) / 2 - zero_ns) / 1e9
         gap_ns = bounds.latest_ns - bounds.earliest_ns
         if gap_ns / 1e9 > ROUGH * seconds:
-            known = " to ".join(f"{(at - zero_ns) / 1e9:.2f}" for at in (bounds.earliest_ns, bounds.latest_ns))
-            return Unavailable(f"its packets tell {known} s")
+            interval = " to ".join(f"{(at - zero_ns) / 1e9:.2f}" for at in (bounds.earliest_ns, bounds.latest_ns))
+            return Unavailable(f"its packets tell {interval} s")
         return DeliveryTime(seconds, gap_ns, SEGMENTS if self.window.over_tcp else PACKETS)
 
     def _streams(self) -> list[StreamArrival] | Unavailable:
-        """What came on the streams that answer its requests."""
+        """The arrivals on the streams that answer its requests."""
         transfer, view = self.window.transfer, self.view
         if view.left is None:
             return Unavailable("there is no capture at the client's side")
@@ -230,19 +231,19 @@ class Objects:
         if not view.secrets(transfer.flow):
             return Unavailable("neither endpoint wrote down its TLS secrets")
         connections = view.opened(self.window, "server")
-        # A trace of another connection has other packets by the same numbers.
-        found = [one for opened in connections for one in self._answers(opened, told=len(connections) == 1)]
-        files = sum(one.count for one in self.window.flow.files)
-        if not found:
+        # The same packet numbers mean other packets in a trace of another connection.
+        answers = [stream for opened in connections for stream in self._answers(opened, told=len(connections) == 1)]
+        files = sum(files_group.count for files_group in self.window.flow.files)
+        if not answers:
             return Unavailable("the TLS secrets that were written down open no packet of the capture")
-        if len(found) < files:
+        if len(answers) < files:
             return Unavailable(
-                f"the captured packets show answers on {counted(len(found), 'stream')}, of {files} files"
+                f"the captured packets show answers on {counted(len(answers), 'stream')}, of {files} files"
             )
-        return found
+        return answers
 
     def _answers(self, opened: SentPackets, *, told: bool) -> Iterator[StreamArrival]:
-        """What came on each stream of a connection; `told`: the server's qlog says what was not captured of it."""
+        """The arrival of each stream of a connection; `told`: the server's qlog describes the packets not captured."""
         hidden = opened.packets.number[hidden_packets(opened)]
         trace = TransferConnection(self.view, self.window).trace("server") if told and len(hidden) else None
         sent = sent_streams(trace, set(hidden.tolist())) if trace is not None else None
@@ -250,31 +251,31 @@ class Objects:
 
 
 def _last(moments: list[Bounds]) -> Bounds:
-    """When the last of several things had happened."""
-    earliest, latest = ([getattr(one, side) for one in moments] for side in ("earliest_ns", "latest_ns"))
+    """When the last of several events had happened."""
+    earliest, latest = ([getattr(bounds, side) for bounds in moments] for side in ("earliest_ns", "latest_ns"))
     return Bounds(None if None in earliest else max(earliest), None if None in latest else max(latest))
 
 
 def _first(moments: list[Bounds]) -> Bounds:
-    """When the first of several things had happened."""
+    """When the first of several events had happened."""
     earliest, latest = (
-        [at for one in moments if (at := getattr(one, side)) is not None] for side in ("earliest_ns", "latest_ns")
+        [at for bounds in moments if (at := getattr(bounds, side)) is not None] for side in ("earliest_ns", "latest_ns")
     )
     return Bounds(min(earliest, default=None), min(latest, default=None))
 
 
-# --- Which parts of a stream are there.
+# --- Which parts of a stream have been received.
 
 
 class ByteRanges:
-    """The parts of a stream that are there: [start, end) each, apart from each other and in order."""
+    """The received parts of a stream: [start, end) each, disjoint and in order."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
 
     def add(self, start: int, end: int) -> bool:
-        """Whether some of a part was not there before."""
+        """Add a part. Whether some of it was not there before."""
         first = bisect_left(self._ends, start)
         last = first
         while last < len(self._starts) and self._starts[last] <= end:
@@ -294,44 +295,45 @@ class ByteRanges:
 
 # --- When the first bytes of a TCP flow had arrived without a gap, from the segments at its receiver's side.
 #
-# Time zero is the client's first segment of the connection that has the data: what the generator arranges on another
-# one before is not what TCP takes. The connection's own handshake counts.
+# Time zero is the client's first segment of the data connection: the generator's control connection before it is not
+# part of the transfer. The data connection's own handshake counts.
 
 
 Ints = npt.NDArray[np.int64]
-#: iperf3's client says first on each connection of whose test it is, in so many bytes (COOKIE_SIZE, iperf.h).
+#: On each connection iperf3's client first sends a cookie of so many bytes that identifies the test (COOKIE_SIZE,
+#: iperf.h).
 COOKIE = 37
 
 
 @dataclass(frozen=True)
 class Segments:
-    """The data of one TCP flow, as it came."""
+    """The received data of one TCP flow."""
 
     flow: SharedFlow
 
     def reached(self, size: int) -> DeliveryTime | Unavailable:
-        """When the first `size` bytes had come, or why that is not known."""
+        """When the first `size` bytes had arrived, or why that is unknown."""
         if isinstance(self._arrival, Unavailable):
             return self._arrival
-        t_ns, come = self._arrival
-        at = int(np.searchsorted(come, self._before + size))
-        if at == len(come):
+        t_ns, in_order_bytes = self._arrival
+        at = int(np.searchsorted(in_order_bytes, self._before + size))
+        if at == len(in_order_bytes):
             return Unavailable(f"less than {size} B came without a gap")
         zero_ns = self.flow.lifetime.zero_ns + self.flow.lifetime.start_ns
         return DeliveryTime((int(t_ns[at]) - zero_ns) / 1e9, 0, self.flow.at_receiver)
 
     def has(self, size: int) -> bool:
-        """Whether so much is known to have come, or nobody knows how much has."""
+        """Whether so many bytes are known to have arrived, or the number of bytes is unknown."""
         return isinstance(self._arrival, Unavailable) or bool((self._arrival[1] >= self._before + size).any())
 
     @property
     def _before(self) -> int:
-        """Bytes of the stream before the first of the data."""
+        """Bytes of the stream before the first data byte."""
         return COOKIE if self.flow.facts.sender == "client" else 0
 
     @property
     def whole(self) -> bool:
-        """Whether its client came to its end, which it does once all has come."""
+        """Whether its client exited by itself, which it does once all data have arrived."""
         return self.flow.complete
 
     @cached_property
@@ -342,7 +344,7 @@ class Segments:
         down = self.flow.facts.sender == "server"
         received = self.flow.lifetime.received
         received = received.where(client_port(received, down) == data_port(received, down))
-        found = in_order(received)
-        if found is None:
+        arrival = in_order(received)
+        if arrival is None:
             return Unavailable("the first segment of the connection was not captured")
-        return found.t_ns, found.come
+        return arrival.t_ns, arrival.come

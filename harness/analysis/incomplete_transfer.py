@@ -1,4 +1,6 @@
-"""What a transfer that did not come to its end had by then, and what both ends sent: from captures, file and qlog."""
+"""The progress of incomplete transfers and the packets both endpoints sent: from captures, the client's file
+and qlog.
+"""
 
 from __future__ import annotations
 
@@ -18,30 +20,33 @@ from harness.capture.quic.invariants import Form
 from harness.outcome.measured import Unfinished, Voice
 from harness.scenario.parameters import ROLES, Role
 
-#: Of all datagrams: so few that are too large are probes of the path's MTU, which may be (RFC 8899 §4.3).
+#: Share of all datagrams: at most so many oversize ones are probes of the path's MTU, which may exceed it (RFC 8899
+#: §4.3).
 _PROBES = 0.1
 #: Bytes of the headers of IPv4 and IPv6 with that of UDP.
 _HEADERS = {4: 28, 6: 48}
-#: What is called by its form alone.
+#: Packet forms that are described by their name alone.
 _FORMS = {
     Form.INITIAL: "Initial", Form.ZERO_RTT: "0-RTT", Form.HANDSHAKE: "Handshake", Form.RETRY: "Retry",
     Form.VERSION_NEGOTIATION: "Version Negotiation", Form.SHORT: "1-RTT", Form.NONE: "",
 }  # fmt: skip
-#: Frames by their types (RFC 9000 §19), as far as they tell something of an end.
+#: Frame types (RFC 9000 §19) that are informative about an ending.
 _FRAMES = {
     0x01: "PING", 0x02: "ACK", 0x03: "ACK", 0x04: "RESET_STREAM", 0x05: "STOP_SENDING", 0x06: "CRYPTO",
     0x10: "MAX_DATA", 0x11: "MAX_STREAM_DATA", 0x14: "DATA_BLOCKED", 0x15: "STREAM_DATA_BLOCKED",
     0x1A: "PATH_CHALLENGE", 0x1B: "PATH_RESPONSE", 0x1C: "CONNECTION_CLOSE", 0x1D: "CONNECTION_CLOSE",
     0x1E: "HANDSHAKE_DONE", **dict.fromkeys(range(0x08, 0x10), "STREAM"),
 }  # fmt: skip
-#: The size of a packet in an event of qlog, of the newer and the older drafts.
+#: The size of a packet in a qlog event, in the newer and the older drafts.
 _LENGTH = re.compile(rb'(?:"raw"\s*:\s*\{\s*"length"|"packet_size")\s*:\s*"?([0-9]+)')
 
 
 def unfinished(view: RunView) -> tuple[Unfinished, ...]:
-    """Of each transfer of a run that failed what is known of it. Raises OSError."""
-    found = (one for one in view.windows if not one.transfer.cut_off and one.flow.amount is not None)
-    return tuple(_of(view, one) for one in found if one.transfer.exit_code != 0 or not one.transfer.intact)
+    """A description of each failed transfer of a run. Raises OSError."""
+    windows = (window for window in view.windows if not window.transfer.cut_off and window.flow.amount is not None)
+    return tuple(
+        _of(view, window) for window in windows if window.transfer.exit_code != 0 or not window.transfer.intact
+    )
 
 
 def _of(view: RunView, window: TransferWindow) -> Unfinished:
@@ -50,32 +55,32 @@ def _of(view: RunView, window: TransferWindow) -> Unfinished:
     mtu = 1500 if view.lab is None else view.lab.mtu
     progress = _progress(view, window)
     if progress is not None and view.left is not None:
-        # A client that buffers its file may write the rest of it when it ends.
-        came = view.left.between(window.start_ns, window.end_ns, transfer.flow, to_client=True)
-        progress = min(progress, int(came.t_ns[-1])) if len(came) else progress
+        # A client that buffers its file may write the rest of it when it exits.
+        received = view.left.between(window.start_ns, window.end_ns, transfer.flow, to_client=True)
+        progress = min(progress, int(received.t_ns[-1])) if len(received) else progress
     voices = {role: _voice(view, window, role, zero_ns, progress) for role in ROLES}
     ip = 4 if view.left is None or not len(view.left) else int(view.left.ip[0])
-    room = mtu - _HEADERS[ip]
+    max_payload = mtu - _HEADERS[ip]
     for role in () if window.over_tcp else ROLES:
-        made = _made(view, window, role)
-        sizes = [size for size in made if size > room]
-        if len(sizes) > _PROBES * len(made):
-            told = {
-                "oversize": len(sizes),
-                "largest": max(sizes),
-                "oversize_left": _fragmented(view, window, role, room),
+        logged_sizes = _made(view, window, role)
+        oversize = [size for size in logged_sizes if size > max_payload]
+        if len(oversize) > _PROBES * len(logged_sizes):
+            counts = {
+                "oversize": len(oversize),
+                "largest": max(oversize),
+                "oversize_left": _fragmented(view, window, role, max_payload),
             }
-            voices[role] = voices[role].model_copy(update=told)
-    lasted = (transfer.ended_ns - zero_ns) / 1e9
+            voices[role] = voices[role].model_copy(update=counts)
+    duration = (transfer.ended_ns - zero_ns) / 1e9
     return Unfinished(
-        flow=transfer.flow, transfer=window.name, size=transfer.size, received=transfer.received, lasted=lasted,
+        flow=transfer.flow, transfer=window.name, size=transfer.size, received=transfer.received, lasted=duration,
         progress=None if progress is None else (progress - zero_ns) / 1e9, client=voices["client"],
-        server=voices["server"], mtu=room, dark=tuple(_dark(view, lasted)),
+        server=voices["server"], mtu=max_payload, dark=tuple(_dark(view, duration)),
     )  # fmt: skip
 
 
 def _progress(view: RunView, window: TransferWindow) -> int | None:
-    """When the client had something new for the last time: its file grew, or, of no file, the first answer came."""
+    """When the client last made progress: when its file last grew. None without a growing file."""
     if view.growth is not None:
         growth = growth_of(view.growth, window.transfer.flow, window.transfer.index)
         grew = np.flatnonzero(np.diff(growth.size, prepend=0) > 0)
@@ -110,15 +115,15 @@ def _what(view: RunView, window: TransferWindow, role: Role, sent: Capture) -> s
     size = f"{int(sent.payload[-1]):,} B"
     if window.over_tcp:
         flags = int(sent.flags[-1])
-        named = [name for bit, name in ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST")) if flags & bit]
-        return f"a segment of {size}" + (f": {', '.join(named)}" if named else "")
+        flag_names = [name for bit, name in ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST")) if flags & bit]
+        return f"a segment of {size}" + (f": {', '.join(flag_names)}" if flag_names else "")
     form = _FORMS.get(Form(int(sent.form[-1])), "")
     frames = _frames(view, window, role, int(sent.key[-1]))
     return f"{form} of {size}".strip() + (f": {', '.join(frames)}" if frames else "")
 
 
 def _frames(view: RunView, window: TransferWindow, role: Role, key: int) -> list[str]:
-    """The names of a packet's frames, where secrets open it and it came to the client's side; each once."""
+    """The names of a packet's frames, each once, if it reached the client's side and could be decrypted."""
     for opened in view.opened(window, role):
         rows = np.flatnonzero(opened.key == np.uint64(key))
         if len(rows):
@@ -128,26 +133,28 @@ def _frames(view: RunView, window: TransferWindow, role: Role, key: int) -> list
 
 
 def _made(view: RunView, window: TransferWindow, role: Role) -> list[int]:
-    """Sizes of the datagrams that an endpoint's qlog says it sent, bytes of UDP payload; empty where it names none."""
-    found: list[int] = []
+    """Sizes of the datagrams that an endpoint's qlog reports as sent, bytes of UDP payload; empty if it reports
+    none.
+    """
+    sizes: list[int] = []
     for path in traces_of(view, window, role)[:1]:
         lines = qlog.lines_with(read_bytes(path), b'packet_sent"')
-        found += [int(size[1]) for line in lines or () if (size := _LENGTH.search(line)) is not None]
-    return found
+        sizes += [int(size[1]) for line in lines or () if (size := _LENGTH.search(line)) is not None]
+    return sizes
 
 
-def _fragmented(view: RunView, window: TransferWindow, role: Role, room: int) -> int:
-    """Datagrams above a payload of `room` bytes that an endpoint's side of the path shows, by their first fragments."""
+def _fragmented(view: RunView, window: TransferWindow, role: Role, max_payload: int) -> int:
+    """Datagrams with more than `max_payload` bytes at an endpoint's side of the path, by their first fragments."""
     near = view.right if role == "server" else view.left
     if near is None:
         return 0
     sent = near.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=role == "server")
-    return int((sent.payload > room).sum())
+    return int((sent.payload > max_payload).sum())
 
 
-def _dark(view: RunView, lasted: float) -> Iterator[tuple[float, float]]:
-    """When the path was asked to forward nothing (`path.blackhole`), within the transfer's time, s."""
+def _dark(view: RunView, duration: float) -> Iterator[tuple[float, float]]:
+    """When the path was configured to forward nothing (`path.blackhole`), within the transfer's time, s."""
     blackhole = view.emulated.blackhole
     for begin, end in blackhole.times if blackhole is not None else ():
-        if begin.seconds < lasted:
+        if begin.seconds < duration:
             yield begin.seconds, end.seconds

@@ -40,8 +40,8 @@ def busy_rate(passage: MatchedPackets, replayed: Replay, phase: int) -> BusyRate
     served = np.cumsum(passage.entered.length[accepted])
     in_phase = replayed.phase[accepted] == phase
     # A packet lost behind the queue has no lateness, but it does not end a busy period.
-    guarded = replayed.calm[accepted] | (replayed.fate[accepted] != Fate.DELIVERED)
-    busy = replayed.limited[accepted] & in_phase & guarded
+    usable = replayed.calm[accepted] | (replayed.fate[accepted] != Fate.DELIVERED)
+    busy = replayed.limited[accepted] & in_phase & usable
     edges = np.diff(np.concatenate([[False], busy, [False]]).astype(np.int8))
     begins, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - 1
     delivered = np.flatnonzero(replayed.calm[accepted])
@@ -49,16 +49,16 @@ def busy_rate(passage: MatchedPackets, replayed: Replay, phase: int) -> BusyRate
         return None
     first = np.searchsorted(delivered, begins)
     last = np.searchsorted(delivered, ends, side="right") - 1
-    whole = (first < len(delivered)) & (last > first)
-    first, last = delivered[first[whole]], delivered[last[whole]]
+    is_measurable = (first < len(delivered)) & (last > first)
+    first, last = delivered[first[is_measurable]], delivered[last[is_measurable]]
     out_ns = passage.out_ns[accepted]
-    took = out_ns[last] - out_ns[first]
-    enough = took >= BUSY
-    if not enough.any():
+    busy_ns = out_ns[last] - out_ns[first]
+    is_long = busy_ns >= BUSY
+    if not is_long.any():
         return None
-    seconds = float(took[enough].sum()) / 1e9
-    carried = int((served[last] - served[first])[enough].sum())
-    return BusyRate(carried * 8 / seconds, seconds, int(enough.sum()))
+    seconds = float(busy_ns[is_long].sum()) / 1e9
+    served_bytes = int((served[last] - served[first])[is_long].sum())
+    return BusyRate(served_bytes * 8 / seconds, seconds, int(is_long.sum()))
 
 
 def idle_delay_ns(passage: MatchedPackets, replayed: Replay, phase: int) -> int | None:
@@ -155,8 +155,8 @@ def faulty(phases: Sequence[LinkPhase], faults: Sequence[FaultFacts]) -> tuple[L
     """Phases of a direction in which more is lost than netem's random loss takes."""
     if not faults:
         return tuple(phases)
-    passes = float(np.prod([1 - asked_share(fault) for fault in faults]))
-    return tuple(replace(phase, mean_loss=max(_SOME, 1 - (1 - phase.mean_loss) * passes)) for phase in phases)
+    pass_share = float(np.prod([1 - asked_share(fault) for fault in faults]))
+    return tuple(replace(phase, mean_loss=max(_SOME, 1 - (1 - phase.mean_loss) * pass_share)) for phase in phases)
 
 
 def asked_share(fault: FaultFacts) -> float:
@@ -180,16 +180,16 @@ def fault_problems(
     entering = int(passed.sum())
     for fault in faults:
         if fault.packets:
-            wanted = [number for number in fault.packets if number <= entering]
-            missing = (np.flatnonzero(lost[passed]) + 1).tolist()[: max(len(wanted), 1)]
-            if fault.kind == "drop" and len(faults) == 1 and missing[: len(wanted)] != wanted:
-                yield f"{name}: datagrams {_list(wanted)} were to be dropped, and {_list(missing)} were the first to be"
+            targets = [number for number in fault.packets if number <= entering]
+            losses = (np.flatnonzero(lost[passed]) + 1).tolist()[: max(len(targets), 1)]
+            if fault.kind == "drop" and len(faults) == 1 and losses[: len(targets)] != targets:
+                yield f"{name}: datagrams {_list(targets)} were to be dropped, and {_list(losses)} were the first to be"
             continue
-        taken = damaged if fault.kind == "corrupt" else max(0, int(lost.sum()) - damaged)
-        if entering and loss_probability(taken, entering, asked_share(fault), Percentage(0)) < improbable:
+        affected = damaged if fault.kind == "corrupt" else max(0, int(lost.sum()) - damaged)
+        if entering and loss_probability(affected, entering, asked_share(fault), Percentage(0)) < improbable:
             verb = "damaged" if fault.kind == "corrupt" else "dropped"
             yield (
-                f"{name}: {taken} of {entering} datagrams ({taken / entering:.2%}) were {verb}, "
+                f"{name}: {affected} of {entering} datagrams ({affected / entering:.2%}) were {verb}, "
                 f"asked {asked_share(fault):.2%}"
             )
 

@@ -52,11 +52,11 @@ def phases_of(run: Artefacts, direction: Literal["to_client", "to_server"]) -> t
     """
     if run.lab is None:
         return ()
-    asked: LinkSettings = getattr(run.lab.links, direction)
+    initial: LinkSettings = getattr(run.lab.links, direction)
     phases = [
         LinkPhase(
-            0, asked.rate_bps, asked.delay_ns, asked.mean_loss, asked.burst_bytes, asked.limit_bytes,
-            asked.limit_packets,
+            0, initial.rate_bps, initial.delay_ns, initial.mean_loss, initial.burst_bytes, initial.limit_bytes,
+            initial.limit_packets,
         )
     ]  # fmt: skip
     for index, change in enumerate(run.lab.changes):
@@ -239,9 +239,9 @@ class TokenBucket(Bottleneck):
             departure = max(start, filled_from + length * self._time(number))
             if departure < until:
                 return departure, filled_from, number
-            held = min(until - filled_from, self._depth(number)) / self._time(number)
+            tokens = min(until - filled_from, self._depth(number)) / self._time(number)
             number += 1
-            filled_from = until - min(held * self._time(number), self._depth(number))
+            filled_from = until - min(tokens * self._time(number), self._depth(number))
 
 
 # --- What a path does not deliver because of its clients' moves: it was gone, or had forgotten an address.
@@ -274,21 +274,21 @@ class Cuts:
 
 def outages_of(run: Artefacts) -> list[tuple[int, int]]:
     """From when to when the path was gone, by when the simulator said so; one that never was is none."""
-    found = []
+    outages = []
     for outage in run.lab.outages if run.lab is not None else ():
         start = run.events.applied(-1, outage.from_ns / 1e9)
         end = None if outage.until_ns is None else run.events.applied(-1, outage.until_ns / 1e9)
         if start is not None:
-            found.append((start, _FOREVER if end is None else end))
-    return found
+            outages.append((start, _FOREVER if end is None else end))
+    return outages
 
 
 def entering(run: Artefacts, passage: MatchedPackets) -> MatchedPackets:
     """The packets from the clients without those that came while the path was gone: they never were in it."""
-    gone = np.zeros(len(passage.entered), np.bool_)
+    in_outage = np.zeros(len(passage.entered), np.bool_)
     for start, end in outages_of(run):
-        gone |= (passage.entered.t_ns >= start - _AROUND) & (passage.entered.t_ns < end + _AROUND)
-    return passage.where(~(gone & ~passage.arrived)) if gone.any() else passage
+        in_outage |= (passage.entered.t_ns >= start - _AROUND) & (passage.entered.t_ns < end + _AROUND)
+    return passage.where(~(in_outage & ~passage.arrived)) if in_outage.any() else passage
 
 
 def cuts_to_client(run: Artefacts, passage: MatchedPackets) -> Cuts:
@@ -300,28 +300,28 @@ def _forgotten(run: Artefacts, entered: Capture) -> Ints:
     """When the mapping that each packet is addressed to was given up for another."""
     if run.lab is None or not run.lab.mappings:
         return np.zeros(0, np.int64)
-    found = np.full(len(entered), _FOREVER, np.int64)
+    expiry = np.full(len(entered), _FOREVER, np.int64)
     for flow in run.lab.flows:
-        mine = [one for one in run.lab.mappings if one.inner[0] in flow.client.addresses]
-        applied = [run.events.applied(-1, one.at_ns / 1e9) for one in mine]
-        ends = [time for time in applied if time is not None]
+        mappings = [mapping for mapping in run.lab.mappings if mapping.inner[0] in flow.client.addresses]
+        applied_ns = [run.events.applied(-1, mapping.at_ns / 1e9) for mapping in mappings]
+        ends = [time for time in applied_ns if time is not None]
         if not ends:
             continue
         rows = np.flatnonzero(entered.flow == flow.flow)
         # The client's own address and port, until the first.
-        found[rows] = ends[0]
-        for number, one in enumerate(mine[: len(ends)]):
-            addressed = rows[_is_to(entered, rows, flow, one)]
-            found[addressed] = ends[number + 1] if number + 1 < len(ends) else _FOREVER
-    return found
+        expiry[rows] = ends[0]
+        for number, mapping in enumerate(mappings[: len(ends)]):
+            addressed = rows[_is_to(entered, rows, flow, mapping)]
+            expiry[addressed] = ends[number + 1] if number + 1 < len(ends) else _FOREVER
+    return expiry
 
 
 def _is_to(entered: Capture, rows: Ints, flow: FlowAddresses, mapping: MappingFacts) -> npt.NDArray[np.bool_]:
     places = [flow.client.place(address) for address in mapping.outer]
-    there = np.isin(entered.client_address[rows], places)
+    matches = np.isin(entered.client_address[rows], places)
     if mapping.port is not None:
-        there &= entered.destination_port[rows] == mapping.port
-    return np.asarray(there, np.bool_)
+        matches &= entered.destination_port[rows] == mapping.port
+    return np.asarray(matches, np.bool_)
 
 
 # --- link replay
@@ -448,17 +448,17 @@ def replay(
     t_ns = passage.entered.t_ns
     base = int(t_ns[0]) if len(t_ns) else 0
     server = SerialServer if phases[0].burst_bytes is None else TokenBucket
-    link = server([replace(p, start_ns=p.start_ns - base) for p in phases], passage.entered.length.tolist())
+    link = server([replace(phase, start_ns=phase.start_ns - base) for phase in phases], passage.entered.length.tolist())
     queue, loss = (_Budget(times - base, totals) for times, totals in (counted.queue, counted.loss))
     fates = np.zeros(len(t_ns), np.uint8)
     # The access delay of its flow is over only so long after a packet was due.
-    until = passage.end_ns - base - (passage.access_ns if passage.access_ns is not None else np.zeros_like(t_ns))
-    ends = until.tolist()
+    last_due = passage.end_ns - base - (passage.access_ns if passage.access_ns is not None else np.zeros_like(t_ns))
+    ends = last_due.tolist()
     for index, (now, arrived) in enumerate(zip((t_ns - base).tolist(), passage.arrived.tolist(), strict=True)):
         link.advance(now)
         if not arrived:
-            leaves = link.would_leave(link.lengths[index], now)
-            if cuts.explain(index, leaves, leaves + link.phase_at(leaves).delay_ns, base):
+            departure = link.would_leave(link.lengths[index], now)
+            if cuts.explain(index, departure, departure + link.phase_at(departure).delay_ns, base):
                 full = red or link.full(link.lengths[index])
                 fate = Fate.QUEUE_DROP if full and queue.take(now) else Fate.CUT
             else:
@@ -479,22 +479,22 @@ def _fate(link: Bottleneck, length: int, now: int, end: int, queue: _Budget, los
     loss fills the replayed queue, a loss that is taken for a drop empties it, until it is as full as the
     kernel's.
     """
-    leaves = link.would_leave(length, now)
-    phase = link.phase_at(leaves)
-    left = end - leaves - phase.delay_ns  # how long before the end of the capture it was due
+    departure = link.would_leave(length, now)
+    phase = link.phase_at(departure)
+    margin = end - departure - phase.delay_ns  # how long before the end of the capture it was due
     lossy, full = phase.mean_loss > 0, link.full(length)
     if red or full or not lossy:
         dropped = queue.take(now)
         if dropped is None:
-            dropped = full or (left > 0 and not lossy)
+            dropped = full or (margin > 0 and not lossy)
         if dropped:
             return Fate.QUEUE_DROP
-    if left < 0:
+    if margin < 0:
         return Fate.IN_FLIGHT
-    lost = loss.take(leaves) if lossy else False
+    lost = loss.take(departure) if lossy else False
     if lost is False and lossy and not (red or full) and queue.take(now):
         return Fate.QUEUE_DROP
-    return Fate.LOST if lost or left > _END else Fate.IN_FLIGHT
+    return Fate.LOST if lost or margin > _END else Fate.IN_FLIGHT
 
 
 def accounted(passage: MatchedPackets, phases: Sequence[LinkPhase], counted: Counted, cuts: Cuts = NO_CUTS) -> Replay:
@@ -504,22 +504,24 @@ def accounted(passage: MatchedPackets, phases: Sequence[LinkPhase], counted: Cou
     other that did not leave was dropped by the queue as often as the kernel counted it, else behind it.
     """
     t_ns, arrived = passage.entered.t_ns, passage.arrived
-    through = np.flatnonzero(arrived)
-    last = int(through[-1]) if len(through) else -1
+    delivered = np.flatnonzero(arrived)
+    last = int(delivered[-1]) if len(delivered) else -1
     counts = counted.queue[1]
-    left = int(counts[-1]) if len(counts) else len(t_ns)
+    drops = int(counts[-1]) if len(counts) else len(t_ns)
     fates = np.zeros(len(t_ns), np.uint8)
     cut = np.array([cuts.explain(row, time, time, 0) for row, time in enumerate(t_ns.tolist())], np.bool_) & ~arrived
     fates[cut] = Fate.CUT
     missing = np.flatnonzero(~arrived & ~cut)
     before = missing[missing < last]
     fates[missing] = Fate.IN_FLIGHT
-    fates[before[:left]], fates[before[left:]] = Fate.QUEUE_DROP, Fate.LOST
+    fates[before[:drops]], fates[before[drops:]] = Fate.QUEUE_DROP, Fate.LOST
     starts = np.array([phase.start_ns for phase in phases[1:]], np.int64)
     unknown = np.full(len(t_ns), -1, np.int64)
-    no = np.zeros(len(t_ns), np.bool_)
-    own = np.zeros(len(t_ns), np.int64)
-    return Replay(unknown, own, unknown, no, fates, np.searchsorted(starts, t_ns, side="right").astype(np.int64), no)
+    never = np.zeros(len(t_ns), np.bool_)
+    own_ns = np.zeros(len(t_ns), np.int64)
+    return Replay(
+        unknown, own_ns, unknown, never, fates, np.searchsorted(starts, t_ns, side="right").astype(np.int64), never
+    )
 
 
 def _result(
@@ -531,18 +533,20 @@ def _result(
     guard: int,
 ) -> Replay:
     accepted = fates != Fate.QUEUE_DROP
-    leaves = np.array(link.departures)
-    settled = np.where(np.isfinite(leaves), np.round(leaves), _NEVER - base).astype(np.int64)
-    departure = np.where(accepted, settled + base, -1)
+    departures = np.array(link.departures)
+    rounded = np.where(np.isfinite(departures), np.round(departures), _NEVER - base).astype(np.int64)
+    departure = np.where(accepted, rounded + base, -1)
     starts = np.array([phase.start_ns for phase in phases[1:]], np.int64)
     phase = np.searchsorted(starts, departure, side="right")
-    delays = np.array([item.delay_ns for item in phases], np.int64)
+    delays = np.array([phase_settings.delay_ns for phase_settings in phases], np.int64)
     due = np.where(accepted, departure + delays[phase], -1)
     calm = passage.arrived & accepted
     for start in starts:
         calm &= np.abs(departure - start) > guard
-    own = np.where(accepted & np.isfinite(leaves), np.round(leaves - np.array(link.starts)), 0).astype(np.int64)
-    return Replay(departure, own, due, np.array(link.limited, np.bool_), fates, phase.astype(np.int64), calm)
+    own_ns = np.where(accepted & np.isfinite(departures), np.round(departures - np.array(link.starts)), 0).astype(
+        np.int64
+    )
+    return Replay(departure, own_ns, due, np.array(link.limited, np.bool_), fates, phase.astype(np.int64), calm)
 
 
 def calibrated(
@@ -559,7 +563,7 @@ def calibrated(
     from rate a to b that is replayed x too late makes packets x·(a-b)/b late until the queue is empty again.
     """
     result = replay(passage, phases, red, counted, cuts, guard)
-    moved = list(phases)
+    adjusted = list(phases)
     for index in range(1, len(phases)):
         before, after = phases[index - 1].rate_bps, phases[index].rate_bps
         busy = result.calm & (result.phase == index) & result.limited
@@ -569,6 +573,6 @@ def calibrated(
         late = float(np.median(passage.out_ns[first] - result.due_ns[first]))
         shift = round(late * after / (before - after))
         if 0 < abs(shift) <= guard:
-            moved[index] = replace(phases[index], start_ns=phases[index].start_ns - shift)
-            result = replay(passage, moved, red, counted, cuts, guard)
+            adjusted[index] = replace(phases[index], start_ns=phases[index].start_ns - shift)
+            result = replay(passage, adjusted, red, counted, cuts, guard)
     return result

@@ -43,10 +43,13 @@ class RunView(LinkView):
             inside = (self.left.t_ns >= window.start_ns) & (self.left.t_ns < window.end_ns)
             packets = self.left.where(inside & (self.left.flow == window.transfer.flow))
             secrets = self.secrets(window.transfer.flow)
-            seen = connections.connections(packets)
-            alone = len(seen) == 1
-            found = (connections.open_packets(packets, each, sender, secrets, alone=alone) for each in seen)
-            self._opened[key] = tuple(opened for opened in found if opened is not None)
+            flow_connections = connections.connections(packets)
+            alone = len(flow_connections) == 1
+            candidates = (
+                connections.open_packets(packets, connection, sender, secrets, alone=alone)
+                for connection in flow_connections
+            )
+            self._opened[key] = tuple(opened for opened in candidates if opened is not None)
         return self._opened.get(key, ())
 
     def once(self, make: Callable[[Self], T]) -> T:

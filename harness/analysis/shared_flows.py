@@ -84,12 +84,12 @@ class SharedFlow:
         paths = self.view.paths
         if self.view.in_sequence:
             return np.asarray(np.min([self._steps(place, side, t) for place in range(len(paths))], axis=0), np.float64)
-        found = np.zeros(len(t))
+        capacities = np.zeros(len(t))
         for since, path in self.stays:
             place = paths.index(path) if len(paths) > 1 else 0
-            here = t >= since - _SOON
-            found[here] = self._steps(place, side, t[here])
-        return found
+            on_path = t >= since - _SOON
+            capacities[on_path] = self._steps(place, side, t[on_path])
+        return capacities
 
     def _steps(self, place: int, side: Side, t: Floats) -> Floats:
         """The capacity of one path's bottleneck at each moment."""
@@ -107,8 +107,8 @@ class SharedFlow:
 def within(points: Points, lifetime: Lifetime) -> Points:
     """The bins of a series that lie wholly within a lifetime."""
     bins = np.round(points.t / BIN).astype(np.int64)
-    chosen = (bins >= lifetime.bins[0]) & (bins <= lifetime.bins[1])
-    return Points(points.t[chosen], points.value[chosen])
+    inside = (bins >= lifetime.bins[0]) & (bins <= lifetime.bins[1])
+    return Points(points.t[inside], points.value[inside])
 
 
 def flows_of(view: RunView) -> tuple[SharedFlow, ...]:

@@ -64,7 +64,7 @@ def _of(view: RunView, window: TransferWindow) -> Spurious | Unavailable | None:
 
 
 def _looked_for(view: RunView, window: TransferWindow) -> Spurious | Unavailable | None:
-    facts = next((one for one in view.lab.flows if one.flow == window.transfer.flow), None) if view.lab else None
+    facts = next((flow for flow in view.lab.flows if flow.flow == window.transfer.flow), None) if view.lab else None
     if view.lab is None or facts is None or facts.kind == "udp":
         return None
     down = facts.sender == "server"
@@ -87,32 +87,32 @@ def segments(passage: MatchedPackets, down: bool, rtt_ns: int) -> Spurious:
     """Of TCP: segments sent again, all of whose bytes had left before in segments that came."""
     sent = passage.entered
     ports = sent.destination_port if down else sent.source_port
-    again = sent_again(sent, ports)
-    found = _SpuriousLosses(rtt_ns)
-    for port in np.unique(ports[again]):
+    resent = sent_again(sent, ports)
+    losses = _SpuriousLosses(rtt_ns)
+    for port in np.unique(ports[resent]):
         rows = np.flatnonzero((ports == port) & (sent.payload > 0))
         begins = offsets(sent.sequence[rows], int(sent.sequence[rows[0]]))
         ends = begins + sent.payload[rows]
-        chosen = _meeting(begins, ends, again[rows])
-        rows, begins, ends = rows[chosen], begins[chosen], ends[chosen]
-        came, carriers = ByteRanges(), _Carriers()
+        overlaps = _meeting(begins, ends, resent[rows])
+        rows, begins, ends = rows[overlaps], begins[overlaps], ends[overlaps]
+        received, carriers = ByteRanges(), _Carriers()
         for begin, end, t_ns, copy, arrived, key in zip(
-            begins.tolist(), ends.tolist(), sent.t_ns[rows].tolist(), again[rows].tolist(),
+            begins.tolist(), ends.tolist(), sent.t_ns[rows].tolist(), resent[rows].tolist(),
             passage.arrived[rows].tolist(), sent.key[rows].tolist(), strict=True,
         ):  # fmt: skip
-            if copy and came.has(begin, end):
-                found.add(t_ns, carriers.of(begin, t_ns))
-                found.needless.append(key)
+            if copy and received.has(begin, end):
+                losses.add(t_ns, carriers.of(begin, t_ns))
+                losses.needless.append(key)
             if arrived:
-                came.add(begin, end)
+                received.add(begin, end)
                 carriers.add(begin, t_ns)
-    return found.made(_SEGMENTS)
+    return losses.made(_SEGMENTS)
 
 
-def _meeting(begins: Ints, ends: Ints, of: Flags) -> Flags:
+def _meeting(begins: Ints, ends: Ints, flagged: Flags) -> Flags:
     """Which of n parts of a stream have a byte of those that are flagged, shape (n,)."""
-    order = np.argsort(begins[of], kind="stable")
-    starts, furthest = begins[of][order], np.maximum.accumulate(ends[of][order])
+    order = np.argsort(begins[flagged], kind="stable")
+    starts, furthest = begins[flagged][order], np.maximum.accumulate(ends[flagged][order])
     at = np.searchsorted(starts, ends) - 1
     return np.asarray((at >= 0) & (furthest[np.maximum(at, 0)] > begins), np.bool_)
 
@@ -122,21 +122,27 @@ def _packets(view: RunView, window: TransferWindow, passage: MatchedPackets, rtt
     opened = view.opened(window, "server")
     if not opened:
         return Unavailable("there are no keys to read packets with")
-    left = [_left(passage, one.key) for one in opened]
+    left = [_left(passage, connection.key) for connection in opened]
     trace = next(iter(traces_of(view, window, "server")), None)
-    lost = [] if trace is None else qlog.read_lost(trace)
+    logged = [] if trace is None else qlog.read_lost(trace)
     lifetime = None if view.series is None else view.series.lifetimes.get(window.transfer.flow)
-    again = copies(opened, left, rtt_ns)
-    if not lost or trace is None or lifetime is None:
-        return again
+    by_copies = copies(opened, left, rtt_ns)
+    if not logged or trace is None or lifetime is None:
+        return by_copies
     first_ns = first_event_ns(view, trace, lifetime, window)
     # A trace is of one connection; the one that came with most packets is the transfer's.
-    one, left_ns = max(zip(opened, left, strict=True), key=lambda pair: len(pair[1]))
-    mine = np.isin(one.packets.number, [loss.number for loss in lost]) & (left_ns >= 0)
-    came = dict(zip(one.packets.number[mine].tolist(), left_ns[mine].tolist(), strict=True))
-    known = sorted((first_ns + round(loss.t_ms * 1e6), came[loss.number]) for loss in lost if loss.number in came)
-    found = np.array(known, np.int64).reshape(-1, 2)
-    return replace(again, taken_ns=found[:, 0], left_ns=found[:, 1], vantage=_QLOG)
+    connection, left_ns = max(zip(opened, left, strict=True), key=lambda pair: len(pair[1]))
+    declared_lost = np.isin(connection.packets.number, [loss.number for loss in logged]) & (left_ns >= 0)
+    left_by_number = dict(
+        zip(connection.packets.number[declared_lost].tolist(), left_ns[declared_lost].tolist(), strict=True)
+    )
+    moments = sorted(
+        (first_ns + round(loss.t_ms * 1e6), left_by_number[loss.number])
+        for loss in logged
+        if loss.number in left_by_number
+    )
+    losses = np.array(moments, np.int64).reshape(-1, 2)
+    return replace(by_copies, taken_ns=losses[:, 0], left_ns=losses[:, 1], vantage=_QLOG)
 
 
 def _left(passage: MatchedPackets, keys: Keys) -> Ints:
@@ -155,22 +161,22 @@ def copies(opened: Sequence[SentPackets], left_ns: Sequence[Ints], rtt_ns: int) 
 
     A frame goes again when its packet is taken for lost, or as a probe (RFC 9002 §6.2.4).
     """
-    found = _SpuriousLosses(rtt_ns)
-    for one, moments in zip(opened, left_ns, strict=True):
-        had, carried = dict[int, ByteRanges](), dict[int, _Carriers]()
-        for since, frames, key in zip(moments, one.frames, one.key, strict=True):
+    losses = _SpuriousLosses(rtt_ns)
+    for connection, sent_times in zip(opened, left_ns, strict=True):
+        received, stream_carriers = dict[int, ByteRanges](), dict[int, _Carriers]()
+        for sent_ns, frames, key in zip(sent_times, connection.frames, connection.key, strict=True):
             data = [frame for frame in frames.streams if frame.length]
-            new = [had.setdefault(frame.stream, ByteRanges()).add(frame.offset, frame.end) for frame in data]
-            if since < 0:
+            new = [received.setdefault(frame.stream, ByteRanges()).add(frame.offset, frame.end) for frame in data]
+            if sent_ns < 0:
                 continue
             if data and not any(new) and frames.hidden < SMALLEST_FRAME:
-                found.needless.append(int(key))
+                losses.needless.append(int(key))
             for frame, is_new in zip(data, new, strict=True):
-                carriers = carried.setdefault(frame.stream, _Carriers())
+                carriers = stream_carriers.setdefault(frame.stream, _Carriers())
                 if not is_new:
-                    found.add(int(since), carriers.of(frame.offset, int(since)))
-                carriers.add(frame.offset, int(since))
-    return found.made(_COPIES)
+                    losses.add(int(sent_ns), carriers.of(frame.offset, int(sent_ns)))
+                carriers.add(frame.offset, int(sent_ns))
+    return losses.made(_COPIES)
 
 
 class _Carriers:
@@ -212,9 +218,9 @@ class _SpuriousLosses:
 
         A sender that sends them in less than a round trip cannot have taken the first one for lost.
         """
-        left, taken = sorted((one_ns, other_ns))
-        if taken - left >= _SOONEST * self._rtt_ns:
-            self._losses.append((taken, left))
+        left, declared = sorted((one_ns, other_ns))
+        if declared - left >= _SOONEST * self._rtt_ns:
+            self._losses.append((declared, left))
 
     def made(self, vantage: str) -> Spurious:
         """All of them, in order."""
@@ -222,5 +228,5 @@ class _SpuriousLosses:
 
 
 def _ordered(losses: Sequence[tuple[int, int]], needless: Sequence[int], vantage: str) -> Spurious:
-    taken, left = np.array(sorted(losses), np.int64).reshape(-1, 2).T
-    return Spurious(taken, left, np.array(needless, np.uint64), vantage)
+    declared, left = np.array(sorted(losses), np.int64).reshape(-1, 2).T
+    return Spurious(declared, left, np.array(needless, np.uint64), vantage)

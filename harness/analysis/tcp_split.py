@@ -71,14 +71,14 @@ def _every_leg(view: RunView) -> dict[int, tuple[Leg, ...]]:
 def _legs(view: RunView, flow: FlowAddresses) -> tuple[Leg, ...]:
     assert view.lab is not None
     down = flow.sender == "server"
-    made = []
+    flow_legs = []
     for place, path in enumerate(view.lab.paths):
-        part = view.of_path(path.path)
-        side = part.right if down else part.left
-        found = None if side is None else ack_delay_ns(side.where(side.flow == flow.flow), down)
-        if found is not None:
-            made.append(Leg(path.path, found, *_round_trips(view.lab, place, down)))
-    return tuple(made)
+        segment = view.of_path(path.path)
+        side = segment.right if down else segment.left
+        delay_ns = None if side is None else ack_delay_ns(side.where(side.flow == flow.flow), down)
+        if delay_ns is not None:
+            flow_legs.append(Leg(path.path, delay_ns, *_round_trips(view.lab, place, down)))
+    return tuple(flow_legs)
 
 
 def _round_trips(lab: LabFacts, place: int, down: bool) -> tuple[int, int]:
@@ -101,12 +101,12 @@ def ack_delay_ns(side: Capture, down: bool) -> int | None:
     numbers = _above(data, down) + (data.sequence + data.payload) % _ROUND
     ends, first, count = np.unique(numbers, return_index=True, return_counts=True)
     # Which of several like ones was acknowledged nobody knows (RFC 6298 §3).
-    known, when = ends[count == 1], data.t_ns[first[count == 1]]
-    number = _above(acks, not down) + acks.acknowledgement
-    at = np.searchsorted(known, number)
-    hit = at < len(known)
-    hit[hit] = known[at[hit]] == number[hit]
-    delays = acks.t_ns[hit] - when[at[hit]]
+    unique_ends, sent_ns = ends[count == 1], data.t_ns[first[count == 1]]
+    acknowledged = _above(acks, not down) + acks.acknowledgement
+    at = np.searchsorted(unique_ends, acknowledged)
+    is_match = at < len(unique_ends)
+    is_match[is_match] = unique_ends[at[is_match]] == acknowledged[is_match]
+    delays = acks.t_ns[is_match] - sent_ns[at[is_match]]
     delays = delays[delays > 0]
     return int(delays.min()) if len(delays) else None
 

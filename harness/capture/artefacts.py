@@ -1,4 +1,4 @@
-"""The folder of a run: where its files are, and their contents, each read when it is first asked for."""
+"""The folder of a run: its files and their contents, each read on first access."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Flow, Scenario
 from harness.scenario.schema import Path as EmulatedPath
 
-# --- What a run is measured from: every file of its folder that measuring reads, and the digests that tell it unharmed.
+# --- The files of a run's folder that measuring reads, and the digests that show that they are unchanged.
 #
-# The one place that knows these files: what reads an artefact takes its name from here. A file is known by its place in
-# the run's folder as it was written, and by the content it had then, so that packing changes nothing.
+# All readers of artefacts take the files' names from here. A file is identified by its original path in the run's
+# folder and by its original content, so that compression changes neither.
 
 
 LAB, GROWTH, CPU, WAITS = "lab.json", "growth.csv", "cpu.csv", "waits.csv"
-#: The simulator's; of several that of the first path (see `of`).
+#: Files of the simulator; with several, of that of the first path (see `of`).
 COUNTERS, EVENTS, CAPTURED, SENDS = "sim/counters.jsonl", "sim/events.jsonl", "sim/capture.json", "sim/udp.json"
 #: Side → its capture.
 CAPTURE = {side: f"sim/{name}" for side, name in CAPTURES.items()}
-#: An endpoint's, below its folder.
+#: Files of an endpoint, below its folder.
 KEYS, TCP, IPERF3, QLOG = "keys.log", "tcp.csv", "iperf3.json", "qlog"
 _OF_RUN = (LAB, GROWTH, CPU, WAITS, COUNTERS, EVENTS, CAPTURED, SENDS)
 _OF_ENDPOINT = (KEYS, TCP, IPERF3)
@@ -61,32 +61,32 @@ def endpoint(flow: int, role: str) -> str:
 
 
 def capture_digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of a run's captures as they were written, by side; nothing of one that cannot be read."""
+    """SHA-256 of a run's captures as they were written, by side; unreadable captures are left out."""
     return {name: digest for name in capture_names(folder) if (digest := _digest(folder, _captured(name)))}
 
 
 def _captured(name: str) -> str:
-    """The place of a capture: 'left', 'right'; of further simulators 'sim-NAME left'."""
+    """The path of a capture by its name: 'left', 'right'; for further simulators 'sim-NAME left'."""
     return capture_file(Path(), name).as_posix()
 
 
 def other_digests(folder: Path, flows: int) -> dict[str, str]:
-    """SHA-256 of everything else that measuring reads, by its place; nothing of what cannot be read."""
+    """SHA-256 of all other files that measuring reads, by path; unreadable files are left out."""
     return {place: digest for place in _others(folder, flows) if (digest := _digest(folder, place))}
 
 
 def harmed(folder: Path, run: Run) -> dict[str, str]:
-    """The files of a stored run that are not as it was measured from, by place, each with what is wrong with it.
+    """The files of a stored run that changed since it was measured, by path, each with the problem.
 
-    Of a run whose record has no digest but those of its captures, these alone.
+    If the run's record has digests of its captures only, only these are compared.
     """
     flows = len(run.cell.scenario.flows)
-    known = {_captured(name): digest for name, digest in run.captures.items()} | run.artefacts
-    found = {_captured(name): digest for name, digest in capture_digests(folder).items() if name in run.captures}
+    recorded = {_captured(name): digest for name, digest in run.captures.items()} | run.artefacts
+    current = {_captured(name): digest for name, digest in capture_digests(folder).items() if name in run.captures}
     if run.artefacts:
-        found |= other_digests(folder, flows)
-    places = sorted(place for place in {*known, *found} if known.get(place) != found.get(place))
-    return {place: _harm(folder, place, place in known) for place in places}
+        current |= other_digests(folder, flows)
+    places = sorted(place for place in {*recorded, *current} if recorded.get(place) != current.get(place))
+    return {place: _harm(folder, place, place in recorded) for place in places}
 
 
 def _others(folder: Path, flows: int) -> Iterator[str]:
@@ -95,21 +95,23 @@ def _others(folder: Path, flows: int) -> Iterator[str]:
         yield from (of(simulator.name, place) for place in _OF_SIMULATOR)
     for flow in range(flows):
         for role in ROLES:
-            its = endpoint(flow, role)
-            yield from (f"{its}/{name}" for name in _OF_ENDPOINT)
-            yield from (as_written(file).relative_to(folder).as_posix() for file in qlog.traces(folder / its / QLOG))
+            endpoint_folder = endpoint(flow, role)
+            yield from (f"{endpoint_folder}/{name}" for name in _OF_ENDPOINT)
+            yield from (
+                as_written(file).relative_to(folder).as_posix() for file in qlog.traces(folder / endpoint_folder / QLOG)
+            )
 
 
 def _digest(folder: Path, place: str) -> str:
-    """Nothing where there is no such file. Measuring says of one that cannot be read that it cannot."""
+    """Empty where the file is missing, or unreadable, which measuring reports."""
     with suppress(OSError):
         if (file := find(folder / place)) is not None:
             return content_digest(file)
     return ""
 
 
-def _harm(folder: Path, place: str, known: bool) -> str:
-    if not known:
+def _harm(folder: Path, place: str, recorded: bool) -> str:
+    if not recorded:
         return "it came after the run"
     file = find(folder / place)
     if file is None:
@@ -153,7 +155,7 @@ class TransferWindow:
 
     @property
     def has_file(self) -> bool:
-        """Whether it downloads a file to its end; what is cut off at a time, or generated, has no end to reach."""
+        """Whether it downloads a file to its end. A transfer that is cut off at a time, or generated, has no end."""
         return self.flow.file is not None
 
 
@@ -178,7 +180,7 @@ class Artefacts:
     """Of several paths the one that alone is looked at: its link, its packets. None for all that there are."""
 
     def path(self, place: str) -> Path | None:
-        """The file of a place that `sources` names; None where there is none."""
+        """The file at a path within the run's folder; None where there is none."""
         return find(self.folder / place)
 
     def _read(self, name: str, reader: Callable[[Path], T]) -> T | None:
@@ -194,7 +196,7 @@ class Artefacts:
 
     @cached_property
     def lab(self) -> lab_file.LabFacts | None:
-        """What was asked of the lab; of all paths the first one's link."""
+        """The configuration of the lab; with all of several paths, the link is the first one's."""
         facts = self._read(LAB, lab_file.read_lab)
         if facts is None or (self.alone is None and len(facts.paths) != 1):
             return facts
@@ -202,11 +204,11 @@ class Artefacts:
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
-        """The names of the run's paths, the first one first; '' is a path alone."""
+        """The names of the run's paths, in order; '' for a single path."""
         return tuple(self.run.cell.scenario.every_path)
 
     def of_path(self, path: str) -> Self:
-        """The same with one of its paths alone."""
+        """The artefacts with one of its paths selected."""
         if len(self.paths) == 1:
             return self
         if path not in self._parts:
@@ -219,38 +221,38 @@ class Artefacts:
 
     @property
     def every_path(self) -> tuple[Self, ...]:
-        """The same with each of its paths alone, the first one first."""
+        """The artefacts with each of its paths selected, in order."""
         return tuple(self.of_path(path) for path in self.paths)
 
     @cached_property
     def scenario(self) -> Scenario:
-        """What the run was asked to be, with what was drawn for it."""
+        """The run's scenario, with the values that were drawn for it."""
         return settled(self.run.cell.scenario, self.run.effective)
 
     @property
     def emulated(self) -> EmulatedPath:
-        """The path that is looked at, or the first of several."""
+        """The selected path, or the first of several."""
         return self.scenario.path if self.alone is None else self.scenario.every_path[self.alone]
 
     @property
     def is_one_path(self) -> bool:
-        """Whether it is one path that is looked at, and not several together."""
+        """Whether one path is selected, and not several together."""
         return self.alone is not None or len(self.paths) == 1
 
     @property
     def in_sequence(self) -> bool:
-        """Whether what is looked at is several segments in a row."""
+        """Whether several segments in a row are selected."""
         return self.alone is None and self.run.cell.scenario.in_sequence
 
     @property
     def simulators(self) -> tuple[str, ...]:
-        """The names of the simulators of the paths that are looked at, the first one first."""
+        """The names of the simulators of the selected paths, in order."""
         facts = self.lab.paths if self.lab is not None else ()
         return tuple(path.simulator for path in facts) or (SIMULATOR,)
 
     @property
     def _simulator(self) -> str:
-        """The folder of the simulator of the path that is looked at, or of the first of several."""
+        """The folder of the simulator of the selected path, or of the first of several."""
         return self.simulators[0]
 
     def _capture(self, side: str) -> capture.Capture | None:
@@ -261,8 +263,8 @@ class Artefacts:
             end: capture.Capture | None = getattr(self.of_path(self.paths[0 if side == "left" else -1]), side)
             return end
         if not self.is_one_path:
-            each = [getattr(self.of_path(path), side) for path in self.paths]
-            return None if None in each else capture.together(each)
+            captures = [getattr(self.of_path(path), side) for path in self.paths]
+            return None if None in captures else capture.together(captures)
         place = of(self._simulator, CAPTURE[side])
         return self._read(place, lambda path: capture.read_capture(path, facts.flows))
 
@@ -284,7 +286,7 @@ class Artefacts:
 
     @cached_property
     def events(self) -> Events:
-        """What the simulator said, of several paths the first one's; empty when it said nothing."""
+        """The events of the simulator (of several, of the first path's); empty where it reported none."""
         return self._read(of(self._simulator, EVENTS), counters.read_events) or Events()
 
     @cached_property
@@ -306,8 +308,8 @@ class Artefacts:
 
     @cached_property
     def waits(self) -> pl.DataFrame | None:
-        """Who waited for a processor (see `capture.counters`); None in virtual time, and of runs before it was
-        recorded.
+        """Waits for a processor (see `capture.counters`); None in virtual time, and for older runs, which did not
+        record them.
         """
         return None if self.path(WAITS) is None else self._read(WAITS, counters.read_waits)
 
@@ -325,16 +327,16 @@ class Artefacts:
             sent = self.left.between(transfer.started_ns, end, transfer.flow, to_client=False)
             zero = int(sent.t_ns[0]) if len(sent) else None
         flow = self.flows[min(transfer.flow, len(self.flows) - 1)]
-        others = {item.flow for item in self.run.transfers} - {transfer.flow}
+        other_flows = {other_transfer.flow for other_transfer in self.run.transfers} - {transfer.flow}
         facts = () if self.lab is None else self.lab.flows
-        over_tcp = any(one.over_tcp for one in facts if one.flow == transfer.flow)
+        over_tcp = any(entry.over_tcp for entry in facts if entry.flow == transfer.flow)
         return TransferWindow(
-            transfer, transfer.started_ns, end, zero, flow, over_tcp, alone=len(self.flows) == 1 and not others
+            transfer, transfer.started_ns, end, zero, flow, over_tcp, alone=len(self.flows) == 1 and not other_flows
         )
 
     @property
     def flows(self) -> tuple[Flow, ...]:
-        """What the flows were asked to do."""
+        """The configured flows."""
         return self.run.cell.scenario.flows
 
     def span(self, index: int) -> tuple[int, int] | None:
@@ -345,7 +347,7 @@ class Artefacts:
         return min(window.start_ns for window in windows), max(window.end_ns for window in windows)
 
     def tcp(self, flow: int) -> pl.DataFrame | None:
-        """What the kernel of a TCP flow's sender said of its connection (see `capture.tcp_info`)."""
+        """The statistics of a TCP flow's connection from its sender's kernel (see `capture.tcp_info`)."""
         if flow not in self._tcp:
             self._tcp[flow] = self._read(f"{endpoint(flow, self.flows[flow].sender)}/{TCP}", tcp_info.read_tcp)
         return self._tcp[flow]
@@ -355,7 +357,7 @@ class Artefacts:
         return {}
 
     def losses(self, trace: Path) -> qlog.Losses:
-        """What a qlog says of lost packets and what followed (see `capture.qlog`). Raises OSError."""
+        """Losses and recovery in a qlog (see `capture.qlog`). Raises OSError."""
         if trace not in self._losses:
             self._losses[trace] = qlog.read_losses(trace)
         return self._losses[trace]
@@ -365,54 +367,57 @@ class Artefacts:
         return {}
 
     def secrets(self, flow: int) -> tuple[key_log.Secret, ...]:
-        """The TLS secrets that either endpoint of a flow wrote down, each once."""
+        """The TLS secrets that either endpoint of a flow logged, each once."""
         logs = (self.path(f"{endpoint(flow, role)}/{KEYS}") for role in ROLES)
-        read = (secret for log in logs if log is not None for secret in key_log.read_key_log(log))
-        return tuple(dict.fromkeys(read))
+        secrets = (secret for log in logs if log is not None for secret in key_log.read_key_log(log))
+        return tuple(dict.fromkeys(secrets))
 
     def qlogs(self, flow: int, role: str) -> list[Path]:
         """The qlog files of one endpoint."""
         return qlog.traces(self.folder / endpoint(flow, role) / QLOG)
 
 
-# --- The last words of a run's endpoints: what their processes printed, as far as the run's folder still has it.
+# --- The last lines that the processes of a run's endpoints printed, where the run's folder still has them.
 
 
 #: Lines of each endpoint, and characters of each line.
 LINES, WIDTH = 5, 160
-#: Bytes from a log's end that are looked at, and bytes read at a time.
+#: Bytes at a log's end that are searched, and bytes read at a time.
 _END, _READ = 1 << 16, 1 << 20
 
 
 def last_words(folder: Path, run: Run) -> dict[str, tuple[str, ...]]:
     """Endpoint ('client0') → the last lines of its log that are not empty, the oldest first.
 
-    What is no printable character is escaped, and a line that is too long is cut. Of a run without logs, what its
-    record has of whoever failed; nothing of who said nothing.
+    Unprintable characters are escaped, and long lines are cut. Without logs, the lines are those of the failed
+    endpoint in the run's record. Endpoints without output are left out.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    tails: dict[str, tuple[str, ...]] = {}
     for flow in range(len(run.cell.scenario.flows)):
         for role in ROLES:
             name = f"{role}{flow}"
             if lines := _last(folder / f"{name}.log"):
-                found[name] = lines
-    if not found and run.outcome.role in ROLES and run.outcome.log_tail:
-        found[f"{run.outcome.role}0"] = tuple(_printable(line) for line in run.outcome.log_tail[-LINES:])
-    return found
+                tails[name] = lines
+    if not tails and run.outcome.role in ROLES and run.outcome.log_tail:
+        tails[f"{run.outcome.role}0"] = tuple(_printable(line) for line in run.outcome.log_tail[-LINES:])
+    return tails
 
 
 def _last(file: Path) -> tuple[str, ...]:
-    end = b""
+    tail = b""
     try:
         with open_file(file) as log:
             while part := log.read(_READ):
-                end = (end + part)[-_END:]
+                tail = (tail + part)[-_END:]
     except OSError:
         return ()
-    lines = [line for line in end.decode(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in tail.decode(errors="replace").splitlines() if line.strip()]
     return tuple(_printable(line) for line in lines[-LINES:])
 
 
 def _printable(line: str) -> str:
-    text = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line.rstrip())
+    text = "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in line.rstrip()
+    )
     return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"

@@ -34,7 +34,7 @@ FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 NO_SHIFT, MOST_SHIFT = -1, 14
 #: Offset of the header of UDP or TCP behind an Ethernet header and an IPv4 header without options, or an IPv6 header.
 _TRANSPORT_AT = {4: 34, 6: 54}
-#: Bytes of a TCP header without options, and how many of what follows are told apart by.
+#: Bytes of a TCP header without options, and bytes of options that help to identify a segment.
 _TCP_HEADER, _TCP_OPTIONS = 20, 40
 #: Kinds of TCP's options (RFC 9293 §3.2, RFC 7323 §2.2).
 _END_OF_OPTIONS, _NO_OPERATION, _WINDOW_SCALE = 0, 1, 3
@@ -110,7 +110,7 @@ class Capture:
         return self.where(inside & (self.flow == flow) & (self.to_client == to_client))
 
     def frame(self) -> pl.DataFrame:
-        """The same as a polars frame, one row per packet."""
+        """The capture as a polars frame, one row per packet."""
         names = [f.name for f in fields(self) if f.name not in ("truncated", "visible", "seen")]
         return pl.DataFrame({name: getattr(self, name) for name in names})
 
@@ -126,19 +126,19 @@ class Capture:
         return head[6 : 6 + head[5]]
 
 
-#: The fields of a capture that have a row a packet.
+#: The fields of a capture that have a row per packet.
 _COLUMNS = tuple(f.name for f in fields(Capture) if f.name != "truncated")
 
 
 def together(captures: Sequence[Capture]) -> Capture:
     """Captures of one side of several paths, in order of time."""
-    order = np.argsort(np.concatenate([one.t_ns for one in captures]), kind="stable")
+    order = np.argsort(np.concatenate([capture.t_ns for capture in captures]), kind="stable")
     columns = {
-        f.name: np.concatenate([getattr(one, f.name) for one in captures])[order]
+        f.name: np.concatenate([getattr(capture, f.name) for capture in captures])[order]
         for f in fields(captures[0])
         if f.name != "truncated"
     }
-    return Capture(**columns, truncated=any(one.truncated for one in captures))
+    return Capture(**columns, truncated=any(capture.truncated for capture in captures))
 
 
 def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
@@ -159,8 +159,8 @@ def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
 
 
 def _joined(parts: Sequence[Capture]) -> Capture:
-    """Packets of one capture, one part after the other."""
-    columns = {name: joined([getattr(one, name) for one in parts]) for name in _COLUMNS}
+    """The parts of one capture, concatenated."""
+    columns = {name: joined([getattr(part, name) for part in parts]) for name in _COLUMNS}
     return Capture(**columns, truncated=parts[-1].truncated)
 
 
@@ -176,8 +176,8 @@ def _packets(records: pcap.Records, flows: Sequence[FlowAddresses]) -> Capture:
     payload = np.where(protocol == TCP, segments.payload, udp[:, 2] - 8)
     over_quic = np.isin(flow, [item.flow for item in flows if item.kind == "quic"])
     form = np.where(over_quic, invariants.forms(visible), invariants.Form.NONE).astype(np.uint8)
-    seen = _seen(np.minimum(records.captured[chosen], pcap.HEAD), ip, protocol, payload)
-    one_rtt, after_initial = _coalesced(visible, form, payload, seen)
+    captured = _seen(np.minimum(records.captured[chosen], pcap.HEAD), ip, protocol, payload)
+    one_rtt, after_initial = _coalesced(visible, form, payload, captured)
     key = _keys(flow, to_client, ip, _lasting(udp, flow, to_client, flows), visible, segments)
     return Capture(
         t_ns=records.t_ns[chosen], to_client=to_client, flow=flow, client_address=client_address, ip=ip,
@@ -185,7 +185,7 @@ def _packets(records: pcap.Records, flows: Sequence[FlowAddresses]) -> Capture:
         traffic_class=_traffic_class(heads, ip), source_port=udp[:, 0], destination_port=udp[:, 1],
         length=records.length[chosen], payload=payload, sequence=segments.sequence,
         acknowledgement=segments.acknowledgement, flags=segments.flags, window=segments.window, shift=segments.shift,
-        form=form, one_rtt=one_rtt, after_initial=after_initial, key=key, visible=visible, seen=seen,
+        form=form, one_rtt=one_rtt, after_initial=after_initial, key=key, visible=visible, seen=captured,
         truncated=records.truncated,
     )  # fmt: skip
 
@@ -198,8 +198,8 @@ def ecn(traffic_class: Bytes) -> Bytes:
 def _transport(heads: Bytes) -> tuple[Ints, Bytes]:
     """IP version and protocol of each frame; version 0 for one without a whole header of UDP or TCP."""
     ethertype = np.ascontiguousarray(heads[:, 12:14]).view(">u2")[:, 0]
-    whole = (heads[:, 20] & 0x1F == 0) & (heads[:, 21] == 0)  # fragment offset 0
-    four = (ethertype == 0x0800) & (heads[:, 14] == 0x45) & np.isin(heads[:, 23], (TCP, UDP)) & whole
+    unfragmented = (heads[:, 20] & 0x1F == 0) & (heads[:, 21] == 0)  # fragment offset 0
+    four = (ethertype == 0x0800) & (heads[:, 14] == 0x45) & np.isin(heads[:, 23], (TCP, UDP)) & unfragmented
     six = (ethertype == 0x86DD) & (heads[:, 14] >> 4 == 6) & np.isin(heads[:, 20], (TCP, UDP))
     return np.where(four, 4, np.where(six, 6, 0)), np.where(six, heads[:, 20], heads[:, 23])
 
@@ -210,29 +210,31 @@ def _traffic_class(heads: Bytes, ip: Ints) -> Bytes:
 
 
 def _flows(heads: Bytes, ip: Ints, protocol: Bytes, flows: Sequence[FlowAddresses]) -> tuple[Ints, Flags, Ints]:
-    """Flow of each frame (-1: none, as for what is not of its flow's transport), whether it goes to the client, and
-    which of the client's addresses it has.
+    """The flow of each frame (-1: none, also for another transport than the flow's), whether it goes to the client,
+    and which of the client's addresses it has.
     """
     flow = np.full(len(heads), -1, np.int64)
-    place = np.zeros(len(heads), np.int64)
+    client_address = np.zeros(len(heads), np.int64)
     to_client = np.zeros(len(heads), np.bool_)
     for version in (4, 6):
         rows = np.flatnonzero(ip == version)
         at, size = _ADDRESS_AT[version]
         source, destination = heads[rows, at : at + size], heads[rows, at + size : at + 2 * size]
-        for entry in flows:
-            client, server = (_packed(side.addresses, version) for side in (entry.client, entry.server))
-            its = protocol[rows] == (TCP if entry.over_tcp else UDP)
-            down = its & _any(source, server) & _any(destination, client)
-            up = its & _any(source, client) & _any(destination, server)
-            flow[rows[up | down]] = entry.flow
+        for flow_addresses in flows:
+            client, server = (
+                _packed(side.addresses, version) for side in (flow_addresses.client, flow_addresses.server)
+            )
+            of_transport = protocol[rows] == (TCP if flow_addresses.over_tcp else UDP)
+            down = of_transport & _any(source, server) & _any(destination, client)
+            up = of_transport & _any(source, client) & _any(destination, server)
+            flow[rows[up | down]] = flow_addresses.flow
             to_client[rows[down]] = True
             for address in client:
-                own = up | down
+                has_address = up | down
                 if len(client) > 1:
-                    own = (down & _any(destination, [address])) | (up & _any(source, [address]))
-                place[rows[own]] = _place(entry.client, address)
-    return flow, to_client, place
+                    has_address = (down & _any(destination, [address])) | (up & _any(source, [address]))
+                client_address[rows[has_address]] = _place(flow_addresses.client, address)
+    return flow, to_client, client_address
 
 
 def _place(client: Endpoint, packed: bytes) -> int:
@@ -244,10 +246,10 @@ def _lasting(udp: Ints, flow: Ints, to_client: Flags, flows: Sequence[FlowAddres
     rewritten = np.isin(flow, [item.flow for item in flows if item.is_rebound])
     if not rewritten.any():
         return udp
-    lasting = udp.copy()
-    lasting[rewritten & ~to_client, 0] = 0
-    lasting[rewritten & to_client, 1] = 0
-    return lasting
+    stable = udp.copy()
+    stable[rewritten & ~to_client, 0] = 0
+    stable[rewritten & to_client, 1] = 0
+    return stable
 
 
 def _packed(addresses: Sequence[str], version: int) -> list[bytes]:
@@ -258,13 +260,13 @@ def _packed(addresses: Sequence[str], version: int) -> list[bytes]:
 def _any(column: Bytes, addresses: list[bytes]) -> Flags:
     """Whether each row of shape (n, size) is one of the addresses."""
     words = np.ascontiguousarray(column).view("u4")
-    found = np.zeros(len(column), np.bool_)
+    matches = np.zeros(len(column), np.bool_)
     for address in addresses:
-        same = np.ones(len(column), np.bool_)
+        equal = np.ones(len(column), np.bool_)
         for index, word in enumerate(np.frombuffer(address, "u4")):
-            same &= words[:, index] == word
-        found |= same
-    return found
+            equal &= words[:, index] == word
+        matches |= equal
+    return matches
 
 
 def _udp(heads: Bytes, ip: Ints, protocol: Bytes) -> tuple[Ints, Bytes]:
@@ -304,22 +306,22 @@ def _segments(heads: Bytes, ip: Ints, protocol: Bytes) -> _Segments:
     rows = np.flatnonzero(segment)
     identity = np.zeros((len(heads), 20 + _TCP_OPTIONS), np.uint8)
     for version, at in _TRANSPORT_AT.items():
-        mine = rows[ip[rows] == version]
-        header = heads[mine, at : at + _TCP_HEADER + _TCP_OPTIONS]
-        total = _field(heads[mine], 16 if version == 4 else 18, 2) - (20 if version == 4 else 0)
-        numbers[0, mine] = np.maximum(total - (header[:, 12] >> 4).astype(np.int64) * 4, 0)
-        numbers[1, mine], numbers[2, mine] = _field(header, 4, 4), _field(header, 8, 4)
-        flags[mine] = header[:, 13]
-        window[mine] = _field(header, 14, 2)
+        of_version = rows[ip[rows] == version]
+        header = heads[of_version, at : at + _TCP_HEADER + _TCP_OPTIONS]
+        total = _field(heads[of_version], 16 if version == 4 else 18, 2) - (20 if version == 4 else 0)
+        numbers[0, of_version] = np.maximum(total - (header[:, 12] >> 4).astype(np.int64) * 4, 0)
+        numbers[1, of_version], numbers[2, of_version] = _field(header, 4, 4), _field(header, 8, 4)
+        flags[of_version] = header[:, 13]
+        window[of_version] = _field(header, 14, 2)
         opening = header[:, 13] & SYN != 0
-        shift[mine[opening]] = [_window_scale(row.tobytes()) for row in header[opening]]
+        shift[of_version[opening]] = [_window_scale(row.tobytes()) for row in header[opening]]
         # Ports, numbers, flags and window; the checksum may be finished only on the way. Then the options, of which
         # a timestamp (RFC 7323 §3) differs in a retransmission, as the identification of IPv4 does.
-        identity[mine, :16] = header[:, :16]
-        identity[mine, 16:18] = heads[mine, 16:18] if version == 4 else heads[mine, 18:20]
-        identity[mine, 18:20] = heads[mine, 18:20] if version == 4 else 0
+        identity[of_version, :16] = header[:, :16]
+        identity[of_version, 16:18] = heads[of_version, 16:18] if version == 4 else heads[of_version, 18:20]
+        identity[of_version, 18:20] = heads[of_version, 18:20] if version == 4 else 0
         options = header[:, _TCP_HEADER:]
-        identity[mine, 20 : 20 + options.shape[1]] = options
+        identity[of_version, 20 : 20 + options.shape[1]] = options
     return _Segments(numbers[0], numbers[1], numbers[2], flags, window, shift, rows, identity[rows])
 
 
@@ -350,7 +352,7 @@ def _field(bytes_: Bytes, at: int, size: int) -> Ints:
 def _keys(
     flow: Ints, to_client: Flags, ip: Ints, udp: Ints, visible: Bytes, segments: _Segments
 ) -> npt.NDArray[np.uint64]:
-    """64-bit hash of what routing leaves alone.
+    """64-bit hash of the fields that routing leaves unchanged.
 
     The checksum is left out: with transmit offload it is finished only on the way. The payload's head of a QUIC
     datagram is header-protected and encrypted (RFC 9001 §5.4), so it differs even between retransmissions.
@@ -376,13 +378,13 @@ def _seen(captured: Ints, ip: Ints, protocol: Bytes, payload: Ints) -> Ints:
     return np.where(protocol == UDP, np.clip(captured - header, 0, np.maximum(payload, 0)), 0)
 
 
-def _coalesced(visible: Bytes, form: Bytes, payload: Ints, seen: Ints) -> tuple[Flags, Flags]:
+def _coalesced(visible: Bytes, form: Bytes, payload: Ints, captured: Ints) -> tuple[Flags, Flags]:
     """Which datagrams show a 1-RTT packet, and which have something behind their Initial packet."""
     one_rtt = form == invariants.Form.SHORT
     after_initial = np.zeros(len(form), np.bool_)
     for row in np.flatnonzero((form == invariants.Form.INITIAL) | (form == invariants.Form.HANDSHAKE)):
-        found = invariants.coalesced(visible[row, : seen[row]].tobytes(), int(payload[row]))
-        if found is not None and found[1]:
-            one_rtt[row] = found[0] is invariants.Form.HANDSHAKE
-            after_initial[row] = found[0] is invariants.Form.INITIAL
+        last_packet = invariants.coalesced(visible[row, : captured[row]].tobytes(), int(payload[row]))
+        if last_packet is not None and last_packet[1]:
+            one_rtt[row] = last_packet[0] is invariants.Form.HANDSHAKE
+            after_initial[row] = last_packet[0] is invariants.Form.INITIAL
     return one_rtt, after_initial

@@ -16,13 +16,13 @@ from harness.capture.quic.frames import FrameError, Frames, read_common, read_fr
 from harness.capture.quic.invariants import LONG_HEADERS, Form
 from harness.capture.quic.protection import Aead, Heads, Packets, Protection, candidates, decrypt
 
-#: Packets with which a secret is tried, the share that it must open, and the fewest that tell.
+#: Packets that a secret is tried on, the share that it must open, and the fewest that are enough evidence.
 _TRIED, _SHARE, _LEAST = 64, 0.9, 3
 #: Acknowledgements that are looked at for the number of the first packet.
 _ACKNOWLEDGEMENTS = 3
 #: No stream reaches further than this multiple of the bytes that came: more would have to be lost than arrives.
 _BEYOND = 8
-#: Packets whose frames are kept, some 700 B each; of more they are read anew, so many together.
+#: The most packets whose frames are kept, some 700 B each; beyond that they are reread, so many packets at a time.
 _MANY, _PART = 1 << 19, 1 << 16
 #: The packet number before the first, where numbers count from 0 (RFC 9000 §12.3).
 _BEFORE_FIRST = -1
@@ -74,17 +74,17 @@ def connections(capture: Capture) -> list[Connection]:
     `capture` holds the datagrams of one flow at one interface. The connections of one client differ in port or in
     the connection ID that it chose; after a Retry or Version Negotiation packet it is one connection still.
     """
-    found: dict[tuple[int, bytes], Connection] = {}
+    by_key: dict[tuple[int, bytes], Connection] = {}
     for row in np.flatnonzero(np.isin(capture.form, LONG_HEADERS)):
         head, to_client = capture.visible[row].tobytes(), bool(capture.to_client[row])
-        version, target, source = int.from_bytes(head[1:5], "big"), *_ids(head)
+        version, destination, source = int.from_bytes(head[1:5], "big"), *_ids(head)
         port = int((capture.destination_port if to_client else capture.source_port)[row])
-        key = (port, target if to_client else source)
-        if not to_client and key not in found:
-            found[key] = Connection(port, version, source, b"")
-        elif to_client and key in found:
-            found[key] = Connection(port, version, target, source)
-    return list(found.values())
+        key = (port, destination if to_client else source)
+        if not to_client and key not in by_key:
+            by_key[key] = Connection(port, version, source, b"")
+        elif to_client and key in by_key:
+            by_key[key] = Connection(port, version, destination, source)
+    return list(by_key.values())
 
 
 def _ids(head: bytes) -> tuple[bytes, bytes]:
@@ -102,39 +102,39 @@ def open_packets(
     connection ID (RFC 9000 §9) is found there too.
 
     Tags are not checked, since they were not captured. A secret fits when it opens nine of ten of the first packets.
-    What a wrong one makes of a packet has reserved bits of 0 once in four times, then a number near those before in
-    half the cases, and then frames of 1-RTT packets that do not go beyond it in a sixth: it opens one packet of fifty.
+    A wrong secret gives reserved bits of 0 in one of four packets. In half of these the number is near those before,
+    and a sixth of these hold frames of 1-RTT packets that end within the packet. So it opens one packet of fifty.
 
-    A few stacks (ngtcp2) count from a random number, which only their first packet has as a whole. Where that one was
-    not captured, the peer's acknowledgements say what it was.
+    A few stacks (ngtcp2) count from a random number, which only their first packet encodes as a whole. Where that
+    packet was not captured, the number is taken from the peer's acknowledgements.
     """
     rows = _rows(capture, connection, sender, alone)
-    opened = _open(capture, connection, sender, secrets, rows, _BEFORE_FIRST)
-    if opened is not None:
-        return opened
+    sent = _open(capture, connection, sender, secrets, rows, _BEFORE_FIRST)
+    if sent is not None:
+        return sent
     peer: Sender = "client" if sender == "server" else "server"
-    other = _open(capture, connection, peer, secrets, _rows(capture, connection, peer, alone), _BEFORE_FIRST)
-    if other is None:
+    peer_packets = _open(capture, connection, peer, secrets, _rows(capture, connection, peer, alone), _BEFORE_FIRST)
+    if peer_packets is None:
         return None
-    acknowledged = (frames.acknowledged for frames in other.frames if frames.acknowledged is not None)
-    tries = (
+    acknowledged = (frames.acknowledged for frames in peer_packets.frames if frames.acknowledged is not None)
+    attempts = (
         _open(capture, connection, sender, secrets, rows, largest)
         for largest in dict.fromkeys(islice(acknowledged, _ACKNOWLEDGEMENTS))
     )
-    return next((found for found in tries if found is not None), None)
+    return next((attempt for attempt in attempts if attempt is not None), None)
 
 
 def _open(
     capture: Capture, connection: Connection, sender: Sender, secrets: Sequence[Secret], rows: Ints, largest: int
 ) -> SentPackets | None:
-    """The same, where the packets before the first had numbers up to `largest`."""
+    """As `open_packets`. `largest`: the largest packet number before the first packet."""
     heads = Heads(taken(capture.visible, rows), capture.seen[rows], capture.payload[rows])
-    first = heads.where(np.arange(min(_TRIED, len(heads))))
+    sample = heads.where(np.arange(min(_TRIED, len(heads))))
     for secret in secrets:
         for aead in candidates(secret.secret) if secret.sender == sender else ():
             protection = Protection(secret.secret, aead, connection.version, connection.id_length(sender), largest)
-            packets, _ = _readable(decrypt(first, protection))
-            if len(packets) < max(_LEAST, _SHARE * len(first)):
+            packets, _ = _readable(decrypt(sample, protection))
+            if len(packets) < max(_LEAST, _SHARE * len(sample)):
                 continue
             packets, frames = _readable(decrypt(heads, protection))
             return SentPackets(
@@ -146,39 +146,39 @@ def _open(
 
 
 def _readable(packets: Packets) -> tuple[Packets, Sequence[Frames]]:
-    """The packets that hold frames, and these.
+    """The packets that hold frames, and their frames.
 
-    What is not of the connection, such as a stateless reset, may look like a STREAM frame by chance. Then it is one far
-    beyond all that was carried.
+    A packet that does not belong to the connection, such as a stateless reset, may look like a STREAM frame by chance.
+    Such a frame lies far beyond all data that was carried.
     """
-    kept, read = [], []
-    few = len(packets) <= _MANY
-    furthest = _BEYOND * int(packets.size.sum())
+    indices, parsed = [], []
+    in_memory = len(packets) <= _MANY
+    limit = _BEYOND * int(packets.size.sum())
     for index, frames in enumerate(_read(packets)):
-        if frames is None or any(frame.offset + frame.length > furthest for frame in frames.streams):
+        if frames is None or any(frame.offset + frame.length > limit for frame in frames.streams):
             continue
-        kept.append(index)
-        if few:
-            read.append(frames)
-    readable = packets.where(np.array(kept, np.int64))
-    return readable, tuple(read) if few else _ReadAnew(readable)
+        indices.append(index)
+        if in_memory:
+            parsed.append(frames)
+    readable = packets.where(np.array(indices, np.int64))
+    return readable, tuple(parsed) if in_memory else _ReadAnew(readable)
 
 
 def _read(packets: Packets) -> Iterator[Frames | None]:
     """The frames of each packet, read in parts; None for one that has none."""
     for start in range(0, len(packets), _PART):
         rows = slice(start, start + _PART)
-        plain, known, sizes = packets.plain[rows], packets.seen[rows], packets.size[rows]
-        every = zip(read_common(plain, known, sizes), known.tolist(), sizes.tolist(), strict=True)
-        for index, (common, seen, size) in enumerate(every):
+        plain, captured, sizes = packets.plain[rows], packets.seen[rows], packets.size[rows]
+        batch = zip(read_common(plain, captured, sizes), captured.tolist(), sizes.tolist(), strict=True)
+        for index, (common, length, size) in enumerate(batch):
             try:
-                yield common or read_frames(plain[index, :seen].tobytes(), size)
+                yield common or read_frames(plain[index, :length].tobytes(), size)
             except FrameError:
                 yield None
 
 
 class _ReadAnew(Sequence[Frames]):
-    """Frames of packets that all have some, too many to be kept: 10 GB are eight million packets."""
+    """The frames of packets that are too many to keep; each has some. 10 GB are eight million packets."""
 
     def __init__(self, packets: Packets) -> None:
         self._packets = packets
@@ -203,22 +203,24 @@ class _ReadAnew(Sequence[Frames]):
 
 
 def _rows(capture: Capture, connection: Connection, sender: Sender, alone: bool) -> Ints:
-    """Rows of the short headers that go an endpoint's way: by the client's port, or by a connection ID seen before.
+    """Rows of the short headers that an endpoint sent: by the client's port, or by a connection ID seen before.
 
     The client's port may change on the way (RFC 9000 §9.3), the connection ID by either's choice (§5.1.1).
     """
     to_client = sender == "server"
     port = capture.destination_port if to_client else capture.source_port
-    known = connection.client_id if to_client else connection.server_id
-    mine = np.full(len(port), alone) | (port == connection.port)
-    if known:
-        mine |= (capture.visible[:, 1 : 1 + len(known)] == np.frombuffer(known, np.uint8)).all(axis=1)
-    return np.flatnonzero(mine & (capture.to_client == to_client) & (capture.form == Form.SHORT))
+    connection_id = connection.client_id if to_client else connection.server_id
+    selected = np.full(len(port), alone) | (port == connection.port)
+    if connection_id:
+        selected |= (capture.visible[:, 1 : 1 + len(connection_id)] == np.frombuffer(connection_id, np.uint8)).all(
+            axis=1
+        )
+    return np.flatnonzero(selected & (capture.to_client == to_client) & (capture.form == Form.SHORT))
 
 
 def _coalesced(capture: Capture, connection: Connection, sender: Sender) -> Ints:
     to_client = sender == "server"
     port = capture.destination_port if to_client else capture.source_port
-    behind = (capture.form != Form.SHORT) & (capture.one_rtt | capture.after_initial)
-    times: Ints = capture.t_ns[behind & (port == connection.port) & (capture.to_client == to_client)]
+    is_coalesced = (capture.form != Form.SHORT) & (capture.one_rtt | capture.after_initial)
+    times: Ints = capture.t_ns[is_coalesced & (port == connection.port) & (capture.to_client == to_client)]
     return times

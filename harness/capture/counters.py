@@ -39,7 +39,7 @@ def _rows(t_ns: int, disciplines: list[dict[str, Any]]) -> list[tuple[object, ..
     red = {item.get("dev"): item for item in disciplines if item.get("kind") == "red"}
     rows: list[tuple[object, ...]] = []
     for item in disciplines:
-        # A path that is gone has a discipline that drops everything, which is no loss.
+        # In an outage a path has a discipline that drops everything. These drops are no losses.
         if item.get("kind") == "blackhole":
             continue
         if item.get("root") is True and isinstance(item.get("dev"), str):
@@ -52,7 +52,7 @@ def _rows(t_ns: int, disciplines: list[dict[str, Any]]) -> list[tuple[object, ..
 def running_total(counters: pl.DataFrame, device: str, count: str) -> tuple[np.ndarray, np.ndarray]:
     """Sample times (ns) and a cumulative count of one device, made to never fall; both int64, shape (n,).
 
-    A count that falls was started anew (the discipline was replaced), and goes on from where it was.
+    A count that falls was reset (the discipline was replaced); the total continues from its last value.
     """
     rows = counters.filter(pl.col("device") == device)
     values = rows[count].to_numpy().astype(np.int64)
@@ -103,8 +103,8 @@ def spent(
         return None
     before = int(np.searchsorted(times, start_ns, side="right")) - 1
     steps = np.diff(values, prepend=0)
-    grown = np.where(steps < 0, values, steps)
-    return int(grown[before + 1 : after + 1].sum())
+    increments = np.where(steps < 0, values, steps)
+    return int(increments[before + 1 : after + 1].sum())
 
 
 # --- How long each container's processes waited for a processor, and what the hypervisor took of it (waits.csv).
@@ -112,7 +112,7 @@ def spent(
 
 Kind = Literal["run_delay", "longest", "pressure", "stopped", "steal"]
 """What a sum counts (see `harness.engine.docker.sampler`, which writes them)."""
-#: What stands in place of a container's name for figures of the whole machine.
+#: The name that replaces a container's for figures of the whole machine.
 MACHINE = "machine"
 _SCHED_DELAY_SCHEMA = {"t_ns": pl.Int64, "container": pl.String, "kind": pl.String, "ns": pl.Int64}
 
@@ -227,7 +227,7 @@ def growth_of(frame: pl.DataFrame, flow: int, transfer: int) -> Growth:
     return Growth(rows["t_ns"].to_numpy(), rows["bytes"].to_numpy())
 
 
-# --- What the simulator says of itself: its kernel, readiness, changes of the path (sim/events.jsonl, capture.json).
+# --- The simulator's own events: its kernel, readiness, changes of the path (sim/events.jsonl, capture.json).
 
 
 #: Times closer than this are the same, s: they come from the same count of ns.
@@ -251,13 +251,13 @@ class Events:
     def applied(self, index: int, at: float) -> int | None:
         """When the path's change number `index`, due at `at` s, took effect; None where it did not.
 
-        The simulator counts other timed commands too (those of a service process), so what was due then is looked
-        for; only events that do not say when they were due go by the number.
+        The simulator also numbers other timed commands (those of a service process), so the change is found by its
+        due time. Only events without due times are found by the number.
         """
         if not self.due:
             return self.changes.get(index)
-        found = next((number for number, due in self.due.items() if abs(due - at) < _SAME), None)
-        return None if found is None else self.changes[found]
+        due_index = next((number for number, due in self.due.items() if abs(due - at) < _SAME), None)
+        return None if due_index is None else self.changes[due_index]
 
 
 def read_events(path: Path) -> Events:

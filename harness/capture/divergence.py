@@ -1,4 +1,4 @@
-"""Where two runs of one cell part: what they ran on, what their endpoints drew, their packets, their system calls."""
+"""The first differences of two runs of one cell: environment, random bytes, packets, system calls."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PacketDivergence:
 
 @dataclass(frozen=True)
 class RandomDivergence:
-    """An endpoint that was given other random bytes."""
+    """An endpoint that got different random bytes in the two runs."""
 
     endpoint: str
     drawn: tuple[RandomBytes | None, RandomBytes | None]
@@ -64,7 +64,7 @@ class RandomDivergence:
 
 @dataclass(frozen=True)
 class Divergence:
-    """Everything in which two runs differ."""
+    """All differences of two runs."""
 
     facts: tuple[tuple[str, str, str], ...] = ()
     """What they ran on and what came of it, where that differs: (what, in the first, in the second)."""
@@ -82,15 +82,15 @@ class Divergence:
 
 
 def compare_runs(
-    one: Run, other: Run, folders: tuple[Path, Path], start_ns: int | None, calls: CallDivergence | None = None
+    first: Run, second: Run, folders: tuple[Path, Path], start_ns: int | None, calls: CallDivergence | None = None
 ) -> Divergence:
-    """Where two stored runs part. Raises OSError; ValueError where a file is damaged or nothing can be compared.
+    """The differences of two stored runs. Raises OSError; ValueError for a damaged file, or nothing to compare.
 
     `start_ns`: when the labs' clocks started, ns since the epoch; None where they are the hosts'.
     """
-    found, unseen = [], []
-    for side in dict.fromkeys([*SIDES, *one.captures, *other.captures]):
-        digests = [run.captures.get(side) for run in (one, other)]
+    differences, unseen = [], []
+    for side in dict.fromkeys([*SIDES, *first.captures, *second.captures]):
+        digests = [run.captures.get(side) for run in (first, second)]
         if None not in digests and digests[0] == digests[1]:
             continue
         files = [find(capture_file(folder, side)) for folder in folders]
@@ -101,12 +101,12 @@ def compare_runs(
             continue
         difference = first_other_packet(side, (files[0], files[1]), start_ns, _names(folders[0]), _quic(folders[0]))
         if difference is not None:
-            found.append(difference)
-    found.sort(key=lambda item: min(packet.t_ns for packet in item.packets if packet is not None))
-    return Divergence(_facts(one, other), tuple(found), tuple(unseen), _random(one, other), calls)
+            differences.append(difference)
+    differences.sort(key=lambda item: min(packet.t_ns for packet in item.packets if packet is not None))
+    return Divergence(_facts(first, second), tuple(differences), tuple(unseen), _random(first, second), calls)
 
 
-def _facts(one: Run, other: Run) -> tuple[tuple[str, str, str], ...]:
+def _facts(first: Run, second: Run) -> tuple[tuple[str, str, str], ...]:
     def facts(run: Run) -> dict[str, str]:
         return {
             "cell": run.cell.key,
@@ -120,14 +120,16 @@ def _facts(one: Run, other: Run) -> tuple[tuple[str, str, str], ...]:
             "outcome": " ".join(word for word in (run.outcome.status, run.outcome.detail) if word),
         }
 
-    sides = facts(one), facts(other)
+    sides = facts(first), facts(second)
     names = dict.fromkeys([*sides[0], *sides[1]])
-    both = [(name, sides[0].get(name, ""), sides[1].get(name, "")) for name in names]
-    return tuple(item for item in both if item[1] != item[2])
+    rows = [(name, sides[0].get(name, ""), sides[1].get(name, "")) for name in names]
+    return tuple(item for item in rows if item[1] != item[2])
 
 
-def _random(one: Run, other: Run) -> tuple[RandomDivergence, ...]:
-    pairs = {name: (one.random.get(name), other.random.get(name)) for name in sorted({*one.random, *other.random})}
+def _random(first: Run, second: Run) -> tuple[RandomDivergence, ...]:
+    pairs = {
+        name: (first.random.get(name), second.random.get(name)) for name in sorted({*first.random, *second.random})
+    }
     return tuple(RandomDivergence(name, pair) for name, pair in pairs.items() if pair[0] != pair[1])
 
 
@@ -159,28 +161,28 @@ def _quic(folder: Path) -> frozenset[str]:
 def first_other_packet(
     side: str, files: tuple[Path, Path], start_ns: int | None, names: Mapping[str, str], quic_hosts: frozenset[str]
 ) -> PacketDivergence | None:
-    """Where two captures of one side part; None where all their packets are equal. Raises OSError, ValueError.
+    """The first difference of two captures of one side; None where all packets are equal. Raises OSError, ValueError.
 
-    `start_ns`: what times are told from; `names`: address → name of an endpoint; `quic_hosts`: names of those whose
-    datagrams are QUIC's.
+    `start_ns`: the origin of the times in the result; `names`: address → name of an endpoint; `quic_hosts`: names of
+    those whose datagrams are QUIC's.
     """
-    one, other = (pcap.parse(read_bytes(file)) for file in files)
-    counts = len(one.t_ns), len(other.t_ns)
+    first, second = (pcap.parse(read_bytes(file)) for file in files)
+    counts = len(first.t_ns), len(second.t_ns)
     shared = min(counts)
     columns = {
-        "time": one.t_ns[:shared] != other.t_ns[:shared],
-        "length": one.length[:shared] != other.length[:shared],
-        "content": (one.heads[:shared] != other.heads[:shared]).any(axis=1)
-        | (one.captured[:shared] != other.captured[:shared]),
+        "time": first.t_ns[:shared] != second.t_ns[:shared],
+        "length": first.length[:shared] != second.length[:shared],
+        "content": (first.heads[:shared] != second.heads[:shared]).any(axis=1)
+        | (first.captured[:shared] != second.captured[:shared]),
     }
     different = np.flatnonzero(np.logical_or.reduce(list(columns.values())))
     if not len(different) and counts[0] == counts[1]:
         return None
     at = int(different[0]) if len(different) else shared
-    first = int(one.t_ns[0]) if counts[0] else int(other.t_ns[0])
-    zero = first if start_ns is None else start_ns
+    first_ns = int(first.t_ns[0]) if counts[0] else int(second.t_ns[0])
+    zero = first_ns if start_ns is None else start_ns
     packets = [
-        _packet(records, at, zero, names, quic_hosts) if at < len(records.t_ns) else None for records in (one, other)
+        _packet(records, at, zero, names, quic_hosts) if at < len(records.t_ns) else None for records in (first, second)
     ]
     differs = tuple(name for name, column in columns.items() if at < shared and column[at])
     return PacketDivergence(side, at + 1, counts, (packets[0], packets[1]), differs)
@@ -211,21 +213,21 @@ def _form(payload: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> str:
     )
 
 
-# --- A capture in a few hundred bytes: enough to say later at which packet another run parted from it.
+# --- A trail: a capture in a few hundred bytes, enough to find the packet at which another run differs from it.
 #
-# Captures are too large to keep for every run. A digest of one says whether another is the same, and not where they
-# part. A trail is a chain of digests over the records (each depends on all before it) of which a byte is kept per
-# packet at first, where most differences show, and then one per `STRIDE` packets. Where two trails part, the packets
-# do: with two chances in 256 that a byte agrees by luck, and the place is found one step late.
+# Captures are too large to keep for every run. A digest shows whether two captures are equal, not where they differ.
+# A trail is a chain of digests over the records, each of which depends on all before it. It keeps a byte per packet at
+# first, where most differences show, and then a byte per `STRIDE` packets. Where two trails differ, so do the packets.
+# With two chances in 256 a byte agrees by chance, and the difference is found one step late.
 
 
-#: Packets of which each has its byte, and packets per byte after these.
+#: The first packets, with a byte each, and the packets per byte after these.
 DENSE, STRIDE = 256, 256
 
 
 @dataclass(frozen=True)
 class Parting:
-    """Where a capture parts from another, of which only the trail is there."""
+    """Where a capture differs from another one, of which only the trail is kept."""
 
     first: int
     """Number of the first packet that may be the first other one, from 1."""
@@ -234,20 +236,20 @@ class Parting:
 
 
 def trail(records: pcap.Records) -> str:
-    """The trail of a capture's records, as hexadecimal digits: two a byte, the number of packets before them."""
+    """The trail of a capture's records: the number of packets, then its bytes as hexadecimal digits."""
     return trail_of([records])
 
 
 def trail_of(parts: Iterable[pcap.Records]) -> str:
-    """The same of a capture that comes in parts."""
-    chain, kept, count = hashlib.blake2b(digest_size=16), bytearray(), 0
+    """As `trail`, for a capture in parts."""
+    chain, chain_bytes, count = hashlib.blake2b(digest_size=16), bytearray(), 0
     fields, heads = np.zeros((0, 3), np.int64), np.zeros((0, pcap.HEAD), np.uint8)
 
     def add(size: int) -> None:
         nonlocal fields, heads, count
         chain.update(fields[:size].tobytes())
         chain.update(heads[:size].tobytes())
-        kept.extend(chain.digest()[:1])
+        chain_bytes.extend(chain.digest()[:1])
         fields, heads, count = fields[size:], heads[size:], count + size
 
     for part in parts:
@@ -257,21 +259,21 @@ def trail_of(parts: Iterable[pcap.Records]) -> str:
             add(step)
     if len(fields):
         add(len(fields))
-    return f"{count}:{kept.hex()}"
+    return f"{count}:{chain_bytes.hex()}"
 
 
-def parting(one: str, other: str) -> Parting | None:
-    """Where two trails part; None where they do not. Raises ValueError where one of them is none."""
-    (count, kept), (other_count, other_kept) = _read(one), _read(other)
-    if (count, kept) == (other_count, other_kept):
+def parting(first: str, second: str) -> Parting | None:
+    """Where two trails differ; None where they do not. Raises ValueError where one is not a trail."""
+    (first_count, first_bytes), (second_count, second_bytes) = _read(first), _read(second)
+    if (first_count, first_bytes) == (second_count, second_bytes):
         return None
-    for number, (step, other_step) in enumerate(zip(_steps(count), _steps(other_count), strict=False)):
-        if step != other_step:
-            # The shorter one ends within a step of the longer: nothing can be told from it.
-            return Parting(step[0] + 1, min(count, other_count) + 1)
-        if kept[number] != other_kept[number]:
-            return Parting(step[0] + 1, step[1])
-    shared = min(count, other_count)
+    for number, (first_step, second_step) in enumerate(zip(_steps(first_count), _steps(second_count), strict=False)):
+        if first_step != second_step:
+            # The shorter trail ends within a step of the longer one: that step cannot be compared.
+            return Parting(first_step[0] + 1, min(first_count, second_count) + 1)
+        if first_bytes[number] != second_bytes[number]:
+            return Parting(first_step[0] + 1, first_step[1])
+    shared = min(first_count, second_count)
     return Parting(shared + 1, shared + 1)
 
 
@@ -285,7 +287,7 @@ def _read(text: str) -> tuple[int, bytes]:
     count, colon, digits = text.partition(":")
     if not colon:
         raise ValueError(f"'{text[:20]}' is no trail")
-    kept = int(count), bytes.fromhex(digits)
-    if len(kept[1]) != len(_steps(kept[0])):
-        raise ValueError(f"a trail of {kept[0]} packets has {len(kept[1])} bytes")
-    return kept
+    parsed = int(count), bytes.fromhex(digits)
+    if len(parsed[1]) != len(_steps(parsed[0])):
+        raise ValueError(f"a trail of {parsed[0]} packets has {len(parsed[1])} bytes")
+    return parsed

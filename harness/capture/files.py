@@ -1,8 +1,8 @@
-"""Reading artefacts: as they were written, or compressed with zstd or gzip; complete or cut short.
+"""Reading artefacts: as they were written, or compressed with zstd or gzip; complete or truncated.
 
-Whoever reads names a file as it was written. `harness.store.compression` compresses a finished run's files: each into
-one of its name with `.zst` behind it (RFC 8878), and the captures of both sides, which hold the same packets, together
-into `captures.tar.zst`. A path below that file stands for one of them.
+Readers use a file's original name. `harness.store.compression` compresses each file of a finished run into one with
+`.zst` appended to its name (RFC 8878). The captures of both sides, which hold the same packets, go together into
+`captures.tar.zst`. A path below that archive stands for one of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import zstandard
 
 from harness.reading import UnfitFileError, open_regular, size_within, status_of, too_large
 
-#: What is behind the name of a compressed file, in the order in which they are looked for.
+#: Suffixes of compressed files, in the order of lookup.
 ZSTD, GZIP = ".zst", ".gz"
 #: The captures of a run, in the folder of its simulator, and the archive that holds both.
 CAPTURES = {side: f"trace_node_{side}.pcap" for side in ("left", "right")}
@@ -36,11 +36,11 @@ _FRAME_HEADER = 18
 _READ, _BUFFER = 1 << 14, 1 << 20
 #: The most bytes that are unpacked at a time: a block of zstd (RFC 8878 §3.1.1.2.4), and in front of damage one by one.
 _STEP, _SCRAP = 128 << 10, 1
-#: The most bytes of an artefact that is read as a whole: twice what an endpoint's logs may have unless told.
+#: The most bytes of an artefact that is read as a whole: twice the default limit of an endpoint's logs.
 MOST = 4 << 30
-#: The most bytes of one that is a single document and becomes objects.
+#: The most bytes of an artefact that is parsed as one document.
 MOST_RECORD = 64 << 20
-#: The most bytes that a compressed artefact may become where it is read piece by piece: captures of 100 GB have less.
+#: The most bytes that an artefact may unpack to where it is read in pieces: captures of 100 GB have less.
 MOST_STREAMED = 64 << 30
 
 
@@ -48,7 +48,7 @@ _DAMAGE = (zlib.error, zstandard.ZstdError)
 
 
 class _Stream(Protocol):
-    """What is unpacked of a compressed file, piece by piece; nothing at its end. Its errors are the library's."""
+    """The unpacked content of a compressed file, in pieces; empty at its end. Its errors are the library's."""
 
     def read(self, most: int, /) -> bytes: ...
 
@@ -69,10 +69,10 @@ class _Gzip:
                 self._member = zlib.decompressobj(wbits=31)
             elif not self._left:
                 self._take()
-            given = self._left
-            content = self._member.decompress(given, most)
+            compressed = self._left
+            content = self._member.decompress(compressed, most)
             self._left = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
-            if content or (not given and not self._member.eof):
+            if content or (not compressed and not self._member.eof):
                 return content
 
     def _take(self) -> bool:
@@ -86,10 +86,10 @@ def _zstd(file: BinaryIO) -> _Stream:
 
 
 class _Decompressed(io.RawIOBase):
-    """The content of a compressed file; of one that is cut short or damaged, what can be had.
+    """The content of a compressed file; where it is truncated or damaged, the part that can be recovered.
 
-    Neither is more unpacked at a time than whoever reads has room for, nor ever more than MOST_STREAMED: a file of a
-    megabyte may stand for a terabyte.
+    No more is unpacked at a time than the reader has room for, and never more than MOST_STREAMED in all: a file of a
+    megabyte may unpack to a terabyte.
     """
 
     def __init__(self, file: BinaryIO, new: Callable[[BinaryIO], _Stream]) -> None:
@@ -123,9 +123,9 @@ class _Decompressed(io.RawIOBase):
         return b"".join(parts)
 
     def _at_once(self) -> bytes | None:
-        """All of a file that is one whole zstd frame and says its size: that saves a copy; None of any other.
+        """The content of a file that is one whole zstd frame with its size, which saves a copy; None for any other.
 
-        OSError where that is too much.
+        OSError where it is too large.
         """
         if self._file.seek(0, io.SEEK_END) > MOST:
             raise too_large(MOST)
@@ -139,31 +139,31 @@ class _Decompressed(io.RawIOBase):
             self._file.seek(0)
             return None
 
-    def _more(self, most: int) -> bytes:
-        """What comes next; nothing at the end, and where nothing more can be made of the file."""
+    def _more(self, limit: int) -> bytes:
+        """The next piece; empty at the end, and where the rest of the file cannot be unpacked."""
         if self._over:
             return b""
         self._begun = True
         try:
-            content = self._stream.read(most)
+            content = self._stream.read(limit)
             self._over = not content
         except _DAMAGE:
-            content = self._scraps(most)
+            content = self._scraps(limit)
             self._over = True
         self._size += len(content)
         if self._size > MOST_STREAMED:
             raise too_large(MOST_STREAMED)
         return content
 
-    def _scraps(self, most: int) -> bytes:
-        """What stands in front of damage: the library gave none of it with the error. At most `most` bytes."""
+    def _scraps(self, limit: int) -> bytes:
+        """The bytes in front of damage, which the library does not give with its error. At most `limit` bytes."""
         self._file.seek(0)
         stream, scraps = self._new(self._file), bytearray()
         try:
             left = self._size
             while left and (content := stream.read(min(left, _STEP))):
                 left -= len(content)
-            while len(scraps) < most and (content := stream.read(min(_SCRAP, most - len(scraps)))):
+            while len(scraps) < limit and (content := stream.read(min(_SCRAP, limit - len(scraps)))):
                 scraps += content
         except _DAMAGE:
             pass
@@ -171,7 +171,7 @@ class _Decompressed(io.RawIOBase):
 
 
 def find(path: Path) -> Path | None:
-    """The file that holds what was written there: itself, or compressed, or in an archive; None where none does."""
+    """The file that holds an artefact: itself, compressed, or in an archive; None where there is none."""
     for suffix in ("", ZSTD, GZIP):
         file = path.with_name(path.name + suffix)
         if _is_kept(file):
@@ -181,7 +181,7 @@ def find(path: Path) -> Path | None:
 
 
 def _is_kept(file: Path) -> bool:
-    """Whether a file has that name. So has a link, too: whoever opens it is told what is wrong with it."""
+    """Whether a file of that name exists. A link counts, too: opening it reports what is wrong with it."""
     try:
         status = status_of(file)
     except UnfitFileError:
@@ -192,43 +192,43 @@ def _is_kept(file: Path) -> bool:
 
 
 def simulators(folder: Path) -> list[Path]:
-    """The folders of a run's simulators, the first one's first; those of further paths are called sim-NAME."""
-    further = (one for one in folder.glob(f"{SIMULATOR}-*") if one.is_dir() and not one.is_symlink())
-    return [folder / SIMULATOR, *sorted(further)]
+    """The folders of a run's simulators, the first path's first; those of the other paths are called sim-NAME."""
+    siblings = (entry for entry in folder.glob(f"{SIMULATOR}-*") if entry.is_dir() and not entry.is_symlink())
+    return [folder / SIMULATOR, *sorted(siblings)]
 
 
 def capture_file(folder: Path, name: str) -> Path:
-    """Where a capture of a run was written: 'left', 'right'; of further simulators 'sim-NAME left'."""
+    """The original path of a capture: 'left', 'right'; for further simulators 'sim-NAME left'."""
     simulator, _, side = name.rpartition(" ")
     return folder / (simulator or SIMULATOR) / CAPTURES[side]
 
 
 def capture_names(folder: Path) -> list[str]:
-    """What `capture_file` calls the captures that a run may have."""
+    """The names, as for `capture_file`, of the captures that a run may have."""
     prefixes = ("" if place.name == SIMULATOR else f"{place.name} " for place in simulators(folder))
     return [prefix + side for prefix in prefixes for side in CAPTURES]
 
 
 def as_written(path: Path) -> Path:
-    """What a file was called before it was compressed."""
+    """The name of a file before it was compressed."""
     return path.with_suffix("") if path.suffix in (ZSTD, GZIP) else path
 
 
 def open_file(path: Path) -> BinaryIO:
     """The content of a file as a stream, decompressed, by the name that `find` gives or as it was written.
 
-    Raises OSError, for what is no regular file, or behind a link, as well.
+    Raises OSError, also for anything but a regular file, and for a path through a link.
     """
     if path.parent.name == ARCHIVE:
         return _open_member(path.parent, path.name)
     try:
         file = open_regular(path)
     except FileNotFoundError:
-        # Also what was compressed since it was found.
-        now = find(path)
-        if now is None:
+        # It may have been compressed since it was found.
+        current = find(path)
+        if current is None:
             raise
-        return open_file(now)
+        return open_file(current)
     start = file.read(len(_ZSTD_MAGIC))
     file.seek(0)
     for magic, new in ((_ZSTD_MAGIC, _zstd), (_GZIP_MAGIC, _Gzip)):
@@ -241,28 +241,28 @@ def _open_member(archive: Path, name: str) -> BinaryIO:
     data = read_bytes(archive)
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as members:
-            # Of an archive that is cut short the last member may be, too.
-            found = next((member for member in members if member.name == name), None)
+            # In a truncated archive the last member may be truncated, too.
+            member = next((member for member in members if member.name == name), None)
     except tarfile.TarError as error:
         raise OSError(f"{archive}: no archive: {error}") from error
-    if found is None:
+    if member is None:
         raise FileNotFoundError(f"{archive} holds no {name}")
-    return io.BytesIO(data[found.offset_data : found.offset_data + found.size])
+    return io.BytesIO(data[member.offset_data : member.offset_data + member.size])
 
 
-def read_bytes(path: Path, most: int | None = None) -> bytes:
-    """The content, decompressed; of a compressed file that was cut short what can be had.
+def read_bytes(path: Path, limit: int | None = None) -> bytes:
+    """The decompressed content; of a truncated compressed file, the part that can be recovered.
 
-    Raises OSError, also where it is more than `most` bytes, which are `MOST` without.
+    Raises OSError, also where it has more than `limit` bytes (`MOST` by default).
     """
     with open_file(path) as file:
         if isinstance(file, io.BufferedReader) and isinstance(file.raw, io.FileIO):
-            size_within(file, most or MOST, path)
-        if most is None:
+            size_within(file, limit or MOST, path)
+        if limit is None:
             return file.read()
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise too_large(most, path)
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise too_large(limit, path)
     return content
 
 
@@ -276,7 +276,7 @@ def content_digest(path: Path) -> str:
 
 
 def content_size(path: Path) -> int:
-    """Bytes of a file as it was written; of one that says nothing of that, as it is stored. Raises OSError."""
+    """Bytes of a file before compression; its stored size where it does not record that. Raises OSError."""
     with open_regular(path) as file:
         start, stored = file.read(_FRAME_HEADER), os.fstat(file.fileno()).st_size
     if start.startswith(_ZSTD_MAGIC):

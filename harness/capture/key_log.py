@@ -1,4 +1,4 @@
-"""TLS secrets that an endpoint wrote down (draft-ietf-tls-keylogfile)."""
+"""TLS secrets that an endpoint logged (draft-ietf-tls-keylogfile)."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def read_key_log(path: Path) -> list[Secret]:
 
 
 def read_secrets(path: Path) -> dict[tuple[bytes, str], bytes]:
-    """All secrets of a key log: (client's random, label) → secret; of several with one name the first. Raises OSError.
+    """All secrets of a key log: (client's random, label) → secret, the first of several alike. Raises OSError.
 
     Labels are those of draft-ietf-tls-keylogfile: CLIENT_HANDSHAKE_TRAFFIC_SECRET and the like.
     """
-    found: dict[tuple[bytes, str], bytes] = {}
+    secrets: dict[tuple[bytes, str], bytes] = {}
     for line in read_whole_lines(path).decode("ascii", "replace").splitlines():
         words = line.split()
         try:
@@ -47,8 +47,8 @@ def read_secrets(path: Path) -> dict[tuple[bytes, str], bytes]:
         except (ValueError, IndexError):
             continue
         if len(random) == _RANDOM and len(secret) in _SECRETS:
-            found.setdefault((random, words[0]), secret)
-    return found
+            secrets.setdefault((random, words[0]), secret)
+    return secrets
 
 
 def _secrets(lines: Iterable[str]) -> Iterable[Secret]:

@@ -1,4 +1,4 @@
-"""What was asked of the lab: endpoints' addresses, both directions of the link, changes over time (lab.json)."""
+"""The configuration of the lab (lab.json): endpoints' addresses, both directions of the link, changes over time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Endpoint(_Asked):
     """All that it has, where these are those of one path."""
 
     def place(self, address: str) -> int:
-        """Which of all its addresses one is, counted from 0."""
+        """The index of an address among all its addresses, from 0."""
         return (self.among or self.addresses).index(address)
 
 
@@ -48,7 +48,7 @@ class MoveFacts(_Asked):
 
 
 class FlowAddresses(_Asked):
-    """Both ends of a flow, and what it was asked to do."""
+    """Both ends of a flow, and its configuration."""
 
     flow: int
     client: Endpoint
@@ -71,7 +71,7 @@ class FlowAddresses(_Asked):
 
     @property
     def over_tcp(self) -> bool:
-        """Whether its packets are segments."""
+        """Whether its packets are TCP segments."""
         return self.kind in ("https", "tcp")
 
     @property
@@ -80,7 +80,7 @@ class FlowAddresses(_Asked):
         return any(move.how.startswith("nat-") for move in self.moves)
 
     def within(self, networks: Sequence[Network]) -> FlowAddresses:
-        """The same with those of its client's addresses that are in some networks."""
+        """The flow with only those of its client's addresses that are in `networks`."""
         own = [text for text in self.client.addresses if any(ipaddress.ip_address(text) in net for net in networks)]
         return self.model_copy(update={"client": Endpoint(addresses=tuple(own), among=self.client.addresses)})
 
@@ -132,19 +132,19 @@ class Links(_Asked):
 
     @property
     def rtt_ns(self) -> int:
-        """The shortest round trip that was asked for, without any queue, ns."""
+        """The shortest configured round trip, without any queue, ns."""
         return sum(link.delay_ns - link.jitter_ns for link in (self.to_client, self.to_server))
 
 
 class OutageFacts(_Asked):
-    """When a path was to be gone, ns after the first datagram of the run; None where it does not come back."""
+    """A scheduled outage of a path, ns after the run's first datagram; None where the path does not come back."""
 
     from_ns: int
     until_ns: int | None = None
 
 
 class MappingFacts(_Asked):
-    """What a path was to make of a client's address from a moment on, ns after the first datagram of the run."""
+    """A scheduled rewriting of a client's address by a path, ns after the first datagram of the run."""
 
     at_ns: int
     inner: tuple[str, str]
@@ -156,7 +156,7 @@ class MappingFacts(_Asked):
 
 
 class FaultFacts(_Asked):
-    """What a path was to do to datagrams of one direction."""
+    """A configured fault: a path drops or damages datagrams of one direction."""
 
     direction: Literal["to_client", "to_server"]
     kind: Literal["drop", "corrupt"]
@@ -191,7 +191,7 @@ class ProxyFacts(_Asked):
 
 
 class LabFacts(_Asked):
-    """lab.json: what the run's lab was asked to be."""
+    """lab.json: the configuration of the run's lab."""
 
     flows: tuple[FlowAddresses, ...]
     links: Links
@@ -211,14 +211,14 @@ class LabFacts(_Asked):
     """Of the path that is looked at."""
 
     def alone(self, path: str) -> LabFacts:
-        """One of the paths, with the flows' addresses that belong to it."""
-        (one,) = (facts for facts in self.paths if facts.path == path)
-        networks = [ipaddress.ip_network(network) for network in one.networks]
+        """The lab with one of its paths, and the flows' addresses on that path."""
+        (path_facts,) = (facts for facts in self.paths if facts.path == path)
+        networks = [ipaddress.ip_network(network) for network in path_facts.networks]
         flows = tuple(flow.within(networks) for flow in self.flows)
-        found = {name: getattr(one, name) for name in ("links", "changes", "outages", "mappings", "faults")}
-        return self.model_copy(update={**found, "flows": flows, "paths": (one,)})
+        settings = {name: getattr(path_facts, name) for name in ("links", "changes", "outages", "mappings", "faults")}
+        return self.model_copy(update={**settings, "flows": flows, "paths": (path_facts,)})
 
 
 def read_lab(path: Path) -> LabFacts:
-    """Read lab.json. Raises OSError; ValueError (pydantic's) where it does not say what it must."""
+    """Read lab.json. Raises OSError; ValueError (pydantic's) where it is not valid."""
     return LabFacts.model_validate_json(read_bytes(path, MOST_RECORD))

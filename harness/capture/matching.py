@@ -40,36 +40,36 @@ class MatchedPackets:
         return np.asarray(new & self.arrived, np.bool_)
 
     def less(self, access_ns: Ints) -> MatchedPackets:
-        """The same as if no packet had been delayed by more than the link: `access_ns` is taken off, shape (n,)."""
+        """The packets as if only the link had delayed them: `access_ns`, shape (n,), is subtracted from `out_ns`."""
         if not access_ns.any():
             return self
         return replace(self, out_ns=np.where(self.arrived, self.out_ns - access_ns, -1), access_ns=access_ns)
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> MatchedPackets:
         """The packets chosen by a mask of shape (n,)."""
-        access = None if self.access_ns is None else self.access_ns[chosen]
+        access_ns = None if self.access_ns is None else self.access_ns[chosen]
         out_class = None if self.out_class is None else self.out_class[chosen]
         entered, out_ns = self.entered.where(chosen), self.out_ns[chosen]
-        return replace(self, entered=entered, out_ns=out_ns, access_ns=access, out_class=out_class)
+        return replace(self, entered=entered, out_ns=out_ns, access_ns=access_ns, out_class=out_class)
 
 
 def match(ingress: Capture, egress: Capture, to_client: bool, at_least_ns: int = 0) -> MatchedPackets:
     """Match one direction of two captures.
 
-    Datagrams that look alike are matched in order, the k-th with the k-th, while as many left as entered; else
-    each departure goes with the latest entry at least `at_least_ns` (the asked delay) before it, because the
-    earlier one is the likelier to have been lost.
+    Datagrams with equal keys are matched in order, the k-th with the k-th, if as many left as entered. Otherwise
+    each departure is matched with the latest entry at least `at_least_ns` (the configured delay) before it,
+    because the earlier one is more likely to have been lost.
     """
     entered = ingress.where(ingress.to_client == to_client)
-    left = egress.where(egress.to_client == to_client)
+    departed = egress.where(egress.to_client == to_client)
     exits = np.full(len(entered), -1, np.int64)
-    found, at = _lookup(_numbered(entered.key), _numbered(left.key))
-    exits[found] = at
-    matched = len(found) + _rematch(entered, left, exits, at_least_ns)
+    entered_rows, left_rows = _lookup(_numbered(entered.key), _numbered(departed.key))
+    exits[entered_rows] = left_rows
+    matched = len(entered_rows) + _rematch(entered, departed, exits, at_least_ns)
     end_ns = int(egress.t_ns[-1]) if len(egress) else 0
-    # One row more, for -1: packets that never left.
-    out_ns, out_class = np.append(left.t_ns, -1)[exits], np.append(left.traffic_class, np.uint8(0))[exits]
-    return MatchedPackets(entered, out_ns, len(left) - matched, end_ns, out_class=out_class)
+    # An extra row at index -1 stands for packets that never left.
+    out_ns, out_class = np.append(departed.t_ns, -1)[exits], np.append(departed.traffic_class, np.uint8(0))[exits]
+    return MatchedPackets(entered, out_ns, len(departed) - matched, end_ns, out_class=out_class)
 
 
 def _numbered(keys: Keys) -> Keys:
@@ -91,30 +91,30 @@ def _lookup(needles: Keys, haystack: Keys) -> tuple[Ints, Ints]:
     order = np.argsort(haystack)
     position = np.minimum(np.searchsorted(haystack[order], needles), len(haystack) - 1)
     at = order[position]
-    found = np.flatnonzero(haystack[at] == needles)
-    return found, at[found]
+    matches = np.flatnonzero(haystack[at] == needles)
+    return matches, at[matches]
 
 
-def _rematch(entered: Capture, left: Capture, exits: Ints, at_least_ns: int) -> int:
-    """Match anew, in place, the look-alikes of which some were lost; the change in the number of matches.
+def _rematch(entered: Capture, departed: Capture, exits: Ints, at_least_ns: int) -> int:
+    """Rematch, in place, packets with equal keys of which some were lost. Gives the change in the number of matches.
 
-    `exits`: which of those that left each that entered is, shape (n,); -1 for none.
+    `exits`: the index of each entered packet among the departed ones, shape (n,); -1 for none.
     """
     keys, count = np.unique(entered.key, return_counts=True)
-    several = keys[count > 1]
+    duplicates = keys[count > 1]
     change = 0
-    for key in several:
+    for key in duplicates:
         rows = np.flatnonzero(entered.key == key)
-        alike = np.flatnonzero(left.key == key)
-        if len(rows) == len(alike):
+        candidates = np.flatnonzero(departed.key == key)
+        if len(rows) == len(candidates):
             continue
         change -= int((exits[rows] >= 0).sum())
         exits[rows] = -1
-        free = rows.tolist()
-        for exit_ in alike[::-1]:
-            before = [row for row in free if entered.t_ns[row] <= left.t_ns[exit_] - at_least_ns]
-            if before:
-                exits[before[-1]] = exit_
-                free.remove(before[-1])
+        unmatched = rows.tolist()
+        for exit_ in candidates[::-1]:
+            earlier = [row for row in unmatched if entered.t_ns[row] <= departed.t_ns[exit_] - at_least_ns]
+            if earlier:
+                exits[earlier[-1]] = exit_
+                unmatched.remove(earlier[-1])
                 change += 1
     return change

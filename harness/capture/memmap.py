@@ -1,6 +1,6 @@
-"""Arrays that are too large for memory: on the disk, and the kernel takes their pages back as it needs them.
+"""Arrays that are too large for memory: they are on the disk, and the kernel evicts their pages as it needs.
 
-They are numpy arrays like others. A file without a name holds each, and goes with it.
+They are ordinary numpy arrays. An unnamed file holds each of them, and is deleted with it.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ Array = npt.NDArray[Any]
 
 
 def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-    """An array that is to be filled; on the disk where it is large. OSError where the disk has no room."""
+    """An uninitialised array; on the disk where it is large. OSError where the disk has no room."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     if size < LARGE:
         return np.empty(shape, kind)
     folder = os.environ.get("TMPDIR") or (str(_FOLDER) if os.access(_FOLDER, os.W_OK) else None)
     with tempfile.TemporaryFile(dir=folder) as file:
-        # A hole that finds no room when it is written to would end this process.
+        # Writing to a hole in the file would end this process if the disk were full.
         os.posix_fallocate(file.fileno(), 0, size)
         return np.frombuffer(mmap.mmap(file.fileno(), size), kind).reshape(shape)
 
 
 def joined(parts: Sequence[Array]) -> Array:
-    """Parts one after the other."""
-    made = empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
+    """The parts, concatenated."""
+    output = empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
     at = 0
     for part in parts:
-        made[at : at + len(part)] = part
+        output[at : at + len(part)] = part
         at += len(part)
-    return made
+    return output
 
 
 def taken(array: Array, chosen: Array) -> Array:
@@ -54,8 +54,8 @@ def taken(array: Array, chosen: Array) -> Array:
     if array.nbytes < LARGE:
         return array[chosen]
     rows = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
-    made = empty((len(rows), *array.shape[1:]), array.dtype)
+    output = empty((len(rows), *array.shape[1:]), array.dtype)
     for start in range(0, len(rows), _PART):
         part = slice(start, start + _PART)
-        made[part] = array[rows[part]]
-    return made
+        output[part] = array[rows[part]]
+    return output

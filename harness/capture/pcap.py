@@ -16,7 +16,7 @@ HEAD = 96
 _FILE_HEADER = 24
 _RECORD_HEADER = 16
 _ETHERNET = 1
-#: Above this no capture's record is believable: the file is damaged there (tcpdump's MAXIMUM_SNAPLEN).
+#: A longer record means that the file is damaged there (tcpdump's MAXIMUM_SNAPLEN).
 _LONGEST = 262_144
 #: First four bytes → byte order, nanoseconds per unit of the fraction.
 _MAGIC = {
@@ -47,12 +47,12 @@ def together(captures: Sequence[Records]) -> Records:
     """Frames of several captures, in order of time."""
     if len(captures) == 1:
         return captures[0]
-    order = np.argsort(np.concatenate([one.t_ns for one in captures]), kind="stable")
+    order = np.argsort(np.concatenate([capture.t_ns for capture in captures]), kind="stable")
     t_ns, heads, captured, length = (
-        np.concatenate([getattr(one, name) for one in captures])[order]
+        np.concatenate([getattr(capture, name) for capture in captures])[order]
         for name in ("t_ns", "heads", "captured", "length")
     )
-    return Records(t_ns, heads, captured, length, any(one.truncated for one in captures))
+    return Records(t_ns, heads, captured, length, any(capture.truncated for capture in captures))
 
 
 def parse(data: bytes) -> Records:
@@ -63,27 +63,27 @@ def parse(data: bytes) -> Records:
 
 
 def parts(file: BinaryIO, size: int = 1 << 25) -> Iterator[Records]:
-    """The same in parts of about `size` bytes of the file, one at least. `truncated` is of the last one."""
+    """As `parse`, in parts of about `size` bytes of the file, at least one. Only the last can be `truncated`."""
     data = file.read(_FILE_HEADER)
     order, unit = _form(data)
-    rest = b""
+    remainder = b""
     while True:
-        more = file.read(size)
-        data = rest + more
+        chunk = file.read(size)
+        data = remainder + chunk
         offsets, end = _offsets(data, order, 0)
-        rest = data[end:]
-        last = not more or len(rest) > _LONGEST + _RECORD_HEADER
+        remainder = data[end:]
+        last = not chunk or len(remainder) > _LONGEST + _RECORD_HEADER
         if offsets or last:
-            yield _frames(data, offsets, order, unit, truncated=last and bool(rest))
+            yield _frames(data, offsets, order, unit, truncated=last and bool(remainder))
         if last:
             return
 
 
 def _frames(data: bytes, offsets: list[int], order: str, unit: int, *, truncated: bool) -> Records:
-    """The frames whose records start there."""
+    """The frames whose records start at `offsets`."""
     if not offsets:
-        nothing = np.zeros(0, np.int64)
-        return Records(nothing, np.zeros((0, HEAD), np.uint8), nothing, nothing, truncated)
+        empty = np.zeros(0, np.int64)
+        return Records(empty, np.zeros((0, HEAD), np.uint8), empty, empty, truncated)
     rows = _rows(data, offsets)
     fields = rows[:, :_RECORD_HEADER].copy().view(order + "u4").astype(np.int64)
     captured = fields[:, 2]
@@ -107,7 +107,7 @@ def _form(data: bytes) -> tuple[str, int]:
 
 
 def records(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Time of capture, ns, and what was kept of each frame, all of it, in file order. Raises ValueError as `parse`."""
+    """Time of capture (ns) and all captured bytes of each frame, in file order. Raises ValueError as `parse`."""
     order, unit = _form(data)
     unpack = struct.Struct(order + "IIII").unpack_from
     for offset in _offsets(data, order)[0]:
@@ -117,17 +117,17 @@ def records(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _offsets(data: bytes, order: str, position: int = _FILE_HEADER) -> tuple[list[int], int]:
-    """Where each whole record starts, from a position on, and where the last one ends."""
+    """The offset of each whole record from `position` on, and the end of the last one."""
     unpack = struct.Struct(order + "I").unpack_from
     offsets = []
     end = len(data)
     while position + _RECORD_HEADER <= end:
         (captured,) = unpack(data, position + 8)
-        following = position + _RECORD_HEADER + captured
-        if following > end or captured > _LONGEST:
+        record_end = position + _RECORD_HEADER + captured
+        if record_end > end or captured > _LONGEST:
             break
         offsets.append(position)
-        position = following
+        position = record_end
     return offsets, position
 
 

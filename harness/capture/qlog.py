@@ -1,7 +1,7 @@
 """qlog, old and new (draft-ietf-quic-qlog-main-schema; draft-ietf-quic-qlog-quic-events).
 
-JSON-SEQ (RFC 7464), newline-delimited JSON and contained JSON, whole or cut short. A trace of a 100 MB
-transfer has 60 MB, so only events of interest are decoded: the others are passed over as bytes.
+JSON-SEQ (RFC 7464), newline-delimited JSON and contained JSON, whole or truncated. A trace of a 100 MB
+transfer has 60 MB, so only events of interest are decoded: the others are skipped as bytes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ONE_RTT = ("1rtt", "onertt", "applicationdata", "application")
 _BARE = str.maketrans("", "", "-_ ")
 #: The time of the first event that is an array.
 _ARRAY_TIME = re.compile(rb"\[\s*(-?[0-9.]+)\s*,")
-#: How one begins that is an array: with its time.
+#: How an event begins that is an array: with its time.
 _ARRAY_START = re.compile(r"\[\s*-?[0-9]")
 #: A line that is one such event, with nothing inside its data (picoquic's, with a path ID or without; the last of a
 #: trace also has the trace's end).
@@ -73,7 +73,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Summary:
-    """How often a trace names two events, and when it starts."""
+    """The counts of two events in a trace, and its start time."""
 
     sent: int
     """packet_sent events."""
@@ -92,12 +92,12 @@ class Summary:
 def traces(folder: Path) -> list[Path]:
     """The qlog files below a folder, by name as they were written, each once; empty where there is no folder."""
     try:
-        every = [folder / place for place in tree_of(folder).files]
+        paths = [folder / place for place in tree_of(folder).files]
     except OSError:
         return []
-    # Of one that is there twice the last counts: it is being compressed, and what was written is whole.
-    found = {as_written(path): path for path in sorted(every, reverse=True)}
-    return [found[path] for path in sorted(found) if path.suffix in (".qlog", ".sqlog")]
+    # While a file is being compressed, it exists twice. The last one counts: the original, which is whole.
+    by_name = {as_written(path): path for path in sorted(paths, reverse=True)}
+    return [by_name[path] for path in sorted(by_name) if path.suffix in (".qlog", ".sqlog")]
 
 
 def summarise(path: Path) -> Summary:
@@ -106,7 +106,7 @@ def summarise(path: Path) -> Summary:
 
 
 def summary_of(name: str, data: bytes) -> Summary:
-    """The same of a trace's file name and content, or of the part of it that was read."""
+    """As `summarise`, from a trace's file name and its content, or the part of it that was read."""
     opening = name.encode() + data[:_OPENING]
     return Summary(data.count(b'packet_sent"'), data.count(b'packet_lost"'), _start_ns(data), opening.lower())
 
@@ -130,7 +130,7 @@ class LostPacket:
 def read_lost(path: Path) -> list[LostPacket]:
     """The 1-RTT packets that a trace declares lost (recovery:packet_lost, quic:packet_lost), in its order.
 
-    Empty of a trace whose times are differences, and of one that names no losses, as quiche's. Raises OSError.
+    Empty where the trace's times are differences, or it names no losses, as quiche's. Raises OSError.
     """
     data = read_bytes(path)
     if counts_from_previous(data):
@@ -140,20 +140,20 @@ def read_lost(path: Path) -> list[LostPacket]:
     if first is None:
         opening = _ARRAY_TIME.search(data)
         first = _number(opening[1]) if opening is not None else 0.0
-    found = []
+    lost_packets = []
     for event in events(data, b'packet_lost"'):
         header = event.data.get("header")
         fields = {**event.data, **header} if isinstance(header, dict) else event.data
         number = fields.get("packet_number")
         kind = str(fields.get("packet_type") or fields.get("packet_number_space") or "1rtt").lower()
         if isinstance(number, int | str) and str(number).isdecimal() and kind.translate(_BARE) in _ONE_RTT:
-            found.append(LostPacket((event.time - first) * unit, int(number)))
-    return found
+            lost_packets.append(LostPacket((event.time - first) * unit, int(number)))
+    return lost_packets
 
 
 @dataclass(frozen=True)
 class Losses:
-    """What a trace says of lost packets and what followed; None for what it does not say."""
+    """Losses and recovery in a trace; None for what it does not report."""
 
     lost: int | None
     """Packets declared lost: packet_lost events, or quiche's own running total."""
@@ -167,7 +167,7 @@ def read_losses(path: Path) -> Losses:
     """Packets lost, probe timeouts, recovery periods (RFC 9002 §6, §6.2, §7.3.2). Raises OSError."""
     data = read_bytes(path)
     lost: int | None = data.count(b'packet_lost"') or None
-    totals = [int(found) for found in _QUICHE_LOST.findall(data)]
+    totals = [int(digits) for digits in _QUICHE_LOST.findall(data)]
     if lost is None and totals:
         lost = max(totals)
     unit = time_unit(data)
@@ -181,21 +181,21 @@ def _timeouts(data: bytes) -> int | None:
         timers = [event.data for event in events(data, b'loss_timer_updated"')]
         expired = [str(timer.get("timer_type", "pto")) for timer in timers if timer.get("event_type") == "expired"]
         return sum(kind.lower() == "pto" for kind in expired)
-    counts = [int(found) for found in _PTO_COUNT.findall(data)]
+    counts = [int(digits) for digits in _PTO_COUNT.findall(data)]
     return sum(max(0, after - before) for before, after in pairwise([0, *counts])) if counts else None
 
 
 def _recoveries(states: list[tuple[float, str]]) -> tuple[float, ...]:
-    """From the beginning of each run of "recovery" to the next other state, ms."""
-    lasted: list[float] = []
+    """Durations of the recovery periods, ms: from the start of each run of "recovery" to the next other state."""
+    durations: list[float] = []
     since: float | None = None
     for time, state in states:
         if state == "recovery":
             since = time if since is None else since
         elif since is not None:
-            lasted.append(time - since)
+            durations.append(time - since)
             since = None
-    return tuple(lasted)
+    return tuple(durations)
 
 
 def _start_ns(data: bytes) -> int | None:
@@ -207,9 +207,9 @@ def _start_ns(data: bytes) -> int | None:
         except ValueError:
             pass
     for pattern in (_REFERENCE, _TIME):
-        found = pattern.search(head)
-        if found is not None and _number(found[1]) > _EPOCH_LIKE:
-            return round(_number(found[1]) * 1e6)
+        match = pattern.search(head)
+        if match is not None and _number(match[1]) > _EPOCH_LIKE:
+            return round(_number(match[1]) * 1e6)
     return None
 
 
@@ -228,7 +228,7 @@ def first_event_ns(path: Path) -> int | None:
 
 
 def clock(data: bytes) -> tuple[int | None, float]:
-    """(the moment that a trace's times count from, ns since the epoch, None where it is not known; their unit, ms)."""
+    """(the time that a trace's times count from, ns since the epoch, None where unknown; their unit, ms)."""
     return (None if counts_from_previous(data) else _start_ns(data)), time_unit(data)
 
 
@@ -253,7 +253,7 @@ def read_recovery(path: Path, rtt_ms: float | None = None) -> pl.DataFrame:
 
     Columns: t_ms (since the trace's first event), smoothed_rtt_ms, latest_rtt_ms, min_rtt_ms,
     congestion_window, bytes_in_flight, ssthresh (bytes), pacing_rate (bit/s); null before the first value.
-    With the path's RTT given, RTTs below a tenth of it are taken for seconds, in which quinn writes them.
+    If the path's RTT is given, RTTs below a tenth of it are taken for seconds, the unit of quinn.
     Empty for a trace with times as differences, which no stack with these events writes. Raises OSError.
     """
     data = read_bytes(path)
@@ -269,17 +269,17 @@ def read_recovery(path: Path, rtt_ms: float | None = None) -> pl.DataFrame:
 
 
 def lines_with(data: bytes, word: bytes) -> list[bytes] | None:
-    """The lines with `word`, where each is an event; None of other traces, and of those cut short in one."""
-    found, position = [], data.find(word)
+    """The lines with `word`, if each is an event; None for other traces, and where such a line is truncated."""
+    lines, position = [], data.find(word)
     while position >= 0:
         end = data.find(b"\n", position)
         end = len(data) if end < 0 else end
         line = data[data.rfind(b"\n", 0, position) + 1 : end].strip(b"\x1e ,\r\t")
         if not _is_event(line):
             return None
-        found.append(line)
+        lines.append(line)
         position = data.find(word, end)
-    return found
+    return lines
 
 
 def _is_event(line: bytes) -> bool:
@@ -290,7 +290,7 @@ def _is_event(line: bytes) -> bool:
 
 
 def _scanned(lines: list[bytes]) -> pl.DataFrame:
-    """Times and recovery figures by their keys in the text, a row a line: five times as fast as to decode them."""
+    """Times and recovery figures, found by their keys in the text, a row per line: five times as fast as decoding."""
     text, number = pl.col("line"), r"(-?[0-9.]+(?:[eE][-+]?[0-9]+)?)"
     figures = {
         name: pl.coalesce(text.str.extract(rf'"{key}"\s*:\s*{number}').cast(pl.Float64, strict=False) for key in keys)
@@ -302,7 +302,7 @@ def _scanned(lines: list[bytes]) -> pl.DataFrame:
 
 
 def _decoded(data: bytes) -> pl.DataFrame:
-    """The same of every other form of trace."""
+    """As `_scanned`, for every other form of trace."""
     rows = []
     for event in events(data, _METRICS):
         figures = (next((event.data[n] for n in names if n in event.data), None) for names in _FIGURES.values())
@@ -329,8 +329,8 @@ def time_unit(data: bytes) -> float:
 
 def first_time(data: bytes) -> float | None:
     """Time of the first event, in the trace's unit; None where events are arrays."""
-    found = _TIME.search(data)
-    return None if found is None else _number(found[1])
+    match = _TIME.search(data)
+    return None if match is None else _number(match[1])
 
 
 def events(data: bytes, word: bytes) -> Iterator[Event]:
@@ -344,7 +344,7 @@ def events(data: bytes, word: bytes) -> Iterator[Event]:
 
 
 def event_at(data: bytes, position: int) -> tuple[Event | None, int]:
-    """The event that a byte of a trace is in, and where its line ends; the byte's own place where it has no line."""
+    """The event that contains a byte of a trace, and the end of its line; the byte's position where it has no line."""
     start, end = data.rfind(b"\n", 0, position) + 1, data.find(b"\n", position)
     end = len(data) if end < 0 else end
     event = _event(data[start:end].strip(b"\x1e ,\r\t")) if end - start < _LONGEST else None
@@ -378,12 +378,12 @@ def _fields(value: Any) -> Event | None:
 
 
 def _embedded(data: bytes, position: int) -> Event | None:
-    """The event around a word inside contained JSON: decode from each bracket before it that may begin it."""
+    """The event around a word inside contained JSON, decoded from the bracket before the word that begins it."""
     floor = max(0, position - 4096)
     window = data[floor : position + 4096].decode("utf-8", "replace")
-    inside = len(data[floor:position].decode("utf-8", "replace"))
+    word_at = len(data[floor:position].decode("utf-8", "replace"))
     for bracket in "{[":
-        at = window.rfind(bracket, 0, inside)
+        at = window.rfind(bracket, 0, word_at)
         for _ in range(32):
             if at < 0:
                 break
@@ -393,7 +393,7 @@ def _embedded(data: bytes, position: int) -> Event | None:
                 except ValueError:
                     value, end = None, 0
                 fields = _fields(value)
-                if fields is not None and end > inside:
+                if fields is not None and end > word_at:
                     return fields
             at = window.rfind(bracket, 0, at)
     return None

@@ -23,13 +23,13 @@ Trigger = Literal["idle_timeout", "handshake_timeout", "stateless_reset"]
 _TRIGGERS: dict[str, Trigger] = {
     "idle_timeout": "idle_timeout", "handshake_timeout": "handshake_timeout", "stateless_reset": "stateless_reset",
 }  # fmt: skip
-#: Codes of applications that end a connection in order: H3_NO_ERROR (RFC 9114 §8.1), and HTTP/0.9's 0.
+#: Application codes that end a connection without an error: H3_NO_ERROR (RFC 9114 §8.1), and HTTP/0.9's 0.
 _IN_ORDER = ("0", "256", "no_error", "h3_no_error", "0x0", "0x100")
 
 
 @dataclass(frozen=True)
 class LoggedClose:
-    """One end of a connection that a trace tells of."""
+    """The end of a connection, as a trace reports it."""
 
     t_ns: int | None
     """Since the epoch; None where the trace has no such times."""
@@ -46,28 +46,28 @@ class LoggedClose:
 
 
 def closings(path: Path) -> list[LoggedClose]:
-    """What a trace tells, in its order. Raises OSError."""
+    """The connection ends that a trace reports, in its order. Raises OSError."""
     data = read_bytes(path)
     start, unit = qlog.clock(data)
     return [
-        found
+        close
         for event in qlog.events(data, b"connection_close")
-        for found in _of(event, qlog.epoch_ns(event.time, start, unit))
+        for close in _of(event, qlog.epoch_ns(event.time, start, unit))
     ]
 
 
 def _of(event: qlog.Event, t_ns: int | None) -> Iterator[LoggedClose]:
     data = event.data
     if event.name.endswith("connection_closed"):
-        whose = str(data.get("initiator") or data.get("owner") or "local").lower()
+        initiator = str(data.get("initiator") or data.get("owner") or "local").lower()
         trigger = _TRIGGERS.get(str(data.get("trigger")).lower())
-        # A timer is one's own, and a stateless reset the peer's, whatever the event calls its initiator.
-        own = trigger != "stateless_reset" if trigger is not None else whose != "remote"
+        # A timer is local and a stateless reset is the peer's, whatever initiator the event names.
+        own = trigger != "stateless_reset" if trigger is not None else initiator != "remote"
         transport = _first(data, "connection_code", "connection_error", "error_code")
         application = _first(data, "application_code", "application_error")
         code = transport if transport is not None else application
         if trigger is None and code is None and not data.get("reason"):
-            # quiche's: that it is over, not why.
+            # quiche logs that the connection is over, not why.
             return
         yield LoggedClose(
             t_ns, own, trigger, _name(code, by_transport=transport is not None), str(data.get("reason") or "").strip(),
@@ -103,9 +103,9 @@ def _is_in_order(code: Any) -> bool:
     return code is not None and str(code).lower() in _IN_ORDER
 
 
-# --- Which STREAM frames a sender's qlog says it put into some of its packets.
+# --- The STREAM frames that a sender's qlog lists for some of its packets.
 #
-# Of packet_sent events of draft-ietf-quic-qlog-quic-events (§5.5 and appendix A.8), in its spellings from 0.1 on.
+# From packet_sent events of draft-ietf-quic-qlog-quic-events (§5.5 and appendix A.8), in its spellings from 0.1 on.
 
 
 _NUMBER = re.compile(rb'"packet_number"\s*:\s*"?([0-9]+)')
@@ -113,42 +113,42 @@ _SENT, _ONE_RTT = "packet_sent", "1rtt"
 
 
 def sent_streams(trace: Path, packets: Collection[int]) -> dict[int, tuple[StreamFrame, ...]]:
-    """The STREAM frames of 1-RTT packets with these numbers; packets that the trace does not tell are not there.
+    """The STREAM frames of the 1-RTT packets with these numbers. Packets that the trace does not list are absent.
 
     Raises OSError.
     """
     data = read_bytes(trace)
-    told: dict[int, tuple[StreamFrame, ...]] = {}
-    for found in _NUMBER.finditer(data):
-        number = int(found[1])
-        if number not in packets or number in told:
+    frames: dict[int, tuple[StreamFrame, ...]] = {}
+    for match in _NUMBER.finditer(data):
+        number = int(match[1])
+        if number not in packets or number in frames:
             continue
-        event, _ = qlog.event_at(data, found.start())
+        event, _ = qlog.event_at(data, match.start())
         if event is not None and event.name.endswith(_SENT) and _packet_type(event.data) == _ONE_RTT:
-            told[number] = tuple(_streams(event.data.get("frames")))
-    return told
+            frames[number] = tuple(_streams(event.data.get("frames")))
+    return frames
 
 
 def _packet_type(data: dict[str, Any]) -> str:
     header = data.get("header")
-    inside = header.get("packet_type") if isinstance(header, dict) else None
-    return str(inside or data.get("packet_type")).lower().replace("-", "").replace("_", "")
+    packet_type = header.get("packet_type") if isinstance(header, dict) else None
+    return str(packet_type or data.get("packet_type")).lower().replace("-", "").replace("_", "")
 
 
 def _streams(frames: Any) -> list[StreamFrame]:
-    """STREAM frames with a place in their stream; an empty list where the event lists no frames. picoquic says "id"."""
-    read = []
+    """The STREAM frames with stream ID and offset; empty where the event lists no frames. picoquic writes "id"."""
+    streams = []
     for frame in frames if isinstance(frames, list) else []:
         if not isinstance(frame, dict) or frame.get("frame_type") != "stream":
             continue
         raw = frame.get("raw")
         length = frame.get("length", raw.get("payload_length", raw.get("length")) if isinstance(raw, dict) else None)
         try:
-            place = int(frame.get("stream_id", frame.get("id"))), int(frame["offset"]), int(length)  # type: ignore[arg-type]
+            extent = int(frame.get("stream_id", frame.get("id"))), int(frame["offset"]), int(length)  # type: ignore[arg-type]
         except (KeyError, TypeError, ValueError):
             continue
-        read.append(StreamFrame(*place, fin=bool(frame.get("fin")), head=b""))
-    return read
+        streams.append(StreamFrame(*extent, fin=bool(frame.get("fin")), head=b""))
+    return streams
 
 
 # --- The phases of Careful Resume in a qlog (RFC 9959; draft-ietf-tsvwg-careful-resume-qlog-02).
@@ -159,7 +159,7 @@ _PHASES = b'careful_resume_phase_updated"'
 
 @dataclass(frozen=True)
 class PhaseChange:
-    """A sender's phase ended, and the next one began."""
+    """A sender's change from one phase to the next."""
 
     at_ms: float
     """Since the trace's first event."""
@@ -172,7 +172,7 @@ class PhaseChange:
 
 
 def read_phases(path: Path) -> list[PhaseChange]:
-    """The changes of a trace, in order; empty where it has none, or times as differences. Raises OSError."""
+    """The phase changes of a trace, in order; empty where it has none, or its times are differences. Raises OSError."""
     data = read_bytes(path)
     if counts_from_previous(data):
         return []

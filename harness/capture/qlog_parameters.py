@@ -1,7 +1,7 @@
-"""What a qlog trace says of parameters: transport parameters, recovery's settings, the first answer to loss.
+"""Parameters in a qlog trace: transport parameters, recovery settings, the first reaction to loss.
 
 Events parameters_set and metrics_updated of draft-ietf-quic-qlog-quic-events, in its spellings from 0.1 on. They
-stand at the beginning of a trace, so only that is read; the answer to loss is looked for until it is found.
+are at the beginning of a trace, so only that is read. The trace is searched until the reaction to loss is found.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from harness.capture import qlog
 from harness.capture.files import open_file
 
-#: Bytes of a trace in which what its handshake settles is looked for: many times what precedes its end.
+#: Bytes of a trace that are searched for the results of its handshake: many times the bytes before its end.
 HEAD = 1 << 20
 #: Bytes read at a time, and of an event, at most.
 _CHUNK, _LONGEST = 1 << 23, 1 << 26
@@ -58,7 +58,7 @@ class Early:
 
 @dataclass(frozen=True)
 class Settings:
-    """What one trace says of its endpoint and of the peer; None for what it does not say."""
+    """The parameters of an endpoint and of its peer in one trace; None for what it does not report."""
 
     summary: qlog.Summary
     """Of the part that was read: which connection it is of, and when it starts."""
@@ -89,10 +89,10 @@ class Reduction:
 
 
 def read_settings(path: Path, rtt_ms: float | None = None) -> Settings:
-    """What a trace says of parameters; the first event for an endpoint counts, later ones may be of a later connection.
+    """The parameters in a trace. An endpoint's first event counts: later ones may be of a later connection.
 
-    With the path's RTT given, RTTs below a hundredth of it when they must have been measured tell that the trace
-    writes seconds, as quinn's does. Raises OSError.
+    If the path's RTT is given, measured RTTs below a hundredth of it show that the trace writes seconds, as quinn's
+    does. Raises OSError.
     """
     head = qlog.read_head(path, HEAD)
     own: dict[str, dict[str, Any]] = {}
@@ -101,8 +101,8 @@ def read_settings(path: Path, rtt_ms: float | None = None) -> Settings:
         if "recovery" in event.name:
             recovery = {**event.data, **recovery}
         elif not event.name.startswith(("http", "h3")):
-            whose = str(event.data.get("owner") or event.data.get("initiator")).lower()
-            own[whose] = {**event.data, **own.get(whose, {})}
+            owner = str(event.data.get("owner") or event.data.get("initiator")).lower()
+            own[owner] = {**event.data, **own.get(owner, {})}
     smoothed, window, unit_ms = _first_metrics(head, rtt_ms)
     initial_rtt = number(recovery.get("initial_rtt"))
     return Settings(
@@ -146,7 +146,7 @@ def _transport(data: Mapping[str, Any] | None) -> TransportParameters | None:
 
 
 def _first_metrics(head: bytes, rtt_ms: float | None) -> tuple[Early | None, Early | None, float]:
-    """First smoothed RTT and congestion window of metrics_updated, and what RTTs count in, ms."""
+    """First smoothed RTT and congestion window of metrics_updated, and the unit of RTTs, ms."""
     if qlog.counts_from_previous(head):
         return None, None, 1.0
     unit, start = qlog.time_unit(head), qlog.first_time(head) or 0.0
@@ -169,52 +169,52 @@ def _first_metrics(head: bytes, rtt_ms: float | None) -> tuple[Early | None, Ear
 def read_reduction(path: Path) -> Reduction | None:
     """The first reduction of the congestion window after a packet_lost event.
 
-    In a trace that names no losses (quiche's): its first reduction after the window had grown; one before that is
-    none by loss, but to smaller datagrams. None where the window never shrinks. Reads on only until it knows. Raises
+    In a trace that names no losses (quiche's): its first reduction after the window had grown. An earlier one is not
+    due to loss, but to smaller datagrams. None where the window never shrinks. Reads no further than needed. Raises
     OSError.
     """
-    last: int | None = None
+    previous: int | None = None
     lowest: int | None = None
     unexplained: Reduction | None = None
-    since = 0
+    scanned = 0
     lost = False
     for part in _parts(path):
         first_loss = 0 if lost else _first_loss(part)
-        for found in _WINDOW.finditer(part):
-            window = int(found[1])
-            named = first_loss is not None and found.start() > first_loss
-            if last is not None and window < _REDUCTION * last:
-                if named:
-                    return Reduction(last, window, _in_flight(part, found.start()), True)
-                if lowest is not None and last > lowest:
-                    unexplained = unexplained or Reduction(last, window, _in_flight(part, found.start()), False)
-            last = window
+        for match in _WINDOW.finditer(part):
+            window = int(match[1])
+            after_loss = first_loss is not None and match.start() > first_loss
+            if previous is not None and window < _REDUCTION * previous:
+                if after_loss:
+                    return Reduction(previous, window, _in_flight(part, match.start()), True)
+                if lowest is not None and previous > lowest:
+                    unexplained = unexplained or Reduction(previous, window, _in_flight(part, match.start()), False)
+            previous = window
             lowest = window if lowest is None else min(lowest, window)
         lost = lost or first_loss is not None
-        since += len(part) if unexplained is not None else 0
-        if unexplained is not None and not lost and since > _SILENCE:
+        scanned += len(part) if unexplained is not None else 0
+        if unexplained is not None and not lost and scanned > _SILENCE:
             break
     return None if lost else unexplained
 
 
 def _first_loss(part: bytes) -> int | None:
-    found = [position for position in (part.find(word) for word in _LOSSES) if position >= 0]
-    return min(found) if found else None
+    positions = [position for position in (part.find(word) for word in _LOSSES) if position >= 0]
+    return min(positions) if positions else None
 
 
 def _in_flight(part: bytes, position: int) -> int | None:
     """The last figure before a position."""
-    found = _IN_FLIGHT.match(part, max(0, part.rfind(b'"bytes_in_flight"', 0, position)))
-    return None if found is None else int(found[1])
+    match = _IN_FLIGHT.match(part, max(0, part.rfind(b'"bytes_in_flight"', 0, position)))
+    return None if match is None else int(match[1])
 
 
 def _parts(path: Path) -> Iterator[bytes]:
     """The trace in parts that end behind an object."""
     with open_file(path) as file:
-        rest = b""
+        remainder = b""
         while chunk := file.read(_CHUNK):
-            chunk = rest + chunk
+            chunk = remainder + chunk
             end = chunk.rfind(b"}") + 1
             yield chunk[:end]
-            # Without an end in so many bytes it is no event, and would be kept until there is no memory left.
-            rest = chunk[end:] if len(chunk) - end <= _LONGEST else b""
+            # A piece of so many bytes without an end is no event, and keeping it would fill the memory.
+            remainder = chunk[end:] if len(chunk) - end <= _LONGEST else b""

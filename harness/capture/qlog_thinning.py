@@ -1,12 +1,12 @@
-"""The qlog of a long transfer made small before anything reads it.
+"""Thin the qlog of a long transfer before anything reads it.
 
-A trace names every packet, and that of 10 GB is gigabytes long. What is read of it is its beginning, the sender's state
-over time, and what is rare. So the first `HEAD` bytes stay as they are, and behind them:
+A trace lists every packet, and that of 10 GB is gigabytes long. Its readers need the beginning, the sender's state over
+time, and rare events. So the first `HEAD` bytes stay as they are. After them are kept:
 
-* of metrics_updated one event in `STEP_MS`, with the figures of those that were left out before it;
-* of every other event as many as fit into `ROOM` bytes, which all that is rare does.
+* one metrics_updated event in `STEP_MS`, with the figures of those that were left out before it;
+* of every other event as many as fit into `ROOM` bytes, which is enough for all rare events.
 
-Events stand one a line, as objects or arrays. A trace that is one line, or has its times as differences, stays whole.
+A line holds one event, an object or an array. A trace of a single line, or with times as differences, stays whole.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from harness.capture import qlog
 from harness.reading import open_regular
 from harness.writing import replaced
 
-#: What a trace may be long and stay as it is, bytes: of 100 MB, the slowest path's and the most talkative stack's.
+#: The longest trace that stays as it is, bytes: that of 100 MB on the slowest path by the most verbose stack.
 WHOLE = 512 << 20
-#: What stays of a longer one as it is, from its beginning, bytes.
+#: Bytes at the beginning of a longer trace that stay as they are.
 HEAD = 64 << 20
-#: What each kind of event may take behind that, bytes.
+#: Bytes that each kind of event may take after that.
 ROOM = 16 << 20
-#: Least time between two states of the sender that stay, ms.
+#: Least time between two states of the sender that are kept, ms.
 STEP_MS = 10.0
 #: A line longer than this holds more than an event, bytes.
 _LONGEST = 1 << 20
 _NAME = re.compile(rb'"name"\s*:\s*"([^"]*)"|^\x1e?\[[^"]*"([^"]*)"\s*,\s*"([^"]*)"')
-#: Each packet has one, and beginnings of them tell nothing of the rest.
+#: Events that every packet has: the first of them show nothing of the others.
 _OF_PACKETS: tuple[bytes, ...] = (b"packet_sent", b"packet_received")
 
-#: What stands around an event in its line.
+#: Characters around an event in its line.
 _AROUND = b"\x1e ,\r\n\t"
 
 
 @dataclass(frozen=True)
 class Thinned:
-    """A trace that was made small."""
+    """The sizes of a thinned trace."""
 
     before: int
     """Bytes."""
@@ -51,7 +51,7 @@ class Thinned:
 
 
 def thin(path: Path, whole: int = WHOLE, head: int = HEAD) -> Thinned | None:
-    """Make a trace small where it is longer than `whole`; None where it stays as it is. Raises OSError."""
+    """Thin a trace that is longer than `whole`; None where it stays as it is. Raises OSError."""
     with open_regular(path) as trace:
         before = os.fstat(trace.fileno()).st_size
     if before <= whole:
@@ -59,7 +59,7 @@ def thin(path: Path, whole: int = WHOLE, head: int = HEAD) -> Thinned | None:
     opening = qlog.read_head(path, min(head, before))
     if qlog.counts_from_previous(opening) or max(map(len, opening.split(b"\n"))) > _LONGEST:
         return None
-    # Whoever wrote the trace may have put something, a link above all, where it is to be written anew.
+    # The writer of the trace may have placed something, such as a link, at the name of the new file.
     with open_regular(path) as trace, replaced(path, f"{path.name}.thin") as out:
         _copy(trace, out, head, qlog.time_unit(opening))
         after = out.tell()
@@ -71,46 +71,46 @@ def _copy(trace: BinaryIO, out: BinaryIO, head: int, unit_ms: float) -> None:
     while copied < head and (line := trace.readline()):
         out.write(line)
         copied += len(line)
-    states, taken = _States(unit_ms), Counter[bytes]()
-    line = kept = b""
+    states, written_bytes = _States(unit_ms), Counter[bytes]()
+    line = output = b""
     for line in trace:
-        kept = _kept(line, states, taken)
-        out.write(kept)
-    if not kept and _event(line) is None:
+        output = _kept(line, states, written_bytes)
+        out.write(output)
+    if not output and _event(line) is None:
         # A contained trace ends in the line of its last event.
         out.write(line)
 
 
 def _event(line: bytes) -> Any:
-    """What a line is that is an event by itself, and no more; else None."""
+    """The event that a line consists of; None where the line is anything else."""
     try:
         return json.loads(line.strip(_AROUND))
     except ValueError:
         return None
 
 
-def _kept(line: bytes, states: _States, taken: Counter[bytes]) -> bytes:
-    """What is written in place of a line; nothing where it is left out. `taken`: bytes by the name of an event."""
-    found = _NAME.search(line[:4096])
-    name = b"" if found is None else (found[1] or found[3] or b"").rpartition(b":")[2]
+def _kept(line: bytes, states: _States, written_bytes: Counter[bytes]) -> bytes:
+    """The output for a line; empty where it is left out. `written_bytes`: bytes so far by name of an event."""
+    match = _NAME.search(line[:4096])
+    name = b"" if match is None else (match[1] or match[3] or b"").rpartition(b":")[2]
     if name in _OF_PACKETS:
         return b""
     if name.endswith(b"metrics_updated") and (state := states.taken(line)) is not None:
         return state
-    taken[name] += len(line)
-    return line if taken[name] <= ROOM else b""
+    written_bytes[name] += len(line)
+    return line if written_bytes[name] <= ROOM else b""
 
 
 @dataclass
 class _States:
-    """States of a sender as they come, with the figures of those that were left out."""
+    """A sender's states in order, each merged with the figures of those left out before it."""
 
     unit_ms: float
     _held: dict[str, Any] = field(default_factory=dict)
     _at: float = float("-inf")
 
     def taken(self, line: bytes) -> bytes | None:
-        """What is written in place of an event: empty where it is left out; None where it is no event by itself."""
+        """The output for an event: empty where it is left out; None where the line is not a single event."""
         body, event = line.strip(_AROUND), _event(line)
         try:
             time = float(event["time"] if isinstance(event, dict) else event[0]) * self.unit_ms

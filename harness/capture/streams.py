@@ -20,17 +20,17 @@ Flags = npt.NDArray[np.bool_]
 #: The STREAM frames of one packet.
 Told = tuple[StreamFrame, ...]
 
-#: Numbers that are made Python's at a time.
+#: Numbers that are converted to Python integers at a time.
 _PART = 1 << 16
 #: Bytes of the smallest STREAM frame with data (RFC 9000 §19.8): type, stream, one byte.
 SMALLEST_FRAME = 3
-#: Of a stream's ID (RFC 9000 §2.1): whether the server began it, whether it has one direction.
+#: Bits of a stream ID (RFC 9000 §2.1): the server began the stream; it has one direction.
 _BY_SERVER, _ONE_WAY = 0x01, 0x02
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Between which two moments something happened, ns; each None where it did not happen by the end of the capture."""
+    """The earliest and the latest time of an event, ns; each None where it had not happened by the capture's end."""
 
     earliest_ns: int | None
     latest_ns: int | None
@@ -49,10 +49,9 @@ class _Parts:
 class StreamArrival:
     """The data of one stream as packets brought it to one interface.
 
-    Some packets have more frames than were captured, and what the sender's qlog does not tell of them nobody knows. A
-    part of the stream that is in no known frame was in one of these: the earliest moment counts it as there from the
-    beginning, the latest one from the last such packet on. Where nothing is missing, or something that is known arrived
-    later, both are the same.
+    Some packets have more frames than were captured, and the sender's qlog may not list them. A part of the stream that
+    is in no known frame was in one of these packets. The earliest time counts it as present from the beginning, the
+    latest one from the last such packet on. Both are equal where nothing is missing, or a known part arrived later.
     """
 
     stream: int
@@ -71,38 +70,38 @@ class StreamArrival:
     """When the last packet came that may have held these; None where nothing says that they came at all."""
 
     def reached(self, size: int) -> Bounds:
-        """When the first `size` bytes were there."""
+        """When the first `size` bytes had arrived."""
         return Bounds(_reached(*self._early, size), _reached(*self._late, size))
 
     @property
     def ended(self) -> Bounds:
-        """When all of it was there; where its end was not visible, that may have come with the last hidden packet."""
+        """When all of it had arrived. If its end was not visible, the last hidden packet may have carried it."""
         if self.final_size is not None:
             return self.reached(self.final_size)
-        found = self.reached(self.size)
-        if found.latest_ns is None or self._latest_ns is None:
-            return Bounds(found.earliest_ns, None)
-        return Bounds(found.earliest_ns, max(found.latest_ns, self._latest_ns))
+        bounds = self.reached(self.size)
+        if bounds.latest_ns is None or self._latest_ns is None:
+            return Bounds(bounds.earliest_ns, None)
+        return Bounds(bounds.earliest_ns, max(bounds.latest_ns, self._latest_ns))
 
     @cached_property
     def _early(self) -> tuple[Ints, Ints]:
-        """Times of arrival, and the bytes without a gap after each at most; both of shape (n,)."""
+        """Arrival times, and an upper bound of the contiguous bytes after each; both of shape (n,)."""
         starts, ends = self._missing.T
-        known = self._known
-        reached = contiguous(np.concatenate([starts, known.offset]), np.concatenate([ends, known.end]))
-        return known.t_ns, reached[len(starts) :]
+        parts = self._known
+        frontiers = contiguous(np.concatenate([starts, parts.offset]), np.concatenate([ends, parts.end]))
+        return parts.t_ns, frontiers[len(starts) :]
 
     @cached_property
     def _late(self) -> tuple[Ints, Ints]:
-        """The same at least."""
+        """Arrival times, and a lower bound of the contiguous bytes after each; both of one shape."""
         if not len(self._missing):
             return self._early
-        known, (starts, ends) = self._known, self._missing.T
+        parts, (starts, ends) = self._known, self._missing.T
         if self._latest_ns is None:
-            return known.t_ns, contiguous(known.offset, known.end)
-        at = np.searchsorted(known.t_ns, self._latest_ns, side="right")
-        reached = contiguous(np.insert(known.offset, at, starts), np.insert(known.end, at, ends))
-        return np.insert(known.t_ns, at, np.full(len(starts), self._latest_ns)), reached
+            return parts.t_ns, contiguous(parts.offset, parts.end)
+        at = np.searchsorted(parts.t_ns, self._latest_ns, side="right")
+        frontiers = contiguous(np.insert(parts.offset, at, starts), np.insert(parts.end, at, ends))
+        return np.insert(parts.t_ns, at, np.full(len(starts), self._latest_ns)), frontiers
 
 
 def is_answer(stream: int) -> bool:
@@ -110,10 +109,10 @@ def is_answer(stream: int) -> bool:
     return not stream & (_BY_SERVER | _ONE_WAY)
 
 
-def largest_stream(opened: SentPackets) -> int | None:
-    """The bidirectional stream of the client on which the server's data goes furthest: its answer to a request."""
+def largest_stream(sent: SentPackets) -> int | None:
+    """The client's bidirectional stream with the highest offset of server data: the answer to a request."""
     furthest: Counter[int] = Counter()
-    for frames in opened.frames:
+    for frames in sent.frames:
         for frame in frames.streams:
             if is_answer(frame.stream):
                 furthest[frame.stream] = max(furthest[frame.stream], frame.end)
@@ -121,21 +120,21 @@ def largest_stream(opened: SentPackets) -> int | None:
 
 
 def stream_arrival(
-    opened: SentPackets, stream: int, whole: bool, told: Mapping[int, Told] | None = None
+    sent: SentPackets, stream: int, whole: bool, told: Mapping[int, Told] | None = None
 ) -> StreamArrival:
     """When the data of a stream arrived at the capture's interface.
 
-    `whole`: all of it did, as the application had it in the end; else what was not visible may never have come.
-    `told`: what the sender says of packets, by number; it counts where it agrees with what was visible of the packet.
+    `whole`: the application received all of it; else bytes that were not visible may never have arrived. `told`: the
+    STREAM frames that the sender logged, by packet number. They count where they agree with the packet's visible part.
     """
-    return _arrivals(opened, whole, told, {stream: _Frames()}, lambda number: number == stream)[stream]
+    return _arrivals(sent, whole, told, {stream: _Frames()}, lambda number: number == stream)[stream]
 
 
 def stream_arrivals(
-    opened: SentPackets, whole: bool, told: Mapping[int, Told] | None = None
+    sent: SentPackets, whole: bool, logged: Mapping[int, Told] | None = None
 ) -> dict[int, StreamArrival]:
-    """The same of every stream on which the server answers a request, by its ID."""
-    return _arrivals(opened, whole, told, {}, is_answer)
+    """As `stream_arrival` (`logged` is its `told`), for every stream with an answer of the server, by stream ID."""
+    return _arrivals(sent, whole, logged, {}, is_answer)
 
 
 @dataclass
@@ -149,7 +148,7 @@ class _Frames:
     head: bytes = b""
 
     def add(self, t_ns: int, frame: StreamFrame) -> None:
-        """A frame that came."""
+        """Add a frame that arrived."""
         self.times.append(t_ns)
         self.offsets.append(frame.offset)
         self.ends.append(frame.end)
@@ -160,57 +159,57 @@ class _Frames:
 
 
 def _arrivals(
-    opened: SentPackets, whole: bool, told: Mapping[int, Told] | None, found: dict[int, _Frames],
-    wanted: Callable[[int], bool],
+    sent: SentPackets, whole: bool, logged: Mapping[int, Told] | None, streams: dict[int, _Frames],
+    selects: Callable[[int], bool],
 ) -> dict[int, StreamArrival]:  # fmt: skip
-    """How the streams came that are wanted, by ID, and those that are in `found` already."""
-    hidden, further = _completed(opened, told or {})
-    for index, (t_ns, frames) in enumerate(zip(_each(opened.t_ns), opened.frames, strict=True)):
-        for frame in frames.streams if index not in further else (*frames.streams, *further[index]):
-            if wanted(frame.stream):
-                found.setdefault(frame.stream, _Frames()).add(t_ns, frame)
-    may_hold = [*opened.t_ns[hidden].tolist(), *opened.coalesced_ns.tolist()]
-    latest_ns = max(may_hold, default=None) if whole else None
-    return {stream: _arrival(stream, frames, latest_ns) for stream, frames in found.items()}
+    """Arrivals of the streams that `selects` accepts, and of those already in `streams`, by ID."""
+    hidden, logged_frames = _completed(sent, logged or {})
+    for index, (t_ns, frames) in enumerate(zip(_each(sent.t_ns), sent.frames, strict=True)):
+        for frame in frames.streams if index not in logged_frames else (*frames.streams, *logged_frames[index]):
+            if selects(frame.stream):
+                streams.setdefault(frame.stream, _Frames()).add(t_ns, frame)
+    candidates_ns = [*sent.t_ns[hidden].tolist(), *sent.coalesced_ns.tolist()]
+    latest_ns = max(candidates_ns, default=None) if whole else None
+    return {stream: _arrival(stream, frames, latest_ns) for stream, frames in streams.items()}
 
 
 def _arrival(stream: int, frames: _Frames, latest_ns: int | None) -> StreamArrival:
-    """A stream of its frames; `latest_ns`: of the last packet that may hold more."""
-    known = _Parts(*(np.array(one, np.int64) for one in (frames.times, frames.offsets, frames.ends)))
-    missing = gaps(known.offset, known.end)
+    """The arrival of a stream, from its frames. `latest_ns`: time of the last packet that may hold more of it."""
+    parts = _Parts(*(np.array(column, np.int64) for column in (frames.times, frames.offsets, frames.ends)))
+    missing = gaps(parts.offset, parts.end)
     return StreamArrival(
         stream=stream,
         final_size=frames.final,
-        size=int(known.end.max(initial=0)),
+        size=int(parts.end.max(initial=0)),
         head=frames.head,
         unseen=int((missing[:, 1] - missing[:, 0]).sum()),
-        _known=known,
+        _known=parts,
         _missing=missing,
         _latest_ns=latest_ns,
     )
 
 
-def hidden_packets(opened: SentPackets) -> Flags:
+def hidden_packets(sent: SentPackets) -> Flags:
     """Which packets may hold a STREAM frame of which nothing was captured, shape (n,)."""
-    found = (frames.hidden >= SMALLEST_FRAME for frames in opened.frames)
-    return np.fromiter(found, np.bool_, len(opened.frames))
+    hidden = (frames.hidden >= SMALLEST_FRAME for frames in sent.frames)
+    return np.fromiter(hidden, np.bool_, len(sent.frames))
 
 
-def _completed(opened: SentPackets, told: Mapping[int, Told]) -> tuple[Flags, dict[int, Told]]:
-    """Which packets still hide something, and by index further STREAM frames of those that the sender tells of."""
-    hidden = hidden_packets(opened)
-    further: dict[int, Told] = {}
-    numbers = opened.packets.number
-    for index, frames in enumerate(opened.frames if told else ()):
-        streams = told.get(int(numbers[index])) if hidden[index] else None
+def _completed(sent: SentPackets, logged: Mapping[int, Told]) -> tuple[Flags, dict[int, Told]]:
+    """Which packets still hide frames; and by index of a packet, the further STREAM frames that the sender logged."""
+    hidden = hidden_packets(sent)
+    logged_frames: dict[int, Told] = {}
+    numbers = sent.packets.number
+    for index, frames in enumerate(sent.frames if logged else ()):
+        streams = logged.get(int(numbers[index])) if hidden[index] else None
         if streams is None:
             continue
-        places = {(frame.stream, frame.offset, frame.length) for frame in streams}
-        if all((frame.stream, frame.offset, frame.length) in places for frame in frames.streams):
+        logged_extents = {(frame.stream, frame.offset, frame.length) for frame in streams}
+        if all((frame.stream, frame.offset, frame.length) in logged_extents for frame in frames.streams):
             hidden[index] = False
-            seen = {(frame.stream, frame.offset) for frame in frames.streams}
-            further[index] = tuple(frame for frame in streams if (frame.stream, frame.offset) not in seen)
-    return hidden, further
+            captured = {(frame.stream, frame.offset) for frame in frames.streams}
+            logged_frames[index] = tuple(frame for frame in streams if (frame.stream, frame.offset) not in captured)
+    return hidden, logged_frames
 
 
 def _each(numbers: Ints) -> Iterator[int]:
@@ -220,29 +219,29 @@ def _each(numbers: Ints) -> Iterator[int]:
 
 
 def contiguous(offset: Ints | Sequence[int], end: Ints | Sequence[int]) -> Ints:
-    """Bytes from 0 on without a gap after each of n parts [offset, end), in their order; shape (n,)."""
+    """Contiguous bytes from 0 on after each of n parts [offset, end), in their order; shape (n,)."""
     frontier = 0
-    waiting: list[tuple[int, int]] = []
+    pending: list[tuple[int, int]] = []
     starts, stops = np.asarray(offset, np.int64), np.asarray(end, np.int64)
-    reached = array("q")
+    frontiers = array("q")
     for start, stop in zip(_each(starts), _each(stops), strict=True):
         if start <= frontier:
             frontier = max(frontier, stop)
-            while waiting and waiting[0][0] <= frontier:
-                frontier = max(frontier, heappop(waiting)[1])
+            while pending and pending[0][0] <= frontier:
+                frontier = max(frontier, heappop(pending)[1])
         else:
-            heappush(waiting, (start, stop))
-        reached.append(frontier)
-    return np.array(reached, np.int64)
+            heappush(pending, (start, stop))
+        frontiers.append(frontier)
+    return np.array(frontiers, np.int64)
 
 
 def gaps(offset: Ints, end: Ints) -> Ints:
-    """The parts [start, end) from 0 to the furthest byte that are in none of n parts, in order; shape (m, 2)."""
+    """The gaps [start, end) that n parts leave between 0 and the furthest byte, in order; shape (m, 2)."""
     order = np.argsort(offset, kind="stable")
     starts = offset[order]
-    before = np.concatenate([[0], np.maximum.accumulate(end[order])])[: len(starts)]
-    apart = starts > before
-    return np.stack([before[apart], starts[apart]], axis=1)
+    covered = np.concatenate([[0], np.maximum.accumulate(end[order])])[: len(starts)]
+    is_gap = starts > covered
+    return np.stack([covered[is_gap], starts[is_gap]], axis=1)
 
 
 def _reached(t_ns: Ints, contiguous_bytes: Ints, size: int) -> int | None:

@@ -1,4 +1,4 @@
-"""The lab kernel's trace of system calls (LAB_TRACE), and where two of them part."""
+"""The lab kernel's trace of system calls (LAB_TRACE), and the first difference of two traces."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy.typing as npt
 # --- Names of the system calls of x86-64, by number (arch/x86/entry/syscalls/syscall_64.tbl of Linux).
 
 
-#: What is in a trace beside system calls, by the number that it has there.
+#: Records of a trace that are no system calls, by their numbers.
 _ANSWERED = {-1: "CPUID", -2: "RDTSC", -3: "page fault"}
-#: From 0 on; and from 424 on, where the numbers of all architectures go together.
+#: Calls with numbers from 0 on; those from 424 on have the same numbers on all architectures.
 _FIRST = """
     read write open close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction rt_sigprocmask
     rt_sigreturn ioctl pread64 pwrite64 readv writev access pipe select sched_yield mremap msync mincore madvise
@@ -61,7 +61,7 @@ _NAMES = {**_ANSWERED, **dict(enumerate(_FIRST.split())), **dict(enumerate(_COMM
 
 
 def call_name(number: int) -> str:
-    """What a system call is called; its number where it has no name here."""
+    """The name of a system call; its number where no name is known."""
     return _NAMES.get(number, f"call {number}")
 
 
@@ -85,7 +85,7 @@ RECORD = np.dtype(
 )
 Records = npt.NDArray[np.void]
 
-#: Calls of the process, and of anybody, that are shown before the one that differs.
+#: Calls that are shown before the one that differs: of its process, and of all processes.
 BEFORE = 6
 #: Largest number that a failed call returns, negative (include/linux/err.h).
 _MAX_ERRNO = 4095
@@ -110,7 +110,7 @@ class Call:
 
     @property
     def said(self) -> str:
-        """Its result for people: a number, or the name of an error."""
+        """Its result in readable form: a number, or the name of an error."""
         if -_MAX_ERRNO <= self.result < 0:
             return errno.errorcode.get(-self.result, str(self.result))
         return str(self.result)
@@ -131,38 +131,39 @@ class CallDivergence:
 
 
 def read_calls(path: Path) -> Records:
-    """The records of a trace; one cut short at the end is left out. Raises OSError."""
+    """The records of a trace; a truncated last record is left out. Raises OSError."""
     size = path.stat().st_size // RECORD.itemsize
     return np.fromfile(path, RECORD, count=size)
 
 
-def first_other_call(one: Records, other: Records) -> CallDivergence | None:
-    """Where two traces part; None where they are equal."""
-    shared = min(len(one), len(other))
+def first_other_call(first: Records, second: Records) -> CallDivergence | None:
+    """The first difference of two traces; None where they are equal."""
+    shared = min(len(first), len(second))
     words = [
-        np.ascontiguousarray(trace[:shared]).view("<u8").reshape(shared, RECORD.itemsize // 8) for trace in (one, other)
+        np.ascontiguousarray(trace[:shared]).view("<u8").reshape(shared, RECORD.itemsize // 8)
+        for trace in (first, second)
     ]
     different = np.flatnonzero((words[0] != words[1]).any(axis=1))
-    if not len(different) and len(one) == len(other):
+    if not len(different) and len(first) == len(second):
         return None
     at = int(different[0]) if len(different) else shared
-    calls = tuple(_call(trace, at) if at < len(trace) else None for trace in (one, other))
-    known = one if at < len(one) else other
-    mine = np.flatnonzero(known["pid"][:at] == known["pid"][at])[-BEFORE:]
+    calls = tuple(_call(trace, at) if at < len(trace) else None for trace in (first, second))
+    reference = first if at < len(first) else second
+    same_process = np.flatnonzero(reference["pid"][:at] == reference["pid"][at])[-BEFORE:]
     return CallDivergence(
         calls=(calls[0], calls[1]),
-        differs=_differences(one[at], other[at]) if None not in calls else ("order",),
-        before=tuple(_call(known, int(index)) for index in mine),
-        around=tuple(_call(known, index) for index in range(max(0, at - BEFORE), at)),
+        differs=_differences(first[at], second[at]) if None not in calls else ("order",),
+        before=tuple(_call(reference, int(index)) for index in same_process),
+        around=tuple(_call(reference, index) for index in range(max(0, at - BEFORE), at)),
     )
 
 
-def _differences(one: np.void, other: np.void) -> tuple[str, ...]:
-    """What differs between two records, the likelier cause first: what a program did before what it was told."""
-    if any(one[name] != other[name] for name in ("pid", "number", "host", "process")):
+def _differences(first: np.void, second: np.void) -> tuple[str, ...]:
+    """The fields in which two records differ, the likelier cause first: a program's actions before its inputs."""
+    if any(first[name] != second[name] for name in ("pid", "number", "host", "process")):
         return ("order",)
-    names = {"looks": "clock reads", "arguments": "arguments", "random": "random bytes", "result": "result"}
-    return tuple(said for name, said in {**names, "time": "time"}.items() if one[name] != other[name])
+    labels = {"looks": "clock reads", "arguments": "arguments", "random": "random bytes", "result": "result"}
+    return tuple(label for name, label in {**labels, "time": "time"}.items() if first[name] != second[name])
 
 
 def _call(trace: Records, index: int) -> Call:

@@ -1,4 +1,4 @@
-"""What a kernel's TCP says of a connection over time (tcp.csv), and what its generator wrote (iperf3.json)."""
+"""A kernel's TCP statistics of a connection over time (tcp.csv), and its generator's report (iperf3.json)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_tcp(path: Path) -> pl.DataFrame:
 
     Columns: t_ns; cwnd, unacked, sacked, lost, retrans (packets); mss, bytes_acked, bytes_sent, bytes_retrans,
     notsent_bytes, snd_wnd (bytes); srtt_us, rttvar_us, min_rtt_us (µs); total_retrans, total_rto (counts),
-    total_rto_time_ms; delivery_rate (bytes/s); ca_state, a word of `_STATES`. Columns that the file has not are null
+    total_rto_time_ms; delivery_rate (bytes/s); ca_state, a word of `_STATES`. Columns missing from the file are null
     throughout.
     """
     data = read_whole_lines(path)
@@ -39,14 +39,16 @@ def read_tcp(path: Path) -> pl.DataFrame:
         .alias(name)
         for name, kind in _SCHEMA.items()
     ]  # fmt: skip
-    numbered = {str(number): name for number, name in enumerate(_STATES)}
-    frame = text.select(columns).with_columns(pl.col("ca_state").str.to_lowercase().replace(numbered).replace("", None))
+    state_names = {str(number): name for number, name in enumerate(_STATES)}
+    frame = text.select(columns).with_columns(
+        pl.col("ca_state").str.to_lowercase().replace(state_names).replace("", None)
+    )
     return frame.drop_nulls("t_ns").sort("t_ns", maintain_order=True)
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a generator's sender gave to its socket."""
+    """The data that a generator's sender wrote to its socket."""
 
     size: int
     """Bytes."""
@@ -59,10 +61,10 @@ class Written:
 
 
 def read_iperf3(path: Path) -> Written | None:
-    """The sum of the intervals in iperf3's report (`--json`) at the sender; None where there are none.
+    """The sum of the sender's intervals in iperf3's report (`--json`); None where there are none.
 
-    So there are of a report that was cut short, which is no JSON any more. A server whose client was told to end writes
-    its last whole interval twice (iperf 3.18); it counts once. Raises OSError.
+    A truncated report is no valid JSON, so it has none. A server whose client was stopped writes its last whole
+    interval twice (iperf 3.18); it counts once. Raises OSError.
     """
     intervals: list[Any] = _report(path).get("intervals", [])
     sums = [item["sum"] for item in intervals if isinstance(item, dict) and isinstance(item.get("sum"), dict)]
@@ -80,12 +82,12 @@ def read_algorithm(path: Path) -> str | None:
     None where the report has none, or was cut short. Raises OSError.
     """
     end = _report(path).get("end")
-    word = end.get("sender_tcp_congestion") if isinstance(end, dict) else None
-    return word if isinstance(word, str) and word else None
+    algorithm = end.get("sender_tcp_congestion") if isinstance(end, dict) else None
+    return algorithm if isinstance(algorithm, str) and algorithm else None
 
 
 def _report(path: Path) -> dict[str, Any]:
-    """A generator's report; empty of one that was cut short, which is no JSON any more. Raises OSError."""
+    """A generator's report; empty where it was truncated and is no valid JSON. Raises OSError."""
     try:
         report = json.loads(read_bytes(path, MOST_RECORD))
     except ValueError:

@@ -43,43 +43,43 @@ def mistakes(implementation: Implementation) -> Iterator[Mistake]:
     for name, text in implementation.virtual_environment.items():
         yield from _one_line(("virtual_environment", name), text)
     for name, settings in implementation.parameters.items():
-        seen: list[Setting] = []
+        distinct: list[Setting] = []
         for role in ROLES:
             setting = settings.of(role)
-            if setting is None or setting in seen:
+            if setting is None or setting in distinct:
                 # What holds for both is said once.
                 continue
-            seen.append(setting)
+            distinct.append(setting)
             yield from _setting(("parameters", name, role), PARAMETERS[name], setting)
 
 
-def _setting(where: Location, parameter: Parameter, setting: Setting) -> Iterator[Mistake]:
+def _setting(location: Location, parameter: Parameter, setting: Setting) -> Iterator[Mistake]:
     for key in ("flag", "environment", "sysctl", "asks"):
-        yield from _one_line((*where, key), getattr(setting, key))
-    own = setting.values.values() if isinstance(setting.values, dict) else setting.values or ()
-    for word in own:
-        yield from _one_line((*where, "values"), word)
+        yield from _one_line((*location, key), getattr(setting, key))
+    words = setting.values.values() if isinstance(setting.values, dict) else setting.values or ()
+    for word in words:
+        yield from _one_line((*location, "values"), word)
     if setting.environment is not None:
-        yield from _taken((*where, "environment"), setting.environment.partition("=")[0])
+        yield from _taken((*location, "environment"), setting.environment.partition("=")[0])
     default = None if setting.default is None else parameter.number(parameter.canonical(setting.default))
     for bound, sign, side in ((setting.minimum, 1, "below the minimum"), (setting.maximum, -1, "above the maximum")):
         limit = None if bound is None else parameter.number(parameter.canonical(bound))
         # An image may start from what it cannot be told (tquic from 1200 B): then somebody has looked, and says so.
         if default is not None and limit is not None and sign * default < sign * limit and not setting.note.strip():
             text = f"the default {setting.default} is {side} {bound}, and no note says why"
-            yield Mistake((*where, "default"), text, "correct one of the two, or add a note")
+            yield Mistake((*location, "default"), text, "correct one of the two, or add a note")
 
 
-def _taken(where: Location, name: str, *, of_key: bool = False) -> Iterator[Mistake]:
+def _taken(location: Location, name: str, *, of_key: bool = False) -> Iterator[Mistake]:
     if name in _TAKEN or name.startswith(_LINKER):
         text = f"{name} is what every endpoint has, and would be another"
-        yield Mistake(where, text, "let the image read a variable of its own", of_key)
+        yield Mistake(location, text, "let the image read a variable of its own", of_key)
 
 
-def _one_line(where: Location, text: str | None) -> Iterator[Mistake]:
-    if text is not None and (wrong := _CONTROL.search(text)):
-        text = f"{shown(text)} has the character U+{ord(wrong[0]):04X}, and is a word of one line"
-        yield Mistake(where, text, "write it on one line, without tabs")
+def _one_line(location: Location, text: str | None) -> Iterator[Mistake]:
+    if text is not None and (control := _CONTROL.search(text)):
+        text = f"{shown(text)} has the character U+{ord(control[0]):04X}, and is a word of one line"
+        yield Mistake(location, text, "write it on one line, without tabs")
 
 
 # --- catalogue
@@ -132,15 +132,15 @@ class Catalogue:
     def _load_scenario(self, file: Path) -> tuple[Scenario, Positions]:
         data, positions = read_yaml(file)
         scenario = modelled(data, positions, Scenario, {"name": self.scenario_name(file)})
-        if wrong := list(self._wrong(scenario)):
-            raise error_of(wrong, positions)
+        if problems := list(self._wrong(scenario)):
+            raise error_of(problems, positions)
         return scenario, positions
 
     def _wrong(self, scenario: Scenario) -> Iterator[Mistake]:
         """What is wrong with a scenario beyond its form."""
         for name, path in scenario.every_path.items():
-            if (found := inexpressible(path)) is not None:
-                yield Mistake((*limits.of_path(scenario, name), *found.location), found.text, found.hint)
+            if (mistake := inexpressible(path)) is not None:
+                yield Mistake((*limits.of_path(scenario, name), *mistake.location), mistake.text, mistake.hint)
                 return
         yield from limits.mistakes(scenario)
         yield from mobility.mistakes(scenario)
@@ -156,9 +156,9 @@ class Catalogue:
             swept = points(scenario, {}, {})
         except SweepError as error:
             values = scenario.vary.get(error.dimension, ())
-            at = [index for index, value in enumerate(values) if value is error.value]
-            where: Location = ("vary", error.dimension, *at[:1]) if error.dimension else ("vary",)
-            yield Mistake(where, error.reason, error.hint, of_key=not at)
+            indices = [index for index, value in enumerate(values) if value is error.value]
+            location: Location = ("vary", error.dimension, *indices[:1]) if error.dimension else ("vary",)
+            yield Mistake(location, error.reason, error.hint, of_key=not indices)
             return
         if not any(limits.mistakes(scenario)):
             yield from _impossible_points(swept)
@@ -167,9 +167,9 @@ class Catalogue:
             yield from self._honoured.values(("vary", name), name, words, scenario)
 
     def _wrong_study(self, scenario: Scenario) -> Iterator[Mistake]:
-        wrong = list(design.mistakes(scenario))
-        yield from wrong
-        if scenario.study is None or wrong:
+        problems = list(design.mistakes(scenario))
+        yield from problems
+        if scenario.study is None or problems:
             return
         for name, words in scenario.study.factors.items():
             yield from self._honoured.values(("study", "factors", name), name, words, scenario)
@@ -185,13 +185,13 @@ class Catalogue:
     ) -> None:
         """InputError for what is asked of scenarios beyond what they say, and nobody here honours or can have."""
         for scenario in scenarios:
-            for wrong in _impossible_points(points(scenario, fixed, vary, combine)):
-                raise InputError(f"{scenario.name}: {wrong.text}", wrong.hint)
+            for sweep_mistake in _impossible_points(points(scenario, fixed, vary, combine)):
+                raise InputError(f"{scenario.name}: {sweep_mistake.text}", sweep_mistake.hint)
             for name, words in {**{name: [value] for name, value in fixed.items()}, **vary}.items():
                 if is_of_path(name):
                     continue
-                for found in self._honoured.values((), name, words, scenario):
-                    raise InputError(f"{name}: {found.text}", found.hint)
+                for mistake in self._honoured.values((), name, words, scenario):
+                    raise InputError(f"{name}: {mistake.text}", mistake.hint)
 
     def require_split(self, swept: Iterable[Point], players: Callable[[Scenario], support.Players]) -> None:
         """InputError, with its place, for a proxy that splits TCP where nobody who is asked for is TCP.
@@ -204,55 +204,57 @@ class Catalogue:
             if any(point.scenario.proxies):
                 by_name.setdefault(point.scenario.name, []).append(point.scenario)
         positions = {scenario.name: positions for scenario, positions in self._scenarios.values()}
-        for name, found in by_name.items():
-            known, asked = self._honoured.known, players(found[0])
-            if support.are_listed(found[0], asked) or any(support.is_split(one, asked, known) for one in found):
+        for name, scenarios in by_name.items():
+            implementations, contestants = self._honoured.known, players(scenarios[0])
+            if support.are_listed(scenarios[0], contestants) or any(
+                support.is_split(scenario, contestants, implementations) for scenario in scenarios
+            ):
                 continue
-            wrong = support.unsplit(found[0], asked, known)
+            mistake = support.unsplit(scenarios[0], contestants, implementations)
             if name not in positions:  # a scenario of no file
-                raise InputError(wrong.text, wrong.hint)
-            raise error_of([wrong], positions[name])
+                raise InputError(mistake.text, mistake.hint)
+            raise error_of([mistake], positions[name])
 
     @cached_property
     def _honoured(self) -> Honoured:
         """What the implementations are and take, read once: every scenario's words are looked up in it."""
-        return Honoured({name: one for name, (one, _) in self.implementations().items()})
+        return Honoured({name: implementation for name, (implementation, _) in self.implementations().items()})
 
     def find_scenarios(self, words: Iterable[str], instead: Iterable[str] = ()) -> list[Scenario]:
         """Scenarios by file, folder or name (`satellite/medium`, `satellite`); in the order given.
 
         `instead`: what may stand where a scenario does; InputError for a word that nothing is called names the nearest.
         """
-        known = {self.scenario_name(file): file for file in self.scenario_files()}
-        found: dict[str, Scenario] = {}
+        files_by_name = {self.scenario_name(file): file for file in self.scenario_files()}
+        scenarios: dict[str, Scenario] = {}
         for word in words:
-            for file in self._files_of(word, known, instead):
+            for file in self._files_of(word, files_by_name, instead):
                 scenario = self.scenario(file)
-                if found.setdefault(scenario.name, scenario) != scenario:
+                if scenarios.setdefault(scenario.name, scenario) != scenario:
                     raise InputError(
                         f"{file}: another scenario is named '{scenario.name}', too", "rename one of the two"
                     )
-        return list(found.values())
+        return list(scenarios.values())
 
-    def _files_of(self, word: str, known: Mapping[str, Path], instead: Iterable[str]) -> list[Path]:
+    def _files_of(self, word: str, files_by_name: Mapping[str, Path], instead: Iterable[str]) -> list[Path]:
         path = Path(word)
         name = word.strip("/").removeprefix(SCENARIOS + "/").removesuffix(".yaml")
         if word in ("all", SCENARIOS, SCENARIOS + "/"):
-            return list(known.values())
+            return list(files_by_name.values())
         if path.name and _exists(path) and path.is_file():
             return [path]
-        if name in known:
-            return [known[name]]
-        endings = [file for other, file in known.items() if other.rpartition("/")[2] == name]
+        if name in files_by_name:
+            return [files_by_name[name]]
+        endings = [file for full_name, file in files_by_name.items() if full_name.rpartition("/")[2] == name]
         if len(endings) == 1:
             return endings
-        inside = [file for other, file in known.items() if other.startswith(name + "/")]
+        inside = [file for full_name, file in files_by_name.items() if full_name.startswith(name + "/")]
         if inside:
             return inside
         if word and _exists(path) and path.is_dir() and (files := sorted(path.rglob("*.yaml"))):
             return files
-        families = {other.rpartition("/")[0] for other in known}
-        raise InputError(f"no scenario {shown(word)}", did_you_mean(name, {*known, *families, *instead} - {""}))
+        folders = {full_name.rpartition("/")[0] for full_name in files_by_name}
+        raise InputError(f"no scenario {shown(word)}", did_you_mean(name, {*files_by_name, *folders, *instead} - {""}))
 
     def implementation_files(self) -> list[Path]:
         """All image.yaml files, sorted by name."""
@@ -264,31 +266,31 @@ class Catalogue:
 
     @cached_property
     def _implementations(self) -> dict[str, tuple[Implementation, Path]]:
-        found: dict[str, tuple[Implementation, Path]] = {}
+        by_name: dict[str, tuple[Implementation, Path]] = {}
         for file in dict.fromkeys(self.implementation_files()):
             implementation, positions = self.manifest(file)
-            if implementation.name in found:
+            if implementation.name in by_name:
                 raise InputError(
                     f"{positions.find(('name',))[0]}: the name '{implementation.name}' is taken by "
-                    f"{found[implementation.name][1] / MANIFEST}",
+                    f"{by_name[implementation.name][1] / MANIFEST}",
                     "give each implementation a name of its own",
                 )
-            found[implementation.name] = (implementation, file.resolve().parent)
+            by_name[implementation.name] = (implementation, file.resolve().parent)
         for name, image in self.stand_ins.items():
-            if name not in found:
-                raise InputError(f"--image {name}={image}: no implementation '{name}'", did_you_mean(name, found))
-            own, folder = found[name]
-            others = {"build": None, "upstream_image": None, "upstream_repository": None}
-            found[name] = own.model_copy(update={**others, "image": image}), folder
-        return found
+            if name not in by_name:
+                raise InputError(f"--image {name}={image}: no implementation '{name}'", did_you_mean(name, by_name))
+            original, folder = by_name[name]
+            no_source = {"build": None, "upstream_image": None, "upstream_repository": None}
+            by_name[name] = original.model_copy(update={**no_source, "image": image}), folder
+        return by_name
 
     def manifest(self, file: Path) -> tuple[Implementation, Positions]:
         """One image.yaml, loaded once, and where everything in it stands. Raises InputError."""
         if file not in self._manifests:
             data, positions = read_yaml(file)
             implementation = modelled(data, positions, Implementation)
-            if wrong := list(_wrong_manifest(implementation, file.resolve().parent)):
-                raise error_of(wrong, positions)
+            if problems := list(_wrong_manifest(implementation, file.resolve().parent)):
+                raise error_of(problems, positions)
             self._manifests[file] = implementation, positions
         return self._manifests[file]
 
@@ -304,30 +306,38 @@ class Catalogue:
         Who speaks no QUIC is named, here or by one of the `scenarios`: in a matrix with all the others it would have no
         partner but itself.
         """
-        known = {name: implementation for name, (implementation, _) in self.implementations().items()}
+        implementations = {name: implementation for name, (implementation, _) in self.implementations().items()}
         if words == "all":
-            listed = {name for one in scenarios for name in (one.clients if role == "client" else one.servers)}
-            able = (item for item in known.values() if (item.speaks_quic or item.name in listed) and role in item.roles)
-            return [item for item in able if item.name not in absent]
-        found: dict[str, Implementation] = {}
+            listed = {
+                name for scenario in scenarios for name in (scenario.clients if role == "client" else scenario.servers)
+            }
+            candidates = (
+                item
+                for item in implementations.values()
+                if (item.speaks_quic or item.name in listed) and role in item.roles
+            )
+            return [item for item in candidates if item.name not in absent]
+        selected: dict[str, Implementation] = {}
         for word in [word.strip() for word in words.split(",") if word.strip()]:
-            if word not in known:
-                raise InputError(f"no implementation '{word}' for the {role}s", did_you_mean(word, known))
-            if word in found:
+            if word not in implementations:
+                raise InputError(f"no implementation '{word}' for the {role}s", did_you_mean(word, implementations))
+            if word in selected:
                 raise InputError(f"'{word}' is named twice for the {role}s", "leave one of the two out")
-            found[word] = known[word]
-        if not found:
+            selected[word] = implementations[word]
+        if not selected:
             raise InputError(f"no {role} was named", "name implementations, separated by commas, or 'all'")
-        return list(found.values())
+        return list(selected.values())
 
 
 def _impossible_points(swept: Iterable[Point]) -> Iterator[Mistake]:
     """The first point of a sweep that no lab can do anything for, though the scenario itself could be run."""
     for point in swept:
-        for found in limits.mistakes(point.scenario):
-            own = point.scenario.parameters
-            asked = ", ".join(f"{name} {value}" for name, value in point.parameters.items() if own.get(name) != value)
-            yield Mistake(("vary",), f"with {asked}: {found.text}", found.hint)
+        for mistake in limits.mistakes(point.scenario):
+            fixed = point.scenario.parameters
+            settings = ", ".join(
+                f"{name} {value}" for name, value in point.parameters.items() if fixed.get(name) != value
+            )
+            yield Mistake(("vary",), f"with {settings}: {mistake.text}", mistake.hint)
             return
 
 
@@ -353,9 +363,11 @@ def _wrong_manifest(implementation: Implementation, folder: Path) -> Iterator[Mi
             if entry in entries[:index]:
                 yield Mistake((name, index), f"'{entry}' is given twice", "leave one of the two out")
     if implementation.build is not None and not (folder / implementation.build / "Dockerfile").is_file():
-        there = sorted(str(file.parent.relative_to(folder)) for file in folder.glob("*/Dockerfile"))
-        there += ["."] if (folder / "Dockerfile").is_file() else []
+        build_folders = sorted(str(file.parent.relative_to(folder)) for file in folder.glob("*/Dockerfile"))
+        build_folders += ["."] if (folder / "Dockerfile").is_file() else []
         text = f"there is no Dockerfile in '{implementation.build}'"
         yield Mistake(
-            ("build",), text, did_you_mean(implementation.build, there) if there else "write one beside this file"
+            ("build",),
+            text,
+            did_you_mean(implementation.build, build_folders) if build_folders else "write one beside this file",
         )

@@ -90,115 +90,119 @@ def _unheard(scenario: Scenario) -> Iterator[Mistake]:
     if scenario.study is not None and scenario.combine == "zip":
         yield Mistake(("combine",), "a study's design says what goes with what", "leave out combine")
     if all(flow.kind != "quic" for flow in scenario.flows):
-        for name, given in (("testcase", scenario.testcase is not None), ("protocol", scenario.protocol != "auto")):
-            if given:
+        for name, is_set in (("testcase", scenario.testcase is not None), ("protocol", scenario.protocol != "auto")):
+            if is_set:
                 text = f"{name} is for downloads, and every flow is a generator's"
                 yield Mistake((name,), text, f"leave out {name}, or give a flow kind: quic")
 
 
-def _blackhole(where: Location, path: Path, scenario: Scenario) -> Iterator[Mistake]:
+def _blackhole(location: Location, path: Path, scenario: Scenario) -> Iterator[Mistake]:
     if path.blackhole is None:
         return
     for name in ("after", "lasts"):
-        yield from _long((*where, name), getattr(path.blackhole, name))
+        yield from _long((*location, name), getattr(path.blackhole, name))
     if max(path.blackhole.after, path.blackhole.lasts) > LONGEST:
         return
     _, end = path.blackhole.times[-1]
     if end > LONGEST:
         text = f"the last of {path.blackhole.repeat} times ends at {end}, and a run lasts {LONGEST} at most"
-        yield Mistake((*where, "repeat"), text, "write fewer, or shorter ones")
-    yield from _late((*where, "after"), path.blackhole.after, scenario)
+        yield Mistake((*location, "repeat"), text, "write fewer, or shorter ones")
+    yield from _late((*location, "after"), path.blackhole.after, scenario)
 
 
 def _end(flow: Flow, scenario: Scenario) -> Duration:
     """When a flow ends at the latest, counted as its start is."""
     if flow.stop is not None:
         return flow.stop
-    once = flow.start + scenario.timeout
-    return once if flow.repeat_after is None else once + flow.repeat_after + scenario.timeout
+    first_end = flow.start + scenario.timeout
+    return first_end if flow.repeat_after is None else first_end + flow.repeat_after + scenario.timeout
 
 
-def _late(where: Location, time: Duration, scenario: Scenario) -> Iterator[Mistake]:
+def _late(location: Location, time: Duration, scenario: Scenario) -> Iterator[Mistake]:
     """What comes when all is over."""
     end = max(_end(flow, scenario) for flow in scenario.flows)
     if time >= end:
-        yield Mistake(where, f"it comes at {time}, and by {end} every flow has ended", "write an earlier time")
+        yield Mistake(location, f"it comes at {time}, and by {end} every flow has ended", "write an earlier time")
 
 
-def not_blank(where: Location, text: str, hint: str) -> Iterator[Mistake]:
+def not_blank(location: Location, text: str, hint: str) -> Iterator[Mistake]:
     """What is given says something."""
     if text and not text.strip():
-        yield Mistake(where, "it is blank", hint)
+        yield Mistake(location, "it is blank", hint)
 
 
-def one_line(where: Location, text: str) -> Iterator[Mistake]:
+def one_line(location: Location, text: str) -> Iterator[Mistake]:
     """What tables have one line for is one line."""
     if "\n" in text:
-        yield Mistake(where, f"{shown(text)} is not one line of text", "description and notes may have more")
+        yield Mistake(location, f"{shown(text)} is not one line of text", "description and notes may have more")
 
 
-def _flow(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
+def _flow(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
     for name in ("start", "stop", "repeat_after", "access_delay"):
         if (time := getattr(flow, name)) is not None:
-            yield from _long((*where, name), time)
+            yield from _long((*location, name), time)
     for number, move in enumerate(flow.moves):
         for name in ("at", "gap", "overlap", "every"):
             if (time := getattr(move, name)) is not None:
-                yield from _long((*where, "moves", number, name), time)
+                yield from _long((*location, "moves", number, name), time)
         if LONGEST > move.at >= (end := _end(flow, scenario)):
             text = f"it moves at {move.at}, and by {end} the flow has ended"
-            yield Mistake((*where, "moves", number, "at"), text, "write an earlier time")
+            yield Mistake((*location, "moves", number, "at"), text, "write an earlier time")
     path = _whole(scenario).get(scenario.start(flow), scenario.path)
-    trip = path.rtt + flow.access_delay + flow.access_delay
-    if LONGEST >= flow.access_delay > Duration(0) and trip > scenario.timeout:
-        text = f"a round trip takes {trip} with it, longer than the timeout of {scenario.timeout}"
-        yield Mistake((*where, "access_delay"), text, "is the unit the one you meant?")
-    yield from _starts((*where, "start"), flow, scenario)
-    yield from _carried(where, flow, scenario)
+    rtt = path.rtt + flow.access_delay + flow.access_delay
+    if LONGEST >= flow.access_delay > Duration(0) and rtt > scenario.timeout:
+        text = f"a round trip takes {rtt} with it, longer than the timeout of {scenario.timeout}"
+        yield Mistake((*location, "access_delay"), text, "is the unit the one you meant?")
+    yield from _starts((*location, "start"), flow, scenario)
+    yield from _carried(location, flow, scenario)
 
 
-def _starts(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
+def _starts(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
     """A client that starts while its path is dark asks in vain whether the path is up."""
     path = _whole(scenario).get(scenario.start(flow), scenario.path)
     for begin, end in path.blackhole.times if path.blackhole is not None and flow.start.value else ():
         if begin <= flow.start < end and end.value - flow.start.value > GATE.value:
             text = f"the path is dark from {begin} to {end}, and no client waits longer than {GATE} for it to be up"
-            yield Mistake(where, text, f"start it before {begin}, or in the last {GATE} before {end}")
+            yield Mistake(location, text, f"start it before {begin}, or in the last {GATE} before {end}")
 
 
-def _carried(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
+def _carried(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
     """What a flow cannot carry."""
     if flow.carried is None:
         return
-    key = (*where, "files" if flow.files else "download")
+    key = (*location, "files" if flow.files else "download")
     if not flow.carried.bytes:
         yield Mistake(key, "a flow with a size transfers something", "write '1 MB', say")
         return
-    known = set(scenario.every_path)
-    if not scenario.in_sequence and not all(known.issuperset(paths_of(scenario, each)) for each in scenario.flows):
+    path_names = set(scenario.every_path)
+    if not scenario.in_sequence and not all(
+        path_names.issuperset(paths_of(scenario, other_flow)) for other_flow in scenario.flows
+    ):
         return  # that is another mistake
     seconds = ideal_time(course(scenario, flow), flow.carried)
     if math.isinf(seconds):
         text = f"the path never carries {flow.carried}"
         yield Mistake(key, text, "let its rate rise again, or write a smaller size")
     elif seconds > LONGEST.seconds:
-        what = f"files of {flow.carried} in all" if flow.files else f"{flow.carried}"
-        text = f"{what} take {seconds:.0f} s at the rate of the line, and a run lasts {LONGEST.seconds:.0f} s at most"
+        payload = f"files of {flow.carried} in all" if flow.files else f"{flow.carried}"
+        text = (
+            f"{payload} take {seconds:.0f} s at the rate of the line, and a run lasts {LONGEST.seconds:.0f} s at most"
+        )
         less = "fewer files, or smaller ones" if flow.files else "a smaller size"
         yield Mistake(key, text, f"write {less}, or a faster path")
     elif flow.files:
-        length = len(requests((one.name for one in served_files(flow)), scenario.ip_version))
+        length = len(requests((file.name for file in served_files(flow)), scenario.ip_version))
         if length > _LONGEST_WORD:
             text = f"the addresses of its files are {length} characters, and a client takes {_LONGEST_WORD}"
             yield Mistake(key, text, "write fewer files, or shorter names")
 
 
-def _long(where: Location, time: Duration) -> Iterator[Mistake]:
+def _long(location: Location, time: Duration) -> Iterator[Mistake]:
     if time.value > LONGEST.value:
-        yield Mistake(where, f"{time} is longer than any run may last ({LONGEST})", "is the unit the one you meant?")
+        yield Mistake(location, f"{time} is longer than any run may last ({LONGEST})", "is the unit the one you meant?")
 
 
-def _twice(where: Location, entries: Sequence[object]) -> Iterator[Mistake]:
+def _twice(location: Location, entries: Sequence[object]) -> Iterator[Mistake]:
     for index, entry in enumerate(entries):
         if entry in entries[:index]:
-            yield Mistake((*where, index), f"'{entry}' is given twice", "leave one of the two out")
+            yield Mistake((*location, index), f"'{entry}' is given twice", "leave one of the two out")

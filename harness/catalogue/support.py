@@ -16,8 +16,8 @@ from harness.scenario.validation_errors import Location, Mistake
 class Honoured:
     """What some implementation or other is, has and takes."""
 
-    def __init__(self, known: Mapping[str, Implementation]) -> None:
-        self.known = known
+    def __init__(self, implementations: Mapping[str, Implementation]) -> None:
+        self.known = implementations
 
     def mistakes(self, scenario: Scenario) -> Iterator[Mistake]:
         """Names and values of a scenario that nobody here has or takes; its sweep is left to `values`."""
@@ -26,7 +26,7 @@ class Honoured:
             for index, name in enumerate(names):
                 yield from self._name((f"{role}s", index), name)
             players = [self.known[name] for name in names if name in self.known]
-            if scenario.testcase is not None and players and not any(one.speaks_quic for one in players):
+            if scenario.testcase is not None and players and not any(player.speaks_quic for player in players):
                 text = "a testcase is told to endpoints of QUIC, and none of these speaks it"
                 yield Mistake((f"{role}s",), text, "leave out testcase, or name somebody who does")
         yield from self._values(("parameters",), scenario.parameters, _kinds(scenario))
@@ -36,56 +36,68 @@ class Honoured:
                     yield from self._name(("flows", number, role), word)
             yield from self._values(("flows", number, "parameters"), flow.parameters, {flow.kind})
 
-    def values(self, where: Location, name: str, words: Sequence[object], scenario: Scenario) -> Iterator[Mistake]:
+    def values(self, location: Location, name: str, words: Sequence[object], scenario: Scenario) -> Iterator[Mistake]:
         """Of the values that are asked for under a name of `harness.planning.sweep`, those that nobody here honours."""
-        flow, _, rest = name.partition(".") if name.startswith("flow") else ("", "", name)
+        flow, _, setting_name = name.partition(".") if name.startswith("flow") else ("", "", name)
         kinds = {scenario.flows[int(flow[4:])].kind} if flow else _kinds(scenario)
-        owner, _, short = rest.partition(".")
+        owner, _, parameter = setting_name.partition(".")
         for index, word in enumerate(words):
-            if flow and rest in ROLES:
-                yield from self._name((*where, index), str(word))
-            elif short in PARAMETERS and owner in ROLES:
-                yield from self._values((*where, index), {rest: PARAMETERS[short].canonical(word)}, kinds, inner=False)
-            elif rest in PARAMETERS:
-                value = PARAMETERS[rest].canonical(word)
-                for one in ROLES:
-                    yield from self._values((*where, index), {f"{one}.{rest}": value}, kinds, inner=False)
+            if flow and setting_name in ROLES:
+                yield from self._name((*location, index), str(word))
+            elif parameter in PARAMETERS and owner in ROLES:
+                yield from self._values(
+                    (*location, index), {setting_name: PARAMETERS[parameter].canonical(word)}, kinds, inner=False
+                )
+            elif setting_name in PARAMETERS:
+                value = PARAMETERS[setting_name].canonical(word)
+                for role in ROLES:
+                    yield from self._values((*location, index), {f"{role}.{setting_name}": value}, kinds, inner=False)
 
-    def settings(self, where: Location, values: Mapping[str, ParameterValue], scenario: Scenario) -> Iterator[Mistake]:
+    def settings(
+        self, location: Location, values: Mapping[str, ParameterValue], scenario: Scenario
+    ) -> Iterator[Mistake]:
         """Of settings of a scenario's endpoints, role.NAME → value, those that nobody here honours."""
-        yield from self._values(where, values, _kinds(scenario))
+        yield from self._values(location, values, _kinds(scenario))
 
-    def _name(self, where: Location, word: str) -> Iterator[Mistake]:
+    def _name(self, location: Location, word: str) -> Iterator[Mistake]:
         if word not in self.known:
             text = f"nobody here has the implementation {shown(word)}"
-            yield Mistake(where, text, did_you_mean(word, self.known))
+            yield Mistake(location, text, did_you_mean(word, self.known))
 
     def _values(
-        self, where: Location, values: Mapping[str, ParameterValue], kinds: Set[FlowKind], *, inner: bool = True
+        self, location: Location, values: Mapping[str, ParameterValue], kinds: Set[FlowKind], *, inner: bool = True
     ) -> Iterator[Mistake]:
         """`kinds`: of the flows that the values are asked of."""
         for full, value in values.items():
-            one, name = parse_parameter_name(full)
+            role, name = parse_parameter_name(full)
             parameter = PARAMETERS[name]
             if kinds == {"udp"}:
-                at = (*where, full) if inner else where
+                at = (*location, full) if inner else location
                 yield Mistake(
                     at, f"a flow of udp has no {name}", "parameters are of flows over QUIC and TCP", of_key=inner
                 )
                 continue
-            playing = [item for item in self.known.values() if one in item.roles]
-            players = [item for item in playing if any(_plays(item, kind) for kind in kinds - {"udp"})]
+            in_role = [item for item in self.known.values() if role in item.roles]
+            players = [item for item in in_role if any(_plays(item, kind) for kind in kinds - {"udp"})]
             # Without anybody there is nothing to hold a value against.
-            if players and not self._taken(players, one, parameter, value):
-                yield _refusal((*where, full) if inner else where, players, one, parameter, value)
+            if players and not self._taken(players, role, parameter, value):
+                yield _refusal((*location, full) if inner else location, players, role, parameter, value)
 
-    def _taken(self, players: Iterable[Implementation], role: Role, what: Parameter, value: ParameterValue) -> bool:
-        asks = [one.setting(other(role), what.name) for one in self.known.values()]
-        settings = [(item.setting(role, what.name), bool(item.extensions)) for item in players]
+    def _taken(
+        self, players: Iterable[Implementation], role: Role, parameter: Parameter, value: ParameterValue
+    ) -> bool:
+        peer_settings = [implementation.setting(other(role), parameter.name) for implementation in self.known.values()]
+        settings = [(item.setting(role, parameter.name), bool(item.extensions)) for item in players]
         return any(
-            (setting is not None and _takes(setting, what, value))
-            or (extended and any(ask is not None and ask.asks is not None and _fits(ask, what, value) for ask in asks))
-            for setting, extended in settings
+            (setting is not None and _takes(setting, parameter, value))
+            or (
+                has_extensions
+                and any(
+                    peer_setting is not None and peer_setting.asks is not None and _fits(peer_setting, parameter, value)
+                    for peer_setting in peer_settings
+                )
+            )
+            for setting, has_extensions in settings
         )
 
 
@@ -113,7 +125,7 @@ def _fits(setting: Setting, parameter: Parameter, value: ParameterValue) -> bool
 
 
 def _refusal(
-    where: Location, players: Sequence[Implementation], role: Role, parameter: Parameter, value: ParameterValue
+    location: Location, players: Sequence[Implementation], role: Role, parameter: Parameter, value: ParameterValue
 ) -> Mistake:
     settings = [setting for item in players if (setting := item.setting(role, parameter.name)) is not None]
     words = {
@@ -122,16 +134,16 @@ def _refusal(
         for word in (*((setting.values or ()) if setting.settable else ()), setting.default)
         if word is not None
     }
-    what = "congestion control" if parameter.name == "congestion_control" else parameter.name
+    label = "congestion control" if parameter.name == "congestion_control" else parameter.name
     if not any(setting.claimed for setting in settings):
         in_force = ", ".join(sorted(words))
         hint = f"in force there: {in_force}; {other(role)}.{parameter.name} is what can be told" if in_force else ""
-        return Mistake(where, f"nobody here can be told the {what} of a {role}", hint)
-    text = f"nobody here has the {what} {shown(value)}" + ("" if parameter.kind == "word" else f" as a {role}")
+        return Mistake(location, f"nobody here can be told the {label} of a {role}", hint)
+    text = f"nobody here has the {label} {shown(value)}" + ("" if parameter.kind == "word" else f" as a {role}")
     if parameter.kind in ("word", "switch"):
-        return Mistake(where, text, did_you_mean(str(value), words))
+        return Mistake(location, text, did_you_mean(str(value), words))
     bounds = sorted({f"{word} {bound}" for setting in settings if setting.settable for word, bound in _bounds(setting)})
-    return Mistake(where, text, "they take it " + ", or ".join(bounds) if bounds else "")
+    return Mistake(location, text, "they take it " + ", or ".join(bounds) if bounds else "")
 
 
 def _bounds(setting: Setting) -> Iterator[tuple[str, ParameterValue]]:
@@ -148,39 +160,43 @@ _SEED = "server.bdp_seed"
 _NONE = "off"
 
 
-def seed_mistakes(scenario: Scenario, known: Mapping[str, Implementation]) -> Iterator[Mistake]:
+def seed_mistakes(scenario: Scenario, implementations: Mapping[str, Implementation]) -> Iterator[Mistake]:
     """Seeds that are asked for where every client that is named keeps no tickets, each at its value."""
     for number, flow in enumerate(scenario.flows):
-        clients = _without_tickets(scenario, flow, known)
+        clients = _without_tickets(scenario, flow, implementations)
         if not clients:
             continue
-        holders = sorted(name for name, one in known.items() if one.session and "client" in one.roles)
-        for where, value in _seeds(scenario, number, flow):
+        holders = sorted(
+            name
+            for name, implementation in implementations.items()
+            if implementation.session and "client" in implementation.roles
+        )
+        for location, value in _seeds(scenario, number, flow):
             verb = "keeps" if len(clients) == 1 else "keep"
             text = f"the bdp_seed {value} is for a client that resumes, and {' and '.join(clients)} {verb} no tickets"
-            yield Mistake(where, text, f"clients with tickets: {', '.join(holders)}")
+            yield Mistake(location, text, f"clients with tickets: {', '.join(holders)}")
 
 
-def _without_tickets(scenario: Scenario, flow: Flow, known: Mapping[str, Implementation]) -> list[str]:
+def _without_tickets(scenario: Scenario, flow: Flow, implementations: Mapping[str, Implementation]) -> list[str]:
     """The clients that a repeated flow names, where none of them keeps tickets; else empty."""
     if flow.repeat_after is None:
         return []
     named = [flow.client] if flow.client is not None else [*scenario.clients]
-    found = [known[name] for name in named if name in known]
-    return [] if any(one.session for one in found) else [one.name for one in found]
+    clients = [implementations[name] for name in named if name in implementations]
+    return [] if any(client.session for client in clients) else [client.name for client in clients]
 
 
 def _seeds(scenario: Scenario, number: int, flow: Flow) -> Iterator[tuple[Location, object]]:
     """Every seed that is asked of a flow, and where."""
-    asked: list[tuple[Location, object]] = [
+    seeds: list[tuple[Location, object]] = [
         (("flows", number, "parameters", _SEED), flow.parameters.get(_SEED)),
         (("parameters", _SEED), scenario.parameters.get(_SEED)),
     ]
     for name in (_SEED, "bdp_seed", f"flow{number}.{_SEED}"):
-        asked += [(("vary", name, index), value) for index, value in enumerate(scenario.vary.get(name, ()))]
-    for where, value in asked:
+        seeds += [(("vary", name, index), value) for index, value in enumerate(scenario.vary.get(name, ()))]
+    for location, value in seeds:
         if value not in (None, _NONE):
-            yield where, value
+            yield location, value
 
 
 # --- Whether anything is TCP where a proxy splits it: a scenario says so itself, or who is named for it does.
@@ -194,7 +210,7 @@ _ROUTER = "everything would pass it as a router"
 
 
 def split_mistakes(
-    scenario: Scenario, points: Iterable[Scenario], known: Mapping[str, Implementation]
+    scenario: Scenario, points: Iterable[Scenario], implementations: Mapping[str, Implementation]
 ) -> Iterator[Mistake]:
     """Proxies of a scenario in which nothing can be TCP, whoever is named for it, each at its place.
 
@@ -202,28 +218,32 @@ def split_mistakes(
     """
     if not any(scenario.proxies):
         return
-    possible = {role: _possible(scenario, role, known) for role in ROLES}
-    if any(is_split(point, possible, known) for point in points):
+    possible = {role: _possible(scenario, role, implementations) for role in ROLES}
+    if any(is_split(point, possible, implementations) for point in points):
         return
     text = f"a proxy that splits TCP, and no flow is TCP: {_ROUTER}"
-    hint = f"leave it out, write a flow of kind: tcp, or name who speaks HTTPS over TCP: {_over_tcp(known)}"
-    for where in _places(scenario):
-        yield Mistake(where, text, hint, named=False)
+    hint = f"leave it out, write a flow of kind: tcp, or name who speaks HTTPS over TCP: {_over_tcp(implementations)}"
+    for location in _places(scenario):
+        yield Mistake(location, text, hint, named=False)
 
 
-def unsplit(scenario: Scenario, asked: Players, known: Mapping[str, Implementation]) -> Mistake:
+def unsplit(scenario: Scenario, players: Players, implementations: Mapping[str, Implementation]) -> Mistake:
     """What is wrong with a request in which nobody is TCP: the scenario's first proxy, where it stands."""
-    clients, servers = (_listing([one.name for one in asked[role]]) for role in ROLES)
+    clients, servers = (_listing([player.name for player in players[role]]) for role in ROLES)
     text = f"a proxy that splits TCP, and nobody asked for is TCP ({clients} → {servers}): {_ROUTER}"
-    hint = f"name who speaks HTTPS over TCP beside them or alone, {_over_tcp(known)}; or leave the proxy out"
+    hint = f"name who speaks HTTPS over TCP beside them or alone, {_over_tcp(implementations)}; or leave the proxy out"
     return Mistake(next(_places(scenario)), text, hint, named=False)
 
 
-def is_split(scenario: Scenario, players: Players, known: Mapping[str, Implementation]) -> bool:
+def is_split(scenario: Scenario, players: Players, implementations: Mapping[str, Implementation]) -> bool:
     """Whether a flow of a scenario is TCP, between those whom it names, or else some of the players."""
     for number, flow in enumerate(scenario.flows):
         clients, servers = (
-            players[role] if (name := flow.implementation(role)) is None else [known[name]] if name in known else []
+            players[role]
+            if (name := flow.implementation(role)) is None
+            else [implementations[name]]
+            if name in implementations
+            else []
             for role in ROLES
         )
         if flow.kind == "tcp" or any(
@@ -235,17 +255,17 @@ def is_split(scenario: Scenario, players: Players, known: Mapping[str, Implement
 
 def are_listed(scenario: Scenario, players: Players) -> bool:
     """Whether a scenario names all the players itself: then it is for its file to say whether that makes sense."""
-    return all(one.name in _listed(scenario, role) for role in scenario.open_roles for one in players[role])
+    return all(player.name in _listed(scenario, role) for role in scenario.open_roles for player in players[role])
 
 
 def _listed(scenario: Scenario, role: Role) -> Sequence[str]:
     return scenario.clients if role == "client" else scenario.servers
 
 
-def _possible(scenario: Scenario, role: Role, known: Mapping[str, Implementation]) -> list[Implementation]:
+def _possible(scenario: Scenario, role: Role, implementations: Mapping[str, Implementation]) -> list[Implementation]:
     """Whom a scenario names for a role, or all who have it."""
-    names = _listed(scenario, role) or known
-    return [known[name] for name in names if name in known and role in known[name].roles]
+    names = _listed(scenario, role) or implementations
+    return [implementations[name] for name in names if name in implementations and role in implementations[name].roles]
 
 
 def _listing(names: Sequence[str]) -> str:
@@ -253,8 +273,10 @@ def _listing(names: Sequence[str]) -> str:
     return ", ".join(names if len(names) <= _NAMED else [*names[:_NAMED], "…"])
 
 
-def _over_tcp(known: Mapping[str, Implementation]) -> str:
-    return ", ".join(sorted(name for name, one in known.items() if "h2" in one.protocols))
+def _over_tcp(implementations: Mapping[str, Implementation]) -> str:
+    return ", ".join(
+        sorted(name for name, implementation in implementations.items() if "h2" in implementation.protocols)
+    )
 
 
 def _places(scenario: Scenario) -> Iterator[Location]:

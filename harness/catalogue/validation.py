@@ -15,15 +15,15 @@ def validate(catalogue: Catalogue, files: Sequence[Path]) -> list[HarnessError]:
     InputError for a folder without any.
     """
     problems: list[HarnessError] = []
-    said: set[str] = set()
+    messages: set[str] = set()
 
     def attempt(read: Callable[[], object]) -> None:
         try:
             read()
         except InputError as error:
             # What is wrong with a manifest keeps every scenario from being read, and is said once.
-            if error.message not in said:
-                said.add(error.message)
+            if error.message not in messages:
+                messages.add(error.message)
                 problems.append(error)
 
     if files:
@@ -42,13 +42,13 @@ def validate(catalogue: Catalogue, files: Sequence[Path]) -> list[HarnessError]:
 
 def files_of(places: Sequence[Path]) -> list[Path]:
     """The files that are named, and all YAML files below the folders that are. InputError for one without any."""
-    found: list[Path] = []
-    for place in places:
-        below = sorted(place.rglob("*.yaml")) if place.is_dir() else [place]
+    paths: list[Path] = []
+    for path in places:
+        below = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
         if not below:
-            raise InputError(f"{place}: no YAML file is below this folder", "name files, or a folder that has some")
-        found += below
-    return list(dict.fromkeys(found))
+            raise InputError(f"{path}: no YAML file is below this folder", "name files, or a folder that has some")
+        paths += below
+    return list(dict.fromkeys(paths))
 
 
 def _like_coloured(catalogue: Catalogue) -> list[HarnessError]:
@@ -56,12 +56,14 @@ def _like_coloured(catalogue: Catalogue) -> list[HarnessError]:
     owners: dict[str, str] = {}
     problems: list[HarnessError] = []
     for file in catalogue.implementation_files():
-        one, positions = catalogue.manifest(file)
-        other = owners.setdefault(one.colour.lower(), one.name)
-        if other != one.name:
+        implementation, positions = catalogue.manifest(file)
+        owner = owners.setdefault(implementation.colour.lower(), implementation.name)
+        if owner != implementation.name:
             place = positions.find(("colour",))[0]
             problems.append(
-                InputError(f"{place}: colour {one.colour} is that of {other}", "choose one that no image has")
+                InputError(
+                    f"{place}: colour {implementation.colour} is that of {owner}", "choose one that no image has"
+                )
             )
     return problems
 

@@ -37,28 +37,28 @@ def name_of(cell: Cell, role: Role) -> str:
 
 def refusals(cell: Cell, role: Role, engine: Engine, files: bool = True) -> list[Finding]:
     """Ask the role's endpoint for what it cannot do, and see whether it says so. `files`: whether it transfers any."""
-    asked: Sequence[tuple[str, Callable[[Lab], Lab], Callable[[EngineResult], bool]]] = (
+    questions: Sequence[tuple[str, Callable[[Lab], Lab], Callable[[EngineResult], bool]]] = (
         (
             "unknown TESTCASE gives 127",
             lambda lab: _with(lab, f"{role}0", "TESTCASE", "nonsense"),
-            lambda end: end.outcome.role == role and end.outcome.exit_code == NOT_SUPPORTED,
+            lambda result: result.outcome.role == role and result.outcome.exit_code == NOT_SUPPORTED,
         ),
         (
             "a missing file is no success",
             lambda lab: _with(lab, "client0", "REQUESTS", lab.host("client0").environment["REQUESTS"] + ".missing"),
             # A server's refusal shows at the client, which must not wait for ever. A client that takes an error page
             # for the file, and says that all is well, is caught by the comparison with what was served.
-            lambda end: end.outcome.status in ("crashed", "wrong_file") and end.outcome.role == "client",
+            lambda result: result.outcome.status in ("crashed", "wrong_file") and result.outcome.role == "client",
         ),
     )
-    found = []
-    for question, change, right in asked if files else asked[:1]:
-        end = _try(change(build_lab(cell, 0)), engine)
-        outcome = end.outcome
-        seen = outcome.detail or outcome.status
-        answer = "holds" if right(end) else "does not hold"
-        found.append(Finding(name_of(cell, role), role, question, answer, seen, name_of(cell, other(role))))  # type: ignore[arg-type]
-    return found
+    findings = []
+    for question, change, expected in questions if files else questions[:1]:
+        result = _try(change(build_lab(cell, 0)), engine)
+        outcome = result.outcome
+        detail = outcome.detail or outcome.status
+        answer = "holds" if expected(result) else "does not hold"
+        findings.append(Finding(name_of(cell, role), role, question, answer, detail, name_of(cell, other(role))))  # type: ignore[arg-type]
+    return findings
 
 
 def told(cell: Cell, role: Role, testcase: str, engine: Engine) -> Outcome:
@@ -68,8 +68,10 @@ def told(cell: Cell, role: Role, testcase: str, engine: Engine) -> Outcome:
 
 def _with(lab: Lab, host: str, variable: str, value: str) -> Lab:
     hosts = tuple(
-        one.model_copy(update={"environment": {**one.environment, variable: value}}) if one.name == host else one
-        for one in lab.hosts
+        lab_host.model_copy(update={"environment": {**lab_host.environment, variable: value}})
+        if lab_host.name == host
+        else lab_host
+        for lab_host in lab.hosts
     )
     return lab.model_copy(update={"hosts": hosts})
 
@@ -86,9 +88,9 @@ def transfer(run: Run, role: Role, protocol: str) -> Finding:
     """Whether a transfer over a protocol came to its end."""
     cell = run.cell
     completed = run.outcome.status == "completed"
-    seen = "whole file, exit code 0" if completed else f"{run.outcome.status}: {run.outcome.detail}"
+    detail = "whole file, exit code 0" if completed else f"{run.outcome.status}: {run.outcome.detail}"
     return Finding(
-        name_of(cell, role), role, f"a transfer over {protocol}", "holds" if completed else "does not hold", seen,
+        name_of(cell, role), role, f"a transfer over {protocol}", "holds" if completed else "does not hold", detail,
         name_of(cell, other(role)),
     )  # fmt: skip
 
@@ -96,48 +98,50 @@ def transfer(run: Run, role: Role, protocol: str) -> Finding:
 def logs(run: Run, role: Role, folder: Path, certificate: Path) -> list[Finding]:
     """What a completed run left: key log, qlog, and, of a server, whose certificate it showed."""
     cell = run.cell
-    mine, against = name_of(cell, role), name_of(cell, other(role))
-    made = folder / "flow0" / role
-    keys = _text(made / "keys.log")
+    subject, peer = name_of(cell, role), name_of(cell, other(role))
+    endpoint_folder = folder / "flow0" / role
+    keys = _text(endpoint_folder / "keys.log")
     complete = all(word in keys for word in SECRETS)
-    found = [
+    findings = [
         Finding(
-            mine, role, "TLS keys in SSLKEYLOGFILE", "holds" if complete else "not offered",
-            f"{len(keys.splitlines())} secrets" if complete else "it writes none; captures stay encrypted", against,
+            subject, role, "TLS keys in SSLKEYLOGFILE", "holds" if complete else "not offered",
+            f"{len(keys.splitlines())} secrets" if complete else "it writes none; captures stay encrypted", peer,
         )
     ]  # fmt: skip
-    files = qlog.traces(made)
+    files = qlog.traces(endpoint_folder)
     sent = sum(qlog.summarise(file).sent for file in files)
-    found.append(
+    findings.append(
         Finding(
-            mine, role, "qlog in QLOGDIR", "holds" if files else "not offered",
-            f"{len(files)} trace, {sent} packets sent" if files else "it writes none", against,
+            subject, role, "qlog in QLOGDIR", "holds" if files else "not offered",
+            f"{len(files)} trace, {sent} packets sent" if files else "it writes none", peer,
         )
     )  # fmt: skip
-    if role == "server" and (shown := _CERTIFICATE.search(_text(folder / "client0.log"))):
-        given = x509.load_pem_x509_certificate(certificate.read_bytes()).fingerprint(hashes.SHA256()).hex()
-        same = shown[1] == given
-        found.append(
+    if role == "server" and (fingerprint := _CERTIFICATE.search(_text(folder / "client0.log"))):
+        expected = x509.load_pem_x509_certificate(certificate.read_bytes()).fingerprint(hashes.SHA256()).hex()
+        matches = fingerprint[1] == expected
+        findings.append(
             Finding(
-                mine, role, "shows the certificate it was given", "holds" if same else "does not hold",
-                f"SHA-256 {shown[1][:12]}…" + ("" if same else f" instead of {given[:12]}…"), against,
+                subject, role, "shows the certificate it was given", "holds" if matches else "does not hold",
+                f"SHA-256 {fingerprint[1][:12]}…" + ("" if matches else f" instead of {expected[:12]}…"), peer,
             )
         )  # fmt: skip
-    return found
+    return findings
 
 
 def session(run: Run, folder: Path) -> Finding:
     """Whether the client's second process resumed the session of its first, as the server saw it."""
     cell = run.cell
-    seen = _RESUMED.findall(_text(folder / "server0.log"))
+    resumptions = _RESUMED.findall(_text(folder / "server0.log"))
     if run.outcome.status != "completed":
-        said = f"{run.outcome.status}: {run.outcome.detail}"
-    elif len(seen) < 2:
-        said = f"{cell.server.name} told of {len(seen)} connections instead of 2"
+        detail = f"{run.outcome.status}: {run.outcome.detail}"
+    elif len(resumptions) < 2:
+        detail = f"{cell.server.name} told of {len(resumptions)} connections instead of 2"
     else:
-        said = f"second connection {'resumed' if seen[1] == 'true' else 'with a full handshake'}"
-    answer: Answer = "holds" if seen == ["false", "true"] and run.outcome.status == "completed" else "does not hold"
-    return Finding(cell.client.name, "client", "keeps sessions in SESSION_DIR", answer, said, cell.server.name)
+        detail = f"second connection {'resumed' if resumptions[1] == 'true' else 'with a full handshake'}"
+    answer: Answer = (
+        "holds" if resumptions == ["false", "true"] and run.outcome.status == "completed" else "does not hold"
+    )
+    return Finding(cell.client.name, "client", "keeps sessions in SESSION_DIR", answer, detail, cell.server.name)
 
 
 def _text(file: Path) -> str:
@@ -181,35 +185,43 @@ class TestcaseTrial:
 
 
 def trials(
-    one: Implementation,
+    implementation: Implementation,
     references: Sequence[Implementation],
-    others: Sequence[Implementation],
+    fallbacks: Sequence[Implementation],
     cell: Callable[[Role, Implementation, str], Cell],
 ) -> Iterator[TestcaseTrial]:
     """Every test case in every role. `cell`: makes one of a role, against a peer, in a scenario."""
-    for role in one.roles:
+    for role in implementation.roles:
         for testcase in asked_of(role):
-            why_not = one.refusal(role, testcase)
-            peers = [] if why_not else _peers(one, role, testcase, references, others)
+            why_not = implementation.refusal(role, testcase)
+            peers = [] if why_not else _peers(implementation, role, testcase, references, fallbacks)
             cells = tuple(cell(role, peer, scenario_of(testcase)) for peer in peers)
             yield TestcaseTrial(role, testcase, cells, why_not, alone=not why_not and not cells)
 
 
 def _peers(
-    one: Implementation,
+    implementation: Implementation,
     role: Role,
     testcase: TestcaseName,
     references: Sequence[Implementation],
-    others: Sequence[Implementation],
+    fallbacks: Sequence[Implementation],
 ) -> list[Implementation]:
     """The references that take it in the other role, else itself, else the first of the others."""
-    told: TestcaseName = testcase if ONE_SIDED.get(testcase, other(role)) == other(role) else "transfer"
-    only = _ABLE.get(testcase)
+    peer_testcase: TestcaseName = testcase if ONE_SIDED.get(testcase, other(role)) == other(role) else "transfer"
+    able_peer = _ABLE.get(testcase)
 
     def able(candidates: Sequence[Implementation]) -> list[Implementation]:
-        return [item for item in candidates if only in (None, item.name) and not item.refusal(other(role), told)]
+        return [
+            item
+            for item in candidates
+            if able_peer in (None, item.name) and not item.refusal(other(role), peer_testcase)
+        ]
 
-    return able([item for item in references if item.name != one.name]) or able([one]) or able(others)[:1]
+    return (
+        able([item for item in references if item.name != implementation.name])
+        or able([implementation])
+        or able(fallbacks)[:1]
+    )
 
 
 def works(trial: TestcaseTrial, result: CellResult) -> Finding:
@@ -217,9 +229,9 @@ def works(trial: TestcaseTrial, result: CellResult) -> Finding:
     verdict, cell = result.verdict, result.cell
     if verdict.status == "unsupported":
         # Of a published image nobody here knows all that it refuses.
-        in_vain = verdict.reason == f"unsupported_{trial.role}" and cell.implementation(trial.role).build is not None
-        said = "refused(127), and the manifest does not say so" if in_vain else "refused(127)"
-        return _finding(trial, cell, "does not hold" if in_vain else "not offered", f"{said}: {verdict.sentence}")
+        undeclared = verdict.reason == f"unsupported_{trial.role}" and cell.implementation(trial.role).build is not None
+        detail = "refused(127), and the manifest does not say so" if undeclared else "refused(127)"
+        return _finding(trial, cell, "does not hold" if undeclared else "not offered", f"{detail}: {verdict.sentence}")
     if verdict.status == "inconclusive":
         return _finding(trial, cell, "not offered", f"cannot be told: {verdict.sentence}")
     if verdict.status == "pass":
@@ -235,11 +247,11 @@ def untried(trial: TestcaseTrial, cell: Cell) -> Finding:
 def refused(trial: TestcaseTrial, cell: Cell, engine: Engine) -> Finding:
     """Whether what the manifest says is refused ends with 127. `cell`: an ordinary transfer of the role."""
     outcome = told(cell, trial.role, trial.testcase, engine)
-    right = outcome.role == trial.role and outcome.exit_code == NOT_SUPPORTED
-    seen = f"refused(127): {trial.why_not}" if right else f"not refused: {outcome.detail or outcome.status}"
-    return _finding(trial, cell, "not offered" if right else "does not hold", seen)
+    correct = outcome.role == trial.role and outcome.exit_code == NOT_SUPPORTED
+    detail = f"refused(127): {trial.why_not}" if correct else f"not refused: {outcome.detail or outcome.status}"
+    return _finding(trial, cell, "not offered" if correct else "does not hold", detail)
 
 
-def _finding(trial: TestcaseTrial, cell: Cell, answer: Answer, seen: str) -> Finding:
-    mine, against = (name_of(cell, role) for role in (trial.role, other(trial.role)))
-    return Finding(mine, trial.role, f"TESTCASE {trial.testcase}", answer, seen, against)
+def _finding(trial: TestcaseTrial, cell: Cell, answer: Answer, detail: str) -> Finding:
+    subject, peer = (name_of(cell, role) for role in (trial.role, other(trial.role)))
+    return Finding(subject, trial.role, f"TESTCASE {trial.testcase}", answer, detail, peer)

@@ -44,24 +44,24 @@ def values(setting: Setting, name: str, trial: ParameterTrial) -> list[Parameter
     parameter = PARAMETERS[name]
     if setting.values is not None:
         return [parameter.canonical(word) for word in setting.values]
-    taken = []
+    accepted = []
     for candidate in trial.candidates:
         with suppress(ValueError):
             value = parameter.canonical(candidate)
             setting.own(parameter, value)
-            taken.append(value)
-    return taken[:2]
+            accepted.append(value)
+    return accepted[:2]
 
 
 def claims(implementation: Implementation) -> list[tuple[Role, str, Setting]]:
     """What a manifest claims: (role, parameter, how), in the vocabulary's order."""
-    found = []
+    entries = []
     for name in PARAMETERS:
         for role in implementation.roles:
             setting = implementation.setting(role, name)
             if setting is not None and setting.claimed:
-                found.append((role, name, setting))
-    return found
+                entries.append((role, name, setting))
+    return entries
 
 
 # --- telling
@@ -69,7 +69,9 @@ def claims(implementation: Implementation) -> list[tuple[Role, str, Setting]]:
 
 def seen(measured: MeasuredRun, role: Role, name: str) -> list[Observation]:
     """What a run shows of a parameter in a role."""
-    return [one for one in measured.observed if one.role == role and one.parameter == name]
+    return [
+        observation for observation in measured.observed if observation.role == role and observation.parameter == name
+    ]
 
 
 def _number(name: str, value: ParameterValue) -> float:
@@ -84,43 +86,53 @@ def _agreeing(name: str) -> Callable[[Role, Sequence[Tried]], Told]:
     What one place cannot show (a first probe timeout that an answer forestalled) another can.
     """
 
-    def tell(role: Role, tried: Sequence[Tried]) -> Told:
-        wrong, shown = [], []
-        for value, measured in tried:
-            found = seen(measured, role, name)
-            fitting = [one for one in found if PARAMETERS[name].agrees(value, one.value)]
-            if not fitting:
-                wrong.append(f"{value} was not seen" + (f": {_text(found[0])}" if found else " anywhere"))
-            shown.append(f"{value}: {_text(fitting[0])}" if fitting else f"{value}: –")
-        return "; ".join(wrong), "; ".join(shown)
+    def tell(role: Role, runs: Sequence[Tried]) -> Told:
+        errors, shown = [], []
+        for value, measured in runs:
+            observations = seen(measured, role, name)
+            matching = [
+                observation for observation in observations if PARAMETERS[name].agrees(value, observation.value)
+            ]
+            if not matching:
+                errors.append(
+                    f"{value} was not seen" + (f": {_text(observations[0])}" if observations else " anywhere")
+                )
+            shown.append(f"{value}: {_text(matching[0])}" if matching else f"{value}: –")
+        return "; ".join(errors), "; ".join(shown)
 
     return tell
 
 
-def _initial_rtt(role: Role, tried: Sequence[Tried]) -> Told:
+def _initial_rtt(role: Role, runs: Sequence[Tried]) -> Told:
     """The first probe timeout is the same multiple of every value asked for (3 by RFC 9002 §6.2.2, 2 in some stacks).
 
     Where a run shows no timeout, the value that the endpoint recorded counts.
     """
-    timeouts = [(value, found[0]) for value, measured in tried if (found := seen(measured, role, "first_pto"))]
-    if len(timeouts) < len(tried) or len(timeouts) < 2:
-        return _agreeing("initial_rtt")(role, tried)
-    multiples = [float(one.value) / _number("initial_rtt", value) for value, one in timeouts]
+    timeouts = [(value, found[0]) for value, measured in runs if (found := seen(measured, role, "first_pto"))]
+    if len(timeouts) < len(runs) or len(timeouts) < 2:
+        return _agreeing("initial_rtt")(role, runs)
+    multiples = [float(observation.value) / _number("initial_rtt", value) for value, observation in timeouts]
     shown = "; ".join(
-        f"{value}: first probe timeout after {float(one.value) * 1e3:.0f} ms, {multiple:.2f} times as long"
-        for (value, one), multiple in zip(timeouts, multiples, strict=True)
+        f"{value}: first probe timeout after {float(observation.value) * 1e3:.0f} ms, {multiple:.2f} times as long"
+        for (value, observation), multiple in zip(timeouts, multiples, strict=True)
     )
     steady = max(multiples) <= 1.1 * min(multiples) and 1.5 < min(multiples) < 4
     return ("" if steady else f"the first probe timeout does not follow: {shown}"), shown
 
 
-def _text(one: Observation) -> str:
-    value = one.value if isinstance(one.value, str) else f"{one.value:,.0f}" if one.value >= 1e4 else f"{one.value:.4g}"
-    return f"{value} {one.unit.removeprefix('1')}".rstrip() + f" ({one.source})"
+def _text(observation: Observation) -> str:
+    value = (
+        observation.value
+        if isinstance(observation.value, str)
+        else f"{observation.value:,.0f}"
+        if observation.value >= 1e4
+        else f"{observation.value:.4g}"
+    )
+    return f"{value} {observation.unit.removeprefix('1')}".rstrip() + f" ({observation.source})"
 
 
-def _by_value(role: Role, tried: Sequence[Tried], name: str) -> dict[str, list[Observation]]:
-    return {str(value): seen(measured, role, name) for value, measured in tried}
+def _by_value(role: Role, runs: Sequence[Tried], name: str) -> dict[str, list[Observation]]:
+    return {str(value): seen(measured, role, name) for value, measured in runs}
 
 
 def _switch(
@@ -131,18 +143,22 @@ def _switch(
     `shown_by`: the role at which it shows, whoever was told.
     """
 
-    def tell(role: Role, tried: Sequence[Tried]) -> Told:
-        wrong, shown = [], []
-        for value, found in _by_value(shown_by or role, tried, name).items():
-            counts = [(float(one.value), one) for one in found if isinstance(one.value, float | int)]
+    def tell(role: Role, runs: Sequence[Tried]) -> Told:
+        errors, shown = [], []
+        for value, observations in _by_value(shown_by or role, runs, name).items():
+            counts = [
+                (float(observation.value), observation)
+                for observation in observations
+                if isinstance(observation.value, float | int)
+            ]
             if not counts:
-                wrong.append(f"nothing seen with {value}")
+                errors.append(f"nothing seen with {value}")
                 continue
-            most, best = max(counts, key=lambda item: item[0])
+            largest, best = max(counts, key=lambda item: item[0])
             shown.append(f"{value}: {_text(best)}")
-            if not (shows_on if value == "on" else shows_off)(most):
-                wrong.append(f"{value} shows {_text(best)}")
-        return "; ".join(wrong), "; ".join(shown)
+            if not (shows_on if value == "on" else shows_off)(largest):
+                errors.append(f"{value} shows {_text(best)}")
+        return "; ".join(errors), "; ".join(shown)
 
     return tell
 
@@ -151,45 +167,47 @@ def _switch(
 CLEARLY, LONGER = 1.5, 0.2
 
 
-def _send_buffer(role: Role, tried: Sequence[Tried]) -> Told:
+def _send_buffer(role: Role, runs: Sequence[Tried]) -> Told:
     """A small buffer runs empty for more of the time than one of several times the size; or lets less be in flight."""
-    if all(one.unit == "bytes" for _, measured in tried for one in seen(measured, role, "tcp_wmem_max")):
-        return _larger_window("tcp_wmem_max", role, tried)
-    wrong, shown, shares = _in_order("tcp_wmem_max", role, tried)
+    if all(observation.unit == "bytes" for _, measured in runs for observation in seen(measured, role, "tcp_wmem_max")):
+        return _larger_window("tcp_wmem_max", role, runs)
+    errors, shown, shares = _in_order("tcp_wmem_max", role, runs)
     if any(after > before - LONGER for before, after in itertools.pairwise(shares)):
-        wrong.append(f"a greater value runs empty for as long: {'; '.join(shown)}")
-    return "; ".join(wrong), "; ".join(shown)
+        errors.append(f"a greater value runs empty for as long: {'; '.join(shown)}")
+    return "; ".join(errors), "; ".join(shown)
 
 
-def _receive_buffer(role: Role, tried: Sequence[Tried]) -> Told:
+def _receive_buffer(role: Role, runs: Sequence[Tried]) -> Told:
     """A buffer of several times the size allows a clearly larger window. How much of it is data the kernel says."""
-    return _larger_window("tcp_rmem_max", role, tried)
+    return _larger_window("tcp_rmem_max", role, runs)
 
 
-def _larger_window(name: str, role: Role, tried: Sequence[Tried]) -> Told:
-    wrong, shown, windows = _in_order(name, role, tried)
+def _larger_window(name: str, role: Role, runs: Sequence[Tried]) -> Told:
+    errors, shown, windows = _in_order(name, role, runs)
     if any(after < CLEARLY * before for before, after in itertools.pairwise(windows)):
-        wrong.append(f"a greater value allows no larger window: {'; '.join(shown)}")
-    return "; ".join(wrong), "; ".join(shown)
+        errors.append(f"a greater value allows no larger window: {'; '.join(shown)}")
+    return "; ".join(errors), "; ".join(shown)
 
 
-def _in_order(name: str, role: Role, tried: Sequence[Tried]) -> tuple[list[str], list[str], list[float]]:
+def _in_order(name: str, role: Role, runs: Sequence[Tried]) -> tuple[list[str], list[str], list[float]]:
     """What is missing, what is seen for people, and the figures, from the least value on."""
-    wrong, shown, figures = [], [], []
-    for value, measured in sorted(tried, key=lambda one: _number(name, one[0])):
-        found = seen(measured, role, name)
-        if found:
-            shown.append(f"{value}: {_text(found[0])}")
-            figures.append(float(found[0].value))
+    errors, shown, figures = [], [], []
+    for value, measured in sorted(runs, key=lambda run: _number(name, run[0])):
+        observations = seen(measured, role, name)
+        if observations:
+            shown.append(f"{value}: {_text(observations[0])}")
+            figures.append(float(observations[0].value))
         else:
-            wrong.append(f"nothing seen with {value}")
-    return wrong, shown, figures
+            errors.append(f"nothing seen with {value}")
+    return errors, shown, figures
 
 
-def _pacing(role: Role, tried: Sequence[Tried]) -> Told:
+def _pacing(role: Role, runs: Sequence[Tried]) -> Told:
     """Without pacing the longest burst of the first or the second round trip is at least twice as long."""
-    bursts = {value: found for value, found in _by_value(role, tried, "pacing").items() if found}
-    shown = "; ".join(f"{value}: {_text(one)}" for value, found in bursts.items() for one in found)
+    bursts = {value: observations for value, observations in _by_value(role, runs, "pacing").items() if observations}
+    shown = "; ".join(
+        f"{value}: {_text(observation)}" for value, observations in bursts.items() for observation in observations
+    )
     if set(bursts) != {"on", "off"}:
         return "no burst was seen", shown
     rounds = zip(bursts["on"], bursts["off"], strict=False)
@@ -199,94 +217,96 @@ def _pacing(role: Role, tried: Sequence[Tried]) -> Told:
 
 def _largest(measured: MeasuredRun, role: Role) -> float:
     """Largest datagram that a role was seen to send, bytes; 0 where none was seen."""
-    return max([float(one.value) for one in seen(measured, role, "max_udp_payload")], default=0.0)
+    return max([float(observation.value) for observation in seen(measured, role, "max_udp_payload")], default=0.0)
 
 
-def _mtu_discovery(role: Role, tried: Sequence[Tried]) -> Told:
+def _mtu_discovery(role: Role, runs: Sequence[Tried]) -> Told:
     """With discovery larger datagrams come than without."""
-    sizes = {str(value): _largest(measured, role) for value, measured in tried}
+    sizes = {str(value): _largest(measured, role) for value, measured in runs}
     shown = "; ".join(f"{value}: largest datagram {size:.0f} bytes" for value, size in sizes.items())
     if set(sizes) != {"on", "off"} or not all(sizes.values()):
         return "no datagrams were seen", shown
     return ("" if sizes["on"] > sizes["off"] else "datagrams are no larger with discovery"), shown
 
 
-def _congestion_control(role: Role, tried: Sequence[Tried]) -> Told:
+def _congestion_control(role: Role, runs: Sequence[Tried]) -> Told:
     """Every controller's transfer is another one, from the same seed and over the same losses.
 
     In virtual time two transfers by the same controller are the same to the last byte, and so is all that is
     measured of them; what differs is another controller's. Where qlog shows the window, Reno answers a loss with
     about a half, CUBIC with about 0.7 (RFC 9438 §4.6).
     """
-    times = {str(value): measured.value("completion", 0) for value, measured in tried}
-    shown, wrong = [], []
-    for value, measured in tried:
+    times = {str(value): measured.value("completion", 0) for value, measured in runs}
+    shown, errors = [], []
+    for value, measured in runs:
         text = f"{value}: {times[str(value)] or 0:.3f} s"
-        for one in seen(measured, role, "congestion_reaction"):
-            text += f", window × {float(one.value):.2f} at a loss"
+        for observation in seen(measured, role, "congestion_reaction"):
+            text += f", window × {float(observation.value):.2f} at a loss"
         names = seen(measured, role, "congestion_control")
-        text += "".join(f", {one.value} in qlog" for one in names)
+        text += "".join(f", {observation.value} in qlog" for observation in names)
         shown.append(text)
     if None in times.values():
-        wrong.append("a transfer did not end")
-    for (first, its), (second, others) in itertools.combinations(tried, 2):
-        if its.measurements == others.measurements:
-            wrong.append(f"{first} and {second} are the same transfer")
-    return "; ".join(wrong), "; ".join(shown)
+        errors.append("a transfer did not end")
+    for (first, first_measured), (second, second_measured) in itertools.combinations(runs, 2):
+        if first_measured.measurements == second_measured.measurements:
+            errors.append(f"{first} and {second} are the same transfer")
+    return "; ".join(errors), "; ".join(shown)
 
 
-def _datagrams(role: Role, tried: Sequence[Tried]) -> Told:
+def _datagrams(role: Role, runs: Sequence[Tried]) -> Told:
     """No datagram is larger than asked, and a larger limit gives larger ones (alignment may cost a few bytes)."""
-    wrong, shown, sizes = [], [], []
-    for value, measured in tried:
-        wanted = _number("max_udp_payload", value)
+    errors, shown, sizes = [], [], []
+    for value, measured in runs:
+        limit = _number("max_udp_payload", value)
         largest = _largest(measured, role)
         shown.append(f"{value}: largest datagram {largest:.0f} bytes")
-        sizes.append((wanted, largest))
-        if not 0 < largest <= wanted:
-            wrong.append(f"{value} gives datagrams of up to {largest:.0f} bytes")
+        sizes.append((limit, largest))
+        if not 0 < largest <= limit:
+            errors.append(f"{value} gives datagrams of up to {largest:.0f} bytes")
     ordered = [largest for _, largest in sorted(sizes)]
     if len(sizes) > 1 and len(set(ordered)) < len(ordered):
-        wrong.append(f"different limits give the same size: {'; '.join(shown)}")
-    return "; ".join(wrong), "; ".join(shown)
+        errors.append(f"different limits give the same size: {'; '.join(shown)}")
+    return "; ".join(errors), "; ".join(shown)
 
 
 #: A second connection that starts from what the first learnt sends at least so many times what one does that does not.
 SEVERAL = 3
 
 
-def _bdp_seed(role: Role, tried: Sequence[Tried]) -> Told:
+def _bdp_seed(role: Role, runs: Sequence[Tried]) -> Told:
     """Against `off`, else against the first connection, the second one's first round trips have several times the data.
 
     Where qlogs name frames, the value bdp-frame shows some; the phases of Careful Resume are in the server's with
     careful-resume alone. The sender is the server, whoever was told.
     """
     ratios: dict[str, float] = {}
-    wrong, shown = [], []
-    for value, found in _by_value("server", tried, "bdp_seed").items():
-        if not found:
-            wrong.append(f"nothing seen with {value}")
+    errors, shown = [], []
+    for value, observations in _by_value("server", runs, "bdp_seed").items():
+        if not observations:
+            errors.append(f"nothing seen with {value}")
             continue
-        ratios[value] = float(found[0].value)
-        shown.append(f"{value}: {_text(found[0])}")
+        ratios[value] = float(observations[0].value)
+        shown.append(f"{value}: {_text(observations[0])}")
     plain = ratios.get("off", 1.0)
     if plain >= SEVERAL:
-        wrong.append(f"with off the second connection sends {plain:.1f} times as much as the first")
+        errors.append(f"with off the second connection sends {plain:.1f} times as much as the first")
     for value, ratio in ratios.items():
         if value != "off" and ratio < SEVERAL * plain:
-            against = "with off" if "off" in ratios else "in the first connection"
-            wrong.append(f"{value} gives {ratio / plain:.1f} times the data of the first round trips {against}")
-    for asked, measured in tried:
-        frames = [one for end in ROLES for one in seen(measured, end, "bdp_frames")]
-        if asked == "bdp-frame" and frames:
-            shown.append("; ".join(f"{float(one.value):g} BDP frames ({one.source})" for one in frames))
-            if not any(float(one.value) for one in frames):
-                wrong.append("no qlog names a BDP frame")
+            baseline = "with off" if "off" in ratios else "in the first connection"
+            errors.append(f"{value} gives {ratio / plain:.1f} times the data of the first round trips {baseline}")
+    for seed, measured in runs:
+        frames = [observation for end in ROLES for observation in seen(measured, end, "bdp_frames")]
+        if seed == "bdp-frame" and frames:
+            shown.append(
+                "; ".join(f"{float(observation.value):g} BDP frames ({observation.source})" for observation in frames)
+            )
+            if not any(float(observation.value) for observation in frames):
+                errors.append("no qlog names a BDP frame")
         phases = seen(measured, "server", "careful_resume")
-        shown += [f"{asked}: {one.value}" for one in phases]
-        if (asked == "careful-resume") != any("unvalidated" in str(one.value) for one in phases):
-            wrong.append(f"with {asked} the server's qlog has {'a' if phases else 'no'} phase unvalidated")
-    return "; ".join(wrong), "; ".join(shown)
+        shown += [f"{seed}: {observation.value}" for observation in phases]
+        if (seed == "careful-resume") != any("unvalidated" in str(observation.value) for observation in phases):
+            errors.append(f"with {seed} the server's qlog has {'a' if phases else 'no'} phase unvalidated")
+    return "; ".join(errors), "; ".join(shown)
 
 
 #: The congestion window after a move to a path of half the round trip, per that before: at least, at most.
@@ -294,18 +314,18 @@ def _bdp_seed(role: Role, tried: Sequence[Tried]) -> Told:
 _AFTER_A_MOVE = {"reset": (0.0, 0.25), "adaptive": (0.35, 0.65), "keep": (0.9, 1.1)}
 
 
-def _migration_cwnd(role: Role, tried: Sequence[Tried]) -> Told:
+def _migration_cwnd(role: Role, runs: Sequence[Tried]) -> Told:
     """The window that the rule of each word leaves, where the round trip is half as long as before."""
-    wrong, shown = [], []
-    for value, found in _by_value(role, tried, "migration_cwnd").items():
-        if not found:
-            wrong.append(f"nothing seen with {value}")
+    errors, shown = [], []
+    for value, observations in _by_value(role, runs, "migration_cwnd").items():
+        if not observations:
+            errors.append(f"nothing seen with {value}")
             continue
-        shown.append(f"{value}: {_text(found[0])}")
-        least, most = _AFTER_A_MOVE.get(value, (0.0, 0.0))
-        if not least <= float(found[0].value) <= most:
-            wrong.append(f"{value} leaves {_text(found[0])}, not {least:g} to {most:g}")
-    return "; ".join(wrong), "; ".join(shown)
+        shown.append(f"{value}: {_text(observations[0])}")
+        low, high = _AFTER_A_MOVE.get(value, (0.0, 0.0))
+        if not low <= float(observations[0].value) <= high:
+            errors.append(f"{value} leaves {_text(observations[0])}, not {low:g} to {high:g}")
+    return "; ".join(errors), "; ".join(shown)
 
 
 #: A server may hold no more of a stream than its window: that would hide what else limits it.

@@ -47,26 +47,32 @@ _NUMBER = re.compile(r"go(\d+)\.(\d+)")
 QUESTION = "Go's garbage collector does the same on every processor"
 
 
-def findings(one: Implementation, root: RootFs) -> Iterator[Finding]:
+def findings(implementation: Implementation, root: RootFs) -> Iterator[Finding]:
     """An answer where an image has programs of such a Go. Raises OSError."""
-    asking = {path: version for path, version in go_programs(Path(root.rootfs)).items() if _number(version) >= _SINCE}
-    if not asking:
+    affected = {path: version for path, version in go_programs(Path(root.rootfs)).items() if _number(version) >= _SINCE}
+    if not affected:
         return
-    own = dict(word.split("=", 1) for word in root.environment if "=" in word)
-    hidden = _hides(own | one.virtual_environment)
-    seen = ", ".join(f"{path} ({version})" for path, version in asking.items())
+    environment = dict(word.split("=", 1) for word in root.environment if "=" in word)
+    hidden = _hides(environment | implementation.virtual_environment)
+    programs = ", ".join(f"{path} ({version})" for path, version in affected.items())
     hint = "AVX-512 is hidden" if hidden else "write virtual_environment: {GODEBUG: cpu.avx512vl=off} in its manifest"
-    yield Finding(one.name, one.roles[0], QUESTION, "holds" if hidden else "does not hold", f"{seen}: {hint}")
+    yield Finding(
+        implementation.name,
+        implementation.roles[0],
+        QUESTION,
+        "holds" if hidden else "does not hold",
+        f"{programs}: {hint}",
+    )
 
 
 def go_programs(root: Path) -> dict[str, str]:
     """Path of each program of Go below a folder, as seen from there → the version of Go that built it."""
-    found = {}
+    versions = {}
     for folder, _, names in os.walk(root):
         for file in (Path(folder, name) for name in sorted(names)):
             if not file.is_symlink() and file.is_file() and os.access(file, os.X_OK) and (version := go_version(file)):
-                found[f"/{file.relative_to(root)}"] = version
-    return dict(sorted(found.items()))
+                versions[f"/{file.relative_to(root)}"] = version
+    return dict(sorted(versions.items()))
 
 
 def go_version(program: Path) -> str:
@@ -75,15 +81,15 @@ def go_version(program: Path) -> str:
         if file.read(4) != b"\x7fELF":
             return ""
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            at = content.find(_MAGIC)
-            while at >= 0:
-                head = content[at : at + _VERSION + 1]
-                if len(head) > _VERSION and head[_FLAGS] & _INLINE:
-                    start = at + len(head)
-                    version = content[start : start + head[_VERSION]].decode(errors="replace")
+            offset = content.find(_MAGIC)
+            while offset >= 0:
+                header = content[offset : offset + _VERSION + 1]
+                if len(header) > _VERSION and header[_FLAGS] & _INLINE:
+                    start = offset + len(header)
+                    version = content[start : start + header[_VERSION]].decode(errors="replace")
                     if _NUMBER.search(version):
                         return version
-                at = content.find(_MAGIC, at + 1)
+                offset = content.find(_MAGIC, offset + 1)
     return ""
 
 
@@ -95,8 +101,8 @@ def _number(version: str) -> tuple[int, int]:
 
 def _hides(environment: Mapping[str, str]) -> bool:
     """Whether GODEBUG keeps the collector from AVX-512."""
-    told = dict(word.split("=", 1) for word in environment.get("GODEBUG", "").split(",") if "=" in word)
-    return any(told.get(name) == "off" for name in _ASKED_FOR)
+    settings = dict(word.split("=", 1) for word in environment.get("GODEBUG", "").split(",") if "=" in word)
+    return any(settings.get(name) == "off" for name in _ASKED_FOR)
 
 
 # --- run
@@ -127,9 +133,9 @@ class _Subject:
     def __init__(
         self,
         app: App,
-        one: Implementation,
+        implementation: Implementation,
         references: Sequence[Implementation],
-        others: Sequence[Implementation],
+        fallbacks: Sequence[Implementation],
         scenarios: Mapping[str, Scenario],
         listen: Listener,
     ) -> None:
@@ -137,11 +143,15 @@ class _Subject:
         self._scenarios = scenarios
         self._references = references
         self._listen = listen
-        self.one = one
+        self.one = implementation
         self.transfers = list(self._transfers())
         self.resumed = self._resumed()
-        self.cases = list(contract.trials(one, references, others, self._case)) if one.speaks_quic else []
-        self.claims = [self._claim(role, name, setting) for role, name, setting in claims(one)]
+        self.cases = (
+            list(contract.trials(implementation, references, fallbacks, self._case))
+            if implementation.speaks_quic
+            else []
+        )
+        self.claims = [self._claim(role, name, setting) for role, name, setting in claims(implementation)]
 
     @property
     def cells(self) -> list[Cell]:
@@ -157,19 +167,19 @@ class _Subject:
         scenario: str,
         protocol: str = "auto",
         sender: Role = "server",
-        **more: object,
+        **fields: object,
     ) -> list[Cell]:
         """`sender`: who has the data, which of TCP either end may."""
-        wanted = self._scenarios[scenario]
+        definition = self._scenarios[scenario]
         if _is_tcp(self.one):
             direction = "to_client" if sender == "server" else "to_server"
             ends = {"client": self.one.name, "server": self.one.name}
-            flow = Flow(kind="tcp", download=wanted.flows[0].download, direction=direction, **ends)
-            wanted = wanted.model_copy(update={"flows": (flow,)})
+            flow = Flow(kind="tcp", download=definition.flows[0].download, direction=direction, **ends)
+            definition = definition.model_copy(update={"flows": (flow,)})
         else:
-            wanted = wanted.model_copy(update={"protocol": protocol})
+            definition = definition.model_copy(update={"protocol": protocol})
         client, server = (self.one, peer) if role == "client" else (peer, self.one)
-        request = Request([wanted], [client], [server], engine="virtual", sim_kernel="lab", **more)  # type: ignore[arg-type]
+        request = Request([definition], [client], [server], engine="virtual", sim_kernel="lab", **fields)  # type: ignore[arg-type]
         return self._app.matrix(request, self._listen, pull=True)
 
     def _transfers(self) -> Iterator[tuple[Role, str, Cell]]:
@@ -181,8 +191,8 @@ class _Subject:
 
     def _resumed(self) -> Cell | None:
         """Where the client claims to keep sessions, the transfer that shows it."""
-        named = self.one.name if self.one.protocols == ("h2",) else WITNESS
-        witness = next((item for item in (self.one, *self._references) if item.name == named), None)
+        name = self.one.name if self.one.protocols == ("h2",) else WITNESS
+        witness = next((item for item in (self.one, *self._references) if item.name == name), None)
         if not self.one.session or "client" not in self.one.roles or witness is None:
             return None
         return self._cells("client", witness, RESUMED)[0]
@@ -190,67 +200,69 @@ class _Subject:
     def _case(self, role: Role, peer: Implementation, scenario: str) -> Cell:
         return self._cells(role, peer, scenario)[0]
 
-    def _peer(self, role: Role, protocol: str, wanted: str = "") -> Implementation | None:
+    def _peer(self, role: Role, protocol: str, preferred: str = "") -> Implementation | None:
         """The reference to check a role against: the one that is wanted, or else another implementation, if it can.
 
         TCP's other end is the same kernel, and that of HTTPS over it the same image.
         """
         if _is_tcp(self.one) or protocol == "h2":
             return self.one if protocol in ("h2", "tcp") and other(role) in self.one.roles else None
-        able = [item for item in self._references if protocol in item.protocols and other(role) in item.roles]
-        able.sort(key=lambda item: (item.name == self.one.name, item.name != wanted))
-        return able[0] if able else None
+        candidates = [item for item in self._references if protocol in item.protocols and other(role) in item.roles]
+        candidates.sort(key=lambda item: (item.name == self.one.name, item.name != preferred))
+        return candidates[0] if candidates else None
 
     def _claim(self, role: Role, name: str, setting: Setting) -> _Claim:
         trial = TRIALS.get(name)
         if trial is None:
             return _Claim(role, name, setting, (), "no trial shows this parameter's effect")
-        acting = role if setting.settable else other(role)
-        told = f"{acting}.{name}"
+        acting_role = role if setting.settable else other(role)
+        dimension = f"{acting_role}.{name}"
         peer: Implementation | None
         if not setting.settable:
             # It asks its peer: the peer that certainly understands is itself.
-            peer = self.one if acting in self.one.roles and "ack_frequency" in self.one.extensions else None
+            peer = self.one if acting_role in self.one.roles and "ack_frequency" in self.one.extensions else None
         elif trial.with_itself and other(role) in self.one.roles:
             peer = self.one
-            theirs = self.one.setting(other(role), name)
-            told = name if theirs is not None and theirs.settable else told
+            peer_setting = self.one.setting(other(role), name)
+            dimension = name if peer_setting is not None and peer_setting.settable else dimension
         else:
             peer = self._peer(role, self.one.protocols[0], trial.peer)
         if peer is None:
             return _Claim(role, name, setting, (), "no implementation here can be the other end")
-        able = {
-            f"{role}.{beside}": value
-            for beside, value in trial.beside.items()
-            if role == "server" and (known := self.one.setting(role, beside)) is not None and known.settable
+        parameters = {
+            f"{role}.{parameter}": value
+            for parameter, value in trial.beside.items()
+            if role == "server" and (known := self.one.setting(role, parameter)) is not None and known.settable
         }
-        wanted = values(setting, name, trial)
-        if not wanted:
+        trial_values = values(setting, name, trial)
+        if not trial_values:
             return _Claim(role, name, setting, ())
         sender: Role = "server"
         if _is_tcp(self.one):
             # What is asked of the whole cell is asked of its flows over QUIC.
-            able, told = {}, f"flow0.{told}"
+            parameters, dimension = {}, f"flow0.{dimension}"
             sender = role if PARAMETERS[name].acts == "sender" else other(role)
-        cells = self._cells(role, peer, trial.scenario, sender=sender, parameters=able, vary={told: wanted})
-        return _Claim(role, name, setting, tuple(zip(wanted, cells, strict=True)))
+        cells = self._cells(
+            role, peer, trial.scenario, sender=sender, parameters=parameters, vary={dimension: trial_values}
+        )
+        return _Claim(role, name, setting, tuple(zip(trial_values, cells, strict=True)))
 
     # --- answers
 
     def findings(self, results: dict[str, CellResult], engine: VirtualEngine, listen: Listener) -> Iterator[Finding]:
         """The answers, once every cell has run."""
-        seen: set[Role] = set()
+        checked_roles: set[Role] = set()
         for role, protocol, cell in self.transfers:
             run, _ = results[cell.key].runs[-1]
             yield contract.transfer(run, role, protocol)
-            if role not in seen:
-                seen.add(role)
+            if role not in checked_roles:
+                checked_roles.add(role)
                 serves = not _is_tcp(self.one)
                 yield from contract.refusals(self._app.inventory.made(cell, listen), role, engine, files=serves)
                 if run.outcome.status == "completed" and serves:
                     folder = results[cell.key].folders[-1]
-                    given = virtual_certificates(self._app.places.cache) / "cert.pem"
-                    yield from contract.logs(run, role, folder, given)
+                    certificate = virtual_certificates(self._app.places.cache) / "cert.pem"
+                    yield from contract.logs(run, role, folder, certificate)
         for role, _, cell in self.transfers[:1]:
             image = cell.image(role).reference
             with self._app.exported.use([image]) as exported:
@@ -263,51 +275,53 @@ class _Subject:
             yield self._answer(claim, results)
 
     def _of_cases(self, results: dict[str, CellResult], engine: VirtualEngine, listen: Listener) -> Iterator[Finding]:
-        plain = {role: cell for role, _, cell in reversed(self.transfers)}
+        ordinary = {role: cell for role, _, cell in reversed(self.transfers)}
         for trial in self.cases:
             yield from (contract.works(trial, results[cell.key]) for cell in trial.cells)
-            if trial.alone and trial.role in plain:
-                yield contract.untried(trial, plain[trial.role])
-            elif not trial.cells and trial.role in plain:
-                yield contract.refused(trial, self._app.inventory.made(plain[trial.role], listen), engine)
+            if trial.alone and trial.role in ordinary:
+                yield contract.untried(trial, ordinary[trial.role])
+            elif not trial.cells and trial.role in ordinary:
+                yield contract.refused(trial, self._app.inventory.made(ordinary[trial.role], listen), engine)
 
     def _answer(self, claim: _Claim, results: dict[str, CellResult]) -> Finding:
         question = f"parameter {claim.name}" + ("" if claim.setting.settable else ", asked of its peer")
         if not claim.cells:
-            why = claim.why_not or "the image takes none of the values that are tried"
-            return Finding(self.one.name, claim.role, question, "does not hold", why)
-        against = contract.name_of(claim.cells[0][1], other(claim.role))
-        tried: list[Tried] = []
+            reason = claim.why_not or "the image takes none of the values that are tried"
+            return Finding(self.one.name, claim.role, question, "does not hold", reason)
+        peer = contract.name_of(claim.cells[0][1], other(claim.role))
+        runs: list[Tried] = []
         for value, cell in claim.cells:
             run, measured = results[cell.key].runs[-1]
             outcome = proven_outcome(run, measured)
             if outcome.status != "completed" or measured is None:
-                said = f"{value}: {outcome.status}: {outcome.detail}"
-                return Finding(self.one.name, claim.role, question, "does not hold", said, against)
-            tried.append((value, measured))
-        acting = claim.role if claim.setting.settable else other(claim.role)
-        wrong, shown = TRIALS[claim.name].tell(acting, tried)
+                detail = f"{value}: {outcome.status}: {outcome.detail}"
+                return Finding(self.one.name, claim.role, question, "does not hold", detail, peer)
+            runs.append((value, measured))
+        acting_role = claim.role if claim.setting.settable else other(claim.role)
+        wrong, shown = TRIALS[claim.name].tell(acting_role, runs)
         answer = "does not hold" if wrong else "holds"
-        return Finding(self.one.name, claim.role, question, answer, wrong or shown, against)  # type: ignore[arg-type]
+        return Finding(self.one.name, claim.role, question, answer, wrong or shown, peer)  # type: ignore[arg-type]
 
 
-def _is_tcp(one: Implementation) -> bool:
+def _is_tcp(implementation: Implementation) -> bool:
     """Whether it is a generator of TCP, and no endpoint of QUIC."""
-    return "tcp" in one.protocols
+    return "tcp" in implementation.protocols
 
 
 def check(app: App, chosen: Iterable[Implementation], options: Options, listen: Listener) -> Iterator[Finding]:
     """Check implementations, one after the other's findings as they come. Raises HarnessError."""
-    known = {item.name: item for item, _ in app.catalogue.implementations().values()}
-    references = [known[name] for name in REFERENCES if name in known]
+    implementations = {item.name: item for item, _ in app.catalogue.implementations().values()}
+    references = [implementations[name] for name in REFERENCES if name in implementations]
     if not references:
         raise InputError(f"a check needs one of {', '.join(REFERENCES)} at the other end", "see images/")
     # Who is built soonest comes first.
-    built = (item for item in known.values() if item.build is not None and item.tested and item.speaks_quic)
-    others = sorted(built, key=lambda item: (item.build_time.seconds, item.name))
+    candidates = (
+        item for item in implementations.values() if item.build is not None and item.tested and item.speaks_quic
+    )
+    fallbacks = sorted(candidates, key=lambda item: (item.build_time.seconds, item.name))
     names = {TRANSFER, RESUMED, *(trial.scenario for trial in TRIALS.values()), *map(contract.scenario_of, TESTCASES)}
     scenarios = {scenario.name: scenario for scenario in app.catalogue.find_scenarios(sorted(names))}
-    subjects = [_Subject(app, one, references, others, scenarios, listen) for one in chosen]
+    subjects = [_Subject(app, implementation, references, fallbacks, scenarios, listen) for implementation in chosen]
     cells = {cell.key: cell for subject in subjects for cell in subject.cells}
     results = {item.cell.key: item for item in app.run_cells(list(cells.values()), 1, options, listen)}
     engine = VirtualEngine(app.cache, [0], options.log_limit, options.stall, kernel=options.kernel)

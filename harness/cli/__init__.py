@@ -1,9 +1,9 @@
 """The command line: arguments and exit codes; nothing else.
 
-A file a command, each thin: it reads its words, calls what does the work, and prints. What commands share is in
-`options` and `asking` (their declarations), `words` (what they say), `stored` (what they name of a store), `completion`
-(what a shell proposes), `environment` (variables and places), `consoles` (where text goes), `interrupts` and `exits`.
-What a command needs is imported when it runs, so that `harness --help` waits for nothing.
+A command is thin: it reads its arguments, calls the code that does the work, and prints. Commands share `options`
+(declarations of arguments, and what they mean), `stored` (selection of stored runs), `completion` (proposals of the
+shell), `environment` (variables and folders), `consoles` (output) and `signals` (interrupts and exit codes). A command
+imports what it needs when it runs, so that `harness --help` is quick.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ __all__ = ["cli", "main", "program"]
 
 
 def program() -> None:
-    """The program `harness`: heeds signals first, and loads everything else then."""
+    """The program `harness`. It sets up signals first, and then loads everything else."""
     from harness.cli.signals import end_at_once
 
     end_at_once()

@@ -1,4 +1,4 @@
-"""`python -m harness.cli`, for whoever has no script `harness` on their path."""
+"""`python -m harness.cli`, for those who have no script `harness` on their path."""
 
 from harness.cli import program
 

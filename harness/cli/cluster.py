@@ -59,8 +59,8 @@ def scheduler(
             "add --cluster-tls FOLDER ('harness cluster tls FOLDER' makes it), or --unauthenticated where you mean it",
         )
     try:
-        ended = subprocess.run(scheduler_command(cluster_tls, port), check=False)
+        completed = subprocess.run(scheduler_command(cluster_tls, port), check=False)
     except KeyboardInterrupt:
         return
-    if ended.returncode:
+    if completed.returncode:
         raise typer.Exit(FAULT)

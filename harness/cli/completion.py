@@ -1,7 +1,7 @@
-"""What a shell completes: scenarios, implementations, parameters and their values, figures, outcomes.
+"""Shell completion of scenarios, implementations, parameters and their values, figures and outcomes.
 
-A shell waits for it at every key: names come from the names of files where these have them, what else is needed is
-imported when it is asked for, and nothing that draws or computes is.
+The shell waits for it at every key, so it must be quick. Names come from file names where possible. Other modules are
+imported on demand, and none that draws or computes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator
 
 from harness.cli.environment import ROOT
 
-#: At these Bash ends a word (COMP_WORDBREAKS), of what stands in ours.
+#: Characters of our words at which Bash ends a word (COMP_WORDBREAKS).
 _BREAKS = ("=", ":")
 
 
 def scenarios(incomplete: str) -> list[str]:
-    """Scenarios and families of them."""
+    """Scenarios, and folders of scenarios."""
     folder = ROOT / "scenarios"
     names = sorted(str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.yaml"))
     families = sorted({name.rpartition("/")[0] for name in names} - {""})
@@ -39,7 +39,7 @@ def implementations(incomplete: str) -> list[str]:
 
 
 def settings(incomplete: str) -> list[str]:
-    """NAME= of what can be set, then the values that somebody takes."""
+    """NAME= of a parameter, then the values that some implementation takes."""
     name, equals, typed = incomplete.partition("=")
     return [f"{name}={value}" for value in _begun(typed, _values(name))] if equals else _names(name)
 
@@ -60,14 +60,14 @@ def outcomes(incomplete: str) -> list[str]:
 
 
 def figures(incomplete: str) -> list[str]:
-    """Figures, separated by commas: the functions that are marked so, for to import them would take seconds."""
+    """Figures, separated by commas. They are found by their decorators, since an import would take seconds."""
     files = sorted((ROOT / "harness" / "report" / "plots").glob("*.py"))
-    marked = re.compile(r"^@plot\w*\((?:.|\n)*?^def (\w+)\(", re.MULTILINE)
-    return _listed(incomplete, sorted(name for file in files for name in marked.findall(file.read_text())))
+    pattern = re.compile(r"^@plot\w*\((?:.|\n)*?^def (\w+)\(", re.MULTILINE)
+    return _listed(incomplete, sorted(name for file in files for name in pattern.findall(file.read_text())))
 
 
 def formats(incomplete: str) -> list[str]:
-    """What figures are written as, separated by commas."""
+    """File formats of figures, separated by commas."""
     return _listed(incomplete, ("png", "svg", "html"))
 
 
@@ -81,72 +81,72 @@ def _implementations() -> list[str]:
 
 
 def _names(incomplete: str) -> list[str]:
-    """What can be set or varied; of flows only once it is clear of which."""
+    """Parameters that can be set or varied. Those of a flow appear once its number is typed."""
     from harness.planning.sweep import dimensions
     from harness.scenario.parameters import PARAMETERS, ROLES
 
-    known = dimensions()
+    candidates = dimensions()
     if match := re.match(r"flow\d+\.", incomplete):
-        own = [*ROLES, "access_delay", *(f"{role}.{name}" for role in ROLES for name in PARAMETERS)]
-        known = [f"{match[0]}{name}" for name in own]
-    return [f"{name}=" for name in _begun(incomplete, known)]
+        flow_parameters = [*ROLES, "access_delay", *(f"{role}.{name}" for role in ROLES for name in PARAMETERS)]
+        candidates = [f"{match[0]}{name}" for name in flow_parameters]
+    return [f"{name}=" for name in _begun(incomplete, candidates)]
 
 
 def _values(name: str) -> list[str]:
-    """Values of a parameter that some implementation takes; nothing of numbers, durations and sizes."""
+    """Values of a parameter that some implementation takes; empty for numbers, durations and sizes."""
     from harness.scenario.parameters import PARAMETERS, ROLES
 
-    last = name.rpartition(".")[2]
-    if name.startswith("flow") and last in ROLES:
+    field_name = name.rpartition(".")[2]
+    if name.startswith("flow") and field_name in ROLES:
         return _implementations()
-    parameter = PARAMETERS.get(last)
+    parameter = PARAMETERS.get(field_name)
     if parameter is None or name.startswith(("path.", "paths.")):
         return []
     if parameter.kind == "switch":
         return ["on", "off"]
     from harness.catalogue import Catalogue
 
-    asked = [role for role in ROLES if f"{role}." in name] or ROLES
-    found = (
+    roles = [role for role in ROLES if f"{role}." in name] or ROLES
+    value_sets = (
         setting.values or ()
-        for one, _ in Catalogue(ROOT).implementations().values()
-        for role in asked
-        if (setting := one.setting(role, last)) is not None
+        for implementation, _ in Catalogue(ROOT).implementations().values()
+        for role in roles
+        if (setting := implementation.setting(role, field_name)) is not None
     )
-    return sorted({str(value) for values in found for value in values})
+    return sorted({str(value) for values in value_sets for value in values})
 
 
-def _begun(incomplete: str, known: Iterable[str]) -> list[str]:
-    return [word for word in known if word.startswith(incomplete)]
+def _begun(incomplete: str, candidates: Iterable[str]) -> list[str]:
+    return [word for word in candidates if word.startswith(incomplete)]
 
 
-def _listed(incomplete: str, known: Iterable[str]) -> list[str]:
-    """What the last of several words, with commas between them, can become; none twice."""
+def _listed(incomplete: str, candidates: Iterable[str]) -> list[str]:
+    """Completions of the last of several words, separated by commas. A word that is there already is left out."""
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{word}" for word in _begun(last, known) if word not in before.split(",")]
+    return [f"{before}{comma}{word}" for word in _begun(last, candidates) if word not in before.split(",")]
 
 
 @contextlib.contextmanager
 def whole_words() -> Iterator[None]:
-    """Give what is typed as the words it was meant as, where Bash asks for completions.
+    """Join the words that Bash split, while it asks for completions.
 
-    Bash takes `--set pacing=o` apart at its = and replaces only what stands behind: so much is answered.
+    Bash splits `--set pacing=o` at the =, and replaces only the part behind it. So the answers have only that part.
     """
     if os.environ.get("_HARNESS_COMPLETE") != "complete_bash":
         yield
         return
-    words, before = _rejoined(os.environ.get("COMP_WORDS", ""), os.environ.get("COMP_CWORD", ""))
+    words, prefix = _rejoined(os.environ.get("COMP_WORDS", ""), os.environ.get("COMP_CWORD", ""))
     os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = shlex.join(words), str(max(len(words) - 1, 0))
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with contextlib.redirect_stdout(said):
+        with contextlib.redirect_stdout(output):
             yield
     finally:
-        sys.stdout.write("".join(line.removeprefix(before) for line in said.getvalue().splitlines(keepends=True)))
+        sys.stdout.write("".join(line.removeprefix(prefix) for line in output.getvalue().splitlines(keepends=True)))
 
 
 def _rejoined(typed: str, current: str) -> tuple[list[str], str]:
-    """(the words up to the one that is completed, and how that begins as far as Bash keeps it)."""
+    """(the words up to the one that is completed, the part of that word that Bash keeps)."""
     try:
         parts = shlex.split(typed)
     except ValueError:  # a quote that is still open
@@ -154,13 +154,13 @@ def _rejoined(typed: str, current: str) -> tuple[list[str], str]:
     end = int(current) + 1 if current.isdecimal() else len(parts)
     parts = (parts + [""] * end)[:end]
     words: list[str] = []
-    before, after_break = "", False
+    prefix, after_break = "", False
     for part in parts:
         if len(words) > 1 and (after_break or part in _BREAKS):
             words[-1] += part
-            before = words[-1] if part in _BREAKS else before
+            prefix = words[-1] if part in _BREAKS else prefix
         else:
             words.append(part)
-            before = ""
+            prefix = ""
         after_break = part in _BREAKS
-    return words, before
+    return words, prefix

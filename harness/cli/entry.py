@@ -1,4 +1,4 @@
-"""All commands as one program, and what becomes of what they raise."""
+"""All commands as one program, and what happens to the exceptions that they raise."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ from harness.cli.run import plan, reach, run
 from harness.cli.signals import FAULT, INTERRUPTED, MET, UNREAD, ends_in_order
 from harness.errors import HarnessError, InputError, did_you_mean, disk_error, reason
 
-# --- An exception that nobody expected: one line for people, and a log with where it happened.
+# --- An unexpected exception: one line for people, and a log with its traceback.
 
 
 def fault(error: Exception) -> HarnessError:
-    """What to say of it; its traceback goes into a file."""
-    said = f"the harness itself failed: {reason(error)}"
+    """The error for an unexpected exception. Its traceback goes into a file."""
+    message = f"the harness itself failed: {reason(error)}"
     file = ROOT / ".state" / f"fault-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
     try:
         file.parent.mkdir(exist_ok=True)
         file.write_text("".join([f"{shlex.join(sys.argv)}\n\n", *traceback.format_exception(error)]))
     except OSError:
-        return HarnessError(said, "HARNESS_DEBUG=1 shows where")
-    return HarnessError(said, f"{file} says where; finished runs are kept")
+        return HarnessError(message, "HARNESS_DEBUG=1 shows where")
+    return HarnessError(message, f"{file} says where; finished runs are kept")
 
 
-# --- What a command is started in: closed streams, encodings of few letters, no width, a folder that is gone.
+# --- The environment of a command: closed streams, encodings that lack letters, no width, a removed folder.
 
 
-#: What stands for a letter that the output's encoding has not; of any other a question mark.
+#: Replacements for letters that the output's encoding lacks. All others become a question mark.
 _INSTEAD = {
     "→": "->", "←": "<-", "–": "-", "—": "-", "…": "...", "≤": "<=", "≥": ">=", "✓": "+", "✗": "x", "✕": "x", "●": "o",
     "★": "*", "×": "x", "·": "-", "↓": "v", "‡": "#", "█": "#", "“": '"', "”": '"', "’": "'",
 }  # fmt: skip
-#: By this name Python knows how such letters are written.
+#: Name of the error handler that writes the replacements.
 _HANDLER = "quic-lab"
 _WIDTH = re.compile("[1-9][0-9]{0,4}")
 
@@ -71,13 +71,13 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def settle() -> None:
-    """Make of the streams and the width something that a command can print to."""
+    """Prepare streams and width, so that a command can print: open closed streams, remove an invalid width."""
     codecs.register_error(_HANDLER, _plain)
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # The next file to be opened would have its number, and take what is printed.
+            # Else the next file to be opened would get this number, and receive the output.
             os.open(os.devnull, os.O_RDWR)
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
@@ -91,7 +91,7 @@ def settle() -> None:
 
 
 def require_folder() -> None:
-    """InputError where the folder that a command is started in has been removed: no name in it means anything."""
+    """InputError where the working directory has been removed: no relative path means anything then."""
     try:
         Path.cwd()
     except OSError as error:
@@ -99,16 +99,16 @@ def require_folder() -> None:
 
 
 class UnreadError(Exception):
-    """Whoever read what is printed has closed the pipe: 'harness list | head'."""
+    """The reader of the output has closed the pipe: 'harness list | head'."""
 
 
 def is_broken_pipe(error: OSError) -> bool:
-    """Whether nobody reads what was written on."""
+    """Whether an error says that the reader of the output has gone."""
     return error.errno in (errno.EPIPE, errno.ESHUTDOWN)
 
 
 def fall_silent() -> None:
-    """Print nothing any more: what is left in a closed pipe's buffer would be complained of at the end."""
+    """Print nothing any more. Else Python would report an error for the rest of a closed pipe's buffer."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -127,15 +127,15 @@ COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "measure": measure, "judge": judge, "lab": lab, "prune": prune, "cache": cache, "clean": clean, "check": check,
     "cluster": cluster, "divergence": divergence, "verify": verify, "equivalent": equivalent,
 }  # fmt: skip
-#: For whoever works on the repository; the help does not show them.
+#: For people who work on the repository; the help does not show them.
 HIDDEN: dict[str, Callable[..., None]] = {"digests": digests}
 
 
 class CommandGroup(TyperGroup):
-    """Commands whose bad words end in errors with hints, as everything else does."""
+    """Commands. Bad arguments become errors with hints, like all other errors."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse options with nothing in them."""
+        """Refuse options with an empty value."""
         for word, after in itertools.pairwise([*args, "-"]):
             if re.fullmatch(r"--[\w-]+", word) and after == "":
                 raise _empty(word)
@@ -144,7 +144,7 @@ class CommandGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Call the command; what Click and the disk raise becomes an error of this project's."""
+        """Call the command. Exceptions of Click and of the disk become errors of this project."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -154,24 +154,24 @@ class CommandGroup(TyperGroup):
         except OSError as error:
             if not is_broken_pipe(error):
                 raise
-            # Click would end with 1, which is the code of a verdict.
+            # Click would end with exit code 1, which is that of a failed verdict.
             raise UnreadError from error
 
 
 class _InOrder(CommandGroup):
-    """Typer lists commands first and then those that have commands below them."""
+    """Lists commands in the order of COMMANDS. Typer would list those with subcommands last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*COMMANDS, *HIDDEN]
 
 
 def _empty(option: str) -> HarnessError:
-    """An option with nothing in it, as of a script whose variable is not set: it would mean something else."""
+    """The error for an option with an empty value, as from a script with an unset variable."""
     return InputError(f"{option}: its value is empty", "give it one, or leave the option out")
 
 
 def _unfit(error: typer.BadParameter) -> HarnessError:
-    """What Typer says of a value in pydantic's words, in those of all other errors."""
+    """The error for a value that Typer refuses, in the same words as all other errors."""
     from pydantic import ValidationError
 
     from harness.scenario.validation_errors import mistakes_in
@@ -179,12 +179,12 @@ def _unfit(error: typer.BadParameter) -> HarnessError:
     cause = error.__cause__
     if not isinstance(cause, ValidationError) or error.param is None:
         return InputError(error.message, "--help says what there is")
-    found = mistakes_in(cause, None)[0]
+    mistake = mistakes_in(cause, None)[0]
     name = max([*error.param.opts, ""], key=len)
-    given = str(cause.errors()[0]["input"])
-    choices = re.findall("'([^']*)'", found.text.partition(" one of ")[2])
-    hint = did_you_mean(given, choices) if choices else found.hint or "--help says what there is"
-    return InputError(f"{name} {given}: {found.text.rstrip('.')}", hint)
+    value = str(cause.errors()[0]["input"])
+    choices = re.findall("'([^']*)'", mistake.text.partition(" one of ")[2])
+    hint = did_you_mean(value, choices) if choices else mistake.hint or "--help says what there is"
+    return InputError(f"{name} {value}: {mistake.text.rstrip('.')}", hint)
 
 
 cli = typer.Typer(
@@ -198,8 +198,8 @@ cli = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         print_text(version())
         raise typer.Exit(MET)
 
@@ -225,11 +225,11 @@ for _name, _command in HIDDEN.items():
 
 @functools.cache
 def program() -> Any:
-    """All commands as one, made once: to look through what each of them takes is most of what a short one costs."""
+    """All commands as one Click command, made once: inspecting their arguments is most of the cost of a short one."""
     return get_command(cli)
 
 
-#: New objects after which garbage is looked for, and how often older ones are looked through, too.
+#: Thresholds of the garbage collector's three generations (gc.set_threshold).
 _GARBAGE = 100_000, 20, 20
 
 
@@ -239,8 +239,8 @@ def main() -> None:
 
 
 def run_program(command: Callable[[], Any], name: str) -> None:
-    """Run a command of Click's and end the process: errors become one message, a hint and an exit code."""
-    # What was read of captures lives until a run is measured: looking through it again and again is a tenth of it.
+    """Run a Click command and end the process: errors become one message, a hint and an exit code."""
+    # Packets of a capture stay in memory until a run is measured. To collect garbage among them takes a tenth of that.
     gc.set_threshold(*_GARBAGE)
     settle()
     try:
@@ -249,7 +249,7 @@ def run_program(command: Callable[[], Any], name: str) -> None:
             with ends_in_order(), whole_words():
                 command()(prog_name=name)
         finally:
-            # While what the disk or the reader says to it can still be told.
+            # Here an error of the disk or a closed pipe can still be reported.
             sys.stdout.flush()
     except UnreadError:
         fall_silent()
@@ -267,9 +267,9 @@ def run_program(command: Callable[[], Any], name: str) -> None:
         if is_broken_pipe(error):
             fall_silent()
             sys.exit(UNREAD)
-        refused = disk_error(error, Path("standard output"))
-        complain(refused)
-        sys.exit(refused.exit_code)
+        failure = disk_error(error, Path("standard output"))
+        complain(failure)
+        sys.exit(failure.exit_code)
     except Exception as error:
         if os.environ.get("HARNESS_DEBUG"):
             raise

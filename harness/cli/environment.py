@@ -1,4 +1,4 @@
-"""What the process was given besides its words: the repository, and the variables HARNESS_…."""
+"""The environment of the process: the repository, and the variables HARNESS_…."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REFERENCE = ROOT / "results" / "reference"
 
 
 def version() -> str:
-    """The harness, its commit where it is one's checkout, and the Python under it."""
+    """Version of the harness, its commit where it is a checkout, and version of Python."""
     import platform
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as version_of
@@ -45,9 +45,9 @@ def open_app(
     stand_ins: Mapping[str, str] | None = None,
     origin: str = "",
 ) -> App:
-    """The checkout, with a store (results/ without), further implementations, and images in place of some's own.
+    """The checkout, with a store, additional implementations, and images that replace those of implementations.
 
-    `origin`: a registry that images are taken from; HARNESS_REGISTRY's without.
+    `store`: results/ without. `origin`: a registry to pull images from; that of HARNESS_REGISTRY without.
     """
     from harness.execution import App, Places
 
@@ -62,7 +62,7 @@ def open_app(
 
 
 def registry(option: str = "HARNESS_REGISTRY", text: str | None = None) -> str:
-    """HARNESS_REGISTRY: a registry that images are taken from, where it has them; empty for none."""
+    """HARNESS_REGISTRY: a registry to pull images from, where it has them; empty for none."""
     from harness.scenario.schema.base import IMAGE
 
     place = os.environ.get("HARNESS_REGISTRY", "") if text is None else text
@@ -77,7 +77,7 @@ def cores() -> int:
 
 
 def host_cpu() -> bool:
-    """HARNESS_CPU, lab or host: whose processor endpoints see in virtual time."""
+    """HARNESS_CPU, lab or host: which processor endpoints see in virtual time. True for host."""
     word = os.environ.get("HARNESS_CPU") or "lab"
     if word not in ("lab", "host"):
         raise InputError(f"HARNESS_CPU: '{word}' is neither 'lab' nor 'host'", "leave it out for the lab's processor")
@@ -85,7 +85,9 @@ def host_cpu() -> bool:
 
 
 def lab_kernel() -> LabKernel:
-    """HARNESS_ENTRY, host, trap or inproc: how the lab kernel and its guest's programs take turns; else as it can."""
+    """HARNESS_ENTRY: host, trap or inproc, the way into the lab kernel (`harness.engine.kernel`); its own choice
+    without.
+    """
     from harness.engine.kernel import ENTRIES, OWN, LabKernel
 
     word = os.environ.get("HARNESS_ENTRY")
@@ -94,11 +96,11 @@ def lab_kernel() -> LabKernel:
     if word not in ENTRIES:
         hint = "leave it out: then it is inproc where the processor has protection keys, else host"
         raise InputError(f"HARNESS_ENTRY: '{word}' is none of {', '.join(ENTRIES)}", hint)
-    return LabKernel(entry=next(one for one in ENTRIES if one == word))
+    return LabKernel(entry=next(entry for entry in ENTRIES if entry == word))
 
 
 def stall() -> float:
-    """HARNESS_STALL: CPU seconds that the clock of a lab in virtual time may stand still."""
+    """HARNESS_STALL: CPU seconds for which the clock of a lab in virtual time may stand still."""
     from harness.engine.virtual.uml_guest import STALL
 
     text = os.environ.get("HARNESS_STALL") or f"{STALL}"
@@ -112,7 +114,9 @@ def stall() -> float:
 
 
 def patience() -> float:
-    """HARNESS_PATIENCE, a duration: how long spoilt runs may wait, in all, for a machine that keeps time."""
+    """HARNESS_PATIENCE, a duration in seconds: how long runs that the host disturbed may wait, in all, for a quiet
+    host.
+    """
     from harness.engine.docker.host_jitter import PATIENCE
     from harness.units import Duration
 
@@ -120,7 +124,7 @@ def patience() -> float:
 
 
 def cache_limit() -> int:
-    """HARNESS_CACHE_LIMIT, a size: what the cache may grow to before what was used least recently goes."""
+    """HARNESS_CACHE_LIMIT, bytes: the cache's size from which on the least recently used items are removed."""
     from harness.engine.images.cache import LIMIT
     from harness.units import Size
 
@@ -128,14 +132,14 @@ def cache_limit() -> int:
 
 
 def log_limit() -> int:
-    """HARNESS_LOG_LIMIT, a size: what one endpoint may write to its logs."""
+    """HARNESS_LOG_LIMIT, bytes: what one endpoint may write to its logs."""
     from harness.units import Size
 
     return _quantity("HARNESS_LOG_LIMIT", Size.parse, "2 GiB", "'2 GiB'").bytes
 
 
 def endpoint_memory() -> int:
-    """HARNESS_ENDPOINT_MEMORY, a size: what one endpoint may have of memory, in real time."""
+    """HARNESS_ENDPOINT_MEMORY, bytes: the memory that one endpoint may have, in real time."""
     from harness.engine.confinement import LEAST_MEMORY, MEMORY
     from harness.units import Size
 
@@ -148,7 +152,7 @@ def endpoint_memory() -> int:
 
 
 def _quantity(variable: str, parse: Callable[[str], Quantity], default: str, example: str) -> Quantity:
-    """What a variable says in units, or the default where it is not set. Raises InputError."""
+    """The quantity in a variable, or the default where it is not set. Raises InputError."""
     try:
         return parse(os.environ.get(variable) or default)
     except ValueError as error:

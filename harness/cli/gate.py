@@ -98,27 +98,32 @@ def gate(
     from harness.report.gate import decisions
     from harness.report.summary import night
 
-    def decided() -> GateReport:
+    def evaluate() -> GateReport:
         return passage_of(baseline, scenarios, clients, servers, store, allow, within, metrics_asked, until)
 
     if until is not None:
-        _repeat(store, decided, until, jobs)
-    passage = decided()
-    print_view(view, passage, markdown=markdown, as_json=as_json)
+        _repeat(store, evaluate, until, jobs)
+    gate_report = evaluate()
+    print_view(view, gate_report, markdown=markdown, as_json=as_json)
     if junit is not None:
-        _write(junit, decisions(passage))
+        _write(junit, decisions(gate_report))
     if summary is not None:
-        _write(summary, without_html(night(_cells(open_app(store), scenarios, clients, servers), passage)))
+        _write(summary, without_html(night(_cells(open_app(store), scenarios, clients, servers), gate_report)))
     if keep is not None:
-        write_former(keep, [one.weighed.decided for one in passage.cells], passage.within, open_app(baseline).stored)
+        write_former(
+            keep,
+            [cell_report.weighed.decided for cell_report in gate_report.cells],
+            gate_report.within,
+            open_app(baseline).stored,
+        )
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        for text in view.workflow_commands(passage):
+        for text in view.workflow_commands(gate_report):
             annotate(text)
-    if passage.alarms:
+    if gate_report.alarms:
         raise typer.Exit(FAILED)
-    if not passage.counts.keys() - {"new", "gone"}:
+    if not gate_report.counts.keys() - {"new", "gone"}:
         raise typer.Exit(NOTHING)
-    if strict and passage.counts.keys() & {"cannot tell", "gone"}:
+    if strict and gate_report.counts.keys() & {"cannot tell", "gone"}:
         raise typer.Exit(UNDECIDED)
 
 
@@ -133,7 +138,7 @@ def passage_of(
     metrics_asked: str = "",
     until: int | None = None,
 ) -> GateReport:
-    """What the gate says of the stored cells that words name. Raises InputError, also without a baseline."""
+    """The gate's decisions on the selected stored cells. Raises InputError, also where there is no baseline."""
     from harness.evaluation.regression.accepted_changes import apply, read_allowances
     from harness.evaluation.regression.decision import causes, decide, pairs
     from harness.execution.more_repetitions import looks
@@ -141,38 +146,41 @@ def passage_of(
     from harness.report.gate import CellReport, GateReport
 
     tolerance = tolerance_of("--within", within)
-    app, older = open_app(store), open_app(baseline)
+    app, baseline_app = open_app(store), open_app(baseline)
     if not baseline.is_dir():
         raise InputError(f"{baseline}: no such folder, so there is no baseline", "'harness run --store' makes one")
-    # What is not in both stands in one of them: that nothing is there now is an answer, too.
-    now, base = (_cells(one, scenarios, clients, servers) for one in (app, older))
+    # A cell may be in one store only: that it is missing now is an answer, too.
+    now, base = (_cells(source, scenarios, clients, servers) for source in (app, baseline_app))
     allowances = () if allow is None else read_allowances(allow, _names(app, [*now, *base]))
     if not now and not base:
         stored_cells(app, scenarios, clients, servers)
     times = 1 if until is None else 1 + len(looks(until))
-    decided = decide(pairs(base, now), named(metrics_asked, [*now, *base]), within=tolerance, looks=times)
-    applied = apply(decided, allowances, datetime.datetime.now(datetime.UTC).date())
-    known = (older.stored.contents, app.stored.contents)
-    told = tuple(
-        CellReport(one, () if one.decided.standing == "same" else tuple(causes(one.decided.pair, known, app.ledger)))
-        for one in applied.cells
+    decisions = decide(pairs(base, now), named(metrics_asked, [*now, *base]), within=tolerance, looks=times)
+    applied = apply(decisions, allowances, datetime.datetime.now(datetime.UTC).date())
+    contents = (baseline_app.stored.contents, app.stored.contents)
+    cell_reports = tuple(
+        CellReport(
+            weighed,
+            () if weighed.decided.standing == "same" else tuple(causes(weighed.decided.pair, contents, app.ledger)),
+        )
+        for weighed in applied.cells
     )
-    return GateReport(told, applied, tolerance)
+    return GateReport(cell_reports, applied, tolerance)
 
 
 def _names(app: App, cells: list[CellResult]) -> AllowedNames:
-    """What a file of accepted changes may name: what is in this checkout, or in what is compared."""
+    """Names that a file of accepted changes may use: those of this checkout, and of the compared cells."""
     from harness.evaluation.regression.accepted_changes import AllowedNames
 
     scenarios = {app.catalogue.scenario_name(file) for file in app.catalogue.scenario_files()}
-    players = {name for one in cells for name in (one.cell.client.name, one.cell.server.name)}
+    players = {name for result in cells for name in (result.cell.client.name, result.cell.server.name)}
     return AllowedNames(
-        scenarios | {one.cell.scenario.name for one in cells}, players | app.catalogue.implementations().keys()
+        scenarios | {result.cell.scenario.name for result in cells}, players | app.catalogue.implementations().keys()
     )
 
 
-def _repeat(store: Path | None, decided: Callable[[], GateReport], most: int, jobs: int | None) -> None:
-    """Make further repetitions of what cannot be told."""
+def _repeat(store: Path | None, evaluate: Callable[[], GateReport], max_repetitions: int, jobs: int | None) -> None:
+    """Run more repetitions of the cells that cannot be told yet."""
     from harness.execution import Options
     from harness.execution.more_repetitions import repeat_until
     from harness.report.progress import Talk
@@ -187,11 +195,15 @@ def _repeat(store: Path | None, decided: Callable[[], GateReport], most: int, jo
     )
 
     def undecided() -> list[CellResult]:
-        open_ones = [one.weighed.decided for one in decided().cells if one.weighed.decided.standing == "cannot tell"]
-        return [one.pair.now for one in open_ones if one.pair.now is not None]
+        open_decisions = [
+            cell_report.weighed.decided
+            for cell_report in evaluate().cells
+            if cell_report.weighed.decided.standing == "cannot tell"
+        ]
+        return [decision.pair.now for decision in open_decisions if decision.pair.now is not None]
 
     with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
-        repeat_until(app, undecided, most, options, talk)
+        repeat_until(app, undecided, max_repetitions, options, talk)
 
 
 def _write(file: Path, text: str) -> None:
@@ -202,7 +214,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def _cells(app: App, scenarios: list[str] | None, clients: str, servers: str) -> list[CellResult]:
-    """The cells that words name; none where there are none."""
+    """The selected cells; empty where none is stored."""
     try:
         return stored_cells(app, scenarios, clients, servers)
     except AbsentError:

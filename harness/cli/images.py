@@ -82,15 +82,15 @@ def images(
         raise typer.Exit(INFRASTRUCTURE)
 
 
-def _make(app: App, what: Sequence[str] | Mapping[str, Build]) -> dict[str, MadeImage]:
-    """Build implementations by their names and the simulator, or just these builds, and say what is under way."""
+def _make(app: App, requested: Sequence[str] | Mapping[str, Build]) -> dict[str, MadeImage]:
+    """Build the simulator and the named implementations, or just the given builds, and show progress."""
     from harness.report.progress import Talk
 
     talk = Talk(console())
     with talk, heard(talk.interrupted, app.end_hard):
-        if isinstance(what, dict):
-            return app.inventory.make_each(what, talk)
-        return app.inventory.make(list(what), talk)
+        if isinstance(requested, dict):
+            return app.inventory.make_each(requested, talk)
+        return app.inventory.make(list(requested), talk)
 
 
 def _complain(results: Mapping[str, MadeImage]) -> None:
@@ -100,7 +100,7 @@ def _complain(results: Mapping[str, MadeImage]) -> None:
 
 
 def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Path | None, as_json: bool) -> None:
-    """Build images, look into each, and compare or write down what is in it."""
+    """Build images, inspect their contents, and compare these with the records or write them down."""
     from harness.engine.images import record as recorded
     from harness.engine.images.components import composition_of
     from harness.engine.images.sbom import sbom_of
@@ -125,9 +125,9 @@ def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Pa
         except OSError as error:
             raise disk_error(error, sbom or build.folder) from error
         if check:
-            was = recorded.read_record(build.folder)
-            differences = [] if was is None else recorded.differences(was, now)
-            checked[name] = composed.ImageCheck(build.reference, was is not None, differences)
+            previous = recorded.read_record(build.folder)
+            differences = [] if previous is None else recorded.differences(previous, now)
+            checked[name] = composed.ImageCheck(build.reference, previous is not None, differences)
     if as_json:
         print_json(composed.images_json(checked))
     else:
@@ -142,19 +142,19 @@ def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Pa
 
 
 def _say_written(file: Path) -> None:
-    here = Path.cwd()
-    shown = file.relative_to(here) if file.is_relative_to(here) else file
-    console().print(f"wrote {shown}", markup=False, soft_wrap=True)
+    cwd = Path.cwd()
+    display_path = file.relative_to(cwd) if file.is_relative_to(cwd) else file
+    console().print(f"wrote {display_path}", markup=False, soft_wrap=True)
 
 
 def _builds(app: App, names: Sequence[str]) -> tuple[dict[str, Build], dict[str, str]]:
-    """The builds that these names mean, or all; and those that are left out: name → why."""
-    others = [name for name in app.inventory.others if not names or name in names]
-    rest = [name for name in names if name not in others]
-    if names and not rest:
-        return app.inventory.builds([], others), {}
-    chosen, absent = contestants(app, ",".join(rest or ["all"]), generators=True)
-    if rest and (published := [name for name, item in chosen.items() if item.build is None]):
+    """(the named builds, or all; those that are left out: name → reason)."""
+    auxiliary = [name for name in app.inventory.others if not names or name in names]
+    implementations = [name for name in names if name not in auxiliary]
+    if names and not implementations:
+        return app.inventory.builds([], auxiliary), {}
+    chosen, absent = contestants(app, ",".join(implementations or ["all"]), generators=True)
+    if implementations and (published := [name for name, item in chosen.items() if item.build is None]):
         raise InputError(f"{published[0]} is published: it has no recipe here", "name images that are built here")
-    here = {name: why for name, why in absent.items() if app.inventory.named(name).build is not None}
-    return app.inventory.builds(list(chosen), others), here
+    skipped = {name: why for name, why in absent.items() if app.inventory.named(name).build is not None}
+    return app.inventory.builds(list(chosen), auxiliary), skipped

@@ -36,27 +36,27 @@ def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
     from harness.report import json_report, listing
 
     app = open_app(manifests=manifest)
-    # One file that is wrong hides none of the others; it is named behind them.
+    # A wrong file does not hide the others. Its error comes after the list.
     wrong: dict[str, InputError] = {}
 
-    def read(one: Callable[[], T]) -> T | None:
+    def read(load: Callable[[], T]) -> T | None:
         try:
-            return one()
+            return load()
         except InputError as error:
             wrong.setdefault(error.message, error)
             return None
 
     files = app.catalogue.scenario_files()
     scenarios = [one for file in files if (one := read(partial(app.catalogue.scenario, file))) is not None]
-    known = read(app.catalogue.implementations) or {
+    implementations = read(app.catalogue.implementations) or {
         found[0].name: (found[0], file.resolve().parent)
         for file in app.catalogue.implementation_files()
         if (found := read(partial(app.catalogue.manifest, file))) is not None
     }
     entries = [
-        listing.ListedImplementation(item, here, None if here else app.inventory.why_absent(item))
-        for item, folder in known.values()
-        for here in [app.inventory.has(item, folder)]
+        listing.ListedImplementation(item, available, None if available else app.inventory.why_absent(item))
+        for item, folder in implementations.values()
+        for available in [app.inventory.has(item, folder)]
     ]
     if as_json:
         print_json(json_report.catalogue(scenarios, entries))
@@ -92,13 +92,13 @@ def validate(
     from harness.catalogue.validation import validate as check
 
     app = open_app()
-    found = files_of(files or [])
-    problems = check(app.catalogue, found)
+    paths = files_of(files or [])
+    problems = check(app.catalogue, paths)
     for problem in problems:
         complain(problem)
     if problems:
         raise typer.Exit(USAGE)
-    count = len(found or [*app.catalogue.scenario_files(), *app.catalogue.implementation_files()])
+    count = len(paths or [*app.catalogue.scenario_files(), *app.catalogue.implementation_files()])
     console().print(f"{count} files are valid")
 
 

@@ -37,22 +37,22 @@ def cache(
         try:
             images = image_ids()
         except EngineError:
-            # What no image needs cannot be told then.
+            # Then it is unknown which exports no image needs.
             images = None
         removed = [*app.cache.tidy(images), *app.cache.bound()]
     entries = {"rootfs": 0, "www": 0}
-    for one in app.cache.kept():
-        kind = one.name.partition("/")[0]
+    for item in app.cache.kept():
+        kind = item.name.partition("/")[0]
         entries[kind] += 1
     state = app.places.state
-    found = Cached(
+    cached = Cached(
         str(app.cache.folder), app.cache.limit, app.cache.sizes(), entries, removed,
         {f"{state} (logs of builds and of what was installed)": size_of(state)},
     )  # fmt: skip
     if as_json:
-        print_json(cached_json(found))
+        print_json(cached_json(cached))
     else:
-        show_cached(found, paper())
+        show_cached(cached, paper())
 
 
 # --- `harness prune`.
@@ -101,23 +101,23 @@ def prune(
     criteria = Criteria(age("--older-than", older_than), outcomes, unwanted, artefacts)
     pruning = Pruning(app, criteria, datetime.datetime.now(datetime.UTC))
     count = size = 0
-    for one in pruning.prunable(_chosen(app, scenarios, clients, servers)):
-        cell, run = one.run.cell, one.run
+    for candidate in pruning.prunable(_chosen(app, scenarios, clients, servers)):
+        cell, run = candidate.run.cell, candidate.run
         words = [
             f"{run.name:20}",
-            f"{size_of(one.size):>8}",
+            f"{size_of(candidate.size):>8}",
             cell.scenario.name,
             f"{cell.client.name}→{cell.server.name}",
         ]
-        words += [one.outcome, run.started_at[:10], *([one.why] if one.why else [])]
+        words += [candidate.outcome, run.started_at[:10], *([candidate.why] if candidate.why else [])]
         print_text(" ".join(words))
-        if not dry_run and not pruning.remove(one):
+        if not dry_run and not pruning.remove(candidate):
             continue
-        count, size = count + 1, size + one.size
+        count, size = count + 1, size + candidate.size
     for text in pruning.left:
         console().print(f"warning: left alone: {text}", soft_wrap=True, markup=False)
-    what = f"{'artefacts of ' if artefacts else ''}{counted(count, 'run')}, {size_of(size)}"
-    console().print(f"{'would remove' if dry_run else 'removed'} {what}", soft_wrap=True)
+    amount = f"{'artefacts of ' if artefacts else ''}{counted(count, 'run')}, {size_of(size)}"
+    console().print(f"{'would remove' if dry_run else 'removed'} {amount}", soft_wrap=True)
 
 
 def _chosen(app: App, scenarios: list[str] | None, clients: str, servers: str) -> Callable[[Cell], bool]:

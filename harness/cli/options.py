@@ -1,4 +1,4 @@
-"""The arguments and options that several commands have, and what they ask and say."""
+"""Arguments and options that several commands share, and what their values mean."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class EngineChoice(StrEnum):
 
 
 class ArtefactsChoice(StrEnum):
-    """Of which runs the artefacts are kept."""
+    """The runs whose artefacts are kept."""
 
     ALL = "all"
     FAILED = "failed"
@@ -163,7 +163,7 @@ Vary = Annotated[
 Zip = Annotated[bool, typer.Option("--zip", help="Pair the values of several --vary instead of all with all.")]
 
 
-# --- What the words of a command mean: a request, implementations. InputError for what they cannot mean.
+# --- Arguments of a command → a request, implementations. InputError for invalid ones.
 
 
 #: Digits of a number on the command line.
@@ -184,7 +184,7 @@ def request_of(
     zipped: bool = False,
     shard: Shard | None = None,
 ) -> Request:
-    """What is asked for, as a plan is made of it."""
+    """The request of a command, from which the plan is made."""
     from harness.execution.matrix import Request
     from harness.scenario.parameters import ROLES
 
@@ -197,48 +197,48 @@ def request_of(
     absent = app.inventory.absent() if "all" in (clients, servers) else {}
     if absent:
         console().print(f"left out of 'all', not built here ('harness list' says why): {', '.join(absent)}")
-    found = app.catalogue.find_scenarios(scenarios)
+    selected = app.catalogue.find_scenarios(scenarios)
     parameters = _once("--set", settings)
-    swept = {name: _values("--vary", name, values, once=not zipped) for name, values in _once("--vary", vary).items()}
+    sweeps = {name: _values("--vary", name, values, once=not zipped) for name, values in _once("--vary", vary).items()}
     combine: Combine | None = "zip" if zipped else None
-    for one in found if zipped and not swept else ():
-        if not one.vary:
-            raise InputError(f"--zip: nothing of {one.name} is varied", "it pairs the values of several --vary")
-    app.catalogue.require_honoured(found, parameters, swept, combine)
+    for scenario in selected if zipped and not sweeps else ():
+        if not scenario.vary:
+            raise InputError(f"--zip: nothing of {scenario.name} is varied", "it pairs the values of several --vary")
+    app.catalogue.require_honoured(selected, parameters, sweeps, combine)
     return Request(
-        scenarios=found,
-        clients=app.catalogue.find_implementations(clients, "client", absent, found),
-        servers=app.catalogue.find_implementations(servers, "server", absent, found),
+        scenarios=selected,
+        clients=app.catalogue.find_implementations(clients, "client", absent, selected),
+        servers=app.catalogue.find_implementations(servers, "server", absent, selected),
         everybody=frozenset(role for role in ROLES if (clients if role == "client" else servers) == "all"),
         engine=engine.value,
         sim_kernel=kernel.value,
         repetitions=repeat,
         seed=seed,
         parameters=parameters,
-        vary=swept,
+        vary=sweeps,
         combine=combine,
         shard=shard,
     )
 
 
 def stand_ins_of(words: list[str] | None) -> dict[str, str]:
-    """What --image says: implementation → image."""
+    """Value of --image: implementation → image."""
     from harness.scenario.schema.base import FORMS, IMAGE
 
-    found: dict[str, str] = {}
+    stand_ins: dict[str, str] = {}
     for word in words or []:
         name, equals, image = word.partition("=")
         if not equals or not name or not re.fullmatch(IMAGE, image):
             raise InputError(f"--image {shown(word)}: expected NAME={FORMS[IMAGE]}".partition(";")[0],
                              "for example --image quiche=mine/quiche:dev")  # fmt: skip
-        if name in found:
+        if name in stand_ins:
             raise InputError(f"--image {name} is given twice", "leave one of the two out")
-        found[name] = image
-    return found
+        stand_ins[name] = image
+    return stand_ins
 
 
 def shard_of(text: str) -> Shard | None:
-    """What --shard says; None of nothing."""
+    """Value of --shard; None where it is empty."""
     from harness.execution.matrix import Shard
 
     if not text:
@@ -250,7 +250,7 @@ def shard_of(text: str) -> Shard | None:
 
 
 def _values(option: str, name: str, text: str, once: bool) -> list[str]:
-    """The values of a sweep, each once, unless they go in pairs."""
+    """The values of a sweep. With `once` each may occur only once; values of --zip may repeat."""
     values = [value.strip() for value in text.split(",")]
     for index, value in enumerate(values):
         if not value:
@@ -261,14 +261,14 @@ def _values(option: str, name: str, text: str, once: bool) -> list[str]:
 
 
 def outcomes_of(text: str) -> frozenset[str]:
-    """What --retry says: outcomes, separated by commas."""
+    """Value of --retry: outcomes, separated by commas."""
     from harness.outcome import Status
 
     return frozenset(one_of("--retry", word.strip(), get_args(Status)) for word in text.split(",") if word.strip())
 
 
 def repetitions_of(text: str | None) -> int | UntilDecided | None:
-    """What --repeat says."""
+    """Value of --repeat."""
     from harness.execution.matrix import UntilDecided
     from harness.scenario.schema import MAXIMUM_REPETITIONS
     from harness.stats.intervals import ENOUGH
@@ -297,17 +297,17 @@ def repetitions_of(text: str | None) -> int | UntilDecided | None:
 
 
 def _once(option: str, words: list[str] | None) -> dict[str, str]:
-    found: dict[str, str] = {}
+    assignments: dict[str, str] = {}
     for word in words or []:
         name, value = _assignment(option, word)
-        if name in found:
+        if name in assignments:
             raise InputError(f"{option} {name} is given twice", "give all its values to --vary, separated by commas")
-        found[name] = value
-    return found
+        assignments[name] = value
+    return assignments
 
 
 def _assignment(option: str, word: str) -> tuple[str, str]:
-    """NAME and VALUE of one --set or --vary; the name is a known one."""
+    """NAME and VALUE of one --set or --vary. InputError for an unknown name."""
     from harness.planning.sweep import dimensions, is_name
 
     name, equals, value = word.partition("=")
@@ -319,12 +319,16 @@ def _assignment(option: str, word: str) -> tuple[str, str]:
 
 
 def contestants(app: App, words: str, *, generators: bool = False) -> tuple[dict[str, Implementation], dict[str, str]]:
-    """Implementations by name, whatever they play, and those that 'all' leaves out: name → why."""
+    """(implementations by name, in whatever role; those that 'all' leaves out: name → reason)."""
     absent = app.inventory.absent() if words == "all" else {}
     if generators and words == "all":
-        return {name: one for name, (one, _) in app.catalogue.implementations().items() if name not in absent}, absent
-    roles = [app.catalogue.find_implementations(words, role, absent) for role in ("client", "server")]
-    return {item.name: item for found in roles for item in found}, absent
+        return {
+            name: implementation
+            for name, (implementation, _) in app.catalogue.implementations().items()
+            if name not in absent
+        }, absent
+    by_role = [app.catalogue.find_implementations(words, role, absent) for role in ("client", "server")]
+    return {item.name: item for implementations in by_role for item in implementations}, absent
 
 
 def tolerance_of(option: str, text: str) -> float:
@@ -338,7 +342,7 @@ def tolerance_of(option: str, text: str) -> float:
 
 
 def place_of(cluster: str, folder: Path | None, files: str, verify: str, engine: EngineChoice) -> ClusterOptions | None:
-    """The cluster that makes the runs of an engine."""
+    """The cluster whose workers make the runs; None for none. InputError for a cluster in real time."""
     from harness.execution.cluster import address
 
     if cluster and engine != EngineChoice.VIRTUAL:
@@ -349,39 +353,39 @@ def place_of(cluster: str, folder: Path | None, files: str, verify: str, engine:
     return address.place_of(cluster, folder, files, verify)
 
 
-def jobs_of(asked: int | None, engine: EngineChoice) -> int:
-    """How many runs side by side."""
+def jobs_of(jobs: int | None, engine: EngineChoice) -> int:
+    """How many runs go side by side."""
     if engine == EngineChoice.VIRTUAL:
-        return asked or cores()
-    if asked not in (None, 1):
-        raise InputError(f"--jobs {asked}: runs in real time would measure each other", "add --engine virtual")
+        return jobs or cores()
+    if jobs not in (None, 1):
+        raise InputError(f"--jobs {jobs}: runs in real time would measure each other", "add --engine virtual")
     return 1
 
 
-def one_of(option: str, word: str, known: Iterable[str]) -> str:
-    """The word, which is a known one."""
-    names = list(known)
+def one_of(option: str, word: str, choices: Iterable[str]) -> str:
+    """The word. InputError where it is not one of `choices`."""
+    names = list(choices)
     if word not in names:
         raise InputError(f"{option} {word}: there is no '{word}'", did_you_mean(word, names))
     return word
 
 
 def span(option: str, text: str) -> tuple[float, float] | None:
-    """Two times in seconds, of FROM-TO; None of nothing."""
+    """(FROM, TO) in seconds; None where the text is empty. InputError."""
     if not text:
         return None
     begin, _, end = text.partition("-")
     try:
-        found = float(begin), float(end)
+        interval = float(begin), float(end)
     except ValueError:
-        found = (0.0, 0.0)
-    if not 0 <= found[0] < found[1] < math.inf:
+        interval = (0.0, 0.0)
+    if not 0 <= interval[0] < interval[1] < math.inf:
         raise InputError(f"{option} {text}: expected FROM-TO, in seconds", f"for example {option} 21-24")
-    return found
+    return interval
 
 
 def age(option: str, text: str) -> datetime.timedelta | None:
-    """A length of time in days, or in a unit of `harness.units.Duration`; None of nothing."""
+    """A length of time in days, or in a unit of `harness.units.Duration`; None where the text is empty."""
     from harness.units import Duration
 
     if not text:
@@ -389,14 +393,14 @@ def age(option: str, text: str) -> datetime.timedelta | None:
     number, unit = text.strip()[:-1], text.strip()[-1:]
     try:
         if unit == "d":
-            # Of a day as of an hour: the number is read in one place.
+            # A day is read as an hour times 24: the number is parsed in one place.
             return 24 * datetime.timedelta(seconds=Duration.parse(f"{number}h").seconds)
         return datetime.timedelta(seconds=Duration.parse(text).seconds)
     except (ValueError, OverflowError) as error:
         raise InputError(f"{option} {text}: no age: {error}", "for example '30 d' or '12 h'") from error
 
 
-# --- What is asked of a plan: the arguments and options that `run` and `plan` share, declared once.
+# --- The arguments and options that `run` and `plan` share, declared once.
 
 
 A = TypeVar("A", bound="Asking")
@@ -416,7 +420,7 @@ Html = Annotated[
 
 @dataclass(frozen=True)
 class Asking:
-    """The words of `harness run`. `harness plan` takes the same, so that a line can be tried before it is run."""
+    """The arguments of `harness run`. `harness plan` takes the same, so that you can try a line before you run it."""
 
     scenarios: Scenarios
     clients: Clients = "all"
@@ -446,18 +450,18 @@ class Asking:
     as_json: AsJson = False
 
     def open(self) -> App:
-        """The checkout with what was named of it. Raises InputError."""
+        """The checkout, with the given store, manifests and images. Raises InputError."""
         return open_app(self.store, self.manifest, stand_ins_of(self.stand_ins))
 
     def request(self, app: App) -> Request:
-        """As a plan is made of it. Raises InputError."""
+        """The request, from which the plan is made. Raises InputError."""
         return request_of(
             app, self.scenarios, self.clients, self.servers, repetitions_of(self.repeat), self.seed, self.engine,
             self.sim_kernel, self.settings, self.vary, self.zipped, shard_of(self.shard),
         )  # fmt: skip
 
     def options(self) -> Options:
-        """How its runs are made. Raises InputError."""
+        """The options of its runs. Raises InputError."""
         from harness.execution import Options
 
         return Options(
@@ -477,13 +481,13 @@ class Asking:
 
     @property
     def again(self) -> frozenset[str]:
-        """Outcomes that do not count as done. Raises InputError."""
+        """Outcomes whose runs are made again. Raises InputError."""
         return outcomes_of(self.retry) | {"infrastructure"}
 
 
 @dataclass(frozen=True)
 class AskingForShards(Asking):
-    """The same, and how it is to be shared out."""
+    """The same arguments, and the number of shards."""
 
     shards: Annotated[
         int | None, typer.Option("--shards", help="Say what each of so many shards has, and its time.", min=1, max=1000)
@@ -491,22 +495,22 @@ class AskingForShards(Asking):
 
 
 def taking(asking: type[A]) -> Callable[[Callable[[A], None]], Callable[..., None]]:
-    """A command with every field of what is asked as an argument or option of its own, called with the whole."""
+    """Decorator: a command that has an argument or option for every field of `asking`, and gets an instance of it."""
     hints = get_type_hints(asking, include_extras=True)
-    parameters = [_parameter(one, hints[one.name]) for one in fields(asking)]
+    parameters = [_parameter(field, hints[field.name]) for field in fields(asking)]
 
-    def made(function: Callable[[A], None]) -> Callable[..., None]:
+    def decorate(function: Callable[[A], None]) -> Callable[..., None]:
         def command(**words: Any) -> None:
             function(asking(**words))
 
         command.__name__, command.__doc__ = function.__name__, function.__doc__
-        command.__annotations__ = {one.name: one.annotation for one in parameters}
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return command
 
-    return made
+    return decorate
 
 
-def _parameter(one: Field[Any], annotation: Any) -> inspect.Parameter:
-    default = inspect.Parameter.empty if one.default is MISSING else one.default
-    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+def _parameter(field: Field[Any], annotation: Any) -> inspect.Parameter:
+    default = inspect.Parameter.empty if field.default is MISSING else field.default
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

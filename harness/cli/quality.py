@@ -67,12 +67,12 @@ def check(
         fresh=fresh, log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()
     )
     with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
-        found = list(findings_of(app, chosen.values(), options, talk))
+        findings = list(findings_of(app, chosen.values(), options, talk))
     if as_json:
-        print_json(view.report(found, absent))
+        print_json(view.report(findings, absent))
     else:
-        view.show(found, absent, paper())
-    if any(item.failed for item in found):
+        view.show(findings, absent, paper())
+    if any(item.failed for item in findings):
         raise typer.Exit(FAILED)
 
 
@@ -108,32 +108,32 @@ def verify(
 
     if cells and sample is not None:
         raise InputError("cells and --sample", "name cells, or draw a sample of them")
-    app, kept = open_app(), open_app(reference)
-    known = candidates(kept.stored)
-    if not known:
+    app, reference_app = open_app(), open_app(reference)
+    reference_runs = candidates(reference_app.stored)
+    if not reference_runs:
         raise InputError(
             f"{reference}: no run of virtual time there says what its captures were", "'make reference' makes such runs"
         )
     if sample is None:
-        runs = chosen(known, cells or [])
+        runs = chosen(reference_runs, cells or [])
     else:
         today = component_digests(app)
-        runs = drawn(known, sample, draw, lambda cell: app.ledger.joining(cell, today))
+        runs = drawn(reference_runs, sample, draw, lambda cell: app.ledger.joining(cell, today))
     options = Options(
         log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()
     )
     with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
-        found = []
-        for one in verified(app, kept.stored, runs, options, talk):
-            found.append(one)
-            console().print(f"  {view.sentence(one, app.ledger)}", soft_wrap=True, markup=False)
+        comparisons = []
+        for comparison in verified(app, reference_app.stored, runs, options, talk):
+            comparisons.append(comparison)
+            console().print(f"  {view.sentence(comparison, app.ledger)}", soft_wrap=True, markup=False)
     if as_json:
-        print_json(view.report(found))
+        print_json(view.report(comparisons))
     else:
-        view.show(found, paper())
-    if any(one.again.outcome.status == "infrastructure" for one in found):
+        view.show(comparisons, paper())
+    if any(item.again.outcome.status == "infrastructure" for item in comparisons):
         raise typer.Exit(INFRASTRUCTURE)
-    if any(one.answer == "differs" for one in found):
+    if any(item.answer == "differs" for item in comparisons):
         raise typer.Exit(FAILED)
 
 
@@ -162,18 +162,18 @@ def divergence(
     from harness.report import divergence as view
     from harness.repro.divergence import stored
 
-    made = 2
+    run_count = 2
     if len(what) == 2:
-        found = stored(Path(what[0]), Path(what[1]))
+        difference = stored(Path(what[0]), Path(what[1]))
     elif len(what) == 1:
-        found, made = _repeated(what[0], client, server, times, seed, settings, keep, manifest)
+        difference, run_count = _repeated(what[0], client, server, times, seed, settings, keep, manifest)
     else:
         raise InputError(f"{len(what)} things are named", "name one scenario, or the folders of two stored runs")
     if as_json:
-        print_json(view.report(found, made))
+        print_json(view.report(difference, run_count))
     else:
-        print_text(view.text(found, made))
-    raise typer.Exit(MET if found.identical else FAILED)
+        print_text(view.text(difference, run_count))
+    raise typer.Exit(MET if difference.identical else FAILED)
 
 
 def _repeated(
@@ -186,7 +186,7 @@ def _repeated(
     keep: Path | None,
     manifest: list[Path] | None,
 ) -> tuple[Divergence, int]:
-    """Run one cell until two runs part; (where they do, runs made)."""
+    """Run one cell until two runs differ: (where they diverge, number of runs)."""
     import tempfile
 
     from harness.execution import Options
@@ -249,9 +249,9 @@ def equivalent(
 
     if again and (base is not None or excepted):
         raise InputError("--again with --base or --except", "an entry is proven again as it stands in the ledger")
-    app, kept = open_app(), open_app(reference)
-    known = candidates(kept.stored)
-    if not known:
+    app, reference_app = open_app(), open_app(reference)
+    reference_runs = candidates(reference_app.stored)
+    if not reference_runs:
         raise InputError(f"{reference}: no run of virtual time there has digests of captures", "see 'make reference'")
     options = Options(
         log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()
@@ -263,28 +263,28 @@ def equivalent(
         ExitStack() as stack,
         tempfile.TemporaryDirectory(prefix="quic-lab-equivalent-") as scratch,
     ):
-        prover = Prover(app, known, keys, share_of(share), draw, options, _contents(app, kept), talk)
+        prover = Prover(app, reference_runs, keys, share_of(share), draw, options, _contents(app, reference_app), talk)
 
         @functools.cache
-        def checkout(*wanted: tuple[Component, str]) -> Checkout:
+        def checkout(*needed: tuple[Component, str]) -> Checkout:
             places = app.places.state, app.places.cache
             if base is not None:
                 return stack.enter_context(checked_out(ROOT, base, *places))
-            commits = dict.fromkeys(run.commit.rstrip("+") for run in reversed(known))
-            return stack.enter_context(base_with(ROOT, dict(wanted), list(commits), *places))
+            commits = dict.fromkeys(run.commit.rstrip("+") for run in reversed(reference_runs))
+            return stack.enter_context(base_with(ROOT, dict(needed), list(commits), *places))
 
         if again:
             _again(prover, Path(scratch), checkout, as_json=as_json)
             return
         digests = None if base is None else checkout().digests()
         changed = prover.changed(digests)
-        wanted = [(item.component, item.before) for item in changed]
-        tried = prover.prove(changed, Path(scratch), lambda: checkout(*wanted), afresh=base is not None)
-        compose = prover.changed_compose(every_run(kept.stored), digests)
-        _say(*changed_lines(tried), *result_lines(tried))
-        if tried.differing:
-            console().print(divergence_text(tried), soft_wrap=True, markup=False)
-        ledger = prover.ledger_with(tried) if tried.proven and tried.changed else app.ledger
+        required = [(item.component, item.before) for item in changed]
+        attempt = prover.prove(changed, Path(scratch), lambda: checkout(*required), afresh=base is not None)
+        compose = prover.changed_compose(every_run(reference_app.stored), digests)
+        _say(*changed_lines(attempt), *result_lines(attempt))
+        if attempt.differing:
+            console().print(divergence_text(attempt), soft_wrap=True, markup=False)
+        ledger = prover.ledger_with(attempt) if attempt.proven and attempt.changed else app.ledger
         golden: dict[str, tuple[str, ...]] = {}
         if compose is not None:
             today = Checkout(ROOT, app.places.state, app.places.cache)
@@ -294,30 +294,33 @@ def equivalent(
                 ledger = ledger.with_entry(prover.entry(compose, len(golden), scoped=False))
     if ledger is not app.ledger:
         write_ledger(app.ledger_file, ledger)
-        moved = rekey(reference, ledger) if is_columnar(reference) else 0
-        _say(f"written to {app.ledger_file}" + (f"; {moved} runs of {reference} have another key now" if moved else ""))
+        rekeyed = rekey(reference, ledger) if is_columnar(reference) else 0
+        _say(
+            f"written to {app.ledger_file}"
+            + (f"; {rekeyed} runs of {reference} have another key now" if rekeyed else "")
+        )
     if as_json:
-        print_json(report(tried) | {"golden": {name: list(lines) for name, lines in golden.items()}})
-    if not tried.proven or any(golden.values()):
+        print_json(report(attempt) | {"golden": {name: list(lines) for name, lines in golden.items()}})
+    if not attempt.proven or any(golden.values()):
         raise typer.Exit(FAILED)
 
 
 def _again(prover: Prover, scratch: Path, checkout: Callable[..., Checkout], *, as_json: bool) -> None:
-    """Every entry of the ledger once more. The exit code is 1 where one does not hold."""
+    """Prove every entry of the ledger again. The exit code is 1 where one does not hold."""
     from harness.repro.report import again_lines, again_report
 
     ends = [(entry.component, entry.same_as) for entry in prover.app.ledger.entries.equivalences[-1:]]
-    tried = prover.prove_again(scratch, lambda: checkout(*ends))
-    _say(*again_lines(tried, prover.app.ledger))
+    attempts = prover.prove_again(scratch, lambda: checkout(*ends))
+    _say(*again_lines(attempts, prover.app.ledger))
     if as_json:
-        print_json(again_report(tried))
-    if any(attempt.differing for attempt in tried.values()):
+        print_json(again_report(attempts))
+    if any(attempt.differing for attempt in attempts.values()):
         raise typer.Exit(FAILED)
 
 
-def _contents(app: App, kept: App) -> Callable[[str], Contents | None]:
-    """What was in an image by its digest: as the reference knows it, or as it was looked through here."""
-    return lambda digest: kept.stored.contents(digest) or app.contents.by_digest(digest)
+def _contents(app: App, reference_app: App) -> Callable[[str], Contents | None]:
+    """Contents of an image by their digest: from the reference, or from an inspection on this machine."""
+    return lambda digest: reference_app.stored.contents(digest) or app.contents.by_digest(digest)
 
 
 def _say(*lines: str) -> None:

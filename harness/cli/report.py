@@ -21,57 +21,57 @@ if TYPE_CHECKING:
     from harness.execution import App
 
 
-# --- A command that has commands below it, and arguments of its own in the same place.
+# --- A command that has subcommands, and arguments of its own in the same place.
 
 
 class WithSubcommands(TyperGroup):
-    """Takes the first word for a command where it names one, and else for an argument of its own.
+    """Takes the first word for a subcommand where it names one, else for an argument of its own.
 
-    Options may stand on either side of the word, as in `report --json metrics`.
+    Options may come before or after that word, as in `report --json metrics`.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Leave in `ctx.args` a command's name and its words; nothing where there is none."""
-        # A parser of a group stops at the first word, and leaves it and what follows to the arguments.
-        found, _, _ = self.make_parser(ctx).parse_args(args=list(args))
-        (argument,) = (one.name for one in self.params if one.param_type_name == "argument")
-        words = list(found.get(argument) or ())
+        """Leave a subcommand's name and its arguments in `ctx.args`; nothing where there is none."""
+        # The parser of a group stops at the first word. That word and the rest become arguments.
+        parsed, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        (argument,) = (parameter.name for parameter in self.params if parameter.param_type_name == "argument")
+        words = list(parsed.get(argument) or ())
         if not words or words[0] not in self.commands:
             ctx.allow_interspersed_args = True
             return super().parse_args(ctx, args)
         super().parse_args(ctx, [])
-        left = [words[0], *args[: len(args) - len(words)], *words[1:]]
-        ctx.args = left
-        return left
+        reordered = [words[0], *args[: len(args) - len(words)], *words[1:]]
+        ctx.args = reordered
+        return reordered
 
     def invoke(self, ctx: Any) -> Any:
-        """Call the command that was named, or what the group itself does."""
+        """Call the named subcommand, or the group's own function."""
         if not ctx.args:
             return super().invoke(ctx)
         name, *args = ctx.args
-        # Below the group's own parent: its usage line then shows no arguments of the group.
+        # With the group's parent as parent, the usage line shows no arguments of the group.
         with self.commands[name].make_context(f"{ctx.info_name} {name}", args, parent=ctx.parent) as below:
             return below.command.invoke(below)
 
 
-# --- A site of stored cells: written, told of, and opened where that is asked.
+# --- A site of stored cells: write it, print its size, and open it on request.
 
 
 def write_site(app: App, results: list[CellResult], folder: Path) -> str:
-    """Write the site of these cells, and say how large it is. Its address.
+    """Write the site of these cells, and print its size. Returns its address (file URI).
 
     Raises InputError, EngineError and ResultError as `harness.report.site.build.write` does.
     """
     from harness.formatting import counted, size_of
     from harness.report.site.build import write
 
-    made = write(folder, results, app.stored, app.results.find, app.places.cache)
-    console().print(f"{counted(made.pages, 'page')}, {size_of(made.size)}, for any browser:", soft_wrap=True)
-    return made.index.resolve().as_uri()
+    site = write(folder, results, app.stored, app.results.find, app.places.cache)
+    console().print(f"{counted(site.pages, 'page')}, {size_of(site.size)}, for any browser:", soft_wrap=True)
+    return site.index.resolve().as_uri()
 
 
 def open_site(address: str) -> None:
-    """Open it in this machine's browser, if there is one."""
+    """Open an address in this machine's browser, if there is one."""
     import webbrowser
 
     if not webbrowser.open(address):
@@ -85,12 +85,12 @@ reports = typer.Typer(cls=WithSubcommands, invoke_without_command=True)
 
 
 def _tables(incomplete: str = "") -> list[str]:
-    """The commands below that begin so."""
+    """The subcommands that begin with these letters."""
     return [name for command in reports.registered_commands if (name := command.name or "").startswith(incomplete)]
 
 
 def _words(incomplete: str) -> list[str]:
-    """What may stand first: a table, or a scenario."""
+    """Completions of the first word: tables and scenarios."""
     return [*_tables(incomplete), *completion.scenarios(incomplete)]
 
 
@@ -132,15 +132,15 @@ def report(
 
     with json_all_the_same(as_json, lambda: json_report.report([])):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every, instead=_tables())
-    asked_for = named(metrics_asked, results)
+    chosen_metrics = named(metrics_asked, results)
     if as_json:
-        print_json(json_report.report(results, asked_for))
+        print_json(json_report.report(results, chosen_metrics))
     elif markdown:
-        print_markdown(grid_report.markdown(results) if grid else markdown_report.report(results, asked_for))
+        print_markdown(grid_report.markdown(results) if grid else markdown_report.report(results, chosen_metrics))
     elif grid:
         grid_report.show(results, paper())
     else:
-        table.show(results, paper(), asked_for)
+        table.show(results, paper(), chosen_metrics)
 
 
 @reports.command("metrics")
@@ -176,8 +176,8 @@ def moves(
 
     with json_all_the_same(as_json, lambda: view.report([])):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
-    moved = view.moved(results)
-    print_view(view, moved, markdown=markdown, as_json=as_json)
+    migrations = view.moved(results)
+    print_view(view, migrations, markdown=markdown, as_json=as_json)
 
 
 @reports.command("interop")
@@ -210,7 +210,7 @@ def interop(
 
         print_view(checks, list(declared().values()), markdown=markdown, as_json=as_json)
         return
-    theirs = read(_document(published), str(published)) if published is not None else None
+    runner_results = read(_document(published), str(published)) if published is not None else None
     app = open_app(store)
     with json_all_the_same(as_json, lambda: view.report(view.matrix_of([]))):
         results = stored_cells(app, scenarios or [FOLDER.rstrip("/")], clients, servers, every=every)
@@ -218,14 +218,14 @@ def interop(
             raise AbsentError(why, f"test cases are below {FOLDER}; 'harness report' shows other cells")
     matrix = view.matrix_of(results)
     if as_result:
-        titles = {one.cell.scenario.name.removeprefix(FOLDER): one.cell.scenario.title for one in results}
+        titles = {result.cell.scenario.name.removeprefix(FOLDER): result.cell.scenario.title for result in results}
         print_json(view.result_json(results, titles, str(app.places.store)))
     elif as_json:
-        print_json(view.report(matrix, theirs))
+        print_json(view.report(matrix, runner_results))
     elif markdown:
-        print_markdown(view.markdown(matrix, theirs))
+        print_markdown(view.markdown(matrix, runner_results))
     else:
-        view.show(matrix, paper(), theirs)
+        view.show(matrix, paper(), runner_results)
 
 
 @reports.command("study")
@@ -256,8 +256,8 @@ def study(
 
     with json_all_the_same(as_json, lambda: view.report(([], []))):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
-    made = analyses(results), profiled(results)
-    factors = {name for one in made[0] for name in one.of.factors}
+    evaluated = analyses(results), profiled(results)
+    factors = {name for analysis in evaluated[0] for name in analysis.of.factors}
     named = [word.strip() for word in [*heat.split(","), response] if word.strip()]
     for word in named:
         if word not in factors:
@@ -266,14 +266,18 @@ def study(
         raise InputError(
             f"--heat {heat}: a heat map is of two factors", "write --heat server.initial_rtt,client.ack_ratio"
         )
-    print_view(view, made, markdown=markdown, as_json=as_json)
+    print_view(view, evaluated, markdown=markdown, as_json=as_json)
     if draw is not None:
         from harness.report.plots.study import all_of, write
 
-        for of in dict.fromkeys(one.of.name for one in made[0]):
-            found = [one for one in made[0] if one.of.name == of and {*named} <= {*one.of.factors}]
-            made_of = all_of(found, (named[0], named[1]) if heat else None, response) if found else {}
-            for file in write(made_of, draw.resolve()):
+        for study_name in dict.fromkeys(analysis.of.name for analysis in evaluated[0]):
+            matching = [
+                analysis
+                for analysis in evaluated[0]
+                if analysis.of.name == study_name and {*named} <= {*analysis.of.factors}
+            ]
+            figures = all_of(matching, (named[0], named[1]) if heat else None, response) if matching else {}
+            for file in write(figures, draw.resolve()):
                 console().print(str(file), soft_wrap=True)
 
 
@@ -282,7 +286,7 @@ def _document(file: Path) -> Any:
     from harness.store.records import record_bytes
 
     try:
-        # Whoever names a file means what a link of that name leads to.
+        # The user named the file, so a link is followed.
         return parse(record_bytes(file.resolve()), str(file))
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}", "is the name the one you meant?") from error
@@ -313,10 +317,10 @@ def summary(
     """Print a summary of stored runs in Markdown, for a CI job: what changed since the baseline, verdicts, tables."""
     from harness.report.summary import night
 
-    passage = None
+    gate_report = None
     if baseline is not None:
-        passage = passage_of(baseline, scenarios, clients, servers, store, allow, within)
-    print_markdown(night(stored_cells(open_app(store), scenarios, clients, servers), passage))
+        gate_report = passage_of(baseline, scenarios, clients, servers, store, allow, within)
+    print_markdown(night(stored_cells(open_app(store), scenarios, clients, servers), gate_report))
 
 
 @reports.command("parameters")
@@ -343,9 +347,9 @@ def defaults(store: StoreFolder = None, markdown: AsMarkdown = False, as_json: A
         for result in open_app(folder).results.find(lambda cell: True, every=True)
     ]
     catalogue = open_app().catalogue
-    known = [item for item, _ in catalogue.implementations().values() if item.parameters and item.speaks_quic]
-    made = view.defaults(known, view.observations(results))
-    print_view(view, made, markdown=markdown, as_json=as_json)
+    implementations = [item for item, _ in catalogue.implementations().values() if item.parameters and item.speaks_quic]
+    table = view.defaults(implementations, view.observations(results))
+    print_view(view, table, markdown=markdown, as_json=as_json)
 
 
 @reports.command("html")

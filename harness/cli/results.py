@@ -83,24 +83,31 @@ def merge(
             raise InputError(f"{folder}: no such folder, so there are no runs in it", "name the folder of a store")
         if folder.resolve() == app.store.root.resolve():
             raise InputError(f"{folder}: that is the store itself", "name others")
-    others = [open_app(folder).stored for folder in stores]
-    done = merged(app.store, others)
-    for one in done.conflicts:
-        run = one.run
-        who = f"{run.name} {run.cell.scenario.name} {run.cell.client.name}→{run.cell.server.name}"
-        console().print(f"not taken: {who}: {one.why} ({one.other}; {one.there} stays)", markup=False, soft_wrap=True)
-    for run, place in done.left:
+    sources = [open_app(folder).stored for folder in stores]
+    merge_result = merged(app.store, sources)
+    for conflict in merge_result.conflicts:
+        run = conflict.run
+        label = f"{run.name} {run.cell.scenario.name} {run.cell.client.name}→{run.cell.server.name}"
+        console().print(
+            f"not taken: {label}: {conflict.why} ({conflict.other}; {conflict.there} stays)",
+            markup=False,
+            soft_wrap=True,
+        )
+    for run, place in merge_result.left:
         caution(f"not taken: {place} of the run {run.name} is a link, or no file at all")
     if as_json:
         conflicts = [
-            {"run": one.run.name, "why": one.why, "stays": one.there, "not_taken": one.other} for one in done.conflicts
+            {"run": item.run.name, "why": item.why, "stays": item.there, "not_taken": item.other}
+            for item in merge_result.conflicts
         ]
-        print_json({"schema": 1, "taken": done.taken, "there": done.there, "conflicts": conflicts})
+        print_json({"schema": 1, "taken": merge_result.taken, "there": merge_result.there, "conflicts": conflicts})
     else:
-        console().print(f"taken {done.taken} runs, {done.there} were there, {len(done.conflicts)} conflict")
-    if done.conflicts:
+        console().print(
+            f"taken {merge_result.taken} runs, {merge_result.there} were there, {len(merge_result.conflicts)} conflict"
+        )
+    if merge_result.conflicts:
         raise typer.Exit(FAILED)
-    if not done.taken and not done.there:
+    if not merge_result.taken and not merge_result.there:
         raise typer.Exit(NOTHING)
 
 
@@ -150,35 +157,37 @@ def plot(
     chosen = [one_of("--only", name, plots()) for name in only.split(",") if name]
     kinds = [Format(one_of("--formats", name, list(Format))) for name in formats.split(",") if name]
     shown = span("--detail", detail)
-    found = stored(app, scenarios, clients, servers, every=bool(runs))
-    asked = list(dict.fromkeys([*found.runs, *(runs or [])]))
-    subjects = find_subjects(found.results, app.results.find, asked)
-    one_figure = together or any(plots()[name].of == "runs" for name in chosen) or (found.several and not chosen)
+    selection = stored(app, scenarios, clients, servers, every=bool(runs))
+    run_names = list(dict.fromkeys([*selection.runs, *(runs or [])]))
+    subjects = find_subjects(selection.results, app.results.find, run_names)
+    one_figure = together or any(plots()[name].of == "runs" for name in chosen) or (selection.several and not chosen)
     if one_figure and len(subjects) > MOST:
         raise InputError(
             f"{len(subjects)} runs in one figure could not be told apart", f"name {MOST} at most: KEY/REPETITION"
         )
-    for one in (run for subject in subjects for run in subject.runs):
-        app.results.make_series(one)
+    for stored_run in (run for subject in subjects for run in subject.runs):
+        app.results.make_series(stored_run)
     if Format.PNG in kinds and not has_letters():
         talk.print("warning: this machine has no font, so PNGs have no words (Debian: fonts-dejavu-core)")
     target = out.resolve() if out is not None else app.store.root / "figures"
-    bare: list[str] = []
+    without_series: list[str] = []
     if one_figure:
-        drawn = [subject.drawing(app.stored, shown).run for subject in subjects]
-        for file in write_together(drawn, target / folder_of(drawn), kinds, app.places.cache) if drawn else []:
+        drawn_runs = [subject.drawing(app.stored, shown).run for subject in subjects]
+        for file in (
+            write_together(drawn_runs, target / folder_of(drawn_runs), kinds, app.places.cache) if drawn_runs else []
+        ):
             print_text(str(file))
-        bare = [run.run.name for run in drawn if run.series is None]
+        without_series = [run.run.name for run in drawn_runs if run.series is None]
     else:
         for subject in subjects:
             drawing = subject.drawing(app.stored, shown)
             folder = target / folder_name(drawing.run.run)
             for file in write(drawing.run, folder, kinds, app.places.cache, partner=drawing.partner, only=chosen):
                 print_text(str(file))
-            bare += [drawing.run.run.name] if drawing.run.series is None else []
-    if bare:
-        what = f"{counted(len(bare), 'run')} (such as {bare[0]})"
-        talk.print(f"{what}: no series are stored, so that only means could be drawn, if any", soft_wrap=True)
+            without_series += [drawing.run.run.name] if drawing.run.series is None else []
+    if without_series:
+        affected = f"{counted(len(without_series), 'run')} (such as {without_series[0]})"
+        talk.print(f"{affected}: no series are stored, so that only means could be drawn, if any", soft_wrap=True)
 
 
 # --- `harness judge`.
@@ -213,7 +222,7 @@ def measure(
     from harness.formatting import counted
 
     app = open_app(store)
-    count = kept = 0
+    count = skipped = 0
     for result in stored_cells(app, scenarios, clients, servers, every=True):
         for run, _ in result.runs:
             if not (app.store.folder(run.cell.key, run.repetition) / "sim").is_dir():
@@ -223,9 +232,9 @@ def measure(
                 count += 1
             except ResultError as error:
                 caution(f"{error.message} ({error.hint})")
-                kept += 1
-    if not count + kept:
+                skipped += 1
+    if not count + skipped:
         raise AbsentError("no stored run has artefacts to measure", "what is kept in columns has figures only")
-    console().print(counted(count, "run") + " measured" + (f", {kept} left as they were" if kept else ""))
-    if kept:
+    console().print(counted(count, "run") + " measured" + (f", {skipped} left as they were" if skipped else ""))
+    if skipped:
         raise typer.Exit(INFRASTRUCTURE)

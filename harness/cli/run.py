@@ -31,28 +31,28 @@ if TYPE_CHECKING:
 
 
 def draw_comparisons(results: Sequence[CellResult], folder: Path) -> None:
-    """Draw what cells of one scenario were compared by, and name the files. What goes wrong costs no verdict."""
+    """Draw the rankings of cells of one scenario, and print the files' names. An error here costs no verdict."""
     from harness.evaluation.ranking import rankings
     from harness.report import by_scenario
 
     talk = console()
-    found = [ranking for cells in by_scenario(results) for ranking in rankings(cells)]
-    if not found:
+    cell_rankings = [ranking for cells in by_scenario(results) for ranking in rankings(cells)]
+    if not cell_rankings:
         return
     try:
         from harness.report.plots.distribution import write
 
-        for ranking in found:
+        for ranking in cell_rankings:
             if (file := write(ranking, folder)) is not None:
                 talk.print(f"{ranking.name} of {len(ranking.cells)} cells: {file}", soft_wrap=True, markup=False)
-    except Exception as error:  # whatever it is, the verdicts stand
+    except Exception as error:  # the verdicts are valid all the same
         talk.print(f"warning: no figure of the cells: {reason(error)}", style="yellow", soft_wrap=True, markup=False)
 
 
 # --- run
 
 
-#: Runs that are looked at for one that can be drawn: of some that broke early there is nothing to see.
+#: Runs that are tried until one can be drawn: those that ended early have nothing to show.
 _TRIES = 5
 
 
@@ -71,7 +71,7 @@ def run(asking: Asking) -> None:
     if asking.html is not None:
         from harness.report.site.build import require_ours
 
-        # Rather now than after hours of runs.
+        # An error is better now than after hours of runs.
         require_ours(asking.html)
     talk = Talk(console())
     unbuilt: UnbuiltError | None = None
@@ -86,8 +86,8 @@ def run(asking: Asking) -> None:
         print_json(json_report.report(results))
     else:
         table.show(results, paper())
-        if handovers := moves.moved(results):
-            moves.show(handovers, paper())
+        if migrations := moves.moved(results):
+            moves.show(migrations, paper())
     if asking.draw:
         draw_comparisons(results, app.store.root / "figures")
         _draw_figures(app, results, asking.jobs or cores(), talk)
@@ -99,44 +99,44 @@ def run(asking: Asking) -> None:
 
 
 def _draw_figures(app: App, results: list[CellResult], processes: int, listen: Listener) -> None:
-    """Draw what is not drawn yet of a finished `run`. Nothing that goes wrong here costs its runs and verdicts."""
+    """Draw the missing figures of a finished `run`. An error here costs none of its runs and verdicts."""
     from harness.execution.events import Warned
     from harness.report.plots.stored import telling_runs, with_figures
 
-    chosen, telling = with_figures(results), telling_runs(results)
+    chosen, notable = with_figures(results), telling_runs(results)
     target, talk = app.store.root / "figures", console()
-    if not chosen and not telling:
+    if not chosen and not notable:
         return
     sys.stdout.flush()
     try:
         from harness.report.plots.stored import draw_missing, draw_transfer
 
-        # One of many: to look at them all there is `harness plot`.
-        for result, one, measured in telling[:_TRIES]:
-            file = draw_transfer(app.store, one, measured, target, app.places.cache)
+        # Only one of many is drawn here. `harness plot` draws the others.
+        for result, stored_run, measured in notable[:_TRIES]:
+            file = draw_transfer(app.store, stored_run, measured, target, app.places.cache)
             if file is not None:
-                name = f"{result.cell.scenario.name} {result.name} #{one.repetition}"
+                name = f"{result.cell.scenario.name} {result.name} #{stored_run.repetition}"
                 talk.print(_linked(f"{name} over time: {file}", file), soft_wrap=True)
-                talk.print(f"  harness plot {one.name} draws it as a page and as PNG, too", soft_wrap=True)
+                talk.print(f"  harness plot {stored_run.name} draws it as a page and as PNG, too", soft_wrap=True)
                 break
         if chosen:
-            made = draw_missing(
+            drawing = draw_missing(
                 app.store, chosen, app.results.find, target, app.places.cache, processes,
                 lambda text: talk.print(text, soft_wrap=True),
             )  # fmt: skip
-            for problem in made.problems():
+            for problem in drawing.problems():
                 listen(Warned(problem))
-            talk.print(_linked(made.sentence(str(target)), target), soft_wrap=True)
+            talk.print(_linked(drawing.sentence(str(target)), target), soft_wrap=True)
     except KeyboardInterrupt:
-        said = "interrupted while drawing; all runs are stored, and the same command draws the rest"
-        talk.print(said, soft_wrap=True)
+        message = "interrupted while drawing; all runs are stored, and the same command draws the rest"
+        talk.print(message, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
-    except Exception as error:  # whatever it is, the verdicts stand
+    except Exception as error:  # the verdicts are valid all the same
         listen(Warned(f"no figures: {reason(error)}"))
 
 
 def _linked(sentence: str, place: Path) -> Text:
-    """A sentence for a console, which opens the path in it on a click where it can."""
+    """A sentence for a console, with a link on the path in it."""
     text = Text(sentence)
     text.highlight_words([str(place)], f"link {place.resolve().as_uri()}")
     return text
@@ -159,23 +159,23 @@ def plan(asking: AskingForShards) -> None:
     from harness.report.progress import span
 
     app = asking.open()
-    # What would be refused by 'harness run' is refused here.
+    # Options that 'harness run' refuses are refused here, too.
     asking.options()
     request = asking.request(app)
     matrix = app.matrix(request, lambda event: None, pull=False)
     studies = designs(request, {name: app.inventory.named(name) for name in named(points_of(request))})
     series = Repetitions(matrix, request.repetitions, app.results.of)
-    done = set() if asking.fresh else app.results.done(series.possible(), asking.again)
-    # Of cells that go on until they are decided, what is asked for as things are.
-    series.first(done)
+    stored = set() if asking.fresh else app.results.done(series.possible(), asking.again)
+    # With --repeat auto: only the repetitions that are needed by what is stored now.
+    series.first(stored)
     planned = [item for item in series.possible() if item.repetition < series.reached(item.cell)]
-    done &= {(item.cell.key, item.repetition) for item in planned}
-    todo = [item for item in planned if (item.cell.key, item.repetition) not in done]
+    stored &= {(item.cell.key, item.repetition) for item in planned}
+    todo = [item for item in planned if (item.cell.key, item.repetition) not in stored]
     experience = app.experience(matrix)
     seconds = sum(experience.expected(item.cell) for item in todo)
-    beside = asking.beside
+    parallel = asking.beside
     disk = DiskUse(app.store, asking.artefacts.value, app.cache.www)
-    need, free = disk.need(todo, beside), disk.free()
+    need, free = disk.need(todo, parallel), disk.free()
     shards = _shards(asking.shards or 0, todo, experience.expected)
     if asking.as_json:
         room = {
@@ -186,50 +186,53 @@ def plan(asking: AskingForShards) -> None:
             "free": free,
         }
         designed = {"studies": design.report(studies)} if studies else {}
-        print_json(json_report.plan(planned, done, seconds, room, shards) | designed)
+        print_json(json_report.plan(planned, stored, seconds, room, shards) | designed)
         return
     for item in planned:
-        state = "stored" if (item.cell.key, item.repetition) in done else "to run"
+        state = "stored" if (item.cell.key, item.repetition) in stored else "to run"
         cell = item.cell
-        extra = " ".join(f"{name}={value}" for name, value in cell.parameters.items())
+        parameters = " ".join(f"{name}={value}" for name, value in cell.parameters.items())
         pair = f"{cell.client.name}→{cell.server.name}"
-        print_text(f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {pair} {extra}".rstrip())
+        print_text(f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {pair} {parameters}".rstrip())
     for line in design.lines(studies):
         print_text(line)
-    undecided = isinstance(request.repetitions, UntilDecided) and len(done) < len(planned)
-    more = ", then more until the objectives are decided" if undecided else ""
-    minutes = f"about {span(seconds / max(1, min(beside, len(todo))))} to run" + (
-        f", {beside} at a time" if beside > 1 else ""
+    undecided = isinstance(request.repetitions, UntilDecided) and len(stored) < len(planned)
+    suffix = ", then more until the objectives are decided" if undecided else ""
+    minutes = f"about {span(seconds / max(1, min(parallel, len(todo))))} to run" + (
+        f", {parallel} at a time" if parallel > 1 else ""
     )
     console().print(
-        f"{len(matrix)} cells, {len(planned)} runs, {len(done)} stored, {minutes} (builds not counted){more}",
+        f"{len(matrix)} cells, {len(planned)} runs, {len(stored)} stored, {minutes} (builds not counted){suffix}",
         soft_wrap=True,
     )
-    for one in shards:
+    for share in shards:
         print_text(
-            f"shard {one.shard}: {one.cells} cells, {one.runs} runs to do, about {span(one.seconds)} on one core"
+            f"shard {share.shard}: {share.cells} cells, {share.runs} runs to do, "
+            f"about {span(share.seconds)} on one core"
         )
     if todo:
         fits = ""
-        if (found := disk.fits(need)) is False:
+        if (has_room := disk.fits(need)) is False:
             fits = ": they do not fit, and 'harness run' would refuse them"
-        elif found is None:
+        elif has_room is None:
             fits = ": where too many of them fail, that will not do"
         console().print(f"{need.text}; {size_of(free)} are free{fits}", soft_wrap=True)
 
 
 def _shards(count: int, todo: Sequence[PlannedRun], expected: Callable[[Cell], float]) -> list[SharedOut]:
-    """What each of so many shards has to do."""
+    """The runs and expected seconds of each of `count` shards."""
     from harness.evaluation.cell_result import point_of
     from harness.execution.matrix import Shard, SharedOut
 
-    found = []
+    shares = []
     for number in range(1, count + 1):
         shard = Shard(number, count)
-        mine = [item for item in todo if shard.takes(point_of(item.cell))]
-        seconds = sum(expected(item.cell) for item in mine)
-        found.append(SharedOut(f"{number}/{count}", len({item.cell.key for item in mine}), len(mine), seconds))
-    return found
+        shard_runs = [item for item in todo if shard.takes(point_of(item.cell))]
+        seconds = sum(expected(item.cell) for item in shard_runs)
+        shares.append(
+            SharedOut(f"{number}/{count}", len({item.cell.key for item in shard_runs}), len(shard_runs), seconds)
+        )
+    return shares
 
 
 # --- `harness reach`.
@@ -237,7 +240,7 @@ def _shards(count: int, todo: Sequence[PlannedRun], expected: Callable[[Cell], f
 
 @dataclass(frozen=True)
 class AskingForSettings(Asking):
-    """The words of `run`, and how far the search may go."""
+    """The arguments of `run`, and the limit of the search."""
 
     budget: Annotated[
         int, typer.Option("--budget", help="Sets of settings that may be tried for each pair.", min=1, max=10000)
@@ -260,15 +263,15 @@ def reach(asking: AskingForSettings) -> None:
         raise InputError("a search has no shards, and no site", "leave --shard and --html out")
     app = asking.open()
     request, options = asking.request(app), asking.options()
-    words_to = console()
-    talk = Talk(words_to)
+    output = console()
+    talk = Talk(output)
 
     def say(text: str) -> None:
-        words_to.print(text, soft_wrap=True, markup=False)
+        output.print(text, soft_wrap=True, markup=False)
 
     try:
         with talk, heard(talk.interrupted, app.end_hard):
-            made = search(app, request, options, asking.budget, talk, say)
+            search_result = search(app, request, options, asking.budget, talk, say)
     except KeyboardInterrupt:
         raise interrupted() from None
-    print_view(view, made, markdown=asking.markdown, as_json=asking.as_json)
+    print_view(view, search_result, markdown=asking.markdown, as_json=asking.as_json)

@@ -1,7 +1,7 @@
-"""What ends a command from outside: Ctrl-C, a job that is cancelled, a terminal that is closed.
+"""Signals that end a command (Ctrl-C, a cancelled job, a closed terminal), and exit codes.
 
-A command at work tears down in order (KeyboardInterrupt). Before anything has begun, while modules are loaded, and
-after everything is done, while the interpreter ends, nothing is there to tear down: it ends at once and says nothing.
+A running command cleans up first (KeyboardInterrupt). While modules are loaded and while the interpreter ends, there is
+nothing to clean up: the process then ends at once, without a message.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from harness.evaluation.cell_result import CellResult
 
 
-# --- Exit codes: 0 all met or measured, 1 some verdict failed or an image is not as recorded, 2 usage or invalid file,
-# 3 infrastructure (a run that failed through nobody's fault counts, too: it was asked for, and is not among what was
-# judged), 4 inconclusive with --strict, 5 nothing to judge (no such store, no stored run that matches, nothing run),
-# 6 everything is unsupported, 70 a fault of the harness itself, 130 interrupted, 141 nobody reads on: the pipe that it
-# prints to was closed (128 and SIGPIPE, as shells have it).
+# --- Exit codes:
+#
+# 0: all met or measured. 1: some verdict failed, or an image is not as recorded. 2: usage, or an invalid file.
+# 3: infrastructure; also where a requested run failed through no fault of the lab, since it was not judged.
+# 4: inconclusive, with --strict. 5: nothing to judge (no such store, no stored run that matches, nothing run).
+# 6: everything is unsupported. 70: a fault of the harness itself. 130: interrupted.
+# 141: the pipe that it prints to was closed (128 and SIGPIPE, as in shells).
 
 
 MET, FAILED, USAGE, INFRASTRUCTURE, UNDECIDED, NOTHING, UNSUPPORTED = range(7)
@@ -34,7 +36,7 @@ FAULT, INTERRUPTED, UNREAD = os.EX_SOFTWARE, 130, 141
 
 
 def exit_code(results: Iterable[CellResult], *, strict: bool) -> int:
-    """One exit code for all cells; the gravest wins. Never a count."""
+    """One exit code for all cells: that of the gravest result."""
     results = list(results)
     if not any(item.outcomes for item in results):
         return NOTHING
@@ -60,7 +62,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _heeded() -> list[signal.Signals]:
-    # Who started this with a signal ignored (nohup) wants it ignored.
+    # A signal that was ignored at the start (nohup) stays ignored.
     return [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
 
 
@@ -70,17 +72,17 @@ def _ignore() -> None:
 
 
 def end_at_once() -> None:
-    """From now on a signal ends this process without a word, until it ends by itself: then with the code it has."""
+    """From now on a signal ends this process at once, without a message. At exit, signals no longer change the code."""
     for number in _heeded():
         signal.signal(number, _end)
-    # An interpreter that ends gives handlers back, and a signal would kill it (CPython's signal_finalize); what is
-    # ignored it leaves so. This is called when all threads have ended.
+    # At its end the interpreter restores default handlers, and a signal would kill it (CPython's signal_finalize). It
+    # does not touch ignored signals. `_ignore` is called when all threads have ended.
     atexit.register(_ignore)
 
 
 @contextlib.contextmanager
 def ends_in_order() -> Iterator[None]:
-    """Within it a signal raises KeyboardInterrupt; afterwards it does what it did before."""
+    """Within the context a signal raises KeyboardInterrupt. The former handlers are restored at its end."""
     before = {number: signal.getsignal(number) for number in _heeded()}
     try:
         for number in before:
@@ -91,17 +93,16 @@ def ends_in_order() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# --- Ctrl-C: the first says at once what it waits for, and ends it in order; the second ends it hard.
+# --- Ctrl-C: the first one prints what is being ended, and cleans up; the second one kills.
 #
-# Nothing is left behind either way: what the second Ctrl-C cuts short is removed by its owner's label, as that of a
-# harness that died would be by the next one.
+# Nothing is left behind either way. What the second Ctrl-C leaves is removed by its owner's label, like the remains of
+# a harness that died.
 
 
 @contextlib.contextmanager
 def heard(waiting: Callable[[], None], end_hard: Callable[[], None]) -> Iterator[None]:
-    """Within it a first signal calls `waiting`, which says what is ended, and raises KeyboardInterrupt.
-
-    A second one calls `end_hard` and ends this process.
+    """Within the context the first signal calls `waiting`, which prints what is being ended, and raises
+    KeyboardInterrupt. A second one calls `end_hard` and ends this process.
     """
     count = 0
 
@@ -111,34 +112,34 @@ def heard(waiting: Callable[[], None], end_hard: Callable[[], None]) -> Iterator
         if count == 1:
             waiting()
             raise KeyboardInterrupt
-        for one in SIGNALS:
-            signal.signal(one, signal.SIG_IGN)
+        for ignored in SIGNALS:
+            signal.signal(ignored, signal.SIG_IGN)
         try:
             end_hard()
         finally:
-            # Threads that wait for what was ended would hold an ordinary exit back.
+            # An ordinary exit would wait for threads that wait for the ended processes.
             os._exit(INTERRUPTED)
 
-    before = {one: signal.getsignal(one) for one in SIGNALS}
-    # Who started this with a signal ignored (nohup) wants it ignored.
-    chosen = [one for one in SIGNALS if before[one] != signal.SIG_IGN]
-    for one in chosen:
-        signal.signal(one, hear)
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    # A signal that was ignored at the start (nohup) stays ignored.
+    handled = [number for number in SIGNALS if before[number] != signal.SIG_IGN]
+    for signum in handled:
+        signal.signal(signum, hear)
     try:
         yield
     finally:
-        for one in chosen:
-            signal.signal(one, before[one])
+        for signum in handled:
+            signal.signal(signum, before[signum])
 
 
 def interrupted() -> typer.Exit:
-    """Say how to go on with a command whose finished runs are kept; what it ends with."""
+    """Print how to continue an interrupted command, whose finished runs are kept. Returns its exit."""
     # Here: this module heeds signals while everything else is loaded.
     import typer
 
     from harness.cli.consoles import console
 
     words = shlex.join(["harness", *(word for word in sys.argv[1:] if word != "--fresh")])
-    # Never folded: the line is there to be copied.
+    # Not wrapped: people copy the line.
     console().print(f"interrupted; what finished is kept. Go on with:\n  {words}", soft_wrap=True, markup=False)
     return typer.Exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""What words name of a store: scenarios, or cells and runs by whatever name something printed of them."""
+"""Selection of stored cells and runs by words: scenarios, or names of cells and runs as tables print them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from harness.execution import App
     from harness.outcome import Cell
 
-#: A cell's key, or enough of its beginning.
+#: A cell's key, or at least six digits of its beginning.
 _KEY = re.compile(r"[0-9a-f]{6,}")
-#: A repetition behind the name of a cell: KEY/2, or the #2 of a line of progress.
+#: A cell with a repetition: KEY/2, or 'NAME #2' as in a line of progress.
 _RUN = re.compile(r"(?P<key>[0-9a-f]{6,})/(?P<slash>\d+)|(?P<name>.+?) #(?P<hash>\d+)")
-#: How alike a word is to the name that was meant.
+#: Similarity from which on a name is suggested for a word (difflib).
 _ALIKE = 0.8
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word that names no scenario: a cell, or one run of it."""
+    """A word that names a cell or one run of it, and no scenario."""
 
     text: str
     cell: str
@@ -34,7 +34,7 @@ class Word:
     repetition: int | None = None
 
     def is_of(self, cell: Cell) -> bool:
-        """Whether it names the cell."""
+        """Whether the word names this cell."""
         from harness.evaluation.cell_result import called
 
         if _KEY.fullmatch(self.cell) and cell.key.startswith(self.cell):
@@ -44,7 +44,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Named:
-    """What words name."""
+    """The cells and runs that words select."""
 
     results: list[CellResult]
     """The cells, of scenarios and named one by one."""
@@ -63,10 +63,11 @@ def stored_cells(
     every: bool = False,
     instead: Iterable[str] = (),
 ) -> list[CellResult]:
-    """The stored cells of these scenarios, or of these names, and of these implementations. Raises InputError;
-    AbsentError where there is none of them.
+    """The stored cells of these scenarios or names, and of these implementations. Raises InputError; AbsentError where
+    there is none.
 
-    `every`: also those that newer ones replace. `instead`: words that may stand where a scenario does, for the hint.
+    `every`: also cells that newer ones replace. `instead`: other words that are valid in place of a scenario, for the
+    hint.
     """
     return stored(app, words, clients, servers, every=every, instead=instead).results
 
@@ -80,11 +81,11 @@ def stored(
     every: bool = False,
     instead: Iterable[str] = (),
 ) -> Named:
-    """The same, with the runs that were named one by one. AbsentError where nothing is stored, or nothing of this."""
-    root, other = app.places.store, "'harness run' makes runs; --store names another folder"
+    """The same, with the runs that were named individually. AbsentError where no stored run matches."""
+    root, hint = app.places.store, "'harness run' makes runs; --store names another folder"
     if not root.is_dir():
-        raise AbsentError(f"{root}: no such folder, so there are no stored runs", other)
-    scenarios, others, unknown = _sorted(app, words or [], instead)
+        raise AbsentError(f"{root}: no such folder, so there are no stored runs", hint)
+    scenarios, cell_words, unknown = _sorted(app, words or [], instead)
 
     def played(cell: Cell) -> bool:
         return (clients == "all" or cell.client.name in clients.split(",")) and (
@@ -94,46 +95,46 @@ def stored(
     def of_scenarios(cell: Cell) -> bool:
         return played(cell) and (not words or cell.scenario.name in scenarios)
 
-    found = app.results.find(of_scenarios, every=every) if scenarios or not words else []
+    results = app.results.find(of_scenarios, every=every) if scenarios or not words else []
     runs: list[str] = []
-    if others:
-        runs = [result.runs[0][0].name for result in found if result.runs]
-        # By its key a cell is found though a newer one has replaced it.
-        old = any(_KEY.fullmatch(word.cell) for word in others)
-        cells = app.results.find(lambda cell: played(cell) and any(word.is_of(cell) for word in others), every=old)
-        for word, error in zip(others, unknown, strict=True):
-            mine = [result for result in cells if word.is_of(result.cell)]
-            if not mine:
+    if cell_words:
+        runs = [result.runs[0][0].name for result in results if result.runs]
+        # A key also finds a cell that a newer one has replaced.
+        old = any(_KEY.fullmatch(word.cell) for word in cell_words)
+        cells = app.results.find(lambda cell: played(cell) and any(word.is_of(cell) for word in cell_words), every=old)
+        for word, error in zip(cell_words, unknown, strict=True):
+            matching = [result for result in cells if word.is_of(result.cell)]
+            if not matching:
                 raise _nearest(app, word.text, error)
-            runs += [_run(result, word) for result in mine]
-        there = {result.cell.key for result in found}
-        found += [result for result in cells if result.cell.key not in there]
-    _require_known(app, "--clients", clients, {result.cell.client.name for result in found})
-    _require_known(app, "--servers", servers, {result.cell.server.name for result in found})
-    if not found:
-        known = sorted({result.cell.scenario.name for result in app.results.find(lambda cell: True)})
-        if not known:
-            raise AbsentError(f"{root} holds no runs", other)
-        raise AbsentError("no stored runs match", f"{root} has runs of {', '.join(known)}")
-    return Named(found, tuple(dict.fromkeys(runs)), len(others) > 1)
+            runs += [_run(result, word) for result in matching]
+        keys = {result.cell.key for result in results}
+        results += [result for result in cells if result.cell.key not in keys]
+    _require_known(app, "--clients", clients, {result.cell.client.name for result in results})
+    _require_known(app, "--servers", servers, {result.cell.server.name for result in results})
+    if not results:
+        scenario_names = sorted({result.cell.scenario.name for result in app.results.find(lambda cell: True)})
+        if not scenario_names:
+            raise AbsentError(f"{root} holds no runs", hint)
+        raise AbsentError("no stored runs match", f"{root} has runs of {', '.join(scenario_names)}")
+    return Named(results, tuple(dict.fromkeys(runs)), len(cell_words) > 1)
 
 
-def _require_known(app: App, option: str, words: str, found: set[str]) -> None:
-    """InputError for an implementation that neither is here nor has runs that were found."""
-    known = found | app.catalogue.implementations().keys()
+def _require_known(app: App, option: str, words: str, stored_names: set[str]) -> None:
+    """InputError for an implementation that is not in the checkout and has no selected runs."""
+    implementations = stored_names | app.catalogue.implementations().keys()
     for word in [] if words == "all" else words.split(","):
-        if word not in known:
-            raise InputError(f"{option} {words}: no implementation '{word}'", did_you_mean(word, known))
+        if word not in implementations:
+            raise InputError(f"{option} {words}: no implementation '{word}'", did_you_mean(word, implementations))
 
 
 def _sorted(app: App, words: Iterable[str], instead: Iterable[str]) -> tuple[set[str], list[Word], list[InputError]]:
-    """Names of scenarios; other words, and what is wrong with each of these if it names nothing stored either."""
-    scenarios, others, unknown = set[str](), list[Word](), list[InputError]()
+    """(names of scenarios, other words, the error for each of those if it names nothing stored either)."""
+    scenarios, cell_words, unknown = set[str](), list[Word](), list[InputError]()
     for word in words:
         folder = Path(word)
         if (folder / "run.json").is_file() and folder.resolve().name.isdecimal():
             folder = folder.resolve()
-            others.append(Word(word, folder.parent.name, int(folder.name)))
+            cell_words.append(Word(word, folder.parent.name, int(folder.name)))
             unknown.append(InputError(f"{word}: a run of another store", "name its store with --store"))
             continue
         try:
@@ -141,9 +142,9 @@ def _sorted(app: App, words: Iterable[str], instead: Iterable[str]) -> tuple[set
         except InputError as error:
             if folder.is_file():
                 raise
-            others.append(_word(word))
+            cell_words.append(_word(word))
             unknown.append(error)
-    return scenarios, others, unknown
+    return scenarios, cell_words, unknown
 
 
 def _word(text: str) -> Word:
@@ -154,21 +155,23 @@ def _word(text: str) -> Word:
 
 
 def _run(result: CellResult, word: Word) -> str:
-    """The run of a cell that a word names: the first, where it names no repetition."""
+    """Name of the run of a cell that a word names: the first run, where the word has no repetition."""
     runs = [run for run, _ in result.runs if word.repetition in (None, run.repetition)]
     if not runs:
-        there = ", ".join(str(run.repetition) for run, _ in result.runs)
-        raise InputError(f"{word.text}: no such repetition is stored", f"there is: {there}" if there else "")
+        repetitions = ", ".join(str(run.repetition) for run, _ in result.runs)
+        raise InputError(
+            f"{word.text}: no such repetition is stored", f"there is: {repetitions}" if repetitions else ""
+        )
     return runs[0].name
 
 
 def _nearest(app: App, word: str, error: InputError) -> InputError:
-    """What is wrong with a word that names nothing: where something stored is called nearly so, that."""
+    """The error for a word that names nothing. It suggests stored names that are similar, where there are any."""
     from harness.evaluation.cell_result import called
 
     names = {name for result in app.results.find(lambda cell: True) for name in called(result.cell)}
     near = difflib.get_close_matches(word, names, n=3, cutoff=_ALIKE)
     if not near:
         return error
-    said = " or ".join(f"'{name}'" for name in near)
-    return InputError(f"no scenario, and no stored cell or run, is called '{word}'", f"did you mean {said}?")
+    suggestions = " or ".join(f"'{name}'" for name in near)
+    return InputError(f"no scenario, and no stored cell or run, is called '{word}'", f"did you mean {suggestions}?")

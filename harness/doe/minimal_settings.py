@@ -60,36 +60,36 @@ class _Search:
     budget: int
     scores: dict[Settings, float] = field(default_factory=dict)
 
-    def ask(self, wanted: Sequence[Settings]) -> Generator[Sequence[Settings], Mapping[Settings, float], bool]:
+    def ask(self, candidates: Sequence[Settings]) -> Generator[Sequence[Settings], Mapping[Settings, float], bool]:
         """Try those that were not, as far as the budget goes; whether it did."""
-        new = [one for one in dict.fromkeys(wanted) if one not in self.scores]
-        room = self.budget - len(self.scores)
-        if new[:room]:
-            self.scores |= yield new[:room]
-        return len(new) <= room
+        untried = [settings for settings in dict.fromkeys(candidates) if settings not in self.scores]
+        remaining = self.budget - len(self.scores)
+        if untried[:remaining]:
+            self.scores |= yield untried[:remaining]
+        return len(untried) <= remaining
 
     def met(self, cost: int | None = None) -> list[Settings]:
         """Sets that meet the objectives, the cheapest first, then the best."""
-        found = [one for one, score in self.scores.items() if score <= 1 and cost in (None, len(one))]
-        return sorted(found, key=lambda one: (len(one), self.scores[one], sorted(map(str, one))))
+        sets = [settings for settings, score in self.scores.items() if score <= 1 and cost in (None, len(settings))]
+        return sorted(sets, key=lambda settings: (len(settings), self.scores[settings], sorted(map(str, settings))))
 
     def of_cost(self, cost: int) -> list[Settings]:
         """Every set of so many settings, those first that single ones promise most of."""
-        made = [
+        sets = [
             frozenset(zip(names, levels, strict=True))
             for names in itertools.combinations(self.factors, cost)
             for levels in itertools.product(*(self.factors[name] for name in names))
         ]
-        return sorted(made, key=lambda one: (self.promise(one), sorted(map(str, one))))
+        return sorted(sets, key=lambda settings: (self.promise(settings), sorted(map(str, settings))))
 
     def gain(self, setting: tuple[str, ParameterValue]) -> float:
         """The logarithm of what a setting alone makes of the score: below 0 it is of use."""
-        alone = self.scores.get(frozenset({setting}))
-        return 0.0 if alone is None else _log(alone) - _log(self.scores[NOTHING])
+        single = self.scores.get(frozenset({setting}))
+        return 0.0 if single is None else _log(single) - _log(self.scores[NOTHING])
 
-    def promise(self, one: Settings) -> float:
+    def promise(self, settings: Settings) -> float:
         """The logarithm of the score, if gains just added up."""
-        return sum(self.gain(setting) for setting in one)
+        return sum(self.gain(setting) for setting in settings)
 
     def of_use(self) -> Settings:
         """The best setting of each factor, where it is of use alone."""
@@ -98,18 +98,20 @@ class _Search:
 
     def reached(self) -> SearchResult:
         """What is known by now."""
-        every = math.prod(len(levels) + 1 for levels in self.factors.values())
+        total = math.prod(len(levels) + 1 for levels in self.factors.values())
         tried, met = len(self.scores), self.met()
         if not met:
             best = min(
-                self.scores, key=lambda one: (self.scores[one], len(one), sorted(map(str, one))), default=NOTHING
+                self.scores,
+                key=lambda settings: (self.scores[settings], len(settings), sorted(map(str, settings))),
+                default=NOTHING,
             )
-            answer: Answer = "none" if tried == every else "open"
-            return SearchResult(answer, best, self.scores.get(best, math.inf), tried, every, every - tried)
+            answer: Answer = "none" if tried == total else "open"
+            return SearchResult(answer, best, self.scores.get(best, math.inf), tried, total, total - tried)
         best = met[0]
-        there = sum(len(one) < len(best) for one in self.scores)
-        cheaper = sum(self.count(cost) for cost in range(len(best))) - there
-        return SearchResult("found" if cheaper else "cheapest", best, self.scores[best], tried, every, cheaper)
+        cheaper_tried = sum(len(settings) < len(best) for settings in self.scores)
+        cheaper = sum(self.count(cost) for cost in range(len(best))) - cheaper_tried
+        return SearchResult("found" if cheaper else "cheapest", best, self.scores[best], tried, total, cheaper)
 
     def count(self, cost: int) -> int:
         """How many sets have so many settings."""
@@ -132,11 +134,11 @@ def score(verdict: Verdict) -> float:
     Infinite where something was not measured, or no objective is there.
     """
     ratios = []
-    for one in verdict.objectives:
-        if one.observed is None or not one.bound or not one.observed.median:
+    for objective in verdict.objectives:
+        if objective.observed is None or not objective.bound or not objective.observed.median:
             return math.inf
-        over = one.observed.median / one.bound
-        ratios.append(over if one.at_most else 1 / over)
+        ratio = objective.observed.median / objective.bound
+        ratios.append(ratio if objective.at_most else 1 / ratio)
     worst = max(ratios, default=math.inf)
     # What the intervals do not show is not met.
     return worst if verdict.status == "pass" else max(worst, math.nextafter(1, 2))
@@ -175,12 +177,14 @@ def _descend(state: _Search) -> Generator[Sequence[Settings], Mapping[Settings, 
     current = state.of_use()
     yield from state.ask([current])
     while state.scores.get(current, math.inf) <= 1:
-        fewer = [current - {setting} for setting in sorted(current, key=lambda one: (-state.gain(one), str(one)))]
+        fewer = [
+            current - {setting} for setting in sorted(current, key=lambda setting: (-state.gain(setting), str(setting)))
+        ]
         yield from state.ask(fewer)
-        met = [one for one in fewer if state.scores.get(one, math.inf) <= 1]
+        met = [settings for settings in fewer if state.scores.get(settings, math.inf) <= 1]
         if not met:
             return
-        current = min(met, key=lambda one: (state.scores[one], sorted(map(str, one))))
+        current = min(met, key=lambda settings: (state.scores[settings], sorted(map(str, settings))))
 
 
 # --- What a search over a study's settings is for one pair: its factors, the points of sets, and stored ones. Pure.
@@ -204,23 +208,26 @@ class Search:
 
 def factors_of(point: Point, pair: Pair) -> Factors:
     """The levels that a pair honours and that are not in force untold, of each factor of its endpoints."""
-    found = {}
+    factors = {}
     for name, levels in honoured(point, pair)[0].items():
         if is_of_path(name):
             continue
-        told = (point_at(point, {name: level}).parameters[expanded(name)[0]] for level in levels)
-        left = tuple(level for level in told if not _in_force(pair, name, level))
-        if left:
-            found[name] = left
-    return found
+        canonical = (point_at(point, {name: level}).parameters[expanded(name)[0]] for level in levels)
+        selectable = tuple(level for level in canonical if not _in_force(pair, name, level))
+        if selectable:
+            factors[name] = selectable
+    return factors
 
 
 def _in_force(pair: Pair, name: str, level: ParameterValue) -> bool:
     """Whether a level is what both do untold. Of sizes it never is: a window or a datagram untold may grow."""
     for full in expanded(name):
         role, _, short = full.partition(".")
-        who: Implementation = pair["client" if role == "client" else "server"]
-        setting, parameter = who.setting("client" if role == "client" else "server", short), PARAMETERS[short]
+        implementation: Implementation = pair["client" if role == "client" else "server"]
+        setting, parameter = (
+            implementation.setting("client" if role == "client" else "server", short),
+            PARAMETERS[short],
+        )
         if parameter.kind == "size" or setting is None or setting.default is None:
             return False
         if parameter.canonical(setting.default) != level:
@@ -235,14 +242,14 @@ def told(point: Point, settings: Settings) -> Point:
 
 def hopeless(scenario: Scenario) -> str:
     """The first objective that the line itself does not allow, whatever is told; empty where there is none."""
-    for one in scenario.objectives:
-        name = MetricName.parse(one.metric)
+    for objective in scenario.objectives:
+        name = MetricName.parse(objective.metric)
         size = name.metric.removeprefix("milestone_")
-        if one.at_most is None or size == name.metric:
+        if objective.at_most is None or size == name.metric:
             continue
-        least = ideal_time(course(scenario), Size.parse(size))
-        if least > one.bound:
-            return f"{one}, and the line itself takes {least:.2f} s"
+        ideal = ideal_time(course(scenario), Size.parse(size))
+        if ideal > objective.bound:
+            return f"{objective}, and the line itself takes {ideal:.2f} s"
     return ""
 
 
@@ -257,8 +264,8 @@ def searches(results: Iterable[CellResult]) -> list[Search]:
         if cell.scenario.study is not None and cell.scenario.study.factors and cell.scenario.objectives:
             place = (cell.scenario.name, cell.client.name, cell.server.name, cell.engine, str(cell.seed))
             groups.setdefault(place, []).append(result)
-    found = (_search(group) for _, group in sorted(groups.items()))
-    return [one for one in found if one is not None]
+    candidates = (_search(group) for _, group in sorted(groups.items()))
+    return [candidate for candidate in candidates if candidate is not None]
 
 
 def _search(group: list[CellResult]) -> Search | None:
@@ -274,19 +281,19 @@ def _search(group: list[CellResult]) -> Search | None:
     # Nobody searched who has not tried what is done untold.
     if frozenset() not in scores:
         return None
-    reached = standing(factors, scores)
-    return Search(cell.scenario, cell.client.name, cell.server.name, factors, reached, hopeless(cell.scenario))
+    outcome = standing(factors, scores)
+    return Search(cell.scenario, cell.client.name, cell.server.name, factors, outcome, hopeless(cell.scenario))
 
 
 def _settings(result: CellResult, base: Point, factors: Factors) -> Settings | None:
     """Of a cell the set that it was told; None where it was told something else."""
-    asked = {name: value for name, value in result.cell.parameters.items() if base.parameters.get(name) != value}
-    made = set[tuple[str, ParameterValue]]()
+    requested = {name: value for name, value in result.cell.parameters.items() if base.parameters.get(name) != value}
+    settings = set[tuple[str, ParameterValue]]()
     for name, levels in factors.items():
-        values = {asked.pop(full, None) for full in expanded(name)}
+        values = {requested.pop(full, None) for full in expanded(name)}
         if values == {None}:
             continue
         if len(values) > 1 or not values <= set(levels):
             return None
-        made.add((name, next(value for value in values if value is not None)))
-    return None if asked else frozenset(made)
+        settings.add((name, next(value for value in values if value is not None)))
+    return None if requested else frozenset(settings)

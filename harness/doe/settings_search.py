@@ -32,48 +32,48 @@ def reach(app: App, request: Request, options: Options, budget: int, listen: Lis
     `say` is told what is tried. InputError for a scenario without a study's factors, or without objectives.
     """
 
-    def made(matrix: list[Cell]) -> Sequence[CellResult]:
+    def run_cells(matrix: list[Cell]) -> Sequence[CellResult]:
         return app.run_cells(matrix, request.repetitions, options, listen)
 
-    going = searching(app, request, budget, listen, width=max(1, options.jobs), pull=True, say=say)
-    return finished(going, made)
+    searches = searching(app, request, budget, listen, width=max(1, options.jobs), pull=True, say=say)
+    return finished(searches, run_cells)
 
 
-def finished(going: Sequence[Searching], made: Made) -> list[Search]:
+def finished(searches: Sequence[Searching], run: Made) -> list[Search]:
     """Searches to their ends, side by side: what all of them ask for is made at once.
 
     EngineError where a cell has no run that says anything.
     """
-    found: dict[int, Search] = {}
-    known: dict[int, Sequence[CellResult] | None] = dict.fromkeys(range(len(going)))
-    while known:
-        wanted: dict[int, list[Cell]] = {}
-        for number, results in known.items():
+    outcomes: dict[int, Search] = {}
+    answers: dict[int, Sequence[CellResult] | None] = dict.fromkeys(range(len(searches)))
+    while answers:
+        requests: dict[int, list[Cell]] = {}
+        for number, results in answers.items():
             try:
-                wanted[number] = next(going[number]) if results is None else going[number].send(results)
+                requests[number] = next(searches[number]) if results is None else searches[number].send(results)
             except StopIteration as stopped:
-                found[number] = stopped.value
-        every = made([cell for cells in wanted.values() for cell in cells]) if wanted else []
-        broken = next((one for one in every if set(one.outcomes) == {"infrastructure"}), None)
+                outcomes[number] = stopped.value
+        cell_results = run([cell for cells in requests.values() for cell in cells]) if requests else []
+        broken = next((result for result in cell_results if set(result.outcomes) == {"infrastructure"}), None)
         if broken is not None:
             raise EngineError(f"{broken.name}: {broken.shortfall}", "the same command runs it again, and goes on")
-        left = iter(every)
-        known = {number: list(itertools.islice(left, len(cells))) for number, cells in wanted.items()}
-    return [found[number] for number in sorted(found)]
+        remaining = iter(cell_results)
+        answers = {number: list(itertools.islice(remaining, len(cells))) for number, cells in requests.items()}
+    return [outcomes[number] for number in sorted(outcomes)]
 
 
-def asked_so_far(going: Searching, known: Callable[[Cell], CellResult | None]) -> list[Cell]:
+def asked_so_far(generator: Searching, lookup: Callable[[Cell], CellResult | None]) -> list[Cell]:
     """The cells that a search asks for, as far as those lead of which something is known."""
-    asked: list[Cell] = []
+    cells: list[Cell] = []
     with suppress(StopIteration):
-        wanted = next(going)
+        batch = next(generator)
         while True:
-            asked += wanted
-            results = [one for cell in wanted if (one := known(cell)) is not None]
-            if len(results) < len(wanted):
+            cells += batch
+            results = [one for cell in batch if (one := lookup(cell)) is not None]
+            if len(results) < len(batch):
                 break
-            wanted = going.send(results)
-    return asked
+            batch = generator.send(results)
+    return cells
 
 
 def searching(
@@ -84,23 +84,27 @@ def searching(
     `width`: sets of one cost that are asked for at once; `pull`: whether images may be pulled.
     """
 
-    def cells(one: Request, every: Sequence[Point]) -> list[Cell]:
-        return app.matrix(one, listen, pull=pull, every=every)
+    def cells(pair_request: Request, points: Sequence[Point]) -> list[Cell]:
+        return app.matrix(pair_request, listen, pull=pull, every=points)
 
-    found = []
+    searches = []
     for point in points_of(request):
         scenario = point.scenario
         if scenario.study is None or not scenario.study.factors or not scenario.objectives:
             hint = "studies/reach-50-10 has both; or write study: {factors: …} and objectives: into the scenario"
             raise InputError(f"{scenario.name} has no factors to search over, or no objectives to meet", hint)
-        none = Image(reference="", identity="")
-        cast = {name: Contestant(implementation=app.inventory.named(name), image=none) for name in named([point])}
+        placeholder = Image(reference="", identity="")
+        cast = {
+            name: Contestant(implementation=app.inventory.named(name), image=placeholder) for name in named([point])
+        }
         for client, server in itertools.product(
             players(request, "client", point, cast), players(request, "server", point, cast)
         ):
-            own = replace(request, scenarios=[scenario], clients=[client], servers=[server], everybody=frozenset())
-            found.append(_of_pair(own, point, client, server, cast, budget, width, cells, say))
-    return found
+            pair_request = replace(
+                request, scenarios=[scenario], clients=[client], servers=[server], everybody=frozenset()
+            )
+            searches.append(_of_pair(pair_request, point, client, server, cast, budget, width, cells, say))
+    return searches
 
 
 def _of_pair(
@@ -109,14 +113,14 @@ def _of_pair(
 ) -> Searching:  # fmt: skip
     factors = factors_of(point, players_of(point.scenario, client, server, cast))
     pair = f"{client.name}→{server.name}"
-    going = search(factors, 0 if (beyond := hopeless(point.scenario)) else budget, width)
+    generator = search(factors, 0 if (problem := hopeless(point.scenario)) else budget, width)
     scores: dict[Settings, float] | None = None
     try:
         while True:
-            sets = next(going) if scores is None else going.send(scores)
-            for one in sets:
-                say(f"{pair}: {', '.join(f'{name} {level}' for name, level in sorted(one)) or 'as it is'}")
-            results = yield cells(request, [told(point, one) for one in sets])
-            scores = {one: score(result.verdict) for one, result in zip(sets, results, strict=True)}
+            sets = next(generator) if scores is None else generator.send(scores)
+            for settings in sets:
+                say(f"{pair}: {', '.join(f'{name} {level}' for name, level in sorted(settings)) or 'as it is'}")
+            results = yield cells(request, [told(point, settings) for settings in sets])
+            scores = {settings: score(result.verdict) for settings, result in zip(sets, results, strict=True)}
     except StopIteration as stopped:
-        return Search(point.scenario, client.name, server.name, factors, stopped.value, beyond)
+        return Search(point.scenario, client.name, server.name, factors, stopped.value, problem)

@@ -1,6 +1,6 @@
-"""Engines bring a lab up, run it, bring everything down, and hand back what happened.
+"""Engines bring a lab up, run it, bring everything down, and return what happened.
 
-No process of a lab is started anywhere else.
+Nothing else starts a process of a lab.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Protocol
 from harness.outcome import Cpu, EngineName, Outcome, RandomBytes, Transfer
 from harness.topology import Lab
 
-#: Called with a word for the phase that begins (create, ready, transfer, pause, collect, remove).
+#: Called with the name of the phase that begins (create, ready, transfer, pause, collect, remove).
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class EngineResult:
-    """What an engine observed; nothing is judged here."""
+    """Observations of an engine, without any judgement."""
 
     outcome: Outcome
     transfers: tuple[Transfer, ...] = ()
@@ -51,20 +51,20 @@ class Engine(Protocol):
     def run(self, lab: Lab, folder: Path, progress: Progress) -> EngineResult:
         """Run `lab` with its artefacts in `folder`.
 
-        Nothing of the lab is left when this raises; when it returns, at most what `close` removes. Raises EngineError
-        when the ground failed before anything could run (daemon gone, subnet taken, disk full), KeyboardInterrupt after
-        tearing down.
+        When this raises, nothing of the lab is left. When it returns, at most what `close` removes is left. Raises
+        EngineError when the infrastructure failed before anything could run (daemon gone, subnet taken, disk full),
+        and KeyboardInterrupt after it has removed the lab.
         """
         ...
 
     def close(self) -> None:
-        """Remove what stays up between runs. After it, too, the engine can run labs. Raises EngineError."""
+        """Remove what stays up between runs. The engine can run labs afterwards, too. Raises EngineError."""
         ...
 
     def cancel(self) -> None:
-        """End what other threads are running; their `run` raises EngineError."""
+        """End the labs that other threads are running; their `run` raises EngineError."""
         ...
 
     def remove_orphans(self) -> list[str]:
-        """Remove what harness processes that no longer live have left; the names of what was removed."""
+        """Remove what dead harness processes have left. Returns the names of what was removed."""
         ...

@@ -1,8 +1,8 @@
-"""What to build next, what to run next, and how long all of it takes. Pure.
+"""Schedule of builds and runs: what to build next, what to run next, and how long all of it takes. Pure.
 
-Runs and builds share the machine: a run starts as soon as all that it needs is there, and what the other runs need
-is built meanwhile, one image at a time. Until the first run has ended, nothing that could wait is built: compilers take
-the cores from each other, and the first verdict is what people wait for.
+Runs and builds share the machine. A run starts as soon as all images that it needs are there. Images for the other runs
+are built meanwhile, one at a time. Until the first run has ended, builds that can wait do wait: compilers compete for
+the cores, and people wait for the first verdict.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-#: Builds side by side while no run is under way: while one downloads or unpacks, the other compiles.
+#: Builds side by side while no run is under way: one downloads or unpacks while the other compiles.
 LANES = 2
-#: Seconds of building, all that is below included, that may be spent beside what everybody waits for.
+#: Builds of at most so many seconds, with the images below, may go on beside the build that the first run needs.
 SHORT = 25.0
-#: How fast a build goes on beside a real-time run, against alone: cells of the satellite cases leave 0.5 to 0.7 of two
+#: Speed of a build beside a real-time run, relative to one alone. Cells of the satellite cases leave 0.5 to 0.7 of two
 #: cores idle (`host.idle` of stored runs).
 BESIDE_RUN = 0.6
 
@@ -35,7 +35,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Work:
-    """All that is left at one moment."""
+    """All builds and runs that are left at one moment."""
 
     steps: Mapping[str, Step]
     """Reference → image that is not there, those that are being built included."""
@@ -49,22 +49,22 @@ class Work:
     """Runs that have ended."""
 
     def absent(self, needs: Iterable[str]) -> frozenset[str]:
-        """What of these is not there, with all that is below."""
-        found: set[str] = set()
-        left = [reference for reference in needs if reference in self.steps]
-        while left:
-            reference = left.pop()
-            if reference not in found:
-                found.add(reference)
-                left += [below for below in self.steps[reference].on if below in self.steps]
-        return frozenset(found)
+        """Those of these images that are not there, with all missing images below them."""
+        missing: set[str] = set()
+        pending = [reference for reference in needs if reference in self.steps]
+        while pending:
+            reference = pending.pop()
+            if reference not in missing:
+                missing.add(reference)
+                pending += [below for below in self.steps[reference].on if below in self.steps]
+        return frozenset(missing)
 
     def seconds(self, references: Iterable[str]) -> float:
         """Seconds that these builds still take, one after the other."""
         return sum(self.left(reference) for reference in references)
 
     def left(self, reference: str) -> float:
-        """Seconds that a build still takes; none, where it takes longer than expected already."""
+        """Seconds that a build still takes; 0 where it already takes longer than expected."""
         return max(0.0, self.steps[reference].seconds - self.under_way.get(reference, 0.0))
 
     def startable(self, reference: str) -> bool:
@@ -83,44 +83,44 @@ def ready_runs(work: Work) -> Iterator[int]:
 
 
 def next_step(work: Work) -> Step | None:
-    """The build to start next, or None where a further one would only delay what is awaited.
+    """The build to start next, or None where another one would only delay what people wait for.
 
-    The run that needs the least building comes first; of its builds, the one with the longest way to the end. Before
-    the first run, builds for other runs are started only when they are short; beside it, none.
+    The run that needs the least building comes first; of its builds, the one with the longest critical path. Before the
+    first run, builds for other runs start only if they are short. Beside the first run none starts.
     """
     goes_on = work.running > 0 or next_run(work) is not None
     if len(work.under_way) >= (1 if goes_on else LANES) or (goes_on and not work.ended):
         return None
     waiting = [absent for needs in dict.fromkeys(work.needs) if (absent := work.absent(needs))]
     waiting.sort(key=work.seconds)
-    held = not work.ended
+    before_first_run = not work.ended
     for position, absent in enumerate(waiting):
         startable = [reference for reference in sorted(absent) if work.startable(reference)]
         if not startable:
             continue
-        more = work.seconds(absent - waiting[0] - work.under_way.keys())
-        if position and held and more > SHORT:
+        extra_seconds = work.seconds(absent - waiting[0] - work.under_way.keys())
+        if position and before_first_run and extra_seconds > SHORT:
             continue
         return work.steps[max(startable, key=lambda reference: _way(work, absent, reference))]
     return None
 
 
 def _way(work: Work, absent: frozenset[str], reference: str) -> float:
-    """Seconds from the start of a build to the end of the last that is built on it."""
-    above = [_way(work, absent, other) for other in absent if reference in work.steps[other].on]
+    """Critical path: seconds from the start of a build to the end of the last build on top of it."""
+    above = [_way(work, absent, dependent) for dependent in absent if reference in work.steps[dependent].on]
     return work.left(reference) + max(above, default=0.0)
 
 
 def awaited(work: Work) -> list[tuple[Step, float]]:
-    """What the run that starts next waits for, with the seconds each still takes; the longest first."""
+    """Builds that the next run waits for, with the seconds that each still takes; the longest first."""
     waiting = [absent for needs in work.needs if (absent := work.absent(needs))]
     nearest = min(waiting, key=work.seconds, default=frozenset[str]())
-    found = [(work.steps[reference], work.left(reference)) for reference in nearest]
-    return sorted(found, key=lambda item: (-item[1], item[0].name))
+    remaining = [(work.steps[reference], work.left(reference)) for reference in nearest]
+    return sorted(remaining, key=lambda item: (-item[1], item[0].name))
 
 
 def seconds_left(work: Work, runs: Sequence[float], jobs: int, current: Sequence[float] = ()) -> float:
-    """Seconds until everything is done, found by going through the schedule.
+    """Seconds until everything is done, from a simulation of the schedule.
 
     `runs`: expected seconds of each run in `work.needs`. `current`: seconds that each run under way still takes.
     `jobs`: runs side by side. Builds share the machine with each other, and with runs.
@@ -141,23 +141,23 @@ def seconds_left(work: Work, runs: Sequence[float], jobs: int, current: Sequence
             builds[step.reference] = step.seconds
             state = Work(steps, needs, dict.fromkeys(builds, 0.0), len(running), ended)
         if not builds and not running:
-            # What is left needs something that nobody builds.
+            # The remaining runs need an image that nobody builds.
             return now
         rate = (BESIDE_RUN if running else 1.0) / max(1, len(builds))
-        passed = min([*running, *(left / rate for left in builds.values())])
-        now += passed
-        ended += sum(left <= passed for left in running)
-        running = [left - passed for left in running if left > passed]
-        builds = {reference: left - passed * rate for reference, left in builds.items()}
+        elapsed = min([*running, *(left / rate for left in builds.values())])
+        now += elapsed
+        ended += sum(left <= elapsed for left in running)
+        running = [left - elapsed for left in running if left > elapsed]
+        builds = {reference: left - elapsed * rate for reference, left in builds.items()}
         for reference in [reference for reference, left in builds.items() if left <= 1e-9]:
             del builds[reference], steps[reference]
     return now
 
 
 def _runs_alone(running: Sequence[float], durations: Sequence[float], jobs: int) -> float:
-    """The same where nothing is built any more: whichever run ends first makes room for the next.
+    """The same when all builds are done: whichever run ends first makes room for the next.
 
-    `running`: seconds that each run under way still takes; `durations`: of each run to come, in plan order.
+    `running`: seconds that each run under way still takes; `durations`: seconds of each later run, in plan order.
     """
     ends = list(running)
     heapq.heapify(ends)

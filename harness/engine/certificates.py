@@ -1,8 +1,8 @@
-"""The servers' certificates: made and renewed where the real clock counts, fixed in virtual time.
+"""The servers' certificates: made and renewed in real time, fixed in virtual time.
 
-In virtual time keys, serial numbers, dates and signatures are constants, and so is the start of the lab's clock: what
-a run sends cannot depend on the machine or the day. The keys follow from this file, so they are public. They protect
-nothing: no lab has a secret.
+In virtual time keys, serial numbers, dates and signatures are constants, and so is the start of the lab's clock. So
+the packets of a run do not depend on the machine or the day. The keys are derived in this file, so they are public.
+They protect nothing: no lab has a secret.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ class _Owner:
 def certificates(cache: Path, count: int = 1) -> Path:
     """A folder below `cache` with ca.pem, cert.pem and priv.key as the contract has them.
 
-    ECDSA with P-256 and SHA-256, valid for ten days. Made anew when what is there runs out within two days. `count`: of
-    the certificates in cert.pem, the server's first; where there are several it is large, too.
+    ECDSA with P-256 and SHA-256, valid for ten days. They are made anew when the present ones expire within two days.
+    `count`: number of certificates in cert.pem, the server's first. With more than one the server's is large.
     """
     folder = cache / _folder("certs", count)
     if _still_valid(folder / "cert.pem"):
         return folder
-    made = [
+    owners = [
         _Owner(name, ec.generate_private_key(ec.SECP256R1()), x509.random_serial_number()) for name in _names(count)
     ]
-    return _write(folder, made, datetime.datetime.now(datetime.UTC))
+    return _write(folder, owners, datetime.datetime.now(datetime.UTC))
 
 
 def virtual_certificates(cache: Path, count: int = 1) -> Path:
     """The same for virtual time, in another folder: the same bytes on every machine, valid from `VIRTUAL_START` on."""
-    made = [_Owner(name, _fixed_key(name), serial) for serial, name in enumerate(_names(count), 1)]
-    return _write(cache / _folder("certs-virtual", count), made, VIRTUAL_START)
+    owners = [_Owner(name, _fixed_key(name), serial) for serial, name in enumerate(_names(count), 1)]
+    return _write(cache / _folder("certs-virtual", count), owners, VIRTUAL_START)
 
 
 def _folder(name: str, count: int) -> str:
@@ -69,7 +69,7 @@ def _folder(name: str, count: int) -> str:
 
 
 def _names(count: int) -> list[str]:
-    """Who signs whom, from the authority to the server."""
+    """Names of the chain, from the authority to the server: each signs the next."""
     return [_AUTHORITY, *(f"{_AUTHORITY} {number}" for number in range(1, count)), _SERVER]
 
 
@@ -86,7 +86,7 @@ def _write(folder: Path, owners: Sequence[_Owner], now: datetime.datetime) -> Pa
     files = {
         "ca.pem": _certificate(authority, authority, now).public_bytes(pem),
         "priv.key": key,
-        "cert.pem": b"".join(one.public_bytes(pem) for one in reversed(chain)),
+        "cert.pem": b"".join(certificate.public_bytes(pem) for certificate in reversed(chain)),
     }
     for name, content in files.items():
         file = folder / name
@@ -95,13 +95,13 @@ def _write(folder: Path, owners: Sequence[_Owner], now: datetime.datetime) -> Pa
             unfinished = folder / f"{name}.{os.getpid()}"
             unfinished.write_bytes(content)
             unfinished.replace(file)
-        # Endpoints in containers run as whoever their image says, and may read the key, too.
+        # Endpoints in containers run as any user, and must be able to read the key.
         settle(file)
     return folder
 
 
 def _certificate(owner: _Owner, issuer: _Owner, now: datetime.datetime, large: bool = False) -> x509.Certificate:
-    """`large`: a server's has many long names that it never goes by."""
+    """Sign a certificate. `large`: that of a server gets many long names that nobody uses."""
     authority = owner.name.startswith(_AUTHORITY)
     builder = (
         x509.CertificateBuilder()
@@ -114,10 +114,10 @@ def _certificate(owner: _Owner, issuer: _Owner, now: datetime.datetime, large: b
         .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
     )
     if not authority:
-        known = [*NAMES, *(_FILLING if large else ())]
-        names = x509.SubjectAlternativeName([x509.DNSName(name) for name in known])
+        dns_names = [*NAMES, *(_FILLING if large else ())]
+        names = x509.SubjectAlternativeName([x509.DNSName(name) for name in dns_names])
         builder = builder.add_extension(names, critical=False)
-    # RFC 6979: no random number goes into a signature.
+    # RFC 6979: signatures without random numbers.
     return builder.sign(issuer.key, hashes.SHA256(), ecdsa_deterministic=True)
 
 

@@ -1,7 +1,7 @@
-"""A digest of the code that runs a lab, for cells' keys: another engine makes other runs, and says so by itself.
+"""A digest of the code that runs a lab. It is part of a cell's key, so that runs of a changed engine get other keys.
 
-The digest is of a module's statements, without comments and docstrings. The simulator is an image, and has its own
-digest; it holds what both engines share (`simulator.lifecycle`).
+The digest is of a module's statements, without comments and docstrings. The simulator is an image with its own digest.
+That one includes the code that both engines share (`simulator.lifecycle`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 
 from harness.outcome import ENGINES, EngineName
 
-# --- Python source without what does nothing: comments, docstrings, empty lines.
+# --- Python source without comments, docstrings and empty lines.
 #
-# Digests of code are made of this, so that better words make nothing another thing. Only Python is read this way, by
-# its own parser. Comments of C and of shell scripts count: to tell them from code takes a preprocessor or a shell, and
-# a mistake there would take two programs for the same one. `harness equivalent` proves that such a change did nothing.
+# Digests of code are made from this, so that a better comment changes no digest. This is done for Python only, with its
+# own parser. Comments of C and of shell scripts count: only a preprocessor or a shell can tell them from code, and a
+# mistake would give two programs the same digest. `harness equivalent` proves that such a change did nothing.
 
 
 def statements(source: str) -> str:
@@ -29,15 +29,15 @@ def statements(source: str) -> str:
     dropped = {number for first, last in _docstrings(ast.parse(source), lines) for number in range(first, last + 1)}
     for number, column in _comments(source):
         lines[number - 1] = lines[number - 1][:column]
-    kept = (line.rstrip() for number, line in enumerate(lines, 1) if number not in dropped)
-    return "\n".join(line for line in kept if line)
+    code_lines = (line.rstrip() for number, line in enumerate(lines, 1) if number not in dropped)
+    return "\n".join(line for line in code_lines if line)
 
 
 def behaviour(name: str, content: bytes) -> bytes:
-    """What counts of a file: of Python its statements, of any other file, and of Python that has an error, all of it.
+    """The part of a file that counts for a digest: statements of valid Python, else the whole content.
 
-    A version of Python that cannot read a file makes another digest of it, which is safe: the same file is then taken
-    for another one, and never another file for the same.
+    A version of Python that cannot parse a file makes another digest of it. That is safe: the same file may then get
+    another digest, but two different files never get the same one.
     """
     if not name.endswith(".py"):
         return content
@@ -48,10 +48,7 @@ def behaviour(name: str, content: bytes) -> bytes:
 
 
 def _docstrings(tree: ast.AST, lines: list[str]) -> Iterator[tuple[int, int]]:
-    """First and last line of each expression that is a text and nothing else, where nothing else is on its lines.
-
-    These are docstrings, also of attributes.
-    """
+    """First and last line of each docstring, also of attributes: a string expression with nothing else on its lines."""
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
             continue
@@ -74,7 +71,7 @@ def _comments(source: str) -> Iterator[tuple[int, int]]:
 
 
 _FOLDER = Path(__file__).parent
-#: Modules of this package, from it, on which it depends what happens in a run.
+#: Modules of this package, relative to it, that influence a run in both engines.
 _BOTH = ("certificates", "exit_rules", "run_dir", "served_files")
 DOCKER_MODULES = (
     *_BOTH,
@@ -98,8 +95,8 @@ VIRTUAL_MODULES = (
     "virtual.engine",
     "virtual.guest_config",
 )
-#: Those on which it does not: what makes or fetches images or says what is in them, says how a kernel is entered, keeps
-#: company away, names what is there, cleans up.
+#: Modules that do not influence a run: those that build, fetch and inspect images, describe kernel entries, wait for a
+#: quiet host, identify processes or clean up.
 BESIDE = (
     "__init__",
     "build_queue",
@@ -129,7 +126,7 @@ def _file(module: str) -> Path:
 
 @functools.cache
 def engine_code(engine: EngineName) -> str:
-    """Digest of an engine's code, hexadecimal; the same for every version of Python."""
+    """Digest of an engine's code, hexadecimal; the same with every version of Python."""
     digest = hashlib.blake2b(digest_size=8)
     for module in sorted(VIRTUAL_MODULES if ENGINES[engine].virtual_time else DOCKER_MODULES):
         digest.update(f"{module}\n{statements(_file(module).read_text())}\n".encode())

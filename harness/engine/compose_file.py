@@ -1,4 +1,4 @@
-"""Lab → Compose file. Pure; golden-tested; the file works by hand from the run's folder."""
+"""Lab → Compose file. Pure; golden-tested. You can use the file by hand, from the run's folder."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from harness.engine.kernel import OWN
 from harness.scenario.schema import MTU
 from harness.topology import PROXY_COMMAND, Host, Interface, Lab, Network, ProxyHost, Simulator, proxy_environment
 
-#: What the file leaves open, and cell.env answers: where served files, certificates and output are.
+#: Variables of the file, set in cell.env: places of served files, certificates, output and plan; the owner.
 VARIABLES = ("LAB_WWW", "LAB_CERTS", "LAB_OUT", "LAB_PLAN", "LAB_OWNER")
 
-#: What runs a simulator that stays up, in its image.
+#: Command of a simulator that stays up between runs, in its image.
 STANDING_COMMAND = ("python3", "-m", "simulator.standing")
 
-#: Processor time of an endpoint against what else the daemon runs, which has 1024; the most is 262,144.
+#: CPU shares of an endpoint. Other containers of the daemon have 1024; the maximum is 262,144.
 SHARES = 32768
 
-#: Folder, below the run's, in which simulators of one lab tell each other when it begins.
+#: Folder below the run's folder through which simulators of one lab agree on its start.
 CLOCK = "clock"
-#: Where simulators that stay up see all runs' folders.
+#: Where simulators that stay up have the folders of all runs mounted.
 RUNS = PurePosixPath("/runs")
 _LOGGING = {"driver": "json-file", "options": {"max-size": "8m", "max-file": "1"}}
 
 
-#: Where a fence that stands says what it could not do.
+#: Folder in which a fence that stays up reports what it could not do.
 _SAID = PurePosixPath("/said")
 
 
@@ -40,7 +40,7 @@ def _variable(name: str) -> str:
 
 
 def _endpoint(host: Host, folder: str) -> dict[str, Any]:
-    """`folder`: of several files that a server serves the one that has them; else empty."""
+    """`folder`: the one with the files, where a server serves several; else empty."""
     out = _variable("LAB_OUT")
     volumes = [f"{out}/flow{host.flow}/{host.role}:/logs", f"{_variable('LAB_CERTS')}:/certs:ro"]
     if host.role == "server":
@@ -49,7 +49,7 @@ def _endpoint(host: Host, folder: str) -> dict[str, Any]:
     else:
         volumes.append(f"{out}/flow{host.flow}/downloads:/downloads")
     if host.container.read_only and (place := host.environment.get("SESSION_DIR")):
-        # What the container that is started once more finds again; a folder in memory would be another one.
+        # A container that is started again must find its sessions. A folder in memory would be a new one.
         volumes.append(place)
     return {
         "image": host.image,
@@ -64,13 +64,15 @@ def _endpoint(host: Host, folder: str) -> dict[str, Any]:
         "networks": _places(*host.interfaces),
         "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
         "logging": _LOGGING,
-        # The engine ends the endpoints; time to write the last of a log, for those that heed SIGTERM.
+        # The engine ends the endpoints. Those that handle SIGTERM have time to finish their logs.
         "stop_grace_period": "2s",
     }
 
 
 def _places(*interfaces: Interface) -> dict[str, Any]:
-    return {one.network: {"ipv4_address": one.ipv4, "ipv6_address": one.ipv6} for one in interfaces}
+    return {
+        interface.network: {"ipv4_address": interface.ipv4, "ipv6_address": interface.ipv6} for interface in interfaces
+    }
 
 
 def _simulator(lab: Lab, simulator: Simulator, capabilities: tuple[str, ...] = confinement.SIMULATOR) -> dict[str, Any]:
@@ -82,13 +84,13 @@ def _simulator(lab: Lab, simulator: Simulator, capabilities: tuple[str, ...] = c
     return {
         "image": lab.sim_image,
         "pull_policy": "never",
-        # Of the lab kernel, where that has the queues (see `harness.engine.kernel`).
+        # Settings of the lab kernel, where that has the queues (see `harness.engine.kernel`).
         "environment": OWN.settings,
-        # Where cores are short the path comes first: a late queue would be everybody's fault but its own.
+        # Where cores are short the path comes first: a late queue would distort the results of all endpoints.
         "cpu_shares": 8 * SHARES,
         **Confinement(capabilities, f"{2 * simulator.memory_mib + confinement.SIMULATOR_MEMORY}m").keys,
         **NAMELESS,
-        # /proc/sys is read-only inside: what the path needs of it is set here.
+        # /proc/sys is read-only inside, so the sysctls that the path needs are set here.
         "sysctls": {
             "net.ipv4.ip_forward": "1",
             "net.ipv4.conf.all.rp_filter": "0",
@@ -122,22 +124,24 @@ def _proxy(lab: Lab, proxy: ProxyHost) -> dict[str, Any]:
     }
 
 
-def _fence(lab: Lab, said: str, *volumes: str) -> dict[str, Any]:
-    """`said`: the file for what it could not do."""
+def _fence(lab: Lab, report_file: str, *volumes: str) -> dict[str, Any]:
+    """`report_file`: where the fence reports what it could not do."""
     return {
         "image": lab.sim_image,
         "pull_policy": "never",
-        # A dollar sign of Compose's own is a variable.
-        "entrypoint": [word.replace("$", "$$") for word in fence_command(said, bridges(list(lab.networks)).values())],
+        # In a Compose file a single dollar sign begins a variable.
+        "entrypoint": [
+            word.replace("$", "$$") for word in fence_command(report_file, bridges(list(lab.networks)).values())
+        ],
         **Confinement(confinement.FENCE, f"{confinement.FENCE_MEMORY}m", writes=()).keys,
-        # Where the bridges are, of which no container of the lab has one.
+        # The bridges are in the host's network namespace.
         "network_mode": "host",
-        # Where the daemon gives containers other users, that network namespace is not theirs.
+        # With user namespace remapping a container has no rights in the host's network namespace.
         "userns_mode": "host",
         **({"volumes": list(volumes)} if volumes else {}),
         "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
         "logging": _LOGGING,
-        # A shell that waits heeds nothing else.
+        # A shell that waits reacts to no other signal.
         "stop_signal": "SIGKILL",
     }
 
@@ -145,11 +149,11 @@ def _fence(lab: Lab, said: str, *volumes: str) -> dict[str, Any]:
 def _network(network: Network, bridge: str, mtu: int) -> dict[str, Any]:
     options = {
         "com.docker.network.bridge.enable_ip_masquerade": "false",
-        # By which the fence knows it.
+        # The fence finds the bridge by this name.
         "com.docker.network.bridge.name": bridge,
     }
     if mtu != MTU:
-        # Of the bridge and of both ends of every wire to it.
+        # MTU of the bridge and of both ends of every veth pair on it.
         options["com.docker.network.driver.mtu"] = str(mtu)
     return {
         "driver": "bridge",
@@ -162,12 +166,12 @@ def _network(network: Network, bridge: str, mtu: int) -> dict[str, Any]:
 
 def compose_document(lab: Lab) -> dict[str, Any]:
     """The Compose file of a lab, as plain data."""
-    behind = {name: {**service, "depends_on": [FENCE]} for name, service in services(lab).items()}
+    fenced_services = {name: {**service, "depends_on": [FENCE]} for name, service in services(lab).items()}
     return {
         "services": {
             FENCE: _fence(lab, "/dev/stdout"),
             **{simulator.name: _simulator(lab, simulator) for simulator in lab.simulators},
-            **behind,
+            **fenced_services,
         },
         "networks": _networks(lab),
     }
@@ -179,7 +183,7 @@ def _networks(lab: Lab) -> dict[str, Any]:
 
 
 def services(lab: Lab) -> dict[str, Any]:
-    """What is made for each run: proxies and endpoints, by their names."""
+    """Services that are made for each run: proxies and endpoints, by name."""
     return {
         **{proxy.name: _proxy(lab, proxy) for proxy in lab.proxies},
         **{host.name: _endpoint(host, lab.flows[host.flow].folder) for host in lab.hosts},
@@ -187,7 +191,7 @@ def services(lab: Lab) -> dict[str, Any]:
 
 
 def paths_document(lab: Lab) -> dict[str, Any]:
-    """The Compose file of what stays up from run to run, as plain data: networks, and simulators that await orders."""
+    """The Compose file of networks, fence and simulators, which stay up between runs, as plain data."""
     runs = _variable("LAB_RUNS")
     return {
         "services": {
@@ -206,7 +210,7 @@ def paths_document(lab: Lab) -> dict[str, Any]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Has a text of several lines stand as it is."""
+    """Writes a text of several lines as a block."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
@@ -221,7 +225,7 @@ def _dumped(document: dict[str, Any]) -> str:
 
 
 def paths_text(lab: Lab) -> str:
-    """The Compose file of what stays up from run to run, as text."""
+    """The Compose file of networks, fence and simulators, which stay up between runs, as text."""
     return _dumped(paths_document(lab))
 
 

@@ -1,6 +1,6 @@
 """What a container of a lab may do, as keys of a Compose service. Pure; docs/untrusted.md has it as a table.
 
-Docker's own filter of system calls, its profile of AppArmor or SELinux, its namespaces and devices are as they are.
+Docker's defaults stay: its filter of system calls, its profile of AppArmor or SELinux, its namespaces and devices.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from typing import Any
 
 from harness.scenario.schema import Container
 
-#: Routes and checksums are for every endpoint to set (/setup.sh of the contract), on port 443 it serves, and what it
-#: reads (/certs, /www) may be for its owner's eyes alone: the harness's user, who need not be root.
+#: Every endpoint sets routes and checksums (/setup.sh of the contract), and serves on port 443. Only the owner may be
+#: allowed to read its files (/certs, /www): that is the harness's user, who need not be root.
 ENDPOINT = ("DAC_OVERRIDE", "NET_ADMIN", "NET_BIND_SERVICE")
-#: Both interfaces with packet sockets, the path's queues and rules.
+#: For packet sockets on both interfaces, and for the path's queues and rules.
 SIMULATOR = ("NET_ADMIN", "NET_RAW")
-#: Where it stands from run to run, also runs' folders, which may be for their owner's eyes alone.
+#: A simulator that stays up also writes to runs' folders, which only their owner may be allowed to read.
 STANDING = ("DAC_OVERRIDE", *SIMULATOR)
-#: To answer in others' names (IP_TRANSPARENT), and to bind whatever port a client has.
+#: To answer from addresses of others (IP_TRANSPARENT), and to bind whatever port a client has.
 PROXY = ("NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW")
-#: Addresses and rules of the lab's bridges.
+#: For addresses and rules of the lab's bridges.
 FENCE = ("NET_ADMIN",)
 
 #: Processes and threads that a container may have.
 PROCESSES = 4096
-#: Memory of an endpoint: bytes, and how the Compose file says it where nobody says otherwise.
+#: Memory of an endpoint: bytes, and the default in the Compose file.
 MEMORY, MEMORY_VARIABLE = 4 << 30, "${LAB_MEMORY:-4g}"
-#: The least that is taken for it: a program with its libraries and a connection's buffers.
+#: The least memory that may be set for it: a program with its libraries and a connection's buffers.
 LEAST_MEMORY = 64 << 20
-#: Memory of what the harness brings itself, MiB: a simulator's beside twice what its kernel has, a proxy's, a fence's.
+#: Memory of the harness's own containers, MiB: a simulator (beside twice that of its kernel), a proxy, a fence.
 SIMULATOR_MEMORY, PROXY_MEMORY, FENCE_MEMORY = 1024, 2048, 64
-#: Each folder that is kept in memory, of what the container may have.
+#: Size of each folder in memory (tmpfs). It counts towards the container's memory.
 FOLDER_SIZE = "64m"
-#: A resolver that nobody is: whom a container asks for a name that /etc/hosts has not, Docker's resolver asks in turn,
-#: and that has ways out which the container has not.
+#: An address without a resolver. Docker's resolver would forward names that are not in /etc/hosts to this one, from
+#: outside the container's network.
 NO_RESOLVER = "127.0.0.1"
 
 
@@ -52,39 +52,39 @@ class Confinement:
 
     @property
     def keys(self) -> dict[str, Any]:
-        """Of its service."""
+        """Keys of its Compose service."""
         return {
             "cap_drop": ["ALL"],
             "cap_add": sorted(self.capabilities),
-            # Nothing in an image gives its process more than it was started with: no set-user-ID, no file capability.
+            # A process cannot gain rights from files of its image: no set-user-ID, no file capability.
             "security_opt": ["no-new-privileges:true"],
             "pids_limit": PROCESSES,
             "mem_limit": self.memory,
-            # With what may be swapped out: none of it.
+            # Memory and swap together: so there is no swap.
             "memswap_limit": self.memory,
-            # No dump fills a disk. With 1, the machine's own handler of crashes is not called either (core(5)).
+            # No core dump fills a disk. With 1, the host's crash handler is not called either (core(5)).
             "ulimits": {"core": 1},
             **({"read_only": True} if self.read_only else {}),
             **({"tmpfs": [in_memory(folder) for folder in self.writes]} if self.read_only and self.writes else {}),
         }
 
 
-#: No names but those of the lab, which /etc/hosts has.
+#: Only names of the lab can be resolved: they are in /etc/hosts.
 NAMELESS: Mapping[str, Any] = {
     "dns": [NO_RESOLVER],
     "dns_search": ["."],
-    # Who asks all the same hears soon that there is none (resolv.conf(5)).
+    # Other queries fail soon (resolv.conf(5)).
     "dns_opt": ["timeout:1", "attempts:1"],
 }
 
 
-def in_memory(folder: str, *more: str) -> str:
-    """A folder of `tmpfs`."""
-    return f"{folder}:{','.join((f'size={FOLDER_SIZE}', *more))}"
+def in_memory(folder: str, *options: str) -> str:
+    """An entry of `tmpfs`: a folder in memory, with mount options."""
+    return f"{folder}:{','.join((f'size={FOLDER_SIZE}', *options))}"
 
 
 def alone(*capabilities: str) -> tuple[str, ...]:
-    """Words behind `docker run` for what the harness has done by a container that is in no network."""
+    """Options of `docker run` for a helper container of the harness, without a network."""
     keys = Confinement(capabilities, f"{PROXY_MEMORY}m").keys
     added = (word for name in keys["cap_add"] for word in ("--cap-add", name))
     return (
@@ -93,7 +93,7 @@ def alone(*capabilities: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def of_endpoint(asked: Container) -> Confinement:
-    """`asked`: by its image's manifest."""
-    writes = (*Confinement.writes, *asked.writes)
-    return Confinement((*ENDPOINT, *asked.capabilities), MEMORY_VARIABLE, asked.read_only, writes)
+def of_endpoint(requested: Container) -> Confinement:
+    """The confinement of an endpoint. `requested`: `container` in its image's manifest."""
+    writes = (*Confinement.writes, *requested.writes)
+    return Confinement((*ENDPOINT, *requested.capabilities), MEMORY_VARIABLE, requested.read_only, writes)

@@ -57,10 +57,10 @@ def docker(
     """
     if shutil.which("docker") is None:
         raise EngineError("there is no 'docker' command", "run 'make setup'")
-    labelled = ("--label", f"{OWNER_LABEL}={owner()}") if words[0] == "create" else ()
-    command = ["docker", words[0], *labelled, *words[1:]]
+    labels = ("--label", f"{OWNER_LABEL}={owner()}") if words[0] == "create" else ()
+    command = ["docker", words[0], *labels, *words[1:]]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command,
             capture_output=True,
             text=True,
@@ -71,27 +71,27 @@ def docker(
         )
     except subprocess.TimeoutExpired as error:
         raise _unended(words, timeout) from error
-    if check and done.returncode != 0:
-        raise failure(f"docker {' '.join(words[:2])}", done.stderr)
-    return done
+    if check and completed.returncode != 0:
+        raise failure(f"docker {' '.join(words[:2])}", completed.stderr)
+    return completed
 
 
-def failure(what: str, stderr: str) -> EngineError:
+def failure(action: str, stderr: str) -> EngineError:
     """The error for a failed command, from what it printed."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    said = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "no message")
-    return EngineError(f"{what}: {said}", hint_for(stderr))
+    message = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "no message")
+    return EngineError(f"{action}: {message}", hint_for(stderr))
 
 
 def inspect_image(reference: str) -> dict[str, Any] | None:
     """What Docker knows of an image that is present, or None."""
-    done = docker("image", "inspect", reference, check=False)
-    if done.returncode != 0:
-        if "No such image" in done.stderr or "not found" in done.stderr.lower():
+    completed = docker("image", "inspect", reference, check=False)
+    if completed.returncode != 0:
+        if "No such image" in completed.stderr or "not found" in completed.stderr.lower():
             return None
-        raise failure("docker image inspect", done.stderr)
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found[0]
+        raise failure("docker image inspect", completed.stderr)
+    images: list[dict[str, Any]] = json.loads(completed.stdout)
+    return images[0]
 
 
 def image_ids() -> set[str]:
@@ -114,10 +114,10 @@ def remove_orphans(needed: Callable[[str], bool] = lives) -> list[str]:
     for listing, removal in listings:
         form = '{{.ID}}\t{{.Label "' + OWNER_LABEL + '"}}\t' + ("{{.Names}}" if listing[0] == "ps" else "{{.Name}}")
         lines = docker(*listing, "--filter", f"label={OWNER_LABEL}", "--format", form).stdout.splitlines()
-        dead = [line.split("\t") for line in lines if not needed(line.split("\t")[1])]
-        if dead:
-            docker(*removal, *(fields[0] for fields in dead), check=False)
-            removed.extend(fields[2] for fields in dead)
+        orphans = [line.split("\t") for line in lines if not needed(line.split("\t")[1])]
+        if orphans:
+            docker(*removal, *(fields[0] for fields in orphans), check=False)
+            removed.extend(fields[2] for fields in orphans)
     return removed
 
 
@@ -133,10 +133,10 @@ def ending_with_us(signal: str = "KILL") -> tuple[str, ...]:
     """
     words = ("setpriv", "--pdeathsig", signal)
     try:
-        done = subprocess.run([*words, "true"], capture_output=True, check=False)
+        completed = subprocess.run([*words, "true"], capture_output=True, check=False)
     except OSError:
         return ()
-    return words if done.returncode == 0 else ()
+    return words if completed.returncode == 0 else ()
 
 
 class Started(subprocess.Popen[str]):
@@ -145,8 +145,8 @@ class Started(subprocess.Popen[str]):
     def __init__(self, words: Sequence[str], **options: Any) -> None:
         """`options`: those of `subprocess.Popen`."""
         self._words = words
-        before = ending_with_us() if words[0] in _LASTING else ()
-        super().__init__([*before, "docker", *words], text=True, **options)
+        prefix = ending_with_us() if words[0] in _LASTING else ()
+        super().__init__([*prefix, "docker", *words], text=True, **options)
 
     def wait(self, timeout: float | None = None) -> int:
         """The exit code. Without `timeout` EngineError, and the command is ended, when it takes LONGEST."""

@@ -81,9 +81,9 @@ def of_proxy(message: str) -> Outcome:
     return Outcome(status="infrastructure", role="sim", reason="proxy_ended", detail=message)
 
 
-def of_outside(role: Role | Literal["sim"], found: ExternalFailure) -> Outcome:
+def of_outside(role: Role | Literal["sim"], failure: ExternalFailure) -> Outcome:
     """Something befell whoever plays a role, or the simulator, which is nobody's fault in the lab."""
-    return Outcome(status="infrastructure", role=role, reason=found.reason, detail=found.detail)
+    return Outcome(status="infrastructure", role=role, reason=failure.reason, detail=failure.detail)
 
 
 @dataclass(frozen=True)
@@ -150,24 +150,24 @@ def _check_files(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> 
 
     The first that is wrong is named; what was received counts the bytes of all.
     """
-    came = folder / f"flow{flow.flow}" / "downloads"
-    found = {file.name: file for file in came.iterdir()} if came.is_dir() else {}
+    downloads = folder / f"flow{flow.flow}" / "downloads"
+    downloaded = {file.name: file for file in downloads.iterdir()} if downloads.is_dir() else {}
     wrong = ""
     received = 0
-    for one in flow.files:
-        file = found.pop(one.name, None)
+    for served in flow.files:
+        file = downloaded.pop(served.name, None)
         if file is None:
-            wrong = wrong or f"{one.name} is missing"
+            wrong = wrong or f"{served.name} is missing"
             continue
         status = file.lstat()
         if not stat.S_ISREG(status.st_mode):
-            wrong = wrong or f"{one.name} is no file but {_kind(status)}"
+            wrong = wrong or f"{served.name} is no file but {_kind(status)}"
             continue
         received += status.st_size
-        if (differs := same_content(file, www / flow.folder / one.name)) is not None:
-            wrong = wrong or f"{one.name} differs from the served one at byte {differs}"
+        if (differs := same_content(file, www / flow.folder / served.name)) is not None:
+            wrong = wrong or f"{served.name} differs from the served one at byte {differs}"
         file.unlink()
-    for file in found.values():
+    for file in downloaded.values():
         wrong = wrong or f"{file.name} was not asked for"
         if file.is_symlink() or not file.is_dir():
             file.unlink()
@@ -185,10 +185,10 @@ def with_words(outcome: Outcome, words: tuple[str, ...]) -> Outcome:
 
     An endpoint that refuses may say why, other than for the test case, in a line of its own: "NAME: unsupported: WHY".
     """
-    told = next((found[1] for line in words if (found := _WHY.search(line))), None)
-    if outcome.status != "unsupported" or told is None:
+    explanation = next((found[1] for line in words if (found := _WHY.search(line))), None)
+    if outcome.status != "unsupported" or explanation is None:
         return outcome.model_copy(update={"log_tail": words})
-    return outcome.model_copy(update={"log_tail": words, "detail": f"{outcome.role}: {told}"})
+    return outcome.model_copy(update={"log_tail": words, "detail": f"{outcome.role}: {explanation}"})
 
 
 def conclude(outcome: Outcome, checks: list[FileComparison]) -> Outcome:

@@ -62,39 +62,39 @@ def memory_kills() -> int:
     return 0
 
 
-def for_want_of_memory(who: str, kills: int) -> ExternalFailure:
+def for_want_of_memory(victim: str, kills: int) -> ExternalFailure:
     """What is to be said of somebody who was killed while the kernel killed so many processes."""
     counted = "a process" if kills == 1 else f"{kills} processes"
     return ExternalFailure(
         "out_of_memory",
-        f"{who} was killed while this machine's kernel killed {counted} for want of memory: free memory "
+        f"{victim} was killed while this machine's kernel killed {counted} for want of memory: free memory "
         "('free -m', 'dmesg'), or run fewer cells side by side (--jobs), and give the same command again",
     )
 
 
-def by_somebody(who: str, how: str) -> ExternalFailure:
+def by_somebody(victim: str, cause: str) -> ExternalFailure:
     """What is to be said of somebody whom somebody else ended."""
     return ExternalFailure(
-        "killed", f"{who} was ended from outside ({how}), not by this harness: give the same command again"
+        "killed", f"{victim} was ended from outside ({cause}), not by this harness: give the same command again"
     )
 
 
-def bereft(who: str) -> ExternalFailure:
+def bereft(victim: str) -> ExternalFailure:
     """What is to be said of somebody who waits for ever for a process that somebody else ended or stopped."""
     return ExternalFailure(
-        "killed", f"{who} waited for a process that was ended from outside: give the same command again"
+        "killed", f"{victim} waited for a process that was ended from outside: give the same command again"
     )
 
 
 def died_of(pidfd: int) -> int | None:
     """The signal a process died of, 0 for none; None while it lives, or where the kernel does not tell."""
-    asked = bytearray(_INFO.pack(_INFO_EXIT, *[0] * 13))
+    buffer = bytearray(_INFO.pack(_INFO_EXIT, *[0] * 13))
     try:
-        fcntl.ioctl(pidfd, _GET_INFO, asked)
+        fcntl.ioctl(pidfd, _GET_INFO, buffer)
     except OSError:
         return None
-    told, *_, status = _INFO.unpack(asked)
-    if not told & _INFO_EXIT:
+    mask, *_, status = _INFO.unpack(buffer)
+    if not mask & _INFO_EXIT:
         return None
     return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
@@ -122,10 +122,10 @@ class Outside:
 
     def watch(self, service: str, pid: int) -> None:
         """Hold on to the first process of a container, so that its end can be asked for when it is gone."""
-        known, pidfd = self._first.get(service, (0, -1))
-        if known == pid:
+        watched_pid, pidfd = self._first.get(service, (0, -1))
+        if watched_pid == pid:
             return
-        if known:
+        if watched_pid:
             os.close(pidfd)
             del self._first[service]
         # What is on another machine, or has ended meanwhile, cannot be held.
@@ -169,16 +169,16 @@ class Outside:
             return ExternalFailure("paused", detail)
         if service not in self._codes:
             return None
-        unheld = self._codes[service] != 0 and self._lost_its_shim(service)
-        first = self._was_killed(service)
-        if unheld or first or self._codes[service] == _KILLED:
+        lost_shim = self._codes[service] != 0 and self._lost_its_shim(service)
+        was_killed = self._was_killed(service)
+        if lost_shim or was_killed or self._codes[service] == _KILLED:
             kills = self.memory_kills() - self._kills_before
             if kills > 0 or service in self._without_memory or _without_memory(container):
                 return for_want_of_memory(service, max(1, kills))
         if service in self._signals:
             return by_somebody(service, f"Docker was asked for {', '.join(self._signals[service])}")
-        if unheld or first:
-            return by_somebody(service, "a signal to its containerd-shim" if unheld else "SIGKILL")
+        if lost_shim or was_killed:
+            return by_somebody(service, "a signal to its containerd-shim" if lost_shim else "SIGKILL")
         if self._codes[service] == _KILLED:
             return ExternalFailure("killed", f"{service} ended because a process of it was killed (SIGKILL): {_ITSELF}")
         return None
@@ -189,9 +189,9 @@ class Outside:
         if shim is None or not select.select([shim], [], [], 0)[0]:
             return False
         deadline = time.monotonic() + _REAPED
-        while (died := died_of(shim)) is None and time.monotonic() < deadline:
+        while (death_signal := died_of(shim)) is None and time.monotonic() < deadline:
             time.sleep(_REAPED / 100)
-        return bool(died)
+        return bool(death_signal)
 
     def _was_killed(self, service: str) -> bool:
         return service in self._first and died_of(self._first[service][1]) == signal.SIGKILL

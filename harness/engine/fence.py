@@ -64,9 +64,12 @@ def bridges(networks: Sequence[str]) -> dict[str, str]:
     return {name: f"{BRIDGE}{number}" for number, name in enumerate(networks)}
 
 
-def fence_command(said: str, over: Iterable[str]) -> list[str]:
-    """What runs the fence, in the simulator's image. `said`: the file for what it has to say; `over`: the bridges."""
-    return ["sh", "-c", SCRIPT, FENCE, said, *over]
+def fence_command(report_file: str, interfaces: Iterable[str]) -> list[str]:
+    """The command that runs the fence, in the simulator's image.
+
+    `report_file`: where it writes what it could not do; `interfaces`: the bridges.
+    """
+    return ["sh", "-c", SCRIPT, FENCE, report_file, *interfaces]
 
 
 def missing(file: Path) -> tuple[str, ...] | None:

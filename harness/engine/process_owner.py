@@ -43,17 +43,17 @@ def _boot() -> str:
 def _namespace() -> str:
     """Where processes are numbered otherwise than on the machine itself, as in a container: n and the namespace."""
     try:
-        found = Path("/proc/self/ns/pid").readlink().name.strip("pid:[]")
+        inode = Path("/proc/self/ns/pid").readlink().name.strip("pid:[]")
     except OSError:
         return ""
-    return "" if found == _MACHINE else f"n{found}"
+    return "" if inode == _MACHINE else f"n{inode}"
 
 
 def lives(label: str) -> bool:
     """Whether the process behind a label is still there. One of another namespace may be: its number tells nothing."""
-    pid, _, rest = label.partition("-")
-    start, _, where = rest.partition("-")
-    boot, _, namespace = where.partition("n")
+    pid, _, suffix = label.partition("-")
+    start, _, machine = suffix.partition("-")
+    boot, _, namespace = machine.partition("n")
     if boot == _boot() and namespace != _namespace()[1:]:
         return True
     return boot == _boot() and pid.isdigit() and _start_time(int(pid)) == start

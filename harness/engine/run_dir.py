@@ -21,10 +21,10 @@ _PARTS = ("client", "server", "downloads")
 
 def prepare_folder(lab: Lab, folder: Path, cache: Path) -> dict[str, str]:
     """Write a lab's files (Compose file, plan, summary) into its run's folder; the variables they leave open."""
-    together = (CLOCK,) if len(lab.simulators) > 1 else ()
+    shared = (CLOCK,) if len(lab.simulators) > 1 else ()
     simulators = (simulator.name for simulator in lab.simulators)
     flows = (f"flow{flow.flow}/{part}" for flow in lab.flows for part in _PARTS)
-    for name in (*simulators, "plan", *together, *flows):
+    for name in (*simulators, "plan", *shared, *flows):
         place = folder / name
         place.mkdir(parents=True, exist_ok=True)
         # Whatever user an image runs as may write its logs.
@@ -74,8 +74,8 @@ def kernel_of(events: list[dict[str, Any]]) -> str:
 
 def cpu_of(events: list[dict[str, Any]]) -> Cpu | None:
     """Whose processor the endpoints saw, as a simulator in virtual time says; None when it did not come that far."""
-    found: Cpu | None = _kernel(events).get("cpu")
-    return found
+    cpu: Cpu | None = _kernel(events).get("cpu")
+    return cpu
 
 
 def _kernel(events: list[dict[str, Any]]) -> dict[str, Any]:

@@ -67,17 +67,17 @@ def served_file(folder: Path, name: str, size: int, number: int = 0) -> Path:
 
 def serve(lab: Lab, cache: Cache) -> None:
     """Make the files that a lab's servers serve. EngineError where they cannot be written."""
-    wanted = {flow.file: flow.size for flow in lab.flows if flow.file}
+    sizes = {flow.file: flow.size for flow in lab.flows if flow.file}
     folders = {flow.folder: flow.files for flow in lab.flows if flow.files}
     try:
-        missing = [name for name, size in wanted.items() if not _is_there(cache.www / name, size)]
+        missing = [name for name, size in sizes.items() if not _is_there(cache.www / name, size)]
         missing += [name for name in folders if not (cache.www / name).exists()]
         cache.www.mkdir(parents=True, exist_ok=True)
-        for name, size in wanted.items():
+        for name, size in sizes.items():
             served_file(cache.www, name, size)
         for name, files in folders.items():
-            for number, one in enumerate(files):
-                served_file(cache.www / name, one.name, one.size, number)
+            for number, file in enumerate(files):
+                served_file(cache.www / name, file.name, file.size, number)
     except OSError as error:
         raise cache_error(error, cache.folder) from error
     if missing:
@@ -92,22 +92,22 @@ def serving(lab: Lab, cache: Cache) -> Iterator[None]:
         yield
 
 
-def same_content(one: Path, other: Path, *, part: bool = False) -> int | None:
+def same_content(received: Path, served: Path, *, part: bool = False) -> int | None:
     """Offset of the first byte in which two files differ, or None when equal.
 
     A missing tail counts, unless `part`: then the first may be a beginning of the other.
     """
     offset = 0
     # The first may be of somebody who put something else there than a file.
-    with open_regular(one) as first, other.open("rb") as second:
+    with open_regular(received) as first, served.open("rb") as second:
         while True:
-            a = first.read(1 << 22)
-            b = second.read(len(a) if part else 1 << 22)
-            if a != b:
-                shorter = min(len(a), len(b))
-                left, right = (np.frombuffer(data[:shorter], dtype=np.uint8) for data in (a, b))
+            received_chunk = first.read(1 << 22)
+            served_chunk = second.read(len(received_chunk) if part else 1 << 22)
+            if received_chunk != served_chunk:
+                shorter = min(len(received_chunk), len(served_chunk))
+                left, right = (np.frombuffer(data[:shorter], dtype=np.uint8) for data in (received_chunk, served_chunk))
                 differing = np.flatnonzero(left != right)
                 return offset + (int(differing[0]) if differing.size else shorter)
-            if not a:
+            if not received_chunk:
                 return None
-            offset += len(a)
+            offset += len(received_chunk)

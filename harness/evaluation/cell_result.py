@@ -26,8 +26,8 @@ MOST_BY_HAND = 64 << 20
 def beyond_the_pair(cell: Cell) -> str:
     """What was asked of the path and of single flows, in brackets; empty for nothing."""
     pair = endpoint_parameters(cell.parameters)
-    asked = [f"{name}={value}" for name, value in cell.parameters.items() if name not in pair]
-    return f" ({', '.join(asked)})" if asked else ""
+    settings = [f"{name}={value}" for name, value in cell.parameters.items() if name not in pair]
+    return f" ({', '.join(settings)})" if settings else ""
 
 
 def pair_of(cell: Cell) -> tuple[str, str]:
@@ -41,9 +41,9 @@ def pair_of(cell: Cell) -> tuple[str, str]:
 
 def called(cell: Cell) -> list[str]:
     """What tables, lists and lines of progress call a cell, with its scenario and without; and its key."""
-    bare, asked = f"{cell.client.name}→{cell.server.name}", beyond_the_pair(cell)
-    given = " ".join([bare, *(f"{name}={value}" for name, value in cell.parameters.items())])
-    pairs = dict.fromkeys(["→".join(pair_of(cell)) + asked, bare + asked, given, bare])
+    bare, path_settings = f"{cell.client.name}→{cell.server.name}", beyond_the_pair(cell)
+    with_parameters = " ".join([bare, *(f"{name}={value}" for name, value in cell.parameters.items())])
+    pairs = dict.fromkeys(["→".join(pair_of(cell)) + path_settings, bare + path_settings, with_parameters, bare])
     names = [*pairs, *(f"{cell.scenario.name} {pair}" for pair in pairs)]
     return [cell.key, *names, *(name.replace("→", "->") for name in names)]
 
@@ -58,8 +58,8 @@ def point_of(cell: Cell) -> tuple[object, ...]:
 
 def initial_bytes(cell: Cell) -> int:
     """Bytes that a cell's first sender may send first: as told, else RFC 9002's ten packets of 1200 bytes (§7.2)."""
-    told = effective_parameters(cell, 0)
-    return int(told.get(f"{cell.scenario.flows[0].sender}.initial_cwnd", 10)) * 1200
+    effective = effective_parameters(cell, 0)
+    return int(effective.get(f"{cell.scenario.flows[0].sender}.initial_cwnd", 10)) * 1200
 
 
 def counts(run: Run, measured: MeasuredRun | None) -> bool:
@@ -77,8 +77,8 @@ def unreached(run: Run, name: MetricName, *, failed: bool) -> float | None:
     flows, number = run.cell.scenario.flows, name.flow or 0
     if not failed or (name.phase, name.move) != (None, None) or number >= len(flows):
         return None
-    flow, again = flows[number], name.transfer == "repeat"
-    if flow.carried is None or (again and flow.repeat_after is None):
+    flow, is_repeat = flows[number], name.transfer == "repeat"
+    if flow.carried is None or (is_repeat and flow.repeat_after is None):
         return None
     size = {
         **{f"milestone_{size.label()}": size.bytes for size in run.cell.scenario.milestones_within()},
@@ -86,7 +86,14 @@ def unreached(run: Run, name: MetricName, *, failed: bool) -> float | None:
     }.get(name.metric)  # fmt: skip
     if size is None:
         return None
-    received = next((one.received for one in run.transfers if (one.flow, one.index) == (number, int(again))), 0)
+    received = next(
+        (
+            transfer.received
+            for transfer in run.transfers
+            if (transfer.flow, transfer.index) == (number, int(is_repeat))
+        ),
+        0,
+    )
     if received >= size > 0:
         return None
     return 0.0 if name.metric == "goodput" else math.inf
@@ -113,23 +120,26 @@ class CellResult:
     @cached_property
     def measurements(self) -> dict[MetricName, list[Measurement]]:
         """The measurements of each run that completed, or got as far as that before its transfer failed."""
-        found: dict[MetricName, list[Measurement]] = {}
+        by_metric: dict[MetricName, list[Measurement]] = {}
         for run, measured in self.runs:
             if measured is not None and counts(run, measured):
                 for measurement in measured.measurements:
-                    found.setdefault(measurement.named, []).append(measurement)
-        return found
+                    by_metric.setdefault(measurement.named, []).append(measurement)
+        return by_metric
 
     @cached_property
     def written(self) -> dict[str, list[Measurement]]:
         """The same by what people call them, in order."""
         flows = len(self.cell.scenario.flows)
-        named = ((name.text(flows), found) for name, found in self.measurements.items())
+        named = ((name.text(flows), measurements) for name, measurements in self.measurements.items())
         return dict(sorted(named, key=lambda item: item[0]))
 
     @cached_property
     def _values(self) -> dict[tuple[object, ...], list[float]]:
-        return {name.key: [one.value for one in found] for name, found in self.measurements.items()}
+        return {
+            name.key: [measurement.value for measurement in measurements]
+            for name, measurements in self.measurements.items()
+        }
 
     def values(
         self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None,
@@ -176,12 +186,12 @@ class CellResult:
     @property
     def shortfall(self) -> str:
         """How many runs did not complete and why, of the first of each kind; empty where all did."""
-        why: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for run, measured in self.runs:
             outcome = proven_outcome(run, measured)
-            why.setdefault(outcome.status, outcome.detail or outcome.reason)
+            reasons.setdefault(outcome.status, outcome.detail or outcome.reason)
         parts = [
-            f"{count} {status.replace('_', ' ')}" + (f" ({why[status].rstrip('.')})" if why[status] else "")
+            f"{count} {status.replace('_', ' ')}" + (f" ({reasons[status].rstrip('.')})" if reasons[status] else "")
             for status, count in self.outcomes.items()
             if status != "completed"
         ]
@@ -191,8 +201,8 @@ class CellResult:
     def absences(self) -> dict[str, int]:
         """Why metrics of flows are missing or lack samples, in a sentence each → in how many runs."""
         flows = len(self.cell.scenario.flows)
-        made = [of_flows(measured, flows) for _, measured in self.runs if measured is not None]
-        return dict(Counter(text for texts in made for text in texts))
+        run_texts = [of_flows(measured, flows) for _, measured in self.runs if measured is not None]
+        return dict(Counter(text for texts in run_texts for text in texts))
 
     @property
     def last(self) -> tuple[Run, MeasuredRun | None, Path] | None:
@@ -218,8 +228,8 @@ class CellResult:
             return ""
         if not _is_lab_of(run, folder.resolve()):
             return same_again(self.cell, run.repetition)
-        place = ["--env-file", str(folder / "cell.env"), "-f", str(folder / "compose.yaml")]
-        return shlex.join(["docker", "compose", *place, "up", "--abort-on-container-exit"])
+        files = ["--env-file", str(folder / "cell.env"), "-f", str(folder / "compose.yaml")]
+        return shlex.join(["docker", "compose", *files, "up", "--abort-on-container-exit"])
 
 
 def _is_lab_of(run: Run, folder: Path) -> bool:
@@ -233,12 +243,12 @@ def _is_lab_of(run: Run, folder: Path) -> bool:
         lab = compose_text(build_lab(run.cell, run.repetition))
     except (OSError, ValueError, UnsupportedError):
         return False
-    said = {name: value for name, _, value in (line.partition("=") for line in lines)}
-    if compose != lab or len(said) != len(lines) or said.keys() != set(VARIABLES):
+    env = {name: value for name, _, value in (line.partition("=") for line in lines)}
+    if compose != lab or len(env) != len(lines) or env.keys() != set(VARIABLES):
         return False
-    if (said["LAB_PLAN"], said["LAB_OUT"], said["LAB_OWNER"]) != ("./plan", "./by-hand", "by-hand"):
+    if (env["LAB_PLAN"], env["LAB_OUT"], env["LAB_OWNER"]) != ("./plan", "./by-hand", "by-hand"):
         return False
-    www, certificates = Path(said["LAB_WWW"]), Path(said["LAB_CERTS"])
+    www, certificates = Path(env["LAB_WWW"]), Path(env["LAB_CERTS"])
     cache = www.parent
     parts = (www.name, certificates.name.partition("-")[0], certificates.parent)
     return parts == ("www", "certs", cache) and cache.is_absolute() and ".." not in cache.parts and is_cache(cache)

@@ -15,29 +15,33 @@ _MOST = 4
 
 def sentences(absent: Iterable[Absence], flows: int) -> list[str]:
     """A sentence each, in a run of so many flows; metrics that share one are named together in it."""
-    together: dict[tuple[object, ...], list[Absence]] = {}
-    for one in absent:
+    groups: dict[tuple[object, ...], list[Absence]] = {}
+    for absence in absent:
         # What is of one flow, and of it alone, has a sentence of its own unless it lacks the same samples.
-        own = one.metric if one.flows and one.samples is None and one.move is None else ""
-        together.setdefault((own, one.flows, one.transfer, one.move, one.samples, one.why), []).append(one)
-    return [_sentence(alike, flows) for alike in together.values()]
+        own_metric = absence.metric if absence.flows and absence.samples is None and absence.move is None else ""
+        groups.setdefault(
+            (own_metric, absence.flows, absence.transfer, absence.move, absence.samples, absence.why), []
+        ).append(absence)
+    return [_sentence(group, flows) for group in groups.values()]
 
 
-def _sentence(alike: Sequence[Absence], flows: int) -> str:
-    first = alike[0]
+def _sentence(absences: Sequence[Absence], flows: int) -> str:
+    first = absences[0]
     if first.samples is not None:
-        left, of = first.samples
-        return f"{_written(alike, flows)} leave out {left} of {of} samples {first.why}"
+        omitted, total = first.samples
+        return f"{_written(absences, flows)} leave out {omitted} of {total} samples {first.why}"
     if first.transfer is not None:
-        return f"{_written(alike, flows)} is left out: {first.why}"
-    whose = f" of {flows_named(first.flows)}" if first.flows else ""
-    return f"{' and '.join(one.metric for one in alike)}{whose}: left out, {first.why}"
+        return f"{_written(absences, flows)} is left out: {first.why}"
+    suffix = f" of {flows_named(first.flows)}" if first.flows else ""
+    return f"{' and '.join(absence.metric for absence in absences)}{suffix}: left out, {first.why}"
 
 
-def _written(alike: Sequence[Absence], flows: int) -> str:
+def _written(absences: Sequence[Absence], flows: int) -> str:
     names = [
-        MetricName(one.metric, one.flows[0] if one.flows else None, one.transfer, move=one.move).text(flows)
-        for one in alike
+        MetricName(
+            absence.metric, absence.flows[0] if absence.flows else None, absence.transfer, move=absence.move
+        ).text(flows)
+        for absence in absences
     ]
     if len(names) > _MOST:
         return f"{names[0]} and {len(names) - 1} more metrics"
@@ -46,12 +50,12 @@ def _written(alike: Sequence[Absence], flows: int) -> str:
 
 def of_flows(measured: MeasuredRun, flows: int) -> list[str]:
     """Of metrics of flows, the link and the network, which `report metrics` shows."""
-    return sentences((one for one in measured.absent if one.transfer is None), flows)
+    return sentences((absence for absence in measured.absent if absence.transfer is None), flows)
 
 
 def of_transfers(measured: MeasuredRun, flows: int) -> list[str]:
     """Of metrics of single transfers, which the tables show."""
-    return sentences((one for one in measured.absent if one.transfer is not None), flows)
+    return sentences((absence for absence in measured.absent if absence.transfer is not None), flows)
 
 
 def warnings(runs: Iterable[tuple[Run, MeasuredRun | None]], *, flows_too: bool) -> list[str]:
@@ -60,11 +64,11 @@ def warnings(runs: Iterable[tuple[Run, MeasuredRun | None]], *, flows_too: bool)
     Where parameters are seen at other values than they were set to is among it.
     """
     runs = list(runs)
-    found: Counter[str] = Counter(deviations.sentences(runs))
+    counts: Counter[str] = Counter(deviations.sentences(runs))
     for run, measured in runs:
-        found.update(run.warnings)
+        counts.update(run.warnings)
         if measured is not None:
             count = len(run.cell.scenario.flows)
-            found.update([*measured.warnings, *of_transfers(measured, count)])
-            found.update(of_flows(measured, count) if flows_too else ())
-    return sorted(found)
+            counts.update([*measured.warnings, *of_transfers(measured, count)])
+            counts.update(of_flows(measured, count) if flows_too else ())
+    return sorted(counts)

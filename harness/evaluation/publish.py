@@ -34,22 +34,22 @@ def keep(
 
     `with_series`: whether a run's series are kept, too. A cell that differs from a newer one only in its bits goes.
     """
-    there = _rewritten(root) if is_columnar(root) else None
-    entries = {_place(entry): entry for entry in (there.entries() if there else ())}
-    before = {key for key, _ in entries}
-    taken = [
+    columns = _rewritten(root) if is_columnar(root) else None
+    entries = {_place(entry): entry for entry in (columns.entries() if columns else ())}
+    old_keys = {key for key, _ in entries}
+    incoming = [
         StoredRun(*_evidence(run, measured), source.series(run.cell.key, run.repetition) if with_series(run) else None)
         for result in results
         for run, measured in result.runs
     ]
-    entries |= {_place(entry): entry for entry in taken}
+    entries |= {_place(entry): entry for entry in incoming}
     newest = _newest(list(entries.values()))
-    kept = [entry for entry in entries.values() if entry.run.cell.key in newest]
-    contents = {one.digest: one for one in (there.every_contents() if there else ())}
-    named = {digest for entry in kept for digest in entry.run.contents.values()}
-    contents |= {digest: one for digest in sorted(named) if (one := source.contents(digest)) is not None}
-    _write(root, kept, _named(contents, named))
-    return PublishedRuns(len(taken), len((before | {key for key, _ in entries}) - newest))
+    remaining = [entry for entry in entries.values() if entry.run.cell.key in newest]
+    contents = {content.digest: content for content in (columns.every_contents() if columns else ())}
+    digests = {digest for entry in remaining for digest in entry.run.contents.values()}
+    contents |= {digest: one for digest in sorted(digests) if (one := source.contents(digest)) is not None}
+    _write(root, remaining, _named(contents, digests))
+    return PublishedRuns(len(incoming), len((old_keys | {key for key, _ in entries}) - newest))
 
 
 def rekey(root: Path, ledger: Ledger) -> int:
@@ -57,14 +57,14 @@ def rekey(root: Path, ledger: Ledger) -> int:
 
     EngineError when the disk refuses, ResultError.
     """
-    there = _rewritten(root)
-    entries = there.entries()
-    keyed = [_keyed(entry, ledger) for entry in entries]
-    changed = sum(entry is not before for entry, before in zip(keyed, entries, strict=True))
+    columns = _rewritten(root)
+    entries = columns.entries()
+    rekeyed = [_keyed(entry, ledger) for entry in entries]
+    changed = sum(entry is not original for entry, original in zip(rekeyed, entries, strict=True))
     if changed:
         # Of two runs in one place the one that began last stays.
-        places = {_place(entry): entry for entry in sorted(keyed, key=lambda entry: entry.run.started_at)}
-        _write(root, list(places.values()), there.every_contents())
+        places = {_place(entry): entry for entry in sorted(rekeyed, key=lambda entry: entry.run.started_at)}
+        _write(root, list(places.values()), columns.every_contents())
     return changed
 
 
@@ -79,10 +79,10 @@ def _keyed(entry: StoredRun, ledger: Ledger) -> StoredRun:
 
 def forget(root: Path, keys: Collection[str]) -> None:
     """Drop cells, with their runs, from the columns below `root`. EngineError when the disk refuses, ResultError."""
-    there = _rewritten(root)
-    left = [entry for entry in there.entries() if entry.run.cell.key not in keys]
-    contents = {one.digest: one for one in there.every_contents()}
-    _write(root, left, _named(contents, {digest for entry in left for digest in entry.run.contents.values()}))
+    columns = _rewritten(root)
+    remaining = [entry for entry in columns.entries() if entry.run.cell.key not in keys]
+    contents = {content.digest: content for content in columns.every_contents()}
+    _write(root, remaining, _named(contents, {digest for entry in remaining for digest in entry.run.contents.values()}))
 
 
 def _rewritten(root: Path) -> Columns:
@@ -115,12 +115,12 @@ def _evidence(run: Run, measured: MeasuredRun | None) -> tuple[Run, MeasuredRun 
     run = run.model_copy(update={"trail": ""})
     if measured is None:
         return run, None
-    beside = {"measurements": (), "observed": (), "absent": (), "moves": (), "attributed": None}
+    dropped = {"measurements": (), "observed": (), "absent": (), "moves": (), "attributed": None}
     link = measured.link
     if link is not None:
-        nothing = DirectionProof()
-        link = link.model_copy(update={"to_client": nothing, "to_server": nothing, "further": {}})
-    return run, measured.model_copy(update={**beside, "link": link})
+        empty_proof = DirectionProof()
+        link = link.model_copy(update={"to_client": empty_proof, "to_server": empty_proof, "further": {}})
+    return run, measured.model_copy(update={**dropped, "link": link})
 
 
 def _place(entry: StoredRun) -> tuple[str, int]:
@@ -131,10 +131,10 @@ def _newest(entries: Sequence[StoredRun]) -> set[str]:
     """Keys of the cells whose last run began last among those of their point."""
     last: dict[object, tuple[str, str]] = {}
     for entry in entries:
-        point, at = point_of(entry.run.cell), (entry.run.started_at, entry.run.cell.key)
-        last[point] = max(last.get(point, ("", "")), at)
+        point, start = point_of(entry.run.cell), (entry.run.started_at, entry.run.cell.key)
+        last[point] = max(last.get(point, ("", "")), start)
     return {key for _, key in last.values()}
 
 
-def _named(contents: dict[str, Contents], named: set[str]) -> list[Contents]:
-    return [one for digest, one in sorted(contents.items()) if digest in named]
+def _named(contents: dict[str, Contents], digests: set[str]) -> list[Contents]:
+    return [content for digest, content in sorted(contents.items()) if digest in digests]

@@ -44,8 +44,8 @@ class Ranked:
     @property
     def how(self) -> str:
         """What became of the runs whose transfers failed: they timed out, where all did."""
-        others = FAILED_TRANSFER - {"timed_out"}
-        return "did not finish" if others & self.result.outcomes.keys() else "timed out"
+        failures = FAILED_TRANSFER - {"timed_out"}
+        return "did not finish" if failures & self.result.outcomes.keys() else "timed out"
 
     @property
     def differs(self) -> bool:
@@ -79,7 +79,7 @@ class Ranking:
     @property
     def comparisons(self) -> int:
         """How many comparisons with the best can be tested."""
-        return sum(one.p is not None for one in self.cells)
+        return sum(cell.p is not None for cell in self.cells)
 
     @property
     def needed(self) -> int:
@@ -108,41 +108,41 @@ def rankings(results: Sequence[CellResult], metrics: Sequence[MetricName] = ()) 
     if not results:
         return []
     seeds = sorted({result.cell.seed for result in results})
-    made = []
+    ranked = []
     for seed in seeds:
-        for where, alike in _paths([result for result in results if result.cell.seed == seed]):
-            said = ", ".join(part for part in (f"seed {seed}" if len(seeds) > 1 else "", where) if part)
+        for path_label, group in _paths([result for result in results if result.cell.seed == seed]):
+            context = ", ".join(part for part in (f"seed {seed}" if len(seeds) > 1 else "", path_label) if part)
             for metric in metrics or headline(results[0].cell.scenario):
-                found = _ranking(alike, metric, said)
-                made += [found] if found is not None else []
-    return made
+                ranking = _ranking(group, metric, context)
+                ranked += [ranking] if ranking is not None else []
+    return ranked
 
 
-def _ranking(results: Sequence[CellResult], metric: MetricName, where: str) -> Ranking | None:
-    declared = find(metric.metric)
-    if declared is None:
+def _ranking(results: Sequence[CellResult], metric: MetricName, context: str) -> Ranking | None:
+    definition = find(metric.metric)
+    if definition is None:
         return None
     cells, without = list[Ranked](), list[str]()
     for result, label in zip(results, labels(results), strict=True):
-        values, late = result.values(*metric), len(result.unreached(metric))
+        values, unfinished = result.values(*metric), len(result.unreached(metric))
         if values:
-            cells.append(Ranked(result, label, tuple(values), interval(values), late))
+            cells.append(Ranked(result, label, tuple(values), interval(values), unfinished))
         else:
             without.append(label)
     if len(cells) < 2:
         return None
-    sign = -1 if declared.better == "higher" else 1
-    cells.sort(key=lambda one: (sign * one.span.median, sign * one.span.low, sign * one.span.high, one.label))
-    best, *others = cells
-    beside = [compare(one.values, best.values) for one in others]
-    adjusted = holm([one.p for one in beside])
+    sign = -1 if definition.better == "higher" else 1
+    cells.sort(key=lambda cell: (sign * cell.span.median, sign * cell.span.low, sign * cell.span.high, cell.label))
+    best, *rivals = cells
+    comparisons = [compare(cell.values, best.values) for cell in rivals]
+    adjusted = holm([comparison.p for comparison in comparisons])
     placed = [
-        Ranked(one.result, one.label, one.values, one.span, one.unfinished, comparison, p)
-        for one, comparison, p in zip(others, beside, adjusted, strict=True)
+        Ranked(cell.result, cell.label, cell.values, cell.span, cell.unfinished, comparison, p)
+        for cell, comparison, p in zip(rivals, comparisons, adjusted, strict=True)
     ]
     scenario, engine = results[0].cell.scenario, results[0].cell.engine
     return Ranking(
-        scenario, engine, metric, declared.unit, declared.better, where, (best, *placed), tuple(without)
+        scenario, engine, metric, definition.unit, definition.better, context, (best, *placed), tuple(without)
     )  # fmt: skip
 
 
@@ -151,21 +151,21 @@ def _paths(results: Sequence[CellResult]) -> list[tuple[str, list[CellResult]]]:
     groups: dict[tuple[tuple[str, str], ...], list[CellResult]] = {}
     for result in results:
         groups.setdefault(tuple(_of_the_path(result)), []).append(result)
-    if len(groups) == 1 or all(len(alike) == 1 for alike in groups.values()):
+    if len(groups) == 1 or all(len(group) == 1 for group in groups.values()):
         return [("", list(results))]
     varied = {
         name for name in dict.fromkeys(name for path in groups for name, _ in path)
         if len({dict(path).get(name) for path in groups}) > 1
     }  # fmt: skip
     return [
-        (", ".join(f"{name} {value}" for name, value in path if name in varied), alike)
-        for path, alike in groups.items()
+        (", ".join(f"{name} {value}" for name, value in path if name in varied), group)
+        for path, group in groups.items()
     ]
 
 
 def _of_the_path(result: CellResult) -> list[tuple[str, str]]:
-    asked = sorted(result.cell.parameters.items())
-    return [(name, str(value)) for name, value in asked if is_of_path(name)]
+    parameters = sorted(result.cell.parameters.items())
+    return [(name, str(value)) for name, value in parameters if is_of_path(name)]
 
 
 def labels(results: Sequence[CellResult]) -> list[str]:
@@ -177,15 +177,15 @@ def labels(results: Sequence[CellResult]) -> list[str]:
         if len({table.get(name) for table in tables}) > 1
     ]  # fmt: skip
     pairs = [(cell.client.name, cell.server.name) for cell in cells]
-    made = []
+    texts = []
     for pair, table in zip(pairs, tables, strict=True):
-        who = _pair(pair, pairs)
-        what = _words({name: str(table[name]) for name in varied if name in table})
-        made.append(", ".join(part for part in (who, what) if part) or "as it is")
-    if len(set(made)) < len(made):
+        pair_label = _pair(pair, pairs)
+        settings = _words({name: str(table[name]) for name in varied if name in table})
+        texts.append(", ".join(part for part in (pair_label, settings) if part) or "as it is")
+    if len(set(texts)) < len(texts):
         # They differ in their bits.
-        made = [f"{label} (cell {cell.key})" for label, cell in zip(made, cells, strict=True)]
-    return made
+        texts = [f"{label} (cell {cell.key})" for label, cell in zip(texts, cells, strict=True)]
+    return texts
 
 
 def _pair(pair: tuple[str, str], pairs: Iterable[tuple[str, str]]) -> str:
@@ -196,12 +196,12 @@ def _pair(pair: tuple[str, str], pairs: Iterable[tuple[str, str]]) -> str:
     return f"client {pair[0]}" if clients else f"server {pair[1]}" if servers else ""
 
 
-def _words(asked: Mapping[str, str]) -> str:
+def _words(settings: Mapping[str, str]) -> str:
     """Parameters and their values: 'server bbr', 'initial_rtt 100 ms' where both roles have it, 'server.pacing off'."""
     parts = []
-    for full, value in asked.items():
+    for full, value in settings.items():
         role, _, name = full.partition(".")
-        both = name in PARAMETERS and all(asked.get(f"{one}.{name}") == value for one in ROLES)
+        both = name in PARAMETERS and all(settings.get(f"{endpoint}.{name}") == value for endpoint in ROLES)
         if both and role != ROLES[0]:
             continue
         if name in _TELLING:

@@ -31,9 +31,9 @@ def standing(
 
 
 def _older(result: CellResult, today: Cell | None, version: int, ledger: Ledger) -> tuple[str, ...]:
-    bits = (NOT_ASKED,) if today is None else other_bits(result.cell, today, ledger)
+    differences = (NOT_ASKED,) if today is None else other_bits(result.cell, today, ledger)
     versions = {measured.version for _, measured in result.runs if measured is not None}
-    return (*bits, *(("the measuring code",) if versions - {version} else ()))
+    return (*differences, *(("the measuring code",) if versions - {version} else ()))
 
 
 def marked(text: str, result: CellResult) -> str:
@@ -43,10 +43,13 @@ def marked(text: str, result: CellResult) -> str:
 
 def note(results: Sequence[CellResult]) -> str:
     """How many rows are not of today, and what of them; empty where all are."""
-    older = [result for result in results if result.older]
-    if not older:
+    stale = [result for result in results if result.older]
+    if not stale:
         return ""
-    counts = Counter(what for result in older for what in result.older)
+    counts = Counter(difference for result in stale for difference in result.older)
     # What most rows differ in first; of equals by name, so that the same rows give the same text.
-    parts = ", ".join(f"{what} ({count})" for what, count in sorted(counts.items(), key=lambda one: (-one[1], one[0])))
-    return f"{MARK} {len(older)} of {len(results)} are not of today's bits. What differs: {parts}."
+    parts = ", ".join(
+        f"{difference} ({count})"
+        for difference, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+    )
+    return f"{MARK} {len(stale)} of {len(results)} are not of today's bits. What differs: {parts}."

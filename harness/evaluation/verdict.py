@@ -59,14 +59,14 @@ def judge(scenario: Scenario, runs: Sequence[tuple[Run, MeasuredRun | None]], pa
     if paths and len(paths) != len(runs):
         raise ValueError(f"{len(paths)} paths for {len(runs)} runs")
     if scenario.checks:
-        checked = verdict_of(runs)
-        if checked.status != "pass" or not scenario.objectives:
-            return checked.model_copy(update={"evidence": tuple(paths)})
+        interop = verdict_of(runs)
+        if interop.status != "pass" or not scenario.objectives:
+            return interop.model_copy(update={"evidence": tuple(paths)})
     judged = [_classify(run, measured) for run, measured in runs]
-    observed = [one for one in judged if one.kind == "observed"]
+    observed = [judged_run for judged_run in judged if judged_run.kind == "observed"]
     verdict = _of_observations(scenario, judged, observed) if observed else _of_none(judged)
-    chosen = [one.kind == "observed" or not observed for one in judged]
-    evidence = tuple(path for path, counts in zip(paths, chosen, strict=False) if counts)
+    mask = [judged_run.kind == "observed" or not observed for judged_run in judged]
+    evidence = tuple(path for path, counts in zip(paths, mask, strict=False) if counts)
     return verdict.model_copy(update={"evidence": evidence})
 
 
@@ -92,10 +92,16 @@ def _of_none(judged: Sequence[_Judged]) -> Verdict:
     """The verdict when nothing could be observed: why not."""
     if not judged:
         return Verdict(status="error", reason="no_runs", sentence="The cell has not been run.")
-    kind = next(kind for kind in ("unsupported", "fault", "infrastructure") if any(j.kind == kind for j in judged))
-    alike = [one for one in judged if one.kind == kind]
-    reason, count = Counter(one.reason for one in alike).most_common(1)[0]
-    detail = next((one.detail for one in alike if one.reason == reason and one.detail), "")
+    kind = next(
+        kind
+        for kind in ("unsupported", "fault", "infrastructure")
+        if any(judged_run.kind == kind for judged_run in judged)
+    )
+    matching = [judged_run for judged_run in judged if judged_run.kind == kind]
+    reason, count = Counter(judged_run.reason for judged_run in matching).most_common(1)[0]
+    detail = next(
+        (judged_run.detail for judged_run in matching if judged_run.reason == reason and judged_run.detail), ""
+    )
     status: VerdictStatus = "unsupported" if kind == "unsupported" else "error"
     text = f"{_words(reason)} in {count} of {len(judged)} runs"
     return Verdict(status=status, reason=reason, sentence=_sentence(text, detail))
@@ -103,51 +109,55 @@ def _of_none(judged: Sequence[_Judged]) -> Verdict:
 
 def _of_observations(scenario: Scenario, judged: Sequence[_Judged], observed: Sequence[_Judged]) -> Verdict:
     verdicts = tuple(_objective(objective, len(scenario.flows), observed) for objective in scenario.objectives)
-    late = [one for one in observed if one.failed_transfer]
+    unfinished = [judged_run for judged_run in observed if judged_run.failed_transfer]
     if not verdicts:
-        return _without_objectives(scenario, judged, observed, late)
-    failed = [one for one in verdicts if one.verdict == "fail"]
-    faults = [one for one in judged if one.kind in ("fault", "unsupported")]
-    open_ones = [one for one in verdicts if one.verdict == "inconclusive"]
-    tail = _late(late, observed) + _uncounted(judged)
+        return _without_objectives(scenario, judged, observed, unfinished)
+    failed = [verdict for verdict in verdicts if verdict.verdict == "fail"]
+    faults = [judged_run for judged_run in judged if judged_run.kind in ("fault", "unsupported")]
+    inconclusive = [verdict for verdict in verdicts if verdict.verdict == "inconclusive"]
+    tail = _late(unfinished, observed) + _uncounted(judged)
     if failed:
         worst = max(failed, key=miss)
         if worst.observed is not None and math.isinf(worst.observed.median):
-            reason, sentence = _not_finished(scenario, late, len(observed))
+            reason, sentence = _not_finished(scenario, unfinished, len(observed))
             sentence += f", so {worst.demanded} is missed"
             return _verdict("fail", reason, sentence + _uncounted(judged), verdicts)
         return _verdict("fail", f"{worst.metric}_missed", _describe(worst) + tail, verdicts)
     if faults:
-        reason, count = Counter(one.reason for one in faults).most_common(1)[0]
-        detail = next((one.detail for one in faults if one.reason == reason and one.detail), "")
+        reason, count = Counter(judged_run.reason for judged_run in faults).most_common(1)[0]
+        detail = next(
+            (judged_run.detail for judged_run in faults if judged_run.reason == reason and judged_run.detail), ""
+        )
         text = f"{_words(reason)} in {count} of {len(judged)} runs"
-        sentence = _sentence(text, detail).removesuffix(".") + _late(late, observed)
+        sentence = _sentence(text, detail).removesuffix(".") + _late(unfinished, observed)
         return _verdict("inconclusive", reason, sentence, verdicts)
-    if open_ones:
-        missing = next((one for one in open_ones if one.observed is None), None)
+    if inconclusive:
+        missing = next((verdict for verdict in inconclusive if verdict.observed is None), None)
         if missing is not None:
-            if any(_measured(one, missing.metric, len(scenario.flows)) is not None for one in observed):
+            if any(_measured(judged_run, missing.metric, len(scenario.flows)) is not None for judged_run in observed):
                 sentence = f"{missing.demanded} is in a unit that {missing.metric} does not convert to" + tail
                 return _verdict("inconclusive", "unit_mismatch", sentence, verdicts)
             sentence = f"{missing.metric} was measured in none of {len(observed)} runs" + tail
             return _verdict("inconclusive", "not_observed", sentence, verdicts)
-        sentence = _describe(open_ones[0]) + "; more repetitions can tell" + tail
+        sentence = _describe(inconclusive[0]) + "; more repetitions can tell" + tail
         return _verdict("inconclusive", "interval_straddles", sentence, verdicts)
-    if len(late) == len(observed):
+    if len(unfinished) == len(observed):
         # What the objectives ask for arrived, but never all that was to be transferred (a repeat, say).
-        reason, sentence = _not_finished(scenario, late, len(observed))
+        reason, sentence = _not_finished(scenario, unfinished, len(observed))
         return _verdict("fail", reason, sentence + _uncounted(judged), verdicts)
     nearest = min(verdicts, key=_margin)
     return _verdict("pass", "objectives_met", f"All {len(verdicts)} met; {_describe(nearest)}" + tail, verdicts)
 
 
 def _without_objectives(
-    scenario: Scenario, judged: Sequence[_Judged], observed: Sequence[_Judged], late: Sequence[_Judged]
+    scenario: Scenario, judged: Sequence[_Judged], observed: Sequence[_Judged], unfinished: Sequence[_Judged]
 ) -> Verdict:
-    if len(late) == len(observed):
-        reason, sentence = _not_finished(scenario, late, len(observed))
+    if len(unfinished) == len(observed):
+        reason, sentence = _not_finished(scenario, unfinished, len(observed))
         return _verdict("fail", reason, sentence + _uncounted(judged), ())
-    sentence = "The scenario has no objectives; the figures are reported" + _late(late, observed) + _uncounted(judged)
+    sentence = (
+        "The scenario has no objectives; the figures are reported" + _late(unfinished, observed) + _uncounted(judged)
+    )
     return _verdict("measured", "no_objectives", sentence, ())
 
 
@@ -158,31 +168,37 @@ def _verdict(status: VerdictStatus, reason: str, sentence: str, objectives: tupl
 def _objective(objective: Objective, flows: int, observed: Sequence[_Judged]) -> ObjectiveVerdict:
     """One objective against the runs in which its metric is known."""
     at_most = objective.at_most is not None
-    values = [value for one in observed if (value := _value(one, objective, flows, at_most)) is not None]
-    found = interval(values) if values else None
+    values = [value for judged_run in observed if (value := _value(judged_run, objective, flows, at_most)) is not None]
+    estimate = interval(values) if values else None
     status: VerdictStatus = "inconclusive"
-    if found is not None:
-        met = [value <= objective.bound if at_most else value >= objective.bound for value in (found.low, found.high)]
+    if estimate is not None:
+        met = [
+            value <= objective.bound if at_most else value >= objective.bound for value in (estimate.low, estimate.high)
+        ]
         status = "pass" if all(met) else "inconclusive" if any(met) else "fail"
     return ObjectiveVerdict(
         metric=objective.metric, demanded=str(objective), bound=objective.bound, at_most=at_most,
-        unit=objective.unit, observed=found, verdict=status,
+        unit=objective.unit, observed=estimate, verdict=status,
     )  # fmt: skip
 
 
-def _value(one: _Judged, objective: Objective, flows: int, at_most: bool) -> float | None:
+def _value(judged_run: _Judged, objective: Objective, flows: int, at_most: bool) -> float | None:
     """The metric in the objective's unit; infinitely bad where the transfer failed before reaching it."""
-    found = _measured(one, objective.metric, flows)
-    if found is not None:
+    measurement = _measured(judged_run, objective.metric, flows)
+    if measurement is not None:
         # Stored scenarios may have plain numbers, which were taken for the metric's own unit.
-        return found.value if objective.unit == "1" else converted(found.value, unit_of(found), objective.unit)
-    if one.failed_transfer:
+        return (
+            measurement.value
+            if objective.unit == "1"
+            else converted(measurement.value, unit_of(measurement), objective.unit)
+        )
+    if judged_run.failed_transfer:
         return math.inf if at_most else -math.inf
     return None
 
 
-def _measured(one: _Judged, metric: str, flows: int) -> Measurement | None:
-    return None if one.measured is None else one.measured.written(metric, flows)
+def _measured(judged_run: _Judged, metric: str, flows: int) -> Measurement | None:
+    return None if judged_run.measured is None else judged_run.measured.written(metric, flows)
 
 
 def miss(verdict: ObjectiveVerdict) -> float:
@@ -202,17 +218,20 @@ def _describe(verdict: ObjectiveVerdict) -> str:
     assert verdict.observed is not None
     demanded = verdict.demanded.removeprefix(verdict.metric).strip()
     text = f"{verdict.metric}: {_interval(verdict.observed, verdict.unit)}, demanded {demanded}"
-    by = miss(verdict)
-    if verdict.verdict == "fail" and math.isfinite(by):
-        text += f": {by:.0%} {'over' if verdict.at_most else 'under'}"
+    excess = miss(verdict)
+    if verdict.verdict == "fail" and math.isfinite(excess):
+        text += f": {excess:.0%} {'over' if verdict.at_most else 'under'}"
     return text
 
 
-def _interval(found: Interval, unit: str) -> str:
+def _interval(estimate: Interval, unit: str) -> str:
     suffix = "" if unit == "1" else f" {unit}"
-    if found.n == 1:
-        return f"{_number(found.median)}{suffix}, n = 1 (no interval)"
-    return f"median {_number(found.median)}{suffix} [{_number(found.low)}, {_number(found.high)}], n = {found.n}"
+    if estimate.n == 1:
+        return f"{_number(estimate.median)}{suffix}, n = 1 (no interval)"
+    return (
+        f"median {_number(estimate.median)}{suffix} [{_number(estimate.low)}, {_number(estimate.high)}], "
+        f"n = {estimate.n}"
+    )
 
 
 def _number(value: float) -> str:
@@ -221,24 +240,24 @@ def _number(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
 
 
-def _not_finished(scenario: Scenario, late: Sequence[_Judged], runs: int) -> tuple[str, str]:
+def _not_finished(scenario: Scenario, unfinished: Sequence[_Judged], runs: int) -> tuple[str, str]:
     """(reason code, sentence) of transfers that failed: of the reason that most have."""
-    reason, count = Counter(one.reason for one in late).most_common(1)[0]
+    reason, count = Counter(judged_run.reason for judged_run in unfinished).most_common(1)[0]
     if reason == "timed_out":
         return reason, f"The transfer did not finish within {scenario.timeout} in {count} of {runs} runs"
-    detail = next(one.detail for one in late if one.reason == reason)
+    detail = next(judged_run.detail for judged_run in unfinished if judged_run.reason == reason)
     return reason, f"{_words(reason)} in {count} of {runs} runs: {detail.rstrip('.')}"
 
 
-def _late(late: Sequence[_Judged], observed: Sequence[_Judged]) -> str:
+def _late(unfinished: Sequence[_Judged], observed: Sequence[_Judged]) -> str:
     """Runs that count as infinitely bad where they did not come so far, as the tail of a sentence."""
-    reasons = Counter(one.reason for one in late)
+    reasons = Counter(judged_run.reason for judged_run in unfinished)
     return "".join(f"; {_words(reason).lower()} {count} of {len(observed)}" for reason, count in reasons.items())
 
 
 def _uncounted(judged: Sequence[_Judged]) -> str:
     """Runs the verdict does not rest on, as the tail of a sentence."""
-    reasons = Counter(one.reason for one in judged if one.kind != "observed")
+    reasons = Counter(judged_run.reason for judged_run in judged if judged_run.kind != "observed")
     return "".join(f"; not counted: {reason} {count} of {len(judged)}" for reason, count in reasons.items())
 
 

@@ -1,4 +1,4 @@
-"""Wires the stages: catalogue, plan, engine, store, measure, judge. The only module that knows them all."""
+"""Connects the stages: catalogue, plan, engine, store, measure, judge. The only module that knows all of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class App:
         warn: Callable[[str], object] = lambda text: None,
         stand_ins: Mapping[str, str] = {},
     ) -> None:
-        """`warn` is told of stored runs that cannot be read; `stand_ins`: implementation → image instead of its own."""
+        """`warn`: called for stored runs that cannot be read; `stand_ins`: implementation → replacement image."""
         self.places = places
         self.ledger_file = places.root / LEDGER
         self.ledger = read_ledger(self.ledger_file)
@@ -80,7 +80,7 @@ class App:
         self.inventory = Inventory(self.catalogue, self.images, self.exported)
 
     def _rekey(self, warn: Callable[[str], object]) -> None:
-        """The store's runs get the keys that they have by today's ledger; one that cannot be written keeps its own."""
+        """Update the keys of stored runs to the current ledger; a store that cannot be written keeps its keys."""
         try:
             if count := self.store.rekey(self.ledger):
                 warn(f"{count} stored runs have another key now, by {LEDGER}")
@@ -90,61 +90,71 @@ class App:
     def matrix(
         self, request: Request, listen: Listener, *, pull: bool, every: Sequence[Point] | None = None
     ) -> list[Cell]:
-        """The cells of a request; of one scenario at other points where these are given
+        """The cells of a request. `every`: points in place of those of its sweeps; the request then has one scenario
         (`harness.execution.matrix.cells`).
         """
         swept = points_of(request)
-        self.catalogue.require_split(swept, lambda one: {role: of_matrix(request, role, one) for role in ROLES})
-        others = {name: self.inventory.named(name) for name in named(swept)}
-        # Those whose roles the flows all fill themselves are not needed.
+        self.catalogue.require_split(
+            swept, lambda scenario: {role: of_matrix(request, role, scenario) for role in ROLES}
+        )
+        flow_implementations = {name: self.inventory.named(name) for name in named(swept)}
+        # If flows name the implementation of a role everywhere, the requested ones for that role are not needed.
         open_roles = {role for point in swept for role in point.scenario.open_roles}
-        asked = [
+        requested = [
             *(request.clients if "client" in open_roles else ()), *(request.servers if "server" in open_roles else ()),
         ]  # fmt: skip
-        contestants = {item.name: item for item in asked} | others
+        contestants = {item.name: item for item in requested} | flow_implementations
         images = {name: self.inventory.image_of(item, listen, pull=pull) for name, item in contestants.items()}
         sim = self.images.sim(request.sim_kernel)
         code = engine_code(request.engine)
-        made = cells(
+        matrix = cells(
             request,
             images,
             sim,
-            others,
+            flow_implementations,
             engine_code=code,
             host_cpu=self.places.host_cpu,
             every=every,
             ledger=self.ledger,
         )
-        return made if request.shard is None else [cell for cell in made if request.shard.takes(point_of(cell))]
+        return matrix if request.shard is None else [cell for cell in matrix if request.shard.takes(point_of(cell))]
 
     def today(self, cell: Cell) -> Cell:
-        """A stored cell as it would be run now: today's manifests, images, simulator and engine, the same scenario.
+        """A stored cell as it would run now: current manifests, images, simulator and engine, the same scenario.
 
-        InputError where somebody in it is no longer there.
+        InputError if one of its implementations no longer exists.
         """
-        known = {name: self.inventory.named(name) for name in {cell.client.name, cell.server.name, *cell.others}}
-        images = {name: self.inventory.image_of(one, lambda event: None, pull=False) for name, one in known.items()}
-        others = {name: Contestant(implementation=known[name], image=images[name]) for name in cell.others}
+        implementations = {
+            name: self.inventory.named(name) for name in {cell.client.name, cell.server.name, *cell.others}
+        }
+        images = {
+            name: self.inventory.image_of(implementation, lambda event: None, pull=False)
+            for name, implementation in implementations.items()
+        }
+        contestants = {
+            name: Contestant(implementation=implementations[name], image=images[name]) for name in cell.others
+        }
         content = {
-            "client": known[cell.client.name], "client_image": images[cell.client.name],
-            "server": known[cell.server.name], "server_image": images[cell.server.name],
-            "others": others, "sim_image": self.images.sim(cell.sim_kernel), "engine_code": engine_code(cell.engine),
+            "client": implementations[cell.client.name], "client_image": images[cell.client.name],
+            "server": implementations[cell.server.name], "server_image": images[cell.server.name],
+            "others": contestants, "sim_image": self.images.sim(cell.sim_kernel),
+            "engine_code": engine_code(cell.engine),
         }  # fmt: skip
         return keyed(cell.model_copy(update=content), self.ledger)
 
     def experience(self, matrix: Sequence[Cell]) -> Experience:
-        """How long the runs of these cells take, by what is stored."""
+        """How long the runs of these cells take, from stored runs."""
         return experience(self.store, self.places.root / "results" / "reference", matrix)
 
     def provenance(self, versions: Mapping[str, str]) -> Provenance:
-        """What the records of a command's runs say of where they come from; `versions`: of Docker and Compose."""
+        """The provenance that a command writes into its run records; `versions`: of Docker and Compose."""
         return Provenance(versions, commit_of(self.places.root), self.contents, self.places.registry)
 
     def run(self, request: Request, options: Options, listen: Listener) -> list[CellResult]:
-        """Do what of the plan is not in the store, and return all its cells.
+        """Make the runs of the plan that are not in the store, and return all its cells.
 
-        Raises HarnessError; UnbuiltError, which has the cells, when all was done that did not need an image that could
-        not be built.
+        Raises HarnessError. Raises UnbuiltError, which has the cells, if an image could not be built and all runs that
+        do not need it were made.
         """
         return self.run_cells(self.matrix(request, listen, pull=True), request.repetitions, options, listen)
 
@@ -156,9 +166,9 @@ class App:
         listen: Listener,
         elsewhere: Set[tuple[str, int]] = frozenset(),
     ) -> list[CellResult]:
-        """Do what of these cells, all of one engine, is not in the store, and return them. Raises as `run` does.
+        """Make the runs of these cells that are not in the store, and return the cells. Raises as `run` does.
 
-        `elsewhere`: (key, repetition) of runs that need not be made, since they are kept in another store.
+        All cells have the same engine. `elsewhere`: (key, repetition) of runs to skip, since another store has them.
         """
         if self.stored is not self.store:
             raise InputError(
@@ -174,12 +184,13 @@ class App:
             listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
         provenance = self.provenance(docker_versions(required=with_docker))
         series = Repetitions(matrix, repetitions, self.results.of, lambda text: listen(Warned(text)))
-        # Before it is looked at what is done, so that nothing comes in between.
+        # Taken before the store is searched for complete runs, so that no run of another harness is missed.
         stamps = {
-            (one.cell.key, one.repetition): self.store.stamp(one.cell.key, one.repetition) for one in series.possible()
+            (planned.cell.key, planned.repetition): self.store.stamp(planned.cell.key, planned.repetition)
+            for planned in series.possible()
         }
-        done = set() if options.fresh else elsewhere | self.results.done(series.possible(), options.retry)
-        todo = series.first(done)
+        completed = set() if options.fresh else elsewhere | self.results.done(series.possible(), options.retry)
+        todo = series.first(completed)
         disk = DiskUse(self.store, options.artefacts, self.cache.www)
         need = disk.need(todo, options.jobs)
         if caution := disk.require(need):
@@ -187,12 +198,14 @@ class App:
         runs = engine_of(engine, self.cache, options)
         patience = Patience(options.patience)
         attempts = Attempts(runs, self.store, self.results, options, patience, provenance, listen)
-        known = self.experience(matrix)
-        ground = CheckoutGround(self.images, self.inventory, self.contents, attempts, known, stamps)
-        campaign = Campaign(todo, options.jobs, ground, listen, series.further)
-        more = isinstance(repetitions, UntilDecided)
+        timings = self.experience(matrix)
+        backend = CheckoutGround(self.images, self.inventory, self.contents, attempts, timings, stamps)
+        campaign = Campaign(todo, options.jobs, backend, listen, series.further)
+        open_ended = isinstance(repetitions, UntilDecided)
         listen(
-            PlanMade(len(todo), series.stored(), len(matrix), campaign.seconds(), more, varied(matrix), disk=need.text)
+            PlanMade(
+                len(todo), series.stored(), len(matrix), campaign.seconds(), open_ended, varied(matrix), disk=need.text
+            )
         )
         lost: list[LostRuns] = []
         if todo:
@@ -201,19 +214,21 @@ class App:
                 if options.cluster is None:
                     lost = campaign.work()
                 else:
-                    depot = Depot(self.exported, self.contents, options.cluster.files)
-                    lost = work_on_cluster(options.cluster, todo, ground, attempts, depot, self.cache, series.further)
+                    image_source = Depot(self.exported, self.contents, options.cluster.files)
+                    lost = work_on_cluster(
+                        options.cluster, todo, backend, attempts, image_source, self.cache, series.further
+                    )
         results = [self.results.of(cell, series.reached(cell)) for cell in matrix]
         if lost:
             raise UnbuiltError(*lost_runs(lost, self.places.state / "builds"), results)
         return results
 
     def end_hard(self) -> None:
-        """Kill and remove what this process has under way; see `harness.execution.shutdown`."""
+        """Kill and remove everything that this process is running; see `harness.execution.shutdown`."""
         end_hard(self.store)
 
     def write_lab(self, request: Request, folder: Path, listen: Listener) -> None:
-        """Write the first cell of a request as a lab that works by hand, with its images and files made."""
+        """Write the first cell of a request as a lab for manual use; build its images and make its files."""
         cell = self.inventory.made(self.matrix(request, listen, pull=True)[0], listen)
         lab = build_lab(cell, 0)
         require_room(self.cache.www, missing_bytes(self.cache.www, [lab]))

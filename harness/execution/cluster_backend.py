@@ -43,7 +43,7 @@ _MET = 2048
 
 @dataclass
 class ClusterGround:
-    """The ground of a driver (`harness.execution.cluster.coordinator.Ground`) in one checkout."""
+    """The ground of a driver (`harness.execution.cluster.coordinator.CoordinatorBackend`) in one checkout."""
 
     ground: CheckoutGround
     attempts: Attempts
@@ -54,12 +54,12 @@ class ClusterGround:
     _texts: dict[str, str] = field(default_factory=dict)
 
     def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
-        """See `harness.execution.cluster.coordinator.Ground`."""
+        """See `harness.execution.cluster.coordinator.CoordinatorBackend`."""
         cell, options = item.cell, self.attempts.options
         if cell.key not in self._known:
             self._known[cell.key] = self._needs(cell)
         references, memory = self._known[cell.key]
-        contents = {name: one.digest for name, one in self.depot.contents(references).items()}
+        contents = {name: content.digest for name, content in self.depot.contents(references).items()}
         order = Order(
             self._text(cell), item.repetition, {name: self.depot.sent(name) for name in references},
             contents, driver, self.depot.files, self.attempts.provenance.commit, options.artefacts, options.stall,
@@ -83,31 +83,31 @@ class ClusterGround:
         references = list(dict.fromkeys([lab.sim_image, *(host.image for host in lab.hosts)]))
         sent = {reference: self.depot.sent(reference).at(Path()) for reference in references}
         images = {host.name: sent[host.image] for host in lab.hosts}
-        images |= {one.name: sent[lab.sim_image] for one in lab.proxies}
+        images |= {proxy.name: sent[lab.sim_image] for proxy in lab.proxies}
         self.attempts.store.keep_contents(self.depot.contents(references).values())
         return references, (guest_memory_mib(lab, images) << 20) + MEASURING
 
     _met: dict[str, dict[int, tuple[Run, MeasuredRun | None]]] = field(default_factory=dict)
 
     def claim(self, item: PlannedRun) -> RunLock | int:
-        """See `harness.execution.scheduler.Ground`."""
+        """See `harness.execution.scheduler.Backend`."""
         return self.ground.claim(item)
 
     def made_elsewhere(self, item: PlannedRun) -> bool:
-        """See `harness.execution.scheduler.Ground`."""
+        """See `harness.execution.scheduler.Backend`."""
         return self.ground.made_elsewhere(item)
 
     def expected(self, cell: Cell) -> float:
-        """See `harness.execution.scheduler.Ground`."""
+        """See `harness.execution.scheduler.Backend`."""
         return self.ground.expected(cell)
 
     def take(self, item: PlannedRun, answer: Answer, attempt: int) -> bool:
-        """See `harness.execution.cluster.coordinator.Ground`."""
+        """See `harness.execution.cluster.coordinator.CoordinatorBackend`."""
         store, attempts = self.attempts.store, self.attempts
         partial = store.begin(item.cell.key, item.repetition)
         try:
             run, measured = _unpacked(answer, partial, item)
-            others = self._others(item)
+            stored_runs = self._others(item)
             store.adopt(partial, run)
         except OSError as error:
             store.abandon(partial)
@@ -116,34 +116,36 @@ class ClusterGround:
             store.abandon(partial)
             raise
         outcome = proven_outcome(run, measured)
-        others[item.repetition] = run, measured
-        pairs = [others[number] for number in sorted(others) if number <= item.repetition]
+        stored_runs[item.repetition] = run, measured
+        pairs = [stored_runs[number] for number in sorted(stored_runs) if number <= item.repetition]
         verdict = judge(
-            item.cell.scenario, pairs, [str(store.folder(item.cell.key, one.repetition)) for one, _ in pairs]
+            item.cell.scenario,
+            pairs,
+            [str(store.folder(item.cell.key, stored_run.repetition)) for stored_run, _ in pairs],
         )
         attempts.say(RunFinished(item.cell, run, outcome, verdict))
-        again = attempts.may_pass(outcome) and attempt < (attempts.options.attempts if attempts.options.patience else 1)
-        if again:
-            said = f"the run was disturbed on {answer.worker}: running once more (the run is kept as replaced)"
-            attempts.listen(Warned(said, item.cell, item.repetition))
-        return again
+        retry = attempts.may_pass(outcome) and attempt < (attempts.options.attempts if attempts.options.patience else 1)
+        if retry:
+            message = f"the run was disturbed on {answer.worker}: running once more (the run is kept as replaced)"
+            attempts.listen(Warned(message, item.cell, item.repetition))
+        return retry
 
     def _others(self, item: PlannedRun) -> dict[int, tuple[Run, MeasuredRun | None]]:
         """The runs of a cell that are stored, by repetition; read once, and kept for the cells that were last met."""
         key = item.cell.key
         if key not in self._met:
-            found = self.attempts.results.of(item.cell).runs
-            self._met[key] = {run.repetition: (run, measured) for run, measured in found}
+            runs = self.attempts.results.of(item.cell).runs
+            self._met[key] = {run.repetition: (run, measured) for run, measured in runs}
             if len(self._met) > _MET:
                 del self._met[next(iter(self._met))]
         return self._met[key]
 
     def unpacked(self, item: PlannedRun, answer: Answer) -> tuple[Run, MeasuredRun | None]:
-        """See `harness.execution.cluster.coordinator.Ground`."""
+        """See `harness.execution.cluster.coordinator.CoordinatorBackend`."""
         return _unpacked(answer, None, item)
 
     def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
-        """See `harness.execution.cluster.coordinator.Ground`."""
+        """See `harness.execution.cluster.coordinator.CoordinatorBackend`."""
         store = self.attempts.store
         run = store.run(item.cell.key, item.repetition)
         if run is None:
@@ -171,116 +173,118 @@ def _unpacked(answer: Answer, folder: Path | None, item: PlannedRun) -> tuple[Ru
 
 def _write(answer: Answer, folder: Path) -> None:
     """Write what a worker sent to a new folder: files alone, each to a name of its own below it."""
-    made = {folder}
+    folders = {folder}
     for name, content in answer.files.items():
-        _write_below(folder, name, content, made)
+        _write_below(folder, name, content, folders)
     if not answer.archive:
         return
     with tarfile.open(fileobj=io.BytesIO(answer.archive), mode="r:") as archive:
         for member in archive:
             if member.isdir():
-                _make_folders(place_below(folder, member.name), made)
+                _make_folders(place_below(folder, member.name), folders)
             elif member.issparse():
                 raise ValueError(f"{member.name} has holes, and may claim to be of any size")
-            elif (held := archive.extractfile(member) if member.isreg() or member.islnk() else None) is not None:
-                _write_below(folder, member.name, held.read(), made)
+            elif (stream := archive.extractfile(member) if member.isreg() or member.islnk() else None) is not None:
+                _write_below(folder, member.name, stream.read(), folders)
             # What an endpoint left that is no file is named in the run's warnings, and stays where it was.
 
 
-def _write_below(folder: Path, name: str, content: bytes, made: set[Path]) -> None:
+def _write_below(folder: Path, name: str, content: bytes, folders: set[Path]) -> None:
     place = place_below(folder, name)
-    _make_folders(place.parent, made)
+    _make_folders(place.parent, folders)
     write_new(place, content)
 
 
-def _make_folders(place: Path, made: set[Path]) -> None:
-    if place not in made:
-        _make_folders(place.parent, made)
+def _make_folders(place: Path, folders: set[Path]) -> None:
+    if place not in folders:
+        _make_folders(place.parent, folders)
         place.mkdir()
-        made.add(place)
+        folders.add(place)
 
 
 def _as_asked(content: dict[str, Any], item: PlannedRun) -> Run:
-    made = content["cell"]["key"], content["repetition"]
-    if made != (item.cell.key, item.repetition):
-        asked = f"{item.cell.key}/{item.repetition}"
-        raise ResultError(f"a worker made {made[0]}/{made[1]} where {asked} was asked for", "run again")
+    received = content["cell"]["key"], content["repetition"]
+    if received != (item.cell.key, item.repetition):
+        requested = f"{item.cell.key}/{item.repetition}"
+        raise ResultError(f"a worker made {received[0]}/{received[1]} where {requested} was asked for", "run again")
     return Run.model_validate({**content, "cell": item.cell})
 
 
 def build_missing(
-    todo: Sequence[PlannedRun], ground: CheckoutGround, listen: Listener
+    todo: Sequence[PlannedRun], backend: CheckoutGround, listen: Listener
 ) -> tuple[list[PlannedRun], list[LostRuns]]:
     """Build what the runs need, one image after the other, before any is handed out: the runs that can be made, and
     those that are lost to builds that failed.
     """
-    needs = {item.cell.key: ground.needs(item.cell) for item in {item.cell.key: item for item in todo}.values()}
-    steps = {step.reference: step for _, found in needs.values() for step in found}
+    needs = {item.cell.key: backend.needs(item.cell) for item in {item.cell.key: item for item in todo}.values()}
+    steps = {step.reference: step for _, needed_steps in needs.values() for step in needed_steps}
     failed: dict[str, EngineError] = {}
     names: dict[str, str] = {reference: step.name for reference, step in steps.items()}
     culprits: dict[str, str] = {}
     while steps:
         step = next_step(Work(steps, [needed for needed, _ in needs.values()], ended=1)) or next(
-            one for one in steps.values() if not one.on & steps.keys()
+            candidate for candidate in steps.values() if not candidate.on & steps.keys()
         )
         del steps[step.reference]
-        _build(step, ground, listen, failed)
+        _build(step, backend, listen, failed)
         if step.reference in failed:
             culprits[step.reference] = step.reference
             _leave_out(steps, step.reference, culprits)
-    kept, lost = [], dict[str, int]()
+    runnable, lost = [], dict[str, int]()
     for item in todo:
-        culprit = next((culprits[one] for one in sorted(needs[item.cell.key][0]) if one in culprits), None)
+        culprit = next(
+            (culprits[reference] for reference in sorted(needs[item.cell.key][0]) if reference in culprits), None
+        )
         if culprit is None:
-            kept.append(item)
+            runnable.append(item)
         else:
             lost[culprit] = lost.get(culprit, 0) + 1
-    return kept, [LostRuns(names[culprit], failed[culprit], count) for culprit, count in lost.items()]
+    return runnable, [LostRuns(names[culprit], failed[culprit], count) for culprit, count in lost.items()]
 
 
 def _leave_out(steps: dict[str, Step], culprit: str, culprits: dict[str, str]) -> None:
     """Nothing is built on what there will not be."""
-    left = [culprit]
-    while left:
-        below = left.pop()
-        for reference in [reference for reference, step in steps.items() if below in step.on]:
+    pending = [culprit]
+    while pending:
+        base = pending.pop()
+        for reference in [reference for reference, step in steps.items() if base in step.on]:
             del steps[reference]
             culprits[reference] = culprit
-            left.append(reference)
+            pending.append(reference)
 
 
-def _build(step: Step, ground: CheckoutGround, listen: Listener, failed: dict[str, EngineError]) -> None:
+def _build(step: Step, backend: CheckoutGround, listen: Listener, failed: dict[str, EngineError]) -> None:
     began = time.monotonic()
     listen(BuildStarted(step.name, step.seconds))
     try:
-        ground.make(step, beside=False)
+        backend.make(step, beside=False)
     except EngineError as error:
         failed[step.reference] = error
     listen(BuildEnded(step.name, time.monotonic() - began, failed.get(step.reference)))
 
 
 def work_on_cluster(
-    place: ClusterOptions,
+    cluster: ClusterOptions,
     todo: Sequence[PlannedRun],
-    ground: CheckoutGround,
+    backend: CheckoutGround,
     attempts: Attempts,
-    depot: Depot,
+    image_source: Depot,
     cache: Cache,
-    further: Callable[[Cell], Sequence[PlannedRun]],
+    next_runs: Callable[[Cell], Sequence[PlannedRun]],
 ) -> list[LostRuns]:
     """Have a plan's runs made, and store them; what was lost to failed builds. Raises as `Driver.work` does."""
     listen = attempts.listen
-    possible, lost = build_missing(todo, ground, listen)
+    possible, lost = build_missing(todo, backend, listen)
     environment = {"HARNESS_CACHE": str(cache.folder), "HARNESS_CACHE_LIMIT": f"{cache.limit} B"}
-    with ExitStack() as held:
-        held.enter_context(depot)
-        scheduler = held.enter_context(started(place, environment))
+    with ExitStack() as stack:
+        stack.enter_context(image_source)
+        scheduler = stack.enter_context(started(cluster, environment))
         security = scheduler.security
         driver = Driver(
-            possible, ClusterGround(ground, attempts, depot),
-            lambda: Crew(scheduler.address, security, depot, lambda text: listen(Warned(text))), listen, further,
-            coordinator.sample(list(possible), place.verify), attempts.options.artefacts != "none",
-            bool(place.local),
+            possible, ClusterGround(backend, attempts, image_source),
+            lambda: Crew(scheduler.address, security, image_source, lambda text: listen(Warned(text))), listen,
+            next_runs, coordinator.sample(list(possible), cluster.verify), attempts.options.artefacts != "none",
+            bool(cluster.local),
         )  # fmt: skip
         if possible:
             driver.work()

@@ -1,4 +1,4 @@
-"""The engine that a campaign runs on, and what it finds on this machine."""
+"""Creates the engine of a campaign, reads Docker's versions and removes leftovers of earlier runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.outcome import ENGINES, EngineName
 
 
 def engine_of(name: EngineName, cache: Cache, options: Options) -> Engine:
-    """An engine for as many runs side by side as the options say."""
+    """An engine for as many parallel runs as the options say."""
     if not ENGINES[name].virtual_time:
         return ComposeEngine(cache, options.log_limit, options.memory)
     cores = sorted(os.sched_getaffinity(0))
@@ -26,7 +26,7 @@ def engine_of(name: EngineName, cache: Cache, options: Options) -> Engine:
 
 
 def docker_versions(*, required: bool) -> dict[str, str]:
-    """Versions of Docker and Compose; without the daemon nothing, where it is not required."""
+    """Versions of Docker and Compose; empty if the daemon does not answer and is not `required`. Raises EngineError."""
     try:
         return daemon()
     except EngineError:
@@ -36,7 +36,7 @@ def docker_versions(*, required: bool) -> dict[str, str]:
 
 
 def remove_orphans(cache: Cache, *, required: bool) -> list[str]:
-    """Remove what runs of harness processes that no longer live have left; in Docker too, if that is `required`."""
+    """Remove leftovers of harness processes that have ended; EngineError of Docker only if `required`."""
     removed = VirtualEngine(cache, []).remove_orphans()
     with suppress(*(() if required else (EngineError,))):
         removed = [*removed, *ComposeEngine(cache).remove_orphans()]

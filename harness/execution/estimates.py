@@ -1,4 +1,4 @@
-"""The disk that a plan takes: from what stored runs of its kind took, else from the bytes that they transfer."""
+"""The disk space that a plan needs, from stored runs of its kind, else from the bytes that its runs transfer."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from harness.store.records import read_measured, read_object, read_run, record_b
 from harness.store.results import MEASURED, RUN, Store, disk_error
 from harness.topology import Lab, build_lab
 
-#: What one takes for a run of the same kind: scenario, client, server, engine.
+#: Runs of one kind have the same scenario, client, server and engine.
 Kind = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
 class _Left:
-    """What a run leaves of the disk, in bytes. Both are the same but where only artefacts of failed runs are kept."""
+    """Disk space that a run keeps, in bytes. The two differ only if artefacts of failed runs alone are kept."""
 
     least: int
     """Where it does as well as the best of its kind; one of an unknown kind meets its objectives."""
@@ -41,7 +41,7 @@ class _Left:
 
 @dataclass(frozen=True)
 class DiskNeed:
-    """What runs that are to be made will take of a disk, in bytes."""
+    """Disk space that the runs of a plan need, in bytes."""
 
     runs: int
     least: int
@@ -57,43 +57,43 @@ class DiskNeed:
 
     @property
     def text(self) -> str:
-        """In a sentence."""
-        how = f", {self.estimated} of them by an upper estimate" if self.estimated else ""
-        most, least = size_of(self.stay), size_of(self.least)
-        stays = f"{most} of disk" if least == most else f"{least} to {most} of disk, by how many fail"
+        """The need as part of a sentence, for people."""
+        note = f", {self.estimated} of them by an upper estimate" if self.estimated else ""
+        upper, lower = size_of(self.stay), size_of(self.least)
+        stays = f"{upper} of disk" if lower == upper else f"{lower} to {upper} of disk, by how many fail"
         served = f", and {size_of(self.served)} of the cache for files to serve" if self.served else ""
-        return f"{stays} (and {size_of(self.meanwhile)} while they run{how}){served}"
+        return f"{stays} (and {size_of(self.meanwhile)} while they run{note}){served}"
 
 
 class DiskUse:
-    """What the runs of one store take."""
+    """Disk usage of the runs of one store."""
 
     def __init__(self, store: Store, artefacts: Artefacts = "all", served: Path | None = None) -> None:
-        """`artefacts`: of which further runs they will be kept; `served`: the folder of what servers serve, if any."""
+        """`artefacts`: of which new runs they are kept; `served`: folder of the files that servers serve, if any."""
         self._store = store
         self._artefacts = artefacts
         self._served = served
         self._known: dict[tuple[str, str], list[int]] = {}
 
     def need(self, todo: Sequence[PlannedRun], jobs: int) -> DiskNeed:
-        """What these runs need, so many side by side."""
+        """The disk space that these runs need, with `jobs` of them in parallel."""
         cells = {item.cell.key: item.cell for item in todo}
-        known = {key: self._of(cell) for key, cell in cells.items()}
-        left = {key: known[key] or self._estimate(cell) for key, cell in cells.items()}
+        observed = {key: self._of(cell) for key, cell in cells.items()}
+        footprints = {key: observed[key] or self._estimate(cell) for key, cell in cells.items()}
         largest = max((written_bytes(cell.scenario) for cell in cells.values()), default=0)
         return DiskNeed(
             runs=len(todo),
-            least=sum(left[item.cell.key].least for item in todo),
-            stay=sum(left[item.cell.key].most for item in todo),
+            least=sum(footprints[item.cell.key].least for item in todo),
+            stay=sum(footprints[item.cell.key].most for item in todo),
             meanwhile=min(jobs, len(todo)) * largest,
             served=self._missing(cells.values()),
-            estimated=sum(known[item.cell.key] is None for item in todo),
+            estimated=sum(observed[item.cell.key] is None for item in todo),
         )
 
     def require(self, need: DiskNeed) -> str:
-        """EngineError where the disk has no room for it, with what to do; a caution where it may turn out to have none.
+        """Raise EngineError with a hint if the disk has no room; return a warning if the room may not suffice.
 
-        An empty text where all is well. Before each run it is looked again.
+        The text is empty if the room suffices. The disk is checked again before each run.
         """
         free = self.free()
         room = free
@@ -104,21 +104,21 @@ class DiskUse:
                 require_room(self._served, need.served)
         if not need.runs or room >= need.stay + need.meanwhile:
             return ""
-        said = f"{self._store.root} has {size_of(free)} free, and {counted(need.runs, 'run')} to do take {need.text}"
+        message = f"{self._store.root} has {size_of(free)} free, and {counted(need.runs, 'run')} to do take {need.text}"
         if room >= need.least + need.meanwhile:
-            return f"{said}: where too many of them fail, it will not do"
+            return f"{message}: where too many of them fail, it will not do"
         raise EngineError(
-            said,
+            message,
             "free space ('harness prune --dry-run --unwanted' says what could go), keep less (--artefacts failed, "
             "or none), or write elsewhere (--store)",
         )
 
     def free(self) -> int:
-        """Bytes that are free where runs are written. EngineError where nobody can say."""
+        """Free bytes of the disk that runs are written to. EngineError if that is not known."""
         return _free(self._store.root)
 
     def fits(self, need: DiskNeed) -> bool | None:
-        """Whether the disk has room for it; None where it depends on how many runs fail. EngineError as `free`."""
+        """Whether the disk has room; None if that depends on how many runs fail. EngineError as `free`."""
         try:
             return not self.require(need) or None
         except EngineError:
@@ -130,28 +130,28 @@ class DiskUse:
         return missing_bytes(self._served, (lab for cell in cells if (lab := _lab(cell)) is not None))
 
     def _of(self, cell: Cell) -> _Left | None:
-        """What stored runs of that cell left, or would leave now, else those of its kind; None where there is none."""
+        """Size of stored runs of that cell, kept by the current rule; else of its kind; None without such runs."""
         if _lab(cell) is None:
             return _Left(FIGURES, FIGURES)
         kind = (cell.scenario.name, cell.client.name, cell.server.name, cell.engine)
         for keys in ([cell.key], self._kinds.get(kind, [])):
-            found = [size for key in keys for size in self._sizes(key, cell)]
-            if found:
-                return _Left(min(found) if self._artefacts == "failed" else max(found), max(found))
+            sizes = [size for key in keys for size in self._sizes(key, cell)]
+            if sizes:
+                return _Left(min(sizes) if self._artefacts == "failed" else max(sizes), max(sizes))
         return None
 
     def _estimate(self, cell: Cell) -> _Left:
-        """What a run of a cell may take of whose kind none is stored."""
+        """Estimated size of a run of a cell without stored runs of its kind."""
         whole = FIGURES if self._artefacts == "none" else stored_bytes(cell.scenario)
         return _Left(whole if self._artefacts == "all" else FIGURES, whole)
 
     def _sizes(self, key: str, cell: Cell) -> list[int]:
-        """What each run of a stored cell that tells it would leave if it were made now, as one of `cell`."""
-        place = key, cell.key if self._artefacts == "failed" else ""
-        if place not in self._known:
-            found = (self._size(run, cell) for run in self._folders(key))
-            self._known[place] = [size for size in found if size is not None]
-        return self._known[place]
+        """Size of each run of a stored cell, as if made now as a run of `cell`; without runs of unknown size."""
+        cache_key = key, cell.key if self._artefacts == "failed" else ""
+        if cache_key not in self._known:
+            sizes = (self._size(run, cell) for run in self._folders(key))
+            self._known[cache_key] = [size for size in sizes if size is not None]
+        return self._known[cache_key]
 
     def _folders(self, key: str) -> Iterator[Path]:
         folder = self._store.root / "runs" / key
@@ -165,7 +165,7 @@ class DiskUse:
             return None
         if not stays:
             return sum(disk_use(folder / name) for name in STAYS)
-        # What an older harness left was never compressed.
+        # Older versions of the harness did not compress runs.
         if (folder / "sim").is_dir() and is_packed(folder):
             return disk_use(folder)
         return stored_bytes(cell.scenario) if self._artefacts == "failed" else None
@@ -173,16 +173,16 @@ class DiskUse:
     @cached_property
     def _kinds(self) -> dict[Kind, list[str]]:
         """Keys of the stored cells of each kind."""
-        found: dict[Kind, list[str]] = {}
+        keys_by_kind: dict[Kind, list[str]] = {}
         for key in self._store.cell_keys():
             kind = next(_kinds_of(self._folders(key)), None)
             if kind is not None:
-                found.setdefault(kind, []).append(key)
-        return found
+                keys_by_kind.setdefault(kind, []).append(key)
+        return keys_by_kind
 
 
 def _would_stay(folder: Path, cell: Cell) -> bool | None:
-    """Whether the artefacts of a stored run would be kept where only those of failed ones are; None if it is no run."""
+    """Whether a stored run's artefacts stay if only those of failed runs do; None if the run cannot be read."""
     try:
         run = read_run(record_bytes(folder / RUN))
         measured = read_measured(record_bytes(folder / MEASURED)) if is_regular(folder / MEASURED) else None
@@ -192,13 +192,13 @@ def _would_stay(folder: Path, cell: Cell) -> bool | None:
 
 
 def missing_bytes(served: Path, labs: Iterable[Lab]) -> int:
-    """Bytes of all that the servers of labs serve and that is not there; `served`: the folder for it."""
-    wanted = {flow.file or flow.folder: flow.size for lab in labs for flow in lab.flows}
-    return sum(size for name, size in wanted.items() if name and not (served / name).exists())
+    """Bytes of the files that the servers of labs serve and that are missing from the folder `served`."""
+    served_sizes = {flow.file or flow.folder: flow.size for lab in labs for flow in lab.flows}
+    return sum(size for name, size in served_sizes.items() if name and not (served / name).exists())
 
 
 def require_room(served: Path, size: int) -> None:
-    """EngineError where the disk has no room for so many bytes that servers are to serve."""
+    """EngineError if the disk of the folder `served` has no room for `size` bytes."""
     free = _free(served)
     if size > free:
         raise EngineError(
@@ -208,29 +208,29 @@ def require_room(served: Path, size: int) -> None:
 
 
 def _disk(folder: Path) -> int:
-    """The number of the disk that a folder is on, or will be."""
+    """Device number of the disk that a folder is on, or will be on."""
     return _there(folder).stat().st_dev
 
 
 def _there(folder: Path) -> Path:
-    """The folder, or of what is above it the nearest that is there."""
-    place = folder.absolute()
-    while not place.exists():
-        place = place.parent
-    return place
+    """The folder, or its nearest parent that exists."""
+    ancestor = folder.absolute()
+    while not ancestor.exists():
+        ancestor = ancestor.parent
+    return ancestor
 
 
 def _free(folder: Path) -> int:
-    """Bytes that are free where a folder is, or will be. EngineError where nobody can say."""
-    place = _there(folder)
+    """Free bytes of the disk that a folder is on, or will be on. EngineError if that is not known."""
+    ancestor = _there(folder)
     try:
-        return shutil.disk_usage(place).free
+        return shutil.disk_usage(ancestor).free
     except OSError as error:
-        raise disk_error(error, place) from error
+        raise disk_error(error, ancestor) from error
 
 
 def _lab(cell: Cell) -> Lab | None:
-    """The lab of a cell; None where somebody in it does not offer what is asked, so that nothing runs."""
+    """The lab of a cell; None if an implementation does not support what is requested, so that nothing runs."""
     try:
         return build_lab(cell, 0)
     except UnsupportedError:
@@ -238,38 +238,40 @@ def _lab(cell: Cell) -> Lab | None:
 
 
 def _kinds_of(runs: Iterable[Path]) -> Iterator[Kind]:
-    """Of what kind runs are. Of a store with very many, so no more is looked at than that."""
+    """The kind of each run. A store may have very many runs, so nothing else is read."""
     for run in runs:
         try:
             cell = read_object(run / RUN)["cell"]
             yield cell["scenario"]["name"], cell["client"]["name"], cell["server"]["name"], cell["engine"]
         except (OSError, ValueError, LookupError, TypeError):
-            # What cannot be read tells nothing here, and is reported where it is asked for.
+            # Unreadable runs are skipped here; they are reported where they are needed.
             continue
 
 
-# --- How long runs take here, by those that are stored.
+# --- How long runs take on this machine, from stored runs.
 
 
-#: Other cells of the store that are looked at: each takes milliseconds to read.
+#: Number of other cells of the store that are read: each takes milliseconds.
 OTHERS = 60
 
 
 def experience(store: Store, reference: Path, cells: Iterable[Cell]) -> Experience:
-    """What the runs of these cells took, those of some others in the store, and those of the reference.
+    """Durations of the runs of these cells, of some other cells of the store, and of the reference.
 
-    What cannot be read tells nothing, and is told of by those who need it.
+    Unreadable runs are skipped; they are reported where they are needed.
     """
-    own = dict.fromkeys(cell.key for cell in cells)
-    others = islice((key for key in store.cell_keys() if key not in own), OTHERS)
-    took = list[Took]()
-    for key in (*own, *others):
+    own_keys = dict.fromkeys(cell.key for cell in cells)
+    other_keys = islice((key for key in store.cell_keys() if key not in own_keys), OTHERS)
+    durations = list[Took]()
+    for key in (*own_keys, *other_keys):
         try:
             runs = store.runs(key)
         except ResultError:
             continue
-        took += [Took(run.cell, run.wall, str(run.host.get("cpu", ""))) for run in runs if run.outcome.status in ENDED]
+        durations += [
+            Took(run.cell, run.wall, str(run.host.get("cpu", ""))) for run in runs if run.outcome.status in ENDED
+        ]
     if is_columnar(reference):
         with suppress(ResultError):
-            took += Columns(reference).took()
-    return Experience(took, cpu_model())
+            durations += Columns(reference).took()
+    return Experience(durations, cpu_model())

@@ -1,4 +1,4 @@
-"""Which images this machine has for the implementations, which it lacks and why, and making them."""
+"""Which implementation images this machine has, which it lacks and why, and how to build them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.execution.events import ImageStarted, Listener
 from harness.outcome import Cell, Image
 from harness.scenario.schema import Implementation
 
-#: How the identity begins of a published image that is not on this machine: what it is cannot be told.
+#: Prefix of the identity of a published image that is not on this machine, since its real identity is not known.
 NOT_PRESENT = "not-present:"
 
 
@@ -30,7 +30,7 @@ class Inventory:
 
     @cached_property
     def _known(self) -> dict[str, tuple[Implementation, Path]]:
-        """The implementations, read once: the estimate asks for them for every run."""
+        """The implementations, read once, since the estimate needs them for every run."""
         return self._catalogue.implementations()
 
     def named(self, name: str) -> Implementation:
@@ -44,31 +44,31 @@ class Inventory:
     # --- what there is
 
     def absent(self) -> dict[str, str]:
-        """Implementations that are neither here nor can be made here: name → why."""
+        """Implementations whose image is not on this machine and cannot be built here: name → reason."""
         return {
             name: why
-            for name, (one, _) in self._known.items()
-            if one.elsewhere and not self.has(one) and (why := self.why_absent(one))
+            for name, (implementation, _) in self._known.items()
+            if implementation.elsewhere and not self.has(implementation) and (why := self.why_absent(implementation))
         }
 
     def why_absent(self, implementation: Implementation) -> str | None:
-        """Why an implementation that is not here cannot be made here; None when it can."""
+        """Why an implementation without an image on this machine cannot be built here; None if it can."""
         try:
             return missing(implementation)
         except EngineError as error:
             return f"it has not been used yet, and the Docker daemon does not answer: {error.message}"
 
     def has(self, implementation: Implementation, folder: Path | None = None) -> bool:
-        """Whether the image is on this machine; without the Docker daemon only what was exported is.
+        """Whether the image is on this machine; without the Docker daemon, whether it was exported.
 
-        `folder`: of its manifest; that which the catalogue knows without, which takes every manifest to be right.
+        `folder`: that of its manifest. Without it the catalogue is asked, which requires that every manifest is valid.
         """
         reference = implementation.image
         try:
             image = self._images.image_of(implementation, folder or self._known[implementation.name][1])
             if image is not None:
                 reference = image.reference
-                # A published image is found only if it is present; of one that is built the name is known before.
+                # A published image is found only if it is present; the name of a built one is known before it exists.
                 if implementation.image is not None or inspect_image(reference) is not None:
                     return True
         except EngineError:
@@ -76,14 +76,14 @@ class Inventory:
         return reference is not None and self._exported.known(reference) is not None
 
     def image_of(self, implementation: Implementation, listen: Listener, *, pull: bool) -> Image:
-        """The image of an implementation for a cell's key; one that is published is pulled if it may be."""
+        """The image of an implementation, for a cell's key; a published one is pulled if `pull` is set."""
         try:
             image = self._images.image_of(implementation, self._known[implementation.name][1])
         except EngineError:
-            known = None if implementation.image is None else self._exported.known(implementation.image)
-            if known is None:
+            export = None if implementation.image is None else self._exported.known(implementation.image)
+            if export is None:
                 raise
-            image = Image(reference=known.reference, identity=known.identity, id=known.id)
+            image = Image(reference=export.reference, identity=export.identity, id=export.id)
         if image is not None:
             return image
         assert implementation.image is not None
@@ -92,10 +92,10 @@ class Inventory:
         return self._images.pull(implementation.image, _announcing(listen))
 
     def builds_of(self, cell: Cell) -> list[Build]:
-        """The images a cell needs that are built here; in virtual time not those that were exported already."""
+        """The images of a cell that are built here; in virtual time without those that were already exported."""
         players = dict.fromkeys([cell.client.name, cell.server.name, *cell.others])
-        made = [self._images.of(*self._known[name]) for name in players]
-        needed = [self._images.sim_build(cell.sim_kernel), *(build for build in made if build is not None)]
+        player_builds = [self._images.of(*self._known[name]) for name in players]
+        needed = [self._images.sim_build(cell.sim_kernel), *(build for build in player_builds if build is not None)]
         if cell.virtual_time:
             return [build for build in needed if self._exported.known(build.reference) is None]
         return needed
@@ -103,30 +103,30 @@ class Inventory:
     # --- making
 
     def made(self, cell: Cell, listen: Listener) -> Cell:
-        """A cell whose images are there."""
+        """Build the images of a cell, and return the cell with its simulator image settled."""
         announce = _announcing(listen)
         if cell.sim_kernel == "auto":
             self._images.settle_sim(announce)
-        made = cell.model_copy(update={"sim_image": self._images.sim(cell.sim_kernel)})
-        for build in self.builds_of(made):
+        ready_cell = cell.model_copy(update={"sim_image": self._images.sim(cell.sim_kernel)})
+        for build in self.builds_of(ready_cell):
             self._images.make(build, announce)
-        return made
+        return ready_cell
 
     def make(self, names: Sequence[str], listen: Listener) -> dict[str, MadeImage]:
-        """Build the simulator and these implementations, side by side. Name → what came of it."""
+        """Build the simulator and these implementations in parallel. Name → result."""
         announce = _announcing(listen)
         self._images.settle_sim(announce)
         return make_side_by_side(self._images, self._images.sim_build("lab"), self.builds(names, ()), announce)
 
     def make_each(self, builds: Mapping[str, Build], listen: Listener) -> dict[str, MadeImage]:
-        """Build these and what they are built on, side by side. Name → what came of it, for these alone."""
+        """Build these images and their bases in parallel. Name → result, without the bases."""
         results = make_side_by_side(self._images, None, builds, _announcing(listen))
         return {name: results[name] for name in builds}
 
     def builds(self, implementations: Sequence[str], others: Sequence[str]) -> dict[str, Build]:
-        """How images are built: name → build, in the order of names; published ones are left out.
+        """The builds of images: name → build, sorted by name; published images are left out.
 
-        `others`: of those that are no implementation's (`Images.others`).
+        `others`: names of images that belong to no implementation (`Images.others`).
         """
         builds = {name: self._images.of(*self._known[name]) for name in implementations}
         builds |= {name: build for name, build in self._images.others.items() if name in others}
@@ -134,19 +134,19 @@ class Inventory:
 
     @property
     def others(self) -> list[str]:
-        """Names of the images that are built here and are no implementation's."""
+        """Names of the images that are built here and belong to no implementation."""
         return list(self._images.others)
 
     def give(self, registry: str, names: Sequence[str]) -> Iterator[str]:
-        """Push the images of the simulator and of implementations that are built here. What each is called there.
+        """Push the images of the simulator and of implementations that are built here. Yields each one's name there.
 
-        What they are built on need not go along: who takes them builds nothing.
+        Base images are not pushed: whoever pulls these images builds nothing.
         """
-        place = Registry(registry)
-        known = [self._images.of(*self._known[name]) for name in names if name in self._known]
-        for build in (self._images.sim_build("lab"), *filter(None, known)):
+        destination = Registry(registry)
+        builds = [self._images.of(*self._known[name]) for name in names if name in self._known]
+        for build in (self._images.sim_build("lab"), *filter(None, builds)):
             if inspect_image(build.reference) is not None:
-                yield place.give(build.reference, build.identity)
+                yield destination.give(build.reference, build.identity)
 
 
 def _announcing(listen: Listener) -> Announce:

@@ -1,4 +1,4 @@
-"""What a campaign of one engine works with: images, and attempts at its runs."""
+"""The backend of a campaign in one checkout: builds images and makes runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from harness.store.results import disk_error
 
 
 class CheckoutGround:
-    """The ground of a campaign (see `harness.execution.scheduler.Ground`) in one checkout."""
+    """The backend of a campaign (see `harness.execution.scheduler.Backend`) in one checkout."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class CheckoutGround:
         experience: Experience,
         stamps: Mapping[tuple[str, int], object],
     ) -> None:
-        """`stamps`: of the runs that were there when the plan was made (`Store.stamp`)."""
+        """`stamps`: those of the runs that were stored when the plan was made (`Store.stamp`)."""
         self._experience = experience
         self._images = images
         self._inventory = inventory
@@ -46,21 +46,23 @@ class CheckoutGround:
         self._present: dict[str, bool] = {}
 
     def needs(self, cell: Cell) -> tuple[frozenset[str], list[Step]]:
-        """See `harness.execution.scheduler.Ground`."""
+        """See `harness.execution.scheduler.Backend`."""
         images = self._images
         if cell.sim_kernel == "auto" and not images.sim_settled and self._is_here(images.sim_build("host")):
-            # To ask the host's kernel takes a moment where the image that asks is there.
+            # Probing the host's kernel is fast if the image for it exists.
             images.settle_sim(_silent)
         builds = self._inventory.builds_of(cell)
         if cell.sim_kernel == "auto" and not images.sim_settled:
-            assumed = images.sim_build("auto")
-            builds = [build for build in builds if build.reference != assumed.reference]
+            default_sim = images.sim_build("auto")
+            builds = [build for build in builds if build.reference != default_sim.reference]
             builds += images.builds_before_settling()
-        every = {build.reference: build for needed in builds for build in self._with_missing_below(needed)}
-        self._builds |= every
+        builds_by_reference = {
+            build.reference: build for needed in builds for build in self._with_missing_below(needed)
+        }
+        self._builds |= builds_by_reference
         steps = [
-            Step(reference, build.name, build.seconds, frozenset(below.reference for below in build.on.values()))
-            for reference, build in every.items()
+            Step(reference, build.name, build.seconds, frozenset(base.reference for base in build.on.values()))
+            for reference, build in builds_by_reference.items()
         ]
         return frozenset(build.reference for build in builds), steps
 
@@ -72,34 +74,34 @@ class CheckoutGround:
     def _with_missing_below(self, build: Build) -> list[Build]:
         if self._is_here(build):
             return []
-        return [*(one for below in build.on.values() for one in self._with_missing_below(below)), build]
+        return [*(missing for base in build.on.values() for missing in self._with_missing_below(base)), build]
 
     def make(self, step: Step, *, beside: bool) -> bool:
-        """See `harness.execution.scheduler.Ground`."""
-        # Runs in real time keep half of the cores free of compilers; to those in virtual time company does nothing.
+        """See `harness.execution.scheduler.Backend`."""
+        # Beside runs in real time, compilers use at most half of the cores; virtual time is not disturbed by load.
         jobs = max(1, (os.cpu_count() or 1) // 2) if beside and self._real_time else None
         images, build = self._images, self._builds[step.reference]
-        open_question = not images.sim_settled and step.reference == images.sim_build("host").reference
-        if open_question:
+        settles_sim = not images.sim_settled and step.reference == images.sim_build("host").reference
+        if settles_sim:
             images.settle_sim(_silent)
-        # Where the question was settled by a file that is older than the image, there is none of it yet.
+        # The kernel may have been settled by a file that is older than the image: the image is then still missing.
         images.make(build, _silent, jobs)
         self._look_into(build)
         self._present[step.reference] = True
-        return open_question
+        return settles_sim
 
     def _look_into(self, build: Build) -> None:
-        """Learn what is in an image that was built, before a run is to record it."""
+        """Read the contents of a built image, before a run records them."""
         with suppress(EngineError, OSError):
             if self._real_time and (image := inspect_image(build.reference)) is not None:
                 self._contents.of(build.reference, image["Id"])
 
     def ready(self, cell: Cell) -> Cell:
-        """See `harness.execution.scheduler.Ground`."""
+        """See `harness.execution.scheduler.Backend`."""
         return self._inventory.made(cell, self._attempts.listen)
 
     def claim(self, item: PlannedRun) -> RunLock | int:
-        """See `harness.execution.scheduler.Ground`."""
+        """See `harness.execution.scheduler.Backend`."""
         root = self._attempts.store.root
         try:
             return claim(root, item.cell.key, item.repetition)
@@ -107,29 +109,29 @@ class CheckoutGround:
             raise disk_error(error, root) from error
 
     def made_elsewhere(self, item: PlannedRun) -> bool:
-        """See `harness.execution.scheduler.Ground`. What failed through nobody's fault is made again."""
+        """See `harness.execution.scheduler.Backend`. Runs with an infrastructure failure are made again."""
         store, key, repetition = self._attempts.store, item.cell.key, item.repetition
-        at = store.stamp(key, repetition)
-        if at is None or at == self._stamps.get((key, repetition)):
+        stamp = store.stamp(key, repetition)
+        if stamp is None or stamp == self._stamps.get((key, repetition)):
             return False
-        found = next((run for run in store.runs(key) if run.repetition == repetition), None)
-        measured = None if found is None else self._attempts.results.measured(found)
-        return found is not None and proven_outcome(found, measured).status != "infrastructure"
+        stored_run = next((run for run in store.runs(key) if run.repetition == repetition), None)
+        measured = None if stored_run is None else self._attempts.results.measured(stored_run)
+        return stored_run is not None and proven_outcome(stored_run, measured).status != "infrastructure"
 
     def run(self, item: PlannedRun) -> float:
-        """See `harness.execution.scheduler.Ground`."""
+        """See `harness.execution.scheduler.Backend`."""
         with runs_come_first() if self._real_time else nullcontext():
             return self._attempts.run(item)
 
     def expected(self, cell: Cell) -> float:
-        """See `harness.execution.scheduler.Ground`."""
+        """See `harness.execution.scheduler.Backend`."""
         return self._experience.expected(cell)
 
     def cancel(self) -> None:
-        """See `harness.execution.scheduler.Ground`."""
+        """See `harness.execution.scheduler.Backend`."""
         self._images.cancel()
         self._attempts.engine.cancel()
 
 
 def _silent(name: str, seconds: float) -> None:
-    """Nobody is told of a build that a campaign tells of itself."""
+    """Ignore the announcement of a build: the campaign reports builds itself."""

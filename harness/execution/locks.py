@@ -1,7 +1,7 @@
-"""Who makes a run: harnesses that share a store share its work, one lock a run.
+"""Locks between harness processes: one lock per run, so that processes with the same store share its work.
 
-A claim is an advisory lock (flock(2)) on a file below the store, so it ends with the process that holds it, however
-that ends. The file goes when the run is made; one that a killed harness left is taken over by whoever comes next.
+A claim is an advisory lock (flock(2)) on a file below the store. The kernel releases it when its process ends, however
+that ends. The file is removed when the run is complete; the next process takes over the file of a killed harness.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from harness.errors import EngineError
 from harness.outcome import ENGINES, EngineName
 from harness.reading import held_folder
 
-#: Characters of the number of a process, at most.
+#: Maximum number of characters of a process number.
 _LONGEST = 20
 
 
 @dataclass(frozen=True)
 class RunLock:
-    """The right to make one run, until it is let go."""
+    """The right to make one run, until the lock is released."""
 
     path: Path
     _file: TextIO
@@ -38,13 +38,16 @@ class RunLock:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Removed while it is held: who opened the file meanwhile finds that it is no longer there, and looks again.
+        # Removed while locked: a process that has opened the file meanwhile sees that it is gone, and tries again.
         self.path.unlink(missing_ok=True)
         self._file.close()
 
 
 def claim(root: Path, key: str, repetition: int) -> RunLock | int:
-    """Claim a run of the store below `root`, or the process that has it (0 where it does not say). Raises OSError."""
+    """Lock a run of the store below `root`; else the number of the process that has the lock. Raises OSError.
+
+    The number is 0 if the file does not contain it.
+    """
     path = root.resolve() / "claims" / f"{key}.{repetition}"
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
@@ -54,8 +57,8 @@ def claim(root: Path, key: str, repetition: int) -> RunLock | int:
         except BlockingIOError:
             with file:
                 file.seek(0)
-                said = file.read(_LONGEST).strip()
-            return int(said) if said.isdecimal() else 0
+                owner_pid = file.read(_LONGEST).strip()
+            return int(owner_pid) if owner_pid.isdecimal() else 0
         except OSError:
             file.close()
             raise
@@ -68,22 +71,22 @@ def claim(root: Path, key: str, repetition: int) -> RunLock | int:
 
 
 def _opened(path: Path) -> TextIO:
-    """The file of a claim, made where it is not there. Raises OSError, for a link too: its target would be emptied."""
+    """Open or create the file of a claim. Raises OSError, also for a link, since its target would be emptied."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with held_folder(path.parent) as folder:
         return os.fdopen(os.open(path.name, flags, 0o666, dir_fd=folder), "a+")
 
 
 def sweep(root: Path) -> None:
-    """Remove the files of claims that nobody holds: those of killed harnesses."""
-    place = root.resolve() / "claims"
-    with contextlib.suppress(OSError), held_folder(place):
-        for file in list(place.iterdir()):
+    """Remove claim files that no process has locked: those of killed harnesses."""
+    folder = root.resolve() / "claims"
+    with contextlib.suppress(OSError), held_folder(folder):
+        for file in list(folder.iterdir()):
             key, _, repetition = file.name.rpartition(".")
-            # What is no claim's file is not taken, and keeps nobody from the others.
+            # Other files are skipped, and an error of one file does not affect the others.
             with contextlib.suppress(OSError):
-                if repetition.isdecimal() and isinstance(held := claim(root, key, int(repetition)), RunLock):
-                    with held:
+                if repetition.isdecimal() and isinstance(lock := claim(root, key, int(repetition)), RunLock):
+                    with lock:
                         pass
 
 
@@ -95,39 +98,40 @@ def _is_there(path: Path, file: TextIO) -> bool:
         return False
 
 
-# --- Who may use the machine: a lock between all harness processes on it.
+# --- A lock for the use of the machine, between all harness processes on it.
 
 
-#: Seconds between two looks at a lock that another harness has.
+#: Seconds between two attempts to take a lock that another harness has.
 _LOOK = 0.2
 
 
 @contextmanager
 def machine_lock(engine: EngineName, waits: Callable[[], object]) -> Iterator[None]:
-    """Hold the machine for runs of an engine; `waits` is called once where another harness must end first.
+    """Lock the machine for runs of an engine; `waits` is called once if another harness must end first.
 
-    Real-time cells have the machine to themselves: anything beside them would be measured with them. Virtual time does
-    not mind company, but is company; so it shares the machine with its like only. EngineError where no lock can be had.
+    Real-time cells use the machine exclusively, since other load would change their measurements. Runs in virtual time
+    are not disturbed by load, but cause it, so they share the machine only with each other. EngineError if the lock
+    cannot be taken.
     """
     path = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / "quic-lab.lock"
     try:
         lock = path.open("a+")
     except OSError as error:
         raise EngineError(f"{path}: {error.strerror}", "remove the file, or set XDG_RUNTIME_DIR") from error
-    how = (fcntl.LOCK_EX if not ENGINES[engine].virtual_time else fcntl.LOCK_SH) | fcntl.LOCK_NB
+    operation = (fcntl.LOCK_SH if ENGINES[engine].virtual_time else fcntl.LOCK_EX) | fcntl.LOCK_NB
     with lock:
-        said = False
-        while not _taken(lock.fileno(), how, path):
-            if not said:
+        announced = False
+        while not _taken(lock.fileno(), operation, path):
+            if not announced:
                 waits()
-                said = True
+                announced = True
             time.sleep(_LOOK)
         yield
 
 
-def _taken(lock: int, how: int, path: Path) -> bool:
+def _taken(lock: int, operation: int, path: Path) -> bool:
     try:
-        fcntl.flock(lock, how)
+        fcntl.flock(lock, operation)
     except BlockingIOError:
         return False
     except OSError as error:

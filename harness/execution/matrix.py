@@ -1,7 +1,7 @@
-"""Scenarios × implementations × parameters × repetitions → runs to do. Pure.
+"""Scenarios × implementations × parameters × repetitions → planned runs. Pure.
 
-Every cell has its key (`harness.store.identity`). Resume, cache, shard and merge are then one mechanism: `plan −
-store`.
+Every cell has a key (`harness.store.identity`). Resuming, caching, sharding and merging are therefore one mechanism:
+`plan − store`.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from harness.scenario.parameters import ROLES, ParameterValue, Role
 from harness.scenario.schema import Implementation, Scenario
 from harness.store.identity import Ledger, keyed
 
-#: Runs of one command: what more than that many are is a slip, or a month's work.
+#: Maximum number of runs of one command: a larger number is a mistake, or would take a month.
 MOST_RUNS = 100_000
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One of so many parts of a matrix, none of which has a cell of another; by what a cell is, not by its bits."""
+    """One of several disjoint parts of a matrix. A cell's part does not depend on code and image versions."""
 
     number: int
     """From 1."""
     of: int
 
     def takes(self, point: object) -> bool:
-        """Whether the cell at a point (`harness.evaluation.cell_result.point_of`) is in it."""
+        """Whether the cell at a point (`harness.evaluation.cell_result.point_of`) is in this shard."""
         digest = hashlib.blake2b(repr(point).encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") % self.of == self.number - 1
 
 
 @dataclass(frozen=True)
 class SharedOut:
-    """What a shard of a plan has to do."""
+    """The work of one shard of a plan."""
 
     shard: str
     """As `--shard` takes it."""
@@ -51,14 +51,14 @@ class SharedOut:
 
 @dataclass(frozen=True)
 class UntilDecided:
-    """Repetitions until a cell's objectives are decided, but at most so many."""
+    """Repetitions until a cell's objectives are decided, up to a maximum."""
 
     most: int = 20
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for."""
+    """What the user requested."""
 
     scenarios: Sequence[Scenario]
     clients: Sequence[Implementation]
@@ -100,26 +100,26 @@ class PlannedRun:
 
 def points_of(request: Request) -> list[Point]:
     """The points of all scenarios' sweeps. Raises InputError."""
-    found, runs = [], 0
+    all_points, run_count = [], 0
     for scenario in request.scenarios:
         swept = points(scenario, request.parameters, request.vary, request.combine)
-        asked = request.repetitions or scenario.repetitions
-        times = asked.most if isinstance(asked, UntilDecided) else asked
+        repetitions = request.repetitions or scenario.repetitions
+        count = repetitions.most if isinstance(repetitions, UntilDecided) else repetitions
         study = scenario.study
-        # What each pair honours is not known yet: as many as one that honours everything has.
-        each = 1 if study is None else most_cells(study)
-        runs += each * len(swept) * len(request.clients) * len(request.servers) * times
-        found += swept
-    if runs > MOST_RUNS:
+        # The parameters that each pair supports are not known yet: count as for a pair that supports all.
+        cells_per_pair = 1 if study is None else most_cells(study)
+        run_count += cells_per_pair * len(swept) * len(request.clients) * len(request.servers) * count
+        all_points += swept
+    if run_count > MOST_RUNS:
         raise InputError(
-            f"{runs} runs are asked for, and {MOST_RUNS} are the most at once",
+            f"{run_count} runs are asked for, and {MOST_RUNS} are the most at once",
             "name fewer scenarios, clients or servers, vary less, or repeat less often",
         )
-    return found
+    return all_points
 
 
 def named(swept: Iterable[Point]) -> list[str]:
-    """Implementations that flows name for themselves, sorted."""
+    """Names of the implementations that flows name themselves, sorted."""
     return sorted(
         {
             name
@@ -135,7 +135,7 @@ def cells(
     request: Request,
     images: Mapping[str, Image],
     sim_image: Image,
-    others: Mapping[str, Implementation] | None = None,
+    flow_implementations: Mapping[str, Implementation] | None = None,
     *,
     engine_code: str = "",
     host_cpu: bool = False,
@@ -144,21 +144,24 @@ def cells(
 ) -> list[Cell]:
     """The matrix, in the order scenario, parameters, client, server.
 
-    `images` maps names to images, `others` the names that flows give to implementations. A scenario whose flows
-    name all the clients, or all the servers, has one cell for all of the matrix's. `engine_code`, `host_cpu`: see
-    `Cell`; the latter is of no account in real time. `every`: points instead of those of the request's own sweeps; it
-    has one scenario then. `ledger`: which digests are the same thing; without one none is.
+    `images`: name → image. `flow_implementations`: name that a flow gives → implementation. A scenario whose flows name
+    all the clients, or all the servers, has one cell for all of the matrix's. `engine_code`, `host_cpu`: see `Cell`;
+    `host_cpu` has no effect in real time. `every`: points in place of those of the request's own sweeps; the request
+    then has one scenario. `ledger`: which digests are equivalent; without it none are.
     """
-    made = []
+    matrix = []
     for point in points_of(request):
-        cast = {name: Contestant(implementation=(others or {})[name], image=images[name]) for name in named([point])}
+        contestants = {
+            name: Contestant(implementation=(flow_implementations or {})[name], image=images[name])
+            for name in named([point])
+        }
         for client, server in itertools.product(
-            players(request, "client", point, cast), players(request, "server", point, cast)
+            players(request, "client", point, contestants), players(request, "server", point, contestants)
         ):
-            for own in _studied(point, client, server, cast) if every is None else every:
+            for study_point in _studied(point, client, server, contestants) if every is None else every:
                 cell = Cell(
                     key="",
-                    scenario=own.scenario,
+                    scenario=study_point.scenario,
                     client=client,
                     server=server,
                     client_image=images[client.name],
@@ -166,75 +169,85 @@ def cells(
                     sim_image=sim_image,
                     engine=request.engine,
                     sim_kernel=request.sim_kernel,
-                    parameters=dict(own.parameters),
+                    parameters=dict(study_point.parameters),
                     seed=request.seed,
                     engine_code=engine_code,
                     host_cpu=host_cpu and ENGINES[request.engine].virtual_time,
-                    others=cast,
+                    others=contestants,
                 )
-                made.append(keyed(cell, ledger))
-    return made
+                matrix.append(keyed(cell, ledger))
+    return matrix
 
 
 def _studied(
-    point: Point, client: Implementation, server: Implementation, cast: Mapping[str, Contestant]
+    point: Point, client: Implementation, server: Implementation, contestants: Mapping[str, Contestant]
 ) -> Sequence[Point]:
-    """The points of a study for one pair; without a study the point itself."""
+    """The points of the study for one pair; the point itself if there is no study."""
     if point.scenario.study is None:
         return [point]
-    return of_pair(point, players_of(point.scenario, client, server, cast)).points
+    return of_pair(point, players_of(point.scenario, client, server, contestants)).points
 
 
-def designs(request: Request, others: Mapping[str, Implementation]) -> list[Designed]:
-    """What the studies among a request's scenarios are for each pair; `others` as in `cells`."""
-    made = []
+def designs(request: Request, flow_implementations: Mapping[str, Implementation]) -> list[Designed]:
+    """The design of each study of a request, for each pair; `flow_implementations` as in `cells`."""
+    studies = []
     for point in points_of(request):
         if point.scenario.study is None:
             continue
-        # Images are of no account here.
-        none = Image(reference="", identity="")
-        cast = {name: Contestant(implementation=others[name], image=none) for name in named([point])}
+        # Images do not matter here.
+        no_image = Image(reference="", identity="")
+        contestants = {
+            name: Contestant(implementation=flow_implementations[name], image=no_image) for name in named([point])
+        }
         for client, server in itertools.product(
-            players(request, "client", point, cast), players(request, "server", point, cast)
+            players(request, "client", point, contestants), players(request, "server", point, contestants)
         ):
-            pair = players_of(point.scenario, client, server, cast)
-            made.append(Designed(point.scenario, client.name, server.name, of_pair(point, pair)))
-    return made
+            pair = players_of(point.scenario, client, server, contestants)
+            studies.append(Designed(point.scenario, client.name, server.name, of_pair(point, pair)))
+    return studies
 
 
 def varied(matrix: Iterable[Cell]) -> frozenset[str]:
     """Names of the parameters by which cells of one scenario differ."""
-    asked: dict[str, dict[str, set[ParameterValue | None]]] = {}
+    scenario_values: dict[str, dict[str, set[ParameterValue | None]]] = {}
     matrix = list(matrix)
     names = dict.fromkeys(name for cell in matrix for name in cell.parameters)
     for cell in matrix:
-        own = asked.setdefault(cell.scenario.name, {})
+        parameter_values = scenario_values.setdefault(cell.scenario.name, {})
         for name in names:
-            own.setdefault(name, set()).add(cell.parameters.get(name))
-    return frozenset(name for own in asked.values() for name, values in own.items() if len(values) > 1)
+            parameter_values.setdefault(name, set()).add(cell.parameters.get(name))
+    return frozenset(
+        name
+        for values_by_name in scenario_values.values()
+        for name, values in values_by_name.items()
+        if len(values) > 1
+    )
 
 
-def players(request: Request, role: Role, point: Point, cast: Mapping[str, Contestant]) -> Sequence[Implementation]:
-    """Who plays a role in turn: the matrix's, or, where no flow leaves it open, the first flow's alone."""
+def players(
+    request: Request, role: Role, point: Point, contestants: Mapping[str, Contestant]
+) -> Sequence[Implementation]:
+    """The implementations of a role: those of the matrix, or that of the first flow if no flow leaves the role open."""
     first = point.scenario.flows[0].implementation(role)
     if role not in point.scenario.open_roles and first is not None:
-        return [cast[first].implementation]
+        return [contestants[first].implementation]
     return of_matrix(request, role, point.scenario)
 
 
 def of_matrix(request: Request, role: Role, scenario: Scenario) -> Sequence[Implementation]:
-    """Who plays a role of a scenario that its flows leave open. Where nobody is named that is whom the scenario names,
-    and by default all of QUIC.
+    """The implementations of a role that a scenario's flows leave open.
+
+    If the request names none, these are the scenario's own, else all that speak QUIC.
     """
-    asked = request.clients if role == "client" else request.servers
-    own = scenario.clients if role == "client" else scenario.servers
+    candidates = request.clients if role == "client" else request.servers
+    preferred = scenario.clients if role == "client" else scenario.servers
     if role not in request.everybody:
-        return asked
-    return [item for item in asked if (item.name in own if own else item.speaks_quic)]
+        return candidates
+    return [item for item in candidates if (item.name in preferred if preferred else item.speaks_quic)]
 
 
 def runs(matrix: Iterable[Cell], repetitions: int | None = None) -> list[PlannedRun]:
-    """All repetitions, interleaved: every cell once before any cell twice, so that drift hits all alike."""
+    """All repetitions, interleaved: each cell once before any cell twice, so that drift affects all cells equally."""
     matrix = list(matrix)
     counts = {cell.key: repetitions or cell.scenario.repetitions for cell in matrix}
     return [

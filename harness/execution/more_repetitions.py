@@ -1,4 +1,4 @@
-"""Further repetitions of cells of which a comparison cannot tell yet."""
+"""More repetitions of cells for which a comparison is still undecided."""
 
 from __future__ import annotations
 
@@ -15,40 +15,41 @@ from harness.stats.intervals import decisive
 
 
 def repeat_until(
-    app: App, undecided: Callable[[], Sequence[CellResult]], most: int, options: Options, listen: Listener
+    app: App, undecided: Callable[[], Sequence[CellResult]], limit: int, options: Options, listen: Listener
 ) -> None:
-    """Repeat what `undecided` names, look after look, until it names nothing that has fewer than `most` repetitions.
+    """Repeat the cells that `undecided` returns until each has `limit` repetitions or is no longer returned.
 
-    A cell whose bits are not today's any more is left as it is, and named: its further runs would be of another cell.
+    A cell is skipped with a warning if the current code and images give it another key: its new runs would belong to
+    another cell.
     """
-    asked: set[tuple[str, int]] = set()
+    requested: set[tuple[str, int]] = set()
     while True:
-        wanted: dict[tuple[EngineName, int], list[Cell]] = {}
+        batches: dict[tuple[EngineName, int], list[Cell]] = {}
         for result in undecided():
             cell = result.cell
-            target = next((look for look in looks(most) if look > len(result.runs)), None)
-            # What the ground spoils for good is not asked for again.
-            if target is None or (cell.key, target) in asked:
+            target = next((look for look in looks(limit) if look > len(result.runs)), None)
+            # Runs that the environment keeps invalidating are requested only once.
+            if target is None or (cell.key, target) in requested:
                 continue
-            asked.add((cell.key, target))
+            requested.add((cell.key, target))
             if _is_today(app, cell):
-                wanted.setdefault((cell.engine, target), []).append(cell)
+                batches.setdefault((cell.engine, target), []).append(cell)
             else:
-                asked |= {(cell.key, look) for look in looks(most)}
+                requested |= {(cell.key, look) for look in looks(limit)}
                 listen(Warned(f"{cell.scenario.name} {result.name}: the bits are no longer those of its runs"))
-        if not wanted:
+        if not batches:
             return
         # Virtual time first: what it decides need not take the machine for itself.
         for (engine, target), cells in sorted(
-            wanted.items(), key=lambda item: (not ENGINES[item[0][0]].virtual_time, item[0][1])
+            batches.items(), key=lambda item: (not ENGINES[item[0][0]].virtual_time, item[0][1])
         ):
             jobs = options.jobs if ENGINES[engine].virtual_time else 1
             app.run_cells(cells, target, replace(options, jobs=jobs), listen)
 
 
-def looks(most: int) -> list[int]:
-    """Numbers of repetitions after which a cell is looked at, `most` being the last."""
-    return sorted({*decisive(most), most})
+def looks(limit: int) -> list[int]:
+    """Numbers of repetitions after which a cell is evaluated; `limit` is the last."""
+    return sorted({*decisive(limit), limit})
 
 
 def _is_today(app: App, cell: Cell) -> bool:

@@ -1,4 +1,4 @@
-"""Which stored runs can go: by age, by what came of them, and where nobody who asks today would get them."""
+"""Selects stored runs to remove: by age, by outcome, or because no current `harness run` would use them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from harness.store.results import MEASURED, RUN, disk_error
 
 @dataclass(frozen=True)
 class Criteria:
-    """What a run has to be to go: all of what is given."""
+    """Criteria for removing a run; it must meet all that are given."""
 
     older: datetime.timedelta | None = None
     """It began so long ago, at least."""
@@ -36,7 +36,7 @@ class Criteria:
 
 @dataclass(frozen=True)
 class Prunable:
-    """A run that can go."""
+    """A run that can be removed."""
 
     folder: Path
     run: Run
@@ -48,7 +48,7 @@ class Prunable:
 
 
 class Pruning:
-    """What can go of the runs of a checkout's store. Runs in progress are no runs yet, and are left alone."""
+    """Finds and removes runs in the store of a checkout. Runs in progress are not touched."""
 
     def __init__(self, app: App, criteria: Criteria, now: datetime.datetime) -> None:
         self._app = app
@@ -58,20 +58,20 @@ class Pruning:
         self.left: list[str] = []
         """What was left alone, and why, in the order in which it was found."""
 
-    def prunable(self, chosen: Callable[[Cell], bool]) -> Iterator[Prunable]:
-        """The runs of chosen cells that can go."""
+    def prunable(self, matches: Callable[[Cell], bool]) -> Iterator[Prunable]:
+        """The runs that can be removed, of the cells for which `matches` is true."""
         for key in self._app.store.cell_keys():
-            # Runs of a key have one cell, but for words.
+            # All runs of a key have the same cell, apart from titles and other text.
             unwanted: dict[str, str] = {}
             for folder in self._app.store.every_folder(key):
                 try:
                     run = read_run(record_bytes(folder / RUN))
                     outcome = self._outcome(folder, run)
-                    meets = chosen(run.cell) and self._meets(folder, run, outcome)
+                    selected = matches(run.cell) and self._meets(folder, run, outcome)
                 except (OSError, ValueError) as error:
                     self.left.append(f"{folder}: {unreadable(error)}")
                     continue
-                if not meets:
+                if not selected:
                     continue
                 why = ""
                 if self._criteria.unwanted:
@@ -84,53 +84,53 @@ class Pruning:
                 yield Prunable(folder, run, outcome, why, size)
 
     def unwanted(self, cell: Cell) -> str:
-        """Why no `harness run` of today would find a cell's runs; empty where one would, or nobody can say.
+        """Why no current `harness run` would use a cell's runs; empty if one would, or if that is not known.
 
-        The checkout asks for them while it has the scenario and all that play in it, and its scenario, images,
-        simulator and engine make the same cell; with which parameters is up to who runs it.
+        A run is in use while the checkout has its scenario and implementations, and the current scenario, images,
+        simulator and engine give the same cell. The parameters are those of the cell: users choose them.
         """
         name = cell.scenario.name
         if name not in self._scenarios:
             return f"no scenario is called {name}"
         try:
-            every = self._today(cell, self._app.catalogue.scenario(self._scenarios[name]))
+            current_cells = self._today(cell, self._app.catalogue.scenario(self._scenarios[name]))
         except InputError as error:
             return error.message
         except EngineError:
             return ""
-        if any(one.key == cell.key or _unknown(one) for one in every):
+        if any(current.key == cell.key or _unknown(current) for current in current_cells):
             return ""
-        return f"not of today: {', '.join(other_bits(cell, every[0], self._app.ledger))}"
+        return f"not of today: {', '.join(other_bits(cell, current_cells[0], self._app.ledger))}"
 
     def _today(self, cell: Cell, scenario: Scenario) -> list[Cell]:
-        made = points(scenario, cell.parameters, {})
+        sweep_points = points(scenario, cell.parameters, {})
         return [
-            self._app.today(cell.model_copy(update={"scenario": one.scenario, "parameters": dict(one.parameters)}))
-            for one in made
+            self._app.today(cell.model_copy(update={"scenario": point.scenario, "parameters": dict(point.parameters)}))
+            for point in sweep_points
         ]
 
-    def remove(self, one: Prunable) -> bool:
-        """Remove a run, or its artefacts; False where a harness is making it anew just now.
+    def remove(self, candidate: Prunable) -> bool:
+        """Remove a run, or its artefacts; False if another harness is making it again at the moment.
 
-        EngineError when the disk refuses.
+        EngineError if the disk refuses.
         """
         store = self._app.store
         try:
-            held = claim(store.root, one.run.cell.key, one.run.repetition)
+            lock = claim(store.root, candidate.run.cell.key, candidate.run.repetition)
         except OSError as error:
             raise disk_error(error, store.root) from error
-        if not isinstance(held, RunLock):
-            self.left.append(f"{one.folder}: another harness makes this run just now")
+        if not isinstance(lock, RunLock):
+            self.left.append(f"{candidate.folder}: another harness makes this run just now")
             return False
-        with held:
+        with lock:
             if self._criteria.artefacts:
-                store.strip(one.folder)
+                store.strip(candidate.folder)
             else:
-                store.remove(one.folder)
+                store.remove(candidate.folder)
         return True
 
     def _meets(self, folder: Path, run: Run, outcome: str) -> bool:
-        """Whether a run is as old as asked, came out as asked, and has what is to go."""
+        """Whether a run meets all criteria: age, outcome and remaining artefacts."""
         criteria = self._criteria
         if criteria.older is not None:
             began = datetime.datetime.fromisoformat(run.started_at)
@@ -151,6 +151,6 @@ class Pruning:
 
 
 def _unknown(cell: Cell) -> bool:
-    """Whether some image of a cell is not on this machine, so that nobody can say what it would be today."""
-    images = (cell.client_image, cell.server_image, *(one.image for one in cell.others.values()))
+    """Whether an image of a cell is not on this machine, so that its current identity is not known."""
+    images = (cell.client_image, cell.server_image, *(contestant.image for contestant in cell.others.values()))
     return any(image.identity.startswith(NOT_PRESENT) for image in images)

@@ -1,11 +1,12 @@
-"""How many repetitions cells get: so many, or until the intervals decide their objectives. Pure but for what it asks.
+"""How many repetitions each cell gets: a fixed number, or as many as decide its objectives. Pure but for its callbacks.
 
-Every repetition has a seed of its own (`harness.topology.run_seed`), in virtual time too: what the path loses, when a
-generator sends and the random numbers of the endpoints differ from one to the next, so that more of them tell more.
-Where two come out the same in every figure, chance plays no part in the cell, and more would only pretend to.
+Every repetition has its own seed (`harness.topology.run_seed`), also in virtual time. Path losses, the sending times of
+generators and the random numbers of endpoints differ between repetitions, so more repetitions give more information.
+If all figures of two repetitions are equal, the cell is deterministic, and more repetitions add nothing.
 
-A cell is looked at where an interval can have become narrower (`harness.stats.intervals.decisive`). The coverage is
-that of one look: with up to six of them an interval misleads more often than once in twenty.
+A cell is evaluated at sample sizes at which its interval can have become narrower
+(`harness.stats.intervals.decisive`). The stated coverage is that of one evaluation: with up to six of them the true
+value lies outside an interval more often than once in twenty.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from harness.execution.matrix import PlannedRun, UntilDecided, runs
 from harness.outcome import Cell
 from harness.stats.intervals import COVERAGE, decisive
 
-#: Outcomes that keep a cell from passing, however many runs follow.
+#: Outcomes that keep a cell from passing, whatever later runs show.
 _FAULTS = frozenset({"unsupported", "wrong_file", "crashed", "log_overflow"})
 
 
 @dataclass
 class Repetitions:
-    """The runs that the cells of one campaign get, as they come to be asked for."""
+    """Schedules the repetitions of the cells of one campaign."""
 
     matrix: Sequence[Cell]
     asked: int | UntilDecided | None
@@ -37,44 +38,44 @@ class Repetitions:
     _reached: dict[str, int] = field(init=False, default_factory=dict)
 
     def possible(self) -> list[PlannedRun]:
-        """All runs that may be asked for."""
+        """All runs that may be scheduled."""
         return runs(self.matrix, self.asked.most if isinstance(self.asked, UntilDecided) else self.asked)
 
-    def first(self, done: Set[tuple[str, int]]) -> list[PlannedRun]:
-        """What is to be run first, interleaved. `done`: (key, repetition) of what need not be run."""
-        self._done = done
+    def first(self, completed: Set[tuple[str, int]]) -> list[PlannedRun]:
+        """The first runs to make, interleaved. `completed`: (key, repetition) of runs that need not be made."""
+        self._done = completed
         return sorted((run for cell in self.matrix for run in self.further(cell)), key=lambda run: run.repetition)
 
     def further(self, cell: Cell) -> list[PlannedRun]:
-        """What a cell needs next, now that everything it was asked for has been run."""
-        begun = self._reached.get(cell.key, 0)
+        """The next runs of a cell, after all runs scheduled for it so far have ended."""
+        start = self._reached.get(cell.key, 0)
         for look in self._looks(cell):
-            if look <= begun:
+            if look <= start:
                 continue
-            if begun and self._suffices(cell, begun):
+            if start and self._suffices(cell, start):
                 break
             self._reached[cell.key] = look
-            missing = [number for number in range(begun, look) if (cell.key, number) not in self._done]
+            missing = [number for number in range(start, look) if (cell.key, number) not in self._done]
             if missing:
                 return [PlannedRun(cell, number) for number in missing]
-            begun = look
+            start = look
         return []
 
     def reached(self, cell: Cell) -> int:
-        """How many repetitions of a cell were asked for so far."""
+        """Number of repetitions of a cell that were scheduled so far."""
         return self._reached.get(cell.key, 0)
 
     def stored(self) -> int:
-        """How many of those asked for so far were done before."""
+        """How many of the repetitions scheduled so far were already complete at the start."""
         return sum((cell.key, number) in self._done for cell in self.matrix for number in range(self.reached(cell)))
 
     def _looks(self, cell: Cell) -> list[int]:
-        """Numbers of repetitions after which a cell is looked at."""
+        """Numbers of repetitions after which a cell is evaluated."""
         if not isinstance(self.asked, UntilDecided):
             return [self.asked or cell.scenario.repetitions]
         if not cell.scenario.objectives:
             return [cell.scenario.repetitions]
-        # After one, whether it works at all; in virtual time after two, whether chance plays a part.
+        # One repetition shows whether the cell works at all; in virtual time two show whether it is deterministic.
         looks = {1, *([2] if cell.deterministic else []), *decisive(self.asked.most), self.asked.most}
         return sorted(look for look in looks if look <= self.asked.most)
 
@@ -92,18 +93,24 @@ class Repetitions:
 
 
 def decided(result: CellResult) -> bool:
-    """Whether further runs of a cell would not change its verdict for good.
+    """Whether more runs of a cell cannot change its verdict.
 
-    So it is when an objective is missed or all are met by intervals that have their coverage; when a run showed a
-    fault, which keeps the cell from passing; and when there is nothing that a run shows of an objective.
+    This holds in three cases. Intervals with full coverage miss an objective, or meet all of them. A run has a fault
+    outcome, which keeps the cell from passing. The runs show nothing about any objective.
     """
     if _FAULTS & result.outcomes.keys():
         return True
-    seen = [(one.verdict, one.observed.coverage) for one in result.verdict.objectives if one.observed is not None]
-    sure = [verdict for verdict, coverage in seen if coverage >= COVERAGE]
-    return "fail" in sure or (len(sure) == len(seen) and all(verdict == "pass" for verdict in sure))
+    intervals = [
+        (objective.verdict, objective.observed.coverage)
+        for objective in result.verdict.objectives
+        if objective.observed is not None
+    ]
+    conclusive = [verdict for verdict, coverage in intervals if coverage >= COVERAGE]
+    return "fail" in conclusive or (
+        len(conclusive) == len(intervals) and all(verdict == "pass" for verdict in conclusive)
+    )
 
 
 def _all_alike(result: CellResult) -> bool:
     figures = [None if measured is None else measured.measurements for _, measured in result.runs]
-    return len(figures) > 1 and bool(figures[0]) and all(one == figures[0] for one in figures)
+    return len(figures) > 1 and bool(figures[0]) and all(measurements == figures[0] for measurements in figures)

@@ -1,4 +1,4 @@
-"""One cell through an engine, into the store. Never judges."""
+"""Runs a cell on an engine and stores the run. Never judges it."""
 
 from __future__ import annotations
 
@@ -36,56 +36,58 @@ from harness.store.provenance import Provenance
 from harness.store.results import Store
 from harness.topology import Lab, build_lab
 
-# --- What unfinished downloads leave in a run's folder, made small.
+# --- Unfinished downloads in a run's folder.
 #
-# The beginning of a served file tells nothing that its length does not, and may be gigabytes that no compression makes
-# smaller. What differs from the served file stays as it is: somebody will want to see it.
+# The beginning of a served file contains no information beyond its length, and may be gigabytes that do not compress.
+# Such files are removed. A file that differs from the served one is kept for inspection.
 
 
-#: Bytes looked at together: as many as `served_file` makes together.
+#: Bytes compared at once: as many as `served_file` makes at once.
 _PIECE = 1 << 24
 
 
 def discard_beginnings(lab: Lab, folder: Path) -> dict[str, int]:
-    """Remove downloads that are beginnings of what was served: place below the folder → bytes."""
-    found = {}
+    """Remove downloads that are beginnings of the served files. Returns path below the folder → bytes."""
+    removed = {}
     for flow in lab.flows:
-        served = {one.name: (one.size, number) for number, one in enumerate(flow.files)} or {flow.file: (flow.size, 0)}
+        served = {flow_file.name: (flow_file.size, number) for number, flow_file in enumerate(flow.files)} or {
+            flow.file: (flow.size, 0)
+        }
         for file in _left(folder / f"flow{flow.flow}"):
-            # A client may write under a name of its own until it has the whole.
+            # A client may use a temporary file name until the download is complete.
             size, number = served.get(file.name, next(iter(served.values())))
-            # What belongs to somebody else stays.
+            # Files of another user cannot be removed, and stay.
             with suppress(OSError):
                 if size and _is_beginning(file, size, number):
                     length = file.lstat().st_size
                     file.unlink()
-                    found[file.relative_to(folder).as_posix()] = length
-    return found
+                    removed[file.relative_to(folder).as_posix()] = length
+    return removed
 
 
 def _left(folder: Path) -> Iterator[Path]:
-    """What downloads left below a flow's folder."""
+    """Files of downloads below a flow's folder."""
     with suppress(OSError):
-        for place in tree_of(folder).files:
-            if place.startswith("downloads/") or (place.startswith("transfer") and "/" not in place):
-                yield folder / place
+        for path in tree_of(folder).files:
+            if path.startswith("downloads/") or (path.startswith("transfer") and "/" not in path):
+                yield folder / path
 
 
 def _is_beginning(file: Path, size: int, number: int) -> bool:
-    """Whether a file is the beginning, or all, of the served one of that size and number."""
-    left = file.lstat().st_size
-    if left > size:
+    """Whether a file is the beginning, or all, of the served file of that size and number."""
+    remaining = file.lstat().st_size
+    if remaining > size:
         return False
-    # As `served_file` makes it.
+    # The same generator as in `served_file`.
     generator = np.random.Generator(np.random.PCG64([size, number] if number else size))
-    with open_regular(file) as came:
-        while left:
+    with open_regular(file) as received:
+        while remaining:
             piece = generator.bytes(min(size, _PIECE))
             size -= len(piece)
-            found = came.read(len(piece))
-            if found != piece[: len(found)]:
+            chunk = received.read(len(piece))
+            if chunk != piece[: len(chunk)]:
                 return False
-            left -= len(found)
+            remaining -= len(chunk)
     return True
 
 
@@ -99,17 +101,17 @@ def cpu_times() -> dict[str, int]:
     return dict(zip(names, map(int, fields), strict=True))
 
 
-#: The folder of what a client downloads, beside those of the roles.
+#: The folder of a client's downloads, beside the folders of the roles.
 DOWNLOADS = "downloads"
-#: Links and the like that a run's warnings name.
+#: Maximum number of links and special files that a run's warnings name.
 MOST_STRANGERS = 8
 
-#: What tells generations apart in /proc/cpuinfo of x86.
+#: Fields of /proc/cpuinfo that identify the processor generation on x86.
 _GENERATION = {"family": "cpu family", "model": "model"}
 
 
 def host_facts(before: dict[str, int], after: dict[str, int], versions: dict[str, str]) -> dict[str, Any]:
-    """What a reader asks about the machine, with the shares of CPU time during the run."""
+    """Properties of the machine, with the shares of CPU time during the run."""
     spent = {name: after[name] - before[name] for name in before}
     total = max(1, sum(spent.values()))
     return {
@@ -125,16 +127,16 @@ def host_facts(before: dict[str, int], after: dict[str, int], versions: dict[str
 
 
 def cpu_model() -> str:
-    """The processor of this machine: 'AMD EPYC (family 25, model 1)'; empty where the kernel names none.
+    """The processor of this machine: 'AMD EPYC (family 25, model 1)'; empty if the kernel names none.
 
-    Makers and hypervisors give one name to generations that differ in what they offer.
+    Vendors and hypervisors use one name for generations with different features.
     """
     fields = [line.partition(":") for line in _lines("/proc/cpuinfo")]
-    known = {name.strip(): value.strip() for name, _, value in reversed(fields)}
-    if "model name" not in known:
+    cpu_info = {name.strip(): value.strip() for name, _, value in reversed(fields)}
+    if "model name" not in cpu_info:
         return ""
-    which = ", ".join(f"{word} {known[name]}" for word, name in _GENERATION.items() if name in known)
-    return f"{known['model name']} ({which})" if which else known["model name"]
+    generation = ", ".join(f"{word} {cpu_info[name]}" for word, name in _GENERATION.items() if name in cpu_info)
+    return f"{cpu_info['model name']} ({generation})" if generation else cpu_info["model name"]
 
 
 def _lines(file: str) -> list[str]:
@@ -160,9 +162,9 @@ def run_once(
     progress: Progress,
     keeps: Callable[[Run, MeasuredRun | None], bool] = lambda run, measured: True,
 ) -> tuple[Run, MeasuredRun | None]:
-    """Execute one planned run and store it. EngineError when the ground failed; the run is then not stored.
+    """Execute one planned run and store it. EngineError if the environment failed; the run is then not stored.
 
-    `keeps`: whether a run's artefacts stay; its figures do in any case.
+    `keeps`: whether a run's artefacts are kept; its measurements always are.
     """
     store.require_space(written_bytes(planned.cell.scenario))
     partial = store.begin(planned.cell.key, planned.repetition)
@@ -188,7 +190,7 @@ def run_aside(
     listen: Listener,
     keeps: Callable[[Run, MeasuredRun | None], bool] = lambda run, measured: True,
 ) -> tuple[Run, MeasuredRun | None]:
-    """`run_once` of a run that is not judged: a listener is told its phases and its end."""
+    """`run_once` for a run that is not judged: the listener gets its phases and its end."""
     try:
         return run_once(
             planned, engine, store, provenance,
@@ -205,21 +207,21 @@ def _execute(
         lab = build_lab(planned.cell, planned.repetition)
     except UnsupportedError as error:
         return _unsupported(planned, error, provenance), None, None, ()
-    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    before, begun = cpu_times(), time.monotonic()
+    started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    before, start = cpu_times(), time.monotonic()
     result = engine.run(lab, folder, progress)
-    wall = time.monotonic() - begun
+    wall = time.monotonic() - start
     progress("measure")
-    strange = strangers(folder, len(lab.flows))
+    strays = strangers(folder, len(lab.flows))
     discard_beginnings(lab, folder)
     thinned = thin_logs(folder, len(lab.flows))
-    references = {"sim": lab.sim_image, **{one.name: one.image for one in lab.hosts}}
+    references = {"sim": lab.sim_image, **{host.name: host.image for host in lab.hosts}}
     contents = provenance.contents(result.image_ids, references)
     run = Run(
         cell=planned.cell,
         repetition=planned.repetition,
         outcome=result.outcome,
-        started_at=started,
+        started_at=started_at,
         transfers=result.transfers,
         phases=result.phases,
         wall=round(wall, 3),
@@ -233,73 +235,73 @@ def _execute(
         random=result.random,
         effective=dict(lab.effective),
         image_ids=result.image_ids,
-        contents={name: one.digest for name, one in contents.items()},
+        contents={name: content.digest for name, content in contents.items()},
         commit=provenance.commit,
         host=host_facts(before, cpu_times(), dict(provenance.versions))
         | provenance.origins(references)
         | ({"entered": result.entered} if result.entered else {})
         | ({"sandbox": result.sandbox} if result.sandbox else {})
         | ({"containers": result.containers} if result.containers else {}),
-        warnings=(*result.warnings, *strange, *thinned),
+        warnings=(*result.warnings, *strays, *thinned),
     )
     return run, *measure_with_series(folder, run), contents.values()
 
 
 def strangers(folder: Path, flows: int) -> list[str]:
-    """What endpoints left in their folders that is neither file nor folder, in a sentence each: nobody follows it."""
-    said = []
+    """Links and special files in the folders of endpoints, one sentence each; they are never followed or read."""
+    warnings = []
     for index, part in itertools.product(range(flows), (*ROLES, DOWNLOADS)):
-        place = endpoint(index, part)
+        relative = endpoint(index, part)
         try:
-            tree = tree_of(folder / place)
+            tree = tree_of(folder / relative)
         except FileNotFoundError:
             continue
         except OSError as error:
-            said.append(f"{place} cannot be looked through: {error.strerror}")
+            warnings.append(f"{relative} cannot be looked through: {error.strerror}")
             continue
-        said += [f"{place}/{name} is a link, which is not followed" for name in tree.links]
-        said += [f"{place}/{name} is no file, and is not read" for name in tree.others]
-    more = len(said) - MOST_STRANGERS
-    return said if more <= 0 else [*said[:MOST_STRANGERS], f"{counted(more, 'more file')} of that kind"]
+        warnings += [f"{relative}/{name} is a link, which is not followed" for name in tree.links]
+        warnings += [f"{relative}/{name} is no file, and is not read" for name in tree.others]
+    excess = len(warnings) - MOST_STRANGERS
+    return warnings if excess <= 0 else [*warnings[:MOST_STRANGERS], f"{counted(excess, 'more file')} of that kind"]
 
 
 def thin_logs(folder: Path, flows: int) -> list[str]:
-    """Make the qlogs of long transfers small; what is to be said of it. Raises OSError."""
-    said = []
+    """Thin the qlogs of long transfers; returns the notes for the run's warnings. Raises OSError."""
+    notes = []
     for index, role in itertools.product(range(flows), ROLES):
         for file in qlog.traces(folder / endpoint(index, role)):
-            made = thin(file)
-            if made is not None:
-                said.append(
-                    f"{file.relative_to(folder)}: {size_of(made.after)} of {size_of(made.before)} are kept: behind "
+            sizes = thin(file)
+            if sizes is not None:
+                notes.append(
+                    f"{file.relative_to(folder)}: {size_of(sizes.after)} of {size_of(sizes.before)} are kept: behind "
                     f"the first {size_of(HEAD)} no packets, and the sender's state every {STEP_MS:g} ms"
                 )
-    return said
+    return notes
 
 
 def _trail(folder: Path) -> str:
     try:
-        lefts = [capture_file(folder, name) for name in capture_names(folder) if name.endswith("left")]
-        if len(lefts) > 1:
-            return trail(pcap.together([pcap.parse(read_bytes(file)) for file in lefts]))
-        with open_regular(lefts[0]) as capture:
+        left_captures = [capture_file(folder, name) for name in capture_names(folder) if name.endswith("left")]
+        if len(left_captures) > 1:
+            return trail(pcap.together([pcap.parse(read_bytes(file)) for file in left_captures]))
+        with open_regular(left_captures[0]) as capture:
             return trail_of(pcap.parts(capture))
     except (OSError, ValueError, IndexError):
-        # Measuring says what the capture lacks.
+        # Measuring reports a broken capture.
         return ""
 
 
 def require_unharmed(folder: Path, run: Run) -> None:
-    """ResultError where a stored run's files are not those that it was measured from: fewer figures would come of them.
+    """ResultError if files of a stored run have changed since it was measured: fewer metrics could be computed.
 
-    It names the first of them.
+    The error names the first such file.
     """
-    found = harmed(folder, run)
-    if not found:
+    damage = harmed(folder, run)
+    if not damage:
         return
-    place, why = next(iter(found.items()))
-    more = f" (and {counted(len(found) - 1, 'other file')})" if len(found) > 1 else ""
+    path, why = next(iter(damage.items()))
+    suffix = f" (and {counted(len(damage) - 1, 'other file')})" if len(damage) > 1 else ""
     raise ResultError(
-        f"{folder / place}: {why}{more}; the figures of the run are kept as they are",
+        f"{folder / path}: {why}{suffix}; the figures of the run are kept as they are",
         f"move {folder} away, and 'harness run' makes it again",
     )

@@ -1,6 +1,6 @@
-"""Works on a plan: runs in plan order as far as their images are there, and builds of the other images beside them.
+"""Works through a plan: makes runs in plan order as soon as their images exist, and builds missing images in parallel.
 
-What to do next is decided by `harness.engine.build_queue`; here are the threads that do it.
+`harness.engine.build_queue` decides what comes next; this module has the threads that do it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from harness.execution.matrix import PlannedRun
 from harness.formatting import counted
 from harness.outcome import Cell
 
-# --- Runs that did not take place, since an image of theirs could not be built.
+# --- Runs that were not made because an image could not be built.
 
 
 @dataclass(frozen=True)
 class LostRuns:
-    """Runs that cannot take place, because an image of theirs could not be built."""
+    """Runs that cannot be made because their image could not be built."""
 
     image: str
     error: EngineError
@@ -35,7 +35,7 @@ class LostRuns:
 
 
 class UnbuiltError(EngineError):
-    """Everything was done but the runs of images that could not be built."""
+    """All runs were made except those whose images could not be built."""
 
     def __init__(self, message: str, hint: str, results: Sequence[CellResult]) -> None:
         super().__init__(message, hint)
@@ -44,11 +44,11 @@ class UnbuiltError(EngineError):
 
 
 def lost_runs(lost: Sequence[LostRuns], logs: Path) -> tuple[str, str]:
-    """What to say at the end of runs that were lost: a message and a hint. `logs`: the folder of the builds' logs."""
+    """Message and hint about lost runs, for the end of a campaign. `logs`: the folder of the build logs."""
     names = ", ".join(item.image for item in lost)
-    what = "1 image" if len(lost) == 1 else f"{len(lost)} images"
+    images = "1 image" if len(lost) == 1 else f"{len(lost)} images"
     return (
-        f"{what} could not be built ({names}): {counted(sum(item.runs for item in lost), 'run')} left out",
+        f"{images} could not be built ({names}): {counted(sum(item.runs for item in lost), 'run')} left out",
         f"the reason is above and in {logs}; the same command runs what is missing",
     )
 
@@ -56,7 +56,7 @@ def lost_runs(lost: Sequence[LostRuns], logs: Path) -> tuple[str, str]:
 # --- scheduler
 
 
-#: Seconds after which the main thread looks up: a signal that another thread was given does not wake it.
+#: Maximum wait of the main thread, seconds: a signal that another thread received does not wake it.
 PULSE = 0.5
 
 
@@ -65,61 +65,61 @@ Claim = AbstractContextManager[object]
 
 
 class Backend(Protocol):
-    """What a campaign works with."""
+    """Builds images and makes runs for a campaign."""
 
     def needs(self, cell: Cell) -> tuple[frozenset[str], Sequence[Step]]:
-        """References of all images a cell needs, and those of them, and of what is below, that are not there."""
+        """References of all images of a cell, and the build steps of those images and their bases that are missing."""
         ...
 
     def make(self, step: Step, *, beside: bool) -> bool:
-        """Build one image; whether that may have changed what cells need. Raises EngineError.
+        """Build one image; returns whether that may have changed the images that cells need. Raises EngineError.
 
-        `beside`: runs go on meanwhile.
+        `beside`: runs are made at the same time.
         """
         ...
 
     def ready(self, cell: Cell) -> Cell:
-        """A cell whose images are there, with the simulator that was settled on."""
+        """The cell with the simulator image that was settled on; its images exist."""
         ...
 
     def claim(self, item: PlannedRun) -> Claim | int:
-        """The right to make a run, which no other harness has meanwhile; or the process that has it, 0 if not known."""
+        """Lock a run against other harnesses; else the number of the process that has the lock, 0 if not known."""
         ...
 
     def made_elsewhere(self, item: PlannedRun) -> bool:
-        """Whether another harness has made a run since this one looked."""
+        """Whether another harness has made the run since the plan was made."""
         ...
 
     def run(self, item: PlannedRun) -> float:
-        """Run once and store it; the wall time in seconds. Raises HarnessError when the ground failed."""
+        """Make and store a run; returns its wall time in seconds. Raises HarnessError if the environment failed."""
         ...
 
     def expected(self, cell: Cell) -> float:
-        """Rough wall time of one run in seconds."""
+        """Estimated wall time of one run in seconds."""
         ...
 
     def cancel(self) -> None:
-        """End what other threads build and run; their `make` and `run` raise EngineError."""
+        """Stop the builds and runs of other threads; their `make` and `run` raise EngineError."""
         ...
 
 
 class Campaign:
-    """One plan, worked on once."""
+    """Executes one plan once."""
 
     def __init__(
         self,
         todo: Sequence[PlannedRun],
         jobs: int,
-        ground: Backend,
+        backend: Backend,
         listen: Listener,
-        further: Callable[[Cell], Sequence[PlannedRun]] = lambda cell: (),
+        next_runs: Callable[[Cell], Sequence[PlannedRun]] = lambda cell: (),
     ) -> None:
-        """`jobs`: runs side by side; `further`: what else a cell needs, asked when all its runs have ended."""
-        self._further = further
+        """`jobs`: number of parallel runs; `next_runs`: further runs of a cell, called when all its runs have ended."""
+        self._further = next_runs
         self._jobs = jobs
-        self._ground = ground
+        self._ground = backend
         self._listen = listen
-        # Guards all of the state below; whoever waits for a change of it waits here.
+        # Guards all of the state below, and signals its changes.
         self._changed = threading.Condition()
         self._steps: dict[str, Step] = {}
         self._open = [(item, frozenset[str]()) for item in todo]
@@ -140,10 +140,10 @@ class Campaign:
         """What ended a thread that should have gone on."""
         self._look()
 
-    # --- state; with the lock held
+    # --- state; the caller has the lock
 
     def _look(self) -> None:
-        """Ask anew what each run needs."""
+        """Update the images that each run needs."""
         needed = {item.cell.key: self._ground.needs(item.cell) for item, _ in self._open}
         self._open = [(item, needed[item.cell.key][0]) for item, _ in self._open]
         for _, steps in needed.values():
@@ -157,22 +157,22 @@ class Campaign:
         return Work(self._steps, [needs for _, needs in self._open], under_way, running, self._begun - running)
 
     def _go_on(self, cell: Cell) -> None:
-        """A run of a cell has ended: with the last of them the cell may need more."""
-        left = [item for item, _ in self._open] + [item for item, _ in self._running.values()]
-        if not any(item.cell.key == cell.key for item in left) and (more := self._further(cell)):
-            self._open += [(item, frozenset[str]()) for item in more]
+        """A run of a cell has ended; if it was the last one, add the cell's next runs."""
+        unfinished = [item for item, _ in self._open] + [item for item, _ in self._running.values()]
+        if not any(item.cell.key == cell.key for item in unfinished) and (additional := self._further(cell)):
+            self._open += [(item, frozenset[str]()) for item in additional]
             self._look()
 
     def _give_up(self) -> None:
-        """Drop the runs that need what there will not be."""
-        kept = []
+        """Drop the runs whose images could not be built."""
+        runnable = []
         for item, needs in self._open:
             culprit = next((self._failed[reference] for reference in sorted(needs) if reference in self._failed), None)
             if culprit is None:
-                kept.append((item, needs))
+                runnable.append((item, needs))
             else:
                 self._lost[culprit] = replace(self._lost[culprit], runs=self._lost[culprit].runs + 1)
-        self._open = kept
+        self._open = runnable
 
     def _seconds(self) -> float:
         factor = self._took / self._expected if self._expected else 1.0
@@ -185,14 +185,14 @@ class Campaign:
         )
 
     def seconds(self) -> float:
-        """Seconds until everything is done, builds and runs."""
+        """Estimated seconds until all builds and runs are complete."""
         with self._changed:
             return self._seconds()
 
     # --- builds
 
     def _lane(self) -> None:
-        """Build one image after the other, until everything ends."""
+        """Build images one after the other until the campaign ends."""
         try:
             while True:
                 with self._changed:
@@ -202,7 +202,7 @@ class Campaign:
                         return
                     assert step is not None
                     self._since[step.reference] = time.monotonic()
-                    # Between two runs nothing runs for a moment.
+                    # Between two runs there is a moment without one.
                     beside = bool(self._running) or next_run(self._work()) is not None
                 self._build(step, beside)
         except BaseException as error:  # the main thread has to know, whatever it is
@@ -211,11 +211,11 @@ class Campaign:
     def _build(self, step: Step, beside: bool) -> None:
         began = time.monotonic()
         self._listen(BuildStarted(step.name, step.seconds))
-        error, other = None, False
+        error, needs_changed = None, False
         try:
-            other = self._ground.make(step, beside=beside)
-        except EngineError as failed:
-            error = failed
+            needs_changed = self._ground.make(step, beside=beside)
+        except EngineError as failure:
+            error = failure
         with self._changed:
             if self._closed:
                 return
@@ -223,22 +223,22 @@ class Campaign:
             lost = 0
             if error is not None:
                 lost = self._fail(step, error)
-            elif other:
+            elif needs_changed:
                 self._look()
             self._changed.notify_all()
         self._listen(BuildEnded(step.name, time.monotonic() - began, error, lost))
 
     def _fail(self, step: Step, error: EngineError) -> int:
-        """An image cannot be built: neither can what is built on it. How many runs that costs."""
+        """An image cannot be built, nor can those built on it. Returns the number of lost runs."""
         self._lost[step.reference] = LostRuns(step.name, error, 0)
-        left = [step.reference]
-        while left:
-            reference = left.pop()
+        pending = [step.reference]
+        while pending:
+            reference = pending.pop()
             self._failed[reference] = step.reference
-            above = [other for other, one in self._steps.items() if reference in one.on]
-            left += above
-            for other in above:
-                del self._steps[other]
+            dependents = [dependent for dependent, candidate in self._steps.items() if reference in candidate.on]
+            pending += dependents
+            for dependent in dependents:
+                del self._steps[dependent]
         self._give_up()
         return self._lost[step.reference].runs
 
@@ -250,13 +250,13 @@ class Campaign:
     # --- runs
 
     def work(self) -> list[LostRuns]:
-        """Build and run everything; what was lost to failed builds. Raises what a run raises."""
+        """Make all builds and runs; returns the runs lost to failed builds. Raises what a run raises."""
         with self._lanes():
             try:
                 if self._jobs == 1:
-                    # In this thread: it is the one that Ctrl-C reaches, and an engine tears down what it interrupts.
-                    while (taken := self._next()) is not None:
-                        self._run(*taken)
+                    # In this thread, which receives Ctrl-C: the engine then tears down the interrupted run.
+                    while (assignment := self._next()) is not None:
+                        self._run(*assignment)
                 else:
                     self._side_by_side()
             except BaseException:
@@ -265,9 +265,9 @@ class Campaign:
         return list(self._lost.values())
 
     def _abandon(self) -> None:
-        """End what goes on beside: it is not worth waiting for, and is done again when asked for."""
+        """Stop the builds and runs in other threads without waiting; the same command makes them again."""
         with self._changed:
-            # A build that is ended is no failure to tell of.
+            # A stopped build is not reported as a failure.
             self._closed = True
         self._ground.cancel()
 
@@ -286,26 +286,26 @@ class Campaign:
                 thread.join()
 
     def _next(self) -> tuple[int, PlannedRun, Claim] | None:
-        """The next run and its number, as soon as there is one that can start; None when none is left.
+        """Wait for the next run that can start, and return it with its number; None if no run is left.
 
-        None is left only when none is under way either: its end may bring on more.
+        While a run is under way, more may follow, so the method waits.
         """
-        said = ""
+        announced = ""
         with self._changed:
             while True:
                 if self._broken is not None:
                     raise self._broken
                 if not self._open and not self._running:
                     return None
-                taken = self._take()
-                if taken is not None:
-                    return taken
+                assignment = self._take()
+                if assignment is not None:
+                    return assignment
                 if len(self._running) < self._jobs:
-                    said = self._say_wait(said)
+                    announced = self._say_wait(announced)
                 self._changed.wait(PULSE)
 
     def _take(self) -> tuple[int, PlannedRun, Claim] | None:
-        """The run that can start now and that no other harness makes, if there is one and room for it."""
+        """The run that can start now and that no other harness is making; None without one, or without a free slot."""
         self._elsewhere = None
         if len(self._running) >= self._jobs:
             return None
@@ -322,18 +322,18 @@ class Campaign:
             return self._begun, item, claim
         return None
 
-    def _say_wait(self, said: str) -> str:
-        """Say what the next run waits for, unless that was said; the name of it."""
+    def _say_wait(self, announced: str) -> str:
+        """Report what the next run waits for, unless it is `announced` already; returns its name."""
         if self._elsewhere is not None:
             name = f"{self._elsewhere.cell.key}/{self._elsewhere.repetition}"
-            if name != said:
+            if name != announced:
                 self._listen(self._elsewhere)
             return name
         for step, seconds in awaited(self._work()):
-            if step.reference != said:
+            if step.reference != announced:
                 self._listen(RunsWait(step.name, seconds))
             return step.reference
-        return said
+        return announced
 
     def _run(self, number: int, item: PlannedRun, claim: Claim) -> None:
         with claim:
@@ -367,9 +367,9 @@ class Campaign:
 
         with ThreadPoolExecutor(self._jobs, thread_name_prefix="run") as pool:
             try:
-                while (taken := self._next()) is not None:
-                    pool.submit(run, *taken)
+                while (assignment := self._next()) is not None:
+                    pool.submit(run, *assignment)
             except BaseException:
-                # The pool waits for its threads: they end because of this.
+                # The pool waits for its threads; this makes them end.
                 self._abandon()
                 raise

@@ -1,4 +1,4 @@
-"""The hard end of a campaign: what this process has under way is killed and removed, and nothing is waited for."""
+"""Ends a campaign at once: everything that this process has started is killed and removed, without waiting."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from harness.engine.virtual.uml_guest import SCRATCH
 from harness.errors import EngineError
 from harness.store.results import Store
 
-#: How often Docker is asked for what is left: a client that was killed may have asked for a container just before.
+#: How often leftovers are removed from Docker: a killed client may have requested a container just before.
 _LOOKS = 3
 
 
 def end_hard(store: Store) -> None:
-    """Kill guests, builds and Docker's clients; remove containers, networks, scratch folders and unfinished runs.
+    """Kill guests, builds and Docker clients; remove containers, networks, scratch folders and unfinished runs.
 
-    For a process that ends at once: its threads may still be at work, and nothing is locked.
+    For a process that exits immediately: its threads may still run, and nothing is locked.
     """
-    own = owner()
+    own_label = owner()
     _kill_children()
-    # Without Docker there is nothing of it to remove.
+    # Without Docker there are no leftovers in it.
     with suppress(EngineError):
         for _ in range(_LOOKS):
-            if not remove_orphans(lambda label: label != own):
+            if not remove_orphans(lambda label: label != own_label):
                 break
     as_usual()
     memory = Path(os.environ.get("TMPDIR") or "/dev/shm")
-    for folder in memory.glob(f"{SCRATCH}.{own}.*"):
+    for folder in memory.glob(f"{SCRATCH}.{own_label}.*"):
         shutil.rmtree(folder, ignore_errors=True)
-    store.remove_orphans(lambda label: label != own)
+    store.remove_orphans(lambda label: label != own_label)
 
 
 def _kill_children() -> None:
-    """Kill the processes that this one has started, each with its group where it leads one."""
+    """Kill the child processes; a process group leader is killed with its group."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue

@@ -50,7 +50,7 @@ def red_log_weight(minimum: int, burst: int, average_packet: int) -> int | None:
 
 def red_burst(wq: float, minimum: int, average_packet: int) -> int:
     """The burst for which iproute2 takes the power of two nearest to `wq`; ValueError if there is none."""
-    wanted = min(range(1, 32), key=lambda log: abs(wq - 2.0**-log) / wq)
+    log_weight = min(range(1, 32), key=lambda log: abs(wq - 2.0**-log) / wq)
 
     def weight(burst: int) -> int:
         """What iproute2 takes: the more, the larger the burst; 0 below all bursts that it has one for, 32 above."""
@@ -59,7 +59,7 @@ def red_burst(wq: float, minimum: int, average_packet: int) -> int:
 
     first = max(1, minimum // average_packet)
     bursts = range(first, first + 100_000)
-    begin, end = bisect_left(bursts, wanted, key=weight), bisect_right(bursts, wanted, key=weight)
+    begin, end = bisect_left(bursts, log_weight, key=weight), bisect_right(bursts, log_weight, key=weight)
     if begin == end:
         raise ValueError(f"tc has no burst for wq {wq} with min {minimum} B and avpkt {average_packet} B")
     return bursts[begin + (end - begin) // 2]
@@ -73,12 +73,12 @@ def red_mistake(queue: Red, low: int, high: int, rate: Rate, frame: int) -> tupl
     average = queue.average_packet.bytes
     if not 0 < average <= frame:
         return "average_packet", f"a packet has 1 to {frame} B, not {average}", "write '1000 B', say"
-    named = "wq" if queue.burst is None else "burst"
+    key = "wq" if queue.burst is None else "burst"
     try:
         burst = queue.burst if queue.burst is not None else red_burst(queue.wq or 0.0, low, average)
     except (ValueError, ArithmeticError):
         return (
-            named,
+            key,
             f"tc has no weight as small as {queue.wq} with min {low} B",
             "write 0.002, as Floyd and Jacobson do",
         )
@@ -86,15 +86,15 @@ def red_mistake(queue: Red, low: int, high: int, rate: Rate, frame: int) -> tupl
     if log is None:
         least = max(1, math.ceil(low / average))
         text = f"tc has no weight for a burst of {burst} packets of {average} B with min {low} B"
-        return named, text, f"write {least} or more" if burst < least else f"{2 * least} would do"
+        return key, text, f"write {least} or more" if burst < least else f"{2 * least} would do"
     if high.bit_length() + log >= _AVERAGE_BITS:
         text = f"a weight of 2^-{log} and max {high} B are more than the {_AVERAGE_BITS} bits of the kernel's average"
-        return named, text, "write a larger wq or a smaller burst, or smaller thresholds"
+        return key, text, "write a larger wq or a smaller burst, or smaller thresholds"
     if queue.probability.fraction / (high - low) * 2.0 ** (_AVERAGE_BITS - 1) <= 1:
         text = f"tc has no probability as small as {queue.probability} between min {low} B and max {high} B"
         return "probability", text, "write '10 %', say"
     if _decay_ticks(log, average, rate) / 2 ** (_CELL_LOGS - 1) >= _CELL_TICKS:
-        return named, f"tc has no table for an average that decays so slowly at {rate}", "write a larger wq"
+        return key, f"tc has no table for an average that decays so slowly at {rate}", "write a larger wq"
     return None
 
 
@@ -206,23 +206,23 @@ def _queue(link: Link, device: str, rtt: Duration, parent: str = "1:") -> Comman
     return (*child, *words, *(["ecn"] if queue.ecn else []))
 
 
-def redirect(side: Side, device: str, spare: int = 0) -> tuple[Command, ...]:
+def redirect(side: Side, device: str, reserved: int = 0) -> tuple[Command, ...]:
     """Everything that enters goes through the bottleneck, but what endpoints say to their neighbours alone.
 
     No router forwards that: IPv6's multicast reports and solicitations (RFC 3810, RFC 4861), which a kernel sends at
     times of its own, and what asks the simulator whether the path is up. A report of 110 bytes would hold up the flows'
     packets by 0.18 ms at 5 Mbit/s. `spare`: so many priorities are left for rules ahead of these.
     """
-    first, second, third, fourth = (str(spare + number) for number in range(1, 5))
-    where = ("tc", "filter", "add", "dev", side, "parent", "ffff:", "protocol")
+    first, second, third, fourth = (str(reserved + number) for number in range(1, 5))
+    filter_prefix = ("tc", "filter", "add", "dev", side, "parent", "ffff:", "protocol")
     mirred = ("action", "mirred", "egress", "redirect", "dev", device)
-    everything = ("u32", "match", "u32", "0", "0", *mirred)
+    match_all = ("u32", "match", "u32", "0", "0", *mirred)
     rules = (
-        (*where, "ip", "prio", first, "u32", "match", "ip", "protocol", "6", "0xff",
+        (*filter_prefix, "ip", "prio", first, "u32", "match", "ip", "protocol", "6", "0xff",
          "match", "ip", "dport", str(READY_PORT), "0xffff", "action", "pass"),
-        (*where, "ip", "prio", second, *everything),
-        (*where, "ipv6", "prio", third, "u32", "match", "ip6", "dst", "ff00::/8", "action", "pass"),
-        (*where, "ipv6", "prio", fourth, *everything),
+        (*filter_prefix, "ip", "prio", second, *match_all),
+        (*filter_prefix, "ipv6", "prio", third, "u32", "match", "ip6", "dst", "ff00::/8", "action", "pass"),
+        (*filter_prefix, "ipv6", "prio", fourth, *match_all),
     )  # fmt: skip
     return (
         ("ip", "link", "add", device, "type", "ifb"),
@@ -251,8 +251,8 @@ def bottleneck(
     if burst is None:
         root = ("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "hfsc")
         # A default class would do, but tc then writes counters that are no JSON (iproute2, tc/q_hfsc.c).
-        everything = ("protocol", "all", "matchall", "classid", "1:1")
-        into_class = ("tc", "filter", "add", "dev", device, "parent", "1:", *everything)
+        match_all = ("protocol", "all", "matchall", "classid", "1:1")
+        into_class = ("tc", "filter", "add", "dev", device, "parent", "1:", *match_all)
         return (root, curve("add", device, link.rate), into_class, _queue(link, device, rtt, "1:1"))
     bucket = tbf("add", device, link.rate, burst, queue_bytes(link, rtt))
     # A queue that counts bytes is tbf's own.
@@ -264,12 +264,12 @@ def _behind_a_process(link: Link, device: str, rtt: Duration, mtu: int, seed: in
     assert link.service is not None
     rate, burst = UNLIMITED
     limit = round(link.held.amount)
-    ahead = ("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "tbf", "rate", rate, "burst", str(burst),
+    shaper = ("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "tbf", "rate", rate, "burst", str(burst),
              "limit", str(limit * FRAME))  # fmt: skip
     cold = bool(link.service.cold_start.value)
     # A drop-tail queue is the server's own.
-    discipline = (_queue(link, device, rtt),) if isinstance(link.queue, Red) else ()
-    return (ahead, *discipline, _slot("add", link, device, limit, mtu, seed, cold=cold))
+    queue = (_queue(link, device, rtt),) if isinstance(link.queue, Red) else ()
+    return (shaper, *queue, _slot("add", link, device, limit, mtu, seed, cold=cold))
 
 
 def cold_starts(link: Link, device: str, mtu: int, seed: int) -> list[tuple[int, Command]]:
@@ -278,12 +278,12 @@ def cold_starts(link: Link, device: str, mtu: int, seed: int) -> list[tuple[int,
     if service is None or not service.cold_start.value:
         return []
     limit = round(link.held.amount)
-    made, begin = [], 0
+    timed, begin = [], 0
     while begin < HORIZON.value:
         if begin:
-            made.append((begin, _slot("change", link, device, limit, mtu, seed, cold=True)))
-        made.append((begin + service.cold_start.value, _slot("change", link, device, limit, mtu, seed, cold=False)))
+            timed.append((begin, _slot("change", link, device, limit, mtu, seed, cold=True)))
+        timed.append((begin + service.cold_start.value, _slot("change", link, device, limit, mtu, seed, cold=False)))
         if service.period is None:
             break
         begin += service.period.value
-    return made
+    return timed

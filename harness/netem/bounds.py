@@ -83,8 +83,8 @@ def opportunity_gap(link: Link, mtu: int = MTU) -> Duration:
 
 def netem_limit(link: Link) -> int:
     """Packets that netem must hold so that it never drops: the delay's worth of the smallest frames."""
-    held = link.rate.value * (link.delay.seconds + link.jitter.seconds) / 8 / 60
-    return 1000 + math.ceil(1.25 * held)
+    in_flight = link.rate.value * (link.delay.seconds + link.jitter.seconds) / 8 / 60
+    return 1000 + math.ceil(1.25 * in_flight)
 
 
 #: tc counts a service curve in whole bytes per second, the kernel its inverse slope in 2^-14 ticks of 64 ns per byte
@@ -136,14 +136,14 @@ def slow_start_time(course: Timeline, size: Size, initial_window: int = INITIAL_
     RFC 9002 §7.3.1 without loss, overshoot, flow-control or ACK limits; headers are not counted. Infinite where the
     path never carries so much.
     """
-    left, window = size.bytes, initial_window
-    begin = free = _answers(course)
-    while math.isfinite(free):
+    remaining, window = size.bytes, initial_window
+    round_start = link_free = _answers(course)
+    while math.isfinite(link_free):
         # A round starts when the first ACK of the last one is back, or when the link is free again.
-        free = course.carried(min(window, left) * 8, max(begin, free))
-        if window >= left:
-            return course.at_client(free)
-        left -= window
+        link_free = course.carried(min(window, remaining) * 8, max(round_start, link_free))
+        if window >= remaining:
+            return course.at_client(link_free)
+        remaining -= window
         window *= 2
-        begin += course.round_trip(begin)
+        round_start += course.round_trip(round_start)
     return math.inf

@@ -42,8 +42,8 @@ def spares_gate(states: Sequence[Link], side: Side, access: Access) -> bool:
     These are no packets of the emulated path: a client asks the gate whether the path is up. On most paths they are
     delayed all the same, and a program says what it always said.
     """
-    more = max([Duration(0), *access.values()])
-    slow = max(link.delay + link.jitter + more for link in states) > _GATE_DELAY
+    largest_access = max([Duration(0), *access.values()])
+    slow = max(link.delay + link.jitter + largest_access for link in states) > _GATE_DELAY
     return side == "left" and (slow or states[0].mean_loss >= _GATE_LOSS)
 
 
@@ -65,17 +65,19 @@ def _loss(loss: Percentage | GilbertElliott, seed: int) -> list[str]:
     return [*words, "seed", str(seed)] if words else []
 
 
-def netem(verb: str, link: Link, side: Side, place: Command, more: Duration, seed: int, room: int = 0) -> Command:
+def netem(
+    verb: str, link: Link, side: Side, place: Command, access_delay: Duration, seed: int, room: int = 0
+) -> Command:
     """Delay and loss at one place of the egress.
 
     `more`: an access delay on top of the link's own. `room`: packets that it must be able to hold at least.
     """
-    delay = ["delay", _nanoseconds(link.delay + more)]
+    delay = ["delay", _nanoseconds(link.delay + access_delay)]
     if link.jitter.value:
         delay.append(_nanoseconds(link.jitter))
     return (
         "tc", "qdisc", verb, "dev", side, *place, "netem",
-        "limit", str(max(room, netem_limit(link.model_copy(update={"delay": link.delay + more})))), *delay,
+        "limit", str(max(room, netem_limit(link.model_copy(update={"delay": link.delay + access_delay})))), *delay,
         *_loss(link.loss, seed),
     )  # fmt: skip
 
@@ -130,9 +132,12 @@ def transmission(verb: str, link: Link, side: Side, limit: int) -> Command:
 
 def egress_room(states: Sequence[Link], access: Access) -> int:
     """Packets that the egress of one direction may hold in any state of the path; a netem counts those inside it."""
-    more = max([Duration(0), *access.values()])
-    most = {"rate": max(link.rate for link in states), "delay": max(link.delay for link in states) + more}
-    return netem_limit(states[0].model_copy(update=most))
+    largest_access = max([Duration(0), *access.values()])
+    worst_case = {
+        "rate": max(link.rate for link in states),
+        "delay": max(link.delay for link in states) + largest_access,
+    }
+    return netem_limit(states[0].model_copy(update=worst_case))
 
 
 def egress_of(
@@ -143,14 +148,14 @@ def egress_of(
     `room`: packets that it may hold in any state of the path. `varies`: there are several. `gate`: whether the answers
     of the simulator's gate meet nothing of that but the transmission.
     """
-    ahead = (transmission("add", link, side, room),) if serial else ()
+    serializer = (transmission("add", link, side, room),) if serial else ()
     places = netem_places(access, serial, gate)
     netems = tuple(
-        netem("add", link, side, place, more, seed + 2 * band, room if varies else 0)
-        for band, (place, more) in enumerate(places)
+        netem("add", link, side, place, access_delay, seed + 2 * band, room if varies else 0)
+        for band, (place, access_delay) in enumerate(places)
     )
     if len(places) == 1 and not gate:
-        return (*ahead, *netems)
+        return (*serializer, *netems)
     bands = {delay: band for band, (_, delay) in enumerate(places, 1)}
     place, top = _top(serial)
     classes = ("prio", "bands", str(len(places) + gate), "priomap", *["0"] * 16)
@@ -169,7 +174,7 @@ def egress_of(
             ("tc", "filter", "add", "dev", side, "parent", top, "protocol", protocol, "prio", order, "u32",
              "match", match, "dst", f"{address}/{bits}", "flowid", f"{top}{bands[delay]:x}")
         )  # fmt: skip
-    return (*ahead, prio, *netems, *filters)
+    return (*serializer, prio, *netems, *filters)
 
 
 # --- compile
@@ -201,12 +206,12 @@ def _apply(link: Link, change: LinkChange | None) -> Link:
     """The link after a change. Its queue keeps the bytes it had."""
     if change is None:
         return link
-    new: dict[str, object] = {
+    updates: dict[str, object] = {
         name: value
         for name in ("rate", "delay", "loss")
         if (value := getattr(change, name)) is not None
     }  # fmt: skip
-    return link.model_copy(update=new)
+    return link.model_copy(update=updates)
 
 
 def _changed(
@@ -236,8 +241,8 @@ def _changed(
     if after.delay != before.delay or after.loss != before.loss:
         commands.extend(
             # What is under way by then came at the former rate and delay.
-            netem("change", after, egress, place, more, seed + 2 * band, room)
-            for band, (place, more) in enumerate(netem_places(access, transmits, gate))
+            netem("change", after, egress, place, access_delay, seed + 2 * band, room)
+            for band, (place, access_delay) in enumerate(netem_places(access, transmits, gate))
         )
     return commands
 
@@ -297,7 +302,7 @@ def compile_path(
             bottleneck(link, name, rtt, path.mtu, seeds[name] + _SLOT_SEED, server, changing=changing[name])
         )  # fmt: skip
         varies = len(set(states[name])) > 1
-        ways_out = [
+        egresses = [
             egress_of(
                 link,
                 egress,
@@ -310,14 +315,14 @@ def compile_path(
             )
             for phase in range(len(outages) + 1)
         ]
-        setup.extend(ways_out[0])
+        setup.extend(egresses[0])
         if egress == "left":
-            timed.extend(outage_commands(outages, ways_out[1:]))
+            timed.extend(outage_commands(outages, egresses[1:]))
         timed.extend(cold_starts(link, name, path.mtu, seeds[name] + _SLOT_SEED))
     figures = {name: _figures(links[name], name, ingress, egress, rtt, server) for name, ingress, egress in _DIRECTIONS}
     timeline = []
     for index, change in enumerate(path.changes):
-        new: dict[str, LinkState | None] = {}
+        link_states: dict[str, LinkState | None] = {}
         for name, _, egress in _DIRECTIONS:
             before, after = states[name][index : index + 2]
             commands = _changed(
@@ -325,8 +330,10 @@ def compile_path(
                 server, transmits=transmits[name], gate=gates[name],
             )  # fmt: skip
             timed.extend((change.at.value, command) for command in commands)
-            new[name] = _state(before, after, server)
-        timeline.append(PathChange(at=change.at.seconds, to_client=new["to_client"], to_server=new["to_server"]))
+            link_states[name] = _state(before, after, server)
+        timeline.append(
+            PathChange(at=change.at.seconds, to_client=link_states["to_client"], to_server=link_states["to_server"])
+        )
     faults = faults_of(links)
     setup.extend(fault_setup(faults, {name: ingress for name, ingress, _ in _DIRECTIONS}, seed))
     setup.extend(nat_setup(mappings))

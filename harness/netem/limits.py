@@ -23,8 +23,8 @@ MOST_HELD = 1 << 30
 
 def inexpressible(path: Path) -> Mistake | None:
     """The first thing that a path cannot be, for one engine or the other; None where it can be for both."""
-    for found in mistakes(path):
-        return found
+    for mistake in mistakes(path):
+        return mistake
     for server in get_args(Server):
         try:
             compile_path(path, server)
@@ -35,79 +35,84 @@ def inexpressible(path: Path) -> Mistake | None:
 
 def mistakes(path: Path) -> Iterator[Mistake]:
     """What of a path tc or the kernel would refuse, or quietly make something else of; located in the path."""
-    found = [*_link(("forward",), path.forward, path), *_link(("return",), path.return_, path)]
+    link_mistakes = [*_link(("forward",), path.forward, path), *_link(("return",), path.return_, path)]
     for index, change in enumerate(path.changes):
-        for name, link, new in (("forward", path.forward, change.forward), ("return", path.return_, change.return_)):
-            if new is not None:
-                found += _change(("changes", index, name), link, new)
-    yield from found
+        for name, link, link_change in (
+            ("forward", path.forward, change.forward),
+            ("return", path.return_, change.return_),
+        ):
+            if link_change is not None:
+                link_mistakes += _change(("changes", index, name), link, link_change)
+    yield from link_mistakes
     queues = sum(queue_bytes(link, path.rtt) for link in (path.forward, path.return_))
-    held = queues + _under_way("forward", path) + _under_way("return", path)
-    if not found and held > MOST_HELD:
-        text = f"queues and delays hold {held / 1e9:.1f} GB, and a lab has room for {MOST_HELD / 1e9:.1f} GB"
+    buffered = queues + _under_way("forward", path) + _under_way("return", path)
+    if not link_mistakes and buffered > MOST_HELD:
+        text = f"queues and delays hold {buffered / 1e9:.1f} GB, and a lab has room for {MOST_HELD / 1e9:.1f} GB"
         yield Mistake((), text, "give it smaller queues, less delay or a lower rate")
 
 
-def _link(where: Location, link: Link, path: Path) -> Iterator[Mistake]:
-    yield from _rate((*where, "rate"), link.rate)
+def _link(location: Location, link: Link, path: Path) -> Iterator[Mistake]:
+    yield from _rate((*location, "rate"), link.rate)
     if link.jitter > MOST_JITTER:
         yield Mistake(
-            (*where, "jitter"), f"netem has no jitter beyond {MOST_JITTER.seconds:.1f} s", "write '10 ms', say"
+            (*location, "jitter"), f"netem has no jitter beyond {MOST_JITTER.seconds:.1f} s", "write '10 ms', say"
         )
     if link.burst is not None and link.burst.bytes > MOST_BYTES:
-        yield Mistake((*where, "burst"), f"tc has no bucket beyond {MOST_BYTES} B", "write '15 kB', say")
-    if link.loss == Percentage(10**9) and not any(_side(where, change) for change in path.changes):
+        yield Mistake((*location, "burst"), f"tc has no bucket beyond {MOST_BYTES} B", "write '15 kB', say")
+    if link.loss == Percentage(10**9) and not any(_side(location, change) for change in path.changes):
         yield Mistake(
-            (*where, "loss"), "every packet is lost, from beginning to end", "write '1 %', say, or let it change"
+            (*location, "loss"), "every packet is lost, from beginning to end", "write '1 %', say, or let it change"
         )
     service = link.service
     if service is not None and 0 < service.cold_start.value < COLD_GAP.value:
         text = f"a cold start has an opportunity every {COLD_GAP}, and this one ends before that"
-        yield Mistake((*where, "service", "cold_start"), text, "write '5 s', say, or leave it out")
-    if service is not None and (why := too_slow(link, path.mtu)):
-        yield Mistake((*where, "rate"), why, "write '1 Mbit/s', say")
-    yield from _queue((*where, "queue"), link, path)
+        yield Mistake((*location, "service", "cold_start"), text, "write '5 s', say, or leave it out")
+    if service is not None and (cause := too_slow(link, path.mtu)):
+        yield Mistake((*location, "rate"), cause, "write '1 Mbit/s', say")
+    yield from _queue((*location, "queue"), link, path)
 
 
-def _side(where: Location, change: Change) -> bool:
+def _side(location: Location, change: Change) -> bool:
     """Whether a change ends or begins the loss of a direction."""
-    new = change.forward if where == ("forward",) else change.return_
+    new = change.forward if location == ("forward",) else change.return_
     return new is not None and new.loss is not None
 
 
-def _queue(where: Location, link: Link, path: Path) -> Iterator[Mistake]:
+def _queue(location: Location, link: Link, path: Path) -> Iterator[Mistake]:
     limit, frame = queue_bytes(link, path.rtt), path.mtu + FRAME_HEADER
     if limit > MOST_BYTES:
         yield Mistake(
-            where, f"{link.held} are {limit} B here, and tc has no queue beyond {MOST_BYTES} B", "write '1 BDP'"
+            location, f"{link.held} are {limit} B here, and tc has no queue beyond {MOST_BYTES} B", "write '1 BDP'"
         )
     elif limit < frame:
         text = f"{link.held} are {limit} B here, less than one frame ({frame} B): no full packet would pass"
-        yield Mistake(where, text, f"write '{frame} B' or more")
+        yield Mistake(location, text, f"write '{frame} B' or more")
     elif isinstance(link.queue, Red):
         low, high = (size_bytes(size, link, path.rtt) for size in (link.queue.min, link.queue.max))
-        found = red_mistake(link.queue, low, high, link.rate, FRAME)
-        if found is not None:
-            key, text, hint = found
-            yield Mistake((*where, key), text, hint)
+        red_error = red_mistake(link.queue, low, high, link.rate, FRAME)
+        if red_error is not None:
+            key, text, hint = red_error
+            yield Mistake((*location, key), text, hint)
 
 
-def _rate(where: Location, rate: Rate) -> Iterator[Mistake]:
+def _rate(location: Location, rate: Rate) -> Iterator[Mistake]:
     if rate > FASTEST:
-        yield Mistake(where, f"tc has no rate beyond {FASTEST}", "write '10 Gbit/s', say")
+        yield Mistake(location, f"tc has no rate beyond {FASTEST}", "write '10 Gbit/s', say")
 
 
-def _change(where: Location, link: Link, new: LinkChange) -> Iterator[Mistake]:
+def _change(location: Location, link: Link, new: LinkChange) -> Iterator[Mistake]:
     if new.rate is not None:
-        yield from _rate((*where, "rate"), new.rate)
+        yield from _rate((*location, "rate"), new.rate)
     if new.delay is not None and new.delay < link.jitter:
-        yield Mistake((*where, "delay"), f"the jitter of {link.jitter} exceeds it", f"write '{link.jitter}' or more")
+        yield Mistake((*location, "delay"), f"the jitter of {link.jitter} exceeds it", f"write '{link.jitter}' or more")
 
 
 def _under_way(name: str, path: Path) -> float:
     """The most that a direction's delay may hold at any time, bytes."""
     link = path.forward if name == "forward" else path.return_
-    changes = [new for one in path.changes if (new := one.forward if name == "forward" else one.return_) is not None]
+    changes = [
+        new for change in path.changes if (new := change.forward if name == "forward" else change.return_) is not None
+    ]
     rate = max([link.rate.value, *(new.rate.value for new in changes if new.rate is not None)])
     delay = max([link.delay.seconds, *(new.delay.seconds for new in changes if new.delay is not None)])
     return rate / 8 * (delay + link.jitter.seconds)

@@ -73,14 +73,14 @@ def told(flow: Flow) -> list[Move]:
 
 def rebounds(scenario: Scenario, flow: Flow) -> list[Rebound]:
     """What the paths do to a flow's client without its knowledge, in order of time."""
-    found = []
-    on = scenario.start(flow)
+    events = []
+    current_path = scenario.start(flow)
     for number, move in enumerate(flow.moves):
         if move.how in ("migrate", "interface"):
-            on = move.path_to
+            current_path = move.path_to
         elif move.how == "nat-port" or move.how == "nat-address":
-            found += [Rebound(at, on, move.how) for at in _times(scenario, flow, number)]
-    return found
+            events += [Rebound(at, current_path, move.how) for at in _times(scenario, flow, number)]
+    return events
 
 
 def _times(scenario: Scenario, flow: Flow, number: int) -> range:
@@ -98,17 +98,17 @@ def losses(scenario: Scenario) -> list[PathLost]:
         name: sorted(stay.since_ns for flow in scenario.flows for stay in stays(scenario, flow) if stay.path == name)
         for name in scenario.every_path
     }
-    found = []
+    lost_paths = []
     for index, flow in enumerate(scenario.flows):
-        on = scenario.start(flow)
+        current_path = scenario.start(flow)
         for number, move in enumerate(flow.moves):
             if move.to is None:
                 continue
-            if (loses := move.loses) is not None:
-                again = next((at for at in arrivals[on] if at > loses.value), None)
-                found.append(PathLost(on, loses.value, again, ("flows", index, "moves", number)))
-            on = move.to
-    return found
+            if (loss_time := move.loses) is not None:
+                return_ns = next((at for at in arrivals[current_path] if at > loss_time.value), None)
+                lost_paths.append(PathLost(current_path, loss_time.value, return_ns, ("flows", index, "moves", number)))
+            current_path = move.to
+    return lost_paths
 
 
 def course(scenario: Scenario, flow: Flow | None = None) -> Timeline:
@@ -119,21 +119,21 @@ def course(scenario: Scenario, flow: Flow | None = None) -> Timeline:
     flow = scenario.flows[0] if flow is None else flow
     if scenario.in_sequence:
         return timeline(scenario.path)
-    lost: dict[str, list[tuple[float, float]]] = {}
-    for each in losses(scenario):
-        until = math.inf if each.until_ns is None else each.until_ns / 1e9
-        lost.setdefault(each.path, []).append((each.at_ns / 1e9, until))
+    holes: dict[str, list[tuple[float, float]]] = {}
+    for loss in losses(scenario):
+        until = math.inf if loss.until_ns is None else loss.until_ns / 1e9
+        holes.setdefault(loss.path, []).append((loss.at_ns / 1e9, until))
     states: list[PathState] = []
     for stay in stays(scenario, flow):
-        own = timeline(scenario.every_path[stay.path]).cut(lost.get(stay.path, ()))
+        segment = timeline(scenario.every_path[stay.path]).cut(holes.get(stay.path, ()))
         until = math.inf if stay.until_ns == _FOREVER else stay.until_ns / 1e9
-        states += own.during(stay.since_ns / 1e9, until)
+        states += segment.during(stay.since_ns / 1e9, until)
     return Timeline(tuple(states))
 
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
     """What is wrong with where flows start and move to."""
-    unknown = [one for index, flow in enumerate(scenario.flows) for one in _unknown(scenario, index, flow)]
+    unknown = [mistake for index, flow in enumerate(scenario.flows) for mistake in _unknown(scenario, index, flow)]
     yield from unknown
     if unknown:
         return
@@ -143,47 +143,47 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
             if count > MOST_REBINDINGS:
                 text = f"every {move.every} makes {count} moves, and a flow has room for {MOST_REBINDINGS}"
                 yield Mistake(("flows", index, "moves", number, "every"), text, "write a longer time")
-    for lost in losses(scenario):
-        yield from _wrong_loss(scenario, lost)
+    for loss in losses(scenario):
+        yield from _wrong_loss(scenario, loss)
 
 
 def _unknown(scenario: Scenario, index: int, flow: Flow) -> Iterator[Mistake]:
     """Paths that are none, and moves to where the client is."""
-    where: Location = ("flows", index)
+    location: Location = ("flows", index)
     names = scenario.paths
-    alone = "the scenario has one path, which has no name"
+    unnamed = "the scenario has one path, which has no name"
     if flow.path is not None and flow.path not in names:
-        text = f"there is no path {shown(flow.path)}" if names else alone
-        yield Mistake((*where, "path"), text, did_you_mean(flow.path, names) if names else "leave it out")
+        text = f"there is no path {shown(flow.path)}" if names else unnamed
+        yield Mistake((*location, "path"), text, did_you_mean(flow.path, names) if names else "leave it out")
         return
-    on = scenario.start(flow)
+    current_path = scenario.start(flow)
     for number, move in enumerate(flow.moves):
         if move.to is None:
             continue
-        place = (*where, "moves", number, "to")
+        place = (*location, "moves", number, "to")
         if move.to not in names:
-            text = f"there is no path {shown(move.to)}" if names else f"{alone}: there is none to move to"
+            text = f"there is no path {shown(move.to)}" if names else f"{unnamed}: there is none to move to"
             yield Mistake(place, text, did_you_mean(move.to, names) if names else "write paths: {NAME: …}")
             return
-        if move.to == on:
-            yield Mistake(place, f"the client is on {on} already", "name another path")
-        on = move.to
+        if move.to == current_path:
+            yield Mistake(place, f"the client is on {current_path} already", "name another path")
+        current_path = move.to
 
 
-def _wrong_loss(scenario: Scenario, lost: PathLost) -> Iterator[Mistake]:
+def _wrong_loss(scenario: Scenario, loss: PathLost) -> Iterator[Mistake]:
     """Why a path cannot be gone for a client: somebody is on it, or it changes of itself."""
-    until = _FOREVER if lost.until_ns is None else lost.until_ns
+    until = _FOREVER if loss.until_ns is None else loss.until_ns
     for index, flow in enumerate(scenario.flows):
         for stay in stays(scenario, flow):
-            if stay.path == lost.path and stay.since_ns < until and stay.until_ns > lost.at_ns:
-                text = f"{lost.path} is gone at {lost.at_ns / 1e9:g} s, and flow {index} is on it"
-                yield Mistake(lost.where, text, "move that flow first, or give it a path of its own")
+            if stay.path == loss.path and stay.since_ns < until and stay.until_ns > loss.at_ns:
+                text = f"{loss.path} is gone at {loss.at_ns / 1e9:g} s, and flow {index} is on it"
+                yield Mistake(loss.where, text, "move that flow first, or give it a path of its own")
                 return
-    path = scenario.paths[lost.path]
+    path = scenario.paths[loss.path]
     if path.changes:
-        text = f"a client loses this path at {lost.at_ns / 1e9:g} s: its figures stay as they are"
-        yield Mistake(("paths", lost.path, "changes"), text, "leave out changes, or how: interface and overlap")
+        text = f"a client loses this path at {loss.at_ns / 1e9:g} s: its figures stay as they are"
+        yield Mistake(("paths", loss.path, "changes"), text, "leave out changes, or how: interface and overlap")
     for name, link in (("forward", path.forward), ("return", path.return_)):
         if link.service is not None:
-            text = f"a client loses this path at {lost.at_ns / 1e9:g} s, and a service process goes on for ever"
-            yield Mistake(("paths", lost.path, name, "service"), text, "leave out service, or how: interface")
+            text = f"a client loses this path at {loss.at_ns / 1e9:g} s, and a service process goes on for ever"
+            yield Mistake(("paths", loss.path, name, "service"), text, "leave out service, or how: interface")

@@ -34,20 +34,20 @@ _VERSION_NEGOTIATION = f"@th,{_HEADER},1 1 @th,{_HEADER + 8},32 0"
 
 def faults_of(links: Mapping[Direction, Link]) -> tuple[Fault, ...]:
     """What the links of a path are asked to do, as figures."""
-    found: list[Fault] = []
+    faults: list[Fault] = []
     for direction, link in links.items():
         if link.drop is not None:
-            found.append(_fault(direction, "drop", link.drop))
+            faults.append(_fault(direction, "drop", link.drop))
         if link.corrupt is not None:
-            found.append(_fault(direction, "corrupt", link.corrupt))
-    return tuple(found)
+            faults.append(_fault(direction, "corrupt", link.corrupt))
+    return tuple(faults)
 
 
-def _fault(direction: Direction, kind: str, asked: Drop | Corrupt) -> Fault:
-    packets = asked.packets if isinstance(asked, Drop) else ()
-    rate = 0.0 if asked.rate is None else asked.rate.fraction
+def _fault(direction: Direction, kind: str, impairment: Drop | Corrupt) -> Fault:
+    packets = impairment.packets if isinstance(impairment, Drop) else ()
+    rate = 0.0 if impairment.rate is None else impairment.rate.fraction
     return Fault.model_validate(
-        {"direction": direction, "kind": kind, "packets": packets, "rate": rate, "burst": asked.burst}
+        {"direction": direction, "kind": kind, "packets": packets, "rate": rate, "burst": impairment.burst}
     )
 
 
@@ -58,8 +58,8 @@ def share(rate: float, burst: int | None) -> float:
     """
     if burst is None:
         return rate
-    taken = sum(rate**length for length in range(1, burst + 1))
-    return taken / (1 + taken)
+    mean_run = sum(rate**length for length in range(1, burst + 1))
+    return mean_run / (1 + mean_run)
 
 
 def fault_setup(faults: tuple[Fault, ...], ingress: Mapping[Direction, Side], seed: int) -> tuple[Command, ...]:
@@ -80,23 +80,23 @@ def fault_setup(faults: tuple[Fault, ...], ingress: Mapping[Direction, Side], se
 
 
 def _by_number(fault: Fault) -> Iterator[str]:
-    seen = f"{fault.direction}_seen"
-    yield f"add set {_FAULTS} {seen} {_COUNTER}"
+    counter = f"{fault.direction}_seen"
+    yield f"add set {_FAULTS} {counter} {_COUNTER}"
     for number in range(1, max(fault.packets) + 1):
         verdict = "drop" if number in fault.packets else "accept"
-        yield f"add rule {_FAULTS} {fault.direction} {_next(number, seen)} {verdict}"
+        yield f"add rule {_FAULTS} {fault.direction} {_next(number, counter)} {verdict}"
 
 
 def _by_chance(fault: Fault) -> Iterator[str]:
     threshold = round(fault.rate * _RANGE)
     name = f"{fault.direction}_{fault.kind}"
     verdict = "drop" if fault.kind == "drop" else "goto damage"
-    lucky = f"add rule {_FAULTS} {fault.direction} meta random < {threshold}"
-    spared = f"{_VERSION_NEGOTIATION} return" if fault.kind == "corrupt" else ""
+    chance_rule = f"add rule {_FAULTS} {fault.direction} meta random < {threshold}"
+    exemption = f"{_VERSION_NEGOTIATION} return" if fault.kind == "corrupt" else ""
     yield f"add chain {_FAULTS} {name}_hit"
-    if spared:
-        yield f"add rule {_FAULTS} {name}_hit {spared}"
-    yield f"{lucky} jump {name}_hit"
+    if exemption:
+        yield f"add rule {_FAULTS} {name}_hit {exemption}"
+    yield f"{chance_rule} jump {name}_hit"
     if fault.burst is None:
         yield f"add rule {_FAULTS} {name}_hit {verdict}"
         return
@@ -113,7 +113,7 @@ def _next(number: int, counter: str) -> str:
     return f"meta mark set {number} meta mark != @{counter} add @{counter} {{ meta mark }}"
 
 
-def _damage(drawn: random.Random) -> Iterator[str]:
+def _damage(rng: random.Random) -> Iterator[str]:
     """A chain that changes one of the first bytes of a datagram's payload, to another value, and lets it pass.
 
     What is XORed with a byte is drawn anew for each place and run. A checksum of 0 is none (RFC 768): receivers over
@@ -124,7 +124,7 @@ def _damage(drawn: random.Random) -> Iterator[str]:
         if place >= _SHORTEST:
             yield f"add rule {_FAULTS} byte_{place} udp length <= {8 + place} goto byte_{place % _SHORTEST}"
         byte = f"@th,{_HEADER + 8 * place},8"
-        yield f"add rule {_FAULTS} byte_{place} {byte} set {byte} ^ {drawn.randint(1, 255)} udp checksum set 0 accept"
+        yield f"add rule {_FAULTS} byte_{place} {byte} set {byte} ^ {rng.randint(1, 255)} udp checksum set 0 accept"
     edges = [_RANGE * place // BYTES for place in range(BYTES + 1)]
     places = ", ".join(f"{edges[place]}-{edges[place + 1] - 1} : goto byte_{place}" for place in range(BYTES))
     yield f"add chain {_FAULTS} damage"
@@ -173,7 +173,7 @@ def _hook(kind: str, place: str, priority: str) -> Command:
 
 def nat_commands(mappings: Sequence[AddressMapping]) -> list[tuple[int, Command]]:
     """When (ns), and with which commands, mappings come into force and those before them are forgotten."""
-    made: list[tuple[int, Command]] = []
+    timed: list[tuple[int, Command]] = []
     for mapping in mappings:
         chain = (*_NAT, _chain(mapping.inner))
         commands: list[Command] = [("nft", "flush", "chain", *chain)]
@@ -185,8 +185,8 @@ def nat_commands(mappings: Sequence[AddressMapping]) -> list[tuple[int, Command]
             ("conntrack", "-D", "-f", family, "-p", "udp", "-s", inner)
             for (_, family), inner in zip(_FAMILIES, mapping.inner, strict=True)
         )
-        made += [(mapping.at_ns, command) for command in commands]
-    return made
+        timed += [(mapping.at_ns, command) for command in commands]
+    return timed
 
 
 def _chain(inner: tuple[str, str]) -> str:
@@ -225,10 +225,10 @@ def outage_commands(outages: Sequence[Outage], egresses: Sequence[Sequence[Comma
     The servers' side and both queues go on: what the clients sent before is on its way, and what comes for them
     passes the bottleneck and ends at its far side.
     """
-    made: list[tuple[int, Command]] = []
+    timed: list[tuple[int, Command]] = []
     for outage, egress in zip(outages, egresses, strict=True):
-        made += [(outage.from_ns, command) for command in _DOWN]
+        timed += [(outage.from_ns, command) for command in _DOWN]
         if outage.until_ns is not None:
-            first, *others = _UP
-            made += [(outage.until_ns, command) for command in (first, *egress, *others)]
-    return made
+            remove_blackhole, *remove_filters = _UP
+            timed += [(outage.until_ns, command) for command in (remove_blackhole, *egress, *remove_filters)]
+    return timed

@@ -84,10 +84,10 @@ class Timeline:
         """The same with times in which nothing passes: (from, until), s."""
         states: Sequence[PathState] = self.states
         for begin, end in holes:
-            whole = Timeline(tuple(states))
+            current = Timeline(tuple(states))
             before = [state for state in states if state.since < begin]
-            inside = [replace(state, up=False) for state in whole.during(begin, end)]
-            after = [] if math.isinf(end) else whole.during(end, math.inf)
+            inside = [replace(state, up=False) for state in current.during(begin, end)]
+            after = [] if math.isinf(end) else current.during(end, math.inf)
             states = [*before, *inside, *after]
         return Timeline(tuple(states))
 
@@ -97,12 +97,15 @@ def timeline(path: Path) -> Timeline:
     rate, down, up = path.to_client.rate, path.to_client.delay, path.to_server.delay
     states = [PathState(0.0, float(rate.value), down.seconds, up.seconds)]
     for change in path.changes:
-        new = path.change_to_client(change)
-        if new is not None:
-            rate, down = new.rate if new.rate is not None else rate, new.delay if new.delay is not None else down
-        other = path.change_to_server(change)
-        if other is not None and other.delay is not None:
-            up = other.delay
+        to_client_change = path.change_to_client(change)
+        if to_client_change is not None:
+            rate, down = (
+                to_client_change.rate if to_client_change.rate is not None else rate,
+                to_client_change.delay if to_client_change.delay is not None else down,
+            )
+        to_server_change = path.change_to_server(change)
+        if to_server_change is not None and to_server_change.delay is not None:
+            up = to_server_change.delay
         states.append(PathState(change.at.seconds, float(rate.value), down.seconds, up.seconds))
     # A change at the very beginning leaves nothing of the first state.
     states = [state for state, later in zip(states, [*states[1:], None], strict=True)

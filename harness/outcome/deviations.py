@@ -35,16 +35,16 @@ def observed_flow(run: Run) -> int | None:
 
     That is the first over QUIC or TCP between the cell's own pair that transferred something.
     """
-    of_pair = [index for index in range(len(run.cell.scenario.flows)) if is_of_the_pair(run.cell, index)]
-    played = {transfer.flow for transfer in run.transfers}
-    return next((index for index in of_pair if index in played or not played), None)
+    pair_flows = [index for index in range(len(run.cell.scenario.flows)) if is_of_the_pair(run.cell, index)]
+    active_flows = {transfer.flow for transfer in run.transfers}
+    return next((index for index in pair_flows if index in active_flows or not active_flows), None)
 
 
 def is_of_the_pair(cell: Cell, flow: int) -> bool:
     """Whether a flow is one between the cell's client and server, over QUIC or TCP."""
-    own = cell.scenario.flows[flow]
-    named = [(own.implementation(role), cell.implementation(role).name) for role in ROLES]
-    return own.kind != "udp" and all(name is None or name == mine for name, mine in named)
+    spec = cell.scenario.flows[flow]
+    named = [(spec.implementation(role), cell.implementation(role).name) for role in ROLES]
+    return spec.kind != "udp" and all(name is None or name == default for name, default in named)
 
 
 def values_set(run: Run, flow: int) -> dict[tuple[Role, str], tuple[str, ParameterValue]]:
@@ -52,18 +52,18 @@ def values_set(run: Run, flow: int) -> dict[tuple[Role, str], tuple[str, Paramet
 
     What the harness chose itself counts as set. A flow's own comes before what was asked of a role.
     """
-    told: dict[tuple[Role, str], tuple[str, ParameterValue]] = {}
+    settings: dict[tuple[Role, str], tuple[str, ParameterValue]] = {}
     prefix = f"flow{flow}."
     for values in (run.effective, run.cell.parameters):
         for name, value in values.items():
             with suppress(ValueError):
-                told[parse_parameter_name(name)] = name, value
-    own = {f"{prefix}{name}": value for name, value in run.cell.scenario.flows[flow].parameters.items()}
-    for name, value in {**own, **run.effective, **run.cell.parameters}.items():
+                settings[parse_parameter_name(name)] = name, value
+    flow_values = {f"{prefix}{name}": value for name, value in run.cell.scenario.flows[flow].parameters.items()}
+    for name, value in {**flow_values, **run.effective, **run.cell.parameters}.items():
         if name.startswith(prefix):
             with suppress(ValueError):
-                told[parse_parameter_name(name.removeprefix(prefix))] = name, value
-    return told
+                settings[parse_parameter_name(name.removeprefix(prefix))] = name, value
+    return settings
 
 
 def departures(run: Run, measured: MeasuredRun | None) -> tuple[Departure, ...]:
@@ -71,28 +71,28 @@ def departures(run: Run, measured: MeasuredRun | None) -> tuple[Departure, ...]:
     flow = observed_flow(run)
     if measured is None or flow is None:
         return ()
-    found: dict[tuple[Role, str], list[Observation]] = {}
-    for one in measured.observed:
-        found.setdefault((one.role, one.parameter), []).append(one)
-    made = []
+    observations: dict[tuple[Role, str], list[Observation]] = {}
+    for observation in measured.observed:
+        observations.setdefault((observation.role, observation.parameter), []).append(observation)
+    deviating = []
     for (role, parameter), (name, value) in sorted(values_set(run, flow).items()):
-        seen = found.get((role, parameter), [])
-        agreeing = [_agrees(run.cell, flow, role, parameter, value, one) for one in seen]
+        matching = observations.get((role, parameter), [])
+        agreeing = [_agrees(run.cell, flow, role, parameter, value, observation) for observation in matching]
         if False in agreeing and True not in agreeing:
-            made.append(Departure(name, role, parameter, value, seen[agreeing.index(False)]))
-    return tuple(made)
+            deviating.append(Departure(name, role, parameter, value, matching[agreeing.index(False)]))
+    return tuple(deviating)
 
 
 def _agrees(
-    cell: Cell, flow: int, role: Role, parameter: str, value: ParameterValue, one: Observation
+    cell: Cell, flow: int, role: Role, parameter: str, value: ParameterValue, observation: Observation
 ) -> bool | None:  # fmt: skip
     """`Parameter.agrees`, where an endpoint may call a value by its own word, too."""
-    what = PARAMETERS[parameter]
-    answer = what.agrees(what.canonical(value), one.value)
+    definition = PARAMETERS[parameter]
+    answer = definition.agrees(definition.canonical(value), observation.value)
     setting = cell.implementation(role, flow).setting(role, parameter)
-    if answer is False and isinstance(one.value, str) and setting is not None:
+    if answer is False and isinstance(observation.value, str) and setting is not None:
         with suppress(ValueError):
-            return what.agrees(setting.own(what, value), one.value)
+            return definition.agrees(setting.own(definition, value), observation.value)
     return answer
 
 
@@ -106,10 +106,10 @@ def contradictions(run: Run, observed: Sequence[Observation]) -> tuple[str, ...]
         return ()
     return tuple(
         sentence
-        for one in observed
-        if one.parameter == "congestion_control"
-        and isinstance(one.value, str)
-        and (sentence := contradiction(run, flow, one.role, one.value, one.source))
+        for observation in observed
+        if observation.parameter == "congestion_control"
+        and isinstance(observation.value, str)
+        and (sentence := contradiction(run, flow, observation.role, observation.value, observation.source))
     )
 
 
@@ -118,15 +118,19 @@ def contradiction(run: Run, flow: int, role: Role, word: str, source: str) -> st
 
     `source`: whose word it is.
     """
-    told = values_set(run, flow).get((role, "congestion_control"))
+    configured = values_set(run, flow).get((role, "congestion_control"))
     setting = run.cell.implementation(role, flow).setting(role, "congestion_control")
-    if told is None or setting is None or not setting.values:
+    if configured is None or setting is None or not setting.values:
         return ""
-    what, (name, value) = PARAMETERS["congestion_control"], told
-    own: Mapping[str, str] = (
-        setting.values if isinstance(setting.values, Mapping) else {each: each for each in setting.values}
+    definition, (name, value) = PARAMETERS["congestion_control"], configured
+    stack_words: Mapping[str, str] = (
+        setting.values if isinstance(setting.values, Mapping) else {term: term for term in setting.values}
     )
-    named = {ours for ours, theirs in own.items() if what.agrees(ours, word) or what.agrees(theirs, word)}
+    named = {
+        canonical
+        for canonical, native in stack_words.items()
+        if definition.agrees(canonical, word) or definition.agrees(native, word)
+    }
     if not named or str(value) in named:
         return ""
     return f"flow {flow}: {name} was set to {value}, and {source} says {word}"
@@ -137,29 +141,29 @@ def sentences(runs: Iterable[tuple[Run, MeasuredRun | None]]) -> list[str]:
     in 2 of 5 runs'.
     """
     runs = list(runs)
-    found: dict[tuple[str, ParameterValue], list[Observation]] = {}
+    observations: dict[tuple[str, ParameterValue], list[Observation]] = {}
     for run, measured in runs:
-        for one in departures(run, measured):
-            found.setdefault((one.name, one.value), []).append(one.seen)
+        for departure in departures(run, measured):
+            observations.setdefault((departure.name, departure.value), []).append(departure.seen)
     return [
-        f"{name} was set to {value}, and {_seen(seen)} in {len(seen)} of {counted(len(runs), 'run')}"
-        for (name, value), seen in found.items()
+        f"{name} was set to {value}, and {_seen(group)} in {len(group)} of {counted(len(runs), 'run')}"
+        for (name, value), group in observations.items()
     ]
 
 
-def _seen(found: Sequence[Observation]) -> str:
-    unit = f" {found[0].unit}" if found[0].unit not in ("1", "") else ""
-    numbers = sorted(one.value for one in found if not isinstance(one.value, str))
+def _seen(observations: Sequence[Observation]) -> str:
+    unit = f" {observations[0].unit}" if observations[0].unit not in ("1", "") else ""
+    numbers = sorted(observation.value for observation in observations if not isinstance(observation.value, str))
     if not numbers:
-        return f"{' and '.join(dict.fromkeys(_words(found)))} was seen"
+        return f"{' and '.join(dict.fromkeys(_words(observations)))} was seen"
     low, high = (_number(value) for value in (numbers[0], numbers[-1]))
     return f"{low if low == high else f'{low} to {high}'}{unit} were seen"
 
 
-def _words(found: Iterable[Observation]) -> Iterator[str]:
-    for one in found:
-        if isinstance(one.value, str):
-            yield one.value
+def _words(observations: Iterable[Observation]) -> Iterator[str]:
+    for observation in observations:
+        if isinstance(observation.value, str):
+            yield observation.value
 
 
 def _number(value: float) -> str:

@@ -53,19 +53,19 @@ class Ending(Fact):
 
     @property
     def _what(self) -> str:
-        who = f"the {self.by}" if self.by else "one end"
+        endpoint = f"the {self.by}" if self.by else "one end"
         timer = "" if self.timer is None else f" of {self.timer:g} s"
         if self.kind == "idle_timeout":
-            return f"{who}'s idle timeout{timer} expired"
+            return f"{endpoint}'s idle timeout{timer} expired"
         if self.kind == "handshake_timeout":
-            return f"{who} gave the handshake up"
+            return f"{endpoint} gave the handshake up"
         if self.kind == "ack_timeout":
-            return f"what {who} sent stayed unacknowledged for too long"
+            return f"what {endpoint} sent stayed unacknowledged for too long"
         if self.kind == "stateless_reset":
-            return f"{who} sent a stateless reset"
+            return f"{endpoint} sent a stateless reset"
         if self.kind == "connection_reset":
-            return f"{who} reset the TCP connection"
-        return f"{who} closed the connection" + (f" with {self.error}" if self.error else "")
+            return f"{endpoint} reset the TCP connection"
+        return f"{endpoint} closed the connection" + (f" with {self.error}" if self.error else "")
 
     @property
     def _quoted(self) -> str:
@@ -78,8 +78,8 @@ def deciding(endings: tuple[Ending, ...], flow: int, transfer: TransferName) -> 
     That is the client's first account, for its exit is to be explained. What the server alone tells the client may
     never have learnt, and what an endpoint does later it does to a connection that has ended.
     """
-    its = (one for one in endings if (one.flow, one.transfer) == (flow, transfer))
-    return next((one for one in its if one.witness == "client"), None)
+    matching = (ending for ending in endings if (ending.flow, ending.transfer) == (flow, transfer))
+    return next((ending for ending in matching if ending.witness == "client"), None)
 
 
 # --- What a move of a client was on the wire, and what its server's stack did about it.
@@ -195,8 +195,8 @@ class Unfinished(Fact):
         """Who sent nothing in the last third of the time since the last progress."""
         since = self.progress or 0.0
         edge = self.lasted - (self.lasted - since) / 3
-        said = {role: self.voice(role).last for role in _ROLES}
-        return tuple(role for role, last in said.items() if last is None or last < edge)
+        last_sent = {role: self.voice(role).last for role in _ROLES}
+        return tuple(role for role, last in last_sent.items() if last is None or last < edge)
 
     @property
     def short(self) -> str:
@@ -243,13 +243,15 @@ class Unfinished(Fact):
             return f"neither end sent anything in the last {self.lasted - latest:.1f} s"
         if not silent:
             return "both ends sent until it was over"
-        role, speaker = silent[0], other(silent[0])
-        voice, loud = self.voice(role), self.voice(speaker)
-        came = f"while {loud.since_progress_arrived} of {loud.since_progress} datagrams of the {speaker} reached it"
-        came += "" if self.progress is None else " after the last progress"
+        role, peer = silent[0], other(silent[0])
+        voice, active = self.voice(role), self.voice(peer)
+        reception = (
+            f"while {active.since_progress_arrived} of {active.since_progress} datagrams of the {peer} reached it"
+        )
+        reception += "" if self.progress is None else " after the last progress"
         if voice.last is None:
-            return f"the {role} sent nothing at all, {came}"
-        return f"the {role} was silent for the last {self.lasted - voice.last:.1f} s, {came}"
+            return f"the {role} sent nothing at all, {reception}"
+        return f"the {role} was silent for the last {self.lasted - voice.last:.1f} s, {reception}"
 
     @property
     def _last(self) -> list[str]:
@@ -359,7 +361,14 @@ class Attributed(Fact):
 
     def of(self, flow: int = 0, transfer: TransferName = "first") -> Attribution | None:
         """That of one transfer, or None."""
-        return next((one for one in self.transfers if (one.flow, one.transfer) == (flow, transfer)), None)
+        return next(
+            (
+                attribution
+                for attribution in self.transfers
+                if (attribution.flow, attribution.transfer) == (flow, transfer)
+            ),
+            None,
+        )
 
 
 # --- measured
@@ -511,12 +520,12 @@ class MeasuredRun(Fact):
         move: int | None = None,
     ) -> float | None:  # fmt: skip
         """The value of a metric of just that (see `MetricName`), or None where it was not measured."""
-        asked = MetricName(metric, flow, transfer, phase, move).key
-        return next((one.value for one in self.measurements if one.named.key == asked), None)
+        key = MetricName(metric, flow, transfer, phase, move).key
+        return next((measurement.value for measurement in self.measurements if measurement.named.key == key), None)
 
     def written(self, text: str, flows: int) -> Measurement | None:
         """The measurement that people call so in a run of so many flows, or None where it was not made."""
-        return next((one for one in self.measurements if one.named.text(flows) == text), None)
+        return next((measurement for measurement in self.measurements if measurement.named.text(flows) == text), None)
 
 
 def proven_outcome(run: Run, measured: MeasuredRun | None) -> Outcome:
@@ -561,19 +570,21 @@ def _of_gate(outcome: Outcome) -> Outcome | None:
 def _of_ending(run: Run, measured: MeasuredRun | None) -> Outcome | None:
     """How the connection of a client that failed ended; None where nobody failed, or nobody tells of an end."""
     outcome = run.outcome
-    broke = outcome.status == "crashed" and outcome.exit_code is not None and 0 < outcome.exit_code < SIGNALLED
-    short = outcome.status == "wrong_file" and outcome.reason == "short_file"
-    if measured is None or outcome.role != "client" or not (broke or short):
+    client_failed = outcome.status == "crashed" and outcome.exit_code is not None and 0 < outcome.exit_code < SIGNALLED
+    short_file = outcome.status == "wrong_file" and outcome.reason == "short_file"
+    if measured is None or outcome.role != "client" or not (client_failed or short_file):
         return None
-    unfinished = (one for one in run.transfers if not one.cut_off and (one.exit_code or not one.intact))
-    for one in unfinished:
-        ending = deciding(measured.endings, one.flow, "repeat" if one.index else "first")
+    unfinished = (
+        transfer for transfer in run.transfers if not transfer.cut_off and (transfer.exit_code or not transfer.intact)
+    )
+    for transfer in unfinished:
+        ending = deciding(measured.endings, transfer.flow, "repeat" if transfer.index else "first")
         if ending is not None:
-            code = one.exit_code or 0
-            left = "" if code else f" and {one.received} of {one.size} bytes"
+            code = transfer.exit_code or 0
+            shortfall = "" if code else f" and {transfer.received} of {transfer.size} bytes"
             return Outcome(
                 status=ending.kind, role=ending.by, exit_code=code, reason=ending.kind,
-                detail=f"{ending.sentence}; the client ended with exit code {code}{left}",
+                detail=f"{ending.sentence}; the client ended with exit code {code}{shortfall}",
                 log_tail=outcome.log_tail,
             )  # fmt: skip
     return None

@@ -50,8 +50,10 @@ def common_protocol(
     scenario: Scenario, flow: int | None, client: Implementation, server: Implementation
 ) -> Protocol | None:
     """What two implementations speak in a flow, or as the matrix's pair; None where they have nothing in common."""
-    possible = _protocols(scenario, flow)
-    return next((one for one in possible if one in client.protocols and one in server.protocols), None)
+    protocols = _protocols(scenario, flow)
+    return next(
+        (protocol for protocol in protocols if protocol in client.protocols and protocol in server.protocols), None
+    )
 
 
 def is_over_tcp(scenario: Scenario, flow: int, client: Implementation, server: Implementation) -> bool:
@@ -66,16 +68,16 @@ def _is_quic(cell: Cell, flow: int | None) -> bool:
 def application_protocol(cell: Cell, flow: int | None = None) -> Protocol:
     """The protocol both ends of a flow, or of the matrix's pair, speak; UnsupportedError names who does not."""
     client, server = (cell.implementation(role, flow) for role in ROLES)
-    common = common_protocol(cell.scenario, flow, client, server)
-    if common is not None:
-        return common
-    possible = _protocols(cell.scenario, flow)
-    if len(possible) > 1:
+    protocol = common_protocol(cell.scenario, flow, client, server)
+    if protocol is not None:
+        return protocol
+    protocols = _protocols(cell.scenario, flow)
+    if len(protocols) > 1:
         detail = f"{client.name} and {server.name} share no application protocol"
         raise UnsupportedError("client", "no_common_protocol", detail)
-    role: Role = "client" if possible[0] not in client.protocols else "server"
-    who = client if role == "client" else server
-    raise UnsupportedError(role, "protocol", f"{who.name} does not speak {possible[0]}")
+    role: Role = "client" if protocols[0] not in client.protocols else "server"
+    implementation = client if role == "client" else server
+    raise UnsupportedError(role, "protocol", f"{implementation.name} does not speak {protocols[0]}")
 
 
 def lab_kind(cell: Cell, flow: int) -> LabFlowKind:
@@ -88,9 +90,9 @@ def lab_kind(cell: Cell, flow: int) -> LabFlowKind:
 
 def interop_testcase(cell: Cell, flow: int | None = None, role: Role = "client") -> str:
     """TESTCASE of the endpoint contract; empty when the pair has no common protocol."""
-    asked = cell.scenario.told(role)
-    if asked is not None and _is_quic(cell, flow):
-        return asked
+    testcase = cell.scenario.told(role)
+    if testcase is not None and _is_quic(cell, flow):
+        return testcase
     try:
         return TESTCASES[application_protocol(cell, flow)]
     except UnsupportedError:
@@ -102,11 +104,11 @@ def default_receive_window(cell: Cell) -> int:
 
     A power of two, because MsQuic takes nothing else for a stream.
     """
-    needed = max(
+    required = max(
         2 * (bdp_bytes(path.to_client.rate, path.rtt) + queue_bytes(path.to_client, path.rtt))
         for path in cell.scenario.every_path.values()
     )
-    return max(16 * 2**20, 1 << (needed - 1).bit_length())
+    return max(16 * 2**20, 1 << (required - 1).bit_length())
 
 
 def endpoint_parameters(parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
@@ -121,20 +123,20 @@ def effective_parameters(cell: Cell, flow: int | None = None) -> dict[str, Param
     What is asked of a role is asked of each flow that can be told it, and of every flow where none can, so that
     somebody refuses it. A flow's own parameters come before.
     """
-    own = None if flow is None else cell.scenario.flows[flow]
-    asked = endpoint_parameters(cell.parameters)
-    if own is not None and flow is not None and own.kind != "quic":
-        held = {
-            full: value for full, value in asked.items() if _holds(cell, flow, full) or not _can_be_told(cell, full)
+    flow_spec = None if flow is None else cell.scenario.flows[flow]
+    requested = endpoint_parameters(cell.parameters)
+    if flow_spec is not None and flow is not None and flow_spec.kind != "quic":
+        applicable = {
+            full: value for full, value in requested.items() if _holds(cell, flow, full) or not _can_be_told(cell, full)
         }
-        return dict(sorted((held | own.parameters).items()))
-    chosen = asked | ({} if own is None else own.parameters)
+        return dict(sorted((applicable | flow_spec.parameters).items()))
+    effective = requested | ({} if flow_spec is None else flow_spec.parameters)
     client = cell.implementation("client", flow)
     for name in ("connection_window", "stream_window"):
         setting = client.setting("client", name)
         if setting is not None and setting.settable:
-            chosen.setdefault(f"client.{name}", str(Size(default_receive_window(cell))))
-    return dict(sorted(chosen.items()))
+            effective.setdefault(f"client.{name}", str(Size(default_receive_window(cell))))
+    return dict(sorted(effective.items()))
 
 
 def _holds(cell: Cell, flow: int, full: str) -> bool:
@@ -170,9 +172,9 @@ def refusal(
 
     `parameters`: all that holds in the flow, with that value.
     """
-    given: dict[Role, Given] = {"client": Given(), "server": Given()}
+    configs: dict[Role, Given] = {"client": Given(), "server": Given()}
     try:
-        _tell_in(flow, {"client": client, "server": server}, given, full, parameters)
+        _tell_in(flow, {"client": client, "server": server}, configs, full, parameters)
     except UnsupportedError as error:
         return error.detail
     return ""
@@ -181,7 +183,7 @@ def refusal(
 def _tell_in(
     flow: Flow | None,
     pair: Mapping[Role, Implementation],
-    given: dict[Role, Given],
+    configs: dict[Role, Given],
     full: str,
     parameters: Mapping[str, ParameterValue],
 ) -> None:
@@ -194,7 +196,7 @@ def _tell_in(
         raise UnsupportedError(role, "parameter", f"a flow of udp has no parameters: nobody can be told {name}")
     setting = pair[role].setting(role, name)
     if flow is None or flow.kind == "quic" or role == flow.sender or setting is None or setting.flag is None:
-        _tell(pair, given, full, parameters[full])
+        _tell(pair, configs, full, parameters[full])
         return
     # A generator's words are those of its sender, and hold at both ends (`harness.topology.build`).
     in_force = _value_of(flow.sender, pair[flow.sender], name, parameters)
@@ -204,64 +206,71 @@ def _tell_in(
 
 
 def _value_of(
-    role: Role, who: Implementation, name: str, parameters: Mapping[str, ParameterValue]
+    role: Role, implementation: Implementation, name: str, parameters: Mapping[str, ParameterValue]
 ) -> ParameterValue | None:
     """What a role is told, or does untold where that is known."""
-    setting = who.setting(role, name)
+    setting = implementation.setting(role, name)
     default = None if setting is None or setting.default is None else PARAMETERS[name].canonical(setting.default)
     return parameters.get(f"{role}.{name}", default)
 
 
-def _tell(pair: Mapping[Role, Implementation], given: dict[Role, Given], full: str, value: ParameterValue) -> None:
+def _tell(pair: Mapping[Role, Implementation], configs: dict[Role, Given], full: str, value: ParameterValue) -> None:
     """Add what sets one parameter. UnsupportedError names who does not honour it."""
     role, name = parse_parameter_name(full)
     parameter = PARAMETERS[name]
-    who, peer = pair[role], pair[other(role)]
-    setting, asking = who.setting(role, name), peer.setting(other(role), name)
+    implementation, peer = pair[role], pair[other(role)]
+    setting, peer_setting = implementation.setting(role, name), peer.setting(other(role), name)
     try:
         if setting is not None and setting.flag is not None:
-            given[role].words.append(setting.fill(setting.flag, parameter, value))
+            configs[role].words.append(setting.fill(setting.flag, parameter, value))
         elif setting is not None and setting.environment is not None:
             variable, _, text = setting.fill(setting.environment, parameter, value).partition("=")
-            given[role].environment[variable] = text
+            configs[role].environment[variable] = text
         elif setting is not None and setting.sysctl is not None:
             variable, _, text = setting.fill(setting.sysctl, parameter, value).partition("=")
-            given[role].sysctls[variable] = text
+            configs[role].sysctls[variable] = text
         elif setting is not None and setting.default is not None and parameter.canonical(setting.default) == value:
             pass  # it is in force, though nothing could change it
-        elif asking is not None and asking.asks is not None and "ack_frequency" in who.extensions:
-            who = peer
-            given[other(role)].words.append(asking.fill(asking.asks, parameter, value))
+        elif (
+            peer_setting is not None and peer_setting.asks is not None and "ack_frequency" in implementation.extensions
+        ):
+            implementation = peer
+            configs[other(role)].words.append(peer_setting.fill(peer_setting.asks, parameter, value))
         else:
-            raise UnsupportedError(role, "parameter", _cannot(who, role, name, setting, peer, asking))
+            raise UnsupportedError(role, "parameter", _cannot(implementation, role, name, setting, peer, peer_setting))
     except ValueError as error:
-        raise UnsupportedError(role, "parameter", f"{who.name} {error}") from error
+        raise UnsupportedError(role, "parameter", f"{implementation.name} {error}") from error
 
 
 def _cannot(
-    who: Implementation, role: Role, name: str, setting: Setting | None, peer: Implementation, asking: Setting | None
+    implementation: Implementation,
+    role: Role,
+    name: str,
+    setting: Setting | None,
+    peer: Implementation,
+    peer_setting: Setting | None,
 ) -> str:
-    text = f"{who.name} cannot set {name} as a {role}"
+    text = f"{implementation.name} cannot set {name} as a {role}"
     if setting is not None and setting.default is not None:
         text += f"; it is {setting.default}" + (f" ({setting.note.strip()})" if setting.note else "")
-    if asking is not None and asking.asks is not None:
+    if peer_setting is not None and peer_setting.asks is not None:
         text += f", and does not let {peer.name} ask for it (it has no ack_frequency extension)"
     return text
 
 
 def _given(cell: Cell, flow: int | None) -> tuple[dict[Role, Given], UnsupportedError | None]:
     """What both endpoints are told, and the first thing that somebody does not honour."""
-    given: dict[Role, Given] = {"client": Given(), "server": Given()}
-    first: UnsupportedError | None = None
+    configs: dict[Role, Given] = {"client": Given(), "server": Given()}
+    first_error: UnsupportedError | None = None
     pair = {role: cell.implementation(role, flow) for role in ROLES}
     parameters = effective_parameters(cell, flow)
     for full in parameters:
         try:
-            _tell_in(None if flow is None else cell.scenario.flows[flow], pair, given, full, parameters)
+            _tell_in(None if flow is None else cell.scenario.flows[flow], pair, configs, full, parameters)
         except UnsupportedError as error:
-            first = first or error
-            given[parse_parameter_name(full)[0]].words.append(f"unsupported:{error.detail}")
-    return given, first
+            first_error = first_error or error
+            configs[parse_parameter_name(full)[0]].words.append(f"unsupported:{error.detail}")
+    return configs, first_error
 
 
 def endpoint_arguments(cell: Cell, flow: int | None = None) -> tuple[str, str]:
@@ -269,10 +278,12 @@ def endpoint_arguments(cell: Cell, flow: int | None = None) -> tuple[str, str]:
 
     A parameter nobody honours leaves a mark instead (see `checked`).
     """
-    given, _ = _given(cell, flow)
+    configs, _ = _given(cell, flow)
     client, server = (
-        " ".join([*one.words, *(f"{name}={text}" for name, text in sorted((one.environment | one.sysctls).items()))])
-        for one in (given["client"], given["server"])
+        " ".join(
+            [*config.words, *(f"{name}={text}" for name, text in sorted((config.environment | config.sysctls).items()))]
+        )
+        for config in (configs["client"], configs["server"])
     )
     return client, server
 
@@ -282,10 +293,10 @@ def _require_moves(cell: Cell, flow: int) -> None:
     client = cell.implementation("client", flow)
     if cell.scenario.flows[flow].moves and lab_kind(cell, flow) == "https":
         raise UnsupportedError("client", "move", f"{client.name} is over TCP, whose connections end with their address")
-    for how in dict.fromkeys(move.how for move in told(cell.scenario.flows[flow])):
-        if how not in client.moves:
-            can = f"; its moves are {', '.join(client.moves)}" if client.moves else ""
-            raise UnsupportedError("client", "move", f"{client.name} cannot be told to move by {how}{can}")
+    for method in dict.fromkeys(move.how for move in told(cell.scenario.flows[flow])):
+        if method not in client.moves:
+            offered = f"; its moves are {', '.join(client.moves)}" if client.moves else ""
+            raise UnsupportedError("client", "move", f"{client.name} cannot be told to move by {method}{offered}")
     if len(cell.scenario.every_path) == 1 or cell.scenario.in_sequence:
         return
     for role in ROLES:
@@ -297,9 +308,9 @@ def _require_moves(cell: Cell, flow: int) -> None:
 
 def _require_tickets(cell: Cell, flow: int) -> None:
     """UnsupportedError for a client that keeps no tickets, where a seed is asked for its second connection."""
-    own = cell.scenario.flows[flow]
+    flow_spec = cell.scenario.flows[flow]
     client = cell.implementation("client", flow)
-    if own.repeat_after is None or client.session:
+    if flow_spec.repeat_after is None or client.session:
         return
     seed = effective_parameters(cell, flow).get("server.bdp_seed", "off")
     if seed != "off":
@@ -310,11 +321,11 @@ def _require_tickets(cell: Cell, flow: int) -> None:
 def _require_effect(cell: Cell) -> None:
     """UnsupportedError for what is asked of a role where every flow that could be told has another value of its own."""
     for full, value in endpoint_parameters(cell.parameters).items():
-        told = [index for index in range(len(cell.scenario.flows)) if _holds(cell, index, full)]
-        own = [cell.scenario.flows[index].parameters.get(full, value) for index in told]
-        if told and value not in own:
+        indices = [index for index in range(len(cell.scenario.flows)) if _holds(cell, index, full)]
+        own_values = [cell.scenario.flows[index].parameters.get(full, value) for index in indices]
+        if indices and value not in own_values:
             role, _ = parse_parameter_name(full)
-            detail = f"{full} {value} is asked for, and each flow that can be told has its own: {own[0]}"
+            detail = f"{full} {value} is asked for, and each flow that can be told has its own: {own_values[0]}"
             raise UnsupportedError(role, "parameter", detail)
 
 
@@ -330,8 +341,8 @@ def checked(cell: Cell, flow: int) -> dict[Role, Given]:
     application_protocol(cell, flow)
     _require_moves(cell, flow)
     _require_tickets(cell, flow)
-    given, unsupported = _given(cell, flow)
+    configs, unsupported = _given(cell, flow)
     if unsupported is not None:
         raise unsupported
     _require_effect(cell)
-    return given
+    return configs

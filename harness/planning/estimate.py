@@ -48,19 +48,21 @@ class Took:
 class Experience:
     """Estimates, drawn from how long stored runs took."""
 
-    def __init__(self, took: Iterable[Took], machine: str) -> None:
-        """`took`: runs that ended by themselves or by their time; `machine`: the model of this machine's processor."""
+    def __init__(self, runs: Iterable[Took], machine: str) -> None:
+        """`runs`: stored runs that ended by themselves or by their time; `machine`: the model of this machine's
+        processor.
+        """
         self._machine = machine
         self._seen: dict[Hashable, list[float]] = {}
         expected: dict[str, float] = {}
-        for one in took:
-            if one.wall <= 0:
+        for run in runs:
+            if run.wall <= 0:
                 continue
-            if one.cell.key not in expected:
-                expected[one.cell.key] = _engine_seconds(one.cell)
-            ratio = math.log(one.wall / expected[one.cell.key])
-            for machine in dict.fromkeys((one.machine, "")):
-                for place in _places(one.cell, machine):
+            if run.cell.key not in expected:
+                expected[run.cell.key] = _engine_seconds(run.cell)
+            ratio = math.log(run.wall / expected[run.cell.key])
+            for machine in dict.fromkeys((run.machine, "")):
+                for place in _places(run.cell, machine):
                     self._seen.setdefault(place, []).append(ratio)
         self._factors: dict[Hashable, float] = {}
 
@@ -74,8 +76,8 @@ class Experience:
             for place in _places(cell, machine):
                 if place in self._factors:
                     return self._factors[place]
-                if found := self._seen.get(place):
-                    self._factors[place] = math.exp(statistics.median(found))
+                if ratios := self._seen.get(place):
+                    self._factors[place] = math.exp(statistics.median(ratios))
                     return self._factors[place]
         return 1.0
 
@@ -84,14 +86,14 @@ def _places(cell: Cell, machine: str) -> Iterator[Hashable]:
     """What runs have in common with a cell's, the nearest first."""
     scenario, client, server = cell.scenario.name, cell.client.name, cell.server.name
     common = cell.engine, machine
-    asked = tuple(sorted(cell.parameters.items()))
-    yield *common, "cell", scenario, client, server, asked
+    parameters = tuple(sorted(cell.parameters.items()))
+    yield *common, "cell", scenario, client, server, parameters
     yield *common, "pair there", scenario, client, server
     yield *common, "server there", scenario, server
     # With many flows it is their number that counts, and not whose bytes they are.
-    many = len(cell.scenario.flows) >= MANY
-    yield *common, "server", server, many
-    yield *common, "anything", many
+    many_flows = len(cell.scenario.flows) >= MANY
+    yield *common, "server", server, many_flows
+    yield *common, "anything", many_flows
     yield *common, "anything"
 
 
@@ -124,18 +126,18 @@ def _lab_seconds(scenario: Scenario) -> float:
         if flow.carried is None:
             longest = max(longest, flow.stop.seconds if flow.stop is not None else 0.0)
             continue
-        once = min(1.3 * ideal_time(course(scenario, flow), flow.carried) + 3, scenario.timeout.seconds)
-        again = 0.0 if flow.repeat_after is None else flow.repeat_after.seconds + once
-        longest = max(longest, flow.start.seconds + once + again)
+        duration = min(1.3 * ideal_time(course(scenario, flow), flow.carried) + 3, scenario.timeout.seconds)
+        repeat = 0.0 if flow.repeat_after is None else flow.repeat_after.seconds + duration
+        longest = max(longest, flow.start.seconds + duration + repeat)
     return longest
 
 
 def transferred_bytes(scenario: Scenario) -> int:
     """About what all flows of a run transfer: their files, or what passes the bottleneck until the last stop."""
     carried = ((flow.carried, flow.repeat_after) for flow in scenario.flows)
-    sizes = [size.bytes * (1 if again is None else 2) for size, again in carried if size is not None]
-    last = max([flow.stop.seconds for flow in scenario.flows if flow.stop is not None], default=0.0)
-    return sum(sizes) + round(scenario.path.to_client.rate.value * last / 8)
+    sizes = [size.bytes * (1 if repeat_after is None else 2) for size, repeat_after in carried if size is not None]
+    last_stop = max([flow.stop.seconds for flow in scenario.flows if flow.stop is not None], default=0.0)
+    return sum(sizes) + round(scenario.path.to_client.rate.value * last_stop / 8)
 
 
 def written_bytes(scenario: Scenario) -> int:

@@ -33,17 +33,17 @@ def sample_values(scenario: Scenario, seed: int) -> dict[str, str]:
 
 
 def _drawn(name: str, limits: tuple[object, object], seed: int) -> str:
-    kind, least, most = _limits(name, limits)
+    kind, low, high = _limits(name, limits)
     grain = _GRAIN[kind]
     # Of a text's seed and of random() alone Python promises that they stay as they are.
     share = random.Random(f"{seed} {name}").random()
-    return str(kind(least + grain * int(share * ((most - least) // grain + 1))))
+    return str(kind(low + grain * int(share * ((high - low) // grain + 1))))
 
 
 def _limits(name: str, limits: tuple[object, object]) -> tuple[type[Quantity], int, int]:
     kind = _KINDS[name.rpartition(".")[2]]
-    least, most = (kind.parse(str(limit)).value for limit in limits)
-    return kind, least, most
+    low, high = (kind.parse(str(limit)).value for limit in limits)
+    return kind, low, high
 
 
 def settled(scenario: Scenario, values: Mapping[str, ParameterValue]) -> Scenario:
@@ -51,31 +51,33 @@ def settled(scenario: Scenario, values: Mapping[str, ParameterValue]) -> Scenari
     if not scenario.draw:
         return scenario
     contents = _contents(scenario, {name: values[name] for name in scenario.draw})
-    made = {name: type(scenario.every_path[name]).model_validate(content) for name, content in contents.items()}
-    return scenario.with_paths({**scenario.every_path, **made}).model_copy(update={"draw": {}})
+    paths = {name: type(scenario.every_path[name]).model_validate(content) for name, content in contents.items()}
+    return scenario.with_paths({**scenario.every_path, **paths}).model_copy(update={"draw": {}})
 
 
 def _contents(scenario: Scenario, values: Mapping[str, ParameterValue]) -> dict[str, dict[str, Any]]:
     """The paths of which something is drawn, as plain data with the values in place."""
-    made: dict[str, dict[str, Any]] = {}
+    contents: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
-        of, key, prop = place_of(scenario, name)
-        made.setdefault(of, scenario.every_path[of].model_dump(mode="json", by_alias=True))[key][prop] = value
-    return made
+        path, direction, prop = place_of(scenario, name)
+        contents.setdefault(path, scenario.every_path[path].model_dump(mode="json", by_alias=True))[direction][prop] = (
+            value
+        )
+    return contents
 
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
     """What is wrong with the ranges of a scenario: names, values, order, and corners that are no path."""
-    wrong = list(itertools.chain.from_iterable(_wrong(scenario, name) for name in scenario.draw))
-    yield from wrong
-    if wrong:
+    errors = list(itertools.chain.from_iterable(_wrong(scenario, name) for name in scenario.draw))
+    yield from errors
+    if errors:
         return
     by_path: dict[str, list[str]] = {}
     places: dict[tuple[str, str, str], str] = {}
     for name in scenario.draw:
         place = place_of(scenario, name)
-        if (other := places.setdefault(place, name)) != name:
-            yield Mistake(("draw", name), f"that is {other} by another name", "leave one of the two out", of_key=True)
+        if (synonym := places.setdefault(place, name)) != name:
+            yield Mistake(("draw", name), f"that is {synonym} by another name", "leave one of the two out", of_key=True)
         if any(_same(scenario, name, varied) for varied in scenario.vary):
             yield Mistake(("draw", name), f"{name} is both drawn and varied", "leave one of the two out", of_key=True)
         by_path.setdefault(place[0], []).append(name)
@@ -84,32 +86,32 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
 
 
 def _wrong(scenario: Scenario, name: str) -> Iterator[Mistake]:
-    where: Location = ("draw", name)
+    location: Location = ("draw", name)
     prop = name.rpartition(".")[2]
     try:
         place_of(scenario, name)
     except SweepError as error:
-        yield Mistake(where, error.reason, error.hint, of_key=True)
+        yield Mistake(location, error.reason, error.hint, of_key=True)
         return
     if prop not in _KINDS:
         text = f"a {prop} is not drawn: it is no single number"
-        yield Mistake(where, text, f"draw one of {', '.join(_KINDS)}", of_key=True)
+        yield Mistake(location, text, f"draw one of {', '.join(_KINDS)}", of_key=True)
         return
     kind = _KINDS[prop]
     for index, limit in enumerate(scenario.draw[name]):
         try:
             kind.parse(str(limit))
         except ValueError as error:
-            yield Mistake((*where, index), str(error), getattr(error, "hint", ""))
+            yield Mistake((*location, index), str(error), getattr(error, "hint", ""))
             return
-    _, least, most = _limits(name, scenario.draw[name])
-    if least > most:
-        yield Mistake(where, "a range goes from the least to the most", "exchange the two")
+    _, low, high = _limits(name, scenario.draw[name])
+    if low > high:
+        yield Mistake(location, "a range goes from the least to the most", "exchange the two")
 
 
-def _same(scenario: Scenario, name: str, other: str) -> bool:
+def _same(scenario: Scenario, name: str, varied: str) -> bool:
     try:
-        return place_of(scenario, name) == place_of(scenario, other)
+        return place_of(scenario, name) == place_of(scenario, varied)
     except SweepError:
         return False
 
@@ -120,14 +122,14 @@ def _corners(scenario: Scenario, names: list[str]) -> Iterator[Mistake]:
         text = f"{len(names)} values of one path are drawn, and {MAXIMUM_DRAWN} are the most"
         yield Mistake(("draw", names[MAXIMUM_DRAWN]), text, "leave some out", of_key=True)
         return
-    for chosen in itertools.product(*(scenario.draw[name] for name in names)):
-        ((of, content),) = _contents(scenario, dict(zip(names, map(str, chosen), strict=True))).items()
+    for corner in itertools.product(*(scenario.draw[name] for name in names)):
+        ((path, content),) = _contents(scenario, dict(zip(names, map(str, corner), strict=True))).items()
         try:
-            found = inexpressible(type(scenario.every_path[of]).model_validate(content))
+            mistake = inexpressible(type(scenario.every_path[path]).model_validate(content))
         except ValidationError as errors:
-            found = mistakes_in(errors, content, forms=FORMS)[0]
-        if found is not None:
-            yield Mistake(("draw", names[0]), f"with {', '.join(map(str, chosen))}: {found.text}", found.hint)
+            mistake = mistakes_in(errors, content, forms=FORMS)[0]
+        if mistake is not None:
+            yield Mistake(("draw", names[0]), f"with {', '.join(map(str, corner))}: {mistake.text}", mistake.hint)
             return
 
 
@@ -141,7 +143,7 @@ def is_random(scenario: Scenario) -> bool:
 
 def _of_path(path: Path) -> bool:
     links = [path.forward, path.return_]
-    later = [link for change in path.changes for link in (change.forward, change.return_) if link is not None]
+    changed_links = [link for change in path.changes for link in (change.forward, change.return_) if link is not None]
     return any(
         link.mean_loss > 0
         or link.jitter.value > 0
@@ -150,4 +152,4 @@ def _of_path(path: Path) -> bool:
         or link.corrupt is not None
         or (link.drop is not None and link.drop.rate is not None)
         for link in links
-    ) or any(link.loss is not None for link in later)
+    ) or any(link.loss is not None for link in changed_links)

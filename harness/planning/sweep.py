@@ -42,8 +42,8 @@ class SweepError(InputError):
     """Something cannot be varied, or not over a value."""
 
     def __init__(self, message: str, hint: str = "", dimension: str = "", value: object = None) -> None:
-        written = shown(value).strip("'")
-        super().__init__(f"{dimension} = {written}: {message}" if value is not None else message, hint)
+        text = shown(value).strip("'")
+        super().__init__(f"{dimension} = {text}: {message}" if value is not None else message, hint)
         self.reason = message
         """Without the dimension and the value."""
         self.dimension = dimension
@@ -79,9 +79,9 @@ def is_name(name: str) -> bool:
     """
     if (proxy := _PROXY.fullmatch(name)) is not None:
         return proxy[1] in SETTINGS
-    found = _PATH.fullmatch(name)
-    if found is not None:
-        return found[2] in DIRECTIONS and found[3] in PROPERTIES
+    match = _PATH.fullmatch(name)
+    if match is not None:
+        return match[2] in DIRECTIONS and match[3] in PROPERTIES
     return _FLOW.fullmatch(name) is not None or name in dimensions()
 
 
@@ -100,35 +100,37 @@ def points(
 
     What is given here replaces what the scenario says under the same name. Raises SweepError.
     """
-    asked = {**{name: list(values) for name, values in scenario.vary.items() if name not in fixed}, **vary}
+    varied = {**{name: list(values) for name, values in scenario.vary.items() if name not in fixed}, **vary}
     for name in vary:
         if name in fixed:
             raise SweepError(f"{name} is both set and varied", "leave one of the two out", name)
     combine = combine or scenario.combine
-    rows = _rows(scenario.name, asked, combine)
+    rows = _rows(scenario.name, varied, combine)
     # What is asked for here is not drawn.
     drawn = {name: limits for name, limits in scenario.draw.items() if name not in fixed and name not in vary}
     study = None if scenario.study is None else _left(scenario.study, {*fixed, *vary})
     bare = scenario.model_copy(update={"vary": {}, "combine": "product", "draw": drawn, "study": study})
-    found: dict[tuple[object, ...], Point] = {}
+    by_parameters: dict[tuple[object, ...], Point] = {}
     for row in rows:
         point = point_at(Point(bare, bare.parameters), {**fixed, **row})
-        if found.setdefault(tuple(sorted(point.parameters.items())), point) is not point:
-            same = ", ".join(f"{dimension}={value}" for dimension, value in row.items())
-            raise SweepError(f"{scenario.name}: two points of the sweep are the same: {same}", "leave one of them out")
-    return list(found.values())
+        if by_parameters.setdefault(tuple(sorted(point.parameters.items())), point) is not point:
+            assignment = ", ".join(f"{dimension}={value}" for dimension, value in row.items())
+            raise SweepError(
+                f"{scenario.name}: two points of the sweep are the same: {assignment}", "leave one of them out"
+            )
+    return list(by_parameters.values())
 
 
-def _left(study: Experiment, told: Set[str]) -> Experiment | None:
+def _left(study: Experiment, assigned: Set[str]) -> Experiment | None:
     """A study without what is told, which holds in all cells; None where nothing is left of it."""
-    named = {full for name in told for full in expanded(name)}
-    factors = {name: levels for name, levels in study.factors.items() if named.isdisjoint(expanded(name))}
+    excluded = {full for name in assigned for full in expanded(name)}
+    factors = {name: levels for name, levels in study.factors.items() if excluded.isdisjoint(expanded(name))}
     profiles = {
-        name: {full: value for full, value in settings.items() if full not in named}
+        name: {full: value for full, value in settings.items() if full not in excluded}
         for name, settings in study.profiles.items()
     }
-    left = study.model_copy(update={"factors": factors, "profiles": profiles})
-    return left if factors or any(profiles.values()) else None
+    reduced = study.model_copy(update={"factors": factors, "profiles": profiles})
+    return reduced if factors or any(profiles.values()) else None
 
 
 def expanded(name: str) -> list[str]:
@@ -136,33 +138,33 @@ def expanded(name: str) -> list[str]:
     return [f"{role}.{name}" for role in ROLES] if name in PARAMETERS else [name]
 
 
-def _rows(name: str, asked: Mapping[str, Sequence[object]], combine: Combine) -> list[dict[str, object]]:
-    for dimension, values in asked.items():
+def _rows(name: str, varied: Mapping[str, Sequence[object]], combine: Combine) -> list[dict[str, object]]:
+    for dimension, values in varied.items():
         if not values:
             raise SweepError(
                 f"{name}: nothing to vary {dimension} over", "give its values, separated by commas", dimension
             )
-    count = math.prod(map(len, asked.values())) if combine == "product" else max(map(len, asked.values()), default=0)
+    count = math.prod(map(len, varied.values())) if combine == "product" else max(map(len, varied.values()), default=0)
     if count > MOST_POINTS:
         raise SweepError(f"{name}: a sweep of {count} points, and {MOST_POINTS} are the most", "vary less at once")
     if combine == "product":
-        return [dict(zip(asked, chosen, strict=True)) for chosen in itertools.product(*asked.values())]
-    if len({len(values) for values in asked.values()}) > 1:
-        counts = ", ".join(f"{dimension} has {len(values)}" for dimension, values in asked.items())
+        return [dict(zip(varied, combination, strict=True)) for combination in itertools.product(*varied.values())]
+    if len({len(values) for values in varied.values()}) > 1:
+        counts = ", ".join(f"{dimension} has {len(values)}" for dimension, values in varied.items())
         raise SweepError(f"{name}: values can be paired only where each has as many: {counts}", "leave out zip")
-    return [dict(zip(asked, chosen, strict=True)) for chosen in zip(*asked.values(), strict=True)] or [{}]
+    return [dict(zip(varied, combination, strict=True)) for combination in zip(*varied.values(), strict=True)] or [{}]
 
 
 def point_at(point: Point, row: Mapping[str, object]) -> Point:
     """A point with some names at other values. Raises SweepError."""
     parameters: dict[str, ParameterValue] = dict(point.parameters)
-    made, flows = point.scenario, list(point.scenario.flows)
+    scenario, flows = point.scenario, list(point.scenario.flows)
     for name, value in row.items():
         if _PROXY.fullmatch(name):
-            made, parameters[name] = _with_setting(made, name, value)
+            scenario, parameters[name] = _with_setting(scenario, name, value)
             continue
         if is_of_path(name):
-            made, parameters[name] = _with_property(made, name, value)
+            scenario, parameters[name] = _with_property(scenario, name, value)
             continue
         if match := _FLOW.fullmatch(name):
             index = int(match[1])
@@ -170,7 +172,7 @@ def point_at(point: Point, row: Mapping[str, object]) -> Point:
             continue
         for full in expanded(name):
             parameters[full] = _parameter(full, name, value)
-    return Point(made.model_copy(update={"flows": tuple(flows)}), parameters)
+    return Point(scenario.model_copy(update={"flows": tuple(flows)}), parameters)
 
 
 def _parameter(full: str, name: str, value: object) -> ParameterValue:
@@ -181,9 +183,9 @@ def _parameter(full: str, name: str, value: object) -> ParameterValue:
     try:
         return parameter.canonical(value)
     except ValueError as error:
-        several = f"several values are a sweep: --vary {name}={value}" if "," in str(value) else ""
+        sweep_hint = f"several values are a sweep: --vary {name}={value}" if "," in str(value) else ""
         raise SweepError(
-            f"{error} (it is {parameter.written})", several or getattr(error, "hint", ""), name, value
+            f"{error} (it is {parameter.written})", sweep_hint or getattr(error, "hint", ""), name, value
         ) from error
 
 
@@ -198,8 +200,13 @@ def _flow(flows: Sequence[Flow], index: int, prop: str, name: str, value: object
     elif prop in (*ROLES, "access_delay"):
         content[prop] = value
     else:
-        known = ["client", "server", "access_delay", *(f"{one}.{other}" for one in ROLES for other in PARAMETERS)]
-        raise SweepError(f"'{name}' is not a property of a flow", did_you_mean(prop, known), name)
+        properties = [
+            "client",
+            "server",
+            "access_delay",
+            *(f"{end}.{option}" for end in ROLES for option in PARAMETERS),
+        ]
+        raise SweepError(f"'{name}' is not a property of a flow", did_you_mean(prop, properties), name)
     try:
         changed = Flow.model_validate(content)
     except ValidationError as errors:
@@ -217,46 +224,46 @@ def place_of(scenario: Scenario, name: str) -> tuple[str, str, str]:
 
     The path by its name in `Scenario.every_path`.
     """
-    found = _PATH.fullmatch(name)
-    if found is None or found[2] not in DIRECTIONS or found[3] not in PROPERTIES:
+    match = _PATH.fullmatch(name)
+    if match is None or match[2] not in DIRECTIONS or match[3] not in PROPERTIES:
         start = "paths.NAME" if scenario.paths else "path.NAME" if scenario.in_sequence else "path"
         raise SweepError(
             f"'{name}' is not a property of the path",
             f"write {start}.DIRECTION.PROPERTY: one of {', '.join(DIRECTIONS)}, then one of {', '.join(PROPERTIES)}",
             name,
         )
-    of, direction, prop = found[1] or "", found[2], found[3]
-    if of not in scenario.every_path or name.startswith("paths.") != bool(scenario.paths):
+    path, direction, prop = match[1] or "", match[2], match[3]
+    if path not in scenario.every_path or name.startswith("paths.") != bool(scenario.paths):
         if not scenario.paths and not scenario.in_sequence:
             raise SweepError(f"{name}: the scenario has one path", f"write path.{direction}.{prop}", name)
-        known, first = list(scenario.every_path), next(iter(scenario.every_path))
-        what, start = ("segment", "path") if scenario.in_sequence else ("path", "paths")
-        unknown = of and of not in known
-        text = f"there is no {what} '{of}'" if unknown else f"{name}: the scenario has several {what}s"
-        hint = did_you_mean(of, known) if unknown else f"write {start}.{of or first}.{direction}.{prop}"
+        names, first = list(scenario.every_path), next(iter(scenario.every_path))
+        noun, start = ("segment", "path") if scenario.in_sequence else ("path", "paths")
+        unknown = path and path not in names
+        text = f"there is no {noun} '{path}'" if unknown else f"{name}: the scenario has several {noun}s"
+        hint = did_you_mean(path, names) if unknown else f"write {start}.{path or first}.{direction}.{prop}"
         raise SweepError(text, hint, name)
     if direction in ("down", "up"):
         to_client = direction == "down"
-        direction = "forward" if to_client == (scenario.every_path[of].terminal == "client") else "return"
-    return of, direction, prop
+        direction = "forward" if to_client == (scenario.every_path[path].terminal == "client") else "return"
+    return path, direction, prop
 
 
 def _with_property(scenario: Scenario, name: str, value: object) -> tuple[Scenario, str]:
     """The scenario with one property of a path changed, and the value as it is written in results."""
-    of, key, prop = place_of(scenario, name)
-    content: dict[str, Any] = scenario.every_path[of].model_dump(mode="json", by_alias=True)
-    content[key][prop] = value
+    path, direction, prop = place_of(scenario, name)
+    content: dict[str, Any] = scenario.every_path[path].model_dump(mode="json", by_alias=True)
+    content[direction][prop] = value
     try:
-        changed = type(scenario.every_path[of]).model_validate(content)
+        changed = type(scenario.every_path[path]).model_validate(content)
     except ValidationError as errors:
         raise _unfit(errors, content, name, value) from errors
-    if wrong := inexpressible(changed):
-        raise SweepError(wrong.text, wrong.hint, name, value)
-    link = changed.forward if key == "forward" else changed.return_
+    if mistake := inexpressible(changed):
+        raise SweepError(mistake.text, mistake.hint, name, value)
+    link = changed.forward if direction == "forward" else changed.return_
     text = getattr(link, prop)
     # Queues and loss models are written as they were given; everything else in its canonical form.
-    written = str(text) if prop in ("rate", "delay", "jitter", "burst") else str(value)
-    return scenario.with_paths({**scenario.every_path, of: changed}), written
+    stored_value = str(text) if prop in ("rate", "delay", "jitter", "burst") else str(value)
+    return scenario.with_paths({**scenario.every_path, path: changed}), stored_value
 
 
 def _with_setting(scenario: Scenario, name: str, value: object) -> tuple[Scenario, str]:
@@ -268,19 +275,19 @@ def _with_setting(scenario: Scenario, name: str, value: object) -> tuple[Scenari
     if not any(scenario.proxies):
         raise SweepError(f"{name}: the scenario has no proxy", "write one between two segments", name)
     # On the command line a number is a text.
-    wanted = int(value) if isinstance(value, str) and value.isdecimal() else value
+    typed_value = int(value) if isinstance(value, str) and value.isdecimal() else value
     text = ""
 
     def changed(step: Segment | Proxy) -> Segment | Proxy:
         nonlocal text
         if not isinstance(step, Proxy):
             return step
-        content = {**step.model_dump(mode="json"), setting: wanted}
+        content = {**step.model_dump(mode="json"), setting: typed_value}
         try:
-            made = Proxy.model_validate(content)
+            proxy = Proxy.model_validate(content)
         except ValidationError as errors:
             raise _unfit(errors, content, name, value) from errors
-        text = str(getattr(made, setting))
-        return made
+        text = str(getattr(proxy, setting))
+        return proxy
 
     return scenario.model_copy(update={"path_": tuple(changed(step) for step in scenario.steps)}), text

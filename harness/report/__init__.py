@@ -25,17 +25,17 @@ def by_scenario(results: Sequence[CellResult]) -> list[list[CellResult]]:
 
 def effort_of(results: Sequence[CellResult]) -> tuple[int, float, float]:
     """(runs, seconds of virtual time, seconds of wall time) of stored runs; a run in virtual time has one core."""
-    made = [run for result in results for run, _ in result.runs]
-    return len(made), sum(run.virtual or 0.0 for run in made), sum(run.wall for run in made)
+    runs = [run for result in results for run, _ in result.runs]
+    return len(runs), sum(run.virtual or 0.0 for run in runs), sum(run.wall for run in runs)
 
 
-def longest_families(results: Sequence[CellResult], most: int) -> list[tuple[str, float]]:
+def longest_families(results: Sequence[CellResult], limit: int) -> list[tuple[str, float]]:
     """(folder of scenarios, seconds of wall time) of those whose runs took longest, at most so many."""
     seconds: dict[str, float] = {}
     for result in results:
         family = result.cell.scenario.name.partition("/")[0]
         seconds[family] = seconds.get(family, 0.0) + sum(run.wall for run, _ in result.runs)
-    return sorted(seconds.items(), key=lambda one: -one[1])[:most]
+    return sorted(seconds.items(), key=lambda entry: -entry[1])[:limit]
 
 
 def effort(results: Sequence[CellResult]) -> str:

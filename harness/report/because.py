@@ -53,54 +53,54 @@ def _in_the_middle(result: CellResult) -> Attributed | None:
 
 def attributions(result: CellResult) -> list[Attribution]:
     """Those of a cell's run in the middle."""
-    shown = _in_the_middle(result)
-    return [] if shown is None else list(shown.transfers)
+    median_run = _in_the_middle(result)
+    return [] if median_run is None else list(median_run.transfers)
 
 
 def by_older_rules(result: CellResult) -> bool:
     """Whether what `attributions` gives was made by rules that are no longer today's."""
-    shown = _in_the_middle(result)
-    return shown is not None and shown.version < VERSION
+    median_run = _in_the_middle(result)
+    return median_run is not None and median_run.version < VERSION
 
 
-def worth_saying(one: Attribution) -> list[StateShare]:
+def worth_saying(transfer: Attribution) -> list[StateShare]:
     """The parts beyond what every transfer needs, the largest first."""
-    least = _LITTLE * one.seconds
+    least = _LITTLE * transfer.seconds
     return sorted(
-        (part for part in one.parts if part.state not in _NEEDED and part.seconds >= least),
+        (part for part in transfer.parts if part.state not in _NEEDED and part.seconds >= least),
         key=lambda part: -part.seconds,
     )
 
 
-def short(one: Attribution) -> str:
+def short(transfer: Attribution) -> str:
     """For a column: 'slow start 3.9 s from 10 packets, recovery 2.1 s; line rate 16.1 s'."""
-    said = [f"{NAMES[part.state]} {_seconds(part)}{_noted(part)}" for part in worth_saying(one)[:3]]
-    return "; ".join(filter(None, [", ".join(said), f"line rate {one.seconds_in('line_rate'):.1f} s"]))
+    shares = [f"{NAMES[part.state]} {_seconds(part)}{_noted(part)}" for part in worth_saying(transfer)[:3]]
+    return "; ".join(filter(None, [", ".join(shares), f"line rate {transfer.seconds_in('line_rate'):.1f} s"]))
 
 
-def sentence(one: Attribution, result: CellResult) -> str:
+def sentence(transfer: Attribution, result: CellResult) -> str:
     """'100 MB in 24.6 s, 4.6 s over: 3.9 s in slow start from 10 packets, …; line rate for 16.1 s.'"""
-    parts = [f"{_seconds(part)} {_in(part.state)}{_noted(part)}" for part in worth_saying(one)]
-    begin = one.seconds_in("handshake") + one.seconds_in("request")
-    rest = f"line rate for {one.seconds_in('line_rate'):.1f} s, handshake and request {begin:.1f} s"
-    said = "; ".join(filter(None, [", ".join(parts), rest]))
-    return f"{Size(one.size)} in {one.seconds:.1f} s{_over(one, result)}: {said}."
+    parts = [f"{_seconds(part)} {_in(part.state)}{_noted(part)}" for part in worth_saying(transfer)]
+    setup = transfer.seconds_in("handshake") + transfer.seconds_in("request")
+    required = f"line rate for {transfer.seconds_in('line_rate'):.1f} s, handshake and request {setup:.1f} s"
+    breakdown = "; ".join(filter(None, [", ".join(parts), required]))
+    return f"{Size(transfer.size)} in {transfer.seconds:.1f} s{_over(transfer, result)}: {breakdown}."
 
 
-def over(one: Attribution, result: CellResult) -> float | None:
+def over(transfer: Attribution, result: CellResult) -> float | None:
     """By how many seconds it missed what was demanded of its time; None where it did not, or nothing was."""
     flows = len(result.cell.scenario.flows)
-    if (one.flow, one.transfer) != (0, "first"):
+    if (transfer.flow, transfer.transfer) != (0, "first"):
         return None
-    names = {f"milestone_{Size(one.size).label()}", "completion"}
+    names = {f"milestone_{Size(transfer.size).label()}", "completion"}
     names |= {f"flow0_{name}" for name in names} if flows > 1 else set()
     bounds = [item.bound for item in result.verdict.objectives if item.metric in names and item.at_most]
-    return one.seconds - min(bounds) if bounds and one.seconds > min(bounds) else None
+    return transfer.seconds - min(bounds) if bounds and transfer.seconds > min(bounds) else None
 
 
-def _over(one: Attribution, result: CellResult) -> str:
-    missed = over(one, result)
-    return "" if missed is None else f", {missed:.1f} s over"
+def _over(transfer: Attribution, result: CellResult) -> str:
+    excess = over(transfer, result)
+    return "" if excess is None else f", {excess:.1f} s over"
 
 
 def markdown(results: Sequence[CellResult]) -> str:
@@ -109,37 +109,39 @@ def markdown(results: Sequence[CellResult]) -> str:
     Below them those whose runs failed, with the last that their log says: together where that is the same. Empty where
     neither is known of any.
     """
-    told = [
+    late = [
         (found[0], result) for result in results if result.verdict.status == "fail" and (found := attributions(result))
     ]
     failed: dict[str, list[str]] = {}
-    for result in sorted(results, key=lambda one: one.name):
-        if said := _failure(result):
-            failed.setdefault(said, []).append(result.name)
-    if not told and not failed:
+    for result in sorted(results, key=lambda cell: cell.name):
+        if failure := _failure(result):
+            failed.setdefault(failure, []).append(result.name)
+    if not late and not failed:
         return ""
     lines = ["| client → server | s | over | because |", "| --- | ---: | ---: | --- |"]
-    for one, result in sorted(told, key=lambda pair: (-pair[0].seconds, pair[1].name)):
-        missed = over(one, result)
-        too_long = "–" if missed is None else f"{missed:.2f}"
+    for transfer, result in sorted(late, key=lambda pair: (-pair[0].seconds, pair[1].name)):
+        excess = over(transfer, result)
+        too_long = "–" if excess is None else f"{excess:.2f}"
         mark = f" {MARK}" if by_older_rules(result) else ""
-        lines.append(f"| {result.name} | {one.seconds:.2f} | {too_long} | {short(one)}{mark} |")
-    lines += [f"| {', '.join(names)} | – | – | {quoted(said)} |" for said, names in failed.items()]
-    if any(by_older_rules(result) for _, result in told):
+        lines.append(f"| {result.name} | {transfer.seconds:.2f} | {too_long} | {short(transfer)}{mark} |")
+    lines += [f"| {', '.join(names)} | – | – | {quoted(failure)} |" for failure, names in failed.items()]
+    if any(by_older_rules(result) for _, result in late):
         lines += ["", f"{MARK} {OLDER}"]
     return "\n".join(lines) + "\n"
 
 
 def _failure(result: CellResult) -> str:
     """How the first run that failed ended, where no run tells where time went: 'crashed client: …'; else empty."""
-    ends = (proven_outcome(run, measured) for run, measured in result.runs)
-    end = next((one for one in ends if one.status not in ("completed", "unsupported")), None)
-    if end is None or attributions(result):
+    outcomes = (proven_outcome(run, measured) for run, measured in result.runs)
+    failure = next((outcome for outcome in outcomes if outcome.status not in ("completed", "unsupported")), None)
+    if failure is None or attributions(result):
         return ""
-    if end.failed_transfer and (said := unfinished(result)):
-        return f"{end.status.replace('_', ' ')} {end.role or ''}".rstrip() + f": {said}"
-    said = f": “{end.log_tail[-1].strip()}”" if end.log_tail else f": {end.detail}" if end.detail else ""
-    return f"{end.status.replace('_', ' ')} {end.role or ''}".rstrip() + said
+    if failure.failed_transfer and (reason := unfinished(result)):
+        return f"{failure.status.replace('_', ' ')} {failure.role or ''}".rstrip() + f": {reason}"
+    reason = (
+        f": “{failure.log_tail[-1].strip()}”" if failure.log_tail else f": {failure.detail}" if failure.detail else ""
+    )
+    return f"{failure.status.replace('_', ' ')} {failure.role or ''}".rstrip() + reason
 
 
 def _seconds(part: StateShare) -> str:
@@ -162,25 +164,27 @@ def report(result: CellResult) -> list[dict[str, Any]]:
     """What `--json` has of a cell: a transfer each, s; `bound_without` is a bound, not a forecast."""
     return [
         {
-            "flow": one.flow,
-            "transfer": one.transfer,
-            "seconds": one.seconds,
-            "sentence": sentence(one, result),
+            "flow": transfer.flow,
+            "transfer": transfer.transfer,
+            "seconds": transfer.seconds,
+            "sentence": sentence(transfer, result),
             "parts": [
-                {**part.model_dump(mode="json"), "bound_without": one.bound_without(part.state)} for part in one.parts
+                {**part.model_dump(mode="json"), "bound_without": transfer.bound_without(part.state)}
+                for part in transfer.parts
             ],
-            "bands": one.bands,
+            "bands": transfer.bands,
         }
-        for one in attributions(result)
+        for transfer in attributions(result)
     ]
 
 
 def lines(results: Sequence[CellResult]) -> list[str]:
     """A sentence for each transfer of cells that miss an objective, or that none was set for."""
     return [
-        f"{result.name}{'' if len(told) == 1 else f' flow {one.flow} ({one.transfer})'}: {sentence(one, result)}"
+        f"{result.name}{'' if len(transfers) == 1 else f' flow {transfer.flow} ({transfer.transfer})'}: "
+        f"{sentence(transfer, result)}"
         for result in results
         if result.verdict.status in ("fail", "measured")
-        for told in [attributions(result)]
-        for one in told
+        for transfers in [attributions(result)]
+        for transfer in transfers
     ]

@@ -42,11 +42,11 @@ class Cached:
     def parts(self) -> list[tuple[str, int | None, int]]:
         """(name, things in it or None where they are not counted, bytes)."""
         named = {folder for _, folders in _PARTS for folder in folders}
-        found = [
+        rows = [
             (name, self.entries.get(folders[0]), sum(self.sizes.get(folder, 0) for folder in folders))
             for name, folders in _PARTS
         ]
-        return [*found, (_REST, None, sum(size for folder, size in self.sizes.items() if folder not in named))]
+        return [*rows, (_REST, None, sum(size for folder, size in self.sizes.items() if folder not in named))]
 
 
 def cached_json(cached: Cached) -> dict[str, Any]:

@@ -35,9 +35,9 @@ def show(checks: Sequence[Check], console: Console) -> None:
         Column("source", text=SENTENCE), Column("secrets"),
     ]  # fmt: skip
     rows = []
-    for one in checks:
-        takes = " or ".join(_takes(one)).replace("`", "")
-        rows.append(Row([one.name, takes, one.title, one.source, "needed" if one.needs_keys else ""]))
+    for check in checks:
+        takes = " or ".join(_takes(check)).replace("`", "")
+        rows.append(Row([check.name, takes, check.title, check.source, "needed" if check.needs_keys else ""]))
     console.print(Fitted("What the checks of a scenario can demand (checks: {NAME: value})", columns, rows))
 
 
@@ -47,9 +47,9 @@ def report(checks: Sequence[Check]) -> dict[str, Any]:
         "schema": SCHEMA,
         "checks": [
             {
-                "name": one.name, "takes": one.takes, "words": list(one.words), "demands": one.title,
-                "source": one.source, "needs_secrets": one.needs_keys,
+                "name": check.name, "takes": check.takes, "words": list(check.words), "demands": check.title,
+                "source": check.source, "needs_secrets": check.needs_keys,
             }
-            for one in checks
+            for check in checks
         ],
     }  # fmt: skip

@@ -17,24 +17,24 @@ Headed = tuple[MetricName, str]
 """What a column shows, and its heading."""
 
 
-def columns(scenario: Scenario, asked: Sequence[MetricName] = ()) -> list[Headed]:
+def columns(scenario: Scenario, requested: Sequence[MetricName] = ()) -> list[Headed]:
     """The columns of a scenario's cells: what was asked for, else milestones, or what its flows share."""
-    if asked:
-        return [_headed(one, scenario) for name in asked for one in _of_cells(name, scenario)]
+    if requested:
+        return [_headed(column, scenario) for name in requested for column in _of_cells(name, scenario)]
     if len(scenario.flows) > 1 or scenario.flows[0].carried is None:
         return _shared(scenario)
     if scenario.flows[0].files:
         return [_headed(MetricName(name, 0, "first"), scenario) for name in ("first_byte", "completion")]
-    made = [_milestone(size.label(), "first") for size in scenario.milestones_within()]
+    milestones = [_milestone(size.label(), "first") for size in scenario.milestones_within()]
     if any(flow.repeat_after is not None for flow in scenario.flows):
         sizes = [size.label() for size in scenario.milestones_within()]
         unit = declared()["completion"].unit
         last = MetricName(f"milestone_{sizes[-1]}" if sizes else "completion", 0, "repeat")
-        made.append((last, f"repeat {sizes[-1]} {unit}" if sizes else f"repeat {unit}"))
-    return made
+        milestones.append((last, f"repeat {sizes[-1]} {unit}" if sizes else f"repeat {unit}"))
+    return milestones
 
 
-def flow_columns(scenario: Scenario, asked: Sequence[MetricName] = ()) -> list[Headed]:
+def flow_columns(scenario: Scenario, requested: Sequence[MetricName] = ()) -> list[Headed]:
     """The columns of a table whose rows are a scenario's flows; none where cells' lines have all of them.
 
     Their names leave the flow open.
@@ -42,17 +42,17 @@ def flow_columns(scenario: Scenario, asked: Sequence[MetricName] = ()) -> list[H
     if len(scenario.flows) == 1:
         return []
     files = any(flow.amount is not None for flow in scenario.flows)
-    if asked:
-        return [_headed(name, scenario) for name in asked if len(scenario.flows) > MOST_FLOWS and _each(name)]
+    if requested:
+        return [_headed(name, scenario) for name in requested if len(scenario.flows) > MOST_FLOWS and _each(name)]
     if not files and len(scenario.flows) <= MOST_FLOWS:
         return []
     times = [_milestone(size.label(), "first", None) for size in scenario.milestones_within()]
     return [*times, (MetricName("mean_throughput"), f"throughput {declared()['mean_throughput'].unit}")]
 
 
-def shows_goodput(scenario: Scenario, asked: Sequence[MetricName] = ()) -> bool:
+def shows_goodput(scenario: Scenario, requested: Sequence[MetricName] = ()) -> bool:
     """Whether goodput stands beside the columns: that of the one flow there is, where nothing else is asked for."""
-    return len(scenario.flows) == 1 and not asked
+    return len(scenario.flows) == 1 and not requested
 
 
 def _milestone(size: str, transfer: str, flow: int | None = 0) -> Headed:
@@ -63,16 +63,16 @@ def _milestone(size: str, transfer: str, flow: int | None = 0) -> Headed:
 def _shared(scenario: Scenario) -> list[Headed]:
     """Throughput of each flow, where a line has room for all; the queue; fairness and utilisation."""
     flows, unit = scenario.flows, declared()["mean_throughput"].unit
-    made: list[Headed] = []
+    headed: list[Headed] = []
     if not flow_columns(scenario):
-        made += [
+        headed += [
             (MetricName("mean_throughput", flow), unit if len(flows) == 1 else f"flow{flow} {unit}")
             for flow in range(len(flows))
         ]
-    made.append((MetricName("mean_queue_delay"), f"queue {declared()['mean_queue_delay'].unit}"))
+    headed.append((MetricName("mean_queue_delay"), f"queue {declared()['mean_queue_delay'].unit}"))
     if sum(flow.kind != "udp" for flow in flows) > 1:
-        made.append((MetricName("jain_shared"), "Jain"))
-    return [*made, (MetricName("utilisation_shared"), "utilisation")]
+        headed.append((MetricName("jain_shared"), "Jain"))
+    return [*headed, (MetricName("utilisation_shared"), "utilisation")]
 
 
 def _of_cells(name: MetricName, scenario: Scenario) -> list[MetricName]:
@@ -95,15 +95,15 @@ def _headed(name: MetricName, scenario: Scenario) -> Headed:
     return name, name.text(len(scenario.flows)) + unit
 
 
-def compared(scenario: Scenario, asked: Sequence[MetricName]) -> list[MetricName]:
+def compared(scenario: Scenario, requested: Sequence[MetricName]) -> list[MetricName]:
     """By what cells are ranked of what was asked for: what each has one figure of."""
-    found = []
-    for name in asked:
+    names = []
+    for name in requested:
         if not _each(name):
-            found.append(name)
+            names.append(name)
         elif len(scenario.flows) == 1:
-            found.append(name._replace(flow=0))
-    return found
+            names.append(name._replace(flow=0))
+    return names
 
 
 # --- by name
@@ -114,17 +114,17 @@ def named(words: str, results: Iterable[CellResult]) -> tuple[MetricName, ...]:
 
     Raises InputError for what no metric, or none of these cells, can be.
     """
-    found = list(results)
-    return tuple(_named(word.strip(), found) for word in words.split(",") if word.strip())
+    cells = list(results)
+    return tuple(_named(word.strip(), cells) for word in words.split(",") if word.strip())
 
 
 def _named(word: str, results: Sequence[CellResult]) -> MetricName:
     name = MetricName.parse(word)
     metric = find(name.metric)
     if metric is None:
-        known = {one.name for one in declared().values() if "*" not in one.name}
-        known |= {measured.metric for result in results for measured in result.measurements}
-        raise InputError(f"--metrics {word}: there is no metric '{name.metric}'", did_you_mean(name.metric, known))
+        candidates = {declaration.name for declaration in declared().values() if "*" not in declaration.name}
+        candidates |= {measured.metric for result in results for measured in result.measurements}
+        raise InputError(f"--metrics {word}: there is no metric '{name.metric}'", did_you_mean(name.metric, candidates))
     if wrong := _whose(name, metric, [result.cell.scenario for result in results]):
         raise InputError(f"--metrics {word}: {wrong[0]}", wrong[1])
     return name
@@ -136,9 +136,9 @@ def _whose(name: MetricName, metric: Metric, scenarios: Sequence[Scenario]) -> t
         return f"{name.metric} is not a flow's", f"write '{name.metric}'"
     if not scenarios:
         return None
-    most = max(len(scenario.flows) for scenario in scenarios)
-    if name.flow is not None and name.flow >= most:
-        return f"there is no flow {name.flow}", f"the last one is flow{most - 1}"
-    if name.transfer == "repeat" and not any(flow.repeat_after for one in scenarios for flow in one.flows):
+    count = max(len(scenario.flows) for scenario in scenarios)
+    if name.flow is not None and name.flow >= count:
+        return f"there is no flow {name.flow}", f"the last one is flow{count - 1}"
+    if name.transfer == "repeat" and not any(flow.repeat_after for scenario in scenarios for flow in scenario.flows):
         return "no flow downloads again", f"write '{name._replace(transfer=None).text(2)}'"
     return None

@@ -75,22 +75,22 @@ def _counted(result: CellResult) -> Iterator[tuple[Run, MeasuredRun]]:
             yield run, measured
 
 
-def _beside(metric: str, other: str) -> MetricName:
+def _beside(metric: str, sibling: str) -> MetricName:
     """Another metric of the transfer that a metric is of."""
     name = MetricName.parse(metric)
-    return MetricName(other, name.flow or 0, name.transfer or "first")
+    return MetricName(sibling, name.flow or 0, name.transfer or "first")
 
 
 def _transfer(run: Run, metric: str) -> Transfer | None:
     name = MetricName.parse(metric)
-    place = name.flow or 0, int(name.transfer == "repeat")
-    return next((item for item in run.transfers if (item.flow, item.index) == place), None)
+    key = name.flow or 0, int(name.transfer == "repeat")
+    return next((item for item in run.transfers if (item.flow, item.index) == key), None)
 
 
 def _value(run: Run, measured: MeasuredRun, metric: str) -> float | None:
-    found = measured.written(metric, len(run.cell.scenario.flows))
-    if found is not None:
-        return found.value
+    measurement = measured.written(metric, len(run.cell.scenario.flows))
+    if measurement is not None:
+        return measurement.value
     return unreached(run, MetricName.parse(metric), failed=proven_outcome(run, measured).failed_transfer)
 
 
@@ -121,30 +121,31 @@ def kind_of(results: Iterable[CellResult], metric: str) -> tuple[str, Better]:
     for result in results:
         for measurement in result.written.get(metric, []):
             return unit_of(measurement), measurement.direction
-    one = find(MetricName.parse(metric).metric)
-    return ("", "neutral") if one is None else (one.unit, one.better)
+    declaration = find(MetricName.parse(metric).metric)
+    return ("", "neutral") if declaration is None else (declaration.unit, declaration.better)
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return interval(known).median if known else None
+    available = [value for value in values if value is not None]
+    return interval(available).median if available else None
 
 
 def cpu_of(result: CellResult, metric: str) -> dict[CpuRole, CpuUse]:
     """CPU use during the metric's transfer. The simulator's stands with the first flow."""
-    found: dict[CpuRole, CpuUse] = {}
+    uses: dict[CpuRole, CpuUse] = {}
     for role in ROLES:
-        spent = [
+        samples = [
             (used, used / seconds)
             for run, measured in _counted(result)
             if (used := measured.value(*_beside(metric, f"cpu_{role}"))) is not None
             and (seconds := _seconds(run, measured, metric)) is not None
         ]
-        if spent:
-            found[role] = CpuUse(
-                seconds=interval(used for used, _ in spent).median, share=interval(share for _, share in spent).median
+        if samples:
+            uses[role] = CpuUse(
+                seconds=interval(used for used, _ in samples).median,
+                share=interval(share for _, share in samples).median,
             )
-    return found
+    return uses
 
 
 def _seconds(run: Run, measured: MeasuredRun, metric: str) -> float | None:
@@ -153,14 +154,14 @@ def _seconds(run: Run, measured: MeasuredRun, metric: str) -> float | None:
     if completion is not None:
         return completion
     transfer = _transfer(run, metric)
-    lived = 0.0 if transfer is None else (transfer.ended_ns - transfer.started_ns) / 1e9
-    return lived if lived > 0 else None
+    lifetime = 0.0 if transfer is None else (transfer.ended_ns - transfer.started_ns) / 1e9
+    return lifetime if lifetime > 0 else None
 
 
 def cores_of(result: CellResult) -> int | None:
     """Cores of the machine of the last run."""
-    known = [cores for run, _ in result.runs if isinstance(cores := run.host.get("cpus"), int)]
-    return known[-1] if known else None
+    core_counts = [cores for run, _ in result.runs if isinstance(cores := run.host.get("cpus"), int)]
+    return core_counts[-1] if core_counts else None
 
 
 # --- compare
@@ -294,67 +295,74 @@ def _compare(
         difference = difference_of(compose.interval.median, virtual.interval.median)
         # Exactly 3 % is within 3 %, whatever the last bit of the division says.
         within = abs(difference) <= tolerance + 1e-9
-    compared = MetricComparison(
+    comparison = MetricComparison(
         point=point, metric=metric, unit=unit, direction=direction, compose=compose, virtual=virtual,
         difference=difference, tolerance=tolerance, within=within,
         cpu=cpu_of(real, metric) if real else {}, cores=cores_of(real) if real else None,
         reason="not_explained", explanation="",
     )  # fmt: skip
-    found = _obstacle(compared) if within is None else _explain(compared, engines)
-    reason = "within_tolerance" if within else found[0][0]
-    return replace(compared, reason=reason, explanation="; ".join(text for _, text in found))
+    explanations = _obstacle(comparison) if within is None else _explain(comparison, engines)
+    reason = "within_tolerance" if within else explanations[0][0]
+    return replace(comparison, reason=reason, explanation="; ".join(text for _, text in explanations))
 
 
 # --- explanations
 
 
-def _obstacle(one: MetricComparison) -> list[Explanation]:
+def _obstacle(comparison: MetricComparison) -> list[Explanation]:
     """Why there is nothing to compare."""
-    for name, side in zip(ENGINES, (one.compose, one.virtual), strict=True):
+    for name, side in zip(ENGINES, (comparison.compose, comparison.virtual), strict=True):
         if side is None:
             return [("one_engine", f"no {name} runs")]
-    for side in (one.compose, one.virtual):
+    for side in (comparison.compose, comparison.virtual):
         if side is not None and not side.counted:
             outcomes = ", ".join(f"{status} {count}" for status, count in side.outcomes.items())
             return [("no_run_counts", f"no {side.engine} run counts ({outcomes})")]
-    lacking = [side.engine for side in (one.compose, one.virtual) if side is not None and side.interval is None]
-    return [("not_measured", f"not measured in any {' or '.join(lacking)} run")]
+    unmeasured = [
+        side.engine for side in (comparison.compose, comparison.virtual) if side is not None and side.interval is None
+    ]
+    return [("not_measured", f"not measured in any {' or '.join(unmeasured)} run")]
 
 
-def _explain(one: MetricComparison, engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
+def _explain(comparison: MetricComparison, engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
     """What may explain the difference, the strongest first; within the tolerance only what else differs."""
-    assert one.compose and one.virtual
-    found = [*_other_bits(engines), *_other_measuring(one.compose, one.virtual)]
-    if one.within:
-        return found
-    assert one.compose.interval and one.virtual.interval
-    found += _buckets(engines, one.tolerance)
-    if _worse_in_real_time(one):
-        found += [*_shortages(one.cpu, one.cores), *_receive_drops(one.compose, one.virtual)]
-    spans = one.compose.interval, one.virtual.interval
+    assert comparison.compose and comparison.virtual
+    explanations = [*_other_bits(engines), *_other_measuring(comparison.compose, comparison.virtual)]
+    if comparison.within:
+        return explanations
+    assert comparison.compose.interval and comparison.virtual.interval
+    explanations += _buckets(engines, comparison.tolerance)
+    if _worse_in_real_time(comparison):
+        explanations += [
+            *_shortages(comparison.cpu, comparison.cores),
+            *_receive_drops(comparison.compose, comparison.virtual),
+        ]
+    spans = comparison.compose.interval, comparison.virtual.interval
     if max(span.low for span in spans) <= min(span.high for span in spans):
-        found.append(("intervals_overlap", "the intervals overlap"))
-    found = found or [("not_explained", "not explained")]
-    sides = (one.compose, one.virtual)
-    few = [f"{side.interval.n} {side.engine}" for side in sides if side.interval and side.interval.n < ENOUGH]
-    if few:
+        explanations.append(("intervals_overlap", "the intervals overlap"))
+    explanations = explanations or [("not_explained", "not explained")]
+    sides = (comparison.compose, comparison.virtual)
+    small_samples = [f"{side.interval.n} {side.engine}" for side in sides if side.interval and side.interval.n < ENOUGH]
+    if small_samples:
         # A hint, never the leading reason.
-        plural = "run" if few[-1].startswith("1 ") else "runs"
-        found.append(("not_explained", f"only {' and '.join(few)} {plural}"))
-    return found
+        plural = "run" if small_samples[-1].startswith("1 ") else "runs"
+        explanations.append(("not_explained", f"only {' and '.join(small_samples)} {plural}"))
+    return explanations
 
 
-def _worse_in_real_time(one: MetricComparison) -> bool:
+def _worse_in_real_time(comparison: MetricComparison) -> bool:
     """Only then can a shortage of real time, which virtual time does not know, be the cause."""
-    assert one.difference is not None
-    return {"lower": one.difference < 0, "higher": one.difference > 0, "neutral": True}[one.direction]
+    assert comparison.difference is not None
+    return {"lower": comparison.difference < 0, "higher": comparison.difference > 0, "neutral": True}[
+        comparison.direction
+    ]
 
 
 def _other_bits(engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
     """What differs although names, parameters and seed are the same."""
-    one, other = (engines[name] for name in ENGINES)
-    differing = [name for name, part in _parts(one).items() if part != _parts(other)[name]]
-    return [("other_bits", f"not the same experiment, other {' and '.join(differing)}")] if differing else []
+    compose, virtual = (engines[name] for name in ENGINES)
+    differences = [name for name, part in _parts(compose).items() if part != _parts(virtual)[name]]
+    return [("other_bits", f"not the same experiment, other {' and '.join(differences)}")] if differences else []
 
 
 def _other_measuring(compose: Side, virtual: Side) -> list[Explanation]:
@@ -371,16 +379,16 @@ def _buckets(engines: Mapping[EngineName, CellResult], tolerance: float) -> list
     What a bucket takes off waits and adds to the queue is a share of the round trip or of the queue; from the
     tolerance on it may move a figure as much.
     """
-    real, exact = (engines[name] for name in ENGINES)
-    path, found = real.cell.scenario.path, []
+    real, virtual = (engines[name] for name in ENGINES)
+    path, buckets = real.cell.scenario.path, []
     for name, link in (("to_client", path.to_client), ("to_server", path.to_server)):
-        burst, other = (_burst(result, name) for result in (real, exact))
-        if burst is None or other is not None:
+        burst, virtual_burst = (_burst(result, name) for result in (real, virtual))
+        if burst is None or virtual_burst is not None:
             continue
         share = bucket_share(link, burst, path.rtt)
         if share >= tolerance:
-            found.append(f"{burst:,} B {name.replace('_', ' ')} ({_percent(share)} of the round trip or the queue)")
-    return [("token_bucket", f"token bucket in real time: {' and '.join(found)}")] if found else []
+            buckets.append(f"{burst:,} B {name.replace('_', ' ')} ({_percent(share)} of the round trip or the queue)")
+    return [("token_bucket", f"token bucket in real time: {' and '.join(buckets)}")] if buckets else []
 
 
 def _burst(result: CellResult, name: str) -> int | None:
@@ -408,14 +416,14 @@ def _shortages(cpu: Mapping[CpuRole, CpuUse], cores: int | None) -> list[Explana
 
     A simulator short of time is no explanation: it delays packets, and the run's link is then not valid.
     """
-    ends: tuple[CpuRole, ...] = ("client", "server")
-    bound = [role for role in ends if role in cpu and cpu[role].share >= BOUND]
-    found = [f"the {role} used {_percent(cpu[role].share)} of a core" for role in bound]
+    endpoints: tuple[CpuRole, ...] = ("client", "server")
+    bound_roles = [role for role in endpoints if role in cpu and cpu[role].share >= BOUND]
+    findings = [f"the {role} used {_percent(cpu[role].share)} of a core" for role in bound_roles]
     # Of several flows only one counts here, so this says too little rather than too much.
     total = sum(use.share for use in cpu.values())
     if cores and total >= BOUND * cores:
-        found.append(f"{', '.join(cpu)} together used {_percent(total / cores)} of the machine's cores ({cores})")
-    return [("cpu_bound", f"CPU-bound in real time: {' and '.join(found)}")] if found else []
+        findings.append(f"{', '.join(cpu)} together used {_percent(total / cores)} of the machine's cores ({cores})")
+    return [("cpu_bound", f"CPU-bound in real time: {' and '.join(findings)}")] if findings else []
 
 
 def _receive_drops(compose: Side, virtual: Side) -> list[Explanation]:
@@ -465,8 +473,11 @@ def markdown(compared: Sequence[MetricComparison]) -> str:
         lines = [f"**{quoted(group[0].point.title)}** (`{group[0].point.scenario}`, median [interval] of n runs)", ""]
         if _judged(group):
             lines += [line([*_HEADINGS, "verdict", "explanation"]), line(["---", "---", *["---:"] * 5, "---", "---"])]
-            judged = ((_cells(one), _verdict(one)[:2], quoted(one.explanation)) for one in _judged(group))
-            lines += [line([*cells, " ".join(verdict), why]) for cells, verdict, why in judged]
+            rows = (
+                (_cells(comparison), _verdict(comparison)[:2], quoted(comparison.explanation))
+                for comparison in _judged(group)
+            )
+            lines += [line([*cells, " ".join(verdict), why]) for cells, verdict, why in rows]
             lines += [""]
         lines += [f"- {quoted(text)}" for text in _missing(group)]
         blocks.append("\n".join(lines).rstrip())
@@ -476,23 +487,23 @@ def markdown(compared: Sequence[MetricComparison]) -> str:
 def report(compared: Iterable[MetricComparison]) -> dict[str, Any]:
     """What `compare --json` prints: numbers in the store's units; null where a time was never reached."""
     compared = list(compared)
-    return {"schema": SCHEMA, **_counts(compared), "comparisons": [_entry(one) for one in compared]}
+    return {"schema": SCHEMA, **_counts(compared), "comparisons": [_entry(comparison) for comparison in compared]}
 
 
 # --- text
 
 
 def _scenarios(compared: Sequence[MetricComparison]) -> list[list[MetricComparison]]:
-    ordered = sorted(compared, key=lambda one: one.point.scenario)
-    return [list(group) for _, group in groupby(ordered, key=lambda one: one.point.scenario)]
+    ordered = sorted(compared, key=lambda comparison: comparison.point.scenario)
+    return [list(group) for _, group in groupby(ordered, key=lambda comparison: comparison.point.scenario)]
 
 
 def _judged(group: Iterable[MetricComparison]) -> list[MetricComparison]:
-    return [one for one in group if one.within is not None]
+    return [comparison for comparison in group if comparison.within is not None]
 
 
-def _title(one: MetricComparison) -> str:
-    return f"{one.point.scenario} · {one.point.title} · compose (real time) and virtual time"
+def _title(comparison: MetricComparison) -> str:
+    return f"{comparison.point.scenario} · {comparison.point.title} · compose (real time) and virtual time"
 
 
 def _table(group: Sequence[MetricComparison]) -> Fitted:
@@ -503,33 +514,33 @@ def _table(group: Sequence[MetricComparison]) -> Fitted:
         Column("explanation", text=SENTENCE),
     ]  # fmt: skip
     rows = []
-    for one in _judged(group):
-        symbol, word, colour = _verdict(one)
-        rows.append(Row([*_cells(one), Text(f"{symbol} {word}", style=colour), one.explanation]))
+    for comparison in _judged(group):
+        symbol, word, colour = _verdict(comparison)
+        rows.append(Row([*_cells(comparison), Text(f"{symbol} {word}", style=colour), comparison.explanation]))
     return Fitted(_title(group[0]), columns, rows)
 
 
-def _verdict(one: MetricComparison) -> tuple[str, str, str]:
+def _verdict(comparison: MetricComparison) -> tuple[str, str, str]:
     """Symbol, word and colour."""
-    symbol, colour = SYMBOLS["pass" if one.within else "fail"]
-    return symbol, "within" if one.within else "outside", colour
+    symbol, colour = SYMBOLS["pass" if comparison.within else "fail"]
+    return symbol, "within" if comparison.within else "outside", colour
 
 
-def _cells(one: MetricComparison) -> list[str]:
-    spans = [side.interval if side else None for side in (one.compose, one.virtual)]
+def _cells(comparison: MetricComparison) -> list[str]:
+    spans = [side.interval if side else None for side in (comparison.compose, comparison.virtual)]
     return [
-        _who(one),
-        f"{one.metric} {one.unit}".rstrip(),
+        _who(comparison),
+        f"{comparison.metric} {comparison.unit}".rstrip(),
         "/".join(str(span.n) for span in spans if span),
         *(_interval(span) for span in spans),
-        _difference(one.difference),
-        "/".join(f"{one.cpu[role].share:.2f}" if role in one.cpu else "–" for role in ROLES),
+        _difference(comparison.difference),
+        "/".join(f"{comparison.cpu[role].share:.2f}" if role in comparison.cpu else "–" for role in ROLES),
     ]
 
 
-def _who(one: MetricComparison) -> str:
-    seed = "" if one.point.seed == 1 else f" (seed {one.point.seed})"
-    return " → ".join(one.point.pair) + seed
+def _who(comparison: MetricComparison) -> str:
+    seed = "" if comparison.point.seed == 1 else f" (seed {comparison.point.seed})"
+    return " → ".join(comparison.point.pair) + seed
 
 
 def _interval(span: Interval | None) -> str:
@@ -546,18 +557,18 @@ def _difference(value: float | None) -> str:
 
 def _missing(group: Iterable[MetricComparison]) -> list[str]:
     """A line for each reason why metrics of a point cannot be compared."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for one in group:
-        if one.within is None:
-            found.setdefault((_who(one), one.explanation), []).append(one.metric)
-    return [f"not comparable: {who}: {why}: {', '.join(metrics)}" for (who, why), metrics in found.items()]
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for comparison in group:
+        if comparison.within is None:
+            reasons.setdefault((_who(comparison), comparison.explanation), []).append(comparison.metric)
+    return [f"not comparable: {pair}: {why}: {', '.join(metrics)}" for (pair, why), metrics in reasons.items()]
 
 
 def _counts(compared: Sequence[MetricComparison]) -> dict[str, int]:
     return {
-        "within": sum(one.within is True for one in compared),
-        "outside": sum(one.within is False for one in compared),
-        "not_comparable": sum(one.within is None for one in compared),
+        "within": sum(comparison.within is True for comparison in compared),
+        "outside": sum(comparison.within is False for comparison in compared),
+        "not_comparable": sum(comparison.within is None for comparison in compared),
     }
 
 
@@ -572,24 +583,24 @@ def _summary(compared: Sequence[MetricComparison]) -> str:
 # --- data
 
 
-def _entry(one: MetricComparison) -> dict[str, Any]:
+def _entry(comparison: MetricComparison) -> dict[str, Any]:
     return {
-        "scenario": one.point.scenario,
-        "client": one.point.client,
-        "server": one.point.server,
-        "parameters": dict(one.point.parameters),
-        "seed": one.point.seed,
-        "metric": one.metric,
-        "unit": one.unit,
-        "direction": one.direction,
-        **{name: _side(side) for name, side in zip(ENGINES, (one.compose, one.virtual), strict=True)},
-        "difference": _number(one.difference),
-        "tolerance": one.tolerance,
-        "within": one.within,
-        "cpu": {role: {"seconds": use.seconds, "share": use.share} for role, use in one.cpu.items()},
-        "cores": one.cores,
-        "reason": one.reason,
-        "explanation": one.explanation,
+        "scenario": comparison.point.scenario,
+        "client": comparison.point.client,
+        "server": comparison.point.server,
+        "parameters": dict(comparison.point.parameters),
+        "seed": comparison.point.seed,
+        "metric": comparison.metric,
+        "unit": comparison.unit,
+        "direction": comparison.direction,
+        **{name: _side(side) for name, side in zip(ENGINES, (comparison.compose, comparison.virtual), strict=True)},
+        "difference": _number(comparison.difference),
+        "tolerance": comparison.tolerance,
+        "within": comparison.within,
+        "cpu": {role: {"seconds": use.seconds, "share": use.share} for role, use in comparison.cpu.items()},
+        "cores": comparison.cores,
+        "reason": comparison.reason,
+        "explanation": comparison.explanation,
     }
 
 

@@ -25,31 +25,31 @@ class ImageCheck:
         return self.recorded and not self.differences
 
 
-def images_json(checked: Mapping[str, ImageCheck]) -> dict[str, Any]:
+def images_json(checks: Mapping[str, ImageCheck]) -> dict[str, Any]:
     """What `images --check --json` prints."""
     return {
         "schema": 1,
         "images": [
             {
                 "name": name,
-                "reference": item.reference,
-                "recorded": item.recorded,
-                "as_recorded": item.as_recorded,
-                "differences": list(item.differences),
+                "reference": check.reference,
+                "recorded": check.recorded,
+                "as_recorded": check.as_recorded,
+                "differences": list(check.differences),
             }
-            for name, item in checked.items()
+            for name, check in checks.items()
         ],
     }
 
 
-def show(checked: Mapping[str, ImageCheck], console: Console) -> None:
+def show(checks: Mapping[str, ImageCheck], console: Console) -> None:
     """Print a line for each image that is as recorded, and one for each difference of another."""
-    for name, item in checked.items():
-        for line in _lines(name, item):
+    for name, check in checks.items():
+        for line in _lines(name, check):
             console.print(f"{name}: {line}", markup=False, soft_wrap=True)
 
 
-def _lines(name: str, item: ImageCheck) -> Sequence[str]:
-    if not item.recorded:
+def _lines(name: str, check: ImageCheck) -> Sequence[str]:
+    if not check.recorded:
         return [f"no record yet: 'harness images {name} --record' writes it"]
-    return item.differences or ["as recorded"]
+    return check.differences or ["as recorded"]

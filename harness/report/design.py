@@ -13,68 +13,68 @@ from harness.planning.design import PairDesign
 _MOST_GROUPS = 12
 
 
-def lines(found: Sequence[Designed]) -> list[str]:
+def lines(pair_studies: Sequence[Designed]) -> list[str]:
     """A paragraph for each pair; those that have no part in it share a line."""
-    made = []
-    for one in found:
-        if not one.design.too_few:
-            made += _paragraph(one)
-    left_out = [f"{one.client}→{one.server}" for one in found if one.design.too_few]
-    if left_out:
-        made.append(f"without cells, since they honour too little: {', '.join(left_out)}")
-    return made
+    texts = []
+    for pair_study in pair_studies:
+        if not pair_study.design.too_few:
+            texts += _paragraph(pair_study)
+    excluded = [f"{pair_study.client}→{pair_study.server}" for pair_study in pair_studies if pair_study.design.too_few]
+    if excluded:
+        texts.append(f"without cells, since they honour too little: {', '.join(excluded)}")
+    return texts
 
 
-def _paragraph(one: Designed) -> list[str]:
-    design = one.design
-    what = [label for label in design.labels if label] or [
+def _paragraph(pair_study: Designed) -> list[str]:
+    design = pair_study.design
+    settings = [label for label in design.labels if label] or [
         f"{name} [{', '.join(map(str, levels))}]" for name, levels in design.factors.items()
     ]
-    study = one.scenario.study
+    study = pair_study.scenario.study
     kind = f", {study.design}" if study is not None and study.factors else ""
-    made = [
-        f"study {one.scenario.name} {one.client}→{one.server}: {counted(len(design.points), 'cell')}{kind}: "
-        f"{'; '.join(what)}"
+    paragraph = [
+        f"study {pair_study.scenario.name} {pair_study.client}→{pair_study.server}: "
+        f"{counted(len(design.points), 'cell')}{kind}: {'; '.join(settings)}"
     ]
-    made += [f"  absent: {name}: {why}" for name, why in design.absent.items()]
-    return made + [f"  {line}" for line in aliased(design)]
+    paragraph += [f"  absent: {name}: {why}" for name, why in design.absent.items()]
+    return paragraph + [f"  {line}" for line in aliased(design)]
 
 
 def aliased(design: PairDesign) -> list[str]:
     """The aliases of a fraction, a line each; empty where everything of two factors is told apart."""
-    names, found = list(design.factors), design.aliases
+    names, aliases = list(design.factors), design.aliases
 
     def word(pair: tuple[int, ...]) -> str:
         return " × ".join(names[n] for n in pair)
 
-    made = [f"aliased: {names[n]} = {' = '.join(map(word, pairs))}" for n, pairs in found.of_main]
-    made += [f"aliased: {' = '.join(map(word, group))}" for group in found.together[:_MOST_GROUPS]]
-    if len(found.together) > _MOST_GROUPS:
-        made.append(f"aliased: {len(found.together) - _MOST_GROUPS} more groups of interactions (--json has them)")
-    return made
+    texts = [f"aliased: {names[n]} = {' = '.join(map(word, pairs))}" for n, pairs in aliases.of_main]
+    texts += [f"aliased: {' = '.join(map(word, group))}" for group in aliases.together[:_MOST_GROUPS]]
+    if len(aliases.together) > _MOST_GROUPS:
+        texts.append(f"aliased: {len(aliases.together) - _MOST_GROUPS} more groups of interactions (--json has them)")
+    return texts
 
 
-def report(found: Sequence[Designed]) -> list[dict[str, Any]]:
+def report(pair_studies: Sequence[Designed]) -> list[dict[str, Any]]:
     """The same as plain data."""
     return [
         {
-            "scenario": one.scenario.name,
-            "client": one.client,
-            "server": one.server,
-            "cells": len(one.design.points),
-            "factors": {name: list(levels) for name, levels in one.design.factors.items()},
-            "profiles": [label for label in one.design.labels if label],
-            "absent": dict(one.design.absent),
-            "too_few": one.design.too_few,
-            "aliases": _aliases(one.design),
+            "scenario": pair_study.scenario.name,
+            "client": pair_study.client,
+            "server": pair_study.server,
+            "cells": len(pair_study.design.points),
+            "factors": {name: list(levels) for name, levels in pair_study.design.factors.items()},
+            "profiles": [label for label in pair_study.design.labels if label],
+            "absent": dict(pair_study.design.absent),
+            "too_few": pair_study.design.too_few,
+            "aliases": _aliases(pair_study.design),
         }
-        for one in found
+        for pair_study in pair_studies
     ]
 
 
 def _aliases(design: PairDesign) -> dict[str, Any]:
-    names, found = list(design.factors), design.aliases
+    names, aliases = list(design.factors), design.aliases
     return {
-        "main": {names[n]: [[names[a], names[b]] for a, b in pairs] for n, pairs in found.of_main},
-        "interactions": [[[names[a], names[b]] for a, b in group] for group in found.together],
+        "main": {names[n]: [[names[a], names[b]] for a, b in pairs] for n, pairs in aliases.of_main},
+        "interactions": [[[names[a], names[b]] for a, b in group] for group in aliases.together],
     }

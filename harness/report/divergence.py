@@ -39,7 +39,7 @@ def report(divergence: Divergence, times: int = 2) -> dict[str, Any]:
         "packets": [asdict(item) for item in divergence.packets],
         "unseen": list(divergence.unseen),
         "random": [
-            {"endpoint": item.endpoint, "drawn": [one.model_dump() if one else None for one in item.drawn]}
+            {"endpoint": item.endpoint, "drawn": [stream.model_dump() if stream else None for stream in item.drawn]}
             for item in divergence.random
         ],
         "calls": None if divergence.calls is None else asdict(divergence.calls),
@@ -47,8 +47,8 @@ def report(divergence: Divergence, times: int = 2) -> dict[str, Any]:
 
 
 def _facts(divergence: Divergence) -> Iterator[str]:
-    for name, one, other in divergence.facts:
-        yield f"{name}: {one or 'unknown'} in the first run, {other or 'unknown'} in the second"
+    for name, first, second in divergence.facts:
+        yield f"{name}: {first or 'unknown'} in the first run, {second or 'unknown'} in the second"
 
 
 def _drawn(drawn: RandomBytes | None) -> str:
@@ -56,23 +56,23 @@ def _drawn(drawn: RandomBytes | None) -> str:
 
 
 def _packets(item: PacketDivergence) -> Iterator[str]:
-    what = " and ".join(item.differs) or "one capture has ended"
-    yield f"{item.side} capture: packet {item.number} of {item.counts[0]} and {item.counts[1]} differs: {what}"
+    differences = " and ".join(item.differs) or "one capture has ended"
+    yield f"{item.side} capture: packet {item.number} of {item.counts[0]} and {item.counts[1]} differs: {differences}"
     for name, packet in zip(("first", "second"), item.packets, strict=True):
         yield f"  {name} run: {'no more packets' if packet is None else _packet(packet)}"
 
 
 def _packet(packet: CapturedFrame) -> str:
-    where = f"{packet.t_ns / 1e9:.9f} s  {packet.source} → {packet.destination}"
-    return f"{where}  {packet.kind}, {packet.length} bytes on the wire"
+    header = f"{packet.t_ns / 1e9:.9f} s  {packet.source} → {packet.destination}"
+    return f"{header}  {packet.kind}, {packet.length} bytes on the wire"
 
 
 def _calls(item: CallDivergence) -> Iterator[str]:
-    known = next(call for call in item.calls if call is not None)
-    yield f"system calls: number {known.number} differs: {' and '.join(item.differs)}"
+    first_call = next(call for call in item.calls if call is not None)
+    yield f"system calls: number {first_call.number} differs: {' and '.join(item.differs)}"
     for name, call in zip(("first", "second"), item.calls, strict=True):
         yield f"  {name} run: {'no more calls' if call is None else _call(call)}"
-    yield f"  before it, of {known.host} {known.process} (pid {known.pid}):"
+    yield f"  before it, of {first_call.host} {first_call.process} (pid {first_call.pid}):"
     yield from (f"    {_call(call)}" for call in item.before)
     yield "  before it, of anybody:"
     yield from (f"    {_call(call)}" for call in item.around)

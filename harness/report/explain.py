@@ -50,11 +50,12 @@ def loss_words(loss: Percentage | GilbertElliott) -> str:
             return "every packet is lost" if loss.fraction else "no packet is lost"
         return f"each packet is lost with a probability of {loss}, whatever became of the one before"
     leave, enter = loss.bad_to_good.fraction, loss.good_to_bad.fraction
-    stays = f"{1 / leave:.3g} packets on average" if leave else "for good"
-    comes = f"after {1 / enter:.3g} packets on average" if enter else "never"
+    duration = f"{1 / leave:.3g} packets on average" if leave else "for good"
+    frequency = f"after {1 / enter:.3g} packets on average" if enter else "never"
     return (
-        f"Gilbert–Elliott: in the good state {loss.loss_in_good} of the packets are lost; the bad one comes {comes}, "
-        f"lasts {stays} and loses {loss.loss_in_bad}; in the long run {_share(loss.mean)} are lost, in bursts"
+        f"Gilbert–Elliott: in the good state {loss.loss_in_good} of the packets are lost; the bad one comes "
+        f"{frequency}, lasts {duration} and loses {loss.loss_in_bad}; "
+        f"in the long run {_share(loss.mean)} are lost, in bursts"
     )
 
 
@@ -64,10 +65,10 @@ def _loss(link: Link) -> list[str]:
         lines.append(f"    dropped: UDP datagrams {', '.join(map(str, link.drop.packets))}, counted behind the queue")
     for name, fault in (("dropped", link.drop), ("damaged, in one byte", link.corrupt)):
         if fault is not None and fault.rate is not None:
-            most = f", at most {fault.burst} in a row" if fault.burst is not None else ""
+            limit = f", at most {fault.burst} in a row" if fault.burst is not None else ""
             share = fault_share(fault.rate.fraction, fault.burst)
             lines.append(
-                f"    {name}: each UDP datagram with a probability of {fault.rate}{most}: {_share(share)} of all"
+                f"    {name}: each UDP datagram with a probability of {fault.rate}{limit}: {_share(share)} of all"
             )
     return lines
 
@@ -79,14 +80,16 @@ def _red(link: Link, rtt: Duration) -> list[str]:
         return []
     low, high = (
         f"{size:,} B ({link.rate.time_for(size) * 1000:.1f} ms)"
-        for size in (size_bytes(one, link, rtt) for one in (queue.min, queue.max))
+        for size in (size_bytes(threshold, link, rtt) for threshold in (queue.min, queue.max))
     )
-    does = "marks (where a packet allows ECN, and drops the others)" if queue.ecn else "drops"
-    what = "are marked Congestion Experienced instead of dropped, if their sender set ECT (RFC 3168)"
-    marks = f"    ECN: packets {what}; what the hard limit takes is dropped" if queue.ecn else "    ECN: off, RED drops"
+    action = "marks (where a packet allows ECN, and drops the others)" if queue.ecn else "drops"
+    marking = "are marked Congestion Experienced instead of dropped, if their sender set ECT (RFC 3168)"
+    marks = (
+        f"    ECN: packets {marking}; what the hard limit takes is dropped" if queue.ecn else "    ECN: off, RED drops"
+    )
     weight = f"weight {queue.wq:g}" if queue.wq is not None else f"burst of {queue.burst} packets"
     return [
-        f"    RED: {does} nothing while the average queue is below {low}, then more and more, up to "
+        f"    RED: {action} nothing while the average queue is below {low}, then more and more, up to "
         f"{queue.probability} of the packets at {high}, and all of them above; average with {weight}",
         marks,
     ]
@@ -96,8 +99,8 @@ def _cold(service: Service) -> str:
     """How the process starts, and starts again."""
     if not service.cold_start.value:
         return ""
-    again = "" if service.period is None else f", and again every {service.period}"
-    return f"; for the first {service.cold_start} one comes every 100 ms{again}"
+    restart = "" if service.period is None else f", and again every {service.period}"
+    return f"; for the first {service.cold_start} one comes every 100 ms{restart}"
 
 
 def _server(link: Link, server: Server) -> list[str]:
@@ -130,8 +133,8 @@ def _link(name: str, link: Link, rtt: Duration, server: Server) -> list[str]:
 
 def _changed(new: LinkChange) -> list[str]:
     """What a change sets."""
-    named = (("rate", new.rate), ("delay", new.delay))
-    words = [f"{name} {value}" for name, value in named if value is not None]
+    settings = (("rate", new.rate), ("delay", new.delay))
+    words = [f"{name} {value}" for name, value in settings if value is not None]
     return words if new.loss is None else [*words, f"loss: {loss_words(new.loss)}"]
 
 
@@ -139,9 +142,9 @@ def _sizes(scenario: Scenario) -> list[Size]:
     return sorted({*scenario.milestones_within(), *(flow.amount for flow in scenario.flows if flow.amount)})
 
 
-def _named(what: str, name: str) -> str:
+def _named(kind: str, name: str) -> str:
     """What is said of a path, with its name where it has one."""
-    return f"{what} {name}".rstrip()
+    return f"{kind} {name}".rstrip()
 
 
 def _steps(scenario: Scenario) -> Iterator[tuple[str, Path] | Proxy]:
@@ -161,10 +164,10 @@ def _proxy(proxy: Proxy) -> str:
 
 
 def _path(name: str, path: Path, server: Server, scenario: Scenario) -> list[str]:
-    what, end = "path", f", terminal at the {path.terminal}'s end"
+    kind, end = "path", f", terminal at the {path.terminal}'s end"
     if scenario.in_sequence:
-        what, end = "segment", ""
-    lines = [f"{_named(what, name)} (RTT {path.rtt}{end})"]
+        kind, end = "segment", ""
+    lines = [f"{_named(kind, name)} (RTT {path.rtt}{end})"]
     lines += _link("forward (to the terminal)", path.forward, path.rtt, server)
     lines += _link("return (from the terminal)", path.return_, path.rtt, server)
     for change in path.changes:
@@ -176,16 +179,16 @@ def _path(name: str, path: Path, server: Server, scenario: Scenario) -> list[str
 
 def _move(move: Move) -> str:
     """A move in a sentence."""
-    often = "" if move.every is None else f", and again every {move.every}"
-    ways = {
+    repetition = "" if move.every is None else f", and again every {move.every}"
+    actions = {
         "migrate": f"it probes {move.to}, and goes there once that is validated",
         "interface": f"its path is gone, and it goes to {move.to} without probing",
-        "nat-port": f"its path gives it another port{often}",
-        "nat-address": f"its path gives it another address{often}",
+        "nat-port": f"its path gives it another port{repetition}",
+        "nat-address": f"its path gives it another address{repetition}",
     }
     gap = "" if move.gap is None else f", {move.gap} later"
     overlap = "" if move.overlap is None else f"; its old path is gone {move.overlap} later"
-    return f"at {move.at} {ways[move.how]}{gap}{overlap}"
+    return f"at {move.at} {actions[move.how]}{gap}{overlap}"
 
 
 def _flows(scenario: Scenario) -> list[str]:
@@ -203,8 +206,8 @@ def _study(scenario: Scenario) -> list[str]:
     study = scenario.study
     if study is None:
         return []
-    what = {name: ", ".join(map(str, levels)) for name, levels in study.factors.items()}
-    what |= {
+    variations = {name: ", ".join(map(str, levels)) for name, levels in study.factors.items()}
+    variations |= {
         name: ", ".join(f"{full} {value}" for full, value in settings.items())
         for name, settings in study.profiles.items()
     }
@@ -212,7 +215,7 @@ def _study(scenario: Scenario) -> list[str]:
     cells = (
         f"study: {kind}, {most_cells(study)} cells for a pair that honours everything ('harness plan' says who does)"
     )
-    return [cells, *(f"  {name}: {text}" for name, text in what.items())]
+    return [cells, *(f"  {name}: {text}" for name, text in variations.items())]
 
 
 def explain(scenario: Scenario, engine: EngineName) -> str:
@@ -221,27 +224,30 @@ def explain(scenario: Scenario, engine: EngineName) -> str:
     Where something is drawn the figures are those that the file gives; reference times are of the first path, or of all
     segments in a row together.
     """
-    way, server = course(scenario), server_of(engine)
+    reference_path, server = course(scenario), server_of(engine)
     lines = [f"{scenario.name}: {scenario.title}", ""]
     lines += [f"  source: {text}" for text in scenario.references]
     for step in _steps(scenario):
         lines += [_proxy(step)] if isinstance(step, Proxy) else _path(*step, server, scenario)
-    drawn = (f"{name}: drawn from {least} to {most}" for name, (least, most) in scenario.draw.items())
-    lines += [*drawn, *_flows(scenario), *_study(scenario)]
+    draws = (f"{name}: drawn from {low} to {high}" for name, (low, high) in scenario.draw.items())
+    lines += [*draws, *_flows(scenario), *_study(scenario)]
     lines += ["", "times from the first datagram, seconds (no headers, loss or overshoot)"]
     lines += ["  size       textbook slow start      ideal  objective"]
     bounds = {item.metric: f"{item.bound:g}" for item in scenario.objectives}
     for size in _sizes(scenario):
         objective = bounds.get(f"milestone_{size.label()}", "open")
         lines.append(
-            f"  {size.label():8} {slow_start_time(way, size):21.2f} {ideal_time(way, size):10.2f}  {objective}"
+            f"  {size.label():8} {slow_start_time(reference_path, size):21.2f} "
+            f"{ideal_time(reference_path, size):10.2f}  {objective}"
         )
-    moved = [mapping for flow in moving(scenario, 0) for mapping in flow.mappings.items()]
-    for name, one in scenario.every_path.items():
+    nat_mappings = [mapping for flow in moving(scenario, 0) for mapping in flow.mappings.items()]
+    for name, path in scenario.every_path.items():
         head = f"path program{f' of {name}' if name else ''}, engine {engine}"
         lines += ["", f"{head} (left: the clients' interface, right: the servers')"]
-        mappings = [mapping for on, each in moved for mapping in each if on == name]
-        program = compile_path(one, server, outages=outages(scenario).get(name, ()), mappings=mappings)
+        mappings = [
+            mapping for path_name, path_mappings in nat_mappings for mapping in path_mappings if path_name == name
+        ]
+        program = compile_path(path, server, outages=outages(scenario).get(name, ()), mappings=mappings)
         lines += [f"  {line}" for line in program.lines()]
     return "\n".join(lines) + "\n"
 
@@ -253,20 +259,23 @@ _HEADINGS = ("parameter", "written as", "whose behaviour", "meaning", "what show
 
 
 def _rows() -> list[tuple[str, str, str, str, str]]:
-    return [(one.name, one.written, one.acts, one.meaning, one.evidence) for one in PARAMETERS.values()]
+    return [
+        (parameter.name, parameter.written, parameter.acts, parameter.meaning, parameter.evidence)
+        for parameter in PARAMETERS.values()
+    ]
 
 
 def show(console: Console) -> None:
     """Print the table."""
-    first, *others = _HEADINGS
-    columns = [Column(first, identifies=True), *(Column(heading, text=SENTENCE) for heading in others)]
+    first, *headings = _HEADINGS
+    columns = [Column(first, identifies=True), *(Column(heading, text=SENTENCE) for heading in headings)]
     console.print(Fitted("parameters", columns, [Row(row) for row in _rows()]))
 
 
 def markdown() -> str:
     """The same for a page."""
     lines = ["| " + " | ".join(_HEADINGS) + " |", "|" + " --- |" * len(_HEADINGS)]
-    lines += [f"| `{name}` | " + " | ".join(rest) + " |" for name, *rest in _rows()]
+    lines += [f"| `{name}` | " + " | ".join(fields) + " |" for name, *fields in _rows()]
     return "\n".join(lines) + "\n"
 
 

@@ -16,9 +16,9 @@ from harness.outcome.conformance import Finding
 _SYMBOLS = {"holds": ("✓", "green"), "does not hold": ("✕", "red"), "not offered": ("–", "bright_black")}
 
 
-def show(found: Sequence[Finding], absent: Mapping[str, str], console: Console) -> None:
+def show(findings: Sequence[Finding], absent: Mapping[str, str], console: Console) -> None:
     """Print a table for each implementation, and who was left out and why."""
-    for name, group in groupby(found, key=lambda item: item.implementation):
+    for name, group in groupby(findings, key=lambda item: item.implementation):
         table = Table(title=name, title_justify="left", header_style="bold")
         table.add_column("role", no_wrap=True)
         table.add_column("question", no_wrap=True)
@@ -32,10 +32,12 @@ def show(found: Sequence[Finding], absent: Mapping[str, str], console: Console) 
         console.print(table)
     for name, why in absent.items():
         console.print(f"{name}: not built here: {why}", markup=False, soft_wrap=True)
-    failed = sum(item.failed for item in found)
-    console.print(f"{len(found)} questions, {failed} do not hold" if failed else f"{len(found)} questions, all hold")
+    failed = sum(item.failed for item in findings)
+    console.print(
+        f"{len(findings)} questions, {failed} do not hold" if failed else f"{len(findings)} questions, all hold"
+    )
 
 
-def report(found: Sequence[Finding], absent: Mapping[str, str]) -> dict[str, Any]:
+def report(findings: Sequence[Finding], absent: Mapping[str, str]) -> dict[str, Any]:
     """What `check --json` prints."""
-    return {"schema": 1, "findings": [asdict(item) for item in found], "absent": dict(absent)}
+    return {"schema": 1, "findings": [asdict(item) for item in findings], "absent": dict(absent)}

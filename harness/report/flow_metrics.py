@@ -47,22 +47,29 @@ def tables(result: CellResult) -> list[MetricTable]:
     scenario = result.cell.scenario
     flows = range(len(scenario.flows))
     labels = tuple(f"{index} {flow_label(result.cell, index)}" for index in flows)
-    made = [
+    metric_tables = [
         _table(result, "Flow metrics", labels, "flow", flows),
         _table(result, "Link metrics", ("bottleneck",), "link", [None]),
         _table(result, "Network metrics", ("network",), "network", [None]),
         _phases(result, labels),
     ]
-    return [table for table in made if table.rows]
+    return [table for table in metric_tables if table.rows]
 
 
 def _table(
-    result: CellResult, title: str, columns: tuple[str, ...], layer: Layer, of: Sequence[int | None]
+    result: CellResult, title: str, columns: tuple[str, ...], layer: Layer, flows: Sequence[int | None]
 ) -> MetricTable:
-    units = {name.metric: unit_of(found[0]) for name, found in result.measurements.items() if _has_row(name)}
-    known = {name: one for name, one in declared().items() if one.layer == layer and name in units}
-    first, rest = (name for name in ORDER if name in known), (name for name in known if name not in ORDER)
-    rows = [(name, units[name], tuple(result.interval(name, flow) for flow in of)) for name in (*first, *rest)]
+    units = {
+        name.metric: unit_of(measurements[0]) for name, measurements in result.measurements.items() if _has_row(name)
+    }
+    declarations = {name: metric for name, metric in declared().items() if metric.layer == layer and name in units}
+    ordered, unordered = (
+        (name for name in ORDER if name in declarations),
+        (name for name in declarations if name not in ORDER),
+    )
+    rows = [
+        (name, units[name], tuple(result.interval(name, flow) for flow in flows)) for name in (*ordered, *unordered)
+    ]
     return MetricTable(title, columns, tuple(rows))
 
 
@@ -85,7 +92,7 @@ def _phases(result: CellResult, labels: tuple[str, ...]) -> MetricTable:
 
 def absences(result: CellResult) -> list[str]:
     """Why a metric is missing, a sentence each; of some of the runs only, with their number."""
-    measured = sum(one is not None for _, one in result.runs)
+    measured = sum(measured_run is not None for _, measured_run in result.runs)
     return [
         reason if count == measured else f"{reason} ({count} of {measured} runs)"
         for reason, count in result.absences.items()
@@ -94,10 +101,12 @@ def absences(result: CellResult) -> list[str]:
 
 def heading(result: CellResult) -> str:
     """What a cell's tables are of."""
-    count, made = result.outcomes.get("completed", 0), len(result.runs)
-    runs = counted(count, "run") if count == made else f"{count} of {counted(made, 'run')} completed"
-    asked = "".join(f", {name} {value}" for name, value in result.cell.parameters.items())
-    return f"{result.cell.scenario.title} (`{result.cell.scenario.name}`, engine {result.cell.engine}{asked}; {runs})"
+    completed, total = result.outcomes.get("completed", 0), len(result.runs)
+    runs = counted(completed, "run") if completed == total else f"{completed} of {counted(total, 'run')} completed"
+    parameters = "".join(f", {name} {value}" for name, value in result.cell.parameters.items())
+    return (
+        f"{result.cell.scenario.title} (`{result.cell.scenario.name}`, engine {result.cell.engine}{parameters}; {runs})"
+    )
 
 
 def _laid(table: MetricTable) -> tuple[list[str], int, list[list[str]]]:
@@ -107,29 +116,29 @@ def _laid(table: MetricTable) -> tuple[list[str], int, list[list[str]]]:
     if len(table.columns) <= MOST_FLOWS + 1:
         rows = [[name, shown_unit(unit), *map(text, values)] for name, unit, values in table.rows]
         return ["metric", "unit", *table.columns], 2, rows
-    heads = [f"{name} {shown_unit(unit)}".rstrip() for name, unit, _ in table.rows]
+    headings = [f"{name} {shown_unit(unit)}".rstrip() for name, unit, _ in table.rows]
     rows = [
         [column, *(text(values[index]) for _, _, values in table.rows)] for index, column in enumerate(table.columns)
     ]
-    return ["flow", *heads], 1, rows
+    return ["flow", *headings], 1, rows
 
 
 def markdown(results: Sequence[CellResult]) -> str:
     """All cells' tables."""
     lines: list[str] = []
     for result in results:
-        made = tables(result)
-        if made:
+        metric_tables = tables(result)
+        if metric_tables:
             lines += [f"**{quoted(heading(result))}**", ""]
-        for table in made:
-            heads, words, rows = _laid(table)
+        for table in metric_tables:
+            headings, label_count, rows = _laid(table)
             lines += [
-                line([table.title, *heads[1:]]),
-                line([*["---"] * words, *["---:"] * (len(heads) - words)]),
-                *(line([f"`{first}`" if words == 2 else first, *rest]) for first, *rest in rows),
+                line([table.title, *headings[1:]]),
+                line([*["---"] * label_count, *["---:"] * (len(headings) - label_count)]),
+                *(line([f"`{first}`" if label_count == 2 else first, *values]) for first, *values in rows),
                 "",
             ]
-        if made and (reasons := absences(result)):
+        if metric_tables and (reasons := absences(result)):
             lines += [*(f"- {quoted(reason)}" for reason in reasons), ""]
     return "\n".join(lines)
 
@@ -137,14 +146,17 @@ def markdown(results: Sequence[CellResult]) -> str:
 def show(results: Sequence[CellResult], console: Console) -> None:
     """The same on a terminal."""
     for result in results:
-        made = tables(result)
-        if made:
+        metric_tables = tables(result)
+        if metric_tables:
             console.print(heading(result), markup=False)
-        for table in made:
-            heads, words, rows = _laid(table)
-            columns = [Column(head, identifies=index < words, right=index >= words) for index, head in enumerate(heads)]
+        for table in metric_tables:
+            headings, label_count, rows = _laid(table)
+            columns = [
+                Column(head, identifies=index < label_count, right=index >= label_count)
+                for index, head in enumerate(headings)
+            ]
             console.print(Fitted(table.title, columns, [Row(row) for row in rows]))
-        for reason in absences(result) if made else ():
+        for reason in absences(result) if metric_tables else ():
             console.print(reason, markup=False)
 
 
@@ -165,7 +177,7 @@ def report(results: Sequence[CellResult]) -> dict[str, object]:
                         {
                             "metric": name,
                             "unit": unit,
-                            "values": [None if one is None else one.model_dump(mode="json") for one in values],
+                            "values": [None if span is None else span.model_dump(mode="json") for span in values],
                         }
                         for name, unit, values in table.rows
                     ],

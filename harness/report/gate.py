@@ -43,8 +43,8 @@ class CellReport:
     @property
     def departures(self) -> list[str]:
         """Parameters that runs of now show at other values than they were set to, in a sentence each."""
-        now = self.weighed.decided.pair.now
-        return [] if now is None else sentences(now.runs)
+        current = self.weighed.decided.pair.now
+        return [] if current is None else sentences(current.runs)
 
     @property
     def departed_before(self) -> bool:
@@ -53,7 +53,7 @@ class CellReport:
         if pair.base is None or pair.now is None:
             return False
         before, after = (
-            {one.name for each in side.runs for one in departures(*each)} for side in (pair.base, pair.now)
+            {departure.name for run in side.runs for departure in departures(*run)} for side in (pair.base, pair.now)
         )
         return after <= before
 
@@ -75,41 +75,45 @@ class GateReport:
     @property
     def counts(self) -> dict[Standing, int]:
         """Standing → cells, the gravest first; only those that there are."""
-        found = Counter(one.weighed.decided.standing for one in self.cells)
-        return {standing: found[standing] for standing in GRAVITY if found[standing]}
+        counts = Counter(cell.weighed.decided.standing for cell in self.cells)
+        return {standing: counts[standing] for standing in GRAVITY if counts[standing]}
 
     @property
     def alarms(self) -> list[CellReport]:
         """Cells that keep the gate shut."""
-        return [one for one in self.cells if one.weighed.alarm]
+        return [cell for cell in self.cells if cell.weighed.alarm]
 
     @property
     def tests(self) -> int:
         """How many figures were tested."""
-        return sum(figure.p is not None for one in self.cells for figure in one.weighed.decided.figures)
+        return sum(figure.p is not None for cell in self.cells for figure in cell.weighed.decided.figures)
 
 
-def sentence(passage: GateReport) -> str:
+def sentence(gate_report: GateReport) -> str:
     """The whole in a line."""
-    counts = ", ".join(f"{count} {standing}" for standing, count in passage.counts.items())
-    accepted = sum(bool(one.weighed.accepted) for one in passage.cells)
-    taken = f"; {accepted} of them accepted" if accepted else ""
-    shut = f"the gate is shut by {counted(len(passage.alarms), 'cell')}" if passage.alarms else "the gate is open"
-    return f"{counted(len(passage.cells), 'cell')}: {counts or 'none'}{taken}: {shut}"
+    counts = ", ".join(f"{count} {standing}" for standing, count in gate_report.counts.items())
+    accepted = sum(bool(cell.weighed.accepted) for cell in gate_report.cells)
+    acceptance = f"; {accepted} of them accepted" if accepted else ""
+    conclusion = (
+        f"the gate is shut by {counted(len(gate_report.alarms), 'cell')}" if gate_report.alarms else "the gate is open"
+    )
+    return f"{counted(len(gate_report.cells), 'cell')}: {counts or 'none'}{acceptance}: {conclusion}"
 
 
-def rate(passage: GateReport) -> str:
+def rate(gate_report: GateReport) -> str:
     """What a false alarm's probability is, in a sentence."""
-    exact = sum(one.weighed.decided.exact for one in passage.cells)
-    said = [f"A figure has changed when it is off by more than {100 * passage.within:.3g} %."]
-    if exact:
-        said.append(f"{counted(exact, 'cell')} of the same bits in virtual time had to be the same to the last digit.")
-    if passage.tests:
-        said.append(
-            f"{counted(passage.tests, 'figure')} with chance in them tested together: were nothing changed, one alarm "
-            f"or more would have a probability of {ALPHA:.0%} at most (Holm)."
+    exact_cells = sum(cell.weighed.decided.exact for cell in gate_report.cells)
+    texts = [f"A figure has changed when it is off by more than {100 * gate_report.within:.3g} %."]
+    if exact_cells:
+        texts.append(
+            f"{counted(exact_cells, 'cell')} of the same bits in virtual time had to be the same to the last digit."
         )
-    return " ".join(said)
+    if gate_report.tests:
+        texts.append(
+            f"{counted(gate_report.tests, 'figure')} with chance in them tested together: were nothing changed, one "
+            f"alarm or more would have a probability of {ALPHA:.0%} at most (Holm)."
+        )
+    return " ".join(texts)
 
 
 def values_of(figure: MetricChange) -> str:
@@ -130,106 +134,111 @@ def figure_text(figure: MetricChange) -> str:
     return f"{figure.name} {values_of(figure)}{runs}{test}{why}"
 
 
-def told_text(one: CellReport) -> str:
+def told_text(cell: CellReport) -> str:
     """All figures that tell of a cell."""
-    found = [figure_text(figure) for figure in one.telling]
-    more = len(found) - _NAMED
-    return "; ".join([*found[:_NAMED], *([f"{more} more"] if more > 0 else [])])
+    figures = [figure_text(figure) for figure in cell.telling]
+    hidden = len(figures) - _NAMED
+    return "; ".join([*figures[:_NAMED], *([f"{hidden} more"] if hidden > 0 else [])])
 
 
-def _shown(passage: GateReport) -> list[CellReport]:
+def _shown(gate_report: GateReport) -> list[CellReport]:
     """The cells worth a line: all that are not the same, the gravest first."""
-    found = [one for one in passage.cells if one.weighed.decided.standing != "same"]
-    return sorted(found, key=lambda one: (not one.weighed.alarm, GRAVITY.index(one.weighed.decided.standing)))
+    changed = [cell for cell in gate_report.cells if cell.weighed.decided.standing != "same"]
+    return sorted(changed, key=lambda cell: (not cell.weighed.alarm, GRAVITY.index(cell.weighed.decided.standing)))
 
 
-def _accepted(one: CellReport) -> str:
-    return "; ".join(dict.fromkeys(f"accepted until {each.until}: {each.reason}" for each in one.weighed.accepted))
+def _accepted(cell: CellReport) -> str:
+    return "; ".join(
+        dict.fromkeys(f"accepted until {allowance.until}: {allowance.reason}" for allowance in cell.weighed.accepted)
+    )
 
 
 def cautions(applied: Applied) -> list[str]:
     """What is to be said of the accepted changes themselves."""
     return [
-        *(f"no longer accepted since {one.until}: {_whose(one)} ({one.reason})" for one in applied.expired),
-        *(f"accepted, and not needed: {_whose(one)} ({one.reason})" for one in applied.unused),
+        *(
+            f"no longer accepted since {allowance.until}: {_whose(allowance)} ({allowance.reason})"
+            for allowance in applied.expired
+        ),
+        *(f"accepted, and not needed: {_whose(allowance)} ({allowance.reason})" for allowance in applied.unused),
     ]
 
 
-def _whose(one: Allowance) -> str:
-    metric = f" {one.metric}" if one.metric else ""
-    return f"{one.scenario} {one.client}→{one.server}{metric}"
+def _whose(allowance: Allowance) -> str:
+    metric = f" {allowance.metric}" if allowance.metric else ""
+    return f"{allowance.scenario} {allowance.client}→{allowance.server}{metric}"
 
 
-def departed(passage: GateReport) -> list[str]:
+def departed(gate_report: GateReport) -> list[str]:
     """What is to be said of parameters that runs of now show at other values than they were set to.
 
     Cells whose baseline does not show the same come first, and of these as many are named as there are.
     """
-    found = [(one, said) for one in passage.cells if (said := one.departures)]
-    new = [(one, said) for one, said in found if not one.departed_before]
-    old = [(one, said) for one, said in found if one.departed_before]
-    lines = [f"not what was set: {one.weighed.decided.pair.name}: {'; '.join(said)}" for one, said in new]
+    departed_cells = [(cell, said) for cell in gate_report.cells if (said := cell.departures)]
+    new = [(cell, texts) for cell, texts in departed_cells if not cell.departed_before]
+    old = [(cell, texts) for cell, texts in departed_cells if cell.departed_before]
+    lines = [f"not what was set: {cell.weighed.decided.pair.name}: {'; '.join(texts)}" for cell, texts in new]
     if old:
-        names = [one.weighed.decided.pair.name for one, _ in old[:_NAMED]]
-        more = f" and {counted(len(old) - _NAMED, 'more cell')}" if len(old) > _NAMED else ""
-        lines.append(f"not what was set, as in the baseline: {'; '.join(names)}{more}")
+        names = [cell.weighed.decided.pair.name for cell, _ in old[:_NAMED]]
+        remainder = f" and {counted(len(old) - _NAMED, 'more cell')}" if len(old) > _NAMED else ""
+        lines.append(f"not what was set, as in the baseline: {'; '.join(names)}{remainder}")
     return lines
 
 
-def show(passage: GateReport, console: Console) -> None:
+def show(gate_report: GateReport, console: Console) -> None:
     """For a terminal: what is not the same, and the sum of it."""
     rows = []
-    for one in _shown(passage):
-        standing = one.weighed.decided.standing
+    for cell in _shown(gate_report):
+        standing = cell.weighed.decided.standing
         symbol, colour = _SYMBOLS[standing]
-        word = f"{symbol} {standing}{' (accepted)' if one.weighed.accepted else ''}"
-        why = "; ".join(filter(None, [told_text(one), _accepted(one)]))
-        rows.append(Row([Text(word, style=colour), one.weighed.decided.pair.name, why, ", ".join(one.causes)]))
+        word = f"{symbol} {standing}{' (accepted)' if cell.weighed.accepted else ''}"
+        why = "; ".join(filter(None, [told_text(cell), _accepted(cell)]))
+        rows.append(Row([Text(word, style=colour), cell.weighed.decided.pair.name, why, ", ".join(cell.causes)]))
     if rows:
         columns = [
             Column("", identifies=True), Column("cell", identifies=True, text=SENTENCE),
             Column("before → now", text=SENTENCE), Column("what differs in the bits", text=SENTENCE),
         ]  # fmt: skip
         console.print(Fitted("Since the baseline", columns, rows))
-    for text in departed(passage):
+    for text in departed(gate_report):
         console.print(text, style="yellow", markup=False, soft_wrap=True)
-    for text in (*cautions(passage.applied), rate(passage), sentence(passage)):
+    for text in (*cautions(gate_report.applied), rate(gate_report), sentence(gate_report)):
         console.print(text, markup=False, soft_wrap=True)
 
 
-def markdown(passage: GateReport) -> str:
+def markdown(gate_report: GateReport) -> str:
     """For a job's summary."""
-    lines = [f"**{sentence(passage)[0].upper()}{sentence(passage)[1:]}.**", ""]
-    shown = _shown(passage)
+    lines = [f"**{sentence(gate_report)[0].upper()}{sentence(gate_report)[1:]}.**", ""]
+    shown = _shown(gate_report)
     if shown:
         lines += [line(["", "cell", "before → now", "what differs in the bits"]), line(["---"] * 4)]
-        for one in shown:
-            symbol, _ = _SYMBOLS[one.weighed.decided.standing]
-            word = f"{symbol} {one.weighed.decided.standing}"
-            why = "; ".join(filter(None, [told_text(one), _accepted(one)]))
+        for cell in shown:
+            symbol, _ = _SYMBOLS[cell.weighed.decided.standing]
+            word = f"{symbol} {cell.weighed.decided.standing}"
+            why = "; ".join(filter(None, [told_text(cell), _accepted(cell)]))
             lines.append(
-                line([word, quoted(one.weighed.decided.pair.name), quoted(why), quoted(", ".join(one.causes))])
+                line([word, quoted(cell.weighed.decided.pair.name), quoted(why), quoted(", ".join(cell.causes))])
             )
         lines.append("")
     return "\n".join(
         [
             *lines,
-            *(f"{quoted(text)}\n" for text in (*departed(passage), *cautions(passage.applied))),
-            f"{rate(passage)}\n",
+            *(f"{quoted(text)}\n" for text in (*departed(gate_report), *cautions(gate_report.applied))),
+            f"{rate(gate_report)}\n",
         ]
     )
 
 
-def workflow_commands(passage: GateReport) -> list[str]:
+def workflow_commands(gate_report: GateReport) -> list[str]:
     """Workflow commands of GitHub Actions, one a cell that shuts the gate, at its scenario's file."""
-    made = []
-    for one in passage.alarms:
-        decided = one.weighed.decided
+    commands = []
+    for cell in gate_report.alarms:
+        decided = cell.weighed.decided
         title = f"{decided.standing}: {decided.pair.name}"
-        text = told_text(one) + (f" (differs in {', '.join(one.causes)})" if one.causes else "")
+        text = told_text(cell) + (f" (differs in {', '.join(cell.causes)})" if cell.causes else "")
         file = f"scenarios/{decided.pair.cell.scenario.name}.yaml"
-        made.append(f"::error file={_property(file)},title={_property(title)}::{_data(text)}")
-    return made
+        commands.append(f"::error file={_property(file)},title={_property(title)}::{_data(text)}")
+    return commands
 
 
 def _data(text: str) -> str:
@@ -241,23 +250,23 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def report(passage: GateReport) -> dict[str, Any]:
+def report(gate_report: GateReport) -> dict[str, Any]:
     """As plain data."""
     return {
         "schema": 1,
-        "open": not passage.alarms,
-        "within": passage.within,
+        "open": not gate_report.alarms,
+        "within": gate_report.within,
         "alpha": ALPHA,
-        "tests": passage.tests,
-        "counts": passage.counts,
-        "cells": [_entry(one) for one in passage.cells],
-        "expired": [one.model_dump(mode="json") for one in passage.applied.expired],
-        "unused": [one.model_dump(mode="json") for one in passage.applied.unused],
+        "tests": gate_report.tests,
+        "counts": gate_report.counts,
+        "cells": [_entry(cell) for cell in gate_report.cells],
+        "expired": [allowance.model_dump(mode="json") for allowance in gate_report.applied.expired],
+        "unused": [allowance.model_dump(mode="json") for allowance in gate_report.applied.unused],
     }
 
 
-def _entry(one: CellReport) -> dict[str, Any]:
-    decided = one.weighed.decided
+def _entry(cell_report: CellReport) -> dict[str, Any]:
+    decided = cell_report.weighed.decided
     cell = decided.pair.cell
     return {
         "scenario": cell.scenario.name,
@@ -270,11 +279,11 @@ def _entry(one: CellReport) -> dict[str, Any]:
             for side, result in (("baseline", decided.pair.base), ("now", decided.pair.now))
         },
         "standing": decided.standing,
-        "alarm": one.weighed.alarm,
+        "alarm": cell_report.weighed.alarm,
         "exact": decided.exact,
-        "accepted": [each.reason for each in one.weighed.accepted],
-        "causes": list(one.causes),
-        "departures": one.departures,
+        "accepted": [allowance.reason for allowance in cell_report.weighed.accepted],
+        "causes": list(cell_report.causes),
+        "departures": cell_report.departures,
         "figures": [_figure(figure) for figure in decided.figures],
     }
 
@@ -316,36 +325,38 @@ def verdicts(results: Sequence[CellResult]) -> str:
     return _document(suites)
 
 
-def decisions(passage: GateReport) -> str:
+def decisions(gate_report: GateReport) -> str:
     """One suite, a case a cell."""
-    return _document([_suite("gate", map(_decision, passage.cells))])
+    return _document([_suite("gate", map(_decision, gate_report.cells))])
 
 
 def _case(result: CellResult) -> ElementTree.Element:
     verdict = result.verdict
-    walls = sum(run.wall for run, _ in result.runs)
-    case = _element("testcase", name=result.name, classname=result.cell.scenario.name, time=f"{walls:.3f}")
+    wall_time = sum(run.wall for run, _ in result.runs)
+    case = _element("testcase", name=result.name, classname=result.cell.scenario.name, time=f"{wall_time:.3f}")
     if (kind := _ELEMENTS.get(verdict.status)) is not None:
-        found = _element(kind, message=verdict.sentence or verdict.reason, type=verdict.reason or verdict.status)
-        found.text = _writable("\n".join(filter(None, [verdict.sentence, result.shortfall, result.reproduction])))
-        case.append(found)
+        element = _element(kind, message=verdict.sentence or verdict.reason, type=verdict.reason or verdict.status)
+        element.text = _writable("\n".join(filter(None, [verdict.sentence, result.shortfall, result.reproduction])))
+        case.append(element)
     case.append(_words(f"cell {result.cell.key}, {len(result.runs)} runs\n{verdict.sentence}"))
     return case
 
 
-def _decision(one: CellReport) -> ElementTree.Element:
-    decided = one.weighed.decided
+def _decision(cell: CellReport) -> ElementTree.Element:
+    decided = cell.weighed.decided
     case = _element("testcase", name=decided.pair.name, classname=f"gate.{decided.pair.cell.scenario.name}")
     kind = _OF_THE_GATE.get(decided.standing)
-    if one.weighed.accepted:
+    if cell.weighed.accepted:
         kind = "skipped"
     if kind is not None:
-        found = _element(kind, message=told_text(one) or decided.standing, type=decided.standing)
-        found.text = _writable("\n".join([*(f"differs in {cause}" for cause in one.causes),
-                                          *(f"accepted: {each.reason}" for each in one.weighed.accepted)]))  # fmt: skip
-        case.append(found)
+        element = _element(kind, message=told_text(cell) or decided.standing, type=decided.standing)
+        element.text = _writable("\n".join([
+            *(f"differs in {cause}" for cause in cell.causes),
+            *(f"accepted: {allowance.reason}" for allowance in cell.weighed.accepted),
+        ]))  # fmt: skip
+        case.append(element)
     figures = (f"{figure.standing}: {figure_text(figure)}" for figure in decided.figures)
-    case.append(_words("\n".join([*figures, *(f"not what was set: {text}" for text in one.departures)])))
+    case.append(_words("\n".join([*figures, *(f"not what was set: {text}" for text in cell.departures)])))
     return case
 
 
@@ -370,9 +381,9 @@ def _document(suites: Sequence[ElementTree.Element]) -> str:
 
 
 def _words(text: str) -> ElementTree.Element:
-    found = ElementTree.Element("system-out")
-    found.text = _writable(text)
-    return found
+    element = ElementTree.Element("system-out")
+    element.text = _writable(text)
+    return element
 
 
 def _element(tag: str, **attributes: str) -> ElementTree.Element:

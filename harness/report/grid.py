@@ -23,11 +23,13 @@ METRIC = MetricName("completion", 0, "first")
 _REASON = len("unsupported")
 
 
-def entry(result: CellResult, metric: MetricName = METRIC, written: Callable[[float], str] = "{:.2f}".format) -> str:
+def entry(
+    result: CellResult, metric: MetricName = METRIC, format_value: Callable[[float], str] = "{:.2f}".format
+) -> str:
     """The median of a metric, seconds to the last byte without; else the reason code of the verdict."""
     span = result.interval(*metric)
     if span is not None and "completed" in result.outcomes and math.isfinite(span.median):
-        return written(span.median)
+        return format_value(span.median)
     return result.verdict.reason
 
 
@@ -46,9 +48,9 @@ def _groups(results: Sequence[CellResult]) -> list[tuple[str, list[CellResult]]]
         points: dict[tuple[tuple[str, object], ...], list[CellResult]] = {}
         for result in cells:
             points.setdefault(tuple(sorted(result.cell.parameters.items())), []).append(result)
-        for alike in points.values():
-            suffix = asked([result.cell for result in alike]).suffix
-            groups.append((f"{scenario.title} ({scenario.name}, engine {engine}{suffix})", alike))
+        for point_cells in points.values():
+            suffix = asked([result.cell for result in point_cells]).suffix
+            groups.append((f"{scenario.title} ({scenario.name}, engine {engine}{suffix})", point_cells))
     return groups
 
 
@@ -60,19 +62,21 @@ def show(results: Sequence[CellResult], console: Console) -> None:
             Column("client ↓ server →", identifies=True),
             *(Column(server, right=True, text=_REASON) for server in servers),
         ]
-        made = [
+        grid_rows = [
             Row(
                 [
                     client,
                     *(
-                        "–" if one is None else Text(entry(one).replace("_", " "), style=SYMBOLS[one.verdict.status][1])
-                        for one in found
+                        "–"
+                        if cell is None
+                        else Text(entry(cell).replace("_", " "), style=SYMBOLS[cell.verdict.status][1])
+                        for cell in row_cells
                     ),
                 ]
             )
-            for client, found in rows
+            for client, row_cells in rows
         ]
-        console.print(Fitted(f"{title}: seconds to the last byte", columns, made))
+        console.print(Fitted(f"{title}: seconds to the last byte", columns, grid_rows))
 
 
 def markdown(results: Sequence[CellResult]) -> str:
@@ -82,13 +86,13 @@ def markdown(results: Sequence[CellResult]) -> str:
 
 def verdicts(results: Sequence[CellResult]) -> str:
     """The same, each pair with the symbol of its verdict. Who met nobody but itself stands below the grid."""
-    others = {name for one in results for name in _pair(one) if len(set(_pair(one))) > 1}
-    crowd, alone = list[CellResult](), list[CellResult]()
-    for one in results:
-        (crowd if not others or others.intersection(_pair(one)) else alone).append(one)
-    text = _markdown(crowd, _verdict)
-    said = ", ".join(f"{one.cell.client.name} {marked(_verdict(one), one)}" for one in alone)
-    return f"{text}\nOthers, each with itself: {said}.\n" if alone else text
+    peers = {name for result in results for name in _pair(result) if len(set(_pair(result))) > 1}
+    cross, isolated = list[CellResult](), list[CellResult]()
+    for result in results:
+        (cross if not peers or peers.intersection(_pair(result)) else isolated).append(result)
+    text = _markdown(cross, _verdict)
+    self_pairs = ", ".join(f"{result.cell.client.name} {marked(_verdict(result), result)}" for result in isolated)
+    return f"{text}\nOthers, each with itself: {self_pairs}.\n" if isolated else text
 
 
 def _pair(result: CellResult) -> tuple[str, str]:
@@ -99,8 +103,8 @@ def _verdict(result: CellResult) -> str:
     return f"{SYMBOLS[result.verdict.status][0]} {entry(result).replace('_', ' ')}"
 
 
-def _markdown(results: Sequence[CellResult], said: Callable[[CellResult], str]) -> str:
-    made = []
+def _markdown(results: Sequence[CellResult], format_cell: Callable[[CellResult], str]) -> str:
+    grids = []
     for title, cells in _groups(results):
         servers, rows = _rows(cells)
         lines = [
@@ -109,9 +113,9 @@ def _markdown(results: Sequence[CellResult], said: Callable[[CellResult], str]) 
             "| | " + " | ".join(servers) + " |",
             "| --- |" + " ---: |" * len(servers),
         ]
-        for client, found in rows:
-            entries = ["–" if one is None else marked(quoted(said(one)), one) for one in found]
+        for client, row_cells in rows:
+            entries = ["–" if cell is None else marked(quoted(format_cell(cell)), cell) for cell in row_cells]
             lines.append(f"| {client} | " + " | ".join(entries) + " |")
         lines += ["", text] if (text := note(cells)) else []
-        made.append("\n".join(lines) + "\n")
-    return "\n".join(made)
+        grids.append("\n".join(lines) + "\n")
+    return "\n".join(grids)

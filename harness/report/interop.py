@@ -41,7 +41,7 @@ _LEGEND = "✓ succeeded, ✗ failed, – unsupported, ? inconclusive"
 def chosen(results: Sequence[CellResult]) -> list[CellResult]:
     """The cells of test cases and measurements, without parameters of their own."""
     names = {f"{FOLDER}{name}" for name in (*CASES, *MEASUREMENTS)}
-    return [one for one in results if one.cell.scenario.name in names and not one.cell.parameters]
+    return [result for result in results if result.cell.scenario.name in names and not result.cell.parameters]
 
 
 def why_none(results: Sequence[CellResult]) -> str:
@@ -49,28 +49,30 @@ def why_none(results: Sequence[CellResult]) -> str:
     if chosen(results):
         return ""
     names = {f"{FOLDER}{name}" for name in (*CASES, *MEASUREMENTS)}
-    others = sorted({one.cell.scenario.name for one in results} - names)
-    if len(others) == 1:
-        return f"{others[0]} is none of the interop runner's test cases"
-    if others:
-        return f"none of {len(others)} scenarios, {others[0]} among them, is one of the interop runner's test cases"
+    scenarios = sorted({result.cell.scenario.name for result in results} - names)
+    if len(scenarios) == 1:
+        return f"{scenarios[0]} is none of the interop runner's test cases"
+    if scenarios:
+        return (
+            f"none of {len(scenarios)} scenarios, {scenarios[0]} among them, is one of the interop runner's test cases"
+        )
     return "all stored cells of these test cases have parameters of their own, and the runner asks for none"
 
 
 def matrix_of(results: Sequence[CellResult]) -> InteropMatrix:
     """What the cells amount to, each implementation's failures with everybody called unsupported."""
     cells = chosen(results)
-    pairs = [(one.cell.client.name, one.cell.server.name) for one in cells]
+    pairs = [(result.cell.client.name, result.cell.server.name) for result in cells]
     entries: dict[tuple[Pair, str], TestcaseResult] = {}
     measured: dict[tuple[Pair, str], str] = {}
-    for pair, one in zip(pairs, cells, strict=True):
-        case = case_of(one.cell.scenario.name)
+    for pair, result in zip(pairs, cells, strict=True):
+        case = case_of(result.cell.scenario.name)
         if case is not None:
-            verdict = one.verdict
+            verdict = result.verdict
             word = _WORDS.get(verdict.status, "inconclusive")
-            entries[pair, case] = TestcaseResult(word, verdict.reason, verdict.sentence, failure=_failure(one))
-        elif one.verdict.status == "pass" and (details := _details(one)):
-            measured[pair, one.cell.scenario.name.removeprefix(FOLDER)] = details
+            entries[pair, case] = TestcaseResult(word, verdict.reason, verdict.sentence, failure=_failure(result))
+        elif result.verdict.status == "pass" and (details := _details(result)):
+            measured[pair, result.cell.scenario.name.removeprefix(FOLDER)] = details
     clients, servers = (tuple(sorted({pair[index] for pair in pairs})) for index in (0, 1))
     return relabelled(InteropMatrix(clients, servers, entries, measured))
 
@@ -78,9 +80,9 @@ def matrix_of(results: Sequence[CellResult]) -> InteropMatrix:
 def _failure(result: CellResult) -> Failure | None:
     """Where it shows that a cell failed: in the first run that did."""
     for (run, measured), folder in zip(result.runs, result.folders, strict=True):
-        found = run_result(run, measured)
-        if found.word == "failed":
-            return Failure(run.name, found.check, last_words(folder, run))
+        verdict = run_result(run, measured)
+        if verdict.word == "failed":
+            return Failure(run.name, verdict.check, last_words(folder, run))
     return None
 
 
@@ -111,7 +113,7 @@ def show(matrix: InteropMatrix, console: Console, published: InteropMatrix | Non
     interop_failures.show(matrix, console)
     if published is not None:
         _show_grid("Published: " + _summary(published), published, console)
-        found = disagreements(matrix, published)
+        mismatches = disagreements(matrix, published)
         columns = [
             Column("case"),
             Column("pair", identifies=True),
@@ -119,11 +121,19 @@ def show(matrix: InteropMatrix, console: Console, published: InteropMatrix | Non
             Column("there"),
             Column("why", text=30),
         ]
-        disagreed = [
-            Row([CASES[one.case], " → ".join(one.pair), one.ours.word, one.theirs.word, one.ours.sentence])
-            for one in found
+        rows = [
+            Row(
+                [
+                    CASES[mismatch.case],
+                    " → ".join(mismatch.pair),
+                    mismatch.ours.word,
+                    mismatch.theirs.word,
+                    mismatch.ours.sentence,
+                ]
+            )
+            for mismatch in mismatches
         ]
-        console.print(Fitted(f"{len(found)} disagreements", columns, disagreed))
+        console.print(Fitted(f"{len(mismatches)} disagreements", columns, rows))
 
 
 def _show_grid(title: str, matrix: InteropMatrix, console: Console) -> None:
@@ -151,19 +161,27 @@ def markdown(matrix: InteropMatrix, published: InteropMatrix | None = None) -> s
         lines.append(line([client, *cells]))
     lines += interop_failures.markdown(matrix)
     if published is not None:
-        found = disagreements(matrix, published)
-        lines += ["", f"{len(found)} disagreements with the published matrix.", ""]
+        mismatches = disagreements(matrix, published)
+        lines += ["", f"{len(mismatches)} disagreements with the published matrix.", ""]
         lines += [line(["case", "pair", "here", "there", "why"]), line(["---"] * 5)]
         lines += [
-            line([CASES[one.case], " → ".join(one.pair), one.ours.word, one.theirs.word, quoted(one.ours.sentence)])
-            for one in found
+            line(
+                [
+                    CASES[mismatch.case],
+                    " → ".join(mismatch.pair),
+                    mismatch.ours.word,
+                    mismatch.theirs.word,
+                    quoted(mismatch.ours.sentence),
+                ]
+            )
+            for mismatch in mismatches
         ]
     return "\n".join(lines) + "\n"
 
 
 def report(matrix: InteropMatrix, published: InteropMatrix | None = None) -> dict[str, Any]:
     """The same as data."""
-    made: dict[str, Any] = {
+    document: dict[str, Any] = {
         "schema": SCHEMA,
         "clients": list(matrix.clients),
         "servers": list(matrix.servers),
@@ -175,8 +193,8 @@ def report(matrix: InteropMatrix, published: InteropMatrix | None = None) -> dic
         ],
     }
     if published is not None:
-        made["disagreements"] = [_disagreement(one) for one in disagreements(matrix, published)]
-    return made
+        document["disagreements"] = [_disagreement(mismatch) for mismatch in disagreements(matrix, published)]
+    return document
 
 
 def _entry(pair: Pair, case: str, entry: TestcaseResult) -> dict[str, Any]:
@@ -187,19 +205,23 @@ def _entry(pair: Pair, case: str, entry: TestcaseResult) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _disagreement(one: Disagreement) -> dict[str, Any]:
+def _disagreement(mismatch: Disagreement) -> dict[str, Any]:
     return {
-        "client": one.pair[0], "server": one.pair[1], "case": one.case, "here": one.ours.word,
-        "there": one.theirs.word, "sentence": one.ours.sentence,
+        "client": mismatch.pair[0], "server": mismatch.pair[1], "case": mismatch.case, "here": mismatch.ours.word,
+        "there": mismatch.theirs.word, "sentence": mismatch.ours.sentence,
     }  # fmt: skip
 
 
 def result_json(results: Sequence[CellResult], titles: Mapping[str, str], place: str) -> dict[str, Any]:
     """The runner's own document of the cells. `titles`: case → what it is; `place`: where the runs are kept."""
     cells = chosen(results)
-    urls = {one.name: one.project for cell in cells for one in (cell.cell.client, cell.cell.server)}
-    times = [datetime.fromisoformat(run.started_at).timestamp() for cell in cells for run, _ in cell.runs]
-    walls = [run.wall for cell in cells for run, _ in cell.runs]
-    start = min(times, default=0.0)
-    end = max((begun + wall for begun, wall in zip(times, walls, strict=True)), default=0.0)
+    urls = {
+        implementation.name: implementation.project
+        for cell in cells
+        for implementation in (cell.cell.client, cell.cell.server)
+    }
+    start_times = [datetime.fromisoformat(run.started_at).timestamp() for cell in cells for run, _ in cell.runs]
+    wall_times = [run.wall for cell in cells for run, _ in cell.runs]
+    start = min(start_times, default=0.0)
+    end = max((run_start + wall for run_start, wall in zip(start_times, wall_times, strict=True)), default=0.0)
     return written(matrix_of(results), titles, urls, start, end, place)

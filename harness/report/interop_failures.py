@@ -65,20 +65,23 @@ def _failed(matrix: InteropMatrix) -> list[_Failed]:
 
 def show(matrix: InteropMatrix, console: Console) -> None:
     """Print a table of what did not succeed, and the endpoints' last lines of each failure, where they are kept."""
-    found = _failed(matrix)
-    if not found:
+    failures = _failed(matrix)
+    if not failures:
         return
     columns = [
         Column("case"), Column("pair", identifies=True), Column("result"), Column("whose"), Column("why", text=30),
     ]  # fmt: skip
-    rows = [Row([CASES[one.case], one.where, one.word, one.whose or "", one.entry.sentence]) for one in found]
+    rows = [
+        Row([CASES[failure.case], failure.where, failure.word, failure.whose or "", failure.entry.sentence])
+        for failure in failures
+    ]
     console.print(Fitted("What did not succeed", columns, rows))
-    with_words = [one for one in found if _words(one.entry)]
+    with_words = [failure for failure in failures if _words(failure.entry)]
     if with_words:
         console.print(Text("What the endpoints said last", style="italic"))
-    for one in with_words:
-        console.print(Text(f"{CASES[one.case]} {one.where}, {_run(one.entry)}"))
-        for text in _words(one.entry):
+    for failure in with_words:
+        console.print(Text(f"{CASES[failure.case]} {failure.where}, {_run(failure.entry)}"))
+        for text in _words(failure.entry):
             console.print(Text(f"  {text}", style="dim"), soft_wrap=True)
 
 
@@ -95,67 +98,79 @@ def _words(entry: TestcaseResult) -> list[str]:
 
 def markdown(matrix: InteropMatrix) -> list[str]:
     """Lines of a page: a part for whose the failures look to be, findings with all pairs that show them."""
-    found = _failed(matrix)
-    unknown = [one for one in found if one.finding is None]
-    grouped = _by_everybody([one for one in unknown if one.entry.relabelled])
-    alone = [one for one in unknown if not one.entry.relabelled]
+    failures = _failed(matrix)
+    unattributed = [failure for failure in failures if failure.finding is None]
+    everybody_groups = _by_everybody([failure for failure in unattributed if failure.entry.relabelled])
+    unexplained = [failure for failure in unattributed if not failure.entry.relabelled]
     lines: list[str] = []
-    for whose, title in _WHOSE.items():
-        mine = alone if whose is None else [one for one in found if one.whose == whose]
-        if not mine:
+    for owner, title in _WHOSE.items():
+        section = unexplained if owner is None else [failure for failure in failures if failure.whose == owner]
+        if not section:
             continue
-        lines += ["", f"**{title}** ({len(mine)}).", ""]
-        if whose is None:
+        lines += ["", f"**{title}** ({len(section)}).", ""]
+        if owner is None:
             lines += [line(["case", "pair", "result", "why"]), line(["---"] * 4)]
-            lines += [line([CASES[one.case], one.where, one.word, _escaped(one.entry.sentence)]) for one in mine]
+            lines += [
+                line([CASES[failure.case], failure.where, failure.word, _escaped(failure.entry.sentence)])
+                for failure in section
+            ]
         else:
-            lines += _findings(mine)
-    if grouped:
-        lines += ["", f"**{_EVERYBODY}** ({sum(map(len, grouped))}; nobody has looked into it).", ""]
-        lines += [line(["case", "who", "with", "why"]), line(["---"] * 4), *map(_with_everybody, grouped)]
+            lines += _findings(section)
+    if everybody_groups:
+        lines += ["", f"**{_EVERYBODY}** ({sum(map(len, everybody_groups))}; nobody has looked into it).", ""]
+        lines += [line(["case", "who", "with", "why"]), line(["---"] * 4), *map(_with_everybody, everybody_groups)]
     # Of those that fail alike one speaks for all.
-    if said := [one for one in [*alone, *(group[0] for group in grouped)] if _words(one.entry)]:
+    if with_words := [
+        failure for failure in [*unexplained, *(group[0] for group in everybody_groups)] if _words(failure.entry)
+    ]:
         lines += ["", "<details><summary>What the endpoints said last</summary>", ""]
-        for one in said:
+        for failure in with_words:
             # A line begins with its endpoint's name, so that none of them can end the block.
-            lines += [f"{CASES[one.case]} {one.where}, {_run(one.entry)}:", "", "```", *_words(one.entry), "```", ""]
+            lines += [
+                f"{CASES[failure.case]} {failure.where}, {_run(failure.entry)}:",
+                "",
+                "```",
+                *_words(failure.entry),
+                "```",
+                "",
+            ]
         lines.append("</details>")
     return lines
 
 
-def _by_everybody(found: Sequence[_Failed]) -> list[list[_Failed]]:
+def _by_everybody(failures: Sequence[_Failed]) -> list[list[_Failed]]:
     """Those that one implementation fails with everybody in one case together, in the order of the cases."""
 
-    def place(one: _Failed) -> tuple[int, Who]:
-        assert one.entry.everybody is not None
-        return list(CASES).index(one.case), one.entry.everybody
+    def place(failure: _Failed) -> tuple[int, Who]:
+        assert failure.entry.everybody is not None
+        return list(CASES).index(failure.case), failure.entry.everybody
 
-    return [list(group) for _, group in groupby(sorted(found, key=place), key=place)]
+    return [list(group) for _, group in groupby(sorted(failures, key=place), key=place)]
 
 
 def _with_everybody(group: Sequence[_Failed]) -> str:
     """A row for them: with whom, and why, each sentence once and the most frequent first."""
     assert group[0].entry.everybody is not None
     role, name = group[0].entry.everybody
-    others = ", ".join(one.pair[1 if role == "client" else 0] for one in group)
-    sentences = Counter(one.entry.sentence for one in group).most_common(_SENTENCES)
+    peers = ", ".join(failure.pair[1 if role == "client" else 0] for failure in group)
+    sentences = Counter(failure.entry.sentence for failure in group).most_common(_SENTENCES)
     why = " ".join(_escaped(sentence) for sentence, _ in sentences)
-    return line([CASES[group[0].case], f"{name} as a {role}", others, why])
+    return line([CASES[group[0].case], f"{name} as a {role}", peers, why])
 
 
-def _findings(found: Sequence[_Failed]) -> Iterator[str]:
+def _findings(failures: Sequence[_Failed]) -> Iterator[str]:
     """Rows of findings: who, what, why, and where it shows, the first with its sentence."""
     yield line(["who", "fails", "why", "where it shows", "seen there"])
     yield line(["---"] * 5)
-    ordered = sorted(found, key=lambda one: str(one.finding))
-    for finding, group in groupby(ordered, key=lambda one: one.finding):
-        mine = list(group)
+    ordered = sorted(failures, key=lambda failure: str(failure.finding))
+    for finding, group in groupby(ordered, key=lambda failure: failure.finding):
+        members = list(group)
         assert finding is not None
-        places = ", ".join(f"{CASES[one.case]} {one.where}" for one in mine)
-        who = f"{finding.implementation} as a {finding.role}"
-        seen = f"{mine[0].where}: {_escaped(mine[0].entry.sentence)}"
+        places = ", ".join(f"{CASES[failure.case]} {failure.where}" for failure in members)
+        implementation = f"{finding.implementation} as a {finding.role}"
+        example = f"{members[0].where}: {_escaped(members[0].entry.sentence)}"
         fails = f"`{finding.reason}`" if finding.reason else ", ".join(CASES[case] for case in finding.cases)
-        yield line([who, fails, finding.why, places, seen])
+        yield line([implementation, fails, finding.why, places, example])
 
 
 def _escaped(text: str) -> str:
@@ -166,14 +181,14 @@ def _escaped(text: str) -> str:
 def report(pair: Pair, case: str, entry: TestcaseResult) -> dict[str, Any]:
     """What an entry's failure adds to it as data: run, check with its packet, last lines, and whose it looks to be."""
     finding = blamed(pair, case, entry) if entry.word != "succeeded" else None
-    made: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     if entry.failure is not None:
         check = entry.failure.check
-        made["failure"] = {
+        content["failure"] = {
             "run": entry.failure.run,
             "check": None if check is None else check.model_dump(mode="json"),
             "words": {name: list(lines) for name, lines in entry.failure.words.items()},
         }
     if finding is not None:
-        made["finding"] = asdict(finding)
-    return made
+        content["finding"] = asdict(finding)
+    return content

@@ -29,13 +29,13 @@ REPORT_SCHEMA = 2
 
 def _link(result: CellResult) -> dict[str, Any]:
     """The proof of the last run the verdict rests on; valid when there is such a run."""
-    every = [(run, measured.link) for run, measured in result.runs if measured is not None and measured.link]
-    proofs = [(run, link) for run, link in every if link.valid] or every
+    all_proofs = [(run, measured.link) for run, measured in result.runs if measured is not None and measured.link]
+    proofs = [(run, link) for run, link in all_proofs if link.valid] or all_proofs
     if not proofs:
         return {"valid": False, "kernel": "", "problems": ["no run reached the point where the link can be proven"]}
     proof: LinkProof = proofs[-1][1]
     content = proof.model_dump(mode="json")
-    content["proven"], content["of"] = sum(link.valid for _, link in every), len(result.runs)
+    content["proven"], content["of"] = sum(link.valid for _, link in all_proofs), len(result.runs)
     content["kernel"] = content["kernel"] or proofs[-1][0].sim_kernel
     return content
 
@@ -64,7 +64,9 @@ def _cell(result: CellResult) -> dict[str, Any]:
         "parameters": result.cell.parameters,
         "effective_parameters": last[0].effective if last else {},
         "repeat_seed": None if (seed := seed_of(result.cell)) is None else asdict(seed),
-        "observed": [one.model_dump(mode="json") for one in last[1].observed] if last and last[1] else [],
+        "observed": [observation.model_dump(mode="json") for observation in last[1].observed]
+        if last and last[1]
+        else [],
         "repetitions": len(result.runs),
         "outcomes": result.outcomes,
         "shortfall": result.shortfall,
@@ -94,21 +96,21 @@ def _cell(result: CellResult) -> dict[str, Any]:
 def _checks(result: CellResult) -> list[dict[str, Any]]:
     """What the checks of a test case found in the last run."""
     measured = result.last[1] if result.last is not None else None
-    return [] if measured is None else [one.model_dump(mode="json") for one in measured.checks]
+    return [] if measured is None else [check.model_dump(mode="json") for check in measured.checks]
 
 
-def report(results: Iterable[CellResult], asked_for: Sequence[MetricName] = ()) -> dict[str, Any]:
+def report(results: Iterable[CellResult], requested: Sequence[MetricName] = ()) -> dict[str, Any]:
     """What `report --json` and `run --json` print. `asked_for`: metrics to rank the cells by."""
-    found = list(results)
+    cell_results = list(results)
     ranked = [
         ranking
-        for cells in by_scenario(found)
-        for ranking in rankings(cells, compared(cells[0].cell.scenario, asked_for))
+        for cells in by_scenario(cell_results)
+        for ranking in rankings(cells, compared(cells[0].cell.scenario, requested))
     ]
     return {
         "schema": REPORT_SCHEMA,
-        "cells": [_cell(result) for result in found],
-        "rankings": [ranking_report(one) for one in ranked],
+        "cells": [_cell(result) for result in cell_results],
+        "rankings": [ranking_report(ranking) for ranking in ranked],
     }
 
 
@@ -150,8 +152,8 @@ def plan(
     as the matrix of a job of GitHub Actions.
     """
     shared = {
-        "shards": [asdict(one) for one in shards],
-        "matrix": {"shard": [one.shard for one in shards if one.runs]},
+        "shards": [asdict(shard) for shard in shards],
+        "matrix": {"shard": [shard.shard for shard in shards if shard.runs]},
     }  # fmt: skip
     return {
         **(shared if shards else {}),

@@ -76,38 +76,38 @@ class Fitted:
         if needed > options.max_width:
             widths = self._widths(folded=True)
         names = [index for index, column in enumerate(self.columns) if column.identifies]
-        rest = [index for index in range(len(self.columns)) if index not in names]
-        beside = max((widths[index] for index in rest), default=0)
-        around = _AROUND * (len(names) + bool(rest))
-        folded = _folded([widths[index] for index in names], room - beside - around)
+        values = [index for index in range(len(self.columns)) if index not in names]
+        widest_value = max((widths[index] for index in values), default=0)
+        padding = _AROUND * (len(names) + bool(values))
+        folded = _folded([widths[index] for index in names], room - widest_value - padding)
         if folded is None:
             yield from self._blocks()
             return
         for index, width in zip(names, folded, strict=True):
             widths[index] = width
-        parts = list(_parts(rest, widths, room - self._whole(folded)))
+        parts = list(_parts(values, widths, room - self._whole(folded)))
         if len(parts) > 1:
-            said = f"in {len(parts)} parts: it needs {needed} columns, and here are {options.max_width}"
-            yield Text(f"{said} (COLUMNS={needed} gives them)", style="dim")
+            notice = f"in {len(parts)} parts: it needs {needed} columns, and here are {options.max_width}"
+            yield Text(f"{notice} (COLUMNS={needed} gives them)", style="dim")
         for part in parts:
-            chosen = sorted([*names, *part])
-            yield self._table(chosen, self._spread(chosen, widths, room))
+            selected = sorted([*names, *part])
+            yield self._table(selected, self._spread(selected, widths, room))
 
     def _always(self) -> Fitted:
         """The same without the columns that are there only where they fit."""
-        kept = [index for index, column in enumerate(self.columns) if not column.if_fits]
-        rows = [Row([row.cells[index] for index in kept], row.reference) for row in self.rows]
-        return Fitted(self.title, [self.columns[index] for index in kept], rows)
+        columns = [index for index, column in enumerate(self.columns) if not column.if_fits]
+        rows = [Row([row.cells[index] for index in columns], row.reference) for row in self.rows]
+        return Fitted(self.title, [self.columns[index] for index in columns], rows)
 
-    def _spread(self, chosen: Sequence[int], widths: Sequence[int], room: int) -> list[int]:
+    def _spread(self, selected: Sequence[int], widths: Sequence[int], room: int) -> list[int]:
         """The widths, those of texts in a part made wider where there is room left, as far as they need it."""
-        made = list(widths)
-        texts = {index: self._text(index) for index in chosen if self.columns[index].text}
-        free = room - self._whole([made[index] for index in chosen])
-        while free > 0 and (short := [index for index, whole in texts.items() if made[index] < whole]):
-            made[min(short, key=made.__getitem__)] += 1
-            free -= 1
-        return made
+        widened = list(widths)
+        texts = {index: self._text(index) for index in selected if self.columns[index].text}
+        spare = room - self._whole([widened[index] for index in selected])
+        while spare > 0 and (narrow := [index for index, full_width in texts.items() if widened[index] < full_width]):
+            widened[min(narrow, key=widened.__getitem__)] += 1
+            spare -= 1
+        return widened
 
     @staticmethod
     def _whole(widths: Sequence[int]) -> int:
@@ -115,43 +115,43 @@ class Fitted:
 
     def _widths(self, *, folded: bool) -> list[int]:
         """What each column needs, with the headings of identifying ones `folded` or not; texts are folded."""
-        made = []
+        column_widths = []
         for index, column in enumerate(self.columns):
-            inside, head = self._text(index), _width(_heading(column) if folded else column.heading)
-            made.append(max(head, min(inside, column.text) if column.text else inside))
-        return made
+            content_width, heading_width = self._text(index), _width(_heading(column) if folded else column.heading)
+            column_widths.append(max(heading_width, min(content_width, column.text) if column.text else content_width))
+        return column_widths
 
     def _text(self, index: int) -> int:
         """The widest cell of a column; of the name of a reference line the longest word."""
         column, widest = self.columns[index], 0
         for row in self.rows:
-            said = _plain(row.cells[index])
-            widest = max(widest, _width(_short(said) if row.reference and column.identifies else said))
+            content = _plain(row.cells[index])
+            widest = max(widest, _width(_short(content) if row.reference and column.identifies else content))
         return widest
 
-    def _table(self, chosen: Sequence[int], widths: Sequence[int]) -> Table:
+    def _table(self, selected: Sequence[int], widths: Sequence[int]) -> Table:
         table = Table(header_style="bold")
-        for index in chosen:
+        for index in selected:
             column, width = self.columns[index], widths[index]
             heading = column.heading if _width(column.heading) <= width else _heading(column)
             justify: Literal["left", "right"] = "right" if column.right else "left"
             table.add_column(Text(heading), justify=justify, overflow="fold", min_width=width, max_width=width)
         ruled = False
         for row in self.rows:
-            if row.reference and not self._says(row, chosen):
+            if row.reference and not self._says(row, selected):
                 continue
             if row.reference and not ruled:
                 table.add_section()
                 ruled = True
             # What people wrote is no markup.
-            entries = (row.cells[index] for index in chosen)
-            made = (Text(_plain(entry)) if isinstance(entry, str) else entry for entry in entries)
-            table.add_row(*made, style="dim" if row.reference else None)
+            entries = (row.cells[index] for index in selected)
+            cells = (Text(_plain(entry)) if isinstance(entry, str) else entry for entry in entries)
+            table.add_row(*cells, style="dim" if row.reference else None)
         return table
 
-    def _says(self, row: Row, chosen: Sequence[int]) -> bool:
+    def _says(self, row: Row, selected: Sequence[int]) -> bool:
         """Whether a reference line has anything beside its name among these columns."""
-        return any(_plain(row.cells[index]) for index in chosen if not self.columns[index].identifies)
+        return any(_plain(row.cells[index]) for index in selected if not self.columns[index].identifies)
 
     def _blocks(self) -> Iterator[Text]:
         """Each row as lines, a line a column that has something to say."""
@@ -183,24 +183,24 @@ def _plain(cell: Entry) -> str:
 
 def _folded(widths: Sequence[int], room: int) -> list[int] | None:
     """The widths, the widest of them made narrower until all have room; None where that is too narrow to read."""
-    made = list(widths)
-    while sum(made) > room:
-        widest = max(range(len(made)), key=made.__getitem__, default=None)
-        if widest is None or made[widest] <= _NARROWEST:
+    narrowed = list(widths)
+    while sum(narrowed) > room:
+        widest = max(range(len(narrowed)), key=narrowed.__getitem__, default=None)
+        if widest is None or narrowed[widest] <= _NARROWEST:
             return None
-        made[widest] -= 1
-    return made
+        narrowed[widest] -= 1
+    return narrowed
 
 
 def _parts(columns: Sequence[int], widths: Sequence[int], room: int) -> Iterator[list[int]]:
     """The columns in as many parts as it takes, in their order; one part of none."""
-    part, left = list[int](), room
+    part, space = list[int](), room
     for index in columns:
-        if part and widths[index] + _AROUND > left:
+        if part and widths[index] + _AROUND > space:
             yield part
-            part, left = [], room
+            part, space = [], room
         part.append(index)
-        left -= widths[index] + _AROUND
+        space -= widths[index] + _AROUND
     yield part
 
 

@@ -29,8 +29,8 @@ class ListedImplementation:
 
     def settable(self, role: Role) -> list[str]:
         """The parameters that can be set in a role, by the role itself or by asking its peer."""
-        found = {name: self.implementation.setting(role, name) for name in PARAMETERS}
-        return [name for name, setting in found.items() if setting is not None and setting.claimed]
+        settings = {name: self.implementation.setting(role, name) for name in PARAMETERS}
+        return [name for name, setting in settings.items() if setting is not None and setting.claimed]
 
     @property
     def state(self) -> str:
@@ -44,15 +44,17 @@ class ListedImplementation:
 
 def _parameters(entry: ListedImplementation) -> str:
     """What can be set, by role: names that both roles set stand once."""
-    lists = {role: entry.settable(role) for role in entry.implementation.roles}
-    told = [f"moves {' and '.join(entry.implementation.moves)}"] if entry.implementation.moves else []
-    if len(lists) == 2:
-        both = [name for name in lists["client"] if name in lists["server"]]
-        parts = [("", both)] + [(role, [name for name in names if name not in both]) for role, names in lists.items()]
+    names_by_role = {role: entry.settable(role) for role in entry.implementation.roles}
+    moves = [f"moves {' and '.join(entry.implementation.moves)}"] if entry.implementation.moves else []
+    if len(names_by_role) == 2:
+        common = [name for name in names_by_role["client"] if name in names_by_role["server"]]
+        parts = [("", common)] + [
+            (role, [name for name in names if name not in common]) for role, names in names_by_role.items()
+        ]
     else:
-        parts = [("", names) for names in lists.values()]
-    named = [f"{role}: {', '.join(names)}" if role else ", ".join(names) for role, names in parts if names]
-    return "; ".join([*named, *told]) or "–"
+        parts = [("", names) for names in names_by_role.values()]
+    texts = [f"{role}: {', '.join(names)}" if role else ", ".join(names) for role, names in parts if names]
+    return "; ".join([*texts, *moves]) or "–"
 
 
 def show(scenarios: Sequence[Scenario], entries: Sequence[ListedImplementation], console: Console) -> None:
@@ -60,9 +62,9 @@ def show(scenarios: Sequence[Scenario], entries: Sequence[ListedImplementation],
     for scenario in scenarios:
         console.print(f"{scenario.name:32} {scenario.title}", markup=False, soft_wrap=True)
     for title, tested in (("implementations", True), (UNTESTED, False)):
-        found = [entry for entry in entries if entry.implementation.tested == tested]
-        if found:
-            console.print(_table(title, found))
+        section = [entry for entry in entries if entry.implementation.tested == tested]
+        if section:
+            console.print(_table(title, section))
 
 
 def _table(title: str, entries: Sequence[ListedImplementation]) -> Fitted:
@@ -79,7 +81,7 @@ def _table(title: str, entries: Sequence[ListedImplementation]) -> Fitted:
     return Fitted(title, columns, rows)
 
 
-def images_json(made: Mapping[str, MadeImage]) -> dict[str, Any]:
+def images_json(images: Mapping[str, MadeImage]) -> dict[str, Any]:
     """What `images --json` prints."""
     return {
         "schema": 1,
@@ -92,18 +94,18 @@ def images_json(made: Mapping[str, MadeImage]) -> dict[str, Any]:
                 "was_there": item.was_there,
                 "error": item.error.message if item.error else None,
             }
-            for name, item in made.items()
+            for name, item in images.items()
         ],
     }
 
 
-def show_images(made: Mapping[str, MadeImage], absent: Mapping[str, str], console: Console) -> None:
+def show_images(images: Mapping[str, MadeImage], absent: Mapping[str, str], console: Console) -> None:
     """Print what was built, how large it is and what it took; and what could not be built, by name."""
     columns = [
         Column("name", identifies=True), Column("image"), Column("MB", right=True), Column("s", right=True), Column(""),
     ]  # fmt: skip
     rows = []
-    for name, item in made.items():
+    for name, item in images.items():
         state = "failed" if item.error else "was there" if item.was_there else "built"
         rows.append(Row([name, item.reference, f"{item.size / 1e6:.0f}", f"{item.seconds:.1f}", state]))
     console.print(Fitted("images", columns, rows))

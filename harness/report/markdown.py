@@ -30,12 +30,12 @@ def line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(without_html(cell).replace("\n", " ") for cell in cells) + " |"
 
 
-def scenario_markdown(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> str:
+def scenario_markdown(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> str:
     """One scenario's table, with its reference lines, and what its cells amount to."""
     scenario = results[0].cell.scenario
-    made, goodput = columns(scenario, asked_for), shows_goodput(scenario, asked_for)
+    headed, goodput = columns(scenario, requested), shows_goodput(scenario, requested)
     parameters = asked([result.cell for result in results])
-    seconds = ", seconds" if scenario.milestones_within() and not asked_for else ""
+    seconds = ", seconds" if scenario.milestones_within() and not requested else ""
     lines = [
         f"**{quoted(scenario.title)}** (`{scenario.name}`, engine {results[0].cell.engine}{parameters.suffix}, "
         f"median [interval] of n runs{seconds}; {effort(results)})",
@@ -44,67 +44,67 @@ def scenario_markdown(results: Sequence[CellResult], asked_for: Sequence[MetricN
             [
                 *(f"`{name}`" for name in parameters.varied),
                 *("client → server", "verdict", "n"),
-                *(heading.removesuffix(" s") if seconds else heading for _, heading in made),
+                *(heading.removesuffix(" s") if seconds else heading for _, heading in headed),
                 *([declared()["goodput"].unit] if goodput else []),
             ]
         ),
-        line([*["---:"] * len(parameters.varied), "---", "---", *["---:"] * (len(made) + 1 + goodput)]),
+        line([*["---:"] * len(parameters.varied), "---", "---", *["---:"] * (len(headed) + 1 + goodput)]),
     ]
-    lines += [_row(result, parameters, [name for name, _ in made], asked_for) for result in results]
-    for one in reference_lines([result.cell for result in results], [name for name, _ in made]):
-        told, name = one.placed(parameters.varied)
-        shown = [text.removeprefix("≤ ") for text in one.texts]
-        cells = [*told, f"*{name}*", "", "", *shown, *([""] if goodput else [])]
-        lines += [line(cells)] if any(one.texts) or not asked_for else []
-    lines += _flows(results, parameters, asked_for)
-    short = [
+    lines += [_row(result, parameters, [name for name, _ in headed], requested) for result in results]
+    for reference in reference_lines([result.cell for result in results], [name for name, _ in headed]):
+        values, name = reference.placed(parameters.varied)
+        shown = [text.removeprefix("≤ ") for text in reference.texts]
+        cells = [*values, f"*{name}*", "", "", *shown, *([""] if goodput else [])]
+        lines += [line(cells)] if any(reference.texts) or not requested else []
+    lines += _flows(results, parameters, requested)
+    shortfalls = [
         quoted(f"{result.name}: {result.shortfall}.") for result in results if FAILED_TRANSFER & result.outcomes.keys()
     ]
-    for text in (*short, *footnotes(results), note(results)):
+    for text in (*shortfalls, *footnotes(results), note(results)):
         lines += ["", text] if text else []
-    below = [
-        ("- " if said.startswith(" ") else "") + said.strip()
-        for said in sentences(rankings(results, compared(scenario, asked_for)))
+    ranking_lines = [
+        ("- " if sentence.startswith(" ") else "") + sentence.strip()
+        for sentence in sentences(rankings(results, compared(scenario, requested)))
     ]
-    for last, said in itertools.pairwise(["", *below]):
+    for previous, sentence in itertools.pairwise(["", *ranking_lines]):
         # Paragraphs, and lists below them.
-        lines += [said] if said.startswith("- ") and last.startswith("- ") else ["", said]
+        lines += [sentence] if sentence.startswith("- ") and previous.startswith("- ") else ["", sentence]
     return "\n".join(lines) + "\n"
 
 
 def _row(
-    result: CellResult, parameters: RequestedParameters, metrics: Sequence[MetricName], asked_for: Sequence[MetricName]
+    result: CellResult, parameters: RequestedParameters, metrics: Sequence[MetricName], requested: Sequence[MetricName]
 ) -> str:
     symbol, _ = SYMBOLS[result.verdict.status]
-    seed, written = seed_of(result.cell), figure if asked_for else interval_text
-    done = str(result.outcomes.get("completed", 0))
+    seed, format_span = seed_of(result.cell), figure if requested else interval_text
+    completed = str(result.outcomes.get("completed", 0))
     cells = [
         *asked_and_seen(result, parameters),
         marked_old(f"{result.cell.client.name} → {result.cell.server.name}", result),
         f"{symbol} {result.verdict.status}",
-        done if done == str(len(result.runs)) else f"{done}/{len(result.runs)}",
-        *(marked(written(result.interval(*name)), name, seed) for name in metrics),
+        completed if completed == str(len(result.runs)) else f"{completed}/{len(result.runs)}",
+        *(marked(format_span(result.interval(*name)), name, seed) for name in metrics),
     ]
-    if shows_goodput(result.cell.scenario, asked_for):
+    if shows_goodput(result.cell.scenario, requested):
         goodput = result.interval("goodput", 0, "first")
         cells.append("–" if goodput is None else rate(goodput.median))
     return line(cells)
 
 
 def _flows(
-    results: Sequence[CellResult], parameters: RequestedParameters, asked_for: Sequence[MetricName]
+    results: Sequence[CellResult], parameters: RequestedParameters, requested: Sequence[MetricName]
 ) -> list[str]:
     """A row a flow, where the cells' own rows have not room for all of them."""
-    made = flow_columns(results[0].cell.scenario, asked_for)
-    if not made:
+    headed = flow_columns(results[0].cell.scenario, requested)
+    if not headed:
         return []
-    heads = [*(f"`{name}`" for name in parameters.varied), "client → server", "flow", *(name for _, name in made)]
-    lines = ["", line(heads), line([*["---"] * (len(heads) - len(made)), *["---:"] * len(made)])]
+    heads = [*(f"`{name}`" for name in parameters.varied), "client → server", "flow", *(name for _, name in headed)]
+    lines = ["", line(heads), line([*["---"] * (len(heads) - len(headed)), *["---:"] * len(headed)])]
     for result in results:
-        who = [*parameters.cells(result.cell), f"{result.cell.client.name} → {result.cell.server.name}"]
+        identity = [*parameters.cells(result.cell), f"{result.cell.client.name} → {result.cell.server.name}"]
         for flow in range(len(result.cell.scenario.flows)):
-            figures = [figure(result.interval(*name._replace(flow=flow))) for name, _ in made]
-            lines.append(line([*who, f"{flow} {flow_label(result.cell, flow)}", *figures]))
+            figures = [figure(result.interval(*name._replace(flow=flow))) for name, _ in headed]
+            lines.append(line([*identity, f"{flow} {flow_label(result.cell, flow)}", *figures]))
     return lines
 
 
@@ -116,10 +116,10 @@ def summary(results: Sequence[CellResult]) -> str:
         line(["---", "---", *["---:"] * (len(SYMBOLS) + 6)]),
     ]
     for engine in sorted({group[0].cell.engine for group in groups}):
-        mine = [group for group in groups if group[0].cell.engine == engine]
-        lines += [_summaryline(f"`{group[0].cell.scenario.name}`", engine, group) for group in mine]
-        if len(mine) > 1:
-            lines.append(_summaryline("*all*", engine, [result for group in mine for result in group]))
+        engine_groups = [group for group in groups if group[0].cell.engine == engine]
+        lines += [_summaryline(f"`{group[0].cell.scenario.name}`", engine, group) for group in engine_groups]
+        if len(engine_groups) > 1:
+            lines.append(_summaryline("*all*", engine, [result for group in engine_groups for result in group]))
     return "\n".join([*lines, *(["", text] if (text := note(results)) else [])]) + "\n"
 
 
@@ -144,6 +144,6 @@ def _summaryline(name: str, engine: str, results: Sequence[CellResult]) -> str:
     )
 
 
-def report(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> str:
+def report(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> str:
     """All scenarios, one table each; with metrics in place of their own, where they are asked for."""
-    return "\n".join(scenario_markdown(group, asked_for) for group in by_scenario(results))
+    return "\n".join(scenario_markdown(group, requested) for group in by_scenario(results))

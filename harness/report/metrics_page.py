@@ -38,10 +38,10 @@ def metrics_page() -> str:
     for layer, title, text in _SECTIONS:
         lines += ["", f"## {title}", "", text, ""]
         lines += [line(["metric", "unit", "", "what it is", "formula", "source"]), line(["---"] * 6)]
-        lines += [line(_row(one)) for one in declared().values() if one.layer == layer]
+        lines += [line(_row(metric)) for metric in declared().values() if metric.layer == layer]
     return "\n".join(lines) + "\n"
 
 
-def _row(one: Metric) -> list[str]:
-    name = f"`{one.name.replace('*', 'SIZE')}`"
-    return [name, one.unit, _BETTER[one.better], one.title, one.formula, one.source]
+def _row(metric: Metric) -> list[str]:
+    name = f"`{metric.name.replace('*', 'SIZE')}`"
+    return [name, metric.unit, _BETTER[metric.better], metric.title, metric.formula, metric.source]

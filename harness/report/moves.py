@@ -85,8 +85,8 @@ class MoveRow:
     def label(self) -> str:
         """Client and server, each with the parameters that were asked of it."""
         pair = flow_label(self.result.cell, self.flow) if not self.scenario.open_roles else "→".join(self.result.pair)
-        asked = [f"{name.partition('.')[2]}={value}" for name, value in self.result.cell.parameters.items()]
-        return " ".join([pair, *asked]) if not self.scenario.open_roles else pair
+        parameters = [f"{name.partition('.')[2]}={value}" for name, value in self.result.cell.parameters.items()]
+        return " ".join([pair, *parameters]) if not self.scenario.open_roles else pair
 
     @property
     def first(self) -> Handover:
@@ -95,7 +95,7 @@ class MoveRow:
 
     def counted(self, part: Literal["window", "rtt"]) -> str:
         """'reset', or how often each: 'reset 2, kept 1'."""
-        counts = Counter(getattr(one, part) for one in self.seen)
+        counts = Counter(getattr(handover, part) for handover in self.seen)
         if len(counts) == 1:
             return str(next(iter(counts)))
         return ", ".join(f"{word} {count}" for word, count in counts.most_common())
@@ -103,30 +103,37 @@ class MoveRow:
     @property
     def refusals(self) -> int:
         """In how many runs the server ended the connection with an error after it."""
-        return sum(one.closed.startswith("the server") for one in self.seen)
+        return sum(handover.closed.startswith("the server") for handover in self.seen)
 
     @property
     def conduct(self) -> Conduct:
         """What that is by RFC 9000 §9.4, where all runs agree."""
-        windows, rtts = ({getattr(one, part) for one in self.seen} - {"unknown"} for part in ("window", "rtt"))
+        windows, rtts = (
+            {getattr(handover, part) for handover in self.seen} - {"unknown"} for part in ("window", "rtt")
+        )
         if not windows and not rtts:
             return "not known"
-        anew = windows <= {"reset"} and rtts <= {"reset"}
-        if anew:
+        resets = windows <= {"reset"} and rtts <= {"reset"}
+        if resets:
             return "begins anew"
-        return "may keep" if all(one.demands_reset is False for one in self.seen) else "keeps"
+        return "may keep" if all(handover.demands_reset is False for handover in self.seen) else "keeps"
 
     @property
     def contradiction(self) -> str:
         """Where the published survey says otherwise of the window; empty where it does not, or nothing is known."""
         published = PUBLISHED.get(self.server)
-        windows = {one.window for one in self.seen} - {"unknown"}
-        broken = set(self.result.outcomes) != {"completed"}
-        if broken or published is None or len(windows) != 1 or self.result.cell.parameters.get("server.migration_cwnd"):
+        windows = {handover.window for handover in self.seen} - {"unknown"}
+        incomplete = set(self.result.outcomes) != {"completed"}
+        if (
+            incomplete
+            or published is None
+            or len(windows) != 1
+            or self.result.cell.parameters.get("server.migration_cwnd")
+        ):
             return ""
-        port_only = all(one.demands_reset is False for one in self.seen)
-        says = published.resets_for_port if port_only else published.resets
-        if says is None or says == (windows == {"reset"}):
+        port_only = all(handover.demands_reset is False for handover in self.seen)
+        published_reset = published.resets_for_port if port_only else published.resets
+        if published_reset is None or published_reset == (windows == {"reset"}):
             return ""
         return f"the survey: {published.says}"
 
@@ -143,41 +150,43 @@ def moved(results: Sequence[CellResult]) -> list[CellResult]:
 
 def rows(results: Sequence[CellResult]) -> list[MoveRow]:
     """A row a move, by servers; those that no run shows are there, too."""
-    found = [row for result in results for row in _of(result)]
-    return sorted(found, key=lambda row: (row.server, row.scenario.name, row.label, row.flow, row.move))
+    move_rows = [row for result in results for row in _of(result)]
+    return sorted(move_rows, key=lambda row: (row.server, row.scenario.name, row.label, row.flow, row.move))
 
 
 def _of(result: CellResult) -> Iterator[MoveRow]:
-    seen: dict[tuple[int, int], list[Handover]] = {}
+    handovers: dict[tuple[int, int], list[Handover]] = {}
     for run, measured in result.runs:
         if measured is not None and proven_outcome(run, measured).status != "infrastructure":
-            for one in measured.moves:
-                seen.setdefault((one.flow, one.move), []).append(one)
-    for (flow, move), found in sorted(seen.items()):
-        there = tuple(one for one in found if not one.why_not)
-        yield MoveRow(result, flow, move, there, tuple(one.why_not for one in found if one.why_not))
+            for handover in measured.moves:
+                handovers.setdefault((handover.flow, handover.move), []).append(handover)
+    for (flow, move), run_handovers in sorted(handovers.items()):
+        observed = tuple(handover for handover in run_handovers if not handover.why_not)
+        yield MoveRow(
+            result, flow, move, observed, tuple(handover.why_not for handover in run_handovers if handover.why_not)
+        )
 
 
 def _how(row: MoveRow) -> str:
-    one = (*row.seen, *_asked(row))[0]
-    if one.how.startswith("nat-"):
-        return one.how
-    return f"{one.how} to {one.path}"
+    handover = (*row.seen, *_asked(row))[0]
+    if handover.how.startswith("nat-"):
+        return handover.how
+    return f"{handover.how} to {handover.path}"
 
 
 def _asked(row: MoveRow) -> Iterator[Handover]:
     for _, measured in row.result.runs:
-        for one in measured.moves if measured is not None else ():
-            if (one.flow, one.move) == (row.flow, row.move):
-                yield one
+        for handover in measured.moves if measured is not None else ():
+            if (handover.flow, handover.move) == (row.flow, row.move):
+                yield handover
 
 
-def _changed(one: Handover) -> str:
+def _changed(handover: Handover) -> str:
     words = {
-        "address": one.address_changed,
-        "port": one.port_changed,
-        "ID": one.destination_id_changed,
-        "probed": one.probed,
+        "address": handover.address_changed,
+        "port": handover.port_changed,
+        "ID": handover.destination_id_changed,
+        "probed": handover.probed,
     }
     return ", ".join(word for word, value in words.items() if value) or "–"
 
@@ -200,7 +209,7 @@ def _window(row: MoveRow) -> str:
         row.result.interval(*MetricName(name, row.flow, row.first.transfer, move=row.move))
         for name in ("cwnd_before", "cwnd_after")
     ]
-    return " → ".join("–" if one is None else number(one.median / 1000) for one in values)
+    return " → ".join("–" if span is None else number(span.median / 1000) for span in values)
 
 
 _HEADINGS = (
@@ -211,31 +220,37 @@ _HEADINGS = (
 
 def show(results: Sequence[CellResult], console: Console) -> None:
     """Print the table, and below it the evidence of each row."""
-    found = rows(results)
-    if not found:
+    move_rows = rows(results)
+    if not move_rows:
         console.print("no stored run has a client that moves", markup=False)
         return
-    wide = dict.fromkeys(("client and server", "changed", "window", "contradicts", "scenario", "runs", "move"), 10)
+    text_widths = dict.fromkeys(
+        ("client and server", "changed", "window", "contradicts", "scenario", "runs", "move"), 10
+    )
     columns = [
-        Column(heading, identifies=heading in ("server", "move"), text=wide.get(heading, 0)) for heading in _HEADINGS
+        Column(heading, identifies=heading in ("server", "move"), text=text_widths.get(heading, 0))
+        for heading in _HEADINGS
     ]
-    console.print(Fitted(_TITLE, columns, [Row(_cells(row)) for row in found]))
-    for row in found:
+    console.print(Fitted(_TITLE, columns, [Row(_cells(row)) for row in move_rows]))
+    for row in move_rows:
         for text_ in _evidence(row):
             console.print(f"  {text_}", markup=False, soft_wrap=True, style="bright_black")
     console.print(f"contradicts: where a published survey says otherwise ({SURVEY})", markup=False, soft_wrap=True)
 
 
 def _evidence(row: MoveRow) -> Iterator[str]:
-    place = f"{row.scenario.name} {row.label}, move {row.move}"
-    for one in row.seen[:1]:
-        count = one.old_samples
+    prefix = f"{row.scenario.name} {row.label}, move {row.move}"
+    for handover in row.seen[:1]:
+        count = handover.old_samples
         samples = "" if count is None else f"; {count} RTT samples of the old path's packets after it"
-        for closed in dict.fromkeys(each.closed for each in row.seen if each.closed):
-            yield f"{place}: refused: {closed}"
-        yield f"{place}: window {one.window}: {one.window_evidence}; RTT {one.rtt}: {one.rtt_evidence}{samples}"
+        for closed in dict.fromkeys(run_handover.closed for run_handover in row.seen if run_handover.closed):
+            yield f"{prefix}: refused: {closed}"
+        yield (
+            f"{prefix}: window {handover.window}: {handover.window_evidence}; "
+            f"RTT {handover.rtt}: {handover.rtt_evidence}{samples}"
+        )
     for why in dict.fromkeys(row.unseen):
-        yield f"{place}: not observed in {row.unseen.count(why)} of {len(row.seen) + len(row.unseen)} runs: {why}"
+        yield f"{prefix}: not observed in {row.unseen.count(why)} of {len(row.seen) + len(row.unseen)} runs: {why}"
 
 
 def markdown(results: Sequence[CellResult]) -> str:
@@ -263,7 +278,7 @@ def report(results: Sequence[CellResult]) -> dict[str, Any]:
                 "outcomes": row.result.outcomes,
                 "conduct": row.conduct if row.seen else "not known",
                 "contradiction": row.contradiction if row.seen else "",
-                "runs": [one.model_dump(mode="json") for one in row.seen],
+                "runs": [handover.model_dump(mode="json") for handover in row.seen],
                 "not_observed": list(row.unseen),
             }
             for row in rows(results)

@@ -62,12 +62,12 @@ def sort_key(cell: Cell) -> tuple[object, ...]:
 
 def _joined(parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
     """role.NAME → value, with NAME alone where both roles have the same value."""
-    made: dict[str, ParameterValue] = {}
-    for full, value in parameters.items():
-        name = full.partition(".")[2]
-        both = name in PARAMETERS and all(parameters.get(f"{each}.{name}") == value for each in ROLES)
-        made[name if both else full] = value
-    return made
+    table: dict[str, ParameterValue] = {}
+    for full_name, value in parameters.items():
+        name = full_name.partition(".")[2]
+        both = name in PARAMETERS and all(parameters.get(f"{role}.{name}") == value for role in ROLES)
+        table[name if both else full_name] = value
+    return table
 
 
 def _order(name: str) -> tuple[int, str]:
@@ -145,91 +145,94 @@ def _shown(name: str, value: float | str) -> str:
 
 def observations(results: Iterable[CellResult]) -> Seen:
     """(implementation, role, parameter) → what runs showed of it in which nobody had set it."""
-    found: dict[tuple[str, Role, str], list[Observation]] = {}
+    by_parameter: dict[tuple[str, Role, str], list[Observation]] = {}
     for result in results:
         names = {"client": result.cell.client.name, "server": result.cell.server.name}
         for run, measured in result.runs:
-            for one in measured.observed if measured is not None else ():
-                if f"{one.role}.{one.parameter}" not in run.effective:
-                    found.setdefault((names[one.role], one.role, one.parameter), []).append(one)
-    return found
+            for observation in measured.observed if measured is not None else ():
+                if f"{observation.role}.{observation.parameter}" not in run.effective:
+                    by_parameter.setdefault(
+                        (names[observation.role], observation.role, observation.parameter), []
+                    ).append(observation)
+    return by_parameter
 
 
-def defaults(implementations: Iterable[Implementation], seen: Seen) -> list[Default]:
+def defaults(implementations: Iterable[Implementation], observed: Seen) -> list[Default]:
     """Every shown parameter of every implementation and role."""
     return [
-        _default(item, role, name, seen.get((item.name, role, name), ()))
+        _default(item, role, name, observed.get((item.name, role, name), ()))
         for item in implementations
         for role in item.roles
         for name in SHOWN
     ]
 
 
-def _default(item: Implementation, role: Role, name: str, found: Sequence[Observation]) -> Default:
+def _default(item: Implementation, role: Role, name: str, evidence: Sequence[Observation]) -> Default:
     setting = item.setting(role, name)
     stated = None if setting is None else setting.default
     if stated is not None:
         stated = PARAMETERS[name].canonical(stated)
-    numbers = [float(one.value) for one in found if isinstance(one.value, float | int)]
-    words = [one.value for one in found if isinstance(one.value, str)]
+    numbers = [float(observation.value) for observation in evidence if isinstance(observation.value, float | int)]
+    words = [observation.value for observation in evidence if isinstance(observation.value, str)]
     observed: float | str | None = None
     if numbers:
         observed = statistics.median(numbers)
     elif words:
         observed = Counter(words).most_common(1)[0][0]
     confirmed = None
-    if stated is not None and found:
+    if stated is not None and evidence:
         # Each kind of evidence may see its own side of it; one that agrees in most runs confirms.
-        agreeing = [PARAMETERS[name].agrees(stated, one.value) for one in found]
-        told = [answer for answer in agreeing if answer is not None]
-        confirmed = sum(told) * 2 >= len(told) if told else None
+        agreeing = [PARAMETERS[name].agrees(stated, observation.value) for observation in evidence]
+        decisive = [answer for answer in agreeing if answer is not None]
+        confirmed = sum(decisive) * 2 >= len(decisive) if decisive else None
     note = "" if setting is None else " ".join(setting.note.split())
-    return Default(item.name, item.tested, role, name, stated, observed, len(found), confirmed, note)
+    return Default(item.name, item.tested, role, name, stated, observed, len(evidence), confirmed, note)
 
 
-def _rows(made: Sequence[Default]) -> list[tuple[str, Role, list[Default]]]:
+def _rows(entries: Sequence[Default]) -> list[tuple[str, Role, list[Default]]]:
     """(name, role, its defaults); a name tells where nobody has run what it stands for."""
     rows: dict[tuple[str, Role], list[Default]] = {}
-    for one in made:
-        name = one.implementation + ("" if one.tested else " (never run)")
-        rows.setdefault((name, one.role), []).append(one)
+    for entry in entries:
+        name = entry.implementation + ("" if entry.tested else " (never run)")
+        rows.setdefault((name, entry.role), []).append(entry)
     return [(name, role, cells) for (name, role), cells in rows.items()]
 
 
-def show(made: Sequence[Default], console: Console) -> None:
+def show(entries: Sequence[Default], console: Console) -> None:
     """Print the table and the notes below it."""
     columns = [Column("implementation", identifies=True), Column("role", identifies=True)]
     columns += [Column(name, text=SENTENCE) for name in SHOWN]
-    rows = [Row([name, role, *(one.text for one in cells)]) for name, role, cells in _rows(made)]
+    rows = [Row([name, role, *(entry.text for entry in cells)]) for name, role, cells in _rows(entries)]
     console.print(Fitted("defaults in force (✓ confirmed by stored runs)", columns, rows))
-    for line in notes(made):
+    for line in notes(entries):
         console.print(f"  {line}", markup=False, soft_wrap=True)
 
 
-def notes(made: Sequence[Default]) -> list[str]:
+def notes(entries: Sequence[Default]) -> list[str]:
     """What manifests add to a default, a line each; alike in both roles once."""
-    found: dict[tuple[str, str, str], list[Role]] = {}
-    for one in made:
-        if one.note:
-            found.setdefault((one.implementation, one.parameter, one.note), []).append(one.role)
+    roles_by_note: dict[tuple[str, str, str], list[Role]] = {}
+    for entry in entries:
+        if entry.note:
+            roles_by_note.setdefault((entry.implementation, entry.parameter, entry.note), []).append(entry.role)
     return [
         f"{name}{'' if len(roles) > 1 else f' as a {roles[0]}'}, {parameter}: {note}"
-        for (name, parameter, note), roles in found.items()
+        for (name, parameter, note), roles in roles_by_note.items()
     ]
 
 
-def markdown(made: Sequence[Default]) -> str:
+def markdown(entries: Sequence[Default]) -> str:
     """The same for a page."""
     lines = [
         "| implementation | role | " + " | ".join(f"`{name}`" for name in SHOWN) + " |",
         "| --- | --- | " + " | ".join("---" for _ in SHOWN) + " |",
     ]
     lines += [
-        f"| {name} | {role} | " + " | ".join(one.text for one in cells) + " |" for name, role, cells in _rows(made)
+        f"| {name} | {role} | " + " | ".join(entry.text for entry in cells) + " |"
+        for name, role, cells in _rows(entries)
     ]
-    return "\n".join([*lines, "", *(f"* {line}" for line in notes(made))]) + "\n"
+    return "\n".join([*lines, "", *(f"* {line}" for line in notes(entries))]) + "\n"
 
 
-def report(made: Sequence[Default]) -> dict[str, Any]:
+def report(entries: Sequence[Default]) -> dict[str, Any]:
     """What `report defaults --json` prints."""
-    return {"schema": 1, "defaults": [asdict(one) for one in made]}
+    return {"schema": 1, "defaults": [asdict(entry) for entry in entries]}

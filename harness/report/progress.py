@@ -50,8 +50,8 @@ def span(seconds: float) -> str:
 
 def _name(cell: Cell, repetition: int, varied: Collection[str] | None) -> str:
     """A run: scenario, who plays, the values that are varied (all of them, where that is not known), repetition."""
-    asked = {name: value for name, value in cell.parameters.items() if varied is None or name in varied}
-    values = ", ".join(f"{name}={value}" for name, value in asked.items())
+    parameters = {name: value for name, value in cell.parameters.items() if varied is None or name in varied}
+    values = ", ".join(f"{name}={value}" for name, value in parameters.items())
     pair = f"{cell.client.name}→{cell.server.name}"
     return f"{cell.scenario.name} {pair}{f' ({values})' if values else ''} #{repetition}"
 
@@ -125,25 +125,25 @@ class Talk:
         # Copies: other threads begin and end runs and builds.
         runs, builds = list(self._runs.values()), list(self._builds.items())
         lines = [
-            " · ".join([one.what, *([one.phase] if one.phase else []), *_progress(now - one.since, one.estimate)])
-            for one in runs
+            " · ".join([run.what, *([run.phase] if run.phase else []), *_progress(now - run.since, run.estimate)])
+            for run in runs
         ]
-        what, estimate, since = self._current
-        if what and not runs:
-            lines = [" · ".join([what, *_progress(now - since, estimate)])]
+        activity, estimate, since = self._current
+        if activity and not runs:
+            lines = [" · ".join([activity, *_progress(now - since, estimate)])]
         return lines + [
             f"building {name}, {now - began:.0f} s of about {span(expected)}" for name, (expected, began) in builds
         ]
 
-    def _now(self, what: str, estimate: float) -> None:
-        self._current = (what, estimate, time.monotonic())
+    def _now(self, activity: str, estimate: float) -> None:
+        self._current = (activity, estimate, time.monotonic())
 
     def interrupted(self) -> None:
         """Say what an interrupt waits for: the runs and builds under way, which are ended."""
         under_way = [f"{run.what}{f' ({run.phase})' if run.phase else ''}" for run in list(self._runs.values())]
         under_way += [f"the build of the image {name}" for name in list(self._builds)]
-        what = f"ending {', '.join(under_way)}" if under_way else "ending"
-        self._say(f"interrupted: {what}; a second Ctrl-C ends everything at once", style="yellow")
+        ending = f"ending {', '.join(under_way)}" if under_way else "ending"
+        self._say(f"interrupted: {ending}; a second Ctrl-C ends everything at once", style="yellow")
 
     def __call__(self, event: Event) -> None:
         """Say what happened."""
@@ -153,10 +153,10 @@ class Talk:
             case PlanMade():
                 self._varied = event.varied
                 stored = f", {event.stored} are stored" if event.stored else ""
-                more = ", then more until their objectives are decided" if event.more else ""
+                extension = ", then more until their objectives are decided" if event.more else ""
                 runs = f"{event.to_run} runs of {event.cells} cells to do{stored}"
                 disk = f", {event.disk}" if event.disk else ""
-                self._say(f"{runs}; about {span(event.seconds)}{disk}{more}")
+                self._say(f"{runs}; about {span(event.seconds)}{disk}{extension}")
             case ImageStarted():
                 self._now(f"making the image {event.name}", event.seconds)
                 self._say(f"making the image {event.name} (about {span(event.seconds)})")
@@ -168,14 +168,14 @@ class Talk:
                 self._now("", 0)
                 self._say(f"{_name(event.cell, event.repetition, self._varied)} was made by another harness meanwhile")
             case RunStarted():
-                what = f"[{event.number}/{event.of}] {_name(event.cell, event.repetition, self._varied)}"
-                self._runs[event.cell.key, event.repetition] = _Running(what, event.seconds, time.monotonic())
+                title = f"[{event.number}/{event.of}] {_name(event.cell, event.repetition, self._varied)}"
+                self._runs[event.cell.key, event.repetition] = _Running(title, event.seconds, time.monotonic())
                 self._now("", 0)
-                self._say(f"{what} · about {span(event.seconds_left)} left")
+                self._say(f"{title} · about {span(event.seconds_left)} left")
             case PhaseStarted():
                 # A run that is tried again begins with a phase.
-                what = _name(event.cell, event.repetition, self._varied)
-                run = _Running(what, 0, time.monotonic())
+                title = _name(event.cell, event.repetition, self._varied)
+                run = _Running(title, 0, time.monotonic())
                 self._runs.setdefault((event.cell.key, event.repetition), run).phase = event.phase
             case RunEnded():
                 self._runs.pop((event.cell.key, event.repetition), None)
@@ -194,37 +194,39 @@ class Talk:
                 self._warned(event)
 
     def _cluster(self, event: ClusterWorks) -> None:
-        who = f"{counted(event.workers, 'worker')} on {counted(event.hosts, 'machine')}, {counted(event.cores, 'core')}"
+        capacity = (
+            f"{counted(event.workers, 'worker')} on {counted(event.hosts, 'machine')}, {counted(event.cores, 'core')}"
+        )
         if event.changed:
-            self._say(f"the cluster has {who}")
+            self._say(f"the cluster has {capacity}")
         speed = ""
         if event.rate:
             left = span((event.of - event.done) / event.rate)
             speed = f", {event.rate * 60:.3g} runs/min, about {left} left"
-        self._now(f"{event.done} of {event.of} runs done, {event.under_way} handed out to {who}{speed}", 0)
+        self._now(f"{event.done} of {event.of} runs done, {event.under_way} handed out to {capacity}{speed}", 0)
 
     def _warned(self, event: Warned) -> None:
-        whose = ""
+        run_name = ""
         if event.cell is not None:
             running = self._runs.get((event.cell.key, event.repetition))
-            whose = running.what if running is not None else _name(event.cell, event.repetition, self._varied)
-        self._say(f"warning: {f'{whose}: ' if whose else ''}{event.text}", style="yellow")
+            run_name = running.what if running is not None else _name(event.cell, event.repetition, self._varied)
+        self._say(f"warning: {f'{run_name}: ' if run_name else ''}{event.text}", style="yellow")
 
     def _waits(self, event: RunsWait | MachineHeld | RunsHeld) -> None:
-        more = ""
+        remaining = ""
         match event:
             case RunsWait():
-                what = f"waiting for the image {event.name}"
-                more = f" (about {span(event.seconds)} left)"
+                activity = f"waiting for the image {event.name}"
+                remaining = f" (about {span(event.seconds)} left)"
             case MachineHeld():
-                whose = "real-time cells" if ENGINES[event.engine].virtual_time else "cells"
-                what = f"waiting for another harness to end, which runs {whose} on this machine"
+                cells = "real-time cells" if ENGINES[event.engine].virtual_time else "cells"
+                activity = f"waiting for another harness to end, which runs {cells} on this machine"
             case RunsHeld():
-                who = f" (process {event.process})" if event.process else ""
+                holder = f" (process {event.process})" if event.process else ""
                 name = _name(event.cell, event.repetition, self._varied)
-                what = f"waiting for another harness{who}, which makes {name}"
-        self._now(what, 0)
-        self._say(what + more)
+                activity = f"waiting for another harness{holder}, which makes {name}"
+        self._now(activity, 0)
+        self._say(activity + remaining)
 
     def _build(self, event: BuildStarted | BuildEnded) -> None:
         if isinstance(event, BuildStarted):
@@ -244,8 +246,8 @@ class Talk:
     def _finished(self, event: RunFinished) -> None:
         self._ran += 1
         outcome, run = event.outcome, event.run
-        begun = self._runs.pop((event.cell.key, run.repetition), None)
-        name = begun.what if begun is not None else _name(event.cell, run.repetition, self._varied)
+        running = self._runs.pop((event.cell.key, run.repetition), None)
+        name = running.what if running is not None else _name(event.cell, run.repetition, self._varied)
         text = verdict_text(event.verdict.status)
         took = f"{run.wall:.1f} s" if run.virtual is None else f"{run.wall:.1f} s, {run.virtual:.1f} s virtual"
         text.append(f" after {took}: {outcome.status}", style="default")

@@ -27,91 +27,91 @@ MOST_PATHS = 6
 
 def text(ranking: Ranking) -> list[str]:
     """A ranking in lines: one where two cells are compared, else one a cell below a heading."""
-    first, *others = _labelled(ranking)
-    if not others[1:]:
-        where = f" ({ranking.where})" if ranking.where else ""
-        return [f"{ranking.name}{where}: {first}; {others[0]}", *_without(ranking)]
-    shown = others if len(others) < MOST else [*others[: MOST - 2], others[-1]]
-    lines = [_heading(ranking), f"  {first}", *(f"  {other}" for other in shown)]
-    if len(shown) < len(others):
-        lines.insert(-1, f"  … {counted(len(others) - len(shown), 'cell')} between them (--json has all)")
+    first, *runners_up = _labelled(ranking)
+    if not runners_up[1:]:
+        scope = f" ({ranking.where})" if ranking.where else ""
+        return [f"{ranking.name}{scope}: {first}; {runners_up[0]}", *_without(ranking)]
+    shown = runners_up if len(runners_up) < MOST else [*runners_up[: MOST - 2], runners_up[-1]]
+    lines = [_heading(ranking), f"  {first}", *(f"  {label}" for label in shown)]
+    if len(shown) < len(runners_up):
+        lines.insert(-1, f"  … {counted(len(runners_up) - len(shown), 'cell')} between them (--json has all)")
     return [*lines, *_without(ranking)]
 
 
 def _heading(ranking: Ranking) -> str:
-    where = f", {ranking.where}" if ranking.where else ""
+    scope = f", {ranking.where}" if ranking.where else ""
     order = "smallest first" if ranking.better == "neutral" else "best first"
     tested = ""
     if ranking.comparisons:
         several = f", {ranking.comparisons} comparisons with the first (Holm)" if ranking.comparisons > 1 else ""
         tested = f"; by Mann and Whitney's test{several}"
-    return f"{ranking.name}{where}: {counted(len(ranking.cells), 'cell')}, {order}{tested}"
+    return f"{ranking.name}{scope}: {counted(len(ranking.cells), 'cell')}, {order}{tested}"
 
 
 def _labelled(ranking: Ranking) -> list[str]:
     """A sentence a cell. What all their labels begin with is said once."""
-    common = _common([one.label.split() for one in ranking.cells])
-    best, *others = ranking.cells
+    common = _common([cell.label.split() for cell in ranking.cells])
+    best, *runners_up = ranking.cells
     mark = "" if ranking.better == "neutral" else f"{BEST} "
-    alone = f", n = {best.span.n}" if len({one.span.n for one in ranking.cells}) > 1 else ""
-    lines = [f"{mark}{best.label}: {_figure(best, ranking.unit)}{alone}"]
-    for one in others:
-        label = " ".join(one.label.split()[len(common) :]) or one.label
-        lines.append(f"{label}: {_figure(one, ranking.unit)}, {distance(one, ranking)}")
+    runs = f", n = {best.span.n}" if len({cell.span.n for cell in ranking.cells}) > 1 else ""
+    lines = [f"{mark}{best.label}: {_figure(best, ranking.unit)}{runs}"]
+    for cell in runners_up:
+        label = " ".join(cell.label.split()[len(common) :]) or cell.label
+        lines.append(f"{label}: {_figure(cell, ranking.unit)}, {distance(cell, ranking)}")
     return lines
 
 
 def _common(labels: Sequence[Sequence[str]]) -> Sequence[str]:
     """The words that all labels begin with."""
-    count = next((at for at, words in enumerate(zip(*labels, strict=False)) if len(set(words)) > 1), 0)
+    count = next((index for index, words in enumerate(zip(*labels, strict=False)) if len(set(words)) > 1), 0)
     return labels[0][:count]
 
 
-def _figure(one: Ranked, unit: str) -> str:
+def _figure(cell: Ranked, unit: str) -> str:
     """Median and interval, and how many runs did not finish."""
     suffix = f" {shown_unit(unit)}" if shown_unit(unit) else ""
-    found = f"{number(one.span.median)}{suffix if math.isfinite(one.span.median) else ''}"
-    if one.span.n > 1 and math.isfinite(one.span.low):
-        found += f" [{number(one.span.low)}, {number(one.span.high)}]"
-    return found + (f", {one.unfinished} of {len(one.values)} {one.how}" if one.unfinished else "")
+    figure = f"{number(cell.span.median)}{suffix if math.isfinite(cell.span.median) else ''}"
+    if cell.span.n > 1 and math.isfinite(cell.span.low):
+        figure += f" [{number(cell.span.low)}, {number(cell.span.high)}]"
+    return figure + (f", {cell.unfinished} of {len(cell.values)} {cell.how}" if cell.unfinished else "")
 
 
-def distance(one: Ranked, ranking: Ranking) -> str:
+def distance(cell: Ranked, ranking: Ranking) -> str:
     """How far a cell is from the best, and whether that shows."""
-    beside = one.beside
+    beside = cell.beside
     assert beside is not None, "the best is not beside itself"
-    n, base = one.span.n, ranking.cells[0].span.n
+    n, base = cell.span.n, ranking.cells[0].span.n
     runs = f"n = {n}" if n == base else f"n = {n} beside {base}"
     if beside.constant:
-        same = "the same" if beside.factor == 1 else _factor(one, ranking, interval=False)
-        return f"{same} ({runs}, each the same in every repetition)"
-    if one.p is None or beside.p is None:
-        return f"{_factor(one, ranking, interval=False)} ({runs}: nothing can be tested)"
-    if one.differs:
-        return f"{_factor(one, ranking, interval=True)} ({_shown(one.p)}, {runs})"
+        extent = "the same" if beside.factor == 1 else _factor(cell, ranking, interval=False)
+        return f"{extent} ({runs}, each the same in every repetition)"
+    if cell.p is None or beside.p is None:
+        return f"{_factor(cell, ranking, interval=False)} ({runs}: nothing can be tested)"
+    if cell.differs:
+        return f"{_factor(cell, ranking, interval=True)} ({_shown(cell.p)}, {runs})"
     if beside.p <= beside.least * (1 + 1e-9):
-        few = f"{runs}: too few to show a difference, {ranking.needed} of each could"
-        return f"{_factor(one, ranking, interval=True)} in all runs ({few})"
-    return f"no difference shown ({_shown(one.p)}, {runs})"
+        caution = f"{runs}: too few to show a difference, {ranking.needed} of each could"
+        return f"{_factor(cell, ranking, interval=True)} in all runs ({caution})"
+    return f"no difference shown ({_shown(cell.p)}, {runs})"
 
 
-def _factor(one: Ranked, ranking: Ranking, *, interval: bool) -> str:
+def _factor(cell: Ranked, ranking: Ranking, *, interval: bool) -> str:
     """'12.6 times slower [10.4, 13.9]', '2.3 % less [1.1, 3.6]'; without a number where there is none."""
-    assert one.beside is not None
+    assert cell.beside is not None
     word = "slower" if ranking.unit in _TIMES and ranking.better == "lower" else _WORDS[ranking.better]
-    factor, low, high = one.beside.factor, one.beside.low, one.beside.high
+    factor, low, high = cell.beside.factor, cell.beside.low, cell.beside.high
     if factor is None:
         return word
-    less = ranking.better == "higher"
-    if less:
-        factor, low, high = 1 / factor, *(math.inf if end <= 0 else 1 / end for end in (high, low))
+    inverted = ranking.better == "higher"
+    if inverted:
+        factor, low, high = 1 / factor, *(math.inf if bound <= 0 else 1 / bound for bound in (high, low))
     if factor < _PERCENT:
-        amounts = [100 * (1 - 1 / end if less and end else end - 1) for end in (factor, low, high)]
-        middle, *ends = ("∞" if math.isinf(amount) else f"{amount:.2g}" for amount in amounts)
-        around = f" [{', '.join(ends)}]" if interval else ""
-        return f"{middle} % {word}{around}" if abs(amounts[0]) >= _SAME else "the same to a part in ten thousand"
-    around = f" [{_times(low)}, {_times(high)}]" if interval else ""
-    return f"{_times(factor)} times {word}{around}"
+        amounts = [100 * (1 - 1 / bound if inverted and bound else bound - 1) for bound in (factor, low, high)]
+        middle, *bounds = ("∞" if math.isinf(amount) else f"{amount:.2g}" for amount in amounts)
+        interval_text = f" [{', '.join(bounds)}]" if interval else ""
+        return f"{middle} % {word}{interval_text}" if abs(amounts[0]) >= _SAME else "the same to a part in ten thousand"
+    interval_text = f" [{_times(low)}, {_times(high)}]" if interval else ""
+    return f"{_times(factor)} times {word}{interval_text}"
 
 
 def _times(factor: float) -> str:
@@ -139,24 +139,24 @@ def report(ranking: Ranking) -> dict[str, Any]:
         "unit": ranking.unit,
         "better": ranking.better,
         "where": ranking.where,
-        "cells": [_cell(one) for one in ranking.cells],
+        "cells": [_cell(cell) for cell in ranking.cells],
         "without": list(ranking.without),
         "text": text(ranking),
     }
 
 
-def _cell(one: Ranked) -> dict[str, Any]:
-    beside = one.beside
+def _cell(cell: Ranked) -> dict[str, Any]:
+    beside = cell.beside
     content: dict[str, Any] = {
-        "key": one.result.cell.key, "label": one.label, "timed_out": one.unfinished,
-        "interval": json.loads(one.span.model_dump_json()), "factor": None, "p": None, "differs": one.differs,
+        "key": cell.result.cell.key, "label": cell.label, "timed_out": cell.unfinished,
+        "interval": json.loads(cell.span.model_dump_json()), "factor": None, "p": None, "differs": cell.differs,
     }  # fmt: skip
     if beside is not None:
         content["factor"] = {
             "median": beside.factor, "low": plain(beside.low), "high": plain(beside.high),
             "coverage": beside.coverage,
         }  # fmt: skip
-        content["p"] = {"alone": beside.p, "adjusted": one.p}
+        content["p"] = {"alone": beside.p, "adjusted": cell.p}
     return content
 
 
@@ -165,27 +165,27 @@ def plain(value: float) -> float | str:
     return value if math.isfinite(value) else str(value).replace("inf", "Infinity")
 
 
-def lines(found: Sequence[Ranking]) -> list[str]:
+def lines(rankings: Sequence[Ranking]) -> list[str]:
     """Several rankings below each other; of very many paths how often each contestant comes first."""
-    made: list[str] = []
-    for name in dict.fromkeys(ranking.name for ranking in found):
-        alike = [ranking for ranking in found if ranking.name == name]
-        if len(alike) <= MOST_PATHS:
-            made += [line for ranking in alike for line in text(ranking)]
+    texts: list[str] = []
+    for name in dict.fromkeys(ranking.name for ranking in rankings):
+        same_metric = [ranking for ranking in rankings if ranking.name == name]
+        if len(same_metric) <= MOST_PATHS:
+            texts += [line for ranking in same_metric for line in text(ranking)]
         else:
-            made.append(_counted(alike))
-    return made
+            texts.append(_counted(same_metric))
+    return texts
 
 
-def _counted(found: Sequence[Ranking]) -> str:
+def _counted(rankings: Sequence[Ranking]) -> str:
     """Who comes first on how many paths, and of how many the distance from the best shows."""
-    firsts = Counter(ranking.cells[0].label for ranking in found)
+    firsts = Counter(ranking.cells[0].label for ranking in rankings)
     parts = ", ".join(
-        f"{label} on {count}" for label, count in sorted(firsts.items(), key=lambda one: (-one[1], one[0]))
+        f"{label} on {count}" for label, count in sorted(firsts.items(), key=lambda entry: (-entry[1], entry[0]))
     )
-    shown = sum(one.differs for ranking in found for one in ranking.cells[1:])
-    others = sum(len(ranking.cells) - 1 for ranking in found)
-    tests = f"{shown} of {others} distances from the best shown (Mann and Whitney, Holm on each path)"
-    untested = all(one.p is None for ranking in found for one in ranking.cells[1:])
-    said = "none can be tested" if untested and not shown else tests
-    return f"{found[0].name} on {len(found)} paths: first is {parts}; {said}; --json has each"
+    shown = sum(cell.differs for ranking in rankings for cell in ranking.cells[1:])
+    distances = sum(len(ranking.cells) - 1 for ranking in rankings)
+    tests = f"{shown} of {distances} distances from the best shown (Mann and Whitney, Holm on each path)"
+    untested = all(cell.p is None for ranking in rankings for cell in ranking.cells[1:])
+    conclusion = "none can be tested" if untested and not shown else tests
+    return f"{rankings[0].name} on {len(rankings)} paths: first is {parts}; {conclusion}; --json has each"

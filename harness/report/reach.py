@@ -13,27 +13,27 @@ from harness.formatting import counted, quoted
 from harness.report.markdown import line
 
 
-def sentence(one: Search) -> str:
+def sentence(search: Search) -> str:
     """The answer for a pair."""
-    found, pair = one.reached, f"{one.client}→{one.server}"
-    if one.hopeless:
-        return f"{pair}: nothing that can be told meets {one.hopeless}."
-    best = settings_text(found.settings)
-    if found.answer == "none":
+    outcome, pair = search.reached, f"{search.client}→{search.server}"
+    if search.hopeless:
+        return f"{pair}: nothing that can be told meets {search.hopeless}."
+    best = settings_text(outcome.settings)
+    if outcome.answer == "none":
         return (
-            f"{pair}: none of the {found.every} sets of settings meets all objectives: all were tried, and the best, "
-            f"{best}, {_missed(found.score)}."
+            f"{pair}: none of the {outcome.every} sets of settings meets all objectives: all were tried, and the best, "
+            f"{best}, {_missed(outcome.score)}."
         )
-    tried = f"{found.tried} of {found.every} sets were tried"
-    if found.answer == "open":
-        return f"{pair}: not decided: {tried}, and the best, {best}, {_missed(found.score)}."
-    if not found.settings:
+    progress = f"{outcome.tried} of {outcome.every} sets were tried"
+    if outcome.answer == "open":
+        return f"{pair}: not decided: {progress}, and the best, {best}, {_missed(outcome.score)}."
+    if not outcome.settings:
         return f"{pair}: it meets all objectives {best}."
-    if found.answer == "found":
-        verb = "is" if found.cheaper == 1 else "are"
-        rest = f"{counted(found.cheaper, 'set')} of fewer settings {verb} not tried yet"
-        return f"{pair}: it meets all objectives with {best}; {rest} ({tried})."
-    return f"{pair}: it takes {best}: every set of fewer settings was tried and fails ({tried})."
+    if outcome.answer == "found":
+        verb = "is" if outcome.cheaper == 1 else "are"
+        remaining = f"{counted(outcome.cheaper, 'set')} of fewer settings {verb} not tried yet"
+        return f"{pair}: it meets all objectives with {best}; {remaining} ({progress})."
+    return f"{pair}: it takes {best}: every set of fewer settings was tried and fails ({progress})."
 
 
 def settings_text(settings: Settings) -> str:
@@ -47,41 +47,43 @@ def _missed(score: float) -> str:
     return f"takes {score:.2f} times what is demanded"
 
 
-def report(made: Sequence[Search]) -> dict[str, Any]:
+def report(searches: Sequence[Search]) -> dict[str, Any]:
     """As plain data."""
     return {
         "schema": 1,
         "searches": [
             {
-                "scenario": one.scenario.name, "client": one.client, "server": one.server,
-                "factors": {name: list(levels) for name, levels in one.factors.items()},
-                "answer": "none" if one.hopeless else one.reached.answer, "hopeless": one.hopeless,
-                "settings": dict(sorted(one.reached.settings)),
-                "score": one.reached.score if math.isfinite(one.reached.score) else "Infinity",
-                "tried": one.reached.tried, "every": one.reached.every, "cheaper": one.reached.cheaper,
-                "sentence": sentence(one),
+                "scenario": search.scenario.name, "client": search.client, "server": search.server,
+                "factors": {name: list(levels) for name, levels in search.factors.items()},
+                "answer": "none" if search.hopeless else search.reached.answer, "hopeless": search.hopeless,
+                "settings": dict(sorted(search.reached.settings)),
+                "score": search.reached.score if math.isfinite(search.reached.score) else "Infinity",
+                "tried": search.reached.tried, "every": search.reached.every, "cheaper": search.reached.cheaper,
+                "sentence": sentence(search),
             }
-            for one in made
+            for search in searches
         ],
     }  # fmt: skip
 
 
-def markdown(made: Sequence[Search]) -> str:
+def markdown(searches: Sequence[Search]) -> str:
     """For a page: a table a scenario."""
     lines: list[str] = []
-    for name in dict.fromkeys(one.scenario.name for one in made):
-        mine = [one for one in made if one.scenario.name == name]
-        demanded = ", ".join(str(objective) for objective in mine[0].scenario.objectives)
-        lines += [f"**{quoted(mine[0].scenario.title)}** ({demanded})", ""]
+    for name in dict.fromkeys(search.scenario.name for search in searches):
+        group = [search for search in searches if search.scenario.name == name]
+        demanded = ", ".join(str(objective) for objective in group[0].scenario.objectives)
+        lines += [f"**{quoted(group[0].scenario.title)}** ({demanded})", ""]
         lines += [line(["pair", "what it takes", "sets tried"]), line(["---", "---", "---:"])]
-        for one in mine:
-            text = sentence(one).partition(": ")[2]
-            lines.append(line([f"{one.client}→{one.server}", text, f"{one.reached.tried} of {one.reached.every}"]))
+        for search in group:
+            text = sentence(search).partition(": ")[2]
+            lines.append(
+                line([f"{search.client}→{search.server}", text, f"{search.reached.tried} of {search.reached.every}"])
+            )
         lines.append("")
     return "\n".join(lines)
 
 
-def show(made: Sequence[Search], console: Console) -> None:
+def show(searches: Sequence[Search], console: Console) -> None:
     """For a terminal."""
-    for one in made:
-        console.print(f"{one.scenario.name}: {sentence(one)}", soft_wrap=True, markup=False)
+    for search in searches:
+        console.print(f"{search.scenario.name}: {sentence(search)}", soft_wrap=True, markup=False)

@@ -28,9 +28,9 @@ class Seed:
     @property
     def sentence(self) -> str:
         """For people."""
-        untold = "" if self.asked else " by default"
+        suffix = "" if self.asked else " by default"
         return (
-            f"the second connection starts from what the first learnt ({self.server}, bdp_seed: {self.value}{untold})"
+            f"the second connection starts from what the first learnt ({self.server}, bdp_seed: {self.value}{suffix})"
         )
 
 
@@ -43,11 +43,11 @@ def seed_of(cell: Cell) -> Seed | None:
 def _seed(cell: Cell, number: int, flow: Flow) -> Seed | None:
     client, server = cell.implementation("client", number), cell.implementation("server", number)
     setting = server.setting("server", "bdp_seed")
-    asked = flow.parameters.get("server.bdp_seed", cell.parameters.get("server.bdp_seed"))
-    value = asked if asked is not None or setting is None else setting.default
+    requested = flow.parameters.get("server.bdp_seed", cell.parameters.get("server.bdp_seed"))
+    value = requested if requested is not None or setting is None else setting.default
     if not client.session or value in (None, "off"):
         return None
-    return Seed(server.name, str(value), asked is not None)
+    return Seed(server.name, str(value), requested is not None)
 
 
 def marked(text: str, name: MetricName, seed: Seed | None) -> str:

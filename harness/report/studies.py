@@ -100,13 +100,13 @@ class Study:
     def rests_on(self, result: CellResult) -> bool:
         """Whether a cell is among those it rests on."""
         name = result.cell.scenario.name
-        return any(name == one or name.startswith(f"{one}/") for one in self.scenarios)
+        return any(name == scenario or name.startswith(f"{scenario}/") for scenario in self.scenarios)
 
 
 def stored_of(results: Iterable[CellResult], scenario: str) -> list[CellResult]:
     """The cells of a scenario that have figures, by server and what was asked of them."""
-    found = [result for result in results if result.cell.scenario.name == scenario and result.measurements]
-    return sorted(found, key=lambda result: (result.cell.server.name, sort_key(result.cell)))
+    cells = [result for result in results if result.cell.scenario.name == scenario and result.measurements]
+    return sorted(cells, key=lambda result: (result.cell.server.name, sort_key(result.cell)))
 
 
 @cache

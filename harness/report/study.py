@@ -18,45 +18,45 @@ from harness.report.table import interval_text
 Made = tuple[Sequence[Analysis], Sequence[Profiled]]
 
 
-def report(made: Made) -> dict[str, Any]:
+def report(study_results: Made) -> dict[str, Any]:
     """As plain data."""
-    analysed, profiled = made
-    studies = [_analysis(one) for one in analysed]
-    return {"schema": 1, "studies": studies, "profiles": [_profiled(one) for one in profiled]}
+    analyses, profile_sets = study_results
+    studies = [_analysis(analysis) for analysis in analyses]
+    return {"schema": 1, "studies": studies, "profiles": [_profiled(profile_set) for profile_set in profile_sets]}
 
 
-def _analysis(one: Analysis) -> dict[str, Any]:
+def _analysis(analysis: Analysis) -> dict[str, Any]:
     return {
-        **_of(one.of),
-        "metric": one.metric,
+        **_of(analysis.of),
+        "metric": analysis.metric,
         "unit": "s",
-        "median": one.median,
-        "runs": one.runs,
-        "late": one.late,
-        "problem": one.problem,
-        "sentence": sentence(one),
-        "main": [_effect(effect) for effect in one.main],
-        "interactions": [_effect(effect) for effect in one.together],
+        "median": analysis.median,
+        "runs": analysis.runs,
+        "late": analysis.late,
+        "problem": analysis.problem,
+        "sentence": sentence(analysis),
+        "main": [_effect(effect) for effect in analysis.main],
+        "interactions": [_effect(effect) for effect in analysis.together],
         "responses": [
             {
-                "factor": each.factor,
+                "factor": response.factor,
                 "levels": [
                     {"level": level, "interval": _span(span)}
-                    for level, span in zip(each.levels, each.seconds, strict=True)
+                    for level, span in zip(response.levels, response.seconds, strict=True)
                 ],
             }
-            for each in one.responses
+            for response in analysis.responses
         ],
-        "without": [{"cell": name, "why": why} for name, why in one.without],
+        "without": [{"cell": name, "why": why} for name, why in analysis.without],
     }
 
 
-def _of(one: Studied) -> dict[str, Any]:
-    study = one.scenario.study
+def _of(subject: Studied) -> dict[str, Any]:
+    study = subject.scenario.study
     return {
-        "scenario": one.scenario.name, "client": one.client, "server": one.server, "engine": one.engine,
-        "design": study.design if study is not None else "", "parameters": dict(one.rest),
-        "factors": {name: list(levels) for name, levels in one.factors.items()}, "cells": len(one.cells),
+        "scenario": subject.scenario.name, "client": subject.client, "server": subject.server, "engine": subject.engine,
+        "design": study.design if study is not None else "", "parameters": dict(subject.rest),
+        "factors": {name: list(levels) for name, levels in subject.factors.items()}, "cells": len(subject.cells),
     }  # fmt: skip
 
 
@@ -71,16 +71,17 @@ def _span(span: Interval) -> dict[str, Any]:
     return {"median": span.median, "low": span.low, "high": span.high, "n": span.n, "coverage": span.coverage}
 
 
-def _profiled(one: Profiled) -> dict[str, Any]:
+def _profiled(profile_set: Profiled) -> dict[str, Any]:
     return {
-        "scenario": one.scenario.name, "client": one.client, "server": one.server, "engine": one.engine,
+        "scenario": profile_set.scenario.name, "client": profile_set.client,
+        "server": profile_set.server, "engine": profile_set.engine,
         "rows": [
             {
                 "profile": row.label, "told": dict(row.told), "absent": list(row.absent),
                 "times": {name: None if span is None else _plain(span) for name, span in row.times.items()},
                 "verdict": row.verdict,
             }
-            for row in one.rows
+            for row in profile_set.rows
         ],
     }  # fmt: skip
 
@@ -89,59 +90,59 @@ def _plain(span: Interval) -> dict[str, Any]:
     return {name: value if abs(value) != float("inf") else "Infinity" for name, value in _span(span).items()}
 
 
-def markdown(made: Made) -> str:
+def markdown(study_results: Made) -> str:
     """For a page: a part a study and pair, with a table of effects a time; then the profiles."""
-    analysed, profiled = made
+    analyses, profile_sets = study_results
     lines: list[str] = []
-    for of in dict.fromkeys(one.of.name for one in analysed):
-        alike = [one for one in analysed if one.of.name == of]
-        lines += [f"### {of}", "", *_sentences(alike), ""]
-        lines += [*_effects_table(alike), ""] if any(one.main for one in alike) else []
-        lines += _notes(alike)
-    for each in profiled:
-        lines += [f"### {each.name}", "", *profiles_table(each), ""]
+    for subject_name in dict.fromkeys(analysis.of.name for analysis in analyses):
+        group = [analysis for analysis in analyses if analysis.of.name == subject_name]
+        lines += [f"### {subject_name}", "", *_sentences(group), ""]
+        lines += [*_effects_table(group), ""] if any(analysis.main for analysis in group) else []
+        lines += _notes(group)
+    for profile_set in profile_sets:
+        lines += [f"### {profile_set.name}", "", *profiles_table(profile_set), ""]
     return "\n".join(lines)
 
 
-def _sentences(alike: Sequence[Analysis]) -> list[str]:
-    return [f"* {sentence(one)}" for one in alike]
+def _sentences(analyses: Sequence[Analysis]) -> list[str]:
+    return [f"* {sentence(analysis)}" for analysis in analyses]
 
 
-def _effects_table(alike: Sequence[Analysis]) -> list[str]:
+def _effects_table(analyses: Sequence[Analysis]) -> list[str]:
     """Main effects and interactions as rows, in the order of the largest over all times; the times as columns.
 
     What is little of every time has no row.
     """
-    by: dict[tuple[str, ...], dict[str, Effect]] = {}
-    of = {one.metric: one for one in alike}
-    for one in alike:
-        for effect in (*one.main, *one.together):
-            by.setdefault(effect.factors, {})[one.metric] = effect
-    ranked = sorted(by.items(), key=lambda item: -max(abs(effect.saved.median) for effect in item[1].values()))
-    metrics = list(of)
-    made = [
+    by_factors: dict[tuple[str, ...], dict[str, Effect]] = {}
+    by_metric = {analysis.metric: analysis for analysis in analyses}
+    for analysis in analyses:
+        for effect in (*analysis.main, *analysis.together):
+            by_factors.setdefault(effect.factors, {})[analysis.metric] = effect
+    ranked = sorted(by_factors.items(), key=lambda item: -max(abs(effect.saved.median) for effect in item[1].values()))
+    metrics = list(by_metric)
+    table = [
         line(["worth, seconds of", *map(called, metrics), "not told from"]),
         line(["---", *["---:"] * len(metrics), "---"]),
     ]
-    little = 0
-    for factors, found in ranked:
-        if all(is_little(effect.saved, of[metric]) for metric, effect in found.items()):
-            little += 1
+    negligible = 0
+    for factors, effects in ranked:
+        if all(is_little(effect.saved, by_metric[metric]) for metric, effect in effects.items()):
+            negligible += 1
             continue
-        cells = [_cell(found[metric], of[metric]) if metric in found else "–" for metric in metrics]
-        aliases = dict.fromkeys(" × ".join(pair) for effect in found.values() for pair in effect.aliased)
-        made.append(line([" × ".join(factors), *cells, _brief(list(aliases))]))
-    if little == len(ranked):
+        cells = [_cell(effects[metric], by_metric[metric]) if metric in effects else "–" for metric in metrics]
+        aliases = dict.fromkeys(" × ".join(pair) for effect in effects.values() for pair in effect.aliased)
+        table.append(line([" × ".join(factors), *cells, _brief(list(aliases))]))
+    if negligible == len(ranked):
         return [f"No factor, and no two together, are worth {LITTLE:.0%} of any time."]
-    others = f"{little} other{'' if little == 1 else 's'}, of factors and of two together,"
-    verb = "is" if little == 1 else "are"
-    return [*made, *(["", f"{others} {verb} worth less than {LITTLE:.0%} of every time."] if little else [])]
+    remainder = f"{negligible} other{'' if negligible == 1 else 's'}, of factors and of two together,"
+    verb = "is" if negligible == 1 else "are"
+    return [*table, *(["", f"{remainder} {verb} worth less than {LITTLE:.0%} of every time."] if negligible else [])]
 
 
-def _cell(effect: Effect, one: Analysis) -> str:
+def _cell(effect: Effect, analysis: Analysis) -> str:
     change = f"{effect.worse[0]} → {effect.better[0]}"
-    text = f"{seconds(effect.saved, one)}"
-    text = f"**{text}**" if effect.shown and not is_little(effect.saved, one) else text
+    text = f"{seconds(effect.saved, analysis)}"
+    text = f"**{text}**" if effect.shown and not is_little(effect.saved, analysis) else text
     return f"{text} ({change})" if len(effect.factors) == 1 else text
 
 
@@ -151,27 +152,27 @@ def _brief(aliases: Sequence[str]) -> str:
     return ", ".join(aliases)
 
 
-def _notes(alike: Sequence[Analysis]) -> Iterator[str]:
-    for name, why in dict.fromkeys(pair for one in alike for pair in one.without):
+def _notes(analyses: Sequence[Analysis]) -> Iterator[str]:
+    for name, why in dict.fromkeys(pair for analysis in analyses for pair in analysis.without):
         yield f"* without {name}: {why}"
-    if any(one.without for one in alike):
+    if any(analysis.without for analysis in analyses):
         yield ""
 
 
-def profiles_table(one: Profiled) -> list[str]:
+def profiles_table(profile_set: Profiled) -> list[str]:
     """Profiles as rows, times as columns."""
-    metrics = list(one.rows[0].times) if one.rows else []
-    made = [
+    metrics = list(profile_set.rows[0].times) if profile_set.rows else []
+    table = [
         line(["parameters", *(f"{called(name)}, s" for name in metrics), "objectives", "not honoured"]),
         line(["---", *["---:"] * len(metrics), "---", "---"]),
     ]
-    for row in one.rows:
+    for row in profile_set.rows:
         times = ["–" if span is None else interval_text(span) for span in row.times.values()]
-        made.append(line([row.label, *times, row.verdict, ", ".join(row.absent) or "–"]))
-    return made
+        table.append(line([row.label, *times, row.verdict, ", ".join(row.absent) or "–"]))
+    return table
 
 
-def show(made: Made, console: Console) -> None:
+def show(study_results: Made, console: Console) -> None:
     """For a terminal."""
-    text = markdown(made)
+    text = markdown(study_results)
     console.print(text if text else "no stored runs are of a study", soft_wrap=True, markup=False)

@@ -63,10 +63,10 @@ def _unit(metric: str) -> str:
 
 
 def _bound(objectives: Sequence[Objective], metric: str) -> str:
-    found = next((item for item in objectives if item.metric == metric), None)
-    if found is None and "milestone" not in metric and "completion" not in metric:
+    objective = next((item for item in objectives if item.metric == metric), None)
+    if objective is None and "milestone" not in metric and "completion" not in metric:
         return ""
-    return "open" if found is None else f"{'≤' if found.at_most is not None else '≥'} {found.bound:g}"
+    return "open" if objective is None else f"{'≤' if objective.at_most is not None else '≥'} {objective.bound:g}"
 
 
 class ReferenceLine(NamedTuple):
@@ -80,18 +80,18 @@ class ReferenceLine(NamedTuple):
 
     def placed(self, varied: Sequence[str]) -> tuple[list[str], str]:
         """What stands in the columns of the parameters that a table varies, and its name with the other ones."""
-        rest = "".join(f", {name} {value}" for name, value in self.told.items() if name not in varied)
-        return [self.told.get(name, "") for name in varied], self.name + rest
+        suffix = "".join(f", {name} {value}" for name, value in self.told.items() if name not in varied)
+        return [self.told.get(name, "") for name in varied], self.name + suffix
 
 
-def reference_lines(cells: Sequence[Cell], asked_for: Sequence[MetricName]) -> list[ReferenceLine]:
+def reference_lines(cells: Sequence[Cell], requested: Sequence[MetricName]) -> list[ReferenceLine]:
     """What is demanded, what textbook slow start reaches, what the line rate allows.
 
     Slow start begins with the initial window that was asked for. Where the cells of a table differ in what the
     lines rest on, each kind of cell has lines of its own.
     """
     scenario = cells[0].scenario
-    metrics = [name.text(len(scenario.flows)) for name in asked_for]
+    metrics = [name.text(len(scenario.flows)) for name in requested]
     sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
     lines = [ReferenceLine("objective", {}, [_bound(scenario.objectives, metric) for metric in metrics])]
     models: list[tuple[str, Callable[[Cell, Size], float]]] = [
@@ -107,21 +107,23 @@ def reference_lines(cells: Sequence[Cell], asked_for: Sequence[MetricName]) -> l
         for cell in cells:
             times = tuple(f"{model(cell, sizes[metric]):.2f}" if metric in sizes else "" for metric in metrics)
             kinds.setdefault(times, []).append(cell)
-        for times, alike in kinds.items():
-            told = {} if len(kinds) == 1 else _common(alike, cells)
-            lines.append(ReferenceLine(name, told, list(times)))
+        for times, group in kinds.items():
+            parameters = {} if len(kinds) == 1 else _common(group, cells)
+            lines.append(ReferenceLine(name, parameters, list(times)))
     return lines
 
 
 def asked_and_seen(result: CellResult, parameters: RequestedParameters) -> list[str]:
     """What was asked of a cell, in the columns; and what its last run shows where that is something else."""
     last = result.last
-    departed = {} if last is None else {one.name: one.seen.value for one in departures(last[0], last[1])}
+    departed_values = (
+        {} if last is None else {departure.name: departure.seen.value for departure in departures(last[0], last[1])}
+    )
     entries = []
     for name, text in zip(parameters.varied, parameters.cells(result.cell), strict=True):
-        value = next((departed[full] for full in expanded(name) if full in departed), None)
-        seen = "" if value is None else f" (seen {value if isinstance(value, str) else f'{value:.3g}'})"
-        entries.append(text + seen)
+        value = next((departed_values[full] for full in expanded(name) if full in departed_values), None)
+        observed = "" if value is None else f" (seen {value if isinstance(value, str) else f'{value:.3g}'})"
+        entries.append(text + observed)
     return entries
 
 
@@ -130,38 +132,41 @@ def _ack_limited(cell: Cell, size: Size) -> float:
     return ack_limited_time(cell.scenario.path, size, float(cell.parameters.get(_ACK_RATIO, 2)))
 
 
-def _common(alike: Sequence[Cell], cells: Sequence[Cell]) -> dict[str, str]:
+def _common(group: Sequence[Cell], cells: Sequence[Cell]) -> dict[str, str]:
     """What tells some cells of a table from the others."""
-    everywhere = asked(cells).shared
-    return {name: str(value) for name, value in asked(alike).shared.items() if name not in everywhere}
+    shared = asked(cells).shared
+    return {name: str(value) for name, value in asked(group).shared.items() if name not in shared}
 
 
 def _row(
     result: CellResult,
     parameters: RequestedParameters,
-    made: Sequence[Headed],
-    asked_for: Sequence[MetricName],
+    headed: Sequence[Headed],
+    requested: Sequence[MetricName],
     *,
     why: bool,
 ) -> list[Entry]:
     flows = len(result.cell.scenario.flows)
-    missed = {item.metric for item in result.verdict.objectives if item.verdict == "fail"}
+    missed_metrics = {item.metric for item in result.verdict.objectives if item.verdict == "fail"}
     seed = seed_of(result.cell)
-    written = figure if asked_for else interval_text
+    format_span = figure if requested else interval_text
     figures: list[Entry] = [
-        Text(marked(written(result.interval(*name)), name, seed), style="red" if name.text(flows) in missed else "")
-        for name, _ in made
+        Text(
+            marked(format_span(result.interval(*name)), name, seed),
+            style="red" if name.text(flows) in missed_metrics else "",
+        )
+        for name, _ in headed
     ]
-    if shows_goodput(result.cell.scenario, asked_for):
+    if shows_goodput(result.cell.scenario, requested):
         goodput = result.interval("goodput", 0, "first")
         figures.append("–" if goodput is None else rate(goodput.median))
-    done = result.outcomes.get("completed", 0)
+    completed = result.outcomes.get("completed", 0)
     return [
         *asked_and_seen(result, parameters),
         result.cell.client.name,
         result.cell.server.name,
         verdict_text(result.verdict.status),
-        f"{done}/{len(result.runs)}",
+        f"{completed}/{len(result.runs)}",
         *figures,
         result.verdict.reason,
         *([_because(result)] if why else []),
@@ -170,53 +175,53 @@ def _row(
 
 def _because(result: CellResult) -> str:
     """Where the time of the cell's first transfer went, or why it came no further."""
-    told = because.attributions(result)
-    return because.short(told[0]) if told else unfinished.short(result)
+    transfers = because.attributions(result)
+    return because.short(transfers[0]) if transfers else unfinished.short(result)
 
 
-def scenario_table(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> Fitted:
+def scenario_table(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> Fitted:
     """The table of one scenario's cells: with its own figures, or with those asked for."""
-    scenario, made = results[0].cell.scenario, columns(results[0].cell.scenario, asked_for)
+    scenario, headed = results[0].cell.scenario, columns(results[0].cell.scenario, requested)
     parameters = asked([result.cell for result in results])
-    goodput = shows_goodput(scenario, asked_for)
-    why = not asked_for and any(_because(result) for result in results)
-    shown = [
+    goodput = shows_goodput(scenario, requested)
+    why = not requested and any(_because(result) for result in results)
+    shown_columns = [
         *_identifying(parameters), Column("verdict"), Column("n"),
-        *(Column(heading, right=True) for _, heading in made),
+        *(Column(heading, right=True) for _, heading in headed),
         *([Column(_unit("goodput"), right=True)] if goodput else []), Column("reason", text=SENTENCE),
         *([Column("because", text=SENTENCE, if_fits=True)] if why else []),
     ]  # fmt: skip
-    rows = [Row(_row(result, parameters, made, asked_for, why=why)) for result in results]
-    for one in reference_lines([result.cell for result in results], [metric for metric, _ in made]):
-        told, name = one.placed(parameters.varied)
-        cells = [*told, "", name, "", "", *one.texts, *([""] if goodput else []), "", *([""] if why else [])]
-        rows += [Row(cells, reference=True)] if any(one.texts) else []
-    return Fitted(_title(results, parameters), shown, rows)
+    rows = [Row(_row(result, parameters, headed, requested, why=why)) for result in results]
+    for reference in reference_lines([result.cell for result in results], [metric for metric, _ in headed]):
+        values, name = reference.placed(parameters.varied)
+        cells = [*values, "", name, "", "", *reference.texts, *([""] if goodput else []), "", *([""] if why else [])]
+        rows += [Row(cells, reference=True)] if any(reference.texts) else []
+    return Fitted(_title(results, parameters), shown_columns, rows)
 
 
-def flow_table(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> Fitted | None:
+def flow_table(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> Fitted | None:
     """The flows of one scenario's cells, a row each; None where the cells' own lines have all of them."""
-    made = flow_columns(results[0].cell.scenario, asked_for)
-    if not made:
+    headed = flow_columns(results[0].cell.scenario, requested)
+    if not headed:
         return None
     parameters = asked([result.cell for result in results])
-    shown = [
+    shown_columns = [
         *_identifying(parameters),
         Column("flow", identifies=True),
-        *(Column(name, right=True) for _, name in made),
+        *(Column(name, right=True) for _, name in headed),
     ]
     rows = [
         Row(
             [
                 *parameters.cells(result.cell), result.cell.client.name, result.cell.server.name,
                 f"{flow} {flow_label(result.cell, flow)}",
-                *(figure(result.interval(*name._replace(flow=flow))) for name, _ in made),
+                *(figure(result.interval(*name._replace(flow=flow))) for name, _ in headed),
             ]
         )
         for result in results
         for flow in range(len(result.cell.scenario.flows))
     ]  # fmt: skip
-    return Fitted(f"{_title(results, parameters)} · flows", shown, rows)
+    return Fitted(f"{_title(results, parameters)} · flows", shown_columns, rows)
 
 
 def _identifying(parameters: RequestedParameters) -> list[Column]:
@@ -231,8 +236,8 @@ def _title(results: Sequence[CellResult], parameters: RequestedParameters) -> st
 
 def _rests_on_one_run(result: CellResult) -> bool:
     """Whether one run made a cell pass or fail."""
-    found = [one.observed.n for one in result.verdict.objectives if one.observed is not None]
-    return result.verdict.status in ("pass", "fail") and max(found, default=0) == 1
+    run_counts = [objective.observed.n for objective in result.verdict.objectives if objective.observed is not None]
+    return result.verdict.status in ("pass", "fail") and max(run_counts, default=0) == 1
 
 
 def _notes(results: Sequence[CellResult]) -> list[RenderableType]:
@@ -241,35 +246,37 @@ def _notes(results: Sequence[CellResult]) -> list[RenderableType]:
         lines += [Text("  where the time went:"), *(Text(f"    {line}") for line in reasons)]
     if reasons := unfinished.lines(results):
         lines += [Text("  what did not finish:"), *(Text(f"    {line}") for line in reasons)]
-    if alone := sum(_rests_on_one_run(result) for result in results):
-        said = f"{counted(alone, 'verdict')} of {len(results)} on n = 1: one run decides, with no interval around it"
-        lines.append(Text(f"  {said} (--repeat auto goes on until intervals decide)"))
+    if single_run := sum(_rests_on_one_run(result) for result in results):
+        note = (
+            f"{counted(single_run, 'verdict')} of {len(results)} on n = 1: one run decides, with no interval around it"
+        )
+        lines.append(Text(f"  {note} (--repeat auto goes on until intervals decide)"))
     for result in results:
-        who = result.name
+        name = result.name
         if result.shortfall and result.verdict.status not in ("unsupported", "error"):
-            lines.append(Text(f"  {who}: {result.shortfall}"))
-        told = result.verdict.status == "measured" and set(result.outcomes) == {"completed"}
-        if result.verdict.status not in ("pass", "fail") and not told:
-            lines.append(Text(f"  {who}: {result.verdict.sentence}"))
+            lines.append(Text(f"  {name}: {result.shortfall}"))
+        complete = result.verdict.status == "measured" and set(result.outcomes) == {"completed"}
+        if result.verdict.status not in ("pass", "fail") and not complete:
+            lines.append(Text(f"  {name}: {result.verdict.sentence}"))
             last = result.last
             if last is not None and result.verdict.status == "error":
                 lines.extend(Text(f"      | {line}", style="dim") for line in last[0].outcome.log_tail[-6:])
         # Why metrics of flows are absent `report metrics` says.
-        found = warnings(result.runs, flows_too=False)
-        lines.extend(Text(f"  {who}: warning: {text}", style="yellow") for text in found)
+        cautions = warnings(result.runs, flows_too=False)
+        lines.extend(Text(f"  {name}: warning: {text}", style="yellow") for text in cautions)
     return lines
 
 
-def render(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> RenderableType:
+def render(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> RenderableType:
     """Tables for all scenarios, with notes."""
     parts: list[RenderableType] = []
     for cells in by_scenario(results):
-        flows = flow_table(cells, asked_for)
-        parts += [scenario_table(cells, asked_for), *([flows] if flows is not None else []), *_notes(cells)]
+        flows = flow_table(cells, requested)
+        parts += [scenario_table(cells, requested), *([flows] if flows is not None else []), *_notes(cells)]
     return Group(*parts)
 
 
-def show(results: Sequence[CellResult], console: Console, asked_for: Sequence[MetricName] = ()) -> None:
+def show(results: Sequence[CellResult], console: Console, requested: Sequence[MetricName] = ()) -> None:
     """Print the tables, one reproduction line per cell, and what several cells amount to; or that there is nothing.
 
     `asked_for`: metrics in place of the scenarios' own.
@@ -277,7 +284,7 @@ def show(results: Sequence[CellResult], console: Console, asked_for: Sequence[Me
     if not results:
         console.print("no stored runs match")
         return
-    console.print(render(results, asked_for))
+    console.print(render(results, requested))
     console.print(effort(results), style="dim")
     console.print("again:", style="dim")
     for result in results:
@@ -285,8 +292,8 @@ def show(results: Sequence[CellResult], console: Console, asked_for: Sequence[Me
             # Never folded: these lines are there to be copied.
             console.print(f"  {result.reproduction}", style="dim", soft_wrap=True, markup=False)
     for cells in by_scenario(results):
-        found = rankings(cells, compared(cells[0].cell.scenario, asked_for))
-        if found:
+        scenario_rankings = rankings(cells, compared(cells[0].cell.scenario, requested))
+        if scenario_rankings:
             console.print(f"{cells[0].cell.scenario.name} ({cells[0].cell.engine}):", style="bold", markup=False)
-        for line in lines(found):
+        for line in lines(scenario_rankings):
             console.print(f"  {line}", soft_wrap=True, markup=False)

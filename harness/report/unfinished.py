@@ -14,39 +14,43 @@ def unfinished(result: CellResult) -> list[tuple[Unfinished, list[Ending]]]:
 
     Empty where none failed, or nothing is known of it.
     """
-    failed: list[MeasuredRun] = [
+    failed_runs: list[MeasuredRun] = [
         measured
         for run, measured in result.runs
         if measured is not None and measured.unfinished and proven_outcome(run, measured).failed_transfer
     ]
-    if not failed:
+    if not failed_runs:
         return []
     return [
-        (one, [end for end in failed[0].endings if (end.flow, end.transfer) == (one.flow, one.transfer)])
-        for one in failed[0].unfinished
+        (
+            transfer,
+            [end for end in failed_runs[0].endings if (end.flow, end.transfer) == (transfer.flow, transfer.transfer)],
+        )
+        for transfer in failed_runs[0].unfinished
     ]
 
 
 def short(result: CellResult) -> str:
     """For a column; empty where nothing is known."""
-    found = unfinished(result)
-    return found[0][0].short if found else ""
+    transfers = unfinished(result)
+    return transfers[0][0].short if transfers else ""
 
 
-def sentence(one: Unfinished, endings: Sequence[Ending]) -> str:
+def sentence(transfer: Unfinished, endings: Sequence[Ending]) -> str:
     """'351 kB of 1 MB came, the last at 0.4 s; the server was silent for the last 59.6 s, …'"""
     # Of what one witness tells twice, from its qlog and from its log, once.
-    told = {(end.witness, end.kind, end.by): end for end in reversed(endings)}
-    return "; ".join([one.sentence, *(end.sentence for end in endings if end in told.values())]) + "."
+    distinct = {(end.witness, end.kind, end.by): end for end in reversed(endings)}
+    return "; ".join([transfer.sentence, *(end.sentence for end in endings if end in distinct.values())]) + "."
 
 
 def lines(results: Sequence[CellResult]) -> list[str]:
     """A sentence for each transfer that failed."""
     return [
-        f"{result.name}{'' if len(found) == 1 else f' flow {one.flow} ({one.transfer})'}: {sentence(one, endings)}"
+        f"{result.name}{'' if len(transfers) == 1 else f' flow {transfer.flow} ({transfer.transfer})'}: "
+        f"{sentence(transfer, endings)}"
         for result in results
-        for found in [unfinished(result)]
-        for one, endings in found
+        for transfers in [unfinished(result)]
+        for transfer, endings in transfers
     ]
 
 
@@ -54,10 +58,10 @@ def report(result: CellResult) -> list[dict[str, Any]]:
     """What `--json` has of a cell whose transfers failed: the figures behind each sentence."""
     return [
         {
-            **one.model_dump(mode="json"),
-            "silent": list(one.silent),
-            "sentence": sentence(one, endings),
+            **transfer.model_dump(mode="json"),
+            "silent": list(transfer.silent),
+            "sentence": sentence(transfer, endings),
             "endings": [end.model_dump(mode="json") for end in endings],
         }
-        for one, endings in unfinished(result)
+        for transfer, endings in unfinished(result)
     ]

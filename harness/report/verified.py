@@ -18,23 +18,32 @@ from harness.store.run_comparison import MetricDifference, RunComparison
 _NAMED = 4
 
 
-def sentence(one: RunComparison, ledger: Ledger) -> str:
+def sentence(comparison: RunComparison, ledger: Ledger) -> str:
     """What came of one run, in a line; where it differs, with the entries of the ledger that say it does not."""
-    cell = one.reference.cell
-    who = f"{one.reference.name} {cell.scenario.name} {cell.client.name}→{cell.server.name}"
-    said = [f"{who}: {one.answer}"]
-    if one.at is not None:
-        said.append(f"the captures part {_place(one.at)}")
-    if one.again.outcome != one.reference.outcome and one.answer == "differs":
-        outcomes = [" ".join((run.outcome.status, run.outcome.reason)).strip() for run in (one.reference, one.again)]
-        said.append(f"{outcomes[0]} there, {outcomes[1]} here" if outcomes[0] != outcomes[1] else "")
-    said.append(_some([_figure(figure, _flows(one)) for figure in one.figures] if one.answer != "identical" else []))
-    said.append(_bits(one))
-    if one.answer == "differs" and one.joining:
-        entries = _some([entry_text(entry, ledger) for entry in one.joining])
-        entries = _some([entry_text(entry, ledger) for entry in one.joining])
-        said.append(f"the ledger holds it for the same by {entries}")
-    return "; ".join(text for text in said if text)
+    cell = comparison.reference.cell
+    name = f"{comparison.reference.name} {cell.scenario.name} {cell.client.name}→{cell.server.name}"
+    clauses = [f"{name}: {comparison.answer}"]
+    if comparison.at is not None:
+        clauses.append(f"the captures part {_place(comparison.at)}")
+    if comparison.again.outcome != comparison.reference.outcome and comparison.answer == "differs":
+        outcomes = [
+            " ".join((run.outcome.status, run.outcome.reason)).strip()
+            for run in (comparison.reference, comparison.again)
+        ]
+        clauses.append(f"{outcomes[0]} there, {outcomes[1]} here" if outcomes[0] != outcomes[1] else "")
+    clauses.append(
+        _some(
+            [_figure(figure, _flows(comparison)) for figure in comparison.figures]
+            if comparison.answer != "identical"
+            else []
+        )
+    )
+    clauses.append(_bits(comparison))
+    if comparison.answer == "differs" and comparison.joining:
+        entries = _some([entry_text(entry, ledger) for entry in comparison.joining])
+        entries = _some([entry_text(entry, ledger) for entry in comparison.joining])
+        clauses.append(f"the ledger holds it for the same by {entries}")
+    return "; ".join(text for text in clauses if text)
 
 
 def entry_text(entry: Equivalence, ledger: Ledger) -> str:
@@ -42,88 +51,92 @@ def entry_text(entry: Equivalence, ledger: Ledger) -> str:
     return f"{entry.kind} {entry.name} {entry.digest[:12]} = {entry.same_as[:12]} ({ledger.place(entry)})"
 
 
-def _place(at: Parting) -> str:
-    if at.first == at.last:
-        return f"at packet {at.first:,} of the client's side"
-    return f"between packets {at.first:,} and {at.last:,} of the client's side"
+def _place(parting: Parting) -> str:
+    if parting.first == parting.last:
+        return f"at packet {parting.first:,} of the client's side"
+    return f"between packets {parting.first:,} and {parting.last:,} of the client's side"
 
 
-def _flows(one: RunComparison) -> int:
-    return len(one.reference.cell.scenario.flows)
+def _flows(comparison: RunComparison) -> int:
+    return len(comparison.reference.cell.scenario.flows)
 
 
 def _figure(figure: MetricDifference, flows: int) -> str:
-    one, other = ("–" if value is None else f"{value:g}" for value in figure.values)
-    return f"{figure.name.text(flows)} {one} there, {other} here ({figure.unit})"
+    reference, rerun = ("–" if value is None else f"{value:g}" for value in figure.values)
+    return f"{figure.name.text(flows)} {reference} there, {rerun} here ({figure.unit})"
 
 
-def _bits(one: RunComparison) -> str:
+def _bits(comparison: RunComparison) -> str:
     """What of the bits is other here, in words."""
-    facts = [f"other {what.removeprefix('the ')}" for what in one.bits]
-    if one.reference.lab_kernel != one.again.lab_kernel:
+    facts = [f"other {part.removeprefix('the ')}" for part in comparison.bits]
+    if comparison.reference.lab_kernel != comparison.again.lab_kernel:
         facts.append("other lab kernel")
-    if one.reference.cpu != one.again.cpu:
-        facts.append(f"cpu {one.again.cpu or 'unknown'} instead of {one.reference.cpu or 'unknown'}")
-    facts += _processors(one)
-    facts += [f"other files in the image of {image}" for image in one.beside]
-    changed = _some([_change(change) for change in one.changed])
+    if comparison.reference.cpu != comparison.again.cpu:
+        facts.append(f"cpu {comparison.again.cpu or 'unknown'} instead of {comparison.reference.cpu or 'unknown'}")
+    facts += _processors(comparison)
+    facts += [f"other files in the image of {image}" for image in comparison.beside]
+    changed = _some([_change(change) for change in comparison.changed])
     return ", ".join([*facts, *([changed] if changed else [])])
 
 
-def _processors(one: RunComparison) -> list[str]:
+def _processors(comparison: RunComparison) -> list[str]:
     """Whose processors endpoints saw, where either run's saw the host's and they are not the same."""
-    there, here = (str(run.host.get("cpu", "")) for run in (one.reference, one.again))
-    seen = "host" in (one.reference.cpu, one.again.cpu)
-    return [f"on {there} there, on {here} here"] if seen and there and here and there != here else []
+    reference_cpu, rerun_cpu = (str(run.host.get("cpu", "")) for run in (comparison.reference, comparison.again))
+    exposed = "host" in (comparison.reference.cpu, comparison.again.cpu)
+    return (
+        [f"on {reference_cpu} there, on {rerun_cpu} here"]
+        if exposed and reference_cpu and rerun_cpu and reference_cpu != rerun_cpu
+        else []
+    )
 
 
 def _change(change: VersionChange) -> str:
-    was, now = (version or "not there" for version in change.versions)
+    old, new = (version or "not there" for version in change.versions)
     images = "images" if ", " in change.image else "image"
-    return f"{change.name} in the {images} of {change.image}: {was}, here {now}"
+    return f"{change.name} in the {images} of {change.image}: {old}, here {new}"
 
 
 def _some(texts: Sequence[str]) -> str:
-    beyond = len(texts) - _NAMED
-    return ", ".join([*texts[:_NAMED], *([f"{beyond} more"] if beyond > 0 else [])])
+    hidden = len(texts) - _NAMED
+    return ", ".join([*texts[:_NAMED], *([f"{hidden} more"] if hidden > 0 else [])])
 
 
-def show(found: Sequence[RunComparison], console: Console) -> None:
+def show(comparisons: Sequence[RunComparison], console: Console) -> None:
     """The sum of it."""
-    counts = Counter(one.answer for one in found)
+    counts = Counter(comparison.answer for comparison in comparisons)
     parts = ", ".join(f"{count} {answer}" for answer, count in sorted(counts.items()))
-    console.print(f"{counted(len(found), 'reference run')} made again: {parts or 'none'}", markup=False)
+    console.print(f"{counted(len(comparisons), 'reference run')} made again: {parts or 'none'}", markup=False)
 
 
-def report(found: Sequence[RunComparison]) -> dict[str, Any]:
+def report(comparisons: Sequence[RunComparison]) -> dict[str, Any]:
     """The same as plain data."""
-    return {"verified": [_entry(one) for one in found]}
+    return {"verified": [_entry(comparison) for comparison in comparisons]}
 
 
-def _entry(one: RunComparison) -> dict[str, Any]:
-    cell = one.reference.cell
+def _entry(comparison: RunComparison) -> dict[str, Any]:
+    cell = comparison.reference.cell
     return {
         "key": cell.key,
-        "repetition": one.reference.repetition,
+        "repetition": comparison.reference.repetition,
         "scenario": cell.scenario.name,
         "client": cell.client.name,
         "server": cell.server.name,
-        "answer": one.answer,
-        "packets": None if one.at is None else {"first": one.at.first, "last": one.at.last},
+        "answer": comparison.answer,
+        "packets": None if comparison.at is None else {"first": comparison.at.first, "last": comparison.at.last},
         "figures": [
             {
-                "metric": figure.name.text(_flows(one)),
+                "metric": figure.name.text(_flows(comparison)),
                 "unit": figure.unit,
                 "reference": figure.values[0],
                 "here": figure.values[1],
             }
-            for figure in one.figures
+            for figure in comparison.figures
         ],
-        "bits": list(one.bits),
+        "bits": list(comparison.bits),
         "changed": [
             {"image": change.image, "name": change.name, "reference": change.versions[0], "here": change.versions[1]}
-            for change in one.changed
+            for change in comparison.changed
         ],
-        "other_files": list(one.beside),
-        "joining": [entry.model_dump(mode="json", by_alias=True) for entry in one.joining],
+        "other_files": list(comparison.beside),
+        "joining": [entry.model_dump(mode="json", by_alias=True) for entry in comparison.joining],
     }

@@ -1,1 +1,1 @@
-"""Whether the same runs come out again: of changed code, on another machine, or twice in a row."""
+"""Reproducibility: whether runs come out the same with changed code, on another machine, or twice in a row."""

@@ -1,4 +1,4 @@
-"""A checkout of another revision: what its digests are, and its runs of cells, made by its own code."""
+"""A checkout of another revision: its digests, and runs of cells with its own code."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from harness.outcome import Cell, Run
 from harness.store.identity import Component
 from harness.store.results import Store
 
-#: Commits that are looked through for one whose digests are those of stored results.
+#: Commits that are searched for one with the digests of stored results.
 MOST_COMMITS = 40
-#: Seconds that a revision may take to say what its digests are.
+#: Seconds that a revision may take to print its digests.
 _DIGESTS_SECONDS = 120.0
 #: Seconds that one run of another revision may take, with the images that it builds.
 _RUN_SECONDS = 1800.0
@@ -36,20 +36,20 @@ class Checkout:
     """Served files and exported images: shared, since each is called by its own digest."""
 
     def digests(self) -> dict[Component, str]:
-        """What its engines, its simulator and its images are made from. InputError where it cannot say."""
-        done = self.python("-m", "harness.cli", "digests", seconds=_DIGESTS_SECONDS)
-        if done.returncode != 0:
-            said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        """Digests of its engines, its simulator and its images. InputError where it cannot print them."""
+        completed = self.python("-m", "harness.cli", "digests", seconds=_DIGESTS_SECONDS)
+        if completed.returncode != 0:
+            message = (completed.stderr.strip().splitlines() or ["no message"])[-1]
             raise InputError(
-                f"{self.folder} does not say what its digests are: {said}",
+                f"{self.folder} does not say what its digests are: {message}",
                 "name a revision that has the command 'harness digests'",
             )
-        return read_digests(done.stdout)
+        return read_digests(completed.stdout)
 
     def run(self, cell: Cell, repetition: int, store: Path) -> Run:
-        """Make a run of a cell in virtual time. EngineError where it does not come to that.
+        """Run a cell in virtual time. EngineError where no run comes of it.
 
-        The scenario is handed over as a file of its own, so that it need not be among the revision's.
+        The scenario is passed as a file of its own, since the revision may not have it.
         """
         with tempfile.TemporaryDirectory(prefix="quic-lab-cell-") as scratch:
             file = Path(scratch) / "cell.yaml"
@@ -59,16 +59,16 @@ class Checkout:
             for name, value in sorted(cell.parameters.items()):
                 words += ["--set", f"{name}={value}"]
             words += ["--no-figures", "--store", str(store)]
-            done = self.python("-m", "harness.cli", *words, seconds=_RUN_SECONDS)
+            completed = self.python("-m", "harness.cli", *words, seconds=_RUN_SECONDS)
         runs = [run for key in Store(store).cell_keys() for run in Store(store).runs(key)]
-        wanted = [run for run in runs if run.repetition == repetition]
-        if len(wanted) != 1:
-            said = "\n  ".join(done.stderr.strip().splitlines()[-5:]) or "no message"
-            raise EngineError(f"{self.folder} made no run of {cell.scenario.name}:\n  {said}")
-        return wanted[0]
+        matching = [run for run in runs if run.repetition == repetition]
+        if len(matching) != 1:
+            message = "\n  ".join(completed.stderr.strip().splitlines()[-5:]) or "no message"
+            raise EngineError(f"{self.folder} made no run of {cell.scenario.name}:\n  {message}")
+        return matching[0]
 
     def python(self, *words: str, seconds: float, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run this environment's Python in the checkout, on the checkout's code, for so many seconds at most."""
+        """Run this environment's Python in the checkout, on the checkout's code, for at most `seconds`."""
         # The simulator's lifecycle is a part of both engines.
         packages = os.pathsep.join(map(str, (self.folder, self.folder / "images" / "sim")))
         paths = {"HARNESS_STATE": str(self.state), "HARNESS_CACHE": str(self.cache), "PYTHONPATH": packages}
@@ -79,7 +79,7 @@ class Checkout:
 
 
 def scenario_document(cell: Cell) -> dict[str, object]:
-    """A cell's scenario as a file says it, without a sweep, and without defaults, which older formats may not know."""
+    """A cell's scenario as the content of a file, without sweep and defaults, which older formats may not know."""
     document = cell.scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     for key in ("name", "vary", "study", "combine", "objectives", "milestones"):
         document.pop(key, None)
@@ -87,7 +87,7 @@ def scenario_document(cell: Cell) -> dict[str, object]:
 
 
 def read_digests(text: str) -> dict[Component, str]:
-    """What `harness digests` printed. InputError."""
+    """Parse the output of `harness digests`. InputError."""
     try:
         return {(kind, name): digest for kind, names in json.loads(text).items() for name, digest in names.items()}
     except (ValueError, AttributeError) as error:
@@ -96,7 +96,7 @@ def read_digests(text: str) -> dict[Component, str]:
 
 @contextmanager
 def checked_out(root: Path, revision: str, state: Path, cache: Path) -> Iterator[Checkout]:
-    """A revision of a repository in a folder of its own, which is removed at the end; a folder as it is. InputError."""
+    """A revision of a repository in a folder of its own, removed at the end. A folder is used as it is. InputError."""
     if Path(revision).is_dir():
         yield Checkout(Path(revision).resolve(), state, cache)
         return
@@ -120,32 +120,32 @@ def commit_named(root: Path, revision: str) -> str:
 
 @contextmanager
 def base_with(
-    root: Path, wanted: Mapping[Component, str], first: Sequence[str], state: Path, cache: Path
+    root: Path, required: Mapping[Component, str], first: Sequence[str], state: Path, cache: Path
 ) -> Iterator[Checkout]:
-    """A checkout of the newest commit whose digests are the wanted ones. InputError where none is found.
+    """A checkout of the newest commit with the required digests. InputError where none is found.
 
-    `first`: commits that are tried before the others; these are the last that touched an engine or an image.
+    `first`: commits that are tried first. Then follow the last ones that touched harness/ or images/.
     """
     recent = _git(root, "log", f"-{MOST_COMMITS}", "--format=%H", "--", "harness", "images").split()
-    known = [commit for commit in first if _exists(root, commit)]
-    for commit in dict.fromkeys([*known, *recent]):
+    existing = [commit for commit in first if _exists(root, commit)]
+    for commit in dict.fromkeys([*existing, *recent]):
         with checked_out(root, commit, state, cache) as checkout:
-            if _has(checkout, wanted):
+            if _has(checkout, required):
                 yield checkout
                 return
-    names = ", ".join(f"{' '.join(component)} {digest[:12]}" for component, digest in wanted.items())
+    names = ", ".join(f"{' '.join(component)} {digest[:12]}" for component, digest in required.items())
     raise InputError(
         f"none of the last {MOST_COMMITS} commits that touched harness/ or images/ has {names}",
         "name it with --base REVISION",
     )
 
 
-def _has(checkout: Checkout, wanted: Mapping[Component, str]) -> bool:
+def _has(checkout: Checkout, required: Mapping[Component, str]) -> bool:
     try:
         digests = checkout.digests()
     except InputError:
         return False
-    return all(digests.get(component) == digest for component, digest in wanted.items())
+    return all(digests.get(component) == digest for component, digest in required.items())
 
 
 def _exists(root: Path, commit: str) -> bool:
@@ -158,9 +158,13 @@ def _exists(root: Path, commit: str) -> bool:
 
 def _git(root: Path, *words: str) -> str:
     try:
-        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=60, check=False)
+        completed = subprocess.run(
+            ["git", "-C", str(root), *words], capture_output=True, text=True, timeout=60, check=False
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise InputError(f"git {words[0]}: {error}", "an earlier revision is taken from its history") from error
-    if done.returncode != 0:
-        raise InputError(f"git {words[0]}: {done.stderr.strip() or 'failed'}", "is this a checkout with its history?")
-    return done.stdout
+    if completed.returncode != 0:
+        raise InputError(
+            f"git {words[0]}: {completed.stderr.strip() or 'failed'}", "is this a checkout with its history?"
+        )
+    return completed.stdout

@@ -1,8 +1,8 @@
-"""What the compose engine asks of Docker for a golden lab, and the files it writes: equal where a change kept both.
+"""The commands that the compose engine gives Docker for a golden lab, and the files it writes.
 
-In real time no run is another one to the byte. Of two versions of the engine it can be proven that they give the same
-labs the same files, and Docker the same commands. Commands that change a container count in their order for that
-container; commands that only look count once, in no order, since how often they are given depends on the machine.
+In real time no two runs are equal to the byte. But two versions of the engine can be proven to write the same files
+for the same labs, and to give Docker the same commands. Commands that change a container are compared in order, for
+each container. Commands that only look are compared as a set: how often they are given depends on the machine.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from harness.repro.checkout import Checkout
 GOLDEN_LABS: dict[str, Path] = {
     name: Path(__file__).parent / "golden_labs" / f"{name}.yaml" for name in ("pair", "segments", "moved", "shared")
 }
-#: Seconds that a golden lab may take, with the images that it needs.
+#: Seconds that a golden lab may take, including builds of images.
 _SECONDS = 1200.0
 _SHIM = Path(__file__).parent / "docker_shim.py"
-#: Of a run's folder, what its containers are made from. Of all other files the names count.
+#: Files of a run's folder from which containers are made: their text is compared. Of other files only the names are.
 _INPUTS = ("compose.yaml", "cell.env", "lab.json", "plan/*")
-#: What endpoints write there, whose names they choose, and what the store does.
+#: Left out: files that endpoints write, under names of their own, and files of the store.
 _OTHERS = ("flow*/client/*", "flow*/server/*", "run.json", "measured.json", "series.parquet")
-#: In place of a text that is measured.
+#: Stands for the text of a file whose content is measured.
 MEASURED = "measured"
 #: Commands that change nothing.
 _LOOKING = frozenset({"events", "inspect", "logs", "ps", "stats", "top", "wait", "network ls", "network inspect"})
-#: Commands about images and versions. Which are given depends on what is on this machine, and they are no engine's.
+#: Commands about images and versions. They depend on what is on this machine, and do not come from an engine.
 _BESIDE = frozenset(
     {"build", "buildx", "builder", "compose version", "export", "image", "images", "info", "load", "login", "pull",
      "push", "rmi", "save", "tag", "version"}
@@ -48,27 +48,27 @@ _BESIDE = frozenset(
 _GROUPS = frozenset({"compose", "container", "network", "volume"})
 #: Options of `docker compose` that take a value, ahead of its command.
 _COMPOSE_OPTIONS = frozenset({"--env-file", "--file", "--profile", "--progress", "--project-name"})
-#: What commands are about that name no container, and those of them that every container waits for.
+#: Subject of commands that name no container, and the beginnings of those that concern all containers.
 STANDING = "networks and simulators"
 _CONCERNING_ALL = ("compose ", "network ")
-#: What differs between two runs of one version → what stands for it.
+#: What differs between two runs of one version → its placeholder.
 _VARYING = (
-    # Projects: the harness's process, and how many it has made.
+    # Projects: process ID of the harness, and number of the project.
     (re.compile(r"\bquic-lab-\d+-(\d+)"), r"quic-lab-\1"),
     # Owners (harness/engine/process_owner.py).
     (re.compile(r"\b\d+-\d+-[0-9a-f]{12}(n\d+)?\b"), "OWNER"),
-    # An image that is built here is called by what it is made from, which a change of the simulator changes.
+    # The tag of an image that is built here is a digest of its sources, which a change of the simulator changes.
     (re.compile(r"\b(quic-lab/[\w.-]+):[0-9a-f]{12}"), r"\1"),
 )
-#: Whole words: what Docker calls a container or a network, in full and in short, and seconds since the epoch.
+#: Whole words: IDs of containers and networks, long and short; seconds since the epoch.
 _ID, _TIME = re.compile(r"[0-9a-f]{64}|[0-9a-f]{12}"), re.compile(r"\d{10}\.\d+")
-#: Characters of a line that are shown ahead of a difference, and from there on.
+#: Characters of a line that are shown before a difference, and from there on.
 _AHEAD, _BEHIND = 60, 80
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """One golden lab, as one version of the engine brought it up and down."""
+    """Files and commands of one golden lab, with one version of the engine."""
 
     files: Mapping[str, str]
     """Place in the run's folder → text without what varies, or MEASURED.
@@ -89,21 +89,21 @@ def transcript(checkout: Checkout, name: str, scratch: Path) -> Transcript:
     store, log = scratch / "store", scratch / "docker.jsonl"
     words = ["run", str(GOLDEN_LABS[name]), "--engine", "compose", "--repeat", "1", "--no-figures"]
     try:
-        done = checkout.python(
+        completed = checkout.python(
             "-m", "harness.cli", *words, "--store", str(store), seconds=_SECONDS,
             PATH=f"{shim_folder(scratch, log)}{os.pathsep}{os.environ['PATH']}",
-            # A run that the machine disturbed is not made again: what counts here is the same in both.
+            # A run that the host disturbed is not repeated: files and commands are the same.
             HARNESS_PATIENCE="0 s",
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise EngineError(f"the golden lab {name} did not end within {_SECONDS:g} s in {checkout.folder}") from error
-    folder = _completed(store, name, checkout, done.stderr)
+    folder = _completed(store, name, checkout, completed.stderr)
     places = {str(checkout.folder): "CHECKOUT", str(checkout.cache): "CACHE", str(scratch): "SCRATCH"}
     return read_transcript(log.read_text().splitlines(), run_files(folder), {**places, folder.parent.name: "KEY"})
 
 
 def shim_folder(scratch: Path, log: Path) -> Path:
-    """Make a folder with a `docker` that notes its commands in a log. EngineError where there is no Docker."""
+    """Make a folder with a `docker` that logs its commands. EngineError where there is no Docker."""
     docker = shutil.which("docker")
     if docker is None:
         raise EngineError("there is no 'docker' command", "run 'make setup'")
@@ -120,13 +120,13 @@ def _completed(store: Path, name: str, checkout: Checkout, stderr: str) -> Path:
     """The folder of the run. EngineError where it did not complete."""
     records = sorted(store.glob("runs/*/*/run.json"))
     if len(records) != 1:
-        said = "\n  ".join(stderr.strip().splitlines()[-5:]) or "no message"
-        raise EngineError(f"{checkout.folder} made no run of the golden lab {name}:\n  {said}")
+        message = "\n  ".join(stderr.strip().splitlines()[-5:]) or "no message"
+        raise EngineError(f"{checkout.folder} made no run of the golden lab {name}:\n  {message}")
     outcome: dict[str, Any] = json.loads(records[0].read_text())["outcome"]
     if outcome["status"] != "completed":
-        said = outcome.get("detail") or outcome.get("reason") or "no reason is given"
+        message = outcome.get("detail") or outcome.get("reason") or "no reason is given"
         raise EngineError(
-            f"the golden lab {name} ended as {outcome['status']} in {checkout.folder}: {said}",
+            f"the golden lab {name} ended as {outcome['status']} in {checkout.folder}: {message}",
             "give the same command again; if that does not help, run the lab by hand: "
             f"harness run {GOLDEN_LABS[name]} --engine compose",
         )
@@ -134,33 +134,33 @@ def _completed(store: Path, name: str, checkout: Checkout, stderr: str) -> Path:
 
 
 def run_files(folder: Path) -> dict[str, str]:
-    """The files of a run's folder: those that its containers are made from with their text, of the others the names."""
+    """Files of a run's folder → text for those from which containers are made, MEASURED for all others."""
     files = {}
     for file in sorted(folder.rglob("*")):
         place = file.relative_to(folder)
         if file.is_file() and not _under(place, _OTHERS):
-            # What is packed once the run is over is the store's affair.
+            # Whether the store has compressed a file does not count.
             files[str(place).removesuffix(".zst")] = file.read_text() if _under(place, _INPUTS) else MEASURED
     return files
 
 
 def _under(place: Path, patterns: Iterable[str]) -> bool:
-    """Whether a file, or a folder that it is in, is called as a pattern says."""
+    """Whether the path of a file, or of a folder above it, matches a pattern."""
     return any(part.match(pattern) for part in (place, *place.parents) for pattern in patterns)
 
 
 def read_transcript(lines: Iterable[str], files: Mapping[str, str], places: Mapping[str, str]) -> Transcript:
-    """A transcript of what the shim noted.
+    """A transcript from the log of the shim.
 
-    `lines`: its log; `files`: the run's, as they are; `places`: a folder, or a cell's key → what stands for it.
+    `lines`: the log; `files`: the run's files, unchanged; `places`: a folder, or a cell's key → its placeholder.
     """
-    noted: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    made = {identity: name for item in noted for identity, name in item.get("made", {}).items() if name}
+    records: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    identities = {identity: name for item in records for identity, name in item.get("made", {}).items() if name}
     texts = {place: settled(text, places) for place, text in files.items()}
     steps: list[tuple[str, str]] = []
     looking: set[str] = set()
-    names = Placeholders(places, made)
-    for item in noted:
+    names = Placeholders(places, identities)
+    for item in records:
         texts |= {place: settled(text, places) for place, text in _standing(item)}
         words = [names.readable(word) for word in item.get("words", ())]
         if not words or _is_beside(words):
@@ -175,7 +175,7 @@ def read_transcript(lines: Iterable[str], files: Mapping[str, str], places: Mapp
 
 @dataclass(frozen=True)
 class Placeholders:
-    """What is called otherwise in every run, and what stands for it in commands."""
+    """Names that differ in every run, and their placeholders in commands."""
 
     places: Mapping[str, str]
     """Folder, or a cell's key → what stands for it."""
@@ -184,25 +184,25 @@ class Placeholders:
 
     @functools.cached_property
     def known(self) -> frozenset[str]:
-        """The names of all that was made, readable."""
+        """Readable names of all containers and networks that were made."""
         return frozenset(settled(name, self.places) for name in self.made.values())
 
     def readable(self, word: str) -> str:
-        """A word of a command, with a name for an ID and without the time of day."""
+        """A word of a command, with names instead of IDs and times."""
         if _ID.fullmatch(word):
             name = next((name for identity, name in self.made.items() if identity.startswith(word)), "ID")
             return settled(name, self.places)
         return "TIME" if _TIME.fullmatch(word) else settled(word, self.places)
 
     def each(self, words: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """(subject, command) for each container that a command names; Docker names them in no order of ours."""
+        """(subject, command) for each container that a command names. Their order in the command does not count."""
         subjects = [word for word in words if word in self.known]
         for subject in subjects or [STANDING]:
             yield subject, " ".join(word for word in words if word == subject or word not in subjects)
 
 
 def _standing(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The files and variables that `compose up` was given."""
+    """The files and variables of `compose up`."""
     files: Mapping[str, str] = item.get("files", {})
     if files:
         folder = Path(after(item["words"], "--file")).parent
@@ -211,15 +211,15 @@ def _standing(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _is_beside(words: Sequence[str]) -> bool:
-    """Whether a command is about images, or removes what a harness of before has left."""
+    """Whether a command is about images, or removes what an earlier harness has left."""
     if words[0] in ("create", "run") and "--name" not in words and "--volume" not in words:
-        # An image's files are exported from it, or it asks for the host's queues.
+        # It exports an image's files, or probes the host's queues.
         return True
     return _kind(words) in _BESIDE or (_kind(words) in ("rm", "network rm") and words[-1] == "ID")
 
 
 def _kind(words: Sequence[str]) -> str:
-    """`run`, `network connect`, `compose up`: the words that say what a command does."""
+    """The words that say what a command does: `run`, `network connect`, `compose up`."""
     if words[0] not in _GROUPS:
         return words[0]
     further = iter(words[1:])
@@ -232,31 +232,31 @@ def _kind(words: Sequence[str]) -> str:
 
 
 def _by_subject(steps: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Container → its commands in order, between those that concern all containers."""
+    """Container → its commands in order, together with those that concern all containers."""
     steps = list(steps)
     ordered: dict[str, list[str]] = {subject: [] for subject, _ in steps}
     for subject, commands in ordered.items():
-        for about, command in steps:
-            concerned = about == subject or (about == STANDING and command.startswith(_CONCERNING_ALL))
-            # A container that takes its time to end may be told so once more.
-            again = command.startswith("stop ") and commands[-1:] == [command]
-            if concerned and not again:
+        for target, command in steps:
+            applies = target == subject or (target == STANDING and command.startswith(_CONCERNING_ALL))
+            # A container that is slow to end may be told to stop again.
+            repeated = command.startswith("stop ") and commands[-1:] == [command]
+            if applies and not repeated:
                 commands.append(command)
     return {subject: tuple(commands) for subject, commands in ordered.items()}
 
 
 def settled(text: str, places: Mapping[str, str]) -> str:
-    """A text without what differs between two runs of one version; `places`: folder or key → what stands for it."""
-    # A cache may be in a checkout, and a store in the folder of a test.
+    """A text with placeholders for what differs between two runs; `places`: folder or key → its placeholder."""
+    # Longest first: a cache may be inside a checkout, and a store inside the folder of a test.
     for place in sorted(places, key=len, reverse=True):
         text = text.replace(place, places[place])
-    for pattern, stands in _VARYING:
-        text = pattern.sub(stands, text)
+    for pattern, placeholder in _VARYING:
+        text = pattern.sub(placeholder, text)
     return text
 
 
 def differences(base: Transcript, candidate: Transcript) -> tuple[str, ...]:
-    """What is not the same, each as a line for people: files first, then the commands of each container."""
+    """The differences, each as a line for people: files first, then the commands of each container."""
     return (*_of_files(base.files, candidate.files), *_of_commands(base, candidate))
 
 
@@ -281,18 +281,20 @@ def _of_commands(base: Transcript, candidate: Transcript) -> Iterator[str]:
 
 
 def _first(base: Sequence[str], candidate: Sequence[str], *, unit: str) -> str:
-    """The first of several lines or commands that is not the same."""
+    """The first line or command that differs, as text."""
     place = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(base, candidate, strict=False)))
     before, now = (side[place] if place < len(side) else None for side in (base, candidate))
     return f"{unit} {place + 1}: {_excerpt(before, now)} before, {_excerpt(now, before)} now"
 
 
-def _excerpt(text: str | None, other: str | None) -> str:
-    """A text, quoted, from shortly before the place where it differs from another one on."""
+def _excerpt(text: str | None, counterpart: str | None) -> str:
+    """An excerpt of a text, quoted: it begins shortly before the first difference from another text."""
     if text is None:
         return "nothing"
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, other or "", strict=False)))
-    start, end = max(0, same - _AHEAD), same + _BEHIND
+    prefix_length = sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, counterpart or "", strict=False))
+    )
+    start, end = max(0, prefix_length - _AHEAD), prefix_length + _BEHIND
     return repr(f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}")
 
 
@@ -302,7 +304,7 @@ def after(words: Sequence[str], option: str) -> str:
 
 
 def prove(base: Checkout, candidate: Checkout, scratch: Path) -> dict[str, tuple[str, ...]]:
-    """Golden lab → what is not the same in two versions of the compose engine. EngineError, as `transcript`."""
+    """Golden lab → differences between two versions of the compose engine. EngineError, as `transcript`."""
     return {
         name: differences(
             transcript(base, name, scratch / f"{name}-base"), transcript(candidate, name, scratch / f"{name}-today")

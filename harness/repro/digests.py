@@ -1,4 +1,4 @@
-"""What the engines, the simulator and the images of a checkout are made from."""
+"""Digests of the sources of a checkout's engines, simulator and images."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from harness.store.identity import Component
 
 
 def component_digests(app: App, names: Iterable[str] | None = None) -> dict[Component, str]:
-    """Component → the digest of what it is made from in a checkout.
+    """Component → digest of its sources in a checkout.
 
-    `names`: implementations; those that are not here are left out, and so are published images that are not on this
-    machine. All without.
+    `names`: implementations; all without. Unknown ones are left out, and so are published images that are not on this
+    machine.
     """
     digests: dict[Component, str] = {("engine", name): engine_code(name) for name in get_args(EngineName)}
     digests["simulator", "sim"] = app.images.sim("lab").identity
-    known = app.catalogue.implementations()
-    for name in known if names is None else names:
-        if name in known:
+    implementations = app.catalogue.implementations()
+    for name in implementations if names is None else names:
+        if name in implementations:
             try:
-                image = app.images.image_of(*known[name])
+                image = app.images.image_of(*implementations[name])
             except HarnessError:
                 continue
             if image is not None:

@@ -1,4 +1,4 @@
-"""One cell in virtual time again and again, with a trace of its system calls, until two runs part."""
+"""Repeated runs of one cell in virtual time, with a trace of its system calls, until two runs differ."""
 
 from __future__ import annotations
 
@@ -20,38 +20,40 @@ from harness.store.provenance import Provenance
 from harness.store.records import read_run, record_bytes
 from harness.store.results import RUN, Store
 
-#: What a run's trace is called in its folder.
+#: File name of the trace in a run's folder.
 TRACE = "calls"
 _START_NS = int(VIRTUAL_START.timestamp()) * 10**9
 
 
-def stored(one: Path, other: Path) -> Divergence:
-    """Where two stored runs part, by their folders. ResultError where they cannot be read."""
+def stored(first: Path, second: Path) -> Divergence:
+    """Where two stored runs diverge, by their folders. ResultError where they cannot be read."""
     try:
-        folders = one.resolve(), other.resolve()
+        folders = first.resolve(), second.resolve()
         runs = [read_run(record_bytes(folder / RUN)) for folder in folders]
         start = _START_NS if all(run.cell.virtual_time for run in runs) else None
         return compare_runs(runs[0], runs[1], folders, start)
     except (OSError, ValueError) as error:
-        raise ResultError(f"{one} and {other}: {error}", "name two folders that 'harness run' wrote") from error
+        raise ResultError(f"{first} and {second}: {error}", "name two folders that 'harness run' wrote") from error
 
 
 def repeated(
     app: App, cell: Cell, times: int, folder: Path, options: Options, listen: Listener
 ) -> tuple[Divergence, int]:
-    """(where the first run and one after it part, runs made): the last of `times` where none does.
+    """(where the first run and a later one diverge, number of runs). Without a divergence there are `times` runs.
 
-    Runs and traces are left in `folder`: that of the first, and of the one that was compared last. HarnessError when
-    the ground failed.
+    Two runs and their traces stay in `folder`: the first one, and the one that was compared last. HarnessError when
+    the infrastructure failed.
     """
-    made = app.inventory.made(cell, listen)
-    first, place = _run(app, made, folder / "first", options, listen)
+    built = app.inventory.made(cell, listen)
+    first, first_folder = _run(app, built, folder / "first", options, listen)
     divergence, number = Divergence(), 1
     while divergence.identical and number < times:
         shutil.rmtree(folder / "again", ignore_errors=True)
-        again, beside = _run(app, made, folder / "again", options, listen)
-        traces = [read_calls(where / TRACE) for where in (folder / "first", folder / "again")]
-        divergence = compare_runs(first, again, (place, beside), _START_NS, first_other_call(traces[0], traces[1]))
+        again, again_folder = _run(app, built, folder / "again", options, listen)
+        traces = [read_calls(run_folder / TRACE) for run_folder in (folder / "first", folder / "again")]
+        divergence = compare_runs(
+            first, again, (first_folder, again_folder), _START_NS, first_other_call(traces[0], traces[1])
+        )
         number += 1
     return divergence, number
 

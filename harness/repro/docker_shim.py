@@ -1,7 +1,7 @@
-"""Stands for `docker` in the search path: notes each command in a log, and hands over to Docker itself.
+"""A `docker` in the search path that logs each command, and then runs Docker itself.
 
-Run as `python docker_shim.py LOG DOCKER WORDS…`. It runs with whatever Python and harness are at work, so it imports
-nothing of the harness. A line of the log is a JSON object, written at once by one write(2):
+Run as `python docker_shim.py LOG DOCKER WORDS…`. It must work with any Python and any version of the harness, so it
+imports nothing of the harness. A line of the log is a JSON object, written by a single write(2):
 
 * before a command, `at` (s since the epoch) and `words`; before `compose up` also `files` (path → text of the project's
   files) and `variables` (LAB_…, which the Compose file leaves open);
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-#: Where Compose says which project a container is of.
+#: Label with the name of a container's Compose project.
 _PROJECT = "com.docker.compose.project"
 
 
@@ -35,30 +35,30 @@ def _project_files(words: list[str]) -> dict[str, str]:
 
 
 def main(log: str, docker: str, words: list[str]) -> int:
-    """Note a command and do it. The exit code; nothing is returned where Docker takes this process over."""
+    """Log a command and run it. Returns the exit code, except where Docker replaces this process (exec)."""
     up = words[:1] == ["compose"] and "up" in words
-    more = {}
+    context = {}
     if up:
         variables = {name: value for name, value in os.environ.items() if name.startswith("LAB_")}
-        more = {"files": _project_files(words), "variables": variables}
-    _note(log, at=time.time(), words=words, **more)
-    makes = words[:1] in (["run"], ["create"]) or words[:2] == ["network", "create"]
-    if not (up or makes):
+        context = {"files": _project_files(words), "variables": variables}
+    _note(log, at=time.time(), words=words, **context)
+    creates = words[:1] in (["run"], ["create"]) or words[:2] == ["network", "create"]
+    if not (up or creates):
         os.execv(docker, [docker, *words])
-    done = subprocess.run([docker, *words], stdout=subprocess.PIPE, check=False)
+    completed = subprocess.run([docker, *words], stdout=subprocess.PIPE, check=False)
     if up:
         label = f"label={_PROJECT}={_after(words, '--project-name')}"
         form = "{{.ID}} {{.Names}}"
         listing = [docker, "ps", "--all", "--no-trunc", "--filter", label, "--format", form]
         listed = subprocess.run(listing, stdout=subprocess.PIPE, check=False).stdout.decode()
         _note(log, made=dict(line.split() for line in listed.splitlines()))
-    elif done.returncode == 0:
+    elif completed.returncode == 0:
         name = words[-1] if words[0] == "network" else _after(words, "--name")
-        _note(log, made={done.stdout.decode().strip(): name})
-    sys.stdout.buffer.write(done.stdout)
+        _note(log, made={completed.stdout.decode().strip(): name})
+    sys.stdout.buffer.write(completed.stdout)
     sys.stdout.flush()
-    # Of a command that a signal ended, what a shell would say.
-    return done.returncode if done.returncode >= 0 else 128 - done.returncode
+    # For a command that a signal ended: the exit code of a shell.
+    return completed.returncode if completed.returncode >= 0 else 128 - completed.returncode
 
 
 if __name__ == "__main__":

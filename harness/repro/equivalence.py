@@ -1,8 +1,8 @@
-"""Proving that a change kept the behaviour: the same guard cells, run by both versions, and the ledger's new entries.
+"""Proofs that a change kept the behaviour: both versions run the same guard cells, and the ledger gets new entries.
 
-A stored run is one side where nothing else is asked: it was made by what the reference has, and its record has the
-digests of its captures. Only where a run of today comes out otherwise is the same cell run by the earlier code on this
-machine as well, since another day's packages in an image could be the reason.
+By default the earlier side is a stored run of the reference: its record has the digests of its captures. Where today's
+run differs from it, the earlier code runs the same cell on this machine as well, since the reason could be newer
+packages in an image.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from harness.store.provenance import commit_of
 from harness.store.results import Store
 from harness.store.run_comparison import differing_digests
 
-#: Stands for the components that are in every cell.
+#: A component that every cell has.
 _EVERYWHERE: Component = ("simulator", "sim")
 
 
 @dataclass(frozen=True)
 class ChangedComponent:
-    """An engine, a simulator or an image whose digest no stored result has."""
+    """An engine, a simulator or an image with a digest that no stored result has."""
 
     component: Component
     before: str
@@ -82,7 +82,7 @@ class GuardComparison:
 
 @dataclass(frozen=True)
 class ProofAttempt:
-    """What came of an attempt to prove that a change kept the behaviour."""
+    """Result of an attempt to prove that a change kept the behaviour."""
 
     changed: tuple[ChangedComponent, ...]
     excepted: tuple[str, ...]
@@ -104,17 +104,17 @@ class ProofAttempt:
 
     @property
     def differing(self) -> tuple[GuardComparison, ...]:
-        """The guard cells that came out otherwise."""
+        """The guard cells whose runs differ."""
         return tuple(item for item in self.compared if item.differs and not item.other_contents)
 
     @property
     def undecided(self) -> tuple[GuardComparison, ...]:
-        """The guard cells that came out otherwise where images hold other packages, too."""
+        """The guard cells whose runs differ, where images have other packages, too."""
         return tuple(item for item in self.compared if item.differs and item.other_contents)
 
     @property
     def proven(self) -> bool:
-        """Whether every guard cell came out the same, and nothing in scope was in none of them."""
+        """Whether every guard cell came out the same, and the guard cells cover everything in scope."""
         failed = self.differing or self.undecided or self.unproven or self.uncovered
         return not failed and bool(self.changed or not self.other_labs)
 
@@ -141,10 +141,10 @@ class Prover:
                 raise InputError(f"--except: no scenario has a key '{key}'", did_you_mean(key, known_keys()))
 
     def changed(self, base: Mapping[Component, str] | None = None) -> list[ChangedComponent]:
-        """The components of virtual time whose digests of today neither the reference nor the ledger has.
+        """The components of virtual time whose digests of today are in neither the reference nor the ledger.
 
-        `base`: the digests of the revision that they are held against; without it, those that were proven last, or that
-        the newest stored runs have. InputError where nothing is stored with the digest of a base.
+        `base`: digests of the revision to compare with. Without it these are the digests that were proven last, else
+        those of the newest stored runs. InputError where no stored run has the digest of the base.
         """
         stored = self._stored()
         digests = component_digests(self.app, [name for kind, name in stored if kind == "image"])
@@ -164,44 +164,50 @@ class Prover:
     def changed_compose(
         self, stored: Iterable[Run], base: Mapping[Component, str] | None = None
     ) -> ChangedComponent | None:
-        """The compose engine, where neither stored runs nor the ledger have its digest of today; `stored`: any runs."""
-        began = {run.cell.engine_code: run.started_at for run in stored if not run.cell.deterministic}
+        """The compose engine, where its digest of today is in neither stored runs nor the ledger; None otherwise.
+
+        `stored`: any runs; `base`: as for `changed`.
+        """
+        start_times = {run.cell.engine_code: run.started_at for run in stored if not run.cell.deterministic}
         component: Component = ("engine", "compose")
         digest = component_digests(self.app, ())[component]
-        if not began or self._is_known(component, digest, {component: began}):
+        if not start_times or self._is_known(component, digest, {component: start_times}):
             return None
         return ChangedComponent(
-            component, self._head(component, began) if base is None else base.get(component, ""), digest
+            component, self._head(component, start_times) if base is None else base.get(component, ""), digest
         )
 
     def _stored(self) -> dict[Component, dict[str, str]]:
-        """Component → digest → when the last of its stored runs began."""
-        found: dict[Component, dict[str, str]] = {}
+        """Component → digest → start of the last stored run with it."""
+        stored: dict[Component, dict[str, str]] = {}
         for run in self.reference:
             for component, digest in components(run.cell).items():
-                known = found.setdefault(component, {})
-                known[digest] = max(known.get(digest, ""), run.started_at)
-        return found
+                dates = stored.setdefault(component, {})
+                dates[digest] = max(dates.get(digest, ""), run.started_at)
+        return stored
 
     def _is_known(self, component: Component, digest: str, stored: Mapping[Component, Mapping[str, str]]) -> bool:
         return digest in stored.get(component, {}) or (component, digest) in self.app.ledger.by_digest
 
     def _head(self, component: Component, stored: Mapping[str, str]) -> str:
-        """The digest that was proven last to be that of the newest stored runs; theirs, where none was."""
+        """The digest that was proven last to be equivalent to that of the newest stored runs; else theirs."""
         newest = max(stored, key=lambda digest: stored[digest])
         ledger = self.app.ledger
-        same = [
+        equivalent = [
             entry.digest
             for entry in ledger.entries.equivalences
             if entry.component == component
             and ledger.identity(component, entry.digest, frozenset) == ledger.identity(component, newest, frozenset)
         ]
-        return same[-1] if same else newest
+        return equivalent[-1] if equivalent else newest
 
     def entry(
         self, item: ChangedComponent, cells: int = 1, lab_kernel: str = "", *, scoped: bool = True
     ) -> Equivalence:
-        """The ledger's entry for a changed component; `cells`: guard cells that had it; `scoped`: with the scope."""
+        """The ledger's entry for a changed component.
+
+        `cells`: number of guard cells that had it; `scoped`: with the excepted scenario keys.
+        """
         kind, name = item.component
         commit = commit_of(self.app.places.root)
         proof = EquivalenceProof(cells=cells, commit=commit, date=day_of_today(), lab_kernel=lab_kernel)
@@ -209,12 +215,12 @@ class Prover:
         content |= {"except": self.excepted} if scoped else {}
         return Equivalence.model_validate({**content, "proof": proof})
 
-    def ledger_with(self, tried: ProofAttempt) -> Ledger:
+    def ledger_with(self, attempt: ProofAttempt) -> Ledger:
         """The ledger with an entry for each component that was proven."""
-        counts = Counter(component for item in tried.compared for component in components(item.stored.cell))
+        counts = Counter(component for item in attempt.compared for component in components(item.stored.cell))
         ledger = self.app.ledger
-        for item in tried.changed:
-            ledger = ledger.with_entry(self.entry(item, counts[item.component], tried.lab_kernel))
+        for item in attempt.changed:
+            ledger = ledger.with_entry(self.entry(item, counts[item.component], attempt.lab_kernel))
         return ledger
 
     def _hypothesis(self, changed: Sequence[ChangedComponent]) -> Ledger:
@@ -224,10 +230,11 @@ class Prover:
         return functools.reduce(lambda ledger, item: ledger.with_entry(self.entry(item)), new, ledger)
 
     def guard(self, changed: Sequence[ChangedComponent]) -> tuple[list[Run], list[Run]]:
-        """(the stored runs that are made again, those whose cells amount to another lab today).
+        """(the stored runs to make again, those whose cells compile to another lab today).
 
-        The former are of cells in scope that have a changed component, and a random share of these. An engine or a
-        simulator is in every cell. Of an image the set touches everything that cells with it touch.
+        The first are a guard set of the cells in scope that have a changed component, and a random share of those
+        cells. Every cell has an engine and a simulator. For an image the guard set covers the features of all cells
+        with that image.
         """
         ledger, today = self._hypothesis(changed), component_digests(self.app)
         named = {item.component for item in changed} or {_EVERYWHERE}
@@ -241,22 +248,22 @@ class Prover:
         runs = self._sets(named, stored)
         if not self.other_labs(runs):
             return runs, []
-        others = self.other_labs(stored)
-        keys = {run.cell.key for run in others}
-        return self._sets(named, [run for run in stored if run.cell.key not in keys]), others
+        other_lab_runs = self.other_labs(stored)
+        keys = {run.cell.key for run in other_lab_runs}
+        return self._sets(named, [run for run in stored if run.cell.key not in keys]), other_lab_runs
 
     def _sets(self, named: Collection[Component], stored: Sequence[Run]) -> list[Run]:
-        """Guard sets of all components that are named, and a random share; the longest run first."""
+        """Guard sets of all named components, and a random share; the longest run first."""
         images = [component for component in named if component[0] == "image"]
         sets = [[run for run in stored if component in components(run.cell)] for component in images]
         if len(images) < len(named):
             sets.append(list(stored))
-        chosen = [*(run for each in sets for run in guard_set(each)), *sample(stored, self.share, self.seed)]
+        chosen = [*(run for group in sets for run in guard_set(group)), *sample(stored, self.share, self.seed)]
         return sorted({run.name: run for run in chosen}.values(), key=lambda run: (-run.wall, run.name))
 
     @staticmethod
     def _is_of_today(cell: Cell, today: Mapping[Component, str], ledger: Ledger) -> bool:
-        """Whether a stored cell has, in every component, the identity that today's digests have by the hypothesis."""
+        """Whether every component of a stored cell has the same identity as today's digest, under this ledger."""
         return all(
             component in today and ledger.identity(component, today[component], lambda: scenario_keys(cell)) == identity
             for component, identity in cell_identities(cell, ledger).items()
@@ -272,74 +279,76 @@ class Prover:
     ) -> ProofAttempt:
         """Run the guard cells and compare them. EngineError when the infrastructure failed; InputError for no base.
 
-        `base`: gives the earlier revision, where a run of its own is needed. `afresh`: every guard cell is run by it,
-        instead of being held against the reference.
+        `base`: returns the earlier revision, where runs by it are needed. `afresh`: the earlier revision runs every
+        guard cell, instead of a comparison with the reference.
         """
         runs, other_labs = self.guard(changed)
-        tried = ProofAttempt(
+        attempt = ProofAttempt(
             tuple(changed), self.excepted, other_labs=tuple(other_labs), unproven=self._untouched(changed, runs),
             uncovered=_uncovered(other_labs, runs), outside=self._outside(),
         )  # fmt: skip
-        if not changed or tried.uncovered or tried.unproven:
-            return tried
-        here = Store(scratch / "today")
-        again = self._again(runs, here, keep_all=afresh)
-        compared, no_base = self._judged(again, base, scratch, here, afresh=afresh)
+        if not changed or attempt.uncovered or attempt.unproven:
+            return attempt
+        today_store = Store(scratch / "today")
+        comparisons = self._again(runs, today_store, keep_all=afresh)
+        compared, no_base = self._judged(comparisons, base, scratch, today_store, afresh=afresh)
         return replace(
-            tried, compared=tuple(compared), suggestion=suggestion(compared), no_base=no_base,
+            attempt, compared=tuple(compared), suggestion=suggestion(compared), no_base=no_base,
             lab_kernel=next((item.again.lab_kernel for item in compared), ""),
         )  # fmt: skip
 
     def prove_again(self, scratch: Path, base: Callable[[], Checkout]) -> dict[Equivalence, ProofAttempt]:
-        """Each entry of the ledger → the stored runs that rest on it, made again by today's code.
+        """Each entry of the ledger → comparison of stored runs that depend on it with runs by today's code.
 
-        Of the runs that rest on an entry those are taken that touch everything they touch; an entry on which no stored
-        run rests has none. EngineError when the infrastructure failed.
+        A guard set of the runs that depend on an entry is made again. It is empty where no stored run depends on the
+        entry. EngineError when the infrastructure failed.
         """
         today = component_digests(self.app)
-        resting: dict[Equivalence, list[Run]] = {entry: [] for entry in self.app.ledger.entries.equivalences}
+        runs_by_entry: dict[Equivalence, list[Run]] = {entry: [] for entry in self.app.ledger.entries.equivalences}
         for run in self.reference:
             for entry in self.app.ledger.joining(run.cell, today):
-                resting[entry].append(run)
-        guards = {entry: guard_set(runs) for entry, runs in resting.items()}
-        every = {run.name: run for runs in guards.values() for run in runs}
-        ordered = sorted(every.values(), key=lambda run: (-run.wall, run.name))
-        others = {run.name for run in self.other_labs(ordered)}
-        here = Store(scratch / "today")
-        again = self._again([run for run in ordered if run.name not in others], here)
-        compared, no_base = self._judged(again, base, scratch, here)
+                runs_by_entry[entry].append(run)
+        guards = {entry: guard_set(runs) for entry, runs in runs_by_entry.items()}
+        guard_runs = {run.name: run for runs in guards.values() for run in runs}
+        ordered = sorted(guard_runs.values(), key=lambda run: (-run.wall, run.name))
+        changed_labs = {run.name for run in self.other_labs(ordered)}
+        today_store = Store(scratch / "today")
+        comparisons = self._again([run for run in ordered if run.name not in changed_labs], today_store)
+        compared, no_base = self._judged(comparisons, base, scratch, today_store)
         by_name = {item.stored.name: item for item in compared}
         return {
             entry: ProofAttempt(
                 (), entry.except_, tuple(by_name[run.name] for run in runs if run.name in by_name),
-                # Of a cell that amounts to another lab nothing can be told: it speaks where there is no other.
-                tuple(run for run in runs if run.name in others and others >= {run.name for run in runs}),
+                # A cell that compiles to another lab proves nothing. It is reported where an entry has no others.
+                tuple(run for run in runs if run.name in changed_labs and changed_labs >= {run.name for run in runs}),
                 no_base=no_base,
             )
             for entry, runs in guards.items()
         }  # fmt: skip
 
     def _again(self, runs: Sequence[Run], store: Store, *, keep_all: bool = False) -> list[GuardComparison]:
-        """Runs of today beside the stored ones; the artefacts of those that differ stay."""
+        """Make runs with today's code, and compare them with the stored ones. Artefacts of those that differ stay."""
 
         def keeps(stored: Run, again: Run) -> bool:
             return keep_all or bool(differing_digests(stored, again))
 
-        made = {item.stored.name: item.again for item in run_again(
+        new_runs = {item.stored.name: item.again for item in run_again(
             self.app, runs, store, self.options, self.listen, keeps
         )}  # fmt: skip
-        return [GuardComparison(run, run, made[run.name], differing_digests(run, made[run.name])) for run in runs]
+        return [
+            GuardComparison(run, run, new_runs[run.name], differing_digests(run, new_runs[run.name])) for run in runs
+        ]
 
     def _judged(
         self,
         compared: Sequence[GuardComparison],
         base: Callable[[], Checkout],
         scratch: Path,
-        here: Store,
+        today_store: Store,
         *,
         afresh: bool = False,
     ) -> tuple[list[GuardComparison], str]:
-        """Cells that differ from the reference's are made again by the base; and why not, where that cannot be."""
+        """Have the base run the cells that differ from the reference. (comparisons, why there is no base, or "")."""
         suspects = [item for item in compared if item.differs or afresh]
         if not suspects:
             return list(compared), ""
@@ -348,34 +357,36 @@ class Prover:
         except InputError as error:
             if afresh:
                 raise
-            told = {item.stored.name: replace(item, other_contents=self._other_contents(item)) for item in suspects}
-            return [told.get(item.stored.name, item) for item in compared], error.message
-        judged = self._by_base(suspects, checkout, scratch, here)
+            undecided = {
+                item.stored.name: replace(item, other_contents=self._other_contents(item)) for item in suspects
+            }
+            return [undecided.get(item.stored.name, item) for item in compared], error.message
+        judged = self._by_base(suspects, checkout, scratch, today_store)
         return [judged.get(item.stored.name, item) for item in compared], ""
 
     def other_labs(self, runs: Iterable[Run]) -> list[Run]:
-        """The runs whose cells amount to another lab today; of each cell the last."""
+        """The runs whose cells compile to another lab today; the last run of each cell."""
         cells = {run.cell.key: run for run in runs}
         return [run for run in cells.values() if self.app.today(run.cell).compiled != run.cell.compiled]
 
     def _other_contents(self, item: GuardComparison) -> tuple[str, ...]:
-        known = (self.contents, self.contents)
-        found, beside = changes(item.stored, item.again, known)
-        return (*(change.name for change in found), *(f"files of {image}" for image in beside))
+        contents = (self.contents, self.contents)
+        package_changes, changed_images = changes(item.stored, item.again, contents)
+        return (*(change.name for change in package_changes), *(f"files of {image}" for image in changed_images))
 
     def _by_base(
-        self, suspects: Sequence[GuardComparison], checkout: Checkout, scratch: Path, here: Store
+        self, suspects: Sequence[GuardComparison], checkout: Checkout, scratch: Path, today_store: Store
     ) -> dict[str, GuardComparison]:
-        """The same cells run by the base on this machine, and held against those of today."""
+        """Have the base run the same cells on this machine, and compare with today's runs. By the stored run's name."""
 
         def by_base(item: GuardComparison) -> GuardComparison:
             store = scratch / "base" / item.stored.name.replace("/", ".")
-            made = checkout.run(item.stored.cell, item.stored.repetition, store)
+            base_run = checkout.run(item.stored.cell, item.stored.repetition, store)
             folders = (
-                Store(store).folder(made.cell.key, made.repetition),
-                here.folder(item.again.cell.key, item.again.repetition),
+                Store(store).folder(base_run.cell.key, base_run.repetition),
+                today_store.folder(item.again.cell.key, item.again.repetition),
             )
-            return replace(item, base=made, differs=differing_digests(made, item.again), folders=folders)
+            return replace(item, base=base_run, differs=differing_digests(base_run, item.again), folders=folders)
 
         with ThreadPoolExecutor(max_workers=self.options.jobs) as pool:
             return {item.stored.name: item for item in pool.map(by_base, suspects)}
@@ -390,19 +401,21 @@ class Prover:
         return sum(not scenario_keys(cell).isdisjoint(self.excepted) for cell in keys.values())
 
 
-def _uncovered(others: Iterable[Run], runs: Iterable[Run]) -> tuple[str, ...]:
-    """What is in cells that cannot be compared, and in no guard cell: scenario keys, stacks in their roles."""
+def _uncovered(other_lab_runs: Iterable[Run], runs: Iterable[Run]) -> tuple[str, ...]:
+    """Features of cells that cannot be compared, and of no guard cell: scenario keys, stacks in their roles."""
 
-    def touched(every: Iterable[Run]) -> set[Feature]:
-        return {feature for run in every for feature in features(run.cell) if feature[0] in ("key", *ROLES)}
+    def touched(group: Iterable[Run]) -> set[Feature]:
+        return {feature for run in group for feature in features(run.cell) if feature[0] in ("key", *ROLES)}
 
-    return tuple(sorted(name if kind == "key" else f"{kind} {name}" for kind, name in touched(others) - touched(runs)))
+    return tuple(
+        sorted(name if kind == "key" else f"{kind} {name}" for kind, name in touched(other_lab_runs) - touched(runs))
+    )
 
 
 def suggestion(compared: Sequence[GuardComparison]) -> tuple[str, ...]:
-    """The scenario keys that all differing cells use and no other does: those that a scope would name."""
+    """The scenario keys that all differing cells use, and no other cell: candidates for --except."""
     differing = [scenario_keys(item.stored.cell) for item in compared if item.differs]
     if not differing:
         return ()
-    others = frozenset[str]().union(*(scenario_keys(item.stored.cell) for item in compared if not item.differs))
-    return tuple(sorted(frozenset.intersection(*differing) - others))
+    unaffected = frozenset[str]().union(*(scenario_keys(item.stored.cell) for item in compared if not item.differs))
+    return tuple(sorted(frozenset.intersection(*differing) - unaffected))

@@ -1,7 +1,7 @@
-"""The guard set: the cheapest reference runs that together touch everything that the reference touches. Pure.
+"""The guard set: the cheapest reference runs that together have all features of the reference. Pure.
 
-An equivalence of two versions of the code is proven on it: where a change matters at all, it matters to some stack,
-some key of a scenario or some parameter, and each of these is in the set.
+It serves to prove that two versions of the code are equivalent. If a change matters at all, it matters to some stack,
+some key of a scenario or some parameter, and the set has each of these.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from harness.outcome import Cell, Run
 from harness.scenario.parameters import ROLES
 from harness.store.identity import scenario_keys
 
-#: A thing that a run touches: its kind, and what it is called.
+#: A feature of a run: its kind and its name, and a value where it has one.
 Feature = tuple[str, ...]
-#: Seconds that a run takes beside its own time: images are looked up, captures measured.
+#: Seconds that a run takes beside its own time: to look up images, and to measure captures.
 OVERHEAD = 1.0
 
 
 def features(cell: Cell) -> frozenset[Feature]:
-    """What the runs of a cell touch.
+    """Features of the runs of a cell.
 
     These are the stacks in their roles, the keys of the scenario, the values of all parameters, the IP version, the
-    test case, and how many flows, paths and certificates there are.
+    test case, moves of the client, and the numbers of flows, paths and certificates.
     """
     scenario = cell.scenario
-    found: set[Feature] = {("key", key) for key in scenario_keys(cell)}
-    found |= {("ip_version", str(scenario.ip_version)), ("testcase", str(scenario.testcase))}
-    found |= {("paths", str(len(scenario.every_path))), ("certificates", str(scenario.certificates))}
-    found.add(("flows", "several" if len(scenario.flows) > 1 else "one"))
+    touched: set[Feature] = {("key", key) for key in scenario_keys(cell)}
+    touched |= {("ip_version", str(scenario.ip_version)), ("testcase", str(scenario.testcase))}
+    touched |= {("paths", str(len(scenario.every_path))), ("certificates", str(scenario.certificates))}
+    touched.add(("flows", "several" if len(scenario.flows) > 1 else "one"))
     values = [cell.parameters, scenario.parameters, *(flow.parameters for flow in scenario.flows)]
-    found |= {("value", name, str(value)) for asked in values for name, value in asked.items()}
+    touched |= {("value", name, str(value)) for parameters in values for name, value in parameters.items()}
     for number, flow in enumerate(scenario.flows):
-        found |= {(role, cell.implementation(role, number).name) for role in ROLES}
-        found |= {("move", move.how) for move in flow.moves}
-    return frozenset(found)
+        touched |= {(role, cell.implementation(role, number).name) for role in ROLES}
+        touched |= {("move", move.how) for move in flow.moves}
+    return frozenset(touched)
 
 
 def guard_set(runs: Iterable[Run]) -> list[Run]:
-    """Runs that together touch every feature of all of them, for as little time as a greedy choice finds.
+    """Runs that together have every feature of all of them, with the least time that a greedy choice finds.
 
-    The choice is Chvátal's for weighted set cover (1979): in turn the run with most new features a second. A run that
-    those after it made superfluous is left out. The same runs give the same set.
+    The choice is Chvátal's for weighted set cover (1979): repeatedly the run with the most new features per second.
+    Runs that later choices made superfluous are removed. The same runs give the same set.
     """
     cheapest: dict[frozenset[Feature], Run] = {}
     for run in sorted(runs, key=lambda run: (run.wall, run.name)):
@@ -55,14 +55,14 @@ def guard_set(runs: Iterable[Run]) -> list[Run]:
         chosen.append((touched, cheapest[touched]))
         missing -= touched
     counts = Counter(feature for touched, _ in chosen for feature in touched)
-    kept = []
-    # The dearest go first.
+    remaining = []
+    # The longest runs are removed first.
     for touched, run in sorted(chosen, key=lambda item: (-item[1].wall, item[1].name)):
         if all(counts[feature] > 1 for feature in touched):
             counts.subtract(touched)
         else:
-            kept.append(run)
-    return sorted(kept, key=lambda run: run.name)
+            remaining.append(run)
+    return sorted(remaining, key=lambda run: run.name)
 
 
 def sample(runs: Sequence[Run], share: float, seed: int) -> list[Run]:

@@ -34,10 +34,11 @@ def run_again(
     listen: Listener,
     keeps: Callable[[Run, Run], bool] = lambda stored, again: True,
 ) -> Iterator[RunAgain]:
-    """Make runs of virtual time again into a store, with today's code and images, in the order in which they end.
+    """Make runs of virtual time again, into a store, with today's code and images. They come in the order of their
+    ends.
 
-    `keeps`: whether the artefacts of a run that was made again stay. EngineError when the infrastructure failed; the
-    runs under way are then ended.
+    `keeps`: whether the artefacts of a run stay; its arguments are the stored run and the new one. EngineError when
+    the infrastructure failed; the runs under way are then ended.
     """
     provenance = app.provenance({})
     cells = {run.name: app.inventory.made(app.today(run.cell), listen) for run in runs}
@@ -45,15 +46,15 @@ def run_again(
 
     def again(run: Run) -> RunAgain:
         planned = PlannedRun(cells[run.name], run.repetition)
-        made = run_aside(planned, engine, store, provenance, listen, lambda again, measured: keeps(run, again))
-        return RunAgain(run, *made)
+        result = run_aside(planned, engine, store, provenance, listen, lambda again, measured: keeps(run, again))
+        return RunAgain(run, *result)
 
     with closing(engine), ThreadPoolExecutor(max_workers=options.jobs) as pool:
         waiting: set[Future[RunAgain]] = {pool.submit(again, run) for run in runs}
         try:
             while waiting:
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in done:
+                finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in finished:
                     yield future.result()
         finally:
             for future in waiting:

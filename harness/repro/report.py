@@ -1,4 +1,4 @@
-"""What an attempt to prove an equivalence came to, for people and as data."""
+"""Results of an attempt to prove an equivalence, as text and as data."""
 
 from __future__ import annotations
 
@@ -13,70 +13,74 @@ from harness.repro.divergence import stored
 from harness.repro.equivalence import ChangedComponent, GuardComparison, ProofAttempt
 from harness.store.identity import Equivalence, Ledger
 
-#: Cells that are named; of more only the number is said.
+#: Cells that are named. Of more cells only the number is printed.
 _NAMED = 5
 
 
 def cell_text(run: Run) -> str:
-    """A cell by its scenario, its pair and what was asked of it."""
+    """A cell as text: scenario, pair and parameters."""
     cell = run.cell
-    asked = "".join(f" {name}={value}" for name, value in sorted(cell.parameters.items()))
-    return f"{cell.scenario.name} {cell.client.name}→{cell.server.name}{asked} ({run.name})"
+    parameters = "".join(f" {name}={value}" for name, value in sorted(cell.parameters.items()))
+    return f"{cell.scenario.name} {cell.client.name}→{cell.server.name}{parameters} ({run.name})"
 
 
-def changed_lines(tried: ProofAttempt) -> Iterator[str]:
+def changed_lines(attempt: ProofAttempt) -> Iterator[str]:
     """The components whose digests are new."""
-    for item in tried.changed:
+    for item in attempt.changed:
         yield f"{item.text}: {item.before[:12]} → {item.today[:12]}"
 
 
-def result_lines(tried: ProofAttempt) -> Iterator[str]:
-    """What the guard cells said."""
-    yield from _lab_lines(tried)
-    for item in tried.unproven:
+def result_lines(attempt: ProofAttempt) -> Iterator[str]:
+    """Results of the guard cells."""
+    yield from _lab_lines(attempt)
+    for item in attempt.unproven:
         yield f"{item.text} is in no cell that could be run: nothing was written"
-    if tried.undecided:
-        text = _contents_text(len(tried.undecided), tried.undecided[0])
-        yield f"{text}, and no base could run them: nothing was written; name one with --base ({tried.no_base})"
-    if tried.differing:
-        yield from _differing_lines(tried)
-    elif tried.proven and tried.changed:
+    if attempt.undecided:
+        text = _contents_text(len(attempt.undecided), attempt.undecided[0])
+        yield f"{text}, and no base could run them: nothing was written; name one with --base ({attempt.no_base})"
+    if attempt.differing:
+        yield from _differing_lines(attempt)
+    elif attempt.proven and attempt.changed:
         scope = ""
-        if tried.excepted:
-            scope = f", but for cells that use {', '.join(tried.excepted)} ({tried.outside} of the reference)"
-        yield f"the same bytes in {counted(len(tried.compared), 'guard cell')}: the digests are the same thing{scope}"
-    elif tried.proven:
+        if attempt.excepted:
+            scope = f", but for cells that use {', '.join(attempt.excepted)} ({attempt.outside} of the reference)"
+        yield f"the same bytes in {counted(len(attempt.compared), 'guard cell')}: the digests are the same thing{scope}"
+    elif attempt.proven:
         yield "nothing to prove: every digest is that of stored results"
 
 
-def _lab_lines(tried: ProofAttempt) -> Iterator[str]:
-    """Of cells that are run on another path now, by other endpoints or with other settings."""
-    yield from _some("another lab", [cell_text(run) for run in tried.other_labs])
-    if tried.other_labs and not tried.changed:
-        yield f"no digest is new, but {counted(len(tried.other_labs), 'cell')} of the reference would be run otherwise"
-    if tried.uncovered:
-        keys = ", ".join(tried.uncovered)
+def _lab_lines(attempt: ProofAttempt) -> Iterator[str]:
+    """Lines on cells that compile to another lab now: with another path, other endpoints or other settings."""
+    yield from _some("another lab", [cell_text(run) for run in attempt.other_labs])
+    if attempt.other_labs and not attempt.changed:
+        yield (
+            f"no digest is new, but {counted(len(attempt.other_labs), 'cell')} of the reference would be run otherwise"
+        )
+    if attempt.uncovered:
+        keys = ", ".join(attempt.uncovered)
         yield f"no guard cell is left that uses {keys}: nothing was written; --except leaves out what uses a key"
 
 
-def _differing_lines(tried: ProofAttempt) -> Iterator[str]:
-    yield from _some("differs", [f"{cell_text(item.stored)}: {', '.join(item.differs)}" for item in tried.differing])
-    if tried.no_base:
-        yield f"they differ from the reference, and the base could not make them again: {tried.no_base}"
-    yield f"{len(tried.differing)} of {counted(len(tried.compared), 'guard cell')} differ: nothing was written"
-    if tried.suggestion:
-        keys = ",".join(tried.suggestion)
-        yield f"all of them use {', '.join(tried.suggestion)}, and no other cell does: --except {keys} leaves them out"
+def _differing_lines(attempt: ProofAttempt) -> Iterator[str]:
+    yield from _some("differs", [f"{cell_text(item.stored)}: {', '.join(item.differs)}" for item in attempt.differing])
+    if attempt.no_base:
+        yield f"they differ from the reference, and the base could not make them again: {attempt.no_base}"
+    yield f"{len(attempt.differing)} of {counted(len(attempt.compared), 'guard cell')} differ: nothing was written"
+    if attempt.suggestion:
+        keys = ",".join(attempt.suggestion)
+        yield (
+            f"all of them use {', '.join(attempt.suggestion)}, and no other cell does: --except {keys} leaves them out"
+        )
 
 
-def _some(what: str, texts: Sequence[str]) -> Iterator[str]:
-    yield from (f"{what}: {text}" for text in texts[:_NAMED])
+def _some(label: str, texts: Sequence[str]) -> Iterator[str]:
+    yield from (f"{label}: {text}" for text in texts[:_NAMED])
     if len(texts) > _NAMED:
-        yield f"{what}: {len(texts) - _NAMED} more cells"
+        yield f"{label}: {len(texts) - _NAMED} more cells"
 
 
 def golden_lines(item: ChangedComponent, golden: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """What the golden labs of the compose engine said."""
+    """Results of the golden labs of the compose engine."""
     yield f"{item.text}: {item.before[:12]} → {item.today[:12]}"
     for name, lines in golden.items():
         yield from _some(f"differs: golden lab {name}", lines)
@@ -86,9 +90,9 @@ def golden_lines(item: ChangedComponent, golden: Mapping[str, Sequence[str]]) ->
         yield f"the same files and commands in {counted(len(golden), 'golden lab')}: the digests are the same thing"
 
 
-def again_lines(tried: Mapping[Equivalence, ProofAttempt], ledger: Ledger) -> Iterator[str]:
-    """What became of each entry of the ledger."""
-    for entry, attempt in tried.items():
+def again_lines(attempts: Mapping[Equivalence, ProofAttempt], ledger: Ledger) -> Iterator[str]:
+    """Result for each entry of the ledger."""
+    for entry, attempt in attempts.items():
         if not (attempt.compared or attempt.other_labs):
             yield f"{entry_text(entry, ledger)}: no stored run rests on it"
         elif attempt.other_labs:
@@ -104,7 +108,7 @@ def again_lines(tried: Mapping[Equivalence, ProofAttempt], ledger: Ledger) -> It
             )
         else:
             yield f"{entry_text(entry, ledger)}: holds in {counted(len(attempt.compared), 'cell')}"
-    reasons = dict.fromkeys(attempt.no_base for attempt in tried.values() if attempt.no_base)
+    reasons = dict.fromkeys(attempt.no_base for attempt in attempts.values() if attempt.no_base)
     for reason in reasons:
         yield f"what differs from the reference could not be made again by the base: {reason}"
 
@@ -114,7 +118,7 @@ def _contents_text(count: int, first: GuardComparison) -> str:
     return f"{counted(count, 'cell')} differ where images have other contents ({names})"
 
 
-def again_report(tried: Mapping[Equivalence, ProofAttempt]) -> dict[str, Any]:
+def again_report(attempts: Mapping[Equivalence, ProofAttempt]) -> dict[str, Any]:
     """The same as data."""
     return {
         "schema": 1,
@@ -124,48 +128,48 @@ def again_report(tried: Mapping[Equivalence, ProofAttempt]) -> dict[str, Any]:
                 "holds": None if attempt.undecided and not attempt.differing else attempt.proven,
                 **_cells(attempt),
             }
-            for entry, attempt in tried.items()
+            for entry, attempt in attempts.items()
         ],
     }
 
 
 def _holds(attempt: ProofAttempt) -> bool | None:
-    """Whether an entry holds; None where that cannot be told."""
+    """Whether an entry holds; None where that cannot be decided."""
     return None if attempt.undecided and not attempt.differing else attempt.proven
 
 
-def divergence_text(tried: ProofAttempt) -> str:
-    """Where the first cell that came out otherwise parts, as `harness divergence` says it. ResultError."""
-    first = min(tried.differing, key=lambda item: item.again.wall)
+def divergence_text(attempt: ProofAttempt) -> str:
+    """Where the runs of the shortest differing cell diverge, as `harness divergence` prints it. ResultError."""
+    first = min(attempt.differing, key=lambda item: item.again.wall)
     heading = f"{cell_text(first.stored)}, by the base first and by today's code second:"
     if first.folders is None:
         return heading
     return f"{heading}\n{text(stored(*first.folders))}"
 
 
-def report(tried: ProofAttempt) -> dict[str, Any]:
+def report(attempt: ProofAttempt) -> dict[str, Any]:
     """As data."""
     return {
         "schema": 1,
-        "proven": tried.proven,
+        "proven": attempt.proven,
         "changed": [
             {"kind": item.component[0], "name": item.component[1], "digest": item.today, "same_as": item.before}
-            for item in tried.changed
+            for item in attempt.changed
         ],
-        "except": list(tried.excepted),
-        "outside": tried.outside,
-        **_cells(tried),
-        "unproven": [item.text for item in tried.unproven],
-        "uncovered": list(tried.uncovered),
-        "suggestion": list(tried.suggestion),
-        "lab_kernel": tried.lab_kernel,
+        "except": list(attempt.excepted),
+        "outside": attempt.outside,
+        **_cells(attempt),
+        "unproven": [item.text for item in attempt.unproven],
+        "uncovered": list(attempt.uncovered),
+        "suggestion": list(attempt.suggestion),
+        "lab_kernel": attempt.lab_kernel,
     }
 
 
-def _cells(tried: ProofAttempt) -> dict[str, Any]:
+def _cells(attempt: ProofAttempt) -> dict[str, Any]:
     return {
-        "cells": [_compared(item) for item in tried.compared],
-        "other_labs": [run.name for run in tried.other_labs],
+        "cells": [_compared(item) for item in attempt.compared],
+        "other_labs": [run.name for run in attempt.other_labs],
     }
 
 

@@ -1,4 +1,4 @@
-"""Reference runs of virtual time, run again here: the same to the byte, the same figures, or where they part."""
+"""Reference runs of virtual time, made again here: equal to the byte, equal in figures, or where they diverge."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from harness.store.run_comparison import RunComparison, compared
 
 def candidates(reference: StoreReader) -> list[Run]:
     """The reference runs that can be made again: in virtual time, ended on their own, with digests of captures."""
-    found = []
+    runs = []
     for key in reference.cell_keys():
         for run in reference.runs(key):
             measured = reference.measured(key, run.repetition)
             if run.cell.deterministic and run.captures and proven_outcome(run, measured).status == "completed":
-                found.append(run)
-    return found
+                runs.append(run)
+    return runs
 
 
 def every_run(store: StoreReader) -> Iterator[Run]:
@@ -35,37 +35,37 @@ def every_run(store: StoreReader) -> Iterator[Run]:
 
 
 def chosen(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
-    """Those that are named (KEY or KEY/REPETITION); all without names. InputError for a name that there is none of."""
+    """The runs with these names (KEY or KEY/REPETITION); all without names. InputError for an unknown name."""
     if not names:
         return list(runs)
-    known = {name: [run for run in runs if name in (run.name, run.cell.key)] for name in names}
-    for name, found in known.items():
-        if not found:
-            every = [run.cell.key for run in runs]
-            raise InputError(f"no reference run of virtual time is called '{name}'", did_you_mean(name, every))
-    return [run for found in known.values() for run in found]
+    by_name = {name: [run for run in runs if name in (run.name, run.cell.key)] for name in names}
+    for name, matches in by_name.items():
+        if not matches:
+            keys = [run.cell.key for run in runs]
+            raise InputError(f"no reference run of virtual time is called '{name}'", did_you_mean(name, keys))
+    return [run for group in by_name.values() for run in group]
 
 
 def drawn(
     runs: Sequence[Run], count: int, seed: int, joining: Callable[[Cell], Sequence[Equivalence]] = lambda cell: ()
 ) -> list[Run]:
-    """A random sample of cells, half of it of those that are the reference's by an entry of the ledger.
+    """A random sample of cells. Half of it are cells that depend on an entry of the ledger, as far as there are any.
 
-    `joining`: the entries by which a stored cell's digests are those of today; they take turns. `seed` says which
-    sample it is.
+    `joining`: the entries by which a stored cell's digests are equivalent to today's; they take turns. `seed`: which
+    sample is drawn.
     """
-    chance = random.Random(seed)
+    generator = random.Random(seed)
     first = list({run.cell.key: run for run in reversed(runs)}.values())[::-1]
-    shuffled = chance.sample(first, len(first))
-    resting: dict[object, list[Run]] = {}
+    shuffled = generator.sample(first, len(first))
+    runs_by_entry: dict[object, list[Run]] = {}
     for run in shuffled:
         for entry in joining(run.cell):
-            resting.setdefault(entry, []).append(run)
+            runs_by_entry.setdefault(entry, []).append(run)
     sample: dict[str, Run] = {}
-    turns = chance.sample(list(resting), len(resting))
+    turns = generator.sample(list(runs_by_entry), len(runs_by_entry))
     while turns and len(sample) < (count + 1) // 2:
         turn = turns.pop(0)
-        unseen = [run for run in resting[turn] if run.name not in sample]
+        unseen = [run for run in runs_by_entry[turn] if run.name not in sample]
         if unseen:
             sample[unseen[0].name] = unseen[0]
             turns.append(turn)
@@ -79,9 +79,9 @@ def drawn(
 def verify(
     app: App, reference: StoreReader, runs: Sequence[Run], options: Options, listen: Listener
 ) -> Iterator[RunComparison]:
-    """Make reference runs again, side by side, and compare each as it ends. EngineError for infrastructure."""
+    """Make reference runs again, side by side, and compare each when it ends. EngineError for infrastructure."""
     with tempfile.TemporaryDirectory(prefix="quic-lab-verify-") as scratch:
         store = Store(Path(scratch))
-        for made in run_again(app, runs, store, options, listen):
-            measured = reference.measured(made.stored.cell.key, made.stored.repetition)
-            yield compared(made.stored, measured, made.again, made.measured, (reference, store), app.ledger)
+        for rerun in run_again(app, runs, store, options, listen):
+            measured = reference.measured(rerun.stored.cell.key, rerun.stored.repetition)
+            yield compared(rerun.stored, measured, rerun.again, rerun.measured, (reference, store), app.ledger)

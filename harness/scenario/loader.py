@@ -61,15 +61,15 @@ class Positions:
 
     def find(self, location: Location, *, key: bool = False) -> tuple[Position, str]:
         """The place of something in the file, or of the nearest thing around it; and its name."""
-        known: Location = ()
+        nearest: Location = ()
         for part in location:
-            inner = (*known, part)
+            inner = (*nearest, part)
             if inner in self.values:
-                known = inner
-        name = ".".join(str(part) for part in known)
-        if key and known in self.keys:
-            return self.keys[known], name
-        return self.values.get(known, Position(self.file)), name
+                nearest = inner
+        name = ".".join(str(part) for part in nearest)
+        if key and nearest in self.keys:
+            return self.keys[nearest], name
+        return self.values.get(nearest, Position(self.file)), name
 
 
 #: Not every build of PyYAML has libyaml, which takes a tenth of the time.
@@ -114,19 +114,19 @@ def _content(file: Path) -> bytes:
         if not stat.S_ISREG(file.stat().st_mode):
             raise InputError(f"{file}: not a file", "name a YAML file")
         with file.open("rb") as content:
-            read = content.read(MOST_BYTES + 1)
+            data = content.read(MOST_BYTES + 1)
     except FileNotFoundError as error:
-        near = "check the name" if file.parent.is_dir() else f"there is no folder {file.parent}"
-        raise InputError(f"{file}: no such file", near) from error
+        hint = "check the name" if file.parent.is_dir() else f"there is no folder {file.parent}"
+        raise InputError(f"{file}: no such file", hint) from error
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or error
-        raise InputError(f"{file}: cannot be read: {said}", "check its permissions") from error
-    if len(read) > MOST_BYTES:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{file}: cannot be read: {reason}", "check its permissions") from error
+    if len(data) > MOST_BYTES:
         raise InputError(
             f"{file}:1:1: more than {MOST_BYTES >> 10} KiB: too large for a scenario or a manifest",
             "is it another file?",
         )
-    return read
+    return data
 
 
 def _place(file: Path, text: str, index: int) -> Position:
@@ -138,11 +138,11 @@ def _text(file: Path, content: bytes) -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = content[: error.start].decode("utf-8", "replace")
-        place, byte = _place(file, before, len(before)), content[error.start]
-        raise InputError(f"{place}: the byte 0x{byte:02x} is not UTF-8", "save the file as UTF-8") from error
-    if wrong := _UNPRINTABLE.search(text):
-        place = _place(file, text, wrong.start())
-        raise InputError(f"{place}: the character U+{ord(wrong[0]):04X} cannot stand in YAML", "remove it")
+        position, byte = _place(file, before, len(before)), content[error.start]
+        raise InputError(f"{position}: the byte 0x{byte:02x} is not UTF-8", "save the file as UTF-8") from error
+    if match := _UNPRINTABLE.search(text):
+        position = _place(file, text, match.start())
+        raise InputError(f"{position}: the character U+{ord(match[0]):04X} cannot stand in YAML", "remove it")
     return text
 
 
@@ -178,9 +178,9 @@ class _Measure:
                 self._count(event, 1, 0)
                 self._end(_Node(event.anchor))
             elif isinstance(event, yaml.AliasEvent):
-                meant = self._meant(event)
-                self._count(event, meant.nodes, meant.height)
-                self._end(_Node(None, meant.nodes, meant.height))
+                target = self._meant(event)
+                self._count(event, target.nodes, target.height)
+                self._end(_Node(None, target.nodes, target.height))
 
     def _count(self, event: Any, nodes: int, height: int) -> None:
         self.total += nodes
@@ -197,7 +197,7 @@ class _Measure:
             self.within[-1].height = max(self.within[-1].height, part.height + 1)
 
     def _meant(self, alias: Any) -> _Node:
-        if any(one.anchor == alias.anchor for one in self.within):
+        if any(node.anchor == alias.anchor for node in self.within):
             raise self._too_much(alias, f"*{alias.anchor} stands for something that it is in itself")
         if alias.anchor not in self.done:
             raise InputError(
@@ -206,9 +206,9 @@ class _Measure:
             )
         return self.done[alias.anchor]
 
-    def _too_much(self, event: Any, what: str) -> InputError:
+    def _too_much(self, event: Any, problem: str) -> InputError:
         hint = "a scenario needs a few lines; see scenarios/ for examples"
-        return InputError(f"{_start(self.file, event)}: {what}", hint)
+        return InputError(f"{_start(self.file, event)}: {problem}", hint)
 
 
 def _start(file: Path, marked: Any) -> Position:
@@ -224,26 +224,26 @@ def _not_yaml(file: Path, text: str, error: yaml.MarkedYAMLError) -> InputError:
     except yaml.MarkedYAMLError as better:
         error = better
     mark = error.problem_mark
-    place = Position(file, mark.line + 1, mark.column + 1) if mark else Position(file)
-    return InputError(f"{place}: not valid YAML: {error.problem}", "check indentation, colons and quotes")
+    position = Position(file, mark.line + 1, mark.column + 1) if mark else Position(file)
+    return InputError(f"{position}: not valid YAML: {error.problem}", "check indentation, colons and quotes")
 
 
 def _data(node: yaml.Node, location: Location, positions: Positions) -> Any:
     """The plain data of a node; notes where it stands."""
-    place = _start(positions.file, node)
-    positions.values[location] = place
+    position = _start(positions.file, node)
+    positions.values[location] = position
     if isinstance(node, yaml.SequenceNode):
-        _require_tag(node, place, "seq")
+        _require_tag(node, position, "seq")
         return [_data(value, (*location, index), positions) for index, value in enumerate(node.value)]
     if isinstance(node, yaml.MappingNode):
-        _require_tag(node, place, "map")
+        _require_tag(node, position, "map")
         return dict(_entries(node, location, positions))
-    return _scalar(node, place)
+    return _scalar(node, position)
 
 
-def _require_tag(node: yaml.Node, place: Position, tag: str) -> None:
+def _require_tag(node: yaml.Node, position: Position, tag: str) -> None:
     if node.tag != _CORE + tag:
-        raise InputError(f"{place}: the tag {_short(node.tag)} means nothing here", "leave it out")
+        raise InputError(f"{position}: the tag {_short(node.tag)} means nothing here", "leave it out")
 
 
 def _short(tag: str) -> str:
@@ -251,46 +251,46 @@ def _short(tag: str) -> str:
 
 
 def _entries(node: yaml.MappingNode, location: Location, positions: Positions) -> Iterator[tuple[str, Any]]:
-    seen: set[str] = set()
+    keys: set[str] = set()
     merged: list[yaml.Node] = []
     for key, value in node.value:
-        place, word = _key(key, positions.file)
-        if word in seen:
-            raise InputError(f"{place}: '{word}' is given twice", "remove one of the two")
-        seen.add(word)
+        position, word = _key(key, positions.file)
+        if word in keys:
+            raise InputError(f"{position}: '{word}' is given twice", "remove one of the two")
+        keys.add(word)
         if word == "<<" and key.style not in ("'", '"'):
             merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
             continue
-        positions.keys[(*location, word)] = place
+        positions.keys[(*location, word)] = position
         yield word, _data(value, (*location, word), positions)
     # What is merged gives way to what is there (yaml.org/type/merge.html).
-    for other in merged:
-        if not isinstance(other, yaml.MappingNode):
-            place = _start(positions.file, other)
-            raise InputError(f"{place}: '<<' merges mappings, and this is none", "write <<: *name of a mapping")
-        for key, value in other.value:
-            place, word = _key(key, positions.file)
-            if word not in seen:
-                seen.add(word)
-                positions.keys[(*location, word)] = place
+    for mapping in merged:
+        if not isinstance(mapping, yaml.MappingNode):
+            position = _start(positions.file, mapping)
+            raise InputError(f"{position}: '<<' merges mappings, and this is none", "write <<: *name of a mapping")
+        for key, value in mapping.value:
+            position, word = _key(key, positions.file)
+            if word not in keys:
+                keys.add(word)
+                positions.keys[(*location, word)] = position
                 yield word, _data(value, (*location, word), positions)
 
 
 def _key(node: yaml.Node, file: Path) -> tuple[Position, str]:
-    place = _start(file, node)
+    position = _start(file, node)
     if not isinstance(node, yaml.ScalarNode):
-        raise InputError(f"{place}: a key is a word, not a list or a mapping", "check brackets and braces")
-    return place, _usable(node.value, place)
+        raise InputError(f"{position}: a key is a word, not a list or a mapping", "check brackets and braces")
+    return position, _usable(node.value, position)
 
 
-def _usable(text: str, place: Position) -> str:
-    if wrong := _UNUSABLE.search(text):
-        raise InputError(f"{place}: the character U+{ord(wrong[0]):04X} is none of a text", "remove its escape")
+def _usable(text: str, position: Position) -> str:
+    if match := _UNUSABLE.search(text):
+        raise InputError(f"{position}: the character U+{ord(match[0]):04X} is none of a text", "remove its escape")
     return text
 
 
-def _scalar(node: yaml.Node, place: Position) -> Any:
-    text = _usable(node.value, place)
+def _scalar(node: yaml.Node, position: Position) -> Any:
+    text = _usable(node.value, position)
     if node.tag == _CORE + "str":
         return text
     if node.tag == _CORE + "null":
@@ -300,7 +300,7 @@ def _scalar(node: yaml.Node, place: Position) -> Any:
     digits = text.replace("_", "")
     if node.tag == _CORE + "int" and re.fullmatch(r"[-+]?[0-9]+", digits):
         if len(digits) > MOST_DIGITS:
-            raise InputError(f"{place}: a number of {len(digits)} digits", f"{MOST_DIGITS} digits are the most")
+            raise InputError(f"{position}: a number of {len(digits)} digits", f"{MOST_DIGITS} digits are the most")
         return int(digits)
     if node.tag == _CORE + "float":
         try:
@@ -309,8 +309,8 @@ def _scalar(node: yaml.Node, place: Position) -> Any:
             value = math.nan
         if math.isfinite(value):
             return value
-        raise InputError(f"{place}: '{text[:60]}' is not a number that can be used", "write a smaller one")
-    raise InputError(f"{place}: the tag {_short(node.tag)} means nothing here", "leave it out")
+        raise InputError(f"{position}: '{text[:60]}' is not a number that can be used", "write a smaller one")
+    raise InputError(f"{position}: the tag {_short(node.tag)} means nothing here", "leave it out")
 
 
 _BOOLEANS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
@@ -342,8 +342,12 @@ def modelled(data: Any, positions: Positions, model: type[M], extra: Mapping[str
 def error_of(mistakes: Iterable[Mistake], positions: Positions) -> InputError:
     """The error that names all mistakes of a file, each with its place; the first hint there is."""
     lines, hint = [], ""
-    for one in mistakes:
-        place, name = positions.find(one.location, key=one.of_key)
-        lines.append(f"{place}: {one.text}" if not one.named else f"{place}: {name or positions.file.name}: {one.text}")
-        hint = hint or one.hint
+    for mistake in mistakes:
+        position, name = positions.find(mistake.location, key=mistake.of_key)
+        lines.append(
+            f"{position}: {mistake.text}"
+            if not mistake.named
+            else f"{position}: {name or positions.file.name}: {mistake.text}"
+        )
+        hint = hint or mistake.hint
     return InputError("\n".join(lines), hint)

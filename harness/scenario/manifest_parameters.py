@@ -85,9 +85,9 @@ class Setting(_ManifestPart):
     def _placeholders(cls, value: str | None) -> str | None:
         for name in re.findall(r"\{([^}]*)\}", value or ""):
             if name not in _PLACEHOLDERS:
-                known = ", ".join(f"{{{known}}}" for known in _PLACEHOLDERS)
+                choices = ", ".join(f"{{{placeholder}}}" for placeholder in _PLACEHOLDERS)
                 raise UnfitError(
-                    f"'{{{name}}}' is not a placeholder: use one of {known}", did_you_mean(name, _PLACEHOLDERS)
+                    f"'{{{name}}}' is not a placeholder: use one of {choices}", did_you_mean(name, _PLACEHOLDERS)
                 )
         if value is not None and re.search(r"[{}]", re.sub(r"\{[^{}]*\}", "", value)):
             raise UnfitError(f"'{value}' has a brace without its partner", "write {value}")
@@ -102,18 +102,18 @@ class Setting(_ManifestPart):
     def _some(cls, value: tuple[Word, ...] | dict[Word, Word] | None) -> tuple[Word, ...] | dict[Word, Word] | None:
         if value is not None and not value:
             raise UnfitError("no value at all could be set", "leave the key out where any value will do")
-        own = value.values() if isinstance(value, dict) else value or ()
-        if dear := next((word for word in own if "$" in word), None):
-            raise UnfitError(f"'{dear}' has a $, which Compose takes for a variable", "write the value itself")
+        words = value.values() if isinstance(value, dict) else value or ()
+        if dollar_word := next((word for word in words if "$" in word), None):
+            raise UnfitError(f"'{dollar_word}' has a $, which Compose takes for a variable", "write the value itself")
         return value
 
     def own(self, parameter: Parameter, value: ParameterValue) -> str:
         """The image's own word for a canonical value. ValueError when it is not one of those it takes."""
         if self.values is not None:
-            known = self.values if isinstance(self.values, dict) else {word: word for word in self.values}
-            if str(value) not in known:
-                raise ValueError(f"does not know {parameter.name} {value}; known: {', '.join(known)}")
-            return known[str(value)]
+            words = self.values if isinstance(self.values, dict) else {word: word for word in self.values}
+            if str(value) not in words:
+                raise ValueError(f"does not know {parameter.name} {value}; known: {', '.join(words)}")
+            return words[str(value)]
         number = parameter.number(value)
         for bound, sign in ((self.minimum, 1), (self.maximum, -1)):
             limit = None if bound is None else parameter.number(bound)
@@ -166,9 +166,9 @@ class RoleSettings(_ManifestPart):
             setting = self.of(role)
             if setting is None:
                 continue
-            for what in ("minimum", "maximum", "default"):
-                if (value := getattr(setting, what)) is not None:
-                    _check(parameter, value, f"{role} {what}")
+            for key in ("minimum", "maximum", "default"):
+                if (value := getattr(setting, key)) is not None:
+                    _check(parameter, value, f"{role} {key}")
             for word in setting.values or ():
                 _check(parameter, word, f"{role} value")
             _check_bounds(parameter, setting)
@@ -181,12 +181,12 @@ class RoleSettings(_ManifestPart):
         return self.client if role == "client" else self.server
 
 
-def _check(parameter: Parameter, value: ParameterValue, what: str) -> None:
+def _check(parameter: Parameter, value: ParameterValue, label: str) -> None:
     try:
         parameter.canonical(value)
     except ValueError as error:
         hint = getattr(error, "hint", "")
-        raise UnfitError(f"{what} of {parameter.name}: {error}; it is {parameter.written}", hint) from error
+        raise UnfitError(f"{label} of {parameter.name}: {error}; it is {parameter.written}", hint) from error
 
 
 def _check_bounds(parameter: Parameter, setting: Setting) -> None:
@@ -195,7 +195,7 @@ def _check_bounds(parameter: Parameter, setting: Setting) -> None:
         if bound is not None and parameter.number(parameter.canonical(bound)) is None:
             raise UnfitError(f"{parameter.name} is {parameter.written}, which has no {name}", "list its values instead")
     if setting.minimum is not None and setting.maximum is not None:
-        low, high = (parameter.number(parameter.canonical(one)) for one in (setting.minimum, setting.maximum))
+        low, high = (parameter.number(parameter.canonical(extreme)) for extreme in (setting.minimum, setting.maximum))
         if low is not None and high is not None and low > high:
             raise UnfitError(
                 f"{parameter.name}: the minimum {setting.minimum} is above the maximum {setting.maximum}",
@@ -205,9 +205,9 @@ def _check_bounds(parameter: Parameter, setting: Setting) -> None:
 
 def _check_text(parameter: Parameter, text: str | None) -> None:
     """ValueError when a text uses a placeholder that a parameter of this kind does not fill."""
-    filled = {"size": {"value", "bytes"}, "duration": {"value", "ms", "s"}}.get(parameter.kind, {"value"})
+    allowed = {"size": {"value", "bytes"}, "duration": {"value", "ms", "s"}}.get(parameter.kind, {"value"})
     for name in re.findall(r"\{([^}]*)\}", text or ""):
-        if name not in filled:
-            known = ", ".join(f"{{{other}}}" for other in sorted(filled))
-            text = f"{parameter.name} is {parameter.written}, which does not fill '{{{name}}}': use {known}"
-            raise UnfitError(text, f"for example {known.partition(',')[0]}")
+        if name not in allowed:
+            placeholders = ", ".join(f"{{{placeholder}}}" for placeholder in sorted(allowed))
+            text = f"{parameter.name} is {parameter.written}, which does not fill '{{{name}}}': use {placeholders}"
+            raise UnfitError(text, f"for example {placeholders.partition(',')[0]}")

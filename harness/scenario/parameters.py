@@ -71,25 +71,25 @@ class Parameter:
 
     def agrees(self, value: ParameterValue, observed: float | str) -> bool | None:
         """Whether an observation is what a canonical value leads to expect; None where that cannot be said."""
-        wanted = self.number(value)
-        if wanted is None:
+        expected = self.number(value)
+        if expected is None:
             return _plain(str(value)) == _plain(observed) if isinstance(observed, str) else None
         if self.near is None or isinstance(observed, str):
             return None
-        return self.near[0] * wanted <= observed <= self.near[1] * wanted
+        return self.near[0] * expected <= observed <= self.near[1] * expected
 
     def canonical(self, value: object) -> ParameterValue:
         """A value as it is written in results: "100ms" and "0.1 s" are both "100 ms". Raises ValueError."""
-        found = self._canonical(str(_word(value)).strip())
-        number = self.number(found)
+        canonical = self._canonical(str(_word(value)).strip())
+        number = self.number(canonical)
         if self.bounds is not None and number is not None:
-            least, most = (self.number(self._canonical(bound)) for bound in self.bounds)
-            if least is not None and most is not None and not least <= number <= most:
+            minimum, maximum = (self.number(self._canonical(bound)) for bound in self.bounds)
+            if minimum is not None and maximum is not None and not minimum <= number <= maximum:
                 raise UnfitError(
-                    f"{found} is no {self.name} that an endpoint could have: {self.bounds[0]} to {self.bounds[1]}",
+                    f"{canonical} is no {self.name} that an endpoint could have: {self.bounds[0]} to {self.bounds[1]}",
                     f"it is: {self.meaning.partition('(')[0].strip()}",
                 )
-        return found
+        return canonical
 
     def _canonical(self, text: str) -> ParameterValue:
         if self.kind == "size":
@@ -222,7 +222,7 @@ def parse_parameter_name(name: str) -> tuple[Role, str]:
     """Split "server.congestion_control" into role and parameter; ValueError for anything unknown."""
     role, _, parameter = name.partition(".")
     if role not in ROLES or parameter not in PARAMETERS:
-        near = did_you_mean(name, [f"{known}.{other}" for known in ROLES for other in PARAMETERS])
+        near = did_you_mean(name, [f"{endpoint}.{key}" for endpoint in ROLES for key in PARAMETERS])
         raise UnfitError(f"'{name}' is not a parameter of an endpoint", near)
     return role, parameter
 

@@ -86,21 +86,21 @@ class _LocatedError:
 
 
 def _locate(content: object, error: Mapping[str, Any]) -> _LocatedError:
-    known: list[int | str] = []
+    path: list[int | str] = []
     unions: dict[Location, str] = {}
     parts = [part for part in error["loc"] if part != _KEY]
-    rest = (parts.pop(),) if error["type"] == "missing" and parts else ()
-    at = content
+    missing_key = (parts.pop(),) if error["type"] == "missing" and parts else ()
+    node = content
     for part in parts:
-        if (isinstance(at, Mapping) and part in at) or (
-            isinstance(at, list | tuple) and isinstance(part, int) and 0 <= part < len(at)
+        if (isinstance(node, Mapping) and part in node) or (
+            isinstance(node, list | tuple) and isinstance(part, int) and 0 <= part < len(node)
         ):
-            at = at[part]
+            node = node[part]
         else:
-            unions.setdefault(tuple(known), str(part))
+            unions.setdefault(tuple(path), str(part))
             continue
-        known.append(part)
-    return _LocatedError(error, tuple(known), tuple(unions.items()), rest)
+        path.append(part)
+    return _LocatedError(error, tuple(path), tuple(unions.items()), missing_key)
 
 
 def _at(content: object, location: Location) -> Any:
@@ -127,84 +127,96 @@ def mistakes_in(
 
     `model`: whose keys are named where one is unknown; `forms`: pattern → what matches it.
     """
-    found = [_locate(content, error) for error in errors.errors(include_url=False)]
+    candidates = [_locate(content, raw) for raw in errors.errors(include_url=False)]
     # Pydantic counts only the valid items of a list; the invalid ones have errors of their own.
-    found = [one for one in found if one.type != "too_short" or not any(_within(one, other) for other in found)]
+    candidates = [
+        outer
+        for outer in candidates
+        if outer.type != "too_short" or not any(_within(outer, inner) for inner in candidates)
+    ]
     owners = _owners(model) if model is not None else {}
-    made: dict[Mistake, None] = {}
+    mistakes: dict[Mistake, None] = {}
     # Unknown keys first: what is missing is often one of them.
-    for one in sorted(_likely(found, content), key=lambda one: one.type != "extra_forbidden"):
-        made.setdefault(_mistake(one, content, owners, forms or {}))
-    return list(made)
+    for error in sorted(_likely(candidates, content), key=lambda error: error.type != "extra_forbidden"):
+        mistakes.setdefault(_mistake(error, content, owners, forms or {}))
+    return list(mistakes)
 
 
-def _likely(found: list[_LocatedError], content: object) -> Iterator[_LocatedError]:
+def _likely(candidates: list[_LocatedError], content: object) -> Iterator[_LocatedError]:
     """Of a union's members, of which pydantic tried each in turn, the errors of the one that was meant."""
     members: dict[Location, dict[str, list[_LocatedError]]] = {}
-    for one in found:
-        for location, member in one.unions:
-            members.setdefault(location, {}).setdefault(member, []).append(one)
+    for error in candidates:
+        for location, member in error.unions:
+            members.setdefault(location, {}).setdefault(member, []).append(error)
     dropped: set[int] = set()
-    for location, tried in members.items():
-        if len(tried) < 2:
+    for location, by_member in members.items():
+        if len(by_member) < 2:
             continue
         if isinstance(_at(content, location), Mapping):
-            meant = _with_parts(tried, location) or next(iter(tried))
+            intended = _with_parts(by_member, location) or next(iter(by_member))
         else:
-            flat = {name: errors for name, errors in tried.items() if not {one.type for one in errors} & _PARTS}
-            meant = _own_words(flat or tried)
-        dropped |= {id(one) for member, errors in tried.items() if member != meant for one in errors}
-    return (one for one in found if id(one) not in dropped)
+            flat = {name: errors for name, errors in by_member.items() if not {error.type for error in errors} & _PARTS}
+            intended = _own_words(flat or by_member)
+        dropped |= {id(error) for member, errors in by_member.items() if member != intended for error in errors}
+    return (error for error in candidates if id(error) not in dropped)
 
 
-def _with_parts(tried: Mapping[str, list[_LocatedError]], location: Location) -> str | None:
+def _with_parts(by_member: Mapping[str, list[_LocatedError]], location: Location) -> str | None:
     """The member of a union that has keys: it complains of one of them."""
-    for member, errors in tried.items():
-        if any(_inside(one.location, location) or one.type in ("missing", "extra_forbidden") for one in errors):
+    for member, errors in by_member.items():
+        if any(_inside(error.location, location) or error.type in ("missing", "extra_forbidden") for error in errors):
             return member
     return None
 
 
-def _own_words(tried: Mapping[str, list[_LocatedError]]) -> str:
+def _own_words(by_member: Mapping[str, list[_LocatedError]]) -> str:
     """The first member that has words of its own for what is wrong, else the first."""
-    own = (name for name, errors in tried.items() if any(one.type == "value_error" for one in errors))
-    return next(own, next(iter(tried)))
+    with_message = (name for name, errors in by_member.items() if any(error.type == "value_error" for error in errors))
+    return next(with_message, next(iter(by_member)))
 
 
-def _mistake(one: _LocatedError, content: object, owners: Mapping[str, list[str]], forms: Mapping[str, str]) -> Mistake:
-    error, value = one.error, one.error.get("input")
+def _mistake(
+    located: _LocatedError, content: object, owners: Mapping[str, list[str]], forms: Mapping[str, str]
+) -> Mistake:
+    error, value = located.error, located.error.get("input")
     context: Mapping[str, Any] = error.get("ctx") or {}
-    name = ".".join(map(str, one.location))
-    if one.type == "missing":
-        missing = one.rest[-1]
+    name = ".".join(map(str, located.location))
+    if located.type == "missing":
+        missing = located.rest[-1]
         if isinstance(missing, int):
-            return Mistake(one.location, f"needs {missing + 1} entries", "add what is missing")
+            return Mistake(located.location, f"needs {missing + 1} entries", "add what is missing")
         text = f"'{missing}' is missing" + (f" in {name}" if name else "")
-        return Mistake(one.location, text, f"add {missing}: …", named=False)
-    if one.type == "extra_forbidden":
-        return Mistake(one.location, f"unknown key '{name}'", _key_hint(one.location, owners), of_key=True, named=False)
+        return Mistake(located.location, text, f"add {missing}: …", named=False)
+    if located.type == "extra_forbidden":
+        return Mistake(
+            located.location, f"unknown key '{name}'", _key_hint(located.location, owners), of_key=True, named=False
+        )
     of_key = error["loc"][-1:] == (_KEY,)
-    if one.type in ("value_error", "assertion_error"):
+    if located.type in ("value_error", "assertion_error"):
         cause = context.get("error")
-        return Mistake(one.location, str(cause), getattr(cause, "hint", ""), of_key)
-    if one.type in _EXPECTED:
-        expected = _EXPECTED[one.type]
+        return Mistake(located.location, str(cause), getattr(cause, "hint", ""), of_key)
+    if located.type in _EXPECTED:
+        expected = _EXPECTED[located.type]
         if value is None:
             text = f"expected {expected}, and there is nothing"
-            return Mistake(one.location, text, "leave the key out, or fill it in")
-        several = isinstance(value, Mapping | list | tuple) and one.type not in _PARTS
+            return Mistake(located.location, text, "leave the key out, or fill it in")
+        several = isinstance(value, Mapping | list | tuple) and located.type not in _PARTS
         hint = "write one value alone" if several and expected != "a list" else _WRITTEN[expected]
-        return Mistake(one.location, f"expected {expected}, not {shown(value)}", hint, of_key)
-    if one.type in _BOUNDS:
-        limit, words = _BOUNDS[one.type]
+        return Mistake(located.location, f"expected {expected}, not {shown(value)}", hint, of_key)
+    if located.type in _BOUNDS:
+        limit, words = _BOUNDS[located.type]
         text = f"it is {words} {context[limit]}, not {shown(value)}"
-        return Mistake(one.location, text, f"the limit is {context[limit]}")
-    made = _OTHERS[one.type](value, context, forms) if one.type in _OTHERS else None
-    if made is None:
+        return Mistake(located.location, text, f"the limit is {context[limit]}")
+    description = _OTHERS[located.type](value, context, forms) if located.type in _OTHERS else None
+    if description is None:
         text = str(error["msg"])
-        return Mistake(one.location, text[:1].lower() + text[1:])
-    text, hint, inner = made
-    location = (*one.location, inner) if inner and isinstance(_at(content, one.location), Mapping) else one.location
+        return Mistake(located.location, text[:1].lower() + text[1:])
+    text, hint, inner = description
+    location = (
+        (*located.location, inner)
+        if inner and isinstance(_at(content, located.location), Mapping)
+        else located.location
+    )
     return Mistake(location, text, hint, of_key)
 
 
@@ -219,8 +231,8 @@ def _pattern(value: object, context: Mapping[str, Any], forms: Mapping[str, str]
     form = forms.get(str(context["pattern"]))
     if form is None:
         return None
-    what, _, example = form.partition("; ")
-    return f"{shown(value)} is not {what}", f"for example {example}" if example else "", ""
+    expected, _, example = form.partition("; ")
+    return f"{shown(value)} is not {expected}", f"for example {example}" if example else "", ""
 
 
 def _no_tag(value: object, context: Mapping[str, Any], forms: Mapping[str, str]) -> tuple[str, str, str]:
@@ -237,8 +249,12 @@ def _other_tag(value: object, context: Mapping[str, Any], forms: Mapping[str, st
 
 
 def _few(value: object, context: Mapping[str, Any], forms: Mapping[str, str]) -> tuple[str, str, str]:
-    least = context["min_length"]
-    return f"needs at least {least} {'entry' if least == 1 else 'entries'}", "leave the key out, or fill the list", ""
+    minimum = context["min_length"]
+    return (
+        f"needs at least {minimum} {'entry' if minimum == 1 else 'entries'}",
+        "leave the key out, or fill the list",
+        "",
+    )
 
 
 def _many(value: object, context: Mapping[str, Any], forms: Mapping[str, str]) -> tuple[str, str, str]:

@@ -40,24 +40,24 @@ def interval(values: Iterable[float]) -> Interval:
 
 def _rank(n: int) -> tuple[int, float]:
     """The largest k whose pair of order statistics reaches `COVERAGE`, else 1, and the coverage."""
-    outside = 1  # 2ⁿ·P(B ≤ k-1), exactly
-    k, coverage = 1, 1 - 2 * outside / 2**n
+    tail = 1  # 2ⁿ·P(B ≤ k-1), exactly
+    k, coverage = 1, 1 - 2 * tail / 2**n
     while 2 * (k + 1) <= n:
-        outside += math.comb(n, k)
-        wider = 1 - 2 * outside / 2**n
+        tail += math.comb(n, k)
+        wider = 1 - 2 * tail / 2**n
         if wider < COVERAGE:
             break
         k, coverage = k + 1, wider
     return k, coverage
 
 
-def decisive(most: int) -> list[int]:
+def decisive(limit: int) -> list[int]:
     """Numbers of values, `most` at most, whose interval can be narrower than that of any fewer.
 
     The first reaches `COVERAGE`; from each to the next the interval leaves out one more value at either end. In between
     it can only grow: its ends are values of the same rank among more.
     """
-    return [n for n in range(ENOUGH, most + 1) if n == ENOUGH or _rank(n)[0] > _rank(n - 1)[0]]
+    return [n for n in range(ENOUGH, limit + 1) if n == ENOUGH or _rank(n)[0] > _rank(n - 1)[0]]
 
 
 def jain(values: Sequence[float]) -> float:

@@ -51,15 +51,15 @@ def compare(sample: Sequence[float], base: Sequence[float]) -> Comparison:
         raise ValueError("a comparison needs values on both sides, and numbers only")
     n, m = len(sample), len(base)
     constant = min(n, m) > 1 and len(set(sample)) == len(set(base)) == 1
-    tested = max(n, m) > 1 and not constant
-    ratios = sorted(ratio(one, other) for one in sample for other in base)
+    testable = max(n, m) > 1 and not constant
+    ratios = sorted(ratio(value, base_value) for value in sample for base_value in base)
     k, coverage = _rank(n, m)
-    middle = ratios[(n * m - 1) // 2], ratios[n * m // 2]
+    middle_pair = ratios[(n * m - 1) // 2], ratios[n * m // 2]
     # The mean of the middle two as factors: of one half and twice it is 1.
-    factor = middle[0] if middle[0] == middle[1] else math.sqrt(middle[0] * middle[1])
+    factor = middle_pair[0] if middle_pair[0] == middle_pair[1] else math.sqrt(middle_pair[0] * middle_pair[1])
     return Comparison(
         factor=factor if 0 < factor < math.inf else None, low=ratios[k - 1], high=ratios[-k], coverage=coverage,
-        p=_p(sample, base) if tested else None, least=least_p(n, m), constant=constant,
+        p=_p(sample, base) if testable else None, least=least_p(n, m), constant=constant,
     )  # fmt: skip
 
 
@@ -76,18 +76,18 @@ def enough(comparisons: int) -> int:
     return n
 
 
-def holm(found: Sequence[float | None]) -> list[float | None]:
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """The p of several comparisons, so adjusted that one among them misleads no more often than one alone would.
 
     S. Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6 (1979). None stays None.
     """
-    made: list[float | None] = [None] * len(found)
-    order = sorted((p, index) for index, p in enumerate(found) if p is not None)
-    reached = 0.0
+    adjusted: list[float | None] = [None] * len(p_values)
+    order = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
+    floor = 0.0
     for place, (p, index) in enumerate(order):
-        reached = max(reached, min(1.0, p * (len(order) - place)))
-        made[index] = reached
-    return made
+        floor = max(floor, min(1.0, p * (len(order) - place)))
+        adjusted[index] = floor
+    return adjusted
 
 
 def ratio(value: float, base: float) -> float:
@@ -109,8 +109,8 @@ def _p(sample: Sequence[float], base: Sequence[float]) -> float:
         return float(mannwhitneyu(ranks[:n], ranks[n:], alternative="two-sided", method="asymptotic").pvalue)
     ranks = _doubled_ranks([*sample, *base])
     counts = _sums(tuple(sorted(ranks)), n)
-    own = sum(ranks[:n])
-    return min(1.0, 2 * float(min(counts[: own + 1].sum(), counts[own:].sum()) / counts.sum()))
+    rank_sum = sum(ranks[:n])
+    return min(1.0, 2 * float(min(counts[: rank_sum + 1].sum(), counts[rank_sum:].sum()) / counts.sum()))
 
 
 def _doubled_ranks(values: Sequence[float]) -> list[int]:
@@ -142,11 +142,11 @@ def _rank(n: int, m: int) -> tuple[int, float]:
         spread = math.sqrt(n * m * (n + m + 1) / 12)
         return max(1, math.floor(n * m / 2 - NormalDist().inv_cdf((1 + COVERAGE) / 2) * spread)), COVERAGE
     counts = u_counts(n, m)
-    every, outside, k = counts.sum(), counts[0], 1
-    coverage = max(0.0, 1 - 2 * outside / every)
+    total, tail, k = counts.sum(), counts[0], 1
+    coverage = max(0.0, 1 - 2 * tail / total)
     while 2 * (k + 1) <= n * m:
-        outside += counts[k]
-        wider = 1 - 2 * outside / every
+        tail += counts[k]
+        wider = 1 - 2 * tail / total
         if wider < COVERAGE:
             break
         k, coverage = k + 1, wider

@@ -15,9 +15,9 @@ def other_bits(stored: Cell, today: Cell, ledger: Ledger) -> tuple[str, ...]:
     if stored.key == today.key:
         return ()
     sides = [cell_identities(cell, ledger) for cell in (stored, today)]
-    words = {"engine": "the engine's code", "simulator": "the simulator"}
-    parts = {words.get(kind, f"the image of {name}"): (kind, name) for kind, name in {**sides[0], **sides[1]}}
-    differing = [what for what, part in parts.items() if sides[0].get(part, "") != sides[1].get(part, "")]
+    labels = {"engine": "the engine's code", "simulator": "the simulator"}
+    parts = {labels.get(kind, f"the image of {name}"): (kind, name) for kind, name in {**sides[0], **sides[1]}}
+    differing = [label for label, part in parts.items() if sides[0].get(part, "") != sides[1].get(part, "")]
     if stored.compiled != today.compiled:
         differing.insert(0, "the lab it amounts to")
     return tuple(differing) or ("what was asked",)
@@ -34,7 +34,7 @@ class VersionChange:
 
 
 def changes(
-    one: Run, other: Run, known: tuple[Callable[[str], Contents | None], Callable[[str], Contents | None]]
+    first: Run, second: Run, lookups: tuple[Callable[[str], Contents | None], Callable[[str], Contents | None]]
 ) -> tuple[list[VersionChange], list[str]]:
     """(what two runs' images hold in other versions, images that differ in files beside these or are not known).
 
@@ -42,35 +42,37 @@ def changes(
     different rules only packages and programs are: that the digests differ says nothing.
     """
     pairs: dict[tuple[str, str], list[str]] = {}
-    for name in {**one.contents, **other.contents}:
-        digests = one.contents.get(name, ""), other.contents.get(name, "")
+    for name in {**first.contents, **second.contents}:
+        digests = first.contents.get(name, ""), second.contents.get(name, "")
         if "" not in digests and digests[0] != digests[1]:
             pairs.setdefault(digests, []).append(name)
-    found, beside = list[VersionChange](), list[str]()
+    version_changes, other_files = list[VersionChange](), list[str]()
     for digests, names in pairs.items():
         image = ", ".join(sorted(names))
-        contents = [look(digest) for look, digest in zip(known, digests, strict=True)]
-        made = [] if None in contents else _between(image, *(one for one in contents if one is not None))
-        found += made
-        if not made and (comparable(*digests) or None in contents):
-            beside.append(image)
-    return _joined(found), beside
+        contents = [lookup(digest) for lookup, digest in zip(lookups, digests, strict=True)]
+        image_changes = (
+            [] if None in contents else _between(image, *(content for content in contents if content is not None))
+        )
+        version_changes += image_changes
+        if not image_changes and (comparable(*digests) or None in contents):
+            other_files.append(image)
+    return _joined(version_changes), other_files
 
 
-def _joined(found: list[VersionChange]) -> list[VersionChange]:
+def _joined(version_changes: list[VersionChange]) -> list[VersionChange]:
     """What changed alike in several images, once."""
     images: dict[tuple[str, tuple[str, str]], list[str]] = {}
-    for one in found:
-        images.setdefault((one.name, one.versions), []).append(one.image)
+    for change in version_changes:
+        images.setdefault((change.name, change.versions), []).append(change.image)
     return [VersionChange(", ".join(names), name, versions) for (name, versions), names in images.items()]
 
 
-def _between(image: str, one: Contents, other: Contents) -> list[VersionChange]:
-    def every(contents: Contents) -> Mapping[str, str]:
+def _between(image: str, first: Contents, second: Contents) -> list[VersionChange]:
+    def comparable_versions(contents: Contents) -> Mapping[str, str]:
         # Records by a former rule have programs that no longer count.
         return contents.packages | {path: digest for path, digest in contents.programs.items() if counts(path[1:])}
 
-    sides = every(one), every(other)
+    sides = comparable_versions(first), comparable_versions(second)
     names = sorted({*sides[0], *sides[1]})
     versions = {name: (sides[0].get(name, ""), sides[1].get(name, "")) for name in names}
     return [VersionChange(image, name, pair) for name, pair in versions.items() if pair[0] != pair[1]]

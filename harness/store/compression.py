@@ -51,29 +51,29 @@ def pack(folder: Path) -> None:
     """
     _remove_unfinished(folder)
     # A file that has its name is whole.
-    done = [one for one in _work(folder) if is_regular(one.target) or _made(one)]
+    completed = [work for work in _work(folder) if is_regular(work.target) or _made(work)]
     try:
-        for place in {one.target.parent for one in done}:
+        for place in {work.target.parent for work in completed}:
             _sync(place)
     except OSError:
         return
-    for one in done:
-        for file in one.files:
+    for work in completed:
+        for file in work.files:
             with suppress(OSError):
                 file.unlink()
 
 
-def strip(folder: Path, aside: Path) -> None:
+def strip(folder: Path, trash: Path) -> None:
     """Remove what was measured from a run's folder; its record and figures stay, and the lab by hand. Raises OSError.
 
     `aside`: a folder on the same disk that nobody reads, which is made and removed. What is removed is moved there
     first, the simulator's folder before all others: by that one knows that a run can be measured again.
     """
     entries = [item for item in folder.iterdir() if item.name not in STAYS]
-    aside.mkdir(parents=True, exist_ok=True)
+    trash.mkdir(parents=True, exist_ok=True)
     for item in sorted(entries, key=lambda item: (item.name != "sim", item.name)):
-        item.rename(aside / item.name)
-    shutil.rmtree(aside)
+        item.rename(trash / item.name)
+    shutil.rmtree(trash)
 
 
 def is_packed(folder: Path) -> bool:
@@ -83,10 +83,10 @@ def is_packed(folder: Path) -> bool:
 
 def disk_use(path: Path) -> int:
     """Bytes that a file or a folder with all that is below takes of the disk, whole blocks; 0 where there is none."""
-    found = _blocks(path)
+    total = _blocks(path)
     for place, folders, files in os.walk(path):
-        found += sum(_blocks(Path(place, name)) for name in (*folders, *files))
-    return found
+        total += sum(_blocks(Path(place, name)) for name in (*folders, *files))
+    return total
 
 
 def _blocks(path: Path) -> int:
@@ -106,15 +106,15 @@ class _Work:
 
 
 def _work(folder: Path) -> Iterator[_Work]:
-    alone: list[Path] = []
+    single: list[Path] = []
     for place in simulators(folder):
         archive = place / ARCHIVE
         captures = [file for name in CAPTURES.values() if is_regular(file := archive.with_name(name))]
         if captures and (len(captures) == len(CAPTURES) or is_regular(archive)):
             yield _Work(archive, captures, _archive)
         else:
-            alone += captures
-    for file in [*alone, *_large(folder)]:
+            single += captures
+    for file in [*single, *_large(folder)]:
         yield _Work(file.with_name(file.name + ZSTD), [file], _compress)
 
 
@@ -122,15 +122,15 @@ def _large(folder: Path) -> Iterator[Path]:
     """The files that were measured and are worth compressing, but for captures of the simulators."""
     places = simulators(folder)
     for place, names, files in os.walk(folder):
-        here = Path(place)
-        if here == folder:
+        directory = Path(place)
+        if directory == folder:
             names[:] = [name for name in names if name not in STAYS]
         for name in files:
-            file = here / name
-            stays = name in (STAYS if here == folder else _AS_IT_IS)
-            capture = here in places and name in CAPTURES.values()
+            file = directory / name
+            is_kept = name in (STAYS if directory == folder else _AS_IT_IS)
+            capture = directory in places and name in CAPTURES.values()
             packed = file.suffix in (ZSTD, GZIP) or UNFINISHED in name
-            if not (stays or capture or packed) and is_regular(file) and file.stat().st_size > _BLOCK:
+            if not (is_kept or capture or packed) and is_regular(file) and file.stat().st_size > _BLOCK:
                 yield file
 
 

@@ -91,8 +91,8 @@ def is_key(key: str) -> bool:
     return key in known_keys() or is_name(key)
 
 
-def _every_key(part: type[Part], seen: set[type[Part]]) -> Iterator[str]:
-    seen.add(part)
+def _every_key(part: type[Part], visited: set[type[Part]]) -> Iterator[str]:
+    visited.add(part)
     for name, item in part.model_fields.items():
         key = item.alias or name
         if key in _BESIDE:
@@ -100,8 +100,8 @@ def _every_key(part: type[Part], seen: set[type[Part]]) -> Iterator[str]:
         yield key
         yield from _words(item.annotation)
         for inner in _parts(item.annotation):
-            if inner not in seen:
-                yield from _every_key(inner, seen)
+            if inner not in visited:
+                yield from _every_key(inner, visited)
 
 
 def _parts(hint: Any) -> Iterator[type[Part]]:
@@ -210,15 +210,15 @@ class Ledger:
 
     def joining(self, stored: Cell, today: Mapping[Component, str]) -> list[Equivalence]:
         """The entries by which a stored cell's digests and those of today are the same; none where they differ."""
-        found: list[Equivalence] = []
+        entries: list[Equivalence] = []
         for component, digest in components(stored).items():
-            both = digest, today.get(component, digest)
-            ends = {self.identity(component, side, lambda: scenario_keys(stored)) for side in both}
-            if len(ends) > 1:
+            digests = digest, today.get(component, digest)
+            identities = {self.identity(component, side, lambda: scenario_keys(stored)) for side in digests}
+            if len(identities) > 1:
                 return []
-            sides = [list(self.chain(component, side, lambda: scenario_keys(stored))) for side in both]
-            found += [entry for entry in (*sides[0], *sides[1]) if (entry in sides[0]) != (entry in sides[1])]
-        return found
+            sides = [list(self.chain(component, side, lambda: scenario_keys(stored))) for side in digests]
+            entries += [entry for entry in (*sides[0], *sides[1]) if (entry in sides[0]) != (entry in sides[1])]
+        return entries
 
     def with_entry(self, entry: Equivalence) -> Ledger:
         """The same with one more entry, and the identity that it ends at declared. ValueError where it cannot be."""
@@ -241,9 +241,9 @@ class Ledger:
     def affected(self, before: Sequence[Link]) -> set[str]:
         """Digests whose identity may be another one than by the links of an earlier ledger."""
         changed = {link[2] for link in {*self.links} ^ {*before}}
-        known = len(changed) - 1
-        while known < len(changed):
-            known = len(changed)
+        count = len(changed) - 1
+        while count < len(changed):
+            count = len(changed)
             changed |= {link[2] for link in (*self.links, *before) if link[3] in changed}
         return changed
 
@@ -259,7 +259,7 @@ def _by_digest(equivalences: Sequence[Equivalence]) -> dict[tuple[Component, str
 def components(cell: Cell) -> dict[Component, str]:
     """What makes a cell's runs: component → digest, as its runs record it."""
     images = {cell.client.name: cell.client_image, cell.server.name: cell.server_image}
-    images |= {name: other.image for name, other in cell.others.items()}
+    images |= {name: endpoint.image for name, endpoint in cell.others.items()}
     digests: dict[Component, str] = {
         ("engine", cell.engine): cell.engine_code,
         ("simulator", "sim"): cell.sim_image.identity,
@@ -294,39 +294,43 @@ def _places(entries: Entries, positions: Positions) -> dict[Equivalence, Positio
 def _mistakes(entries: Entries) -> Iterator[Mistake]:
     """What cannot stand in a ledger: two names of one thing, a digest that nobody knows, a circle, an unknown key."""
     declared = {(identity.component, identity.digest) for identity in entries.identities}
-    seen: set[tuple[Component, str]] = set(declared)
+    named: set[tuple[Component, str]] = set(declared)
     if len(declared) < len(entries.identities):
         yield Mistake(("identities",), "an identity stands here twice", "leave one of the two out")
-    known = declared | {(entry.component, entry.digest) for entry in entries.equivalences}
+    digests = declared | {(entry.component, entry.digest) for entry in entries.equivalences}
     by_digest = _by_digest(entries.equivalences)
     for number, entry in enumerate(entries.equivalences):
-        where = ("equivalences", number)
-        if (entry.component, entry.digest) in seen:
+        location = ("equivalences", number)
+        if (entry.component, entry.digest) in named:
             yield Mistake(
-                (*where, "digest"), f"{entry.digest} has another name already", "an identity has one name: remove one"
+                (*location, "digest"),
+                f"{entry.digest} has another name already",
+                "an identity has one name: remove one",
             )
-        seen.add((entry.component, entry.digest))
-        if (entry.component, entry.same_as) not in known:
+        named.add((entry.component, entry.digest))
+        if (entry.component, entry.same_as) not in digests:
             yield Mistake(
-                (*where, "same_as"),
+                (*location, "same_as"),
                 f"{entry.same_as} is no digest of {' '.join(entry.component)} that this file knows",
                 "'harness equivalent' writes entries; identities are declared above them",
             )
         elif _circles(entry, by_digest):
-            yield Mistake((*where, "same_as"), "a digest is the same as itself, in a circle", "remove an entry of it")
+            yield Mistake(
+                (*location, "same_as"), "a digest is the same as itself, in a circle", "remove an entry of it"
+            )
         for key in entry.except_:
             if not is_key(key):
-                yield Mistake((*where, "except"), f"no scenario has a key '{key}'", did_you_mean(key, known_keys()))
+                yield Mistake((*location, "except"), f"no scenario has a key '{key}'", did_you_mean(key, known_keys()))
 
 
 def _circles(entry: Equivalence, by_digest: Mapping[tuple[Component, str], Equivalence]) -> bool:
-    passed = {entry.digest}
-    after: Equivalence | None = entry
-    while after is not None:
-        if after.same_as in passed:
+    visited = {entry.digest}
+    following: Equivalence | None = entry
+    while following is not None:
+        if following.same_as in visited:
             return True
-        passed.add(after.same_as)
-        after = by_digest.get((entry.component, after.same_as))
+        visited.add(following.same_as)
+        following = by_digest.get((entry.component, following.same_as))
     return False
 
 
@@ -394,16 +398,16 @@ def compiled(cell: Cell) -> str:
     Where an implementation does not support what is asked there is no lab. The digest is then that of what was asked,
     and of the reason.
     """
-    drawn = cell.scenario.model_dump(mode="json", include={"draw"})
+    draw = cell.scenario.model_dump(mode="json", include={"draw"})
     try:
         # What is drawn differs between repetitions.
-        content = digest_form(build_lab(cell, 0)) | drawn
+        content = digest_form(build_lab(cell, 0)) | draw
     except UnsupportedError as error:
-        asked = cell.scenario.model_dump(
+        request = cell.scenario.model_dump(
             mode="json", by_alias=True, include={"path_", "paths", "flows", "ip_version", "protocol", "testcase"}
         )
-        who = [cell.client.name, cell.server.name, error.role, error.reason, error.detail]
-        content = {"unsupported": who, "asked": asked, "parameters": cell.parameters} | drawn
+        refusal = [cell.client.name, cell.server.name, error.role, error.reason, error.detail]
+        content = {"unsupported": refusal, "asked": request, "parameters": cell.parameters} | draw
     return _digest(used(content))
 
 

@@ -49,17 +49,17 @@ class Merged:
     """Files of runs that were taken, by their places, which were not taken: links, pipes, devices."""
 
 
-def merge(own: Store, others: Sequence[StoreReader], say: Callable[[str], object] = lambda text: None) -> Merged:
+def merge(store: Store, sources: Sequence[StoreReader], report: Callable[[str], object] = lambda text: None) -> Merged:
     """Take the runs of other stores over, in order. Raises EngineError when the disk refuses.
 
     `say` is told of each store when it is begun.
     """
-    done = Merged()
-    for other in others:
-        say(str(other.root))
-        for run in _runs(other):
-            _take(own, other, run, done)
-    return done
+    merged = Merged()
+    for source in sources:
+        report(str(source.root))
+        for run in _runs(source):
+            _take(store, source, run, merged)
+    return merged
 
 
 def _runs(store: StoreReader) -> Iterator[Run]:
@@ -67,47 +67,47 @@ def _runs(store: StoreReader) -> Iterator[Run]:
         yield from store.runs(key)
 
 
-def _take(own: Store, other: StoreReader, run: Run, done: Merged) -> None:
+def _take(store: Store, source: StoreReader, run: Run, merged: Merged) -> None:
     key, number = run.cell.key, run.repetition
-    there, spoilt = own.run(key, number), run.outcome.status == _SPOILT
-    measured = other.measured(key, number)
-    if there is not None and (spoilt or there.outcome.status != _SPOILT):
-        why = "" if spoilt else parted(there, own.measured(key, number), run, measured)
+    existing, invalidated = store.run(key, number), run.outcome.status == _SPOILT
+    measured = source.measured(key, number)
+    if existing is not None and (invalidated or existing.outcome.status != _SPOILT):
+        why = "" if invalidated else parted(existing, store.measured(key, number), run, measured)
         if why:
-            done.conflicts.append(Conflict(run, str(own.folder(key, number)), str(other.folder(key, number)), why))
+            merged.conflicts.append(Conflict(run, str(store.folder(key, number)), str(source.folder(key, number)), why))
         else:
-            done.there += 1
+            merged.there += 1
         return
-    partial = own.begin(key, number)
-    folder = other.folder(key, number)
+    partial = store.begin(key, number)
+    folder = source.folder(key, number)
     try:
         # A run in columns has no folder: its figures are all there is.
-        left = [] if status_of(folder) is None else copy_tree(folder, partial, _OWN_WORDS)
-        own.keep_contents(one for digest in run.contents.values() if (one := other.contents(digest)) is not None)
-        own.finish(partial, run, measured, other.series(key, number))
+        skipped = [] if status_of(folder) is None else copy_tree(folder, partial, _OWN_WORDS)
+        store.keep_contents(one for digest in run.contents.values() if (one := source.contents(digest)) is not None)
+        store.finish(partial, run, measured, source.series(key, number))
     except UnfitFileError as error:
-        own.abandon(partial)
-        other.leave_out(folder, error.strerror or str(error))
+        store.abandon(partial)
+        source.leave_out(folder, error.strerror or str(error))
         return
     except OSError as error:
-        own.abandon(partial)
+        store.abandon(partial)
         raise disk_error(error, partial) from error
     except BaseException:
-        own.abandon(partial)
+        store.abandon(partial)
         raise
-    done.left += [(run, place) for place in left]
-    done.taken += 1
+    merged.left += [(run, place) for place in skipped]
+    merged.taken += 1
 
 
-def parted(one: Run, of_one: MeasuredRun | None, other: Run, of_other: MeasuredRun | None) -> str:
+def parted(first: Run, first_measured: MeasuredRun | None, second: Run, second_measured: MeasuredRun | None) -> str:
     """In what two runs of one key differ, in words; empty for one and the same, and in virtual time for nothing."""
-    if not one.cell.deterministic:
-        same = (one.started_at, one.wall) == (other.started_at, other.wall)
-        return "" if same else "another run of the same repetition, in real time"
-    if one.outcome.status != other.outcome.status:
-        return f"{one.outcome.status} there, {other.outcome.status} here"
-    if one.captures and other.captures:
-        return "" if one.captures == other.captures else "other captures"
-    flows = len(one.cell.scenario.flows)
-    found = [figure.name.text(flows) for figure in other_figures(of_one, of_other) if figure.both]
-    return f"other figures: {', '.join(sorted(found)[:3])}" if found else ""
+    if not first.cell.deterministic:
+        same_run = (first.started_at, first.wall) == (second.started_at, second.wall)
+        return "" if same_run else "another run of the same repetition, in real time"
+    if first.outcome.status != second.outcome.status:
+        return f"{first.outcome.status} there, {second.outcome.status} here"
+    if first.captures and second.captures:
+        return "" if first.captures == second.captures else "other captures"
+    flows = len(first.cell.scenario.flows)
+    differing = [figure.name.text(flows) for figure in other_figures(first_measured, second_measured) if figure.both]
+    return f"other figures: {', '.join(sorted(differing)[:3])}" if differing else ""

@@ -47,13 +47,13 @@ class _Compact:
         """Number of a field → its value."""
         if depth > _DEEPEST:
             raise ValueError("structures within structures")
-        read: _Struct = {}
+        fields: _Struct = {}
         number = 0
         while head := self._byte():
             delta, kind = head >> 4, head & 15
             number = number + delta if delta else self._signed()
-            read[number] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
-        return read
+            fields[number] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
+        return fields
 
     def _value(self, kind: int, depth: int) -> Any:
         self._left -= 1
@@ -152,9 +152,9 @@ def _pages(content: BinaryIO, size: int, column: _Struct) -> Iterator[tuple[int,
         content.seek(at)
         reader = _Compact(content.read(min(_HEADER, end - at)))
         header = reader.struct()
-        whole, packed = header[2], header[3]
-        if whole < 0 or packed < 0:
+        unpacked, packed = header[2], header[3]
+        if unpacked < 0 or packed < 0:
             raise ValueError("a page of less than nothing")
         # Of data, in either version; a dictionary's values are in its bytes.
-        yield max(header.get(kind, {}).get(1, 0) for kind in (5, 8)), whole
+        yield max(header.get(kind, {}).get(1, 0) for kind in (5, 8)), unpacked
         at += reader.at + packed

@@ -28,9 +28,9 @@ class Provenance:
         """Of what was in a lab, the images that came from the registry: name → what they are called there."""
         if not self.registry:
             return {}
-        found = {name: origin_of(reference, self.registry) for name, reference in references.items()}
-        there = {name: origin for name, origin in found.items() if origin}
-        return {"images_from": there} if there else {}
+        origins = {name: origin_of(reference, self.registry) for name, reference in references.items()}
+        registered = {name: origin for name, origin in origins.items() if origin}
+        return {"images_from": registered} if registered else {}
 
     def contents(self, ids: Mapping[str, str], references: Mapping[str, str]) -> dict[str, Contents]:
         """What is in the images of a run, by their names in it; without those of which it cannot be learnt.
@@ -39,15 +39,15 @@ class Provenance:
         """
         if self.images is None:
             return {}
-        found = {}
+        contents = {}
         for name, identity in ids.items():
             if name in references:
                 try:
-                    found[name] = self.images.of(references[name], identity)
+                    contents[name] = self.images.of(references[name], identity)
                 except (EngineError, OSError):
                     # A run is worth keeping without; its record then says less.
                     continue
-        return found
+        return contents
 
 
 def commit_of(root: Path) -> str:

@@ -76,12 +76,12 @@ def _refuse(word: str) -> float:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for index, name in enumerate(names) if name in names[:index])
         raise ValueError(f"{shown(twice)} is given twice in one object")
-    return found
+    return members
 
 
 #: Made once: for each text alone it would take longer than most texts.
@@ -148,12 +148,12 @@ def read_frame(
         with open_regular(file) as content:
             _require_room(claim_of(content, size_within(content, MOST_TABLE, file)), values or MOST_VALUES)
             content.seek(0)
-            there = pl.read_parquet_schema(content)
-            missing = [name for name in schema if name not in there]
+            stored_schema = pl.read_parquet_schema(content)
+            missing = [name for name in schema if name not in stored_schema]
             if missing and exact:
                 raise TableError(f"it has no column {shown(missing[0])}")
             content.seek(0)
-            frame = pl.read_parquet(content, columns=[name for name in schema if name in there])
+            frame = pl.read_parquet(content, columns=[name for name in schema if name in stored_schema])
             return _typed(frame, schema, exact=exact)
     except TableError:
         raise
@@ -164,12 +164,12 @@ def read_frame(
 
 def _require_room(claim: ParquetFooter, values: int) -> None:
     """TableError for a table that would become more than there is room for."""
-    for what, size, most in (("row", claim.rows, MOST_ROWS), ("value", claim.values, values)):
-        if size > most:
-            raise TableError(f"it has {counted(size, what)}, and there is room for {most}")
-    for what, size, most in (("a page of it", claim.page, MOST_PAGE), ("it", claim.unpacked, MOST_UNPACKED)):
-        if size > most:
-            raise TableError(f"{what} has {size_of(size)} once it is unpacked, and there is room for {size_of(most)}")
+    for label, size, limit in (("row", claim.rows, MOST_ROWS), ("value", claim.values, values)):
+        if size > limit:
+            raise TableError(f"it has {counted(size, label)}, and there is room for {limit}")
+    for label, size, limit in (("a page of it", claim.page, MOST_PAGE), ("it", claim.unpacked, MOST_UNPACKED)):
+        if size > limit:
+            raise TableError(f"{label} has {size_of(size)} once it is unpacked, and there is room for {size_of(limit)}")
 
 
 def _typed(frame: pl.DataFrame, schema: Mapping[str, pl.DataType], *, exact: bool) -> pl.DataFrame:
@@ -180,14 +180,14 @@ def _typed(frame: pl.DataFrame, schema: Mapping[str, pl.DataType], *, exact: boo
             # From numbers to texts everything can be cast: that would be a text nobody wrote.
             if column.dtype != kind and (column.dtype == pl.String) != (kind == pl.String) and column.dtype != pl.Null:
                 raise TableError(f"its column {shown(column.name)} is of {column.dtype}, not of {kind}")
-            made = column.cast(kind)
+            cast = column.cast(kind)
         except pl.exceptions.PolarsError as error:
             raise TableError(f"its column {shown(column.name)} is of {column.dtype}, not of {kind}") from error
-        if exact and made.null_count():
-            raise TableError(f"its column {shown(made.name)} has rows without a value")
-        if made.dtype.is_float() and made.is_nan().any():
-            raise TableError(f"its column {shown(made.name)} has rows that say NaN")
-        columns.append(made)
+        if exact and cast.null_count():
+            raise TableError(f"its column {shown(cast.name)} has rows without a value")
+        if cast.dtype.is_float() and cast.is_nan().any():
+            raise TableError(f"its column {shown(cast.name)} has rows that say NaN")
+        columns.append(cast)
     return pl.DataFrame(columns)
 
 
@@ -195,8 +195,8 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def write_frame(frame: pl.DataFrame, file: Path, **how: Any) -> None:
+def write_frame(frame: pl.DataFrame, file: Path, **options: Any) -> None:
     """Write a frame as Parquet, in place of what is there; `how`: as polars has it. OSError, also for polars' own."""
     content = io.BytesIO()
-    frame.write_parquet(content, compression="zstd", **how)
+    frame.write_parquet(content, compression="zstd", **options)
     replace(file, content.getbuffer())

@@ -71,7 +71,7 @@ def _unused(folder: Path, repetition: int) -> Path:
     folder.mkdir(exist_ok=True)
     name = f"{time.strftime('%Y%m%dT%H%M%S')}-{repetition}"
     names = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(1)))
-    return next(folder / one for one in names if not (folder / one).exists())
+    return next(folder / candidate for candidate in names if not (folder / candidate).exists())
 
 
 @contextmanager
@@ -183,7 +183,7 @@ class Store:
         except OSError as error:
             self.leave_out(folder, unreadable(error))
             return []
-        found = []
+        runs = []
         for number in numbers:
             try:
                 run = self.run(key, number)
@@ -193,8 +193,8 @@ class Store:
             if run is None:
                 self.leave_out(self.folder(key, number), f"there is no {RUN}")
             else:
-                found.append(run)
-        return found
+                runs.append(run)
+        return runs
 
     def leave_out(self, place: Path, why: str) -> None:
         """Tell, once, that what is kept in a folder does not count, and why."""
@@ -209,9 +209,9 @@ class Store:
     def every_folder(self, key: str) -> list[Path]:
         """The folders of all finished runs of a cell, by repetition, and of those that others stand in for."""
         folder = self.root / "runs" / key
-        numbered = sorted((int(item.name), item) for item in folder.iterdir() if item.name.isdecimal())
+        repetitions = sorted((int(item.name), item) for item in folder.iterdir() if item.name.isdecimal())
         replaced = sorted((folder / _REPLACED).iterdir()) if _is_folder(folder / _REPLACED) else []
-        return [item for item in (*(one for _, one in numbered), *replaced) if is_regular(item / RUN)]
+        return [item for item in (*(entry for _, entry in repetitions), *replaced) if is_regular(item / RUN)]
 
     def cell_keys(self) -> list[str]:
         """Keys of all cells that have runs."""
@@ -297,9 +297,9 @@ class Store:
                 except (ValueError, UnfitFileError):
                     # Whoever reads the cell's runs names it.
                     continue
-                new = cell_key(run.cell, ledger) if run.cell.compiled else key
-                if new != key:
-                    self._move(folder, run.model_copy(update={"cell": run.cell.model_copy(update={"key": new})}))
+                new_key = cell_key(run.cell, ledger) if run.cell.compiled else key
+                if new_key != key:
+                    self._move(folder, run.model_copy(update={"cell": run.cell.model_copy(update={"key": new_key})}))
                     count += 1
         return count
 
@@ -416,15 +416,15 @@ class Store:
 
     def keep_contents(self, contents: Iterable[Contents]) -> None:
         """Write what is in images, each once, for the runs that name it by its digest."""
-        for one in contents:
-            if not is_digest(one.digest):
+        for image in contents:
+            if not is_digest(image.digest):
                 # It would be the name of some other file.
                 continue
-            file = self.root / "images" / f"{one.digest}.json"
+            file = self.root / "images" / f"{image.digest}.json"
             if not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
-                unfinished = f"{one.digest}.{os.getpid()}.{threading.get_ident()}"
-                replace(file, json.dumps(asdict(one), indent=1).encode(), unfinished)
+                unfinished = f"{image.digest}.{os.getpid()}.{threading.get_ident()}"
+                replace(file, json.dumps(asdict(image), indent=1).encode(), unfinished)
 
     def abandon(self, partial: Path) -> None:
         """Drop a run in progress."""
@@ -432,11 +432,11 @@ class Store:
 
     def remove(self, folder: Path) -> None:
         """Remove a finished run, wholly or not at all, by its folder. EngineError when the disk refuses."""
-        aside = self._aside(folder)
+        trash = self._aside(folder)
         try:
-            aside.parent.mkdir(exist_ok=True)
-            folder.rename(aside)
-            shutil.rmtree(aside)
+            trash.parent.mkdir(exist_ok=True)
+            folder.rename(trash)
+            shutil.rmtree(trash)
         except OSError as error:
             raise disk_error(error, folder) from error
         for empty in (folder.parent, folder.parent.parent):

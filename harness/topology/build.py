@@ -49,11 +49,11 @@ def _figures(traffic: Traffic) -> dict[str, Any]:
         figures |= {"rate": traffic.rate.value, "packet": [traffic.packet.bytes] * 2}
     elif isinstance(traffic, UniformGaps):
         packet, gap = traffic.packet, traffic.gap
-        figures |= {"packet": [size.bytes for size in packet], "gap": [one.seconds for one in gap]}
+        figures |= {"packet": [size.bytes for size in packet], "gap": [bound.seconds for bound in gap]}
     return figures
 
 
-def _environment(cell: Cell, role: Role, index: int, given: dict[Role, Given], seed: int) -> dict[str, str]:
+def _environment(cell: Cell, role: Role, index: int, configs: dict[Role, Given], seed: int) -> dict[str, str]:
     flow = cell.scenario.flows[index]
     host = f"server{cell.scenario.ip_version}"
     environment = {**cell.implementation(role, index).virtual_environment} if cell.virtual_time else {}
@@ -68,9 +68,9 @@ def _environment(cell: Cell, role: Role, index: int, given: dict[Role, Given], s
             "QLOGDIR": "/logs/qlog/",
         }
     else:
-        words = given[flow.sender].words
+        words = configs[flow.sender].words
         environment |= {"PEER": host, "TRAFFIC": _traffic(flow, (seed + index * 104_729) % 2**31, words)}
-    environment |= {f"{role.upper()}_PARAMS": " ".join(given[role].words), **given[role].environment}
+    environment |= {f"{role.upper()}_PARAMS": " ".join(configs[role].words), **configs[role].environment}
     if role == "client" and flow.repeat_after is not None and cell.implementation("client", index).session:
         environment["SESSION_DIR"] = "/session"
     return environment
@@ -106,8 +106,8 @@ def _round_size(least: float) -> Size:
 
 def served_files(flow: Flow) -> tuple[LabFile, ...]:
     """The files of a flow that has several, each with a name of its own."""
-    sizes = [one for one in flow.files for _ in range(one.count)]
-    return tuple(LabFile(name=_file_name(number, one), size=one.size.bytes) for number, one in enumerate(sizes))
+    sizes = [group for group in flow.files for _ in range(group.count)]
+    return tuple(LabFile(name=_file_name(number, group), size=group.size.bytes) for number, group in enumerate(sizes))
 
 
 def _file_name(number: int, files: Files) -> str:
@@ -117,11 +117,11 @@ def _file_name(number: int, files: Files) -> str:
 
 def served_folder(flow: Flow) -> str:
     """The folder of the files of a flow that has several, the same for all that have the same ones."""
-    groups = (
-        f"{one.count}x{one.size.label()}" + (f"n{one.name_length or ''}" if one.name_length else "")
-        for one in flow.files
+    labels = (
+        f"{group.count}x{group.size.label()}" + (f"n{group.name_length or ''}" if group.name_length else "")
+        for group in flow.files
     )
-    return "-".join(groups)
+    return "-".join(labels)
 
 
 def served_name(flow: Flow, *paths: Path) -> str:
@@ -132,12 +132,12 @@ def served_name(flow: Flow, *paths: Path) -> str:
 def interfaces_of(scenario: Scenario, index: int, slot: int) -> tuple[Interface, ...]:
     """Where a flow's client is: a network for each path it is on at some time, that of the first one first."""
     paths = list(scenario.every_path)
-    made = []
+    interfaces = []
     for name in paths_of(scenario, scenario.flows[index]):
         number = paths.index(name)
         ipv4, ipv6 = address("left", slot, FIRST + index, number)
-        made.append(Interface(network=client_network(name, number), ipv4=ipv4, ipv6=ipv6))
-    return tuple(made)
+        interfaces.append(Interface(network=client_network(name, number), ipv4=ipv4, ipv6=ipv6))
+    return tuple(interfaces)
 
 
 def client_network(name: str, number: int) -> str:
@@ -156,7 +156,7 @@ def _routes(scenario: Scenario, slot: int) -> str:
 
 
 def pair(
-    cell: Cell, given: dict[Role, Given], index: int, slot: int, seed: int, moves: str = ""
+    cell: Cell, configs: dict[Role, Given], index: int, slot: int, seed: int, moves: str = ""
 ) -> tuple[Host, Host]:  # fmt: skip
     """Client and server of a flow. `moves`: MOVES of the client."""
     scenario = cell.scenario
@@ -165,23 +165,27 @@ def pair(
     right, right6 = address("right", slot, FIRST + index)
     servers = {"server4": (right,), "server6": (right6,), "server46": (right, right6)}
     clients = {"client4": (left,), "client6": (left6,), "client46": (left, left6)}
-    started = list(scenario.every_path).index(scenario.start(scenario.flows[index]))
-    own = {"ADDRESSES": ";".join(",".join(one.addresses) for one in interfaces)} if len(interfaces) > 1 else {}
-    told = {"MOVES": moves} if moves else {}
-    ways = {"ROUTES": routes} if (routes := _routes(scenario, slot)) else {}
+    start_path = list(scenario.every_path).index(scenario.start(scenario.flows[index]))
+    address_environment = (
+        {"ADDRESSES": ";".join(",".join(interface.addresses) for interface in interfaces)}
+        if len(interfaces) > 1
+        else {}
+    )
+    move_environment = {"MOVES": moves} if moves else {}
+    route_environment = {"ROUTES": routes} if (routes := _routes(scenario, slot)) else {}
     client = Host(
         name=f"client{index}", role="client", flow=index, image=cell.image("client", index).reference,
         interfaces=interfaces,
-        hosts={"sim": address("left", slot, SIMULATOR, started)[:1], **servers},
-        environment=_environment(cell, "client", index, given, seed) | own | told,
-        sysctls=given["client"].sysctls, container=cell.implementation("client", index).container,
+        hosts={"sim": address("left", slot, SIMULATOR, start_path)[:1], **servers},
+        environment=_environment(cell, "client", index, configs, seed) | address_environment | move_environment,
+        sysctls=configs["client"].sysctls, container=cell.implementation("client", index).container,
     )  # fmt: skip
     server = Host(
         name=f"server{index}", role="server", flow=index, image=cell.image("server", index).reference,
         interfaces=(Interface(network="right", ipv4=right, ipv6=right6),),
         hosts={"sim": address("right", slot, SIMULATOR)[:1], **servers, **clients},
-        environment=_environment(cell, "server", index, given, seed) | ways,
-        sysctls=given["server"].sysctls, container=cell.implementation("server", index).container,
+        environment=_environment(cell, "server", index, configs, seed) | route_environment,
+        sysctls=configs["server"].sysctls, container=cell.implementation("server", index).container,
     )  # fmt: skip
     return client, server
 
@@ -200,27 +204,27 @@ _PATH_SEED = 1000
 
 def _networks(scenario: Scenario, slot: int) -> dict[str, Network]:
     """Of paths beside each other."""
-    made = {}
+    networks = {}
     for number, name in enumerate(scenario.every_path):
         ipv4, ipv6 = network("left", slot, number)
-        made[client_network(name, number)] = Network(side="left", ipv4=ipv4, ipv6=ipv6)
+        networks[client_network(name, number)] = Network(side="left", ipv4=ipv4, ipv6=ipv6)
     ipv4, ipv6 = network("right", slot)
-    return {**made, "right": Network(side="right", ipv4=ipv4, ipv6=ipv6)}
+    return {**networks, "right": Network(side="right", ipv4=ipv4, ipv6=ipv6)}
 
 
 def _simulators(
-    scenario: Scenario, places: Sequence[Station], server: Server, seed: int, slot: int, moved: list[Moving]
+    scenario: Scenario, places: Sequence[Station], server: Server, seed: int, slot: int, movements: list[Moving]
 ) -> list[Simulator]:
     """`places`: where each stands."""
-    gone, made = outages(scenario), []
+    path_outages, simulators = outages(scenario), []
     for number, (name, path) in enumerate(scenario.every_path.items()):
-        mappings = [mapping for flow in moved for mapping in flow.mappings.get(name, ())]
+        mappings = [mapping for flow in movements for mapping in flow.mappings.get(name, ())]
         program = compile_path(
-            path, server, seed + _PATH_SEED * number, _access(scenario, slot, number), gone.get(name, ()),
+            path, server, seed + _PATH_SEED * number, _access(scenario, slot, number), path_outages.get(name, ()),
             sorted(mappings, key=lambda mapping: mapping.at_ns),
         )  # fmt: skip
         place = places[number]
-        made.append(
+        simulators.append(
             Simulator(
                 name=f"sim-{name}" if number else "sim",
                 path=name,
@@ -231,24 +235,24 @@ def _simulators(
                 routes=place.routes,
             )
         )
-    return made
+    return simulators
 
 
 def _places(scenario: Scenario, slot: int) -> tuple[Station, ...]:
     """Where the simulators of paths beside each other stand, in their order."""
-    made = []
+    stations = []
     for number, name in enumerate(scenario.every_path):
         (left, left6), (right, right6) = (
             address("left", slot, SIMULATOR, number),
             address("right", slot, SIMULATOR + number),
         )
-        made.append(
+        stations.append(
             Station(
                 left=Interface(network=client_network(name, number), ipv4=left, ipv6=left6),
                 right=Interface(network="right", ipv4=right, ipv6=right6),
             )
         )
-    return tuple(made)
+    return tuple(stations)
 
 
 def _layout(scenario: Scenario, slot: int) -> Layout:
@@ -270,12 +274,12 @@ def flow_label(cell: Cell, index: int) -> str:
 
 def _guest_memory(program: PathProgram) -> int:
     """MiB for the lab kernel: a base, and twice what the queues and delay lines can hold."""
-    held = sum(
+    buffered = sum(
         (link.limit_bytes or (link.limit_packets or 0) * 1514) + link.rate_bps * link.delay_ns / 8e9
         for link in program.links.values()
     )
     # An skb costs about three times a small packet and twice a full one (truesize).
-    return 192 + 64 * math.ceil(3 * held / 2**20 / 64)
+    return 192 + 64 * math.ceil(3 * buffered / 2**20 / 64)
 
 
 def run_seed(cell: Cell, repetition: int) -> int:
@@ -289,19 +293,21 @@ def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
     values = sample_values(cell.scenario, seed)
     scenario = settled(cell.scenario, values)
     cell = cell.model_copy(update={"scenario": scenario})
-    given = [checked(cell, index) for index in range(len(scenario.flows))]
-    moved, laid = moving(scenario, slot), _layout(scenario, slot)
+    flow_configs = [checked(cell, index) for index in range(len(scenario.flows))]
+    movements, lab_layout = moving(scenario, slot), _layout(scenario, slot)
     hosts = [
-        host for index, told in enumerate(given) for host in pair(cell, told, index, slot, seed, moved[index].words)
+        host
+        for index, configs in enumerate(flow_configs)
+        for host in pair(cell, configs, index, slot, seed, movements[index].words)
     ]
     return Lab(
         name=f"{scenario.name} {cell.client.name}→{cell.server.name}",
-        networks=laid.networks,
-        simulators=tuple(_simulators(scenario, laid.simulators, server_of(cell.engine), seed, slot, moved)),
-        proxies=laid.proxies,
+        networks=lab_layout.networks,
+        simulators=tuple(_simulators(scenario, lab_layout.simulators, server_of(cell.engine), seed, slot, movements)),
+        proxies=lab_layout.proxies,
         whole=compile_path(scenario.path, server_of(cell.engine)) if scenario.in_sequence else None,
         hosts=tuple(hosts),
-        flows=tuple(_flow(cell, index, moved[index].moves) for index in range(len(scenario.flows))),
+        flows=tuple(_flow(cell, index, movements[index].moves) for index in range(len(scenario.flows))),
         sim_image=cell.sim_image.reference,
         sim_kernel=cell.sim_kernel,
         mtu=scenario.path.mtu,
@@ -341,11 +347,11 @@ def _flow(cell: Cell, index: int, moves: tuple[LabMove, ...]) -> LabFlow:
 def _access(scenario: Scenario, slot: int, path: int) -> dict[str, Duration]:
     """Addresses of flows with an access delay of their own, both ends and IP versions → the delay."""
     return {
-        one: flow.access_delay
+        host_address: flow.access_delay
         for index, flow in enumerate(scenario.flows)
         if flow.access_delay.value
         for side in get_args(Side)
-        for one in address(side, slot, FIRST + index, path)
+        for host_address in address(side, slot, FIRST + index, path)
     }
 
 

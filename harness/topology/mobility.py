@@ -40,31 +40,37 @@ def moving(scenario: Scenario, slot: int) -> list[Moving]:
 def _moving(scenario: Scenario, index: int, slot: int, paths: list[str], used: dict[str, int]) -> Moving:
     """`used`: of each path the addresses for mappings that were handed out so far."""
     flow = scenario.flows[index]
-    own = {path: address("left", slot, FIRST + index, number) for number, path in enumerate(paths)}
-    seen: dict[str, tuple[Addresses, int | None]] = {path: (addresses, None) for path, addresses in own.items()}
+    own_addresses = {path: address("left", slot, FIRST + index, number) for number, path in enumerate(paths)}
+    external: dict[str, tuple[Addresses, int | None]] = {
+        path: (addresses, None) for path, addresses in own_addresses.items()
+    }
     mappings: dict[str, list[AddressMapping]] = {}
-    made: list[LabMove] = []
-    on, port = scenario.start(flow), _FIRST_PORT
+    moves: list[LabMove] = []
+    current_path, port = scenario.start(flow), _FIRST_PORT
     steps: list[Move | Rebound] = [*told(flow), *rebounds(scenario, flow)]
     for step in sorted(steps, key=_time):
         if isinstance(step, Rebound):
-            outer, source = seen[on]
+            outer, source = external[current_path]
             if step.how == "nat-port":
                 source, port = port, port + 1
             else:
-                outer = address("left", slot, MAPPED + used[on] % MAPPED_COUNT, paths.index(on))
-                used[on] += 1
-            seen[on] = outer, source
-            mapping = AddressMapping(at_ns=step.at_ns, inner=own[on], outer=outer, port=source)
-            mappings.setdefault(on, []).append(mapping)
-            made.append(LabMove(at=step.at_ns / 1e9, how=step.how, path=on, addresses=outer, port=source))
+                outer = address("left", slot, MAPPED + used[current_path] % MAPPED_COUNT, paths.index(current_path))
+                used[current_path] += 1
+            external[current_path] = outer, source
+            mapping = AddressMapping(at_ns=step.at_ns, inner=own_addresses[current_path], outer=outer, port=source)
+            mappings.setdefault(current_path, []).append(mapping)
+            moves.append(LabMove(at=step.at_ns / 1e9, how=step.how, path=current_path, addresses=outer, port=source))
             continue
-        on = step.path_to
+        current_path = step.path_to
         gap = (step.gap or Duration(0)).seconds
-        outer, source = seen[on]
-        made.append(LabMove(at=step.at.seconds, how=step.how, path=on, gap=gap, addresses=outer, port=source))
-    words = (",".join([_seconds(move.acts), move.how, *own[move.path_to]]) for move in told(flow))
-    return Moving(tuple(made), {path: tuple(each) for path, each in mappings.items()}, ";".join(words))
+        outer, source = external[current_path]
+        moves.append(
+            LabMove(at=step.at.seconds, how=step.how, path=current_path, gap=gap, addresses=outer, port=source)
+        )
+    words = (",".join([_seconds(move.acts), move.how, *own_addresses[move.path_to]]) for move in told(flow))
+    return Moving(
+        tuple(moves), {path: tuple(path_mappings) for path, path_mappings in mappings.items()}, ";".join(words)
+    )
 
 
 def _time(step: Move | Rebound) -> int:
@@ -78,11 +84,11 @@ def _seconds(time: Duration) -> str:
 
 def outages(scenario: Scenario) -> dict[str, tuple[Outage, ...]]:
     """Path → when it forwards nothing, in order of time."""
-    found: dict[str, dict[int, Outage]] = {}
+    by_path: dict[str, dict[int, Outage]] = {}
     for name, path in scenario.every_path.items():
         for begin, end in path.blackhole.times if path.blackhole is not None else ():
-            found.setdefault(name, {})[begin.value] = Outage(from_ns=begin.value, until_ns=end.value)
-    for lost in losses(scenario):
+            by_path.setdefault(name, {})[begin.value] = Outage(from_ns=begin.value, until_ns=end.value)
+    for loss in losses(scenario):
         # Of several clients that lose it together it is one outage.
-        found.setdefault(lost.path, {})[lost.at_ns] = Outage(from_ns=lost.at_ns, until_ns=lost.until_ns)
-    return {path: tuple(each[at] for at in sorted(each)) for path, each in found.items()}
+        by_path.setdefault(loss.path, {})[loss.at_ns] = Outage(from_ns=loss.at_ns, until_ns=loss.until_ns)
+    return {path: tuple(by_start[at] for at in sorted(by_start)) for path, by_start in by_path.items()}

@@ -16,10 +16,10 @@ def sim_plan(lab: Lab, simulator: Simulator) -> dict[str, Any]:
     """A simulator's plan (see images/sim/simulator/plan.py), as plain data."""
     first = simulator is lab.simulators[0]
     captures: dict[str, Any] = {"whole_frames": True} if lab.whole_frames else {}
-    together: dict[str, Any] = {} if len(lab.simulators) == 1 else {"name": simulator.name, "peers": _names(lab)}
+    multi_path: dict[str, Any] = {} if len(lab.simulators) == 1 else {"name": simulator.name, "peers": _names(lab)}
     if lab.whole is not None:
         # The first one's probes pass all the others before these delay anything.
-        together |= {"routes": [route.model_dump() for route in simulator.routes], "after": "" if first else "sim"}
+        multi_path |= {"routes": [route.model_dump() for route in simulator.routes], "after": "" if first else "sim"}
     return {
         "schema": 1,
         "kernel": lab.sim_kernel,
@@ -33,8 +33,8 @@ def sim_plan(lab: Lab, simulator: Simulator) -> dict[str, Any]:
             }
             for host in lab.hosts
             for interface in host.interfaces
-            for side, own in simulator.interfaces.items()
-            if interface.network == own.network
+            for side, side_interface in simulator.interfaces.items()
+            if interface.network == side_interface.network
             for address in interface.addresses
         ]
         + _next_ones(lab, simulator),
@@ -47,20 +47,20 @@ def sim_plan(lab: Lab, simulator: Simulator) -> dict[str, Any]:
         "sample_seconds": SAMPLE,
         "memory_mib": simulator.memory_mib,
         **captures,
-        **together,
+        **multi_path,
     }
 
 
 def _next_ones(lab: Lab, simulator: Simulator) -> list[dict[str, Any]]:
     """Of segments in a row, those that stand beside a simulator, as neighbours."""
-    passed = lab.stations
-    place = next((number for number, one in enumerate(passed) if one is simulator), 0)
-    sides = {"left": passed[place - 1 : place] if place else (), "right": passed[place + 1 : place + 2]}
+    stations = lab.stations
+    place = next((number for number, station in enumerate(stations) if station is simulator), 0)
+    sides = {"left": stations[place - 1 : place] if place else (), "right": stations[place + 1 : place + 2]}
     return [
         {"side": side, "address": address, "late": False}
-        for side, other in sides.items()
-        for one in other
-        for address in (one.right if side == "left" else one.left).addresses
+        for side, neighbours in sides.items()
+        for neighbour in neighbours
+        for address in (neighbour.right if side == "left" else neighbour.left).addresses
     ]
 
 
@@ -89,14 +89,14 @@ def summary(lab: Lab) -> dict[str, Any]:
     """lab.json: addresses and link figures, for whoever reads the run's artefacts."""
     first = lab.simulators[0]
     program = first.program
-    beyond = bool(program.outages or program.faults)
-    several = len(lab.simulators) > 1 or any(flow.moves for flow in lab.flows) or beyond
+    has_events = bool(program.outages or program.faults)
+    lists_paths = len(lab.simulators) > 1 or any(flow.moves for flow in lab.flows) or has_events
     return {
         "schema": 1,
         "flows": [_flow(lab, flow) for flow in lab.flows],
         "mtu": lab.mtu,
         **_figures(lab.whole if lab.whole is not None else first.program),
-        **({"paths": [_path(lab, simulator) for simulator in lab.simulators]} if several else {}),
+        **({"paths": [_path(lab, simulator) for simulator in lab.simulators]} if lists_paths else {}),
         **({"proxies": [_proxy(lab, proxy) for proxy in lab.proxies]} if lab.proxies else {}),
     }
 
@@ -111,8 +111,8 @@ def _figures(program: PathProgram) -> dict[str, Any]:
 def _proxy(lab: Lab, proxy: ProxyHost) -> dict[str, Any]:
     """A proxy by its name, and the simulators on its sides."""
     beside = {
-        "left": next(one.name for one in lab.simulators if one.right.network == proxy.left.network),
-        "right": next(one.name for one in lab.simulators if one.left.network == proxy.right.network),
+        "left": next(simulator.name for simulator in lab.simulators if simulator.right.network == proxy.left.network),
+        "right": next(simulator.name for simulator in lab.simulators if simulator.left.network == proxy.right.network),
     }
     return {"proxy": proxy.name, **beside}
 
@@ -138,14 +138,14 @@ def _path(lab: Lab, simulator: Simulator) -> dict[str, Any]:
 def _flow(lab: Lab, flow: LabFlow) -> dict[str, Any]:
     client, server = lab.host(flow.client), lab.host(flow.server)
     # Those of a client as either side of a path sees them.
-    seen = dict.fromkeys([*client.addresses, *(address for move in flow.moves for address in move.addresses)])
+    addresses = dict.fromkeys([*client.addresses, *(address for move in flow.moves for address in move.addresses)])
     moves = {
         "path": flow.path,
         "moves": [move.model_dump(mode="json") for move in flow.moves],
     } if flow.path or flow.moves else {}  # fmt: skip
     return {
         "flow": flow.flow,
-        "client": {"addresses": list(seen)},
+        "client": {"addresses": list(addresses)},
         "server": {"addresses": server.addresses},
         "kind": flow.kind,
         "label": flow.label,

@@ -49,11 +49,11 @@ def layout(scenario: Scenario, slot: int) -> Layout:
         Station(_end(networks, names, number, "right", slot), _end(networks, names, number + 1, "left", slot))
         for number in range(len(kinds))
     ]
-    routed = [replace(one, routes=_routes(stations, networks, number)) for number, one in enumerate(stations)]
-    simulators = tuple(one for one, kind in zip(routed, kinds, strict=True) if kind is None)
-    proxies = [(one, kind) for one, kind in zip(routed, kinds, strict=True) if kind is not None]
+    routed = [replace(station, routes=_routes(stations, networks, number)) for number, station in enumerate(stations)]
+    simulators = tuple(station for station, kind in zip(routed, kinds, strict=True) if kind is None)
+    proxies = [(station, kind) for station, kind in zip(routed, kinds, strict=True) if kind is not None]
     return Layout(
-        networks, simulators, tuple(_proxy(number, *each, scenario.path.mtu) for number, each in enumerate(proxies))
+        networks, simulators, tuple(_proxy(number, *pair, scenario.path.mtu) for number, pair in enumerate(proxies))
     )
 
 
@@ -66,18 +66,18 @@ def _kinds(scenario: Scenario) -> list[Asked | None]:
 
 
 def _networks(stations: int, slot: int) -> dict[str, Network]:
-    made = {"left": network("left", slot)}
-    made |= {f"between{number}": between(number, slot) for number in range(stations - 1)}
-    made["right"] = network("right", slot)
+    prefixes = {"left": network("left", slot)}
+    prefixes |= {f"between{number}": between(number, slot) for number in range(stations - 1)}
+    prefixes["right"] = network("right", slot)
     sides: dict[str, Side] = {"left": "left", "right": "right"}
-    return {name: Network(side=sides.get(name), ipv4=ipv4, ipv6=ipv6) for name, (ipv4, ipv6) in made.items()}
+    return {name: Network(side=sides.get(name), ipv4=ipv4, ipv6=ipv6) for name, (ipv4, ipv6) in prefixes.items()}
 
 
 def _end(networks: dict[str, Network], names: Sequence[str], number: int, side: Side, slot: int) -> Interface:
     """An interface in the network of that number, at its left or right end."""
     name = names[number]
-    if (own := networks[name].side) is not None:
-        ipv4, ipv6 = address(own, slot, SIMULATOR)
+    if (outer_side := networks[name].side) is not None:
+        ipv4, ipv6 = address(outer_side, slot, SIMULATOR)
     else:
         ipv4, ipv6 = address_between(number - 1, slot, ENDS[side == "right"])
     return Interface(network=name, ipv4=ipv4, ipv6=ipv6)
@@ -90,20 +90,20 @@ def _routes(stations: Sequence[Station], networks: dict[str, Network], number: i
         if place in (number, number + 1):
             continue
         side: Side = "left" if place < number else "right"
-        next_one = stations[number - 1].right if side == "left" else stations[number + 1].left
-        there = networks[name]
-        for target, via in ((there.ipv4, next_one.ipv4), (there.ipv6, next_one.ipv6)):
+        neighbour = stations[number - 1].right if side == "left" else stations[number + 1].left
+        target_network = networks[name]
+        for target, via in ((target_network.ipv4, neighbour.ipv4), (target_network.ipv6, neighbour.ipv6)):
             routes.append(Route(network=target, side=side, via=via))
     return tuple(routes)
 
 
-def _receive(asked: Asked, mtu: int) -> str:
+def _receive(proxy: Asked, mtu: int) -> str:
     """tcp_rmem: what a connection starts with holds its initial window, which is half of it (tcp_win_from_space)."""
-    first = min(max(_FIRST, 2 * mtu * asked.initial_rwnd), asked.tcp_rmem_max.bytes)
-    return f"{_LEAST} {first} {asked.tcp_rmem_max.bytes}"
+    first = min(max(_FIRST, 2 * mtu * proxy.initial_rwnd), proxy.tcp_rmem_max.bytes)
+    return f"{_LEAST} {first} {proxy.tcp_rmem_max.bytes}"
 
 
-def _proxy(number: int, station: Station, asked: Asked, mtu: int) -> ProxyHost:
+def _proxy(number: int, station: Station, proxy: Asked, mtu: int) -> ProxyHost:
     return ProxyHost(
         name=f"proxy{number}",
         left=station.left,
@@ -111,10 +111,10 @@ def _proxy(number: int, station: Station, asked: Asked, mtu: int) -> ProxyHost:
         routes=station.routes,
         sysctls={
             **_FORWARDING,
-            "net.ipv4.tcp_rmem": _receive(asked, mtu),
-            "net.ipv4.tcp_wmem": f"{_SEND} {asked.tcp_wmem_max.bytes}",
+            "net.ipv4.tcp_rmem": _receive(proxy, mtu),
+            "net.ipv4.tcp_wmem": f"{_SEND} {proxy.tcp_wmem_max.bytes}",
         },
-        initial_cwnd=asked.initial_cwnd,
-        initial_rwnd=asked.initial_rwnd,
-        congestion_control=asked.congestion_control,
+        initial_cwnd=proxy.initial_cwnd,
+        initial_rwnd=proxy.initial_rwnd,
+        congestion_control=proxy.congestion_control,
     )

@@ -248,20 +248,20 @@ class Lab(Spec):
 
     def simulator(self, path: str) -> Simulator:
         """The simulator of a path, by its name."""
-        return next(one for one in self.simulators if one.path == path)
+        return next(simulator for simulator in self.simulators if simulator.path == path)
 
     @property
     def stations(self) -> tuple[Simulator | ProxyHost, ...]:
         """What packets pass between client and server of segments in a row, from the clients' end; else nothing."""
         by_network = {proxy.left.network: proxy for proxy in self.proxies}
-        passed: list[Simulator | ProxyHost] = []
-        for one in self.simulators if self.whole is not None else ():
-            passed.append(one)
-            if one.right.network in by_network:
-                passed.append(by_network[one.right.network])
-        return tuple(passed)
+        stations: list[Simulator | ProxyHost] = []
+        for simulator in self.simulators if self.whole is not None else ():
+            stations.append(simulator)
+            if simulator.right.network in by_network:
+                stations.append(by_network[simulator.right.network])
+        return tuple(stations)
 
     @property
     def programs(self) -> tuple[PathProgram, ...]:
         """Of every path."""
-        return tuple(one.program for one in self.simulators)
+        return tuple(simulator.program for simulator in self.simulators)

@@ -38,16 +38,16 @@ class ErrorClose:
 
 def closing(moved: Moved) -> ErrorClose | None:
     """The first close with an error between a move and the next one, seen at the client's side; None without one."""
-    found = [
+    closes = [
         (int(t_ns), role, frames.close)
         for role in ROLES
         for opened in moved.view.opened(moved.window, role)
         for t_ns, frames in zip(opened.t_ns, opened.frames, strict=True)
         if frames.close is not None and moved.asked_ns <= t_ns and _is_error(frames.close)
     ]
-    if not found:
+    if not closes:
         return None
-    t_ns, role, close = min(found, key=lambda one: one[0])
+    t_ns, role, close = min(closes, key=lambda entry: entry[0])
     return ErrorClose(role, (t_ns - moved.asked_ns) / 1e6, _words(close))
 
 
@@ -88,18 +88,20 @@ def validation(moved: Moved, by: Sender) -> Validation | None:
 
     RFC 9002 §6.2.2 lets its time be the first estimate of the round trip.
     """
-    asked = list(_both(moved, by))
-    answers = {data: when for when, frames in _both(moved, _other(by)) for data in frames.responses}
-    for when, frames in asked:
+    challenged = list(_both(moved, by))
+    answers = {data: passage for passage, frames in _both(moved, _other(by)) for data in frames.responses}
+    for passage, frames in challenged:
         for data in frames.challenges:
-            if data in answers and answers[data].came_ns >= when.left_ns:
-                return Validation(when.left_ns, answers[data].came_ns)
+            if data in answers and answers[data].came_ns >= passage.left_ns:
+                return Validation(passage.left_ns, answers[data].came_ns)
     # An answer to what could not be read is one to the padding that came before it.
-    read = {data for _, frames in asked for data in frames.challenges}
-    first = min((when.left_ns for data, when in answers.items() if data not in read), default=None)
-    for when, frames in asked:
-        if first is not None and _hides(frames) and when.came_ns <= first:
-            return Validation(when.left_ns, next(one.came_ns for one in answers.values() if one.left_ns == first))
+    readable = {data for _, frames in challenged for data in frames.challenges}
+    first = min((passage.left_ns for data, passage in answers.items() if data not in readable), default=None)
+    for passage, frames in challenged:
+        if first is not None and _hides(frames) and passage.came_ns <= first:
+            return Validation(
+                passage.left_ns, next(answer.came_ns for answer in answers.values() if answer.left_ns == first)
+            )
     return None
 
 
@@ -149,10 +151,10 @@ def _both(moved: Moved, sender: Sender) -> Iterator[tuple[_Passed, Frames]]:
             if key not in rows or not (frames.challenges or frames.responses or _hides(frames)):
                 continue
             row = rows[key]
-            passed = _Passed(int(passage.entered.t_ns[row]), int(passage.out_ns[row]))
-            inside = moved.asked_ns - EARLY <= passed.left_ns < moved.until_ns
-            if passed.came_ns >= 0 and inside and new[row]:
-                yield passed, frames
+            transit = _Passed(int(passage.entered.t_ns[row]), int(passage.out_ns[row]))
+            inside = moved.asked_ns - EARLY <= transit.left_ns < moved.until_ns
+            if transit.came_ns >= 0 and inside and new[row]:
+                yield transit, frames
 
 
 # --- handover
@@ -186,15 +188,15 @@ class SeenMove(Moved):
     @property
     def handover(self) -> Handover:
         """The same as a record."""
-        known = {
+        identity = {
             "flow": self.facts.flow, "transfer": self.window.name, "move": self.number, "at": self.move.at,
             "how": self.move.how, "path": self.move.path,
         }  # fmt: skip
         if self.why_not:
-            return Handover.model_validate({**known, "why_not": self.why_not})
+            return Handover.model_validate({**identity, "why_not": self.why_not})
         return Handover.model_validate(
             {
-                **known,
+                **identity,
                 "address_changed": self.address_changed,
                 "port_changed": self.port_changed,
                 "destination_id_changed": self.destination_id_changed,
@@ -213,10 +215,10 @@ class SeenMove(Moved):
     @property
     def closed(self) -> str:
         """Who ended the connection with an error after it, and with which; empty where nobody did."""
-        found = closing(self)
-        if found is None or found.after_ms * 1e6 > self.until_ns - self.asked_ns + _LATER:
+        close = closing(self)
+        if close is None or close.after_ms * 1e6 > self.until_ns - self.asked_ns + _LATER:
             return ""
-        return f"the {found.by} closed the connection {found.after_ms:.0f} ms after it: {found.error}"
+        return f"the {close.by} closed the connection {close.after_ms:.0f} ms after it: {close.error}"
 
     def _trace(self, name: str) -> list[float | None]:
         """One figure of the server around the move; empty where it tells none, or after the end."""
@@ -225,8 +227,8 @@ class SeenMove(Moved):
             return []
         figure = state.figure(name)
         moments = [self.asked_ns + step * 1_000_000 for step in range(TRACE_FROM, TRACE_TO + 1, TRACE_STEP)]
-        found = [figure.before(moment) for moment in moments if moment <= self.until_ns]
-        return [None if value is None else round(value, 3) for value in found]
+        values = [figure.before(moment) for moment in moments if moment <= self.until_ns]
+        return [None if value is None else round(value, 3) for value in values]
 
 
 def seen_moves(view: RunView) -> list[SeenMove]:
@@ -236,8 +238,8 @@ def seen_moves(view: RunView) -> list[SeenMove]:
 
 def _seen(view: RunView) -> list[SeenMove]:
     return [
-        SeenMove(one.view, one.window, one.facts, one.move, one.number, one.zero_ns, one.until_ns)
-        for one in moves_of(view)
+        SeenMove(moved.view, moved.window, moved.facts, moved.move, moved.number, moved.zero_ns, moved.until_ns)
+        for moved in moves_of(view)
     ]
 
 
@@ -276,19 +278,23 @@ def spurious(moved: Moved) -> int | Unavailable:
 
     Only what was sent again although it had come, or was still to come, does that.
     """
-    found = moved.view.opened(moved.window, "server")
-    if not found:
+    connections = moved.view.opened(moved.window, "server")
+    if not connections:
         return Unavailable("there are no keys to read packets with")
-    return sum(_repeated(opened.t_ns, [frames.streams for frames in opened.frames], moved.asked_ns) for opened in found)
+    return sum(
+        _repeated(opened.t_ns, [frames.streams for frames in opened.frames], moved.asked_ns) for opened in connections
+    )
 
 
-def _repeated(t_ns: Ints, told: Sequence[Sequence[StreamFrame]], since_ns: int) -> int:
-    had: dict[int, ByteRanges] = {}
+def _repeated(t_ns: Ints, stream_frames: Sequence[Sequence[StreamFrame]], since_ns: int) -> int:
+    received: dict[int, ByteRanges] = {}
     count = 0
-    for when, streams in zip(t_ns.tolist(), told, strict=True):
-        news = [
-            had.setdefault(frame.stream, ByteRanges()).add(frame.offset, frame.end) for frame in streams if frame.length
+    for moment, streams in zip(t_ns.tolist(), stream_frames, strict=True):
+        is_new = [
+            received.setdefault(frame.stream, ByteRanges()).add(frame.offset, frame.end)
+            for frame in streams
+            if frame.length
         ]
-        if news and not any(news) and since_ns <= when < since_ns + AFTER_NS:
+        if is_new and not any(is_new) and since_ns <= moment < since_ns + AFTER_NS:
             count += 1
     return count

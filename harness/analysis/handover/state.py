@@ -59,8 +59,8 @@ class ServerState:
 
     def figure(self, name: str) -> StepSeries:
         """One of the figures, where it was told."""
-        told = self.rows.select("t_ns", name).drop_nulls()
-        return StepSeries(told["t_ns"].to_numpy(), told[name].to_numpy())
+        samples = self.rows.select("t_ns", name).drop_nulls()
+        return StepSeries(samples["t_ns"].to_numpy(), samples[name].to_numpy())
 
 
 def state_of(moved: Moved) -> ServerState | Unavailable:
@@ -78,8 +78,8 @@ def state_of(moved: Moved) -> ServerState | Unavailable:
     if not len(rows):
         return Unavailable("the server's qlog tells no recovery metrics")
     start = first_event_ns(moved.view, trace, lifetime, moved.window)
-    told = rows.with_columns(t_ns=(pl.col("t_ms") * 1e6).round().cast(pl.Int64) + start)
-    return ServerState(told.sort("t_ns", maintain_order=True), usual_payload(lifetime.sent))
+    samples = rows.with_columns(t_ns=(pl.col("t_ms") * 1e6).round().cast(pl.Int64) + start)
+    return ServerState(samples.sort("t_ns", maintain_order=True), usual_payload(lifetime.sent))
 
 
 def _base_ms(path: Path) -> float:
@@ -114,9 +114,9 @@ class RoundTrip:
         return _arrivals(self.moved.to_server, self.moved.from_new)
 
 
-def _arrivals(passage: MatchedPackets | None, chosen: Callable[[MatchedPackets], Flags]) -> tuple[Ints, Ints]:
+def _arrivals(passage: MatchedPackets | None, select: Callable[[MatchedPackets], Flags]) -> tuple[Ints, Ints]:
     """When chosen packets entered the path and came out of it, in order of coming; both of shape (n,)."""
     assert passage is not None, "moves with nothing to measure are left out"
-    rows = np.flatnonzero(chosen(passage) & passage.arrived)
+    rows = np.flatnonzero(select(passage) & passage.arrived)
     rows = rows[np.argsort(passage.out_ns[rows], kind="stable")]
     return passage.entered.t_ns[rows], passage.out_ns[rows]

@@ -69,38 +69,39 @@ def horizon(moved: Moved, arrived: int) -> int:
 
 
 def _answer(
-    moved: Moved, state: ServerState, before: float, later: StepSeries, initials: Sequence[float], own: Sequence[float]
+    moved: Moved, state: ServerState, before: float, later: StepSeries, initials: Sequence[float],
+    leaps: Sequence[float],
 ) -> WindowAnswer:  # fmt: skip
-    """`own`: windows to which the stack leapt before, which are its way to start (picoquic's on long paths)."""
+    """`leaps`: windows to which the stack leapt before, which are its way to start (picoquic's on long paths)."""
     values, first = np.concatenate([[before], later.value]), initials[0]
     falls = [at for at, value in enumerate(later.value) if value < KEPT * values[at] or value == first]
-    told = _acknowledged(moved, later)
-    anew = [
+    acknowledged = _acknowledged(moved, later)
+    resets = [
         at for at in falls
-        if later.value[at] == first or _is_anew(values[at], later.value[at], initials, state, float(told[at]))
+        if later.value[at] == first or _is_anew(values[at], later.value[at], initials, state, float(acknowledged[at]))
     ]  # fmt: skip
     if not falls:
         if _near(before, initials[:1], state.packet):
             return WindowAnswer("unknown", f"{before:,.0f} B before is an initial window", before, before)
         evidence = f"{before:,.0f} B → {float(later.value[0]):,.0f} B"
         return WindowAnswer("kept", evidence, before, before, moved.arrived_ns)
-    at = anew[0] if anew else falls[0]
-    last, value, when = float(values[at]), float(later.value[at]), int(later.t_ns[at])
+    at = resets[0] if resets else falls[0]
+    last, value, when_ns = float(values[at]), float(later.value[at]), int(later.t_ns[at])
     if _near(last, initials[:1], state.packet):
-        return WindowAnswer("unknown", f"{last:,.0f} B before is an initial window", last, value, when)
-    if not anew:
+        return WindowAnswer("unknown", f"{last:,.0f} B before is an initial window", last, value, when_ns)
+    if not resets:
         by_loss = all(_is_reduction(values[fall], later.value[fall], state.packet) for fall in falls)
         return _fallen(moved, before, last, StepSeries(later.t_ns[at:], later.value[at:]), by_loss)
-    rises = _rises(later, told, at, state.packet, own)
+    rises = _rises(later, acknowledged, at, state.packet, leaps)
     leap = _leap(later, rises, last)
     if leap is not None:
         after = float(later.value[leap])
-        what: WindowReaction = "kept" if after >= KEPT * last else "kept a share"
+        reaction: WindowReaction = "kept" if after >= KEPT * last else "kept a share"
         evidence = f"{last:,.0f} B → {value:,.0f} B → {after:,.0f} B in a step, {after / last:.0%}"
-        return WindowAnswer(what, evidence, last, after, int(later.t_ns[leap]))
-    fed = ", which then grew by more than was acknowledged of the new path" if len(rises) > 1 else ""
-    evidence = f"{last:,.0f} B → {value:,.0f} B in a step, an initial window{fed}"
-    return WindowAnswer("reset", evidence, last, value, when)
+        return WindowAnswer(reaction, evidence, last, after, int(later.t_ns[leap]))
+    growth = ", which then grew by more than was acknowledged of the new path" if len(rises) > 1 else ""
+    evidence = f"{last:,.0f} B → {value:,.0f} B in a step, an initial window{growth}"
+    return WindowAnswer("reset", evidence, last, value, when_ns)
 
 
 def _is_anew(last: float, value: float, initials: Sequence[float], state: ServerState, acknowledged: float) -> bool:
@@ -108,7 +109,7 @@ def _is_anew(last: float, value: float, initials: Sequence[float], state: Server
 
     Where the trace tells it not at once, slow start may have added what was acknowledged of the new path.
     """
-    near = any(abs(value - one) <= max(state.packet, _UNIT * one) for one in initials)
+    near = any(abs(value - initial) <= max(state.packet, _UNIT * initial) for initial in initials)
     grown = (1 - _UNIT) * min(initials) <= value <= max(initials) + acknowledged and value < COLLAPSED * last
     return (near or grown) and not _is_reduction(last, value, state.packet)
 
@@ -121,12 +122,12 @@ def _is_reduction(last: float, value: float, packet: int) -> bool:
 def _fallen(moved: Moved, before: float, last: float, later: StepSeries, by_loss: bool) -> WindowAnswer:
     """Of a window that fell from its last value to no initial one. `by_loss`: as it does at losses."""
     least = int(later.value.argmin())
-    after, when = float(later.value[least]), int(later.t_ns[least])
+    after, when_ns = float(later.value[least]), int(later.t_ns[least])
     if not by_loss and not _lost(moved, int(later.t_ns[0])):
-        return WindowAnswer("kept a share", f"{last:,.0f} B → {after:,.0f} B without a loss", last, after, when)
+        return WindowAnswer("kept a share", f"{last:,.0f} B → {after:,.0f} B without a loss", last, after, when_ns)
     if after < COLLAPSED * last:
         evidence = f"{last:,.0f} B → {after:,.0f} B by losses, and not to its initial value in a step"
-        return WindowAnswer("collapsed by loss", evidence, last, after, when)
+        return WindowAnswer("collapsed by loss", evidence, last, after, when_ns)
     evidence = f"{before:,.0f} B, and losses later took {last:,.0f} B to {after:,.0f} B, {after / last:.0%}"
     return WindowAnswer("kept", evidence, before, before, moved.arrived_ns)
 
@@ -145,17 +146,17 @@ def _acknowledged(moved: Moved, later: StepSeries) -> Floats:
     return np.concatenate([[0.0], total])[np.searchsorted(t_ns, later.t_ns - to_server)]
 
 
-def _rises(later: StepSeries, told: Floats, since: int, packet: int, own: Sequence[float]) -> list[int]:
+def _rises(later: StepSeries, acknowledged: Floats, since: int, packet: int, leaps: Sequence[float]) -> list[int]:
     """Which values are more than slow start makes of those before: it adds what is acknowledged (RFC 9002 §7.3.1)."""
-    found = []
+    rises = []
     for at in range(since + 1, len(later.value)):
         value, last = float(later.value[at]), float(later.value[at - 1])
-        most = _STEP * last + float(told[at] - told[at - 1]) + _MORE * packet
+        bound = _STEP * last + float(acknowledged[at] - acknowledged[at - 1]) + _MORE * packet
         following = float(later.value[at + 1]) if at + 1 < len(later.value) else value
         # Of one that is not there for long another path is meant: some stacks (quiche) have a controller for each.
-        if value > most and following >= COLLAPSED * value and not _near(value, own, packet):
-            found.append(at)
-    return found
+        if value > bound and following >= COLLAPSED * value and not _near(value, leaps, packet):
+            rises.append(at)
+    return rises
 
 
 def _leap(later: StepSeries, rises: Sequence[int], last: float) -> int | None:
@@ -166,21 +167,21 @@ def _leap(later: StepSeries, rises: Sequence[int], last: float) -> int | None:
 
 def _leapt(moved: Moved, state: ServerState, until_ns: int) -> list[float]:
     """The windows to which it leapt before a moment."""
-    told = state.figure("congestion_window").between(0, until_ns).steps
+    windows = state.figure("congestion_window").between(0, until_ns).steps
     rtt = max(path.rtt.value for path in moved.view.scenario.every_path.values())
-    return [float(told.value[at]) for at in _leaps(told, rtt, state.packet)]
+    return [float(windows.value[at]) for at in _leaps(windows, rtt, state.packet)]
 
 
-def _leaps(told: StepSeries, rtt_ns: int, packet: int) -> list[int]:
+def _leaps(windows: StepSeries, rtt_ns: int, packet: int) -> list[int]:
     """Which values are more than slow start makes of the ones before in the time between."""
-    rounds = np.maximum(1.0, np.diff(told.t_ns) / max(rtt_ns, 1))
+    rounds = np.maximum(1.0, np.diff(windows.t_ns) / max(rtt_ns, 1))
     # So many rounds explain any window.
-    most = _LEAP ** np.minimum(rounds, 40.0) * told.value[:-1] + packet
-    return (np.flatnonzero(told.value[1:] > most) + 1).tolist()
+    bound = _LEAP ** np.minimum(rounds, 40.0) * windows.value[:-1] + packet
+    return (np.flatnonzero(windows.value[1:] > bound) + 1).tolist()
 
 
-def _near(value: float, others: Sequence[float], packet: int) -> bool:
-    return any(abs(value - one) <= packet for one in others)
+def _near(value: float, references: Sequence[float], packet: int) -> bool:
+    return any(abs(value - reference) <= packet for reference in references)
 
 
 def _lost(moved: Moved, until_ns: int) -> bool:
@@ -230,53 +231,55 @@ def rtt_answer(moved: Moved, state: ServerState) -> RttAnswer:
     switched = arrived if moved.switched_ns is None else moved.switched_ns
     since = later.between(switched, moved.until_ns)
     after = float(since.value[0]) if len(since.value) else None
-    soon = later.between(arrived - CLOCK_NS, horizon(moved, arrived))
+    early_values = later.between(arrived - CLOCK_NS, horizon(moved, arrived))
     initial = float(figure.value[0])
-    if abs(before - initial) > _EXACT and (np.abs(soon.value - initial) < _EXACT).any():
-        what: RttReaction = "reset"
+    if abs(before - initial) > _EXACT and (np.abs(early_values.value - initial) < _EXACT).any():
+        reaction: RttReaction = "reset"
         evidence = f"{before:.1f} ms → {initial:.1f} ms, the value that the trace begins with"
     else:
-        what, evidence = _what(before, later, trip)
-    return RttAnswer(what, evidence, before, after, _off_ns(arrived, before, later, trip), _old_samples(moved, state))
+        reaction, evidence = _what(before, later, trip)
+    return RttAnswer(
+        reaction, evidence, before, after, _off_ns(arrived, before, later, trip), _old_samples(moved, state)
+    )
 
 
 def _what(before: float, later: StepSeries, trip: RoundTrip) -> tuple[RttReaction, str]:
     """Value after value until it is right: by a step that new samples do not make of the old, or little by little."""
-    value, told, known = before, False, False
+    value, has_sample, has_path_rtt = before, False, False
     for t_ns, following in zip(later.t_ns.tolist(), later.value.tolist(), strict=True):
-        real = trip.at(t_ns)
-        if real is not None:
-            known = True
-            if _right(value, real):
-                if not told or _right(before, real):
-                    return "unknown", f"{before:.1f} ms before, and the new path has {real:.1f} ms, too"
+        path_rtt = trip.at(t_ns)
+        if path_rtt is not None:
+            has_path_rtt = True
+            if _right(value, path_rtt):
+                if not has_sample or _right(before, path_rtt):
+                    return "unknown", f"{before:.1f} ms before, and the new path has {path_rtt:.1f} ms, too"
                 return (
                     "carried over",
-                    f"{before:.1f} ms → {value:.1f} ms in steps of an eighth; the path has {real:.1f} ms",
+                    f"{before:.1f} ms → {value:.1f} ms in steps of an eighth; the path has {path_rtt:.1f} ms",
                 )
-            if abs(following - value) >= _ANEW * abs(real - value):
-                return "reset", f"{value:.1f} ms → {following:.1f} ms in a step; the path has {real:.1f} ms"
-        value, told = following, True
-    if not told:
+            if abs(following - value) >= _ANEW * abs(path_rtt - value):
+                return "reset", f"{value:.1f} ms → {following:.1f} ms in a step; the path has {path_rtt:.1f} ms"
+        value, has_sample = following, True
+    if not has_sample:
         return "unknown", f"{before:.1f} ms before, and no other value is told after"
-    if not known:
+    if not has_path_rtt:
         return "unknown", f"{before:.1f} ms before, {value:.1f} ms in the end, and nothing shows the new path's"
     return "carried over", f"{before:.1f} ms → {value:.1f} ms, not right in the end"
 
 
-def _right(value: float, real: float) -> bool:
-    return abs(value - real) <= OFF * real
+def _right(value: float, path_rtt: float) -> bool:
+    return abs(value - path_rtt) <= OFF * path_rtt
 
 
 def _off_ns(arrived: int, before: float, later: StepSeries, trip: RoundTrip) -> int | None:
     value, since = before, arrived
     for t_ns, following in [*zip(later.t_ns.tolist(), later.value.tolist(), strict=True)]:
-        real = trip.at(t_ns)
-        if real is not None and _right(value, real):
+        path_rtt = trip.at(t_ns)
+        if path_rtt is not None and _right(value, path_rtt):
             return max(0, since - arrived)
         value, since = following, t_ns
-    real = trip.at(since)
-    return max(0, since - arrived) if real is not None and _right(value, real) else None
+    path_rtt = trip.at(since)
+    return max(0, since - arrived) if path_rtt is not None and _right(value, path_rtt) else None
 
 
 def _old_samples(moved: Moved, state: ServerState) -> int | None:
@@ -288,7 +291,7 @@ def _old_samples(moved: Moved, state: ServerState) -> int | None:
     last = latest.before(switched)
     count = 0
     for t_ns, sample in zip(after.t_ns.tolist(), after.value.tolist(), strict=True):
-        fresh = sample != last
+        is_new = sample != last
         last = sample
-        count += fresh and t_ns - sample * 1e6 < switched - EARLY
+        count += is_new and t_ns - sample * 1e6 < switched - EARLY
     return count

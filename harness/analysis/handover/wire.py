@@ -74,7 +74,7 @@ class Moved:
     def own_addresses(self) -> tuple[str, ...]:
         """The client's own on the path that it is on from then on."""
         lab = self.view.of_path(self.move.path).lab
-        return () if lab is None else next(one for one in lab.flows if one.flow == self.facts.flow).client.addresses
+        return () if lab is None else next(flow for flow in lab.flows if flow.flow == self.facts.flow).client.addresses
 
     @property
     def why_not(self) -> str:
@@ -109,13 +109,13 @@ class Moved:
         inside = (t_ns >= window.start_ns) & (t_ns < window.end_ns)
         return passage.where(inside & (passage.entered.flow == window.transfer.flow))
 
-    def is_new(self, seen: Capture, *, to_client: bool) -> Flags:
+    def is_new(self, datagrams: Capture, *, to_client: bool) -> Flags:
         """Which datagrams at the server's side come from the client's new address and port, or go there."""
         places = [self.facts.client.place(address) for address in self.move.addresses]
-        new = np.isin(seen.client_address, places)
+        new = np.isin(datagrams.client_address, places)
         if self.move.port is not None:
-            new &= (seen.destination_port if to_client else seen.source_port) == self.move.port
-        return np.asarray(new & (seen.t_ns >= self.asked_ns - EARLY) & (seen.t_ns < self.until_ns), np.bool_)
+            new &= (datagrams.destination_port if to_client else datagrams.source_port) == self.move.port
+        return np.asarray(new & (datagrams.t_ns >= self.asked_ns - EARLY) & (datagrams.t_ns < self.until_ns), np.bool_)
 
     def to_new(self, passage: MatchedPackets) -> Flags:
         """Which of the server's datagrams are for the new address."""
@@ -127,7 +127,7 @@ class Moved:
         since = self.left_ns if self.left_ns is not None else self.until_ns
         new = (entered.t_ns >= since) & (entered.t_ns < self.until_ns)
         if self.known_to_client:
-            new &= np.isin(entered.client_address, [self.facts.client.place(one) for one in self.own_addresses])
+            new &= np.isin(entered.client_address, [self.facts.client.place(address) for address in self.own_addresses])
         return np.asarray(new, np.bool_)
 
     @cached_property
@@ -141,16 +141,16 @@ class Moved:
     @cached_property
     def _new_rows(self) -> Ints:
         """Which of these come from the new address."""
-        seen = self._at_server
-        return _NOBODY if seen is None else np.flatnonzero(self.is_new(seen, to_client=False))
+        datagrams = self._at_server
+        return _NOBODY if datagrams is None else np.flatnonzero(self.is_new(datagrams, to_client=False))
 
     # --- when
 
     @cached_property
     def arrived_ns(self) -> int | None:
         """When the first datagram from the new address came to the server; None where none did."""
-        seen = self._at_server
-        return int(seen.t_ns[self._new_rows[0]]) if seen is not None and len(self._new_rows) else None
+        datagrams = self._at_server
+        return int(datagrams.t_ns[self._new_rows[0]]) if datagrams is not None and len(self._new_rows) else None
 
     @cached_property
     def first(self) -> Capture | None:
@@ -161,10 +161,10 @@ class Moved:
                 return None
             sent = left.between(self.due_ns - EARLY, self.until_ns, self.facts.flow, to_client=False)
             return sent.where(np.arange(1)) if len(sent) else None
-        passage, seen = self.to_server, self._at_server
-        if passage is None or seen is None or not len(self._new_rows):
+        passage, datagrams = self.to_server, self._at_server
+        if passage is None or datagrams is None or not len(self._new_rows):
             return None
-        rows = np.flatnonzero(passage.entered.key == seen.key[self._new_rows[0]])
+        rows = np.flatnonzero(passage.entered.key == datagrams.key[self._new_rows[0]])
         return passage.entered.where(rows[:1]) if len(rows) else None
 
     @property
@@ -182,10 +182,12 @@ class Moved:
         if passage is None:
             return None
         new = self.to_new(passage)
-        told = self.view.opened(self.window, "server")
-        if told:
-            data = np.array([bool(one.streams) for opened in told for one in opened.frames], np.bool_)
-            new &= np.isin(passage.entered.key, np.concatenate([opened.key for opened in told])[data])
+        connections_opened = self.view.opened(self.window, "server")
+        if connections_opened:
+            data = np.array(
+                [bool(frames.streams) for opened in connections_opened for frames in opened.frames], np.bool_
+            )
+            new &= np.isin(passage.entered.key, np.concatenate([opened.key for opened in connections_opened])[data])
         else:
             new &= passage.entered.payload >= FULL
         rows = np.flatnonzero(new)
@@ -196,42 +198,42 @@ class Moved:
     @cached_property
     def _both(self) -> tuple[Capture, int, int] | None:
         """The client's datagrams at the server, the last one before the move's first, and that."""
-        seen = self._at_server
-        if seen is None or not len(self._new_rows) or not self._new_rows[0]:
+        datagrams = self._at_server
+        if datagrams is None or not len(self._new_rows) or not self._new_rows[0]:
             return None
-        return seen, int(self._new_rows[0]) - 1, int(self._new_rows[0])
+        return datagrams, int(self._new_rows[0]) - 1, int(self._new_rows[0])
 
     @property
     def address_changed(self) -> bool | None:
         """Whether the server saw another address."""
         if self._both is None:
             return None
-        seen, before, after = self._both
-        return bool(seen.client_address[before] != seen.client_address[after])
+        datagrams, before, after = self._both
+        return bool(datagrams.client_address[before] != datagrams.client_address[after])
 
     @property
     def port_changed(self) -> bool | None:
         """Whether the server saw another port."""
         if self._both is None:
             return None
-        seen, before, after = self._both
-        return bool(seen.source_port[before] != seen.source_port[after])
+        datagrams, before, after = self._both
+        return bool(datagrams.source_port[before] != datagrams.source_port[after])
 
     @property
     def destination_id_changed(self) -> bool | None:
         """Whether the client used another destination connection ID from then on; None where there is none to see."""
-        seen = self._at_server
-        if seen is None or self._both is None or self.view.left is None:
+        datagrams = self._at_server
+        if datagrams is None or self._both is None or self.view.left is None:
             return None
         window = self.window
         inside = (self.view.left.t_ns >= window.start_ns) & (self.view.left.t_ns < window.end_ns)
-        known = connections(self.view.left.where(inside & (self.view.left.flow == window.transfer.flow)))
-        length = len(known[-1].server_id) if known else 0
-        short = np.flatnonzero(seen.form == Form.SHORT)
+        flow_connections = connections(self.view.left.where(inside & (self.view.left.flow == window.transfer.flow)))
+        length = len(flow_connections[-1].server_id) if flow_connections else 0
+        short = np.flatnonzero(datagrams.form == Form.SHORT)
         old, new = short[short < self._new_rows[0]], short[np.isin(short, self._new_rows)]
         if not length or not len(old) or not len(new):
             return None
-        before, after = (seen.visible[row, 1 : 1 + length].tobytes() for row in (old[-1], new[0]))
+        before, after = (datagrams.visible[row, 1 : 1 + length].tobytes() for row in (old[-1], new[0]))
         return bool(before != after)
 
 
@@ -242,7 +244,7 @@ def moves_of(view: RunView) -> list[Moved]:
     sent = view.left.t_ns[~view.left.to_client]
     if not len(sent):
         return []
-    return [one for flow in view.lab.flows if flow.kind == "quic" for one in _of_flow(view, flow, int(sent[0]))]
+    return [moved for flow in view.lab.flows if flow.kind == "quic" for moved in _of_flow(view, flow, int(sent[0]))]
 
 
 def _of_flow(view: RunView, flow: FlowAddresses, zero_ns: int) -> Iterator[Moved]:
@@ -250,9 +252,9 @@ def _of_flow(view: RunView, flow: FlowAddresses, zero_ns: int) -> Iterator[Moved
     if not windows or not flow.moves:
         return
     starts = [zero_ns + round(move.at * 1e9) for move in flow.moves]
-    for number, (move, (asked, following)) in enumerate(
+    for number, (move, (requested_ns, next_ns)) in enumerate(
         zip(flow.moves, pairwise([*starts, max(window.end_ns for window in windows)]), strict=True), 1
     ):
-        begun = [window for window in windows if window.start_ns <= asked]
-        window = begun[-1] if begun else windows[0]
-        yield Moved(view, window, flow, move, number, zero_ns, max(asked, min(following, window.end_ns)))
+        earlier = [window for window in windows if window.start_ns <= requested_ns]
+        window = earlier[-1] if earlier else windows[0]
+        yield Moved(view, window, flow, move, number, zero_ns, max(requested_ns, min(next_ns, window.end_ns)))

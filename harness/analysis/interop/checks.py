@@ -24,7 +24,7 @@ from harness.scenario.parameters import ROLES, Role, other
     source="the interop runner's contract",
     needs_keys=False,
 )
-def files(evidence: Evidence, asked: bool) -> Found:
+def files(evidence: Evidence, expected: bool) -> Found:
     """As the engine compared them with the served ones."""
     for transfer in evidence.run.transfers:
         if not transfer.intact:
@@ -52,19 +52,19 @@ def _named(version: int) -> str:
     source="RFC 9000 §7.2",
     needs_keys=False,
 )
-def handshakes(evidence: Evidence, asked: int) -> Found:
+def handshakes(evidence: Evidence, expected: int) -> Found:
     """A server keeps the ID of its first Initial packet for a connection's whole handshake.
 
     One that refuses, or closes what it never answered, sends an Initial packet, too, but without CRYPTO data.
     """
-    seen: dict[bytes, Packet] = {}
+    handshake_packets: dict[bytes, Packet] = {}
     for packet in evidence.of("server", Form.INITIAL):
         if packet.frames is not None and packet.frames.crypto:
-            seen.setdefault(packet.header.source_id, packet)
-    text = f"{counted(len(seen), 'handshake')}, asked {asked}"
-    if len(seen) > asked:
-        return Failed(text, list(seen.values())[asked])
-    return Passed(text) if len(seen) == asked else Failed(text)
+            handshake_packets.setdefault(packet.header.source_id, packet)
+    text = f"{counted(len(handshake_packets), 'handshake')}, asked {expected}"
+    if len(handshake_packets) > expected:
+        return Failed(text, list(handshake_packets.values())[expected])
+    return Passed(text) if len(handshake_packets) == expected else Failed(text)
 
 
 @check(
@@ -76,23 +76,25 @@ def handshakes(evidence: Evidence, asked: int) -> Found:
     source="RFC 9000 §15, RFC 9368 §2.3, RFC 9369 §4",
     needs_keys=False,
 )
-def version(evidence: Evidence, asked: str) -> Found:
+def version(evidence: Evidence, name: str) -> Found:
     """With version 2 the server may acknowledge in version 1 before it has chosen (RFC 9369 §4.1)."""
-    wanted = _VERSION_1 if asked == "1" else VERSION_2
+    required = _VERSION_1 if name == "1" else VERSION_2
     initials = list(evidence.of("server", Form.INITIAL))
     if not initials:
         return Failed("the server sent no Initial packet")
     first = next(evidence.of("client", Form.INITIAL), None)
-    if asked == "2" and first is not None and first.header.version != _VERSION_1:
+    if name == "2" and first is not None and first.header.version != _VERSION_1:
         return Failed(f"the client began with version {_named(first.header.version)}, not with 1", first)
-    if asked == "2" and not any(packet.header.version == wanted for packet in initials):
+    if name == "2" and not any(packet.header.version == required for packet in initials):
         return Failed("no Initial packet of the server has version 2", initials[0])
-    strict = initials if asked == "1" else []
+    strict = initials if name == "1" else []
     for packet in (*strict, *evidence.of("server", Form.HANDSHAKE), *evidence.of("client", Form.HANDSHAKE)):
-        if packet.header.version != wanted:
-            name = packet.form.name.replace("_", "-").capitalize()
-            return Failed(f"{name} packet of the {packet.sender} with version {_named(packet.header.version)}", packet)
-    return Passed(f"version {asked}")
+        if packet.header.version != required:
+            packet_type = packet.form.name.replace("_", "-").capitalize()
+            return Failed(
+                f"{packet_type} packet of the {packet.sender} with version {_named(packet.header.version)}", packet
+            )
+    return Passed(f"version {name}")
 
 
 @check(
@@ -102,11 +104,11 @@ def version(evidence: Evidence, asked: str) -> Found:
     source="RFC 9002 §6.2.4",
     needs_keys=False,
 )
-def client_hellos(evidence: Evidence, asked: int) -> Found:
+def client_hellos(evidence: Evidence, minimum: int) -> Found:
     """Counted are Initial packets that begin the client's CRYPTO stream."""
     count = sum(_begins_hello(packet) for packet in evidence.of("client", Form.INITIAL))
-    text = f"{counted(count, 'ClientHello')}, asked at least {asked}"
-    return Passed(text) if count >= asked else Failed(text)
+    text = f"{counted(count, 'ClientHello')}, asked at least {minimum}"
+    return Passed(text) if count >= minimum else Failed(text)
 
 
 def _begins_hello(packet: Packet) -> bool:
@@ -125,16 +127,16 @@ def _begins_hello(packet: Packet) -> bool:
     source="RFC 9000 §8.1.2, §17.2.5",
     needs_keys=False,
 )
-def retry(evidence: Evidence, asked: str) -> Found:
+def retry(evidence: Evidence, policy: str) -> Found:
     """§17.2.5.3: a client does not start its packet numbers anew."""
     sent = list(evidence.of("server", Form.RETRY))
-    if asked == "never":
+    if policy == "never":
         return Failed("the server sent a Retry", sent[0]) if sent else Passed("no Retry")
     if not sent:
         return Failed("the server sent no Retry")
     tokens = {packet.header.token for packet in sent}
     if b"" in tokens:
-        return Failed("a Retry without a token", next(one for one in sent if not one.header.token))
+        return Failed("a Retry without a token", next(packet for packet in sent if not packet.header.token))
     highest = -1
     for packet in evidence.of("client", Form.INITIAL):
         if not packet.header.token:
@@ -155,9 +157,9 @@ def retry(evidence: Evidence, asked: str) -> Found:
     source="RFC 9000 §6.1, §17.2.1",
     needs_keys=False,
 )
-def version_negotiation(evidence: Evidence, asked: bool) -> Found:
+def version_negotiation(evidence: Evidence, expected: bool) -> Found:
     """Its source connection ID is the client's destination connection ID."""
-    first = next((one for one in evidence.sent if one.sender == "client"), None)
+    first = next((packet for packet in evidence.sent if packet.sender == "client"), None)
     if first is None:
         return Undetermined("the client sent nothing")
     answers = list(evidence.of("server", Form.VERSION_NEGOTIATION))
@@ -183,7 +185,7 @@ _CHACHA20 = 0x1303
     source="RFC 9001 §5.3, RFC 8446 §B.4",
     needs_keys=False,
 )
-def cipher(evidence: Evidence, asked: str) -> Found:
+def cipher(evidence: Evidence, suite_name: str) -> Found:
     """From ClientHello and ServerHello, which Initial keys open."""
     for connection in evidence.connections:
         offered = connection.hellos.get("client")
@@ -204,7 +206,7 @@ def cipher(evidence: Evidence, asked: str) -> Found:
     "handshake, and none in the second.",
     source="RFC 8446 §2.2, RFC 9001 §4.5",
 )
-def resumed(evidence: Evidence, asked: bool) -> Found:
+def resumed(evidence: Evidence, expected: bool) -> Found:
     """A server that resumes accepts the pre_shared_key offered (RFC 8446 §4.2.11)."""
     if len(evidence.connections) != 2:
         return Failed(f"{len(evidence.connections)} connections, and one is to resume the other")
@@ -226,26 +228,26 @@ def resumed(evidence: Evidence, asked: bool) -> Found:
     title="The client sends early data, which the server accepts, and at most so many bytes in 1-RTT packets.",
     source="RFC 9001 §4.6, RFC 8446 §4.2.10",
 )
-def early_data(evidence: Evidence, asked: int) -> Found:
+def early_data(evidence: Evidence, limit: int) -> Found:
     """Bytes are those of packets' payloads, over all connections, as the interop runner counts them."""
     early = list(evidence.of("client", Form.ZERO_RTT))
     if not early:
         return Failed("the client sent no 0-RTT packet")
-    resumed_one = evidence.connections[-1]
-    if not resumed_one.parameters:
+    resumed_connection = evidence.connections[-1]
+    if not resumed_connection.parameters:
         return Undetermined("the server's EncryptedExtensions could not be read")
-    if not resumed_one.early_data:
+    if not resumed_connection.early_data:
         return Failed("the server did not accept the early data", early[0])
     unread = sum(packet.plain is None for packet in early)
     sent = sum(len(packet.plain or packet.header.data) for packet in early)
     late = 0
     for packet in evidence.of("client", Form.SHORT):
         late += len(packet.plain or packet.header.data)
-        if late > asked:
-            total = sum(len(one.plain or one.header.data) for one in evidence.of("client", Form.SHORT))
-            return Failed(f"{total} B in 1-RTT packets of the client, asked at most {asked}; {sent} B early", packet)
+        if late > limit:
+            total = sum(len(packet.plain or packet.header.data) for packet in evidence.of("client", Form.SHORT))
+            return Failed(f"{total} B in 1-RTT packets of the client, asked at most {limit}; {sent} B early", packet)
     note = f" ({unread} packets not decrypted)" if unread else ""
-    return Passed(f"{sent} B of early data{note}, {late} B in 1-RTT packets, asked at most {asked}")
+    return Passed(f"{sent} B of early data{note}, {late} B in 1-RTT packets, asked at most {limit}")
 
 
 @check(
@@ -254,7 +256,7 @@ def early_data(evidence: Evidence, asked: int) -> Found:
     title="Both endpoints send packets of the second key phase.",
     source="RFC 9001 §6",
 )
-def key_update(evidence: Evidence, asked: bool) -> Found:
+def key_update(evidence: Evidence, expected: bool) -> Found:
     """An endpoint answers an update with its own (§6.2)."""
     counts = {role: [0, 0] for role in ROLES}
     first: dict[Role, Packet] = {}
@@ -281,7 +283,7 @@ def key_update(evidence: Evidence, asked: bool) -> Found:
     title="The server's initial_max_streams_bidi is at most so much.",
     source="RFC 9000 §18.2",
 )
-def stream_limit(evidence: Evidence, asked: int) -> Found:
+def stream_limit(evidence: Evidence, maximum: int) -> Found:
     """From the transport parameters in the server's EncryptedExtensions."""
     if not evidence.connections:
         return Failed("there is no connection")
@@ -289,8 +291,8 @@ def stream_limit(evidence: Evidence, asked: int) -> Found:
     if not parameters:
         return Undetermined("the server's transport parameters could not be read")
     limit = integer(parameters.get(MAX_STREAMS_BIDI, b"\0"), 0)[0]
-    text = f"initial_max_streams_bidi {limit}, asked at most {asked}"
-    return Passed(text) if limit <= asked else Failed(text, evidence.connections[0].first)
+    text = f"initial_max_streams_bidi {limit}, asked at most {maximum}"
+    return Passed(text) if limit <= maximum else Failed(text, evidence.connections[0].first)
 
 
 @check(
@@ -299,7 +301,7 @@ def stream_limit(evidence: Evidence, asked: int) -> Found:
     title="The server sends at least so many bytes of CRYPTO data in Handshake packets: the certificates it was given.",
     source="RFC 9000 §19.6",
 )
-def server_crypto(evidence: Evidence, asked: int) -> Found:
+def server_crypto(evidence: Evidence, minimum: int) -> Found:
     """By the offsets that it comes to."""
     ends = [
         stream.end
@@ -309,8 +311,8 @@ def server_crypto(evidence: Evidence, asked: int) -> Found:
     ]
     if not ends:
         return Undetermined("no Handshake packet of the server could be decrypted")
-    text = f"{max(ends)} B of CRYPTO data, asked at least {asked}"
-    return Passed(text) if max(ends) >= asked else Failed(text)
+    text = f"{max(ends)} B of CRYPTO data, asked at least {minimum}"
+    return Passed(text) if max(ends) >= minimum else Failed(text)
 
 
 # --- Where datagrams come from and go to: amplification, ECN, IP versions, addresses that change.
@@ -327,48 +329,52 @@ _ENTROPY = 8
     source="RFC 9000 §8.1",
     needs_keys=False,
 )
-def amplification(evidence: Evidence, asked: int) -> Found:
+def amplification(evidence: Evidence, factor: int) -> Found:
     """At the server's side, datagram by datagram.
 
     The address is validated by a Handshake packet, by the token of a Retry, or by a connection ID of at least 64 bits
     that the server chose.
     """
-    chosen: set[bytes] = set()
+    server_ids: set[bytes] = set()
     tokens: set[bytes] = set()
     received = sent = 0
     worst: tuple[float, int, int] = (0.0, 0, 0)
     for datagram, packet in _at_server(evidence):
         if packet is None:
-            if _validates(datagram, chosen, tokens):
-                ratio, least, most = worst
-                return Passed(f"at most {ratio:.2f} times what had come ({most} of {least} B), asked {asked}")
+            if _validates(datagram, server_ids, tokens):
+                ratio, bytes_received, bytes_sent = worst
+                return Passed(
+                    f"at most {ratio:.2f} times what had come ({bytes_sent} of {bytes_received} B), asked {factor}"
+                )
             received += datagram.size
             continue
         if packet.header.source_id and len(packet.header.source_id) >= _ENTROPY:
-            chosen.add(packet.header.source_id)
+            server_ids.add(packet.header.source_id)
         if packet.form is Form.RETRY:
             tokens.add(packet.header.token)
         if packet.header.data == datagram.payload[: len(packet.header.data)]:
             # The first packet of its datagram stands for it.
             sent += datagram.size
-            if sent > asked * received:
-                return Failed(f"{sent} B sent, and {received} B had come: more than {asked} times as much", packet)
+            if sent > factor * received:
+                return Failed(f"{sent} B sent, and {received} B had come: more than {factor} times as much", packet)
             worst = max(worst, (sent / max(received, 1), received, sent))
     return Failed("the client's address was never validated")
 
 
 def _at_server(evidence: Evidence) -> Iterator[tuple[Datagram, Packet | None]]:
     """What came to the server, and what it sent, in order of time; a packet for what it sent."""
-    came: list[tuple[int, Datagram, Packet | None]] = [(one.t_ns, one, None) for one in evidence.arrived["client"]]
-    left = [(one.t_ns, one.datagram, one) for one in evidence.sent if one.sender == "server"]
-    for _, datagram, packet in sorted([*came, *left], key=lambda item: item[0]):
+    arrivals: list[tuple[int, Datagram, Packet | None]] = [
+        (datagram.t_ns, datagram, None) for datagram in evidence.arrived["client"]
+    ]
+    departures = [(packet.t_ns, packet.datagram, packet) for packet in evidence.sent if packet.sender == "server"]
+    for _, datagram, packet in sorted([*arrivals, *departures], key=lambda item: item[0]):
         yield datagram, packet
 
 
-def _validates(datagram: Datagram, chosen: set[bytes], tokens: set[bytes]) -> bool:
+def _validates(datagram: Datagram, server_ids: set[bytes], tokens: set[bytes]) -> bool:
     return any(
         header.form in (Form.HANDSHAKE, Form.SHORT)
-        or (header.form is Form.INITIAL and (header.destination_id in chosen or header.token in tokens - {b""}))
+        or (header.form is Form.INITIAL and (header.destination_id in server_ids or header.token in tokens - {b""}))
         for header in split(datagram.payload)
     )
 
@@ -379,20 +385,20 @@ def _validates(datagram: Datagram, chosen: set[bytes], tokens: set[bytes]) -> bo
     title="Both endpoints mark their datagrams as ECN-capable, none with CE, and both count the other's marks back.",
     source="RFC 9000 §13.4",
 )
-def ecn(evidence: Evidence, asked: bool) -> Found:
+def ecn(evidence: Evidence, expected: bool) -> Found:
     """Validation may end marking (§13.4.2.2): some marked datagrams are enough, as for the interop runner."""
     for role in ROLES:
         datagrams = {packet.datagram.number: packet for packet in evidence.sent if packet.sender == role}
-        marked = [one for one in datagrams.values() if one.datagram.ecn != NOT_ECT]
+        marked = [packet for packet in datagrams.values() if packet.datagram.ecn != NOT_ECT]
         if not marked:
             return Failed(f"the {role} marked no datagram", next(iter(datagrams.values()), None))
-        wrong = next((one for one in marked if one.datagram.ecn == CE), None)
-        if wrong is not None:
-            return Failed(f"a datagram of the {role} left with CE", wrong)
+        congested = next((packet for packet in marked if packet.datagram.ecn == CE), None)
+        if congested is not None:
+            return Failed(f"a datagram of the {role} left with CE", congested)
     for role in ROLES:
-        frames = [one.frames for one in evidence.of(role, Form.INITIAL, Form.HANDSHAKE, Form.SHORT)]
-        if not any(one is not None and ACK_ECN in one.types for one in frames):
-            if not any(one is not None for one in frames):
+        frames = [packet.frames for packet in evidence.of(role, Form.INITIAL, Form.HANDSHAKE, Form.SHORT)]
+        if not any(packet_frames is not None and ACK_ECN in packet_frames.types for packet_frames in frames):
+            if not any(packet_frames is not None for packet_frames in frames):
                 return Undetermined(f"no packet of the {role} could be decrypted")
             return Failed(f"no ACK of the {role} counts the {other(role)}'s marks")
     return Passed("both marked their datagrams, and counted the other's marks")
@@ -406,10 +412,12 @@ def ecn(evidence: Evidence, asked: bool) -> Found:
     source="RFC 9000 §5",
     needs_keys=False,
 )
-def ip(evidence: Evidence, asked: str) -> Found:
+def ip(evidence: Evidence, ip_version: str) -> Found:
     """Of both senders."""
-    wrong = next((one for one in evidence.sent if one.datagram.ip != int(asked)), None)
-    return Passed(f"all over IPv{asked}") if wrong is None else Failed(f"over IPv{wrong.datagram.ip}", wrong)
+    mismatch = next((packet for packet in evidence.sent if packet.datagram.ip != int(ip_version)), None)
+    return (
+        Passed(f"all over IPv{ip_version}") if mismatch is None else Failed(f"over IPv{mismatch.datagram.ip}", mismatch)
+    )
 
 
 @check(
@@ -420,10 +428,10 @@ def ip(evidence: Evidence, asked: str) -> Found:
     "there, and is answered.",
     source="RFC 9000 §9.3, §8.2",
 )
-def rebound(evidence: Evidence, asked: str) -> Found:
+def rebound(evidence: Evidence, changed: str) -> Found:
     """By what the server sends to: paths are those it uses (§9)."""
     paths = _paths(evidence, "server")
-    if asked == "address" and len({client[0] for client, _ in paths}) < 2:
+    if changed == "address" and len({client[0] for client, _ in paths}) < 2:
         return Failed("the server sent to a single address of the client")
     return _validated(evidence, paths, "server")
 
@@ -435,12 +443,12 @@ def rebound(evidence: Evidence, asked: str) -> Found:
     "is validated.",
     source="RFC 9000 §9.5, §9.6",
 )
-def migrated(evidence: Evidence, asked: bool) -> Found:
+def migrated(evidence: Evidence, expected: bool) -> Found:
     """By what the client sends from and to."""
     paths = _paths(evidence, "client")
-    found = _validated(evidence, paths, "client")
-    if not isinstance(found, Passed):
-        return found
+    validation = _validated(evidence, paths, "client")
+    if not isinstance(validation, Passed):
+        return validation
     before = next(packet for packet in evidence.of("client", Form.SHORT))
     for packet in list(paths.values())[1:]:
         if packet.header.destination_id == before.header.destination_id:
@@ -450,11 +458,11 @@ def migrated(evidence: Evidence, asked: bool) -> Found:
 
 def _paths(evidence: Evidence, sender: Role) -> dict[tuple[Address, Address], Packet]:
     """(client's end, server's end) of each path that a sender uses with 1-RTT packets → its first packet there."""
-    found: dict[tuple[Address, Address], Packet] = {}
+    paths: dict[tuple[Address, Address], Packet] = {}
     for packet in evidence.of(sender, Form.INITIAL, Form.HANDSHAKE, Form.SHORT):
         ends = (packet.datagram.source, packet.datagram.destination)
-        found.setdefault(ends if sender == "client" else ends[::-1], packet)
-    return found
+        paths.setdefault(ends if sender == "client" else ends[::-1], packet)
+    return paths
 
 
 def _validated(evidence: Evidence, paths: dict[tuple[Address, Address], Packet], sender: Role) -> Found:
@@ -470,10 +478,13 @@ def _validated(evidence: Evidence, paths: dict[tuple[Address, Address], Packet],
             return Failed(f"the {sender}'s first packet on a new path has no PATH_CHALLENGE", packet)
         challenges |= dict.fromkeys(frames.challenges, packet)
     answers = {
-        one for packet in evidence.of(other(sender), Form.SHORT) if packet.frames for one in packet.frames.responses
+        response
+        for packet in evidence.of(other(sender), Form.SHORT)
+        if packet.frames
+        for response in packet.frames.responses
     }
     for challenge, packet in challenges.items():
         if challenge not in answers:
-            said = "that was lost on its way" if evidence.lost(packet) else "that nobody answered"
-            return Failed(f"a PATH_CHALLENGE {said}", packet)
+            outcome = "that was lost on its way" if evidence.lost(packet) else "that nobody answered"
+            return Failed(f"a PATH_CHALLENGE {outcome}", packet)
     return Passed(f"{len(paths)} paths, {len(challenges)} challenges answered")

@@ -36,7 +36,7 @@ class Evidence:
 
     def of(self, sender: Role, *forms: Form) -> Iterator[Packet]:
         """The packets of a sender, of some kinds."""
-        return (one for one in self.sent if one.sender == sender and one.form in forms)
+        return (packet for packet in self.sent if packet.sender == sender and packet.form in forms)
 
     @cached_property
     def zero_ns(self) -> int:
@@ -45,7 +45,7 @@ class Evidence:
 
     def lost(self, packet: Packet) -> bool:
         """Whether the datagram that a packet was sent in never came to the other side."""
-        return all(one.payload != packet.datagram.payload for one in self.arrived[packet.sender])
+        return all(datagram.payload != packet.datagram.payload for datagram in self.arrived[packet.sender])
 
     def seconds(self, t_ns: int) -> float:
         """A time on the run's clock."""
@@ -58,7 +58,7 @@ def evidence_of(artefacts: Artefacts, *, keys: bool = True) -> Evidence:
         raise ValueError("lab.json is missing")
     flows = [flow for flow in artefacts.lab.flows if flow.kind == "quic"]
     clients, servers = (
-        {str(ip_address(one)) for end in ends for one in end.addresses}
+        {str(ip_address(address)) for end in ends for address in end.addresses}
         for ends in ([flow.client for flow in flows], [flow.server for flow in flows])
     )
     ends: dict[Role, set[str]] = {"client": clients, "server": servers}
@@ -66,7 +66,7 @@ def evidence_of(artefacts: Artefacts, *, keys: bool = True) -> Evidence:
     arrived: dict[Role, list[Datagram]] = {role: [] for role in ROLES}
     for side, role in _NEAR.items():
         for datagram in _captured(artefacts, side):
-            sender = next((one for one in ROLES if datagram.source[0] in ends[one]), None)
+            sender = next((role for role in ROLES if datagram.source[0] in ends[role]), None)
             if sender is None or datagram.destination[0] not in clients | servers:
                 continue
             if sender == role:
@@ -78,8 +78,8 @@ def evidence_of(artefacts: Artefacts, *, keys: bool = True) -> Evidence:
     opener = Opener(secrets if keys else {})
     packets = tuple(packet for datagram, sender in near for packet in opener.open(datagram, sender))
     whole = all(len(datagram.payload) == datagram.size for datagram, _ in near)
-    there = {role: tuple(found) for role, found in arrived.items()}
-    return Evidence(packets, there, tuple(opener.connections), bool(secrets), whole, artefacts.run)
+    received = {role: tuple(datagrams) for role, datagrams in arrived.items()}
+    return Evidence(packets, received, tuple(opener.connections), bool(secrets), whole, artefacts.run)
 
 
 def _captured(artefacts: Artefacts, side: str) -> Sequence[Datagram]:
@@ -90,10 +90,10 @@ def _captured(artefacts: Artefacts, side: str) -> Sequence[Datagram]:
 
 
 def _secrets(artefacts: Artefacts) -> dict[tuple[bytes, str], bytes]:
-    found: dict[tuple[bytes, str], bytes] = {}
+    secrets: dict[tuple[bytes, str], bytes] = {}
     for flow in range(len(artefacts.flows)):
         for role in ROLES:
             path = artefacts.path(f"{source_files.endpoint(flow, role)}/{source_files.KEYS}")
             if path is not None:
-                found = read_secrets(path) | found
-    return found
+                secrets = read_secrets(path) | secrets
+    return secrets

@@ -80,25 +80,25 @@ def relabelled(matrix: InteropMatrix) -> InteropMatrix:
         return matrix
     entries = dict(matrix.entries)
     for case in CASES:
-        for who in matrix.clients:
-            _relabel(entries, ("client", who), [((who, server), case) for server in matrix.servers], matrix.entries)
-        for who in matrix.servers:
-            _relabel(entries, ("server", who), [((client, who), case) for client in matrix.clients], matrix.entries)
+        for name in matrix.clients:
+            _relabel(entries, ("client", name), [((name, server), case) for server in matrix.servers], matrix.entries)
+        for name in matrix.servers:
+            _relabel(entries, ("server", name), [((client, name), case) for client in matrix.clients], matrix.entries)
     return replace(matrix, entries=entries)
 
 
 def _relabel(
     entries: dict[tuple[Pair, str], TestcaseResult],
-    who: Who,
+    implementation: Who,
     keys: Sequence[tuple[Pair, str]],
     before: Mapping[tuple[Pair, str], TestcaseResult],
 ) -> None:
-    there = [key for key in keys if key in before]
-    if len(there) < 2 or any(before[key].word not in ("failed", "unsupported") for key in there):
+    run_keys = [key for key in keys if key in before]
+    if len(run_keys) < 2 or any(before[key].word not in ("failed", "unsupported") for key in run_keys):
         return
-    for key in there:
+    for key in run_keys:
         if before[key].word == "failed":
-            entries[key] = replace(before[key], word="unsupported", everybody=who)
+            entries[key] = replace(before[key], word="unsupported", everybody=implementation)
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,13 @@ def disagreements(ours: InteropMatrix, theirs: InteropMatrix) -> list[Disagreeme
     Names of ours that end in -qns are published images of the same name without. What one of both does not support,
     or could not tell, is no disagreement.
     """
-    found = []
+    conflicts = []
     for (pair, case), entry in ours.entries.items():
         published = theirs.entries.get((_published(pair), case))
         if published is not None and {entry.word, published.word} == {"succeeded", "failed"}:
-            found.append(Disagreement(pair, case, entry, published))
+            conflicts.append(Disagreement(pair, case, entry, published))
     order = list(CASES)
-    return sorted(found, key=lambda one: (one.pair, order.index(one.case)))
+    return sorted(conflicts, key=lambda conflict: (conflict.pair, order.index(conflict.case)))
 
 
 def _published(pair: Pair) -> Pair:

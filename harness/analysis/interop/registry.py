@@ -117,19 +117,19 @@ def case_of(scenario: str) -> str | None:
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
     """Checks that nobody knows, and values that they do not take."""
-    known = declared()
+    checks = declared()
     for name, value in scenario.checks.items():
-        one = known.get(name)
-        if one is None:
-            yield Mistake(("checks", name), f"there is no check '{name}'", did_you_mean(name, known), of_key=True)
-        elif not _fits(one, value):
-            expected = one.takes if not one.words else " or ".join(f"'{word}'" for word in one.words)
-            yield Mistake(("checks", name), f"{name} takes {expected}, not {shown(value)}", f"write {one.written}")
+        entry = checks.get(name)
+        if entry is None:
+            yield Mistake(("checks", name), f"there is no check '{name}'", did_you_mean(name, checks), of_key=True)
+        elif not _fits(entry, value):
+            expected = entry.takes if not entry.words else " or ".join(f"'{word}'" for word in entry.words)
+            yield Mistake(("checks", name), f"{name} takes {expected}, not {shown(value)}", f"write {entry.written}")
 
 
-def _fits(one: Check, value: bool | int | str) -> bool:
-    if one.takes == "true":
+def _fits(entry: Check, value: bool | int | str) -> bool:
+    if entry.takes == "true":
         return value is True
-    if one.takes == "a count":
+    if entry.takes == "a count":
         return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return not isinstance(value, bool) and str(value) in one.words
+    return not isinstance(value, bool) and str(value) in entry.words

@@ -102,4 +102,4 @@ KNOWN: tuple[Blame, ...] = (
 
 def blamed(pair: Pair, case: str, entry: TestcaseResult) -> Blame | None:
     """The finding that an entry is of; None of one that nobody has looked into."""
-    return next((one for one in KNOWN if one.explains(pair, case, entry)), None)
+    return next((blame for blame in KNOWN if blame.explains(pair, case, entry)), None)

@@ -25,7 +25,7 @@ _KEYS: dict[str, tuple[type, ...]] = {
 
 
 def written(
-    matrix: InteropMatrix, titles: Mapping[str, str], urls: Mapping[str, str], start: float, end: float, place: str
+    matrix: InteropMatrix, titles: Mapping[str, str], urls: Mapping[str, str], start: float, end: float, log_dir: str
 ) -> dict[str, Any]:
     """The document. `titles`: case → what it is; `urls`: implementation → its page; times in s since the epoch.
 
@@ -35,7 +35,7 @@ def written(
     return {
         "start_time": start,
         "end_time": end,
-        "log_dir": place,
+        "log_dir": log_dir,
         "servers": list(matrix.servers),
         "clients": list(matrix.clients),
         "urls": {name: urls.get(name, "") for name in dict.fromkeys((*matrix.servers, *matrix.clients))},
@@ -63,12 +63,12 @@ def problems(document: Any) -> Iterator[str]:
     if not isinstance(document, dict):
         yield "it is no object"
         return
-    wrong = False
+    is_wrong = False
     for key, kinds in _KEYS.items():
         if not isinstance(document.get(key), kinds):
             yield f"{key} is missing" if key not in document else f"{key} is no {kinds[-1].__name__}"
-            wrong = True
-    if wrong:
+            is_wrong = True
+    if is_wrong:
         return
     for key in ("start_time", "end_time"):
         if isinstance(document[key], bool) or not math.isfinite(document[key]):
@@ -94,8 +94,8 @@ def _names(document: Mapping[str, Any]) -> Iterator[str]:
     for abbr, test in document["tests"].items():
         if not isinstance(test, dict) or not all(isinstance(test.get(key), str) for key in ("name", "desc")):
             yield f"tests.{abbr} has no name and desc"
-        elif (other := abbreviations.setdefault(test["name"], abbr)) != abbr:
-            yield f"tests.{other} and tests.{abbr} are both {shown(test['name'])}"
+        elif (duplicate := abbreviations.setdefault(test["name"], abbr)) != abbr:
+            yield f"tests.{duplicate} and tests.{abbr} are both {shown(test['name'])}"
     missing = {str(name) for name in (*document["servers"], *document["clients"])} - document["urls"].keys()
     if missing:
         yield f"urls has nothing of {', '.join(sorted(missing))}"
@@ -105,7 +105,7 @@ def _listed(place: str, listed: Any, tests: Mapping[str, Any], measurements: boo
     if not isinstance(listed, list):
         yield f"{place} is no list"
         return
-    seen: set[str] = set()
+    abbreviations: set[str] = set()
     for entry in listed:
         if not isinstance(entry, dict) or not {"abbr", "name", "result"} <= entry.keys():
             yield f"{place} has an entry without abbr, name and result"
@@ -113,7 +113,7 @@ def _listed(place: str, listed: Any, tests: Mapping[str, Any], measurements: boo
         abbr = entry["abbr"]
         if not isinstance(abbr, str) or abbr not in tests:
             yield f"{place}: {shown(abbr)} is none of tests"
-        elif abbr in seen:
+        elif abbr in abbreviations:
             yield f"{place} has {abbr} twice"
         elif isinstance(tests[abbr], dict) and entry["name"] != tests[abbr].get("name"):
             yield f"{place}: {abbr} is {shown(entry['name'])}, and in tests it is {shown(tests[abbr].get('name'))}"
@@ -122,7 +122,7 @@ def _listed(place: str, listed: Any, tests: Mapping[str, Any], measurements: boo
         elif measurements and not isinstance(entry.get("details"), str):
             yield f"{place}: {abbr} has no details"
         if isinstance(abbr, str):
-            seen.add(abbr)
+            abbreviations.add(abbr)
 
 
 def parse(text: bytes, name: str) -> Any:
@@ -135,18 +135,20 @@ def parse(text: bytes, name: str) -> Any:
 
 def read(document: Any, name: str) -> InteropMatrix:
     """The matrix of a document. InputError where it is not as the runner writes it; `name`: of its file."""
-    wrong = list(problems(document))
-    if wrong:
-        raise InputError(f"{name} is no result.json of the interop runner: {wrong[0]}", "it is what run.py -j writes")
+    defects = list(problems(document))
+    if defects:
+        raise InputError(f"{name} is no result.json of the interop runner: {defects[0]}", "it is what run.py -j writes")
     names = {abbr: test["name"] for abbr, test in document["tests"].items()}
     clients, servers = tuple(document["clients"]), tuple(document["servers"])
     pairs = [(client, server) for client in clients for server in servers]
     entries: dict[tuple[Pair, str], TestcaseResult] = {}
     measured: dict[tuple[Pair, str], str] = {}
     for pair, listed in zip(pairs, document["results"], strict=True):
-        for one in listed:
-            if names[one["abbr"]] in CASES and one["result"] is not None:
-                entries[pair, names[one["abbr"]]] = TestcaseResult(one["result"])
+        for entry in listed:
+            if names[entry["abbr"]] in CASES and entry["result"] is not None:
+                entries[pair, names[entry["abbr"]]] = TestcaseResult(entry["result"])
     for pair, listed in zip(pairs, document["measurements"], strict=True):
-        measured |= {(pair, names[one["abbr"]]): one["details"] for one in listed if names[one["abbr"]] in MEASUREMENTS}
+        measured |= {
+            (pair, names[entry["abbr"]]): entry["details"] for entry in listed if names[entry["abbr"]] in MEASUREMENTS
+        }
     return InteropMatrix(clients, servers, entries, measured)

@@ -37,23 +37,23 @@ class RunResult:
 def run_result(run: Run, measured: MeasuredRun | None) -> RunResult:
     """What came of one run."""
     outcome = proven_outcome(run, measured)
-    who = outcome.role or ""
+    role = outcome.role or ""
     if outcome.status == "unsupported":
-        return RunResult("unsupported", f"unsupported_{who}", outcome.detail, who)
+        return RunResult("unsupported", f"unsupported_{role}", outcome.detail, role)
     if outcome.status == "infrastructure":
         return RunResult("inconclusive", outcome.reason or "infrastructure", outcome.detail or outcome.reason)
     checks = measured.checks if measured is not None else ()
-    wrong = next((one for one in checks if one.status == "failed" and one.check != "files"), None)
+    failed_check = next((check for check in checks if check.status == "failed" and check.check != "files"), None)
     if outcome.status != "completed":
-        said = f"{outcome.detail}; {failure(wrong)}" if wrong is not None else outcome.detail
-        return RunResult("failed", f"{outcome.status}_{who}" if who else outcome.status, said, check=wrong)
-    wrong = next((one for one in checks if one.status == "failed"), None)
-    if wrong is not None:
-        return RunResult("failed", wrong.check, failure(wrong), check=wrong)
-    unknown = [one for one in checks if one.status == "unknown"]
+        sentence = f"{outcome.detail}; {failure(failed_check)}" if failed_check is not None else outcome.detail
+        return RunResult("failed", f"{outcome.status}_{role}" if role else outcome.status, sentence, check=failed_check)
+    failed_check = next((check for check in checks if check.status == "failed"), None)
+    if failed_check is not None:
+        return RunResult("failed", failed_check.check, failure(failed_check), check=failed_check)
+    unknown = [check for check in checks if check.status == "unknown"]
     if unknown:
-        said = "; ".join(f"{one.check} cannot be checked: {one.sentence}" for one in unknown)
-        return RunResult("inconclusive", "not_checked", said)
+        sentence = "; ".join(f"{check.check} cannot be checked: {check.sentence}" for check in unknown)
+        return RunResult("inconclusive", "not_checked", sentence)
     return RunResult("succeeded", "checks_hold", f"all {len(checks)} checks hold")
 
 
@@ -67,31 +67,31 @@ def failure(check: InteropCheck) -> str:
 
 def verdict_of(runs: Sequence[tuple[Run, MeasuredRun | None]]) -> Verdict:
     """The verdict on the runs of a cell. What differs from run to run is said, and decides nothing."""
-    results = [run_result(*one) for one in runs]
+    results = [run_result(*pair) for pair in runs]
     if not results:
         return Verdict(status="error", reason="no_runs", sentence="The cell has not been run.")
-    decided = [one for one in results if one.word != "inconclusive"]
-    words = {one.word for one in decided}
-    if not decided:
+    conclusive = [result for result in results if result.word != "inconclusive"]
+    words = {result.word for result in conclusive}
+    if not conclusive:
         return _said("inconclusive", results[0], results)
     if len(words) > 1:
-        failed = [one for one in decided if one.word == "failed"]
-        shown = failed[0] if failed else decided[0]
-        text = f"Failed in {len(failed)} of {len(decided)} runs: {shown.sentence.rstrip('.')}."
+        failed = [result for result in conclusive if result.word == "failed"]
+        shown = failed[0] if failed else conclusive[0]
+        text = f"Failed in {len(failed)} of {len(conclusive)} runs: {shown.sentence.rstrip('.')}."
         return Verdict(status="inconclusive", reason="flaky", sentence=text)
     status: Literal["pass", "fail", "unsupported"] = (
         "pass" if words == {"succeeded"} else "fail" if words == {"failed"} else "unsupported"
     )
-    return _said(status, decided[0], results)
+    return _said(status, conclusive[0], results)
 
 
 def _said(
-    status: Literal["pass", "fail", "unsupported", "inconclusive"], one: RunResult, results: Sequence[RunResult]
+    status: Literal["pass", "fail", "unsupported", "inconclusive"], example: RunResult, results: Sequence[RunResult]
 ) -> Verdict:  # fmt: skip
-    spoilt = sum(result.word == "inconclusive" for result in results)
-    tail = f"; {spoilt} of {len(results)} runs decide nothing" if 0 < spoilt < len(results) else ""
-    sentence = one.sentence.rstrip(".")
-    return Verdict(status=status, reason=one.reason, sentence=f"{sentence[:1].upper()}{sentence[1:]}{tail}.")
+    inconclusive = sum(result.word == "inconclusive" for result in results)
+    tail = f"; {inconclusive} of {len(results)} runs decide nothing" if 0 < inconclusive < len(results) else ""
+    sentence = example.sentence.rstrip(".")
+    return Verdict(status=status, reason=example.reason, sentence=f"{sentence[:1].upper()}{sentence[1:]}{tail}.")
 
 
 # --- A run against the checks of its scenario.
@@ -102,41 +102,41 @@ CheckValue = bool | int | str
 
 def checked(artefacts: Artefacts) -> tuple[InteropCheck, ...]:
     """What the checks of a run's scenario find, in their order there; nothing for a scenario without."""
-    asked = artefacts.scenario.checks
-    if not asked:
+    requested = artefacts.scenario.checks
+    if not requested:
         return ()
-    known = declared()
+    checks = declared()
     # What needs no secrets is read faster without them.
-    keys = any(known[name].needs_keys for name in asked if name in known)
+    keys = any(checks[name].needs_keys for name in requested if name in checks)
     try:
         evidence = evidence_of(artefacts, keys=keys)
     except (OSError, ValueError) as error:
-        why = Undetermined(f"the captures cannot be read: {error}")
-        return tuple(_written(name, value, why, None) for name, value in asked.items())
-    return tuple(_one(known[name], value, evidence) for name, value in asked.items() if name in known)
+        unreadable = Undetermined(f"the captures cannot be read: {error}")
+        return tuple(_written(name, value, unreadable, None) for name, value in requested.items())
+    return tuple(_one(checks[name], value, evidence) for name, value in requested.items() if name in checks)
 
 
 def _one(check: Check, value: CheckValue, evidence: Evidence) -> InteropCheck:
-    found: Found
+    finding: Found
     if check.needs_keys and not evidence.keyed:
-        found = Undetermined("neither endpoint wrote its secrets down")
+        finding = Undetermined("neither endpoint wrote its secrets down")
     elif not evidence.sent:
-        found = Undetermined("no datagram was captured")
+        finding = Undetermined("no datagram was captured")
     else:
         try:
-            found = check.judge(evidence, str(value) if check.words else value)
+            finding = check.judge(evidence, str(value) if check.words else value)
         except Exception as error:  # one check's trouble with odd packets must not cost the others
-            found = Undetermined(f"{type(error).__name__}: {error}")
-    return _written(check.name, value, found, evidence)
+            finding = Undetermined(f"{type(error).__name__}: {error}")
+    return _written(check.name, value, finding, evidence)
 
 
-def _written(name: str, value: CheckValue, found: Found, evidence: Evidence | None) -> InteropCheck:
-    packet = found.packet if isinstance(found, Failed) else None
+def _written(name: str, value: CheckValue, finding: Found, evidence: Evidence | None) -> InteropCheck:
+    packet = finding.packet if isinstance(finding, Failed) else None
     return InteropCheck(
         check=name,
         asked=value,
-        status="passed" if isinstance(found, Passed) else "failed" if isinstance(found, Failed) else "unknown",
-        sentence=found.sentence,
+        status="passed" if isinstance(finding, Passed) else "failed" if isinstance(finding, Failed) else "unknown",
+        sentence=finding.sentence,
         sender=None if packet is None else packet.sender,
         packet=None if packet is None else packet.datagram.number,
         t=None if packet is None or evidence is None else round(evidence.seconds(packet.t_ns), 6),

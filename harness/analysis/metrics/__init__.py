@@ -83,7 +83,7 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
         contradictions = ()
         warnings.append(f"what endpoints wrote of themselves is not known: {type(error).__name__}: {error}")
     series = view.series
-    where = attributed(view)
+    breakdown = attributed(view)
     measured = MeasuredRun(
         version=VERSION,
         measurements=tuple(measurements),
@@ -92,7 +92,7 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
         checks=checks,
         observed=observed,
         link=link,
-        attributed=where,
+        attributed=breakdown,
         endings=ends,
         unfinished=failed,
         starved=waits.starved,

@@ -42,9 +42,9 @@ def _mean(link: SharedBottleneck, series: str) -> Told:
 )  # fmt: skip
 def mean_queue_delay(link: SharedBottleneck) -> Told:
     """By Little's law mean_queue_packets by the packets that passed in a second, nearly."""
-    came, left, _ = link.stays()
-    during = (came >= link.start * 1e9) & (came <= link.end * 1e9)
-    return Value((left[during] - came[during]).mean() / 1e6, _CAPTURES) if during.any() else None
+    arrivals, departures, _ = link.stays()
+    during = (arrivals >= link.start * 1e9) & (arrivals <= link.end * 1e9)
+    return Value((departures[during] - arrivals[during]).mean() / 1e6, _CAPTURES) if during.any() else None
 
 
 @link_metric(
@@ -54,8 +54,8 @@ def mean_queue_delay(link: SharedBottleneck) -> Told:
 )  # fmt: skip
 def mean_link_rate(link: SharedBottleneck) -> Told:
     """At layer 2, as the link's own rate."""
-    _, left, length = link.stays()
-    during = (left >= link.start * 1e9) & (left <= link.end * 1e9)
+    _, departures, length = link.stays()
+    during = (departures >= link.start * 1e9) & (departures <= link.end * 1e9)
     return Value(float(length[during].sum()) * 8 / (link.end - link.start) / 1e6, _CAPTURES)
 
 

@@ -12,11 +12,11 @@ from harness.capture.counters import spent
 
 CPU = {
     role: declare(
-        f"cpu_{role}", layer="flow", unit="s", better="lower", title=f"CPU time of the {what} during the transfer",
+        f"cpu_{role}", layer="flow", unit="s", better="lower", title=f"CPU time of the {subject} during the transfer",
         formula="difference of the samples around it, half a second apart: a short transfer's includes the start",
         source="cgroup",
     )
-    for role, what in (("client", "client"), ("server", "server"), ("sim", "simulator, which serves all flows,"))
+    for role, subject in (("client", "client"), ("server", "server"), ("sim", "simulator, which serves all flows,"))
 }  # fmt: skip
 RECEIVE_DROPS = declare(
     "udp_receive_drops", layer="flow", unit="packets", better="lower",
@@ -33,9 +33,9 @@ def cpu_time(view: RunView) -> Iterator[Finding]:
     for window in view.windows:
         for role, names in containers(view, window).items():
             used = [spent(view.cpu, name, "cpu_ns", window.start_ns, window.transfer.ended_ns) for name in names]
-            known = [one for one in used if one is not None]
-            if len(known) == len(names):
-                yield of_transfer(CPU[role], window, sum(known) / 1e9, "cgroup")
+            available = [ns for ns in used if ns is not None]
+            if len(available) == len(names):
+                yield of_transfer(CPU[role], window, sum(available) / 1e9, "cgroup")
 
 
 @measures
@@ -48,6 +48,6 @@ def receive_drops(view: RunView) -> Iterator[Finding]:
         counts = [
             spent(view.cpu, f"{role}{flow}", "rcvbuf_errors", window.start_ns, end) for role in ("client", "server")
         ]
-        known = [count for count in counts if count is not None]
-        if known:
-            yield of_transfer(RECEIVE_DROPS, window, sum(known), "cgroup")
+        available = [count for count in counts if count is not None]
+        if available:
+            yield of_transfer(RECEIVE_DROPS, window, sum(available), "cgroup")

@@ -90,8 +90,8 @@ def _losses(flow: SharedFlow) -> Losses:
 def _of_segments(flow: SharedFlow) -> Losses:
     """What went again as the capture has it; no timer expires in it."""
     sent = flow.lifetime.sent
-    again = sent_again(sent, client_port(sent, flow.facts.sender == "server"))
-    return Losses(int(again.sum()), None, None)
+    resent = sent_again(sent, client_port(sent, flow.facts.sender == "server"))
+    return Losses(int(resent.sum()), None, None)
 
 
 def _of_kernel(flow: SharedFlow) -> Losses:
@@ -118,14 +118,14 @@ def _of_trace(flow: SharedFlow) -> Losses:
     trace, rtt_ms = trace_of(flow.view, flow.number), base_rtt_ms(flow.view, flow.facts)
     if trace is None or rtt_ms is None:
         return Losses(None, None, None)
-    told = flow.view.losses(trace)
-    periods = told.recoveries_ms
+    logged = flow.view.losses(trace)
+    periods = logged.recoveries_ms
     if periods and np.median(periods) < _SHORT * rtt_ms:
         periods = None  # the state is left at once: it marks the reduction, not the period
-    lost = told.lost
+    lost = logged.lost
     if lost is None and not len(flow.points("drops").value.nonzero()[0]):
         lost = 0  # no packet was lost, and none was declared so
-    return Losses(lost, told.timeouts, periods)
+    return Losses(lost, logged.timeouts, periods)
 
 
 # --- How fast a flow's data went: to its receiver, from its sender, between the applications, in acknowledgements.
@@ -156,11 +156,11 @@ def mean_throughput_l7(flow: SharedFlow) -> Told:
     """The file of a download, the bytes of a TCP stream, which arrived in order."""
     if flow.facts.kind == "udp":
         return Value(flow.mean_rate(flow.lifetime.received), flow.at_receiver)
-    downloaded = flow.facts.kind != "tcp"
-    size = _file(flow) if downloaded else _stream(flow)
+    is_download = flow.facts.kind != "tcp"
+    size = _file(flow) if is_download else _stream(flow)
     if size is None:
         return Absent("neither a growing file nor tcp_info shows it")
-    return Value(size * 8 / flow.lifetime.seconds / 1e6, "client file" if downloaded else "tcp_info")
+    return Value(size * 8 / flow.lifetime.seconds / 1e6, "client file" if is_download else "tcp_info")
 
 
 def _file(flow: SharedFlow) -> float | None:
@@ -176,10 +176,10 @@ def _file(flow: SharedFlow) -> float | None:
 
 
 def _stream(flow: SharedFlow) -> float | None:
-    asked = flow.view.flows[flow.number].download
-    if asked is not None and flow.complete:
+    requested = flow.view.flows[flow.number].download
+    if requested is not None and flow.complete:
         # The last acknowledgements are under way when the flow ends.
-        return float(asked.bytes)
+        return float(requested.bytes)
     rows = _acknowledged(flow)
     return None if rows is None else float(rows["bytes_acked"][-1])
 
@@ -217,8 +217,8 @@ def mean_sending_rate(flow: SharedFlow) -> Told:
 def mean_sending_rate_l7(flow: SharedFlow) -> Told:
     """More than was sent is what waited in the socket's buffer."""
     path = flow.view.path(f"{artefacts.endpoint(flow.number, flow.facts.sender)}/{artefacts.IPERF3}")
-    written = None if path is None or flow.facts.kind != "tcp" else read_iperf3(path)
-    return None if written is None else Value(written.rate_mbps, "iperf3")
+    report = None if path is None or flow.facts.kind != "tcp" else read_iperf3(path)
+    return None if report is None else Value(report.rate_mbps, "iperf3")
 
 
 @flow_metric(
@@ -317,10 +317,10 @@ def mean_est_queue_delay(flow: SharedFlow) -> Told:
     if not flow.responsive:
         return None
     srtt = flow.points("srtt").value
-    least = flow.series.states[flow.number]["min_rtt"].min() if len(srtt) else None
-    if not isinstance(least, float):
+    min_rtt = flow.series.states[flow.number]["min_rtt"].min() if len(srtt) else None
+    if not isinstance(min_rtt, float):
         return Absent("the sender tells no round-trip times")
-    return Value(srtt.mean() - least, flow.sender_tells)
+    return Value(srtt.mean() - min_rtt, flow.sender_tells)
 
 
 @flow_metric(
@@ -371,17 +371,17 @@ def shares_of_bdp(flow: SharedFlow) -> Floats:
     if rtt_ms is None or not len(in_flight.t) or len({path for _, path in flow.stays}) > 1:
         return np.zeros(0)
     bdp = flow.capacity(in_flight.t) * 1e6 / 8 * _round_trips_ms(flow, in_flight.t, rtt_ms) / 1e3
-    held = in_flight.value * usual_frame(flow.lifetime.sent)
-    return np.asarray(held[bdp > 0] / bdp[bdp > 0])
+    flight_bytes = in_flight.value * usual_frame(flow.lifetime.sent)
+    return np.asarray(flight_bytes[bdp > 0] / bdp[bdp > 0])
 
 
 def _round_trips_ms(flow: SharedFlow, t: Floats, first_ms: float) -> Floats:
     """The path's round trip without queues at each moment, ms: `first_ms` at first, then as its delays change."""
-    found = np.full(len(t), first_ms)
+    rtt_ms = np.full(len(t), first_ms)
     for direction in flow.view.of_path(flow.facts.path).directions.values():
         for before, after in pairwise(direction.phases):
-            found[t >= (after.start_ns - flow.series.zero_ns) / 1e9] += (after.delay_ns - before.delay_ns) / 1e6
-    return found
+            rtt_ms[t >= (after.start_ns - flow.series.zero_ns) / 1e9] += (after.delay_ns - before.delay_ns) / 1e6
+    return rtt_ms
 
 
 # --- How long a flow took, how long its packets did, and how far apart they came; and flows that came late or not.
@@ -429,9 +429,9 @@ def _delays(flow: SharedFlow) -> npt.NDArray[np.float64]:
     if passage is None:
         return np.zeros(0)
     t_ns = passage.entered.t_ns - flow.lifetime.zero_ns
-    mine = (passage.entered.flow == flow.number) & passage.arrived
-    mine &= (t_ns >= flow.lifetime.start_ns) & (t_ns <= flow.lifetime.end_ns)
-    return np.asarray((passage.out_ns[mine] - passage.entered.t_ns[mine]) / 1e6, np.float64)
+    own = (passage.entered.flow == flow.number) & passage.arrived
+    own &= (t_ns >= flow.lifetime.start_ns) & (t_ns <= flow.lifetime.end_ns)
+    return np.asarray((passage.out_ns[own] - passage.entered.t_ns[own]) / 1e6, np.float64)
 
 
 @flow_metric(
@@ -516,10 +516,10 @@ def potential_delay(rate: Floats) -> Floats:
 def _utility_mean(flow: SharedFlow, utility: Callable[[Floats], Floats]) -> Told:
     """The mean over a flow's samples; where more than one in a hundred have none, it is said how many."""
     value = flow.samples("throughput").value
-    some = value[value > 0]
-    if not len(some):
+    positive = value[value > 0]
+    if not len(positive):
         return None
     left_out = None
-    if len(some) < 0.99 * len(value):
-        left_out = len(value) - len(some), len(value), "in which nothing arrived"
-    return Value(utility(some).mean(), flow.at_receiver, left_out=left_out)
+    if len(positive) < 0.99 * len(value):
+        left_out = len(value) - len(positive), len(value), "in which nothing arrived"
+    return Value(utility(positive).mean(), flow.at_receiver, left_out=left_out)

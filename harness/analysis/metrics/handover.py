@@ -100,10 +100,10 @@ def path_probe(moved: SeenMove) -> Told:
 def _validation(moved: SeenMove, by: Sender) -> Told:
     if not moved.view.opened(moved.window, by):
         return Absent("there are no keys to read packets with")
-    found = validation(moved, by)
-    if found is None:
+    exchange = validation(moved, by)
+    if exchange is None:
         return Absent(f"no PATH_CHALLENGE of the {by}'s that was answered could be read on the new path")
-    return Value(found.seconds * 1e3, _OPENED)
+    return Value(exchange.seconds * 1e3, _OPENED)
 
 
 @move_metric(
@@ -113,8 +113,8 @@ def _validation(moved: SeenMove, by: Sender) -> Told:
 )  # fmt: skip
 def delivery_gap(moved: SeenMove) -> Told:
     """For how long nothing came."""
-    found = gap_ns(moved)
-    return Absent(found.text) if isinstance(found, Unavailable) else Value(found / 1e6, _BOTH)
+    gap = gap_ns(moved)
+    return Absent(gap.text) if isinstance(gap, Unavailable) else Value(gap / 1e6, _BOTH)
 
 
 @move_metric(
@@ -145,8 +145,8 @@ def delivered_2s(moved: SeenMove) -> Told:
 
 
 def _delivered(moved: SeenMove, span_ns: int) -> Told:
-    found = delivered(moved, span_ns)
-    return Absent(found.text) if isinstance(found, Unavailable) else Value(found, _BOTH)
+    size = delivered(moved, span_ns)
+    return Absent(size.text) if isinstance(size, Unavailable) else Value(size, _BOTH)
 
 
 @move_metric(
@@ -156,8 +156,8 @@ def _delivered(moved: SeenMove, span_ns: int) -> Told:
 )  # fmt: skip
 def handover_throughput(moved: SeenMove) -> Told:
     """The document's figure of merit."""
-    found = delivered(moved, HANDOVER_NS)
-    return Absent(found.text) if isinstance(found, Unavailable) else Value(8e3 * found / HANDOVER_NS, _BOTH)
+    size = delivered(moved, HANDOVER_NS)
+    return Absent(size.text) if isinstance(size, Unavailable) else Value(8e3 * size / HANDOVER_NS, _BOTH)
 
 
 @move_metric(
@@ -166,8 +166,8 @@ def handover_throughput(moved: SeenMove) -> Told:
 )  # fmt: skip
 def spurious_retransmissions(moved: SeenMove) -> Told:
     """What was sent again without need."""
-    found = spurious(moved)
-    return Absent(found.text) if isinstance(found, Unavailable) else Value(found, _OPENED)
+    count = spurious(moved)
+    return Absent(count.text) if isinstance(count, Unavailable) else Value(count, _OPENED)
 
 
 @move_metric(
@@ -217,8 +217,8 @@ def ssthresh_before(moved: SeenMove) -> Told:
 )  # fmt: skip
 def ssthresh_after(moved: SeenMove) -> Told:
     """The slow start threshold of the new path."""
-    when = moved.window_answer.when_ns
-    return _ssthresh(moved, None if when is None else when + 1)
+    answer_ns = moved.window_answer.when_ns
+    return _ssthresh(moved, None if answer_ns is None else answer_ns + 1)
 
 
 def _ssthresh(moved: SeenMove, moment_ns: int | None) -> Told:

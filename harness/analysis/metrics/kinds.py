@@ -48,17 +48,17 @@ def flow_metric(*, unit: str, better: Better, title: str, formula: str, source: 
     """A metric of each flow of a run that has series (see `shared_flow.flows_of`)."""
 
     def mark(function: OfFlow) -> OfFlow:
-        one = _declare("flow", function, unit, better, title, formula, source)
+        metric = _declare("flow", function, unit, better, title, formula, source)
 
         def measured(view: RunView) -> Iterator[Finding]:
             absent: dict[str, list[int]] = {}
             for flow in flows_of(view):
-                told = function(flow)
-                if isinstance(told, Absent):
-                    absent.setdefault(told.why, []).append(flow.number)
-                yield from _findings(one, told, flow.number)
+                outcome = function(flow)
+                if isinstance(outcome, Absent):
+                    absent.setdefault(outcome.why, []).append(flow.number)
+                yield from _findings(metric, outcome, flow.number)
             for why, flows in absent.items():
-                yield Absence(metric=one.name, flows=tuple(flows), why=why)
+                yield Absence(metric=metric.name, flows=tuple(flows), why=why)
 
         _register(function, measured)
         return function
@@ -70,12 +70,12 @@ def link_metric(*, unit: str, better: Better, title: str, formula: str, source: 
     """A metric of the bottleneck towards the clients while flows send through it."""
 
     def mark(function: OfLink) -> OfLink:
-        one = _declare("link", function, unit, better, title, formula, source)
+        metric = _declare("link", function, unit, better, title, formula, source)
 
         def measured(view: RunView) -> Iterator[Finding]:
             link = shared_bottleneck(view)
             if link is not None:
-                yield from _of_the_run(one, function(link))
+                yield from _of_the_run(metric, function(link))
 
         _register(function, measured)
         return function
@@ -89,12 +89,12 @@ def network_metric(
     """A metric of all flows of a run together, where so many at least have series."""
 
     def mark(function: OfFlows) -> OfFlows:
-        one = _declare("network", function, unit, better, title, formula, source)
+        metric = _declare("network", function, unit, better, title, formula, source)
 
         def measured(view: RunView) -> Iterator[Finding]:
             flows = flows_of(view)
             if len(flows) >= least:
-                yield from _of_the_run(one, function(flows))
+                yield from _of_the_run(metric, function(flows))
 
         _register(function, measured)
         return function
@@ -106,16 +106,18 @@ def move_metric(*, unit: str, better: Better, title: str, formula: str, source: 
     """A metric of each move of a flow's client."""
 
     def mark(function: OfMove) -> OfMove:
-        one = _declare("move", function, unit, better, title, formula, source)
+        metric = _declare("move", function, unit, better, title, formula, source)
 
         def measured(view: RunView) -> Iterator[Finding]:
             for moved in seen_moves(view):
                 flow, transfer, move = moved.facts.flow, moved.window.name, moved.number
-                told = Absent(moved.why_not) if moved.why_not else function(moved)
-                if isinstance(told, Absent):
-                    yield Absence(metric=one.name, flows=(flow,), transfer=transfer, move=move, why=told.why)
-                elif told is not None:
-                    yield one.of(told.value, told.vantage, flow=flow, transfer=transfer, move=move, better=told.better)
+                outcome = Absent(moved.why_not) if moved.why_not else function(moved)
+                if isinstance(outcome, Absent):
+                    yield Absence(metric=metric.name, flows=(flow,), transfer=transfer, move=move, why=outcome.why)
+                elif outcome is not None:
+                    yield metric.of(
+                        outcome.value, outcome.vantage, flow=flow, transfer=transfer, move=move, better=outcome.better
+                    )
 
         _register(function, measured)
         return function
@@ -141,16 +143,16 @@ def _register(function: Callable[..., Told], measured: Callable[[RunView], Itera
     measures(measured)
 
 
-def _of_the_run(one: Metric, told: Told) -> Iterator[Finding]:
-    if isinstance(told, Absent):
-        yield Absence(metric=one.name, why=told.why)
-    yield from _findings(one, told, None)
+def _of_the_run(metric: Metric, outcome: Told) -> Iterator[Finding]:
+    if isinstance(outcome, Absent):
+        yield Absence(metric=metric.name, why=outcome.why)
+    yield from _findings(metric, outcome, None)
 
 
-def _findings(one: Metric, told: Told, flow: int | None) -> Iterator[Finding]:
-    if not isinstance(told, Value):
+def _findings(metric: Metric, outcome: Told, flow: int | None) -> Iterator[Finding]:
+    if not isinstance(outcome, Value):
         return
-    yield one.of(told.value, told.vantage, flow=flow, better=told.better)
-    if told.left_out is not None:
-        left, of, why = told.left_out
-        yield Absence(metric=one.name, flows=() if flow is None else (flow,), samples=(left, of), why=why)
+    yield metric.of(outcome.value, outcome.vantage, flow=flow, better=outcome.better)
+    if outcome.left_out is not None:
+        omitted, total, why = outcome.left_out
+        yield Absence(metric=metric.name, flows=() if flow is None else (flow,), samples=(omitted, total), why=why)

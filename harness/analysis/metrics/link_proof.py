@@ -62,26 +62,26 @@ _FOREVER = 2**62
 def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
     """The proof, and cautions that do not make it invalid."""
     kernel = view.run.sim_kernel or view.events.kernel
-    parts = view.every_path
-    if any(part.directions.get(side) is None for part in parts for side in SIDES):
+    paths = view.every_path
+    if any(path.directions.get(side) is None for path in paths for side in SIDES):
         missing = "; ".join(view.problems) or "no captures"
         return LinkProof(valid=False, problems=(f"the path cannot be proven: {missing}",), kernel=kernel), ()
     proofs: dict[str, DirectionProof] = {}
     problems, cautions = _emptiness(view), list[str]()
     late: list[float] = []
-    for part in parts:
-        of = f"{part.alone}: " if part.alone else ""
-        found, warned = [], []
+    for path in paths:
+        prefix = f"{path.alone}: " if path.alone else ""
+        path_problems, path_cautions = [], []
         for side in SIDES:
-            direction = part.directions[side]
-            figures = _proof(part, direction)
-            proofs[f"{part.alone} {side}" if part is not parts[0] else side] = figures
-            found += _problems(part, direction, figures)
-            warned += _cautions(part, direction, figures)
-        late_there, wrong = _changes(part, view)
-        late += late_there
-        problems += [of + one for one in (*found, *wrong)]
-        cautions += [of + one for one in warned]
+            direction = path.directions[side]
+            figures = _proof(path, direction)
+            proofs[f"{path.alone} {side}" if path is not paths[0] else side] = figures
+            path_problems += _problems(path, direction, figures)
+            path_cautions += _cautions(path, direction, figures)
+        path_late, change_problems = _changes(path, view)
+        late += path_late
+        problems += [prefix + problem for problem in (*path_problems, *change_problems)]
+        cautions += [prefix + caution for caution in path_cautions]
     problems += _unsplit(view)
     if view.capture_drops:
         cautions.append(f"the captures missed {view.capture_drops} packets: counts of drops are upper bounds")
@@ -95,19 +95,19 @@ def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
 
 
 def _proof(view: RunView, direction: LinkDirection) -> DirectionProof:
-    passage, replayed, asked = direction.passage, direction.replayed, direction.asked
+    passage, replayed, settings = direction.passage, direction.replayed, direction.asked
     queue_drops, loss_drops, unasked = _conservation(view, direction)
     first = passage.arrived & (replayed.phase == 0)
     delays = (passage.out_ns - passage.entered.t_ns - replayed.own_ns)[first]
     rate = busy_rate(passage, replayed, 0)
-    lateness = quantiles_ms(replayed.excess_ns(passage, _drift(view)), 50, 99) if asked.jitter_ns == 0 else None
+    lateness = quantiles_ms(replayed.excess_ns(passage, _drift(view)), 50, 99) if settings.jitter_ns == 0 else None
     return DirectionProof(
         packets=len(passage.entered),
         min_delay_ms=float(delays.min()) / 1e6 if len(delays) else None,
-        asked_delay_ms=asked.delay_ns / 1e6,
-        burst_bytes=asked.burst_bytes,
+        asked_delay_ms=settings.delay_ns / 1e6,
+        burst_bytes=settings.burst_bytes,
         rate_mbps=None if rate is None else rate.bits_per_second / 1e6,
-        asked_rate_mbps=asked.rate_bps / 1e6,
+        asked_rate_mbps=settings.rate_bps / 1e6,
         queue_drops=queue_drops,
         loss_drops=loss_drops,
         unasked_drops=unasked,
@@ -123,10 +123,10 @@ def _conservation(view: RunView, direction: LinkDirection) -> tuple[int, int, in
     The kernel's counts where there are any, else what the replay takes each missing packet for. What was lost after
     the kernel was last asked, as when a client is ended by its time and its connection is reset, is in no count.
     """
-    found = direction.replayed.fate
+    fate = direction.replayed.fate
     if view.counters is not None and len(view.counters):
-        found = found[direction.passage.entered.t_ns <= view.counters["t_ns"][-1]]
-    fates = np.bincount(found, minlength=len(Fate))
+        fate = fate[direction.passage.entered.t_ns <= view.counters["t_ns"][-1]]
+    fates = np.bincount(fate, minlength=len(Fate))
     lossy = any(phase.mean_loss > 0 for phase in direction.phases)
     queue = loss = None
     if view.counters is not None:
@@ -146,7 +146,13 @@ def _oversize(view: RunView, name: Side) -> int:
     """Frames above the MTU on either side."""
     sides = (side for side in (view.left, view.right) if side is not None)
     to_client, largest = name == "to_client", _largest_frame(view)
-    return max((int(((s.length > largest) & (s.to_client == to_client)).sum()) for s in sides), default=0)
+    return max(
+        (
+            int(((side_capture.length > largest) & (side_capture.to_client == to_client)).sum())
+            for side_capture in sides
+        ),
+        default=0,
+    )
 
 
 def _largest_frame(view: RunView) -> int:
@@ -163,9 +169,9 @@ def _unsplit(view: RunView) -> Iterator[str]:
             before, behind = sides[proxy.left].right, sides[proxy.right].left
             if before is None or behind is None:
                 continue
-            known, new = opened(before, flow.flow), opened(behind, flow.flow)
-            if same := [port for port, number in new.items() if known.get(port) == number]:
-                yield f"{proxy.proxy} did not split the TCP connections of flow {flow.flow} from port {_list(same)}"
+            before_ports, behind_ports = opened(before, flow.flow), opened(behind, flow.flow)
+            if unsplit := [port for port, number in behind_ports.items() if before_ports.get(port) == number]:
+                yield f"{proxy.proxy} did not split the TCP connections of flow {flow.flow} from port {_list(unsplit)}"
         for leg in legs(view, flow) if view.lab.proxies else ():
             if leg.is_split is False:
                 yield (
@@ -207,13 +213,13 @@ def _delay_problems(view: RunView, direction: LinkDirection) -> list[str]:
     above = jitter + DELAY_ABOVE + _longest_gap_ns(view, direction)
     for index, phase in enumerate(direction.phases):
         if direction.served_at_random:
-            found = unqueued_delay_ns(direction.passage, direction.replayed, index, phase.delay_ns)
+            delay_ns = unqueued_delay_ns(direction.passage, direction.replayed, index, phase.delay_ns)
         else:
-            found = idle_delay_ns(direction.passage, direction.replayed, index)
+            delay_ns = idle_delay_ns(direction.passage, direction.replayed, index)
         low, high = phase.delay_ns - jitter - DELAY_BELOW, phase.delay_ns + above
-        if found is not None and not low <= found <= high:
+        if delay_ns is not None and not low <= delay_ns <= high:
             problems.append(
-                f"{direction.name}: the smallest delay{_since(index)} was {found / 1e6:.2f} ms, asked "
+                f"{direction.name}: the smallest delay{_since(index)} was {delay_ns / 1e6:.2f} ms, asked "
                 f"{phase.delay_ns / 1e6:.2f} ms (tolerance {above / 1e6:.1f} ms)"
             )
     return problems
@@ -234,13 +240,13 @@ def _longest_gap_ns(view: RunView, direction: LinkDirection) -> int:
 def _rate_problems(direction: LinkDirection) -> list[str]:
     problems = []
     for index, phase in enumerate(direction.phases):
-        found = busy_rate(direction.passage, direction.replayed, index) if phase.rate_bps else None
-        if found is None:
+        rate = busy_rate(direction.passage, direction.replayed, index) if phase.rate_bps else None
+        if rate is None:
             continue
-        edge = (RATE_EDGE + 2 * direction.asked.jitter_ns / 1e9) * found.periods / found.seconds
-        if abs(found.bits_per_second / phase.rate_bps - 1) > RATE + edge:
+        edge = (RATE_EDGE + 2 * direction.asked.jitter_ns / 1e9) * rate.periods / rate.seconds
+        if abs(rate.bits_per_second / phase.rate_bps - 1) > RATE + edge:
             problems.append(
-                f"{direction.name}: {found.bits_per_second / 1e6:.3f} Mbit/s in {found.seconds:.1f} s of busy "
+                f"{direction.name}: {rate.bits_per_second / 1e6:.3f} Mbit/s in {rate.seconds:.1f} s of busy "
                 f"queue{_since(index)}, asked {phase.rate_bps / 1e6:.3f} Mbit/s (tolerance {RATE + edge:.1%})"
             )
     return problems
@@ -249,11 +255,11 @@ def _rate_problems(direction: LinkDirection) -> list[str]:
 def _lateness_problems(view: RunView, direction: LinkDirection) -> list[str]:
     if direction.asked.jitter_ns:
         return []
-    found = quantiles_ms(direction.replayed.excess_ns(direction.passage, _drift(view)), 1, 99)
+    lateness = quantiles_ms(direction.replayed.excess_ns(direction.passage, _drift(view)), 1, 99)
     allowed = _allowed_lateness(view, direction)
-    if found is None or max(-found[0], found[1]) <= allowed:
+    if lateness is None or max(-lateness[0], lateness[1]) <= allowed:
         return []
-    share, worst, word = ("1st", -found[0], "early") if -found[0] > found[1] else ("99th", found[1], "late")
+    share, worst, word = ("1st", -lateness[0], "early") if -lateness[0] > lateness[1] else ("99th", lateness[1], "late")
     return [
         f"{direction.name}: packets left {worst:.1f} ms {word} at the {share} percentile (tolerance {allowed:.1f} ms)"
     ]
@@ -319,31 +325,34 @@ def _losses_by_phase(view: RunView, direction: LinkDirection) -> list[npt.NDArra
     return np.split(replayed.fate[rows] == Fate.LOST, cuts)
 
 
-def _changes(part: RunView, whole: RunView) -> tuple[tuple[float, ...], list[str]]:
+def _changes(path: RunView, run: RunView) -> tuple[tuple[float, ...], list[str]]:
     """How late each change of a path took effect, ms, and what is wrong with that, from the zero of the whole run."""
-    start = min([w.zero_ns for w in whole.windows if w.zero_ns is not None], default=part.events.first_datagram_ns)
+    start = min(
+        [window.zero_ns for window in run.windows if window.zero_ns is not None], default=path.events.first_datagram_ns
+    )
     if start is None:
         return (), []
-    ends = [passage.end_ns for passage in (part.to_client, part.to_server) if passage is not None]
-    end = part.events.stop_ns or max(ends, default=0)
+    ends = [passage.end_ns for passage in (path.to_client, path.to_server) if passage is not None]
+    end = path.events.stop_ns or max(ends, default=0)
     late, problems = [], []
-    for index, at, what in _scheduled(part):
-        applied = part.events.applied(index, at)
+    for index, at, event in _scheduled(path):
+        applied = path.events.applied(index, at)
         if applied is None:
             if end - start > (at + CHANGE_MISSED) * 1e9:
-                problems.append(f"{what} was due at {at:.3f} s and never took effect")
+                problems.append(f"{event} was due at {at:.3f} s and never took effect")
             continue
         late.append((applied - start) / 1e6 - at * 1e3)
         if abs(late[-1]) > CHANGE_LATE:
             problems.append(
-                f"{what} was due at {at:.3f} s and took effect {late[-1]:.0f} ms later (tolerance {CHANGE_LATE:.0f} ms)"
+                f"{event} was due at {at:.3f} s and took effect {late[-1]:.0f} ms later "
+                f"(tolerance {CHANGE_LATE:.0f} ms)"
             )
     return tuple(late), problems
 
 
-def _scheduled(part: RunView) -> Iterator[tuple[int, float, str]]:
+def _scheduled(path: RunView) -> Iterator[tuple[int, float, str]]:
     """What was to change of a path: (number of its change, or -1; when, s; what)."""
-    lab = part.lab
+    lab = path.lab
     assert lab is not None
     for index, change in enumerate(lab.changes):
         if change.to_client is not None or change.to_server is not None:  # else to what it was already

@@ -150,12 +150,12 @@ def phases(flows: Sequence[SharedFlow]) -> list[Phase]:
     """The phases of a run in which at least one flow with congestion control is active."""
     spans = [(flow, flow.facts.start, _end(flow)) for flow in flows if flow.responsive]
     moments = sorted({moment for _, start, end in spans for moment in (start, end)})
-    found: list[Phase] = []
+    periods: list[Phase] = []
     for begin, end in itertools.pairwise(moments):
         active = tuple(flow for flow, start, stop in spans if start <= begin and end <= stop)
         if active:
-            found.append(Phase(len(found) + 1, begin, end, active))
-    return found
+            periods.append(Phase(len(periods) + 1, begin, end, active))
+    return periods
 
 
 def _shared(flows: Sequence[SharedFlow]) -> list[Phase]:
@@ -186,11 +186,11 @@ def by_phase(view: RunView) -> Iterator[Finding]:
                 value = throughput(flow, phase)
                 yield _THROUGHPUT.of(value, "both captures", flow=flow.number, phase=phase.number)
         if len(phase.flows) > 1:
-            found = phase.jain()
-            if isinstance(found, Absent):
-                yield Absence(metric=_SHARED_JAIN.name, why=found.why)
+            fairness = phase.jain()
+            if isinstance(fairness, Absent):
+                yield Absence(metric=_SHARED_JAIN.name, why=fairness.why)
             else:
-                yield _SHARED_JAIN.of(found, "both captures", phase=phase.number)
+                yield _SHARED_JAIN.of(fairness, "both captures", phase=phase.number)
 
 
 @network_metric(
@@ -200,11 +200,11 @@ def by_phase(view: RunView) -> Iterator[Finding]:
 )  # fmt: skip
 def jain_shared(flows: Sequence[SharedFlow]) -> Told:
     """The one figure for a run whose flows come and go."""
-    most = max(_shared(flows), key=lambda phase: (len(phase.flows), phase.seconds), default=None)
-    if most is None or len(most.flows) < 2:
+    busiest = max(_shared(flows), key=lambda phase: (len(phase.flows), phase.seconds), default=None)
+    if busiest is None or len(busiest.flows) < 2:
         return None
-    found = most.jain()
-    return found if isinstance(found, Absent) else Value(found, "both captures")
+    fairness = busiest.jain()
+    return fairness if isinstance(fairness, Absent) else Value(fairness, "both captures")
 
 
 @network_metric(

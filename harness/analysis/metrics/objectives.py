@@ -38,11 +38,15 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
         name = MetricName.parse(objective.metric)
         metric = find(name.metric)
         if metric is None:
-            known = {one.name.replace("*", size) for one in declared().values() for size in _sizes(scenario, one)}
-            yield Mistake((*at, "metric"), f"there is no metric '{name.metric}'", did_you_mean(name.metric, known))
+            names = {
+                candidate.name.replace("*", size)
+                for candidate in declared().values()
+                for size in _sizes(scenario, candidate)
+            }
+            yield Mistake((*at, "metric"), f"there is no metric '{name.metric}'", did_you_mean(name.metric, names))
             continue
-        if wrong := _whose(name, metric, len(scenario.flows)) or _which_move(name, metric, scenario):
-            yield Mistake((*at, "metric"), *wrong)
+        if mistake := _whose(name, metric, len(scenario.flows)) or _which_move(name, metric, scenario):
+            yield Mistake((*at, "metric"), *mistake)
         bound = "at_most" if objective.at_most is not None else "at_least"
         if converted(0.0, metric.unit, objective.unit) is None:
             yield Mistake((*at, bound), *_unit(objective, metric))
@@ -91,12 +95,12 @@ def _which_move(name: MetricName, metric: Metric, scenario: Scenario) -> tuple[s
 def _unit(objective: Objective, metric: Metric) -> tuple[str, str]:
     """That a bound is in a unit that does not convert, and a hint."""
     value = objective.at_most if objective.at_most is not None else objective.at_least
-    given = f"{value:g}" if isinstance(value, float) else str(value)
+    text = f"{value:g}" if isinstance(value, float) else str(value)
     example = _WRITTEN.get(metric.unit)
     number = "a plain number" if metric.unit == "1" else f"a plain number, of {metric.unit}"
     return (
-        f"{objective.metric} is in {metric.unit}, and '{given}' is not"
+        f"{objective.metric} is in {metric.unit}, and '{text}' is not"
         if example
-        else f"{objective.metric} is {number}, and '{given}' is not",
+        else f"{objective.metric} is {number}, and '{text}' is not",
         f"write '{example}', say" if example else "write 0.9, say",
     )

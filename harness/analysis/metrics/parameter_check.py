@@ -16,9 +16,9 @@ def contradicted(view: RunView, observed: Sequence[Observation]) -> tuple[str, .
     Of every flow of TCP it is the congestion control in its generator's report; of the pair's flow over QUIC the one
     that a qlog names (`observed`).
     """
-    found = list(contradictions(view.run, observed))
+    sentences = list(contradictions(view.run, observed))
     for index, flow in enumerate(view.run.cell.scenario.flows):
         word = recorded_algorithm(view, index, flow.sender) if flow.kind == "tcp" else None
         if word is not None:
-            found.append(contradiction(view.run, index, flow.sender, word, RECORD))
-    return tuple(dict.fromkeys(filter(None, found)))
+            sentences.append(contradiction(view.run, index, flow.sender, word, RECORD))
+    return tuple(dict.fromkeys(filter(None, sentences)))

@@ -50,19 +50,19 @@ MARKS = {
 QUEUE_DELAY = {
     label: declare(
         f"queue_delay_{label}_to_client", layer="flow", unit="ms", better="lower",
-        title=f"wait of a transfer's packets at the bottleneck towards the client, {what}",
+        title=f"wait of a transfer's packets at the bottleneck towards the client, {statistic}",
         formula="time from one capture to the other, less the asked delay; under jitter the jitter is in it, and after "
         "a scheduled change the asked delay is that of the moment of leaving",
         source="both captures",
     )
-    for label, what in (("p50", "median"), ("p95", "95th percentile"), ("max", "longest"))
+    for label, statistic in (("p50", "median"), ("p95", "95th percentile"), ("max", "longest"))
 }  # fmt: skip
 
 
 @measures
 def drops(view: RunView) -> Iterator[Finding]:
     """Yield drops of the queue and of random loss, per direction; of several paths together."""
-    links = [(part.counters, part.lab) for part in view.every_path]
+    links = [(path.counters, path.lab) for path in view.every_path]
     for index, transfer in enumerate(get_args(TransferName)):
         span = view.span(index)
         if span is None:
@@ -74,14 +74,14 @@ def drops(view: RunView) -> Iterator[Finding]:
                     else total(counters, _device(getattr(lab.links, direction), kind), "drops", *span)
                     for counters, lab in links
                 ]  # fmt: skip
-                known = [count for count in counts if count is not None]
-                if len(known) == len(links):
-                    yield DROPS[f"{kind}_drops_{direction}"].of(sum(known), "counters", transfer=transfer)
+                available = [count for count in counts if count is not None]
+                if len(available) == len(links):
+                    yield DROPS[f"{kind}_drops_{direction}"].of(sum(available), "counters", transfer=transfer)
 
 
-def _device(asked: LinkSettings, kind: str) -> str:
+def _device(settings: LinkSettings, kind: str) -> str:
     """Whose discipline drops: the bottleneck's queue, or netem on the way out."""
-    return asked.device if kind == "queue" else asked.egress
+    return settings.device if kind == "queue" else settings.egress
 
 
 @measures
@@ -107,20 +107,20 @@ def marks(view: RunView) -> Iterator[Finding]:
 @measures
 def queue_delay(view: RunView) -> Iterator[Finding]:
     """Yield median, 95th percentile and longest wait, on whichever path; nothing of segments in a row, which have each
-    their own (`analysis.metrics.segments`).
+    their own (`analysis.metrics.times`).
     """
     waits = []
     if view.in_sequence:
         return
-    for part in view.every_path:
-        direction = part.directions.get("to_client")
+    for path in view.every_path:
+        direction = path.directions.get("to_client")
         if direction is None:
             return
         arrived = direction.passage.arrived
         entered = direction.passage.entered.where(arrived)
         waits.append((entered, (direction.departures_ns()[arrived] - entered.t_ns) / 1e6))
     for window in view.windows:
-        wait_ms = np.concatenate([each[_within(window, entered)] for entered, each in waits])
+        wait_ms = np.concatenate([path_wait_ms[_within(window, entered)] for entered, path_wait_ms in waits])
         if not len(wait_ms):
             continue
         p50, p95, longest = np.percentile(wait_ms, [50, 95, 100])
@@ -130,5 +130,5 @@ def queue_delay(view: RunView) -> Iterator[Finding]:
 
 def _within(window: TransferWindow, entered: Capture) -> npt.NDArray[np.bool_]:
     """Which packets are a transfer's."""
-    mine = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
-    return np.asarray(mine, np.bool_)
+    own = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
+    return np.asarray(own, np.bool_)

@@ -45,14 +45,14 @@ def _of_segments(view: RunView, window: TransferWindow) -> Iterator[Finding]:
     sent = view.right.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=True)
     data = int((sent.payload > 0).sum())
     if data:
-        again = int(sent_again(sent, sent.destination_port).sum())
-        yield of_transfer(RETRANSMITTED_SHARE, window, again / data, "right capture")
+        resent = int(sent_again(sent, sent.destination_port).sum())
+        yield of_transfer(RETRANSMITTED_SHARE, window, resent / data, "right capture")
 
 
 def _counts(view: RunView, window: TransferWindow) -> tuple[int, int] | None:
     """Packets sent and lost on one transfer's connection; None where no trace tells."""
-    found = [summary for path in traces_of(view, window, "server") if (summary := summarise(path)).sent]
-    return (sum(one.sent for one in found), sum(one.lost for one in found)) if found else None
+    traces = [summary for path in traces_of(view, window, "server") if (summary := summarise(path)).sent]
+    return (sum(trace.sent for trace in traces), sum(trace.lost for trace in traces)) if traces else None
 
 
 def _vanished(view: RunView, window: TransferWindow) -> bool:
@@ -60,7 +60,7 @@ def _vanished(view: RunView, window: TransferWindow) -> bool:
     if passage is None:
         return False
     entered = passage.entered
-    mine = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns)
+    vanished = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns)
     # What was under way at the end is not lost: two seconds cover the longest path.
-    mine &= (entered.t_ns < window.transfer.ended_ns - 2_000_000_000) & ~passage.arrived
-    return bool(mine.any())
+    vanished &= (entered.t_ns < window.transfer.ended_ns - 2_000_000_000) & ~passage.arrived
+    return bool(vanished.any())

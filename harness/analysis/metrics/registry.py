@@ -124,14 +124,14 @@ def find(name: str) -> Metric | None:
 @cache
 def _found(name: str, count: int) -> Metric | None:
     """The same while so many are declared: a verdict asks for a few names, again and again."""
-    known = declared()
-    return known.get(name) or next((one for one in known.values() if one.is_called(name)), None)
+    metrics = declared()
+    return metrics.get(name) or next((metric for metric in metrics.values() if metric.is_called(name)), None)
 
 
 def unit_of(measurement: Measurement) -> str:
     """The unit of a measurement, as declared: older runs wrote others for the same."""
-    one = find(measurement.name)
-    return measurement.unit if one is None or "^n" in one.unit else one.unit
+    metric = find(measurement.name)
+    return measurement.unit if metric is None or "^n" in metric.unit else metric.unit
 
 
 @cache

@@ -43,14 +43,14 @@ def reordering(came_ns: Ints) -> Reordering:
 
     Data that are sent again leave anew, in another packet.
     """
-    came = np.flatnonzero(came_ns >= 0)
-    came = came[np.argsort(came_ns[came], kind="stable")]
-    t_ns = came_ns[came]
-    furthest = np.maximum.accumulate(came)
-    reordered = came < furthest
+    arrivals = np.flatnonzero(came_ns >= 0)
+    arrivals = arrivals[np.argsort(came_ns[arrivals], kind="stable")]
+    t_ns = came_ns[arrivals]
+    furthest = np.maximum.accumulate(arrivals)
+    reordered = arrivals < furthest
     # The first that left later and came before: the furthest only grows, so it is found by halving.
-    place = np.arange(len(came))
-    first = np.where(reordered, np.searchsorted(furthest, came, side="right"), place)
+    place = np.arange(len(arrivals))
+    first = np.where(reordered, np.searchsorted(furthest, arrivals, side="right"), place)
     return Reordering(reordered, place - first, t_ns - t_ns[first])
 
 
@@ -92,15 +92,15 @@ def order(view: RunView) -> Iterator[Finding]:
         passage = _data(view, window)
         if passage is None or not passage.arrived.any():
             continue
-        found = reordering(passage.out_ns)
-        yield of_transfer(RATIO, window, found.ratio, _CAPTURES)
-        yield of_transfer(EXTENT, window, int(found.extent.max()), _CAPTURES)
-        yield of_transfer(LATE, window, int(found.late_ns.max()) / 1e6, _CAPTURES)
+        summary = reordering(passage.out_ns)
+        yield of_transfer(RATIO, window, summary.ratio, _CAPTURES)
+        yield of_transfer(EXTENT, window, int(summary.extent.max()), _CAPTURES)
+        yield of_transfer(LATE, window, int(summary.late_ns.max()) / 1e6, _CAPTURES)
 
 
 def _data(view: RunView, window: TransferWindow) -> MatchedPackets | None:
     """A transfer's packets in the direction of its data."""
-    facts = next((one for one in view.lab.flows if one.flow == window.transfer.flow), None) if view.lab else None
+    facts = next((flow for flow in view.lab.flows if flow.flow == window.transfer.flow), None) if view.lab else None
     passage = None if facts is None else view.to_client if facts.sender == "server" else view.to_server
     if passage is None:
         return None
@@ -113,8 +113,8 @@ def _data(view: RunView, window: TransferWindow) -> MatchedPackets | None:
 def taken_for_lost(view: RunView) -> Iterator[Finding]:
     """Yield spurious_losses, of data that go to the client."""
     for window in view.windows:
-        found = spurious_losses(view, window)
-        if isinstance(found, Unavailable):
-            yield Absence(metric=SPURIOUS.name, flows=(window.transfer.flow,), transfer=window.name, why=found.text)
-        elif found is not None:
-            yield of_transfer(SPURIOUS, window, len(found.taken_ns), found.vantage)
+        spurious = spurious_losses(view, window)
+        if isinstance(spurious, Unavailable):
+            yield Absence(metric=SPURIOUS.name, flows=(window.transfer.flow,), transfer=window.name, why=spurious.text)
+        elif spurious is not None:
+            yield of_transfer(SPURIOUS, window, len(spurious.taken_ns), spurious.vantage)

@@ -16,20 +16,20 @@ from harness.outcome import Absence
 DROPS = {
     (kind, to): declare(
         f"{kind}_drops_{to}_in_*", layer="link", unit="packets", better="neutral" if kind == "loss" else "lower",
-        title=f"packets {to.replace('_', ' ')} that {what} of one segment in a row",
+        title=f"packets {to.replace('_', ' ')} that {cause} of one segment in a row",
         formula="count over all flows, in all the run", source="the kernel's counters",
     )
-    for kind, what in (("queue", "were dropped by the queue"), ("loss", "were taken by the random loss"))
+    for kind, cause in (("queue", "were dropped by the queue"), ("loss", "were taken by the random loss"))
     for to in SIDES
 }  # fmt: skip
 QUEUE_DELAY = {
     (label, to): declare(
         f"queue_delay_{label}_{to}_in_*", layer="link", unit="ms", better="lower",
-        title=f"wait of the packets {to.replace('_', ' ')} at the queue of one segment in a row, {what}",
+        title=f"wait of the packets {to.replace('_', ' ')} at the queue of one segment in a row, {statistic}",
         formula="time from one capture of the segment's simulator to the other, less the asked delay, over all flows",
         source="both captures of the segment",
     )
-    for label, what in (("p50", "median"), ("p95", "95th percentile"), ("max", "longest"))
+    for label, statistic in (("p50", "median"), ("p95", "95th percentile"), ("max", "longest"))
     for to in SIDES
 }  # fmt: skip
 _ACK_DELAY = declare(
@@ -43,12 +43,12 @@ _ACK_DELAY = declare(
 @measures
 def segments(view: RunView) -> Iterator[Finding]:
     """Yield drops and waits of each segment in a row, both ways."""
-    for part in view.every_path if view.in_sequence else ():
-        name = str(part.alone)
-        for side, direction in part.directions.items():
-            asked = direction.asked
-            for kind, device in (("queue", asked.device), ("loss", asked.egress)):
-                count = None if part.counters is None else total(part.counters, device, "drops", 0, 2**62)
+    for segment in view.every_path if view.in_sequence else ():
+        name = str(segment.alone)
+        for side, direction in segment.directions.items():
+            settings = direction.asked
+            for kind, device in (("queue", settings.device), ("loss", settings.egress)):
+                count = None if segment.counters is None else total(segment.counters, device, "drops", 0, 2**62)
                 if count is not None:
                     yield DROPS[kind, side].of(count, "counters", star=name)
             arrived = direction.passage.arrived
@@ -63,10 +63,10 @@ def segments(view: RunView) -> Iterator[Finding]:
 def acknowledgements(view: RunView) -> Iterator[Finding]:
     """Yield how soon each segment's data were acknowledged, of each TCP flow."""
     for flow in split_flows(view):
-        found = legs(view, flow)
-        for leg in found:
+        flow_legs = legs(view, flow)
+        for leg in flow_legs:
             yield _ACK_DELAY.of(
                 leg.ack_delay_ns / 1e6, "capture at the senders' side", flow=flow.flow, star=leg.segment
             )
-        if not found:
+        if not flow_legs:
             yield Absence(metric=_ACK_DELAY.name, flows=(flow.flow,), why="no data of it were acknowledged")

@@ -31,21 +31,21 @@ _PRESSURE_SOURCE = "cpu.pressure of the control group (Documentation/accounting/
 WAITING = {
     role: declare(
         f"waiting_{role}", layer="flow", unit="1", better="lower",
-        title=f"share of the transfer in which a thread of the {what} could run and had no processor",
+        title=f"share of the transfer in which a thread of the {subject} could run and had no processor",
         formula="Σ over samples of the wait of the thread that waited most / time sampled: threads that wait for each "
         "other count once, those that come and go between two samples not at all; without what the hypervisor took",
         source=_SOURCE,
     )
-    for role, what in _CALLED.items()
+    for role, subject in _CALLED.items()
 }  # fmt: skip
 PRESSURE = {
     role: declare(
         f"pressure_{role}", layer="flow", unit="1", better="lower",
-        title=f"share of the transfer in which at least one thread of the {what} had no processor",
+        title=f"share of the transfer in which at least one thread of the {subject} had no processor",
         formula="growth of the total of \"some\" / time sampled, where the control group has it (v2)",
         source=_PRESSURE_SOURCE,
     )
-    for role, what in _CALLED.items()
+    for role, subject in _CALLED.items()
 }  # fmt: skip
 STEAL = declare(
     "steal", layer="flow", unit="1", better="lower",
@@ -69,17 +69,17 @@ def waiting(view: RunView) -> Iterator[Finding]:
         return
     for window in view.windows:
         for role, names in containers(view, window).items():
-            found = [_waited(view, window, name, "longest") for name in names]
-            known = [one.share for one in found if one is not None]
-            if len(known) < len(names):
+            waits = [_waited(view, window, name, "longest") for name in names]
+            shares = [wait.share for wait in waits if wait is not None]
+            if len(shares) < len(names):
                 why = "samples of who waits for a processor span too little of the transfer"
                 yield Absence(metric=WAITING[role].name, flows=(window.transfer.flow,), transfer=window.name, why=why)
                 continue
-            yield of_transfer(WAITING[role], window, max(known), "schedstat")
-            pressed = [_waited(view, window, name, "pressure") for name in names]
-            pressure = [one.share for one in pressed if one is not None]
-            if pressure:
-                yield of_transfer(PRESSURE[role], window, max(pressure), "cgroup")
+            yield of_transfer(WAITING[role], window, max(shares), "schedstat")
+            pressures = [_waited(view, window, name, "pressure") for name in names]
+            pressure_shares = [wait.share for wait in pressures if wait is not None]
+            if pressure_shares:
+                yield of_transfer(PRESSURE[role], window, max(pressure_shares), "cgroup")
         stolen = _steal(view, window)
         if stolen is not None:
             yield of_transfer(STEAL, window, stolen, "/proc/stat")
@@ -89,9 +89,11 @@ def starvation(view: RunView) -> Starvation:
     """Who waited for the processor for too long in a run in real time, to be judged like its link."""
     if view.waits is None:
         return Starvation()
-    kept = [one for window in view.windows for one in _kept_from_running(view, window) if one[0] >= CAUTION]
-    starved = tuple(f"{text} (tolerance {STARVED:.0%}): {_HINT}" for share, text in kept if share >= STARVED)
-    cautions = (f"{text} (from {STARVED:.0%} on the run counts for nothing)" for share, text in kept if share < STARVED)
+    delays = [delay for window in view.windows for delay in _kept_from_running(view, window) if delay[0] >= CAUTION]
+    starved = tuple(f"{text} (tolerance {STARVED:.0%}): {_HINT}" for share, text in delays if share >= STARVED)
+    cautions = (
+        f"{text} (from {STARVED:.0%} on the run counts for nothing)" for share, text in delays if share < STARVED
+    )
     return Starvation(starved, tuple(cautions))
 
 
@@ -100,11 +102,11 @@ def _kept_from_running(view: RunView, window: TransferWindow) -> Iterator[tuple[
     during = f"of {_called(window)}"
     for container in chain.from_iterable(containers(view, window).values()):
         waits = (one for kind in _WAITS if (one := _waited(view, window, container, kind)) is not None)
-        if (waited_most := next(waits, None)) is not None:
-            yield waited_most.share, f"{container} waited for a processor for {waited_most.share:.0%} {during}"
-        stopped = _waited(view, window, container, "stopped")
-        if stopped is not None:
-            yield stopped.share, f"{container} was stopped (SIGSTOP) for {stopped.share:.0%} {during}"
+        if (longest := next(waits, None)) is not None:
+            yield longest.share, f"{container} waited for a processor for {longest.share:.0%} {during}"
+        stop = _waited(view, window, container, "stopped")
+        if stop is not None:
+            yield stop.share, f"{container} was stopped (SIGSTOP) for {stop.share:.0%} {during}"
     stolen = _steal(view, window)
     if stolen is not None:
         yield stolen, f"the hypervisor gave {stolen:.0%} of the processors' time to others in the course {during}"
@@ -114,13 +116,13 @@ def _waited(view: RunView, window: TransferWindow, container: str, kind: Kind) -
     """What a sum grew over a transfer, from its first datagram on; None where samples do not span enough of it."""
     assert view.waits is not None
     start, end = window.start_ns if window.zero_ns is None else window.zero_ns, window.transfer.ended_ns
-    found = waited(view.waits, container, kind, start, end)
-    return found if found is not None and found.sampled_ns >= SPANNED * (end - start) else None
+    wait = waited(view.waits, container, kind, start, end)
+    return wait if wait is not None and wait.sampled_ns >= SPANNED * (end - start) else None
 
 
 def _steal(view: RunView, window: TransferWindow) -> float | None:
-    found, processors = _waited(view, window, MACHINE, "steal"), view.run.host.get("cpus")
-    return found.share / processors if found is not None and isinstance(processors, int) else None
+    stolen, processors = _waited(view, window, MACHINE, "steal"), view.run.host.get("cpus")
+    return stolen.share / processors if stolen is not None and isinstance(processors, int) else None
 
 
 def containers(view: RunView, window: TransferWindow) -> dict[str, tuple[str, ...]]:
@@ -132,5 +134,5 @@ def containers(view: RunView, window: TransferWindow) -> dict[str, tuple[str, ..
 
 def _called(window: TransferWindow) -> str:
     """A transfer in a sentence."""
-    what = "the second transfer" if window.transfer.index else "the transfer"
-    return what if window.alone else f"{what} of flow {window.transfer.flow}"
+    ordinal = "the second transfer" if window.transfer.index else "the transfer"
+    return ordinal if window.alone else f"{ordinal} of flow {window.transfer.flow}"

@@ -63,10 +63,10 @@ def completion(view: RunView) -> Iterator[Finding]:
         yield from _completed(window, size, delivery.reached(size))
 
 
-def _completed(window: TransferWindow, size: int, found: DeliveryTime | Unavailable) -> Iterator[Finding]:
-    yield from _told(window, COMPLETION, found)
-    if isinstance(found, DeliveryTime):
-        yield of_transfer(GOODPUT, window, 8 * size / found.seconds / 1e6, found.vantage)
+def _completed(window: TransferWindow, size: int, moment: DeliveryTime | Unavailable) -> Iterator[Finding]:
+    yield from _told(window, COMPLETION, moment)
+    if isinstance(moment, DeliveryTime):
+        yield of_transfer(GOODPUT, window, 8 * size / moment.seconds / 1e6, moment.vantage)
 
 
 @measures
@@ -100,30 +100,30 @@ def _with_several_files(view: RunView) -> Iterator[tuple[TransferWindow, Objects
 
 
 def _told(
-    window: TransferWindow, metric: Metric, found: DeliveryTime | Unavailable, star: str = ""
+    window: TransferWindow, metric: Metric, moment: DeliveryTime | Unavailable, star: str = ""
 ) -> Iterator[Finding]:
     """A time as a measurement, with a word where it is known loosely; or why it is absent."""
     name = metric.name.replace("*", star)
-    if isinstance(found, Unavailable):
-        yield Absence(metric=name, flows=(window.transfer.flow,), transfer=window.name, why=found.text)
+    if isinstance(moment, Unavailable):
+        yield Absence(metric=name, flows=(window.transfer.flow,), transfer=window.name, why=moment.text)
         return
-    if found.gap_ns > WIDE:
-        yield Caution(f"{window.called(name)} is known to ±{found.gap_ns / 2e6:.0f} ms only")
-    yield of_transfer(metric, window, found.seconds, found.vantage, star)
+    if moment.gap_ns > WIDE:
+        yield Caution(f"{window.called(name)} is known to ±{moment.gap_ns / 2e6:.0f} ms only")
+    yield of_transfer(metric, window, moment.seconds, moment.vantage, star)
 
 
 @measures
 def first_byte(view: RunView) -> Iterator[Finding]:
     """Yield first_byte."""
     for window in view.windows:
-        found = Delivery(view, window).written(1)
-        if not isinstance(found, Unavailable) and window.zero_ns is not None:
-            yield of_transfer(FIRST_BYTE, window, (found.middle_ns - window.zero_ns) / 1e9, FILE)
+        file_moment = Delivery(view, window).written(1)
+        if not isinstance(file_moment, Unavailable) and window.zero_ns is not None:
+            yield of_transfer(FIRST_BYTE, window, (file_moment.middle_ns - window.zero_ns) / 1e9, FILE)
     for window, objects in _with_several_files(view):
         yield from _told(window, FIRST_BYTE, objects.first_byte())
     for window, _, delivery in _with_an_end(view):
-        if isinstance(delivery, Segments) and isinstance(told := delivery.reached(1), DeliveryTime):
-            yield of_transfer(FIRST_BYTE, window, told.seconds, told.vantage)
+        if isinstance(delivery, Segments) and isinstance(moment := delivery.reached(1), DeliveryTime):
+            yield of_transfer(FIRST_BYTE, window, moment.seconds, moment.vantage)
 
 
 @measures
@@ -153,5 +153,5 @@ def _answers(left: Capture, window: TransferWindow) -> npt.NDArray[np.bool_]:
     """Which of a client's n segments, in order of time, have data and follow the server's first data, shape (n,)."""
     start, end, flow = window.start_ns, window.end_ns, window.transfer.flow
     sent, received = (left.between(start, end, flow, to_client) for to_client in (False, True))
-    came = received.t_ns[received.payload > 0]
-    return (sent.payload > 0) & (len(came) > 0 and sent.t_ns > came[0])
+    data_ns = received.t_ns[received.payload > 0]
+    return (sent.payload > 0) & (len(data_ns) > 0 and sent.t_ns > data_ns[0])

@@ -102,7 +102,9 @@ def zero_rtt(view: RunView) -> Iterator[Finding]:
             yield Absence(metric=ZERO_RTT.name, flows=(window.transfer.flow,), transfer=window.name, why=why)
             continue
         plain = bool((sent.form == Form.ZERO_RTT).any())
-        first = next((w for w in view.windows if w.transfer.flow == window.transfer.flow), window)
+        first = next(
+            (candidate for candidate in view.windows if candidate.transfer.flow == window.transfer.flow), window
+        )
         behind = (
             TransferConnection(view, window).behind_initial() and not TransferConnection(view, first).behind_initial()
         )

@@ -26,29 +26,29 @@ def attribute(folder: Path, run: Run) -> Attributed:
 
 def attributed(view: RunView) -> Attributed:
     """The same of a run that is looked at already. Never raises on what it finds there."""
-    made: list[Attribution] = []
+    attributions: list[Attribution] = []
     absent: list[NotAttributed] = []
     for window in view.windows:
         flow, name = window.transfer.flow, window.name
         if window.flow.amount is None:
             continue
         try:
-            talk = conversation_of(view, window)
-            if isinstance(talk, Unavailable):
-                absent.append(NotAttributed(flow=flow, transfer=name, why=talk.text))
+            conv = conversation_of(view, window)
+            if isinstance(conv, Unavailable):
+                absent.append(NotAttributed(flow=flow, transfer=name, why=conv.text))
                 continue
-            edges, states = partition(talk)
-            found, said = lasted(edges, states), notes_of(talk)
+            edges, states = partition(conv)
+            durations, notes = lasted(edges, states), notes_of(conv)
         except Exception as error:  # what one transfer's data spoil must not cost the others
             absent.append(NotAttributed(flow=flow, transfer=name, why=f"{type(error).__name__}: {error}"))
             continue
         parts = tuple(
-            StateShare(state=state, seconds=ns / 1e9, note=said.get(state, "")) for state, ns in found.items()
+            StateShare(state=state, seconds=ns / 1e9, note=notes.get(state, "")) for state, ns in durations.items()
         )
-        made.append(
+        attributions.append(
             Attribution(
-                flow=flow, transfer=name, size=window.flow.amount.bytes, seconds=talk.end_ns / 1e9, parts=parts,
+                flow=flow, transfer=name, size=window.flow.amount.bytes, seconds=conv.end_ns / 1e9, parts=parts,
                 bands=bands(edges, states),
             )
         )  # fmt: skip
-    return Attributed(version=VERSION, transfers=tuple(made), absent=tuple(absent))
+    return Attributed(version=VERSION, transfers=tuple(attributions), absent=tuple(absent))

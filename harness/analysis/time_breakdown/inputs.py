@@ -55,41 +55,49 @@ def credits_of(
 
     `up`: the client's packets through the link; `at_sender`: from moments at the sender to the conversation's clock.
     """
-    answers = [(one, stream) for one in view.opened(window, "server") if (stream := largest_stream(one)) is not None]
+    answers = [
+        (connection, stream)
+        for connection in view.opened(window, "server")
+        if (stream := largest_stream(connection)) is not None
+    ]
     if not answers:
         return None
-    opened, stream = max(answers, key=lambda one: len(one[0].t_ns))
-    client = [one for one in view.opened(window, "client") if one.connection.client_id == opened.connection.client_id]
+    opened, stream = max(answers, key=lambda answer: len(answer[0].t_ns))
+    client = [
+        connection
+        for connection in view.opened(window, "client")
+        if connection.connection.client_id == opened.connection.client_id
+    ]
     if not client:
         return None
-    given = [
-        (int(one.t_ns[index]), int(one.key[index]), whose, limit)
-        for one in client
-        for index, frames in enumerate(one.frames)
-        for whose, limit in frames.granted
+    limits = [
+        (int(connection.t_ns[index]), int(connection.key[index]), stream_id, limit)
+        for connection in client
+        for index, frames in enumerate(connection.frames)
+        for stream_id, limit in frames.granted
     ]
     # Of the many packets that grant nothing it is not asked when they came.
-    granting = np.isin(up.entered.key, np.array([key for _, key, _, _ in given], np.uint64))
-    came = up.out_ns[granting] + _access(up)[granting]
+    granting = np.isin(up.entered.key, np.array([key for _, key, _, _ in limits], np.uint64))
+    came_ns = up.out_ns[granting] + _access(up)[granting]
     entered = zip(up.entered.t_ns[granting].tolist(), up.entered.key[granting].tolist(), strict=True)
-    heard = dict(zip(entered, came.tolist(), strict=True))
+    arrivals = dict(zip(entered, came_ns.tolist(), strict=True))
     grants: dict[int | None, list[tuple[int, int]]] = {stream: [], None: []}
-    for sent_ns, key, whose, limit in given:
-        moment = heard.get((sent_ns, key), -1)
-        if whose in grants and moment >= 0:
-            grants[whose].append((moment, limit))
-    told = _initial(view, window)
+    for sent_ns, key, stream_id, limit in limits:
+        moment = arrivals.get((sent_ns, key), -1)
+        if stream_id in grants and moment >= 0:
+            grants[stream_id].append((moment, limit))
+    initial = _initial(view, window)
     used = _used(opened, stream)
-    made = []
-    for whose, name in ((stream, "stream"), (None, "connection")):
-        t_ns = np.array([moment for moment, _ in grants[whose]], np.int64)
+    built = []
+    for stream_id, name in ((stream, "stream"), (None, "connection")):
+        t_ns = np.array([moment for moment, _ in grants[stream_id]], np.int64)
         order = np.argsort(t_ns, kind="stable")
         credit = Credit(
-            name, at_sender(t_ns[order]), np.array([limit for _, limit in grants[whose]], np.int64)[order],
-            opened.t_ns - zero_ns, used[whose],
+            name, at_sender(t_ns[order]), np.array([limit for _, limit in grants[stream_id]], np.int64)[order],
+            opened.t_ns - zero_ns, used[stream_id],
         )  # fmt: skip
-        made.append(_with_initial(credit, told[name]))
-    return tuple(made)
+        built.append(_with_initial(credit, initial[name]))
+    return tuple(built)
 
 
 def receive_window(down: MatchedPackets, up: MatchedPackets, at_sender: Callable[[Ints], Ints]) -> Credit | None:
@@ -98,21 +106,21 @@ def receive_window(down: MatchedPackets, up: MatchedPackets, at_sender: Callable
     `down`, `up`: the packets of one connection through the link. None where its opening was not captured. Shapes:
     g segments of the client that came, u segments of the server.
     """
-    sent, told = down.entered, up.entered
-    opened, asked = np.flatnonzero(sent.flags & SYN), np.flatnonzero(told.flags & SYN)
-    if not len(opened) or not len(asked):
+    sent, answers = down.entered, up.entered
+    server_syns, client_syns = np.flatnonzero(sent.flags & SYN), np.flatnonzero(answers.flags & SYN)
+    if not len(server_syns) or not len(client_syns):
         return None
-    initial = int(sent.sequence[opened[0]])
-    shifts = sent.shift[opened[0]], told.shift[asked[0]]
+    initial = int(sent.sequence[server_syns[0]])
+    shifts = sent.shift[server_syns[0]], answers.shift[client_syns[0]]
     # Either end scales only where both said so, and no SYN's own window is scaled (RFC 7323 §2.2).
     shift = 0 if NO_SHIFT in shifts else int(shifts[1])
-    rows = np.flatnonzero(up.arrived & (told.flags & ACK != 0) & (told.flags & SYN == 0))
-    heard = up.out_ns[rows] + _access(up)[rows]
-    limit = offsets(told.acknowledgement[rows], initial) + (told.window[rows].astype(np.int64) << shift)
-    order = np.argsort(heard, kind="stable")
+    rows = np.flatnonzero(up.arrived & (answers.flags & ACK != 0) & (answers.flags & SYN == 0))
+    heard_ns = up.out_ns[rows] + _access(up)[rows]
+    limit = offsets(answers.acknowledgement[rows], initial) + (answers.window[rows].astype(np.int64) << shift)
+    order = np.argsort(heard_ns, kind="stable")
     data = np.flatnonzero(sent.payload > 0)
     used = offsets(sent.sequence[data], initial) + sent.payload[data]
-    return Credit(RECEIVE_WINDOW, at_sender(heard[order]), limit[order], at_sender(sent.t_ns[data]), used)
+    return Credit(RECEIVE_WINDOW, at_sender(heard_ns[order]), limit[order], at_sender(sent.t_ns[data]), used)
 
 
 def _access(up: MatchedPackets) -> Ints:
@@ -122,7 +130,7 @@ def _access(up: MatchedPackets) -> Ints:
 def _used(opened: SentPackets, stream: int) -> dict[int | None, Ints]:
     """Bytes that each packet shows to be used of one stream's credit, and of the connection's (None), shape (n,)."""
     furthest: dict[int, int] = {}
-    ofstream, whole = array("q"), array("q")
+    of_stream, of_connection = array("q"), array("q")
     total = 0
     for frames in opened.frames:
         for frame in frames.streams:
@@ -130,19 +138,19 @@ def _used(opened: SentPackets, stream: int) -> dict[int | None, Ints]:
             if frame.end > before:
                 furthest[frame.stream] = frame.end
                 total += frame.end - before
-        ofstream.append(furthest.get(stream, 0))
-        whole.append(total)
-    return {stream: np.array(ofstream, np.int64), None: np.array(whole, np.int64)}
+        of_stream.append(furthest.get(stream, 0))
+        of_connection.append(total)
+    return {stream: np.array(of_stream, np.int64), None: np.array(of_connection, np.int64)}
 
 
 def _initial(view: RunView, window: OneTransfer) -> dict[str, int | None]:
     """The first limits, as the transport parameters in either end's trace have them (RFC 9000 §18.2)."""
     connection = TransferConnection(view, window)
     client, server = connection.settings("client"), connection.settings("server")
-    for said in (client.local if client is not None else None, server.remote if server is not None else None):
-        if said is not None and said.initial_max_data is not None:
-            stream = said.initial_max_stream_data_bidi_local
-            return {"connection": int(said.initial_max_data), "stream": None if stream is None else int(stream)}
+    for parameters in (client.local if client is not None else None, server.remote if server is not None else None):
+        if parameters is not None and parameters.initial_max_data is not None:
+            stream = parameters.initial_max_stream_data_bidi_local
+            return {"connection": int(parameters.initial_max_data), "stream": None if stream is None else int(stream)}
     return {"connection": None, "stream": None}
 
 
@@ -153,8 +161,8 @@ def _with_initial(credit: Credit, initial: int | None) -> Credit:
     if initial is None and len(credit.granted_ns):
         moment = int(credit.granted_ns[0])
         at = int(np.searchsorted(credit.used_ns, moment))
-        stood = 0 < at < len(credit.used) and moment - int(credit.used_ns[at - 1]) > _AT_ONCE
-        if stood and int(credit.used_ns[at]) - moment <= _AT_ONCE:
+        was_blocked = 0 < at < len(credit.used) and moment - int(credit.used_ns[at - 1]) > _AT_ONCE
+        if was_blocked and int(credit.used_ns[at]) - moment <= _AT_ONCE:
             initial = int(credit.used[at - 1])
     if initial is None:
         return credit
@@ -194,57 +202,57 @@ class TransferClock:
         So the order of moments stays, also where the delay falls and packets overtake others.
         """
         phase = np.searchsorted(self.changes_ns, t_ns, side="right")
-        found: Ints = np.maximum(t_ns - self.zero_ns + self.delays_ns[phase], self._floors[phase])
-        return found
+        arrivals: Ints = np.maximum(t_ns - self.zero_ns + self.delays_ns[phase], self._floors[phase])
+        return arrivals
 
     def round_trips(self, up_changes_ns: Ints, up_delays_ns: Ints) -> Steps:
         """The path's own round trip of what the client sends at each moment, by the delays towards the server."""
 
         def comes(t_ns: Ints) -> Ints:
-            there: Ints = t_ns + up_delays_ns[np.searchsorted(up_changes_ns, t_ns, side="right")]
-            return there
+            arrivals: Ints = t_ns + up_delays_ns[np.searchsorted(up_changes_ns, t_ns, side="right")]
+            return arrivals
 
         # Of an answer to what left just before a delay towards the client changes, and just behind.
-        caught = np.concatenate([self.changes_ns - delay for delay in up_delays_ns])
-        sent_ns = np.unique(np.concatenate([[self.zero_ns], up_changes_ns, caught]))
+        switch_ns = np.concatenate([self.changes_ns - delay for delay in up_delays_ns])
+        sent_ns = np.unique(np.concatenate([[self.zero_ns], up_changes_ns, switch_ns]))
         return Steps(sent_ns - self.zero_ns, self.at_sender(comes(sent_ns)) - (sent_ns - self.zero_ns))
 
 
 def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unavailable:
     """One transfer's, or why it cannot be told where its time went."""
-    ended = _end(view, window)
-    if isinstance(ended, Unavailable):
-        return ended
-    zero_ns, end_ns = ended
+    span = _end(view, window)
+    if isinstance(span, Unavailable):
+        return span
+    zero_ns, end_ns = span
     if view.lab is None or not view.is_one_path:
         return Unavailable("several paths carried it" if view.lab is not None else "lab.json is missing")
     if len(view.directions) != 2:
         return Unavailable("there are no captures of both sides")
     down, up = view.directions["to_client"], view.directions["to_server"]
     flow = window.transfer.flow
-    facts = next((one for one in view.lab.flows if one.flow == flow), None)
+    facts = next((candidate for candidate in view.lab.flows if candidate.flow == flow), None)
     if facts is None or facts.sender != "server":
         return Unavailable("its data go to the server" if facts is not None else "its flow is not in lab.json")
     if view.capture_drops:
         return Unavailable(f"the captures missed {view.capture_drops} packets")
     access = facts.access_delay_ns
     clock = TransferClock(zero_ns, _starts(down), _delays(down, access))
-    mine = _of(down.passage, window)
-    port = data_port(down.passage.entered.where(mine), down=True) if window.over_tcp else None
+    down_mask = _of(down.passage, window)
+    port = data_port(down.passage.entered.where(down_mask), down=True) if window.over_tcp else None
     if port is not None:
-        mine &= client_port(down.passage.entered, True) == port
+        down_mask &= client_port(down.passage.entered, True) == port
     starts, ends = _service(down)
     delivered = np.where(down.passage.arrived, down.passage.out_ns + access, -1)
-    sent = _sent(down, mine, starts, ends, clock)
-    bare, needless = _seen_inside(view, window, down.passage.entered.key[mine])
+    sent = _sent(down, down_mask, starts, ends, clock)
+    bare, needless = _seen_inside(view, window, down.passage.entered.key[down_mask])
     sent = replace(sent, bare=bare, needless=needless)
-    theirs = _of(up.passage, window, port)
-    known = _acknowledged(up, theirs, clock, delivered[mine], access)
-    first = _first(view, window, zero_ns, down.passage.entered.where(mine), delivered[mine], up)
+    up_mask = _of(up.passage, window, port)
+    acknowledged = _acknowledged(up, up_mask, clock, delivered[down_mask], access)
+    first = _first(view, window, zero_ns, down.passage.entered.where(down_mask), delivered[down_mask], up)
     if first is None or not len(sent):
         return Unavailable("no answer was captured")
     request_ns, first_ns = first
-    others = ~(down.passage.entered.flow == flow) & (starts >= 0)
+    cross_traffic = ~(down.passage.entered.flow == flow) & (starts >= 0)
     return Conversation(
         request_ns=min(request_ns, end_ns),
         first_ns=min(first_ns, end_ns),
@@ -255,11 +263,11 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unavai
             np.array([phase.rate_bps for phase in down.phases], np.int64),
         ),
         sent=sent,
-        acknowledged=known,
-        others=merged(np.stack([clock.at_sender(starts[others]), clock.at_sender(ends[others])], axis=1))
-        if others.any()
+        acknowledged=acknowledged,
+        others=merged(np.stack([clock.at_sender(starts[cross_traffic]), clock.at_sender(ends[cross_traffic])], axis=1))
+        if cross_traffic.any()
         else NONE,
-        credits=_credits(view, window, down.passage.where(mine), up.passage.where(theirs), clock),
+        credits=_credits(view, window, down.passage.where(down_mask), up.passage.where(up_mask), clock),
         window=_window(view, window, clock),
         mistaken=_mistaken(view, window, clock),
     )
@@ -280,25 +288,25 @@ def _end(view: RunView, window: OneTransfer) -> tuple[int, int] | Unavailable:
     delivery: Delivery | Segments = Delivery(view, window)
     size, zero_ns = window.transfer.size, window.zero_ns
     if not window.has_file:
-        found = next((one for one in flows_of(view) if one.number == window.transfer.flow), None)
+        shared_flow = next((flow for flow in flows_of(view) if flow.number == window.transfer.flow), None)
         amount = window.flow.amount
-        if found is None or amount is None:
+        if shared_flow is None or amount is None:
             return Unavailable("it has no end of its own")
-        delivery, size = Segments(found), amount.bytes
-        zero_ns = found.lifetime.zero_ns + found.lifetime.start_ns
+        delivery, size = Segments(shared_flow), amount.bytes
+        zero_ns = shared_flow.lifetime.zero_ns + shared_flow.lifetime.start_ns
     if zero_ns is None:
         return Unavailable("no datagram of the client was captured")
     if not delivery.whole:
         return Unavailable("it did not come to its end")
-    reached = delivery.reached(size)
-    return (zero_ns, round(reached.seconds * 1e9)) if isinstance(reached, DeliveryTime) else reached
+    moment = delivery.reached(size)
+    return (zero_ns, round(moment.seconds * 1e9)) if isinstance(moment, DeliveryTime) else moment
 
 
 def _of(passage: MatchedPackets, window: OneTransfer, port: int | None = None) -> Flags:
     entered = passage.entered
     inside = (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
-    found: Flags = inside & (entered.flow == window.transfer.flow)
-    return found if port is None else found & (client_port(entered, False) == port)
+    selected: Flags = inside & (entered.flow == window.transfer.flow)
+    return selected if port is None else selected & (client_port(entered, False) == port)
 
 
 def _service(down: LinkDirection) -> tuple[Ints, Ints]:
@@ -308,37 +316,39 @@ def _service(down: LinkDirection) -> tuple[Ints, Ints]:
     passage, replayed = down.passage, down.replayed
     t_ns = passage.entered.t_ns
     rates = np.array([phase.rate_bps for phase in down.phases], np.int64)
-    leaves = replayed.departure_ns if not down.served_at_random else down.departures_ns()
-    rows = np.flatnonzero((leaves >= 0) & (replayed.fate != Fate.QUEUE_DROP))
+    departures = replayed.departure_ns if not down.served_at_random else down.departures_ns()
+    rows = np.flatnonzero((departures >= 0) & (replayed.fate != Fate.QUEUE_DROP))
     starts, ends = np.full(len(t_ns), -1, np.int64), np.full(len(t_ns), -1, np.int64)
     if not len(rows):
         return starts, ends
     if down.served_at_random:
-        ends[rows] = np.maximum.accumulate(leaves[rows])
+        ends[rows] = np.maximum.accumulate(departures[rows])
         starts[rows] = np.maximum(t_ns[rows], np.concatenate([[0], ends[rows][:-1]]))
         return starts, ends
     if down.asked.burst_bytes is None:
-        starts[rows], ends[rows] = leaves[rows] - replayed.own_ns[rows], leaves[rows]
+        starts[rows], ends[rows] = departures[rows] - replayed.own_ns[rows], departures[rows]
         return starts, ends
-    own = np.round(passage.entered.length[rows] * 8e9 / np.maximum(rates, 1)[replayed.phase[rows]]).astype(np.int64)
+    service_ns = np.round(passage.entered.length[rows] * 8e9 / np.maximum(rates, 1)[replayed.phase[rows]]).astype(
+        np.int64
+    )
     # Behind a token bucket several leave at once; each is given its time behind the one before.
-    whole = np.cumsum(own)
-    ends[rows] = whole + np.maximum.accumulate(leaves[rows] - whole)
-    starts[rows] = ends[rows] - own
+    busy_ns = np.cumsum(service_ns)
+    ends[rows] = busy_ns + np.maximum.accumulate(departures[rows] - busy_ns)
+    starts[rows] = ends[rows] - service_ns
     return starts, ends
 
 
-def _sent(down: LinkDirection, mine: Flags, starts: Ints, ends: Ints, clock: TransferClock) -> SentArrays:
+def _sent(down: LinkDirection, mask: Flags, starts: Ints, ends: Ints, clock: TransferClock) -> SentArrays:
     passage = down.passage
-    t_ns = passage.entered.t_ns[mine]
-    served = starts[mine] >= 0
+    t_ns = passage.entered.t_ns[mask]
+    served = starts[mask] >= 0
     return SentArrays(
         t_ns=clock.at_sender(t_ns),
-        size=passage.entered.payload[mine],
-        start_ns=np.where(served, clock.at_sender(starts[mine]), -1),
-        end_ns=np.where(served, clock.at_sender(ends[mine]), -1),
-        arrived=passage.arrived[mine],
-        lost=~passage.arrived[mine] & (down.replayed.fate[mine] != Fate.IN_FLIGHT),
+        size=passage.entered.payload[mask],
+        start_ns=np.where(served, clock.at_sender(starts[mask]), -1),
+        end_ns=np.where(served, clock.at_sender(ends[mask]), -1),
+        arrived=passage.arrived[mask],
+        lost=~passage.arrived[mask] & (down.replayed.fate[mask] != Fate.IN_FLIGHT),
     )
 
 
@@ -347,8 +357,8 @@ def _seen_inside(view: RunView, window: OneTransfer, keys: Keys) -> tuple[Flags 
     opened = () if window.over_tcp else view.opened(window, "server")
     bare = [
         key
-        for one in opened
-        for key, frames in zip(one.key.tolist(), one.frames, strict=True)
+        for connection in opened
+        for key, frames in zip(connection.key.tolist(), connection.frames, strict=True)
         if not frames.hidden and NOT_ELICITING.issuperset(frames.types)
     ]
     spurious = spurious_losses(view, window)
@@ -359,23 +369,25 @@ def _seen_inside(view: RunView, window: OneTransfer, keys: Keys) -> tuple[Flags 
 
 
 def _acknowledged(
-    up: LinkDirection, mine: Flags, clock: TransferClock, delivered_ns: Ints, access_ns: int
+    up: LinkDirection, mask: Flags, clock: TransferClock, delivered_ns: Ints, access_ns: int
 ) -> Acknowledged:
     """What the client's packets acknowledge, at most: all that had come when each left.
 
     `delivered_ns`: when each packet of the sender came to the client, ns since the epoch, -1 of one that never did.
     """
     passage = up.passage
-    rows = np.flatnonzero(mine & passage.arrived)
+    rows = np.flatnonzero(mask & passage.arrived)
     heard_ns = passage.out_ns[rows] + access_ns
     order = np.argsort(heard_ns, kind="stable")
     rows, heard_ns = rows[order], heard_ns[order]
     left_ns = passage.entered.t_ns[rows]
-    came = np.flatnonzero(delivered_ns >= 0)
-    came = came[np.argsort(delivered_ns[came], kind="stable")]
-    reached = np.concatenate([[0], np.maximum.accumulate(came + 1)]) if len(came) else np.zeros(1, np.int64)
-    known = np.searchsorted(delivered_ns[came], left_ns, side="right")
-    return Acknowledged(clock.at_sender(heard_ns), reached[known].astype(np.int64))
+    delivered = np.flatnonzero(delivered_ns >= 0)
+    delivered = delivered[np.argsort(delivered_ns[delivered], kind="stable")]
+    largest_acked = (
+        np.concatenate([[0], np.maximum.accumulate(delivered + 1)]) if len(delivered) else np.zeros(1, np.int64)
+    )
+    delivered_count = np.searchsorted(delivered_ns[delivered], left_ns, side="right")
+    return Acknowledged(clock.at_sender(heard_ns), largest_acked[delivered_count].astype(np.int64))
 
 
 def _first(
@@ -386,40 +398,40 @@ def _first(
     `sent`: what the server sent, `delivered_ns` when each came to the client. None where nothing of that was captured.
     """
     assert view.left is not None
-    asking = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
-    came = delivered_ns >= 0
+    requests = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
+    delivered = delivered_ns >= 0
     if not window.over_tcp:
-        rows = np.flatnonzero(asking.one_rtt | (asking.form == Form.ZERO_RTT))
+        rows = np.flatnonzero(requests.one_rtt | (requests.form == Form.ZERO_RTT))
     elif window.has_file:
-        answered = delivered_ns[came & (sent.payload > 0)]
-        rows = np.flatnonzero((asking.payload > 0) & (len(answered) > 0 and asking.t_ns > answered.min()))
+        answered = delivered_ns[delivered & (sent.payload > 0)]
+        rows = np.flatnonzero((requests.payload > 0) & (len(answered) > 0 and requests.t_ns > answered.min()))
     else:
-        rows = np.flatnonzero((asking.t_ns >= zero_ns) & (asking.flags & SYN == 0))
+        rows = np.flatnonzero((requests.t_ns >= zero_ns) & (requests.flags & SYN == 0))
     if not len(rows):
         return None
-    asked_ns = int(asking.t_ns[rows[0]])
+    request_ns = int(requests.t_ns[rows[0]])
     first_ns = _first_of_stream(view, window)
     if first_ns is None:
-        phase = int(np.searchsorted(_starts(up), asked_ns, side="right"))
-        heard_ns = asked_ns + up.phases[phase].delay_ns
-        full = came & (sent.t_ns >= heard_ns)
+        phase = int(np.searchsorted(_starts(up), request_ns, side="right"))
+        heard_ns = request_ns + up.phases[phase].delay_ns
+        full = delivered & (sent.t_ns >= heard_ns)
         full &= (sent.payload > 0) if window.over_tcp else (sent.payload >= FULL) & (sent.form == Form.SHORT)
         if not full.any():
             return None
         first_ns = int(delivered_ns[full].min())
-    return max(min(asked_ns, first_ns) - zero_ns, 0), max(first_ns - zero_ns, 0)
+    return max(min(request_ns, first_ns) - zero_ns, 0), max(first_ns - zero_ns, 0)
 
 
 def _first_of_stream(view: RunView, window: OneTransfer) -> int | None:
     """When the first packet came that has data of the answer, of packets that can be decrypted; ns since the epoch."""
-    found = None
+    first_ns = None
     for opened in () if window.over_tcp else view.opened(window, "server"):
         stream = largest_stream(opened)
         for t_ns, frames in zip(opened.t_ns.tolist(), opened.frames, strict=True):
             if any(frame.stream == stream for frame in frames.streams):
-                found = t_ns if found is None else min(found, t_ns)
+                first_ns = t_ns if first_ns is None else min(first_ns, t_ns)
                 break
-    return found
+    return first_ns
 
 
 def _window(view: RunView, window: OneTransfer, clock: TransferClock) -> WindowSamples | None:
@@ -451,7 +463,7 @@ def _credits(
 
 def _mistaken(view: RunView, window: OneTransfer, clock: TransferClock) -> Mistaken:
     """Packets that the sender took for lost and that came."""
-    found = spurious_losses(view, window)
-    if not isinstance(found, Spurious):
+    spurious = spurious_losses(view, window)
+    if not isinstance(spurious, Spurious):
         return Mistaken(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    return Mistaken(clock.at_sender(found.taken_ns), clock.at_sender(found.left_ns))
+    return Mistaken(clock.at_sender(spurious.taken_ns), clock.at_sender(spurious.left_ns))

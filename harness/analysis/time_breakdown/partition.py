@@ -42,19 +42,19 @@ _ORDER: tuple[State, ...] = tuple(STATES)
 BANDS = 100
 
 
-def partition(talk: Conversation) -> tuple[Ints, Ints]:
+def partition(conv: Conversation) -> tuple[Ints, Ints]:
     """(edges, states): the n pieces of the time from 0 to the end, shape (n + 1,), and the state of each, shape (n,).
 
     A state is its place in `STATES`. Neighbours differ. What no rule claims is unexplained.
     """
-    spans = {state: rule(talk) for state, rule in PRECEDENCE.items()}
-    edges = pieces(0, talk.end_ns, list(spans.values()))
+    spans = {state: rule(conv) for state, rule in PRECEDENCE.items()}
+    edges = pieces(0, conv.end_ns, list(spans.values()))
     states = _labelled(edges, spans)
     waiting = flagged(edges, np.isin(states, [_ORDER.index(state) for state in _WAITING]))
     # Where nothing is left to send but what was lost, it waits for no window.
-    late = rules.acknowledgements(talk, without(waiting, merged(rules.repair(talk))))
+    late = rules.acknowledgements(conv, without(waiting, merged(rules.repair(conv))))
     if len(late):
-        finer = distinct(edges, np.clip(late.ravel(), 0, talk.end_ns))
+        finer = distinct(edges, np.clip(late.ravel(), 0, conv.end_ns))
         states = states[np.searchsorted(edges, finer[:-1], side="right") - 1]
         edges = finer
         states[inside(edges[:-1], late)] = _ORDER.index("acknowledgements")
@@ -86,11 +86,11 @@ def bands(edges: Ints, states: Ints) -> str:
     cuts = np.round(np.linspace(edges[0], edges[-1], BANDS + 1)).astype(np.int64)
     finer = distinct(edges, cuts)
     place = states[np.searchsorted(edges, finer[:-1], side="right") - 1]
-    which = np.clip(np.searchsorted(cuts, finer[:-1], side="right") - 1, 0, BANDS - 1)
+    band = np.clip(np.searchsorted(cuts, finer[:-1], side="right") - 1, 0, BANDS - 1)
     times = np.zeros((BANDS, len(_ORDER)), np.int64)
-    np.add.at(times, (which, place), np.diff(finer))
+    np.add.at(times, (band, place), np.diff(finer))
     longest = times.argmax(axis=1)
     starts = np.flatnonzero(np.concatenate([[True], longest[1:] != longest[:-1]]))
     counts = np.diff(np.append(starts, BANDS))
-    letters = list(STATES.values())
-    return "".join(f"{letters[longest[at]]}{count}" for at, count in zip(starts, counts, strict=True))
+    symbols = list(STATES.values())
+    return "".join(f"{symbols[longest[at]]}{count}" for at, count in zip(starts, counts, strict=True))

@@ -27,22 +27,22 @@ NONE: Ints = np.zeros((0, 2), np.int64)
 def distinct(*moments: Ints) -> Ints:
     """All of these moments, each once, in order; they are in order for the most part, and np.unique would hash them."""
     ordered = np.sort(np.concatenate(moments), kind="stable")
-    found: Ints = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
-    return found
+    unique: Ints = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+    return unique
 
 
 def merged(spans: Ints | Sequence[tuple[int, int]], gap_ns: int = 0) -> Ints:
     """Any spans, in order and without overlaps; those at most `gap_ns` apart are one, empty ones are none."""
-    given = np.asarray(spans, np.int64).reshape(-1, 2)
-    given = given[given[:, 1] > given[:, 0]]
-    if not len(given):
+    ordered = np.asarray(spans, np.int64).reshape(-1, 2)
+    ordered = ordered[ordered[:, 1] > ordered[:, 0]]
+    if not len(ordered):
         return NONE
-    given = given[np.argsort(given[:, 0], kind="stable")]
-    until = np.maximum.accumulate(given[:, 1])
-    first = np.concatenate([[True], given[1:, 0] > until[:-1] + gap_ns])
+    ordered = ordered[np.argsort(ordered[:, 0], kind="stable")]
+    until = np.maximum.accumulate(ordered[:, 1])
+    first = np.concatenate([[True], ordered[1:, 0] > until[:-1] + gap_ns])
     starts = np.flatnonzero(first)
-    ends = np.append(starts[1:], len(given)) - 1
-    return np.stack([given[starts, 0], until[ends]], axis=1)
+    ends = np.append(starts[1:], len(ordered)) - 1
+    return np.stack([ordered[starts, 0], until[ends]], axis=1)
 
 
 def inside(moments: Ints, spans: Ints) -> Flags:
@@ -50,20 +50,20 @@ def inside(moments: Ints, spans: Ints) -> Flags:
     if not len(spans):
         return np.zeros(len(moments), np.bool_)
     at = np.searchsorted(spans[:, 0], moments, side="right") - 1
-    found: Flags = (at >= 0) & (moments < spans[np.maximum(at, 0), 1])
-    return found
+    is_inside: Flags = (at >= 0) & (moments < spans[np.maximum(at, 0), 1])
+    return is_inside
 
 
-def both(one: Ints, other: Ints) -> Ints:
+def both(left: Ints, right: Ints) -> Ints:
     """What lies in both."""
-    edges = _edges(one, other)
-    return flagged(edges, inside(edges[:-1], one) & inside(edges[:-1], other))
+    edges = _edges(left, right)
+    return flagged(edges, inside(edges[:-1], left) & inside(edges[:-1], right))
 
 
-def without(one: Ints, other: Ints) -> Ints:
+def without(left: Ints, right: Ints) -> Ints:
     """What lies in the first alone."""
-    edges = _edges(one, other)
-    return flagged(edges, inside(edges[:-1], one) & ~inside(edges[:-1], other))
+    edges = _edges(left, right)
+    return flagged(edges, inside(edges[:-1], left) & ~inside(edges[:-1], right))
 
 
 def total(spans: Ints) -> int:
@@ -78,12 +78,12 @@ def flagged(edges: Ints, flags: Flags) -> Ints:
 
 def pieces(start_ns: int, end_ns: int, spans: Sequence[Ints]) -> Ints:
     """Edges, in order, of the pieces into which spans cut the time from start to end; a piece is in a span or not."""
-    cuts = np.concatenate([np.array([start_ns, end_ns], np.int64), *(one.ravel() for one in spans)])
+    cuts = np.concatenate([np.array([start_ns, end_ns], np.int64), *(span_array.ravel() for span_array in spans)])
     return distinct(np.clip(cuts, start_ns, end_ns))
 
 
 def _edges(*spans: Ints) -> Ints:
-    edges = distinct(*(one.ravel() for one in spans))
+    edges = distinct(*(span_array.ravel() for span_array in spans))
     return edges if len(edges) else np.zeros(1, np.int64)
 
 
@@ -126,8 +126,8 @@ class SentArrays:
     @property
     def counted(self) -> Flags:
         """Which packets count towards the congestion window, as far as is known."""
-        found: Flags = self.size > 0
-        return found if self.bare is None else found & ~self.bare
+        with_payload: Flags = self.size > 0
+        return with_payload if self.bare is None else with_payload & ~self.bare
 
     def __len__(self) -> int:
         return len(self.t_ns)
@@ -166,8 +166,8 @@ class WindowSamples:
 
     def at(self, moments: Ints) -> Floats:
         """It at each moment; infinite before the first value."""
-        held = np.concatenate([[np.inf], self.bytes])
-        return held[np.searchsorted(self.t_ns, moments, side="right")]
+        values = np.concatenate([[np.inf], self.bytes])
+        return values[np.searchsorted(self.t_ns, moments, side="right")]
 
 
 @dataclass(frozen=True)
@@ -180,8 +180,8 @@ class Steps:
 
     def at(self, moments: Ints) -> Ints:
         """It at each moment."""
-        found: Ints = self.values[np.maximum(np.searchsorted(self.t_ns, moments, side="right") - 1, 0)]
-        return found
+        values: Ints = self.values[np.maximum(np.searchsorted(self.t_ns, moments, side="right") - 1, 0)]
+        return values
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class Conversation:
     @property
     def over_tcp(self) -> bool:
         """Whether its credit is TCP's."""
-        return any(one.name == RECEIVE_WINDOW for one in self.credits or ())
+        return any(credit.name == RECEIVE_WINDOW for credit in self.credits or ())
 
     @cached_property
     def payload(self) -> int:
@@ -271,15 +271,15 @@ class Conversation:
         """When it served what brought nothing but data that had come: spans."""
         return self._service(self.sent.arrived & ~self.sent.used)
 
-    def _service(self, chosen: Flags) -> Ints:
-        sent, done = self.sent, chosen & (self.sent.start_ns >= 0)
-        return merged(np.stack([sent.start_ns[done], sent.end_ns[done]], axis=1), NO_GAP)
+    def _service(self, mask: Flags) -> Ints:
+        sent, served = self.sent, mask & (self.sent.start_ns >= 0)
+        return merged(np.stack([sent.start_ns[served], sent.end_ns[served]], axis=1), NO_GAP)
 
     @cached_property
     def queued(self) -> Ints:
         """When at least one of its packets waited at the bottleneck: spans."""
-        sent, done = self.sent, self.sent.start_ns >= 0
-        return merged(np.stack([sent.t_ns[done], sent.start_ns[done]], axis=1))
+        sent, served = self.sent, self.sent.start_ns >= 0
+        return merged(np.stack([sent.t_ns[served], sent.start_ns[served]], axis=1))
 
     @cached_property
     def totals(self) -> Ints:
@@ -288,9 +288,9 @@ class Conversation:
 
     def acknowledged_by(self, moments: Ints) -> Ints:
         """Packets up to which was acknowledged at each moment, shape of `moments`."""
-        reached = np.concatenate([[0], np.maximum.accumulate(self.acknowledged.upto)]).astype(np.int64)
-        found: Ints = reached[np.searchsorted(self.acknowledged.t_ns, moments, side="right")]
-        return found
+        largest_acked = np.concatenate([[0], np.maximum.accumulate(self.acknowledged.upto)]).astype(np.int64)
+        counts: Ints = largest_acked[np.searchsorted(self.acknowledged.t_ns, moments, side="right")]
+        return counts
 
     def in_flight(self, moments: Ints) -> Ints:
         """Bytes that had left and were not acknowledged at each moment (RFC 9002 §2).
@@ -298,8 +298,8 @@ class Conversation:
         What was lost below the largest acknowledged packet is none of it.
         """
         left = np.searchsorted(self.sent.t_ns, moments, side="right")
-        found: Ints = self.totals[left] - self.totals[np.minimum(self.acknowledged_by(moments), left)]
-        return found
+        unacknowledged: Ints = self.totals[left] - self.totals[np.minimum(self.acknowledged_by(moments), left)]
+        return unacknowledged
 
     @cached_property
     def detected(self) -> tuple[Ints, Ints]:
@@ -309,35 +309,39 @@ class Conversation:
         are none (RFC 9000 §14.4).
         """
         lost = np.flatnonzero(self.sent.lost & (self.sent.size <= self.payload) & (self.sent.size > 0))
-        reached = np.maximum.accumulate(self.acknowledged.upto) if len(self.acknowledged.upto) else _NOTHING
-        at = np.searchsorted(reached, lost + 1 + _THRESHOLD)
-        known = at < len(reached)
-        when = self.acknowledged.t_ns[at[known]] if len(reached) else _NOTHING
-        order = np.argsort(when, kind="stable")
-        return when[order], lost[known][order]
+        largest_acked = np.maximum.accumulate(self.acknowledged.upto) if len(self.acknowledged.upto) else _NOTHING
+        at = np.searchsorted(largest_acked, lost + 1 + _THRESHOLD)
+        detectable = at < len(largest_acked)
+        detected_ns = self.acknowledged.t_ns[at[detectable]] if len(largest_acked) else _NOTHING
+        order = np.argsort(detected_ns, kind="stable")
+        return detected_ns[order], lost[detectable][order]
 
     @cached_property
     def rounds(self) -> Rounds:
         """The answer's round trips, as senders count them (RFC 9406 §4.2): one ends when the first packet that left in
         it, and came, is acknowledged, and the next begins.
         """
-        sent, known = self.sent, self.acknowledged
-        reached = np.maximum.accumulate(known.upto) if len(known.upto) else _NOTHING
-        came = np.flatnonzero(sent.arrived & (sent.end_ns >= 0))
+        sent, acks = self.sent, self.acknowledged
+        largest_acked = np.maximum.accumulate(acks.upto) if len(acks.upto) else _NOTHING
+        delivered = np.flatnonzero(sent.arrived & (sent.end_ns >= 0))
         begins, places, late = list[int](), list[int](), list[int]()
         place = int(np.searchsorted(sent.t_ns, self.first_ns - self.rtt_ns // 4))
         moment = int(sent.t_ns[place]) if place < len(sent) else 0
         while place < len(sent):
             begins.append(moment)
             places.append(place)
-            first = int(np.searchsorted(came, place))
-            at = int(np.searchsorted(reached, int(came[first]) + 1)) if first < len(came) else len(reached)
-            if at == len(reached):
+            first = int(np.searchsorted(delivered, place))
+            at = (
+                int(np.searchsorted(largest_acked, int(delivered[first]) + 1))
+                if first < len(delivered)
+                else len(largest_acked)
+            )
+            if at == len(largest_acked):
                 late.append(0)
                 break
-            moment = int(known.t_ns[at])
-            heard = int(sent.end_ns[came[first]])
-            late.append(max(moment - self.rtt_at(heard) - heard, 0))
+            moment = int(acks.t_ns[at])
+            delivered_ns = int(sent.end_ns[delivered[first]])
+            late.append(max(moment - self.rtt_at(delivered_ns) - delivered_ns, 0))
             place = max(int(np.searchsorted(sent.t_ns, moment)), place + 1)
         ends = np.array([*places, len(sent)], np.int64)
         counted = np.concatenate([[0], np.cumsum(sent.counted)]).astype(np.int64)

@@ -138,32 +138,32 @@ def series_of(view: LinkView) -> RunSeries | None:
     if view.lab is None or zero_ns is None:
         return None
     lifetimes = lifetimes_of(view, zero_ns)
-    found: dict[tuple[int, str], Points] = {}
+    series: dict[tuple[int, str], Points] = {}
     states: dict[int, pl.DataFrame] = {}
     for flow in view.lab.flows:
         lifetime = lifetimes.get(flow.flow)
         if lifetime is None:
             continue
-        made = wire_series(view, flow, lifetime) | file_series(view, lifetime)
-        told = sender_states(view, flow, lifetime)
-        if told:
-            states[flow.flow] = pl.concat([one.state for one in told])
-            made |= sender_series(told)
-        for name, points in made.items():
-            found[flow.flow, name] = points
-    parts = view.every_path
-    for place, part in enumerate(parts):
-        for side, direction in part.directions.items():
+        flow_series = wire_series(view, flow, lifetime) | file_series(view, lifetime)
+        reports = sender_states(view, flow, lifetime)
+        if reports:
+            states[flow.flow] = pl.concat([report.state for report in reports])
+            flow_series |= sender_series(reports)
+        for name, points in flow_series.items():
+            series[flow.flow, name] = points
+    paths = view.every_path
+    for place, path in enumerate(paths):
+        for side, direction in path.directions.items():
             sender = "server" if side == "to_client" else "client"
             if side == "to_client" or any(flow.sender == sender for flow in view.lab.flows):
                 for name, points in bottleneck_series(direction, zero_ns).items():
-                    found[bottleneck_number(place, len(parts), side), name] = points
+                    series[bottleneck_number(place, len(paths), side), name] = points
     responsive = {flow.flow for flow in view.lab.flows if flow.kind != "udp"}
-    for name, points in network_series(found, lifetimes, responsive).items():
-        found[NETWORK, name] = points
+    for name, points in network_series(series, lifetimes, responsive).items():
+        series[NETWORK, name] = points
     frames = [
         pl.DataFrame({"flow": np.full(len(points.t), flow, np.int16), "name": [name] * len(points.t),
                       "t": points.t, "value": points.value}, schema=SCHEMA)
-        for (flow, name), points in found.items() if len(points.t)
+        for (flow, name), points in series.items() if len(points.t)
     ]  # fmt: skip
     return RunSeries(pl.concat(frames) if frames else pl.DataFrame(schema=SCHEMA), lifetimes, states, zero_ns)

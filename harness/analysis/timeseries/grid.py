@@ -69,8 +69,8 @@ def held(t_ns: Ints, value: Floats, at_ns: Ints) -> Points:
 
     `t_ns` is in order, and values that are not finite count as unknown.
     """
-    known = np.isfinite(value)
-    t_ns, value = t_ns[known], value[known]
+    finite = np.isfinite(value)
+    t_ns, value = t_ns[finite], value[finite]
     last = np.searchsorted(t_ns, at_ns, side="right") - 1
-    there = last >= 0
-    return Points(seconds(at_ns[there]), value[last[there]])
+    has_value = last >= 0
+    return Points(seconds(at_ns[has_value]), value[last[has_value]])

@@ -65,13 +65,13 @@ def lifetimes_of(view: Artefacts, zero_ns: int) -> dict[int, Lifetime]:
     """Flow → when it ran, of those whose payload arrived."""
     if view.lab is None or view.left is None or view.right is None:
         return {}
-    found = {}
+    lifetimes = {}
     for flow in view.lab.flows:
         ends = [transfer.ended_ns for transfer in view.run.transfers if transfer.flow == flow.flow]
         lifetime = _lifetime(flow, view.left, view.right, zero_ns, max(ends, default=_NEVER) - zero_ns)
         if lifetime is not None:
-            found[flow.flow] = lifetime
-    return found
+            lifetimes[flow.flow] = lifetime
+    return lifetimes
 
 
 def _lifetime(flow: FlowAddresses, left: Capture, right: Capture, zero_ns: int, end_ns: int) -> Lifetime | None:
@@ -104,5 +104,5 @@ def client_port(received: Capture, down: bool) -> npt.NDArray[np.int64]:
 
 def data_port(received: Capture, down: bool) -> int:
     """The client's port of the connection that carries most of the payload; 0 where nothing came."""
-    ports, which = np.unique(client_port(received, down), return_inverse=True)
-    return int(ports[np.bincount(which, weights=received.payload).argmax()]) if len(ports) else 0
+    ports, port_index = np.unique(client_port(received, down), return_inverse=True)
+    return int(ports[np.bincount(port_index, weights=received.payload).argmax()]) if len(ports) else 0

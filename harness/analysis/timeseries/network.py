@@ -37,18 +37,18 @@ _SUMMED = {"throughput": BIN, "sending_rate": BIN, "drops": BIN, "in_flight": GR
 
 
 def network_series(
-    found: Mapping[tuple[int, str], Points], lifetimes: Mapping[int, Lifetime], responsive: set[int]
+    flow_series: Mapping[tuple[int, str], Points], lifetimes: Mapping[int, Lifetime], responsive: set[int]
 ) -> dict[str, Points]:
     """Sums over the flows that have a series, and jain (jain_responsive where not all flows are responsive)."""
-    made = {
-        name: _sum([found[flow, name] for flow in lifetimes if (flow, name) in found], width)
+    totals = {
+        name: _sum([flow_series[flow, name] for flow in lifetimes if (flow, name) in flow_series], width)
         for name, width in _SUMMED.items()
     }
-    rates = {flow: found[flow, "throughput"] for flow in lifetimes}
-    made["jain"] = _fairness(rates, lifetimes, lifetimes)
+    throughputs = {flow: flow_series[flow, "throughput"] for flow in lifetimes}
+    totals["jain"] = _fairness(throughputs, lifetimes, lifetimes)
     if 0 < len(responsive & set(lifetimes)) < len(lifetimes):
-        made["jain_responsive"] = _fairness(rates, lifetimes, responsive & set(lifetimes))
-    return made
+        totals["jain_responsive"] = _fairness(throughputs, lifetimes, responsive & set(lifetimes))
+    return totals
 
 
 def _steps(points: Points, width: float) -> np.ndarray:
@@ -68,13 +68,13 @@ def _sum(parts: list[Points], width: float) -> Points:
 
 
 def samples(
-    rates: Mapping[int, Points], lifetimes: Mapping[int, Lifetime], chosen: Iterable[int]
+    rates: Mapping[int, Points], lifetimes: Mapping[int, Lifetime], flow_numbers: Iterable[int]
 ) -> tuple[int, np.ndarray]:
     """Rates of the chosen flows in each bin from the first one given; NaN where a flow was not active all through.
 
     Shape (bins, flows).
     """
-    flows = [flow for flow in chosen if lifetimes[flow].bins[1] >= lifetimes[flow].bins[0]]
+    flows = [flow for flow in flow_numbers if lifetimes[flow].bins[1] >= lifetimes[flow].bins[0]]
     if not flows:
         return 0, np.zeros((0, 0))
     first, last = min(lifetimes[flow].bins[0] for flow in flows), max(lifetimes[flow].bins[1] for flow in flows)
@@ -86,12 +86,12 @@ def samples(
     return first, table
 
 
-def _fairness(rates: Mapping[int, Points], lifetimes: Mapping[int, Lifetime], chosen: Iterable[int]) -> Points:
-    first, table = samples(rates, lifetimes, chosen)
+def _fairness(rates: Mapping[int, Points], lifetimes: Mapping[int, Lifetime], flow_numbers: Iterable[int]) -> Points:
+    first, table = samples(rates, lifetimes, flow_numbers)
     active = [row[~np.isnan(row)] for row in table]
     value = np.array([jain(row) if len(row) > 1 and row.any() else np.nan for row in active])
-    some = ~np.isnan(value)
-    return Points(beginnings(first, first + len(table) - 1)[some], value[some])
+    is_defined = ~np.isnan(value)
+    return Points(beginnings(first, first + len(table) - 1)[is_defined], value[is_defined])
 
 
 # --- The bottleneck's queue over time, from what entered it and what left it.
@@ -107,18 +107,18 @@ def bottleneck_series(direction: LinkDirection, zero_ns: int) -> dict[str, Point
         return {}
     start_ns = int(entered.t_ns[0]) - zero_ns
     end_ns = max(int(entered.t_ns[-1]), direction.passage.end_ns) - zero_ns
-    came, left, length = stays(direction, zero_ns)
+    arrivals, departures, length = stays(direction, zero_ns)
     moments = grid_ns(min(start_ns, 0), end_ns)
     first, last = (int(bin_of(np.array([t]))[0]) for t in (min(start_ns, 0), end_ns))
     dropped = direction.replayed.fate == Fate.QUEUE_DROP
-    when = entered.t_ns[dropped] - zero_ns
-    packets = _inside(came, left, np.ones_like(length), moments)
+    drop_ns = entered.t_ns[dropped] - zero_ns
+    packets = _inside(arrivals, departures, np.ones_like(length), moments)
     return {
-        "queue_length": _inside(came, left, length, moments),
+        "queue_length": _inside(arrivals, departures, length, moments),
         "queue_packets": packets,
-        "queue_delay": _waits(came, left, moments, packets.value),
-        "sending_rate": rates(left, length, first, last),
-        "drops": Points(beginnings(first, last), sums(when, 1, first, last)),
+        "queue_delay": _waits(arrivals, departures, moments, packets.value),
+        "sending_rate": rates(departures, length, first, last),
+        "drops": Points(beginnings(first, last), sums(drop_ns, 1, first, last)),
         "drop": _whose(direction, dropped, zero_ns),
         "mark": _whose(direction, direction.passage.marked, zero_ns),
         "loss": _whose(direction, direction.replayed.fate == Fate.LOST, zero_ns),
@@ -126,38 +126,38 @@ def bottleneck_series(direction: LinkDirection, zero_ns: int) -> dict[str, Point
     }
 
 
-def _whose(direction: LinkDirection, chosen: npt.NDArray[np.bool_], zero_ns: int) -> Points:
+def _whose(direction: LinkDirection, mask: npt.NDArray[np.bool_], zero_ns: int) -> Points:
     """When each of the chosen packets came, and its flow."""
     entered = direction.passage.entered
-    return Points(seconds(entered.t_ns[chosen] - zero_ns), entered.flow[chosen].astype(np.float64))
+    return Points(seconds(entered.t_ns[mask] - zero_ns), entered.flow[mask].astype(np.float64))
 
 
 def stays(direction: LinkDirection, zero_ns: int) -> tuple[Ints, Ints, Ints]:
     """When each packet that passed the queue came and left (ns since time zero), and its length (bytes), shape (n,)."""
-    entered, departures = direction.passage.entered, direction.departures_ns()
-    passed = departures >= 0
-    came, left = entered.t_ns[passed], departures[passed]
+    entered, departures_ns = direction.passage.entered, direction.departures_ns()
+    passed = departures_ns >= 0
+    arrivals, departures = entered.t_ns[passed], departures_ns[passed]
     # No packet leaves before it came: clocks are read, and captures taken, a few µs off.
-    return came - zero_ns, np.maximum(left, came) - zero_ns, entered.length[passed]
+    return arrivals - zero_ns, np.maximum(departures, arrivals) - zero_ns, entered.length[passed]
 
 
-def _inside(came: Ints, left: Ints, amount: Ints, moments: Ints) -> Points:
+def _inside(arrivals: Ints, departures: Ints, amount: Ints, moments: Ints) -> Points:
     """Sum of what had come and not left at each moment."""
-    return Points(seconds(moments), _total(came, amount, moments) - _total(left, amount, moments))
+    return Points(seconds(moments), _total(arrivals, amount, moments) - _total(departures, amount, moments))
 
 
-def _total(when: Ints, amount: Ints, moments: Ints) -> npt.NDArray[np.float64]:
-    order = np.argsort(when, kind="stable")
+def _total(event_ns: Ints, amount: Ints, moments: Ints) -> npt.NDArray[np.float64]:
+    order = np.argsort(event_ns, kind="stable")
     running = np.concatenate(([0], np.cumsum(amount[order])))
-    return running[np.searchsorted(when[order], moments, side="right")].astype(np.float64)
+    return running[np.searchsorted(event_ns[order], moments, side="right")].astype(np.float64)
 
 
-def _waits(came: Ints, left: Ints, moments: Ints, packets: npt.NDArray[np.float64]) -> Points:
-    if not len(left):
+def _waits(arrivals: Ints, departures: Ints, moments: Ints, packets: npt.NDArray[np.float64]) -> Points:
+    if not len(departures):
         return NOTHING
-    order = np.argsort(left, kind="stable")
-    last = np.searchsorted(left[order], moments, side="right") - 1
-    wait = np.where(last >= 0, (left - came)[order][np.maximum(last, 0)], 0) / 1e6
+    order = np.argsort(departures, kind="stable")
+    last = np.searchsorted(departures[order], moments, side="right") - 1
+    wait = np.where(last >= 0, (departures - arrivals)[order][np.maximum(last, 0)], 0) / 1e6
     return Points(seconds(moments), np.where(packets > 0, wait, 0.0))
 
 
@@ -176,65 +176,65 @@ def wire_series(view: LinkView, flow: FlowAddresses, lifetime: Lifetime) -> dict
     sent, received = lifetime.sent, lifetime.received
     first = int(bin_of(np.array([lifetime.start_ns]))[0])
     last = int(bin_of(np.array([max(lifetime.end_ns - 1, int(sent.t_ns[-1]) - lifetime.zero_ns, lifetime.last_ns)]))[0])
-    found = {
+    series = {
         "throughput": rates(received.t_ns - lifetime.zero_ns, received.payload, first, last),
         "sending_rate": rates(sent.t_ns - lifetime.zero_ns, sent.payload, first, last),
         "ack_ratio": NOTHING if flow.kind == "udp" else _ack_ratio(lifetime, first, last),
     }
     side: Side = "to_client" if flow.sender == "server" else "to_server"
-    directions = [part.directions[side] for part in view.every_path if side in part.directions]
+    directions = [path.directions[side] for path in view.every_path if side in path.directions]
     if len(directions) == len(view.paths):
         whole = view.to_client if side == "to_client" else view.to_server
         passages = [direction.passage for direction in directions]
         if view.in_sequence:
             passages = [] if whole is None else [whole]
-        found["one_way_delay"] = _delays(passages, lifetime, first, last)
-        found["drops"] = _drops(directions, lifetime, first, last)
-    return found
+        series["one_way_delay"] = _delays(passages, lifetime, first, last)
+        series["drops"] = _drops(directions, lifetime, first, last)
+    return series
 
 
 def _ack_ratio(lifetime: Lifetime, first: int, last: int) -> Points:
     """Packets with data per packet of the receiver, in each bin that has both."""
     # A handshake is answered by rules of its own (RFC 9000 §13.2.1).
     data, answers = (
-        each.where((each.form == Form.SHORT) | (each.form == Form.NONE))
-        for each in (lifetime.received, lifetime.answers)
+        packets.where((packets.form == Form.SHORT) | (packets.form == Form.NONE))
+        for packets in (lifetime.received, lifetime.answers)
     )
     data = data.where(data.payload > 0)
-    came = sums(data.t_ns - lifetime.zero_ns, 1, first, last)
-    told = sums(answers.t_ns - lifetime.zero_ns, 1, first, last)
-    both = (came > 0) & (told > 0)
-    return Points(beginnings(first, last)[both], came[both] / told[both])
+    data_counts = sums(data.t_ns - lifetime.zero_ns, 1, first, last)
+    answer_counts = sums(answers.t_ns - lifetime.zero_ns, 1, first, last)
+    both = (data_counts > 0) & (answer_counts > 0)
+    return Points(beginnings(first, last)[both], data_counts[both] / answer_counts[both])
 
 
 def _delays(passages: list[MatchedPackets], lifetime: Lifetime, first: int, last: int) -> Points:
     parts = [_delay(passage, lifetime.flow) for passage in passages]
     if not parts:
         return NOTHING
-    out_ns, delay_ms = (np.concatenate(each) for each in zip(*parts, strict=True))
+    out_ns, delay_ms = (np.concatenate(column) for column in zip(*parts, strict=True))
     if not len(out_ns):
         return NOTHING
     counts = sums(out_ns - lifetime.zero_ns, 1, first, last)
-    some = counts > 0
+    is_defined = counts > 0
     totals = sums(out_ns - lifetime.zero_ns, delay_ms, first, last)
-    return Points(beginnings(first, last)[some], totals[some] / counts[some])
+    return Points(beginnings(first, last)[is_defined], totals[is_defined] / counts[is_defined])
 
 
 def _delay(passage: MatchedPackets, flow: int) -> tuple[Ints, Floats]:
     """When each packet of a flow came out, ns since the epoch, and how long it took, ms."""
-    mine = np.flatnonzero((passage.entered.flow == flow) & passage.arrived)
-    access = 0 if passage.access_ns is None else passage.access_ns[mine]
-    out_ns = passage.out_ns[mine] + access
-    return out_ns, (out_ns - passage.entered.t_ns[mine]) / 1e6
+    own = np.flatnonzero((passage.entered.flow == flow) & passage.arrived)
+    access = 0 if passage.access_ns is None else passage.access_ns[own]
+    out_ns = passage.out_ns[own] + access
+    return out_ns, (out_ns - passage.entered.t_ns[own]) / 1e6
 
 
 def _drops(directions: list[LinkDirection], lifetime: Lifetime, first: int, last: int) -> Points:
-    when = []
+    drop_ns = []
     for direction in directions:
         entered = direction.passage.entered
         dropped = (direction.replayed.fate == Fate.QUEUE_DROP) & (entered.flow == lifetime.flow)
-        when.append(entered.t_ns[dropped])
-    return Points(beginnings(first, last), sums(np.concatenate(when) - lifetime.zero_ns, 1, first, last))
+        drop_ns.append(entered.t_ns[dropped])
+    return Points(beginnings(first, last), sums(np.concatenate(drop_ns) - lifetime.zero_ns, 1, first, last))
 
 
 # --- How much of its file a client had over time.
@@ -282,8 +282,8 @@ def _received(view: Artefacts, window: TransferWindow, lifetime: Lifetime) -> Po
 
 def _in_advance(growth: Growth, lifetime: Lifetime, window: TransferWindow) -> bool:
     """Whether the file ever was larger than all payload that had come."""
-    came = lifetime.received
-    inside: Ints = np.flatnonzero((came.t_ns >= window.start_ns) & (came.t_ns < window.end_ns))
-    total = np.concatenate([[0], np.cumsum(came.payload[inside])])
-    had = total[np.searchsorted(came.t_ns[inside], growth.t_ns + _AFTERWARDS, side="right")]
+    received = lifetime.received
+    inside: Ints = np.flatnonzero((received.t_ns >= window.start_ns) & (received.t_ns < window.end_ns))
+    total = np.concatenate([[0], np.cumsum(received.payload[inside])])
+    had = total[np.searchsorted(received.t_ns[inside], growth.t_ns + _AFTERWARDS, side="right")]
     return bool((growth.size > AHEAD * had).any())

@@ -32,18 +32,18 @@ def traces_of(view: Artefacts, window: TransferWindow, role: Role) -> list[Path]
     in whose time it begins; where the flow has one transfer, all of the endpoint's are of that. Raises OSError.
     """
     flow = window.transfer.flow
-    alone = sum(other.transfer.flow == flow for other in view.windows) == 1
+    alone = sum(candidate.transfer.flow == flow for candidate in view.windows) == 1
     name = b""
     if view.left is not None:
         name = view.left.between(window.start_ns, window.end_ns, flow, to_client=False).first_destination()
-    found = []
+    traces = []
     for path in view.qlogs(flow, role):
         summary = qlog.summary_of(path.name, qlog.read_head(path, _HEAD))
-        named = summary.names(name)
+        is_named = summary.names(name)
         begins = summary.start_ns is not None and window.start_ns <= summary.start_ns < window.end_ns
-        if named or begins or alone:
-            found.append((not named, -content_size(path), path))
-    return [path for _, _, path in sorted(found)]
+        if is_named or begins or alone:
+            traces.append((not is_named, -content_size(path), path))
+    return [path for _, _, path in sorted(traces)]
 
 
 # --- sender
@@ -67,16 +67,16 @@ class SenderReport:
     end_ns: int
 
 
-def sender_series(told: Sequence[SenderReport]) -> dict[str, Points]:
+def sender_series(reports: Sequence[SenderReport]) -> dict[str, Points]:
     """cwnd, in_flight and srtt of one flow, as far as its sender tells; nothing between two connections."""
-    made = {}
+    series = {}
     for name in ("cwnd", "in_flight", "srtt"):
         parts = [
-            held(one.state["t_ns"].to_numpy(), _floats(one.state, name), grid_ns(one.start_ns, one.end_ns))
-            for one in told
+            held(report.state["t_ns"].to_numpy(), _floats(report.state, name), grid_ns(report.start_ns, report.end_ns))
+            for report in reports
         ]
-        made[name] = Points(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    return {name: points for name, points in made.items() if len(points.t)}
+        series[name] = Points(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return {name: points for name, points in series.items() if len(points.t)}
 
 
 def sender_states(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime) -> list[SenderReport]:
@@ -91,7 +91,7 @@ def sender_states(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime) -> l
     else:
         spans = [
             (_quic(view, flow, lifetime, window), *_span(window, lifetime, alone=len(windows) == 1))
-            for windows in [[one for one in view.windows if one.transfer.flow == flow.flow]]
+            for windows in [[candidate for candidate in view.windows if candidate.transfer.flow == flow.flow]]
             for window in windows
         ]
     return [SenderReport(state, start, end) for state, start, end in spans if state is not None and len(state)]
@@ -112,10 +112,10 @@ def _tcp(view: Artefacts, flow: int, lifetime: Lifetime) -> pl.DataFrame | None:
     rows = view.tcp(flow)
     if rows is None:
         return None
-    sacked, lost, again = (pl.col(name).fill_null(0) for name in ("sacked", "lost", "retrans"))
-    out = pl.col("unacked") - sacked - lost + again
+    sacked, lost, retransmitted = (pl.col(name).fill_null(0) for name in ("sacked", "lost", "retrans"))
+    in_flight = pl.col("unacked") - sacked - lost + retransmitted
     return rows.select(
-        t_ns=pl.col("t_ns") - lifetime.zero_ns, cwnd=pl.col("cwnd"), in_flight=out.clip(lower_bound=0),
+        t_ns=pl.col("t_ns") - lifetime.zero_ns, cwnd=pl.col("cwnd"), in_flight=in_flight.clip(lower_bound=0),
         # 0 is a connection without a sample yet, all ones a minimum that is not known (tcp_min_rtt).
         srtt=pl.when(pl.col("srtt_us") > 0).then(pl.col("srtt_us") / 1e3),
         min_rtt=pl.when(pl.col("min_rtt_us").is_between(1, 2**32 - 2)).then(pl.col("min_rtt_us") / 1e3),
@@ -161,13 +161,13 @@ def first_event_ns(view: Artefacts, trace: Path, lifetime: Lifetime, window: Tra
     By the trace's own clock, if it has one and that agrees with the captures; else when the client's first packet came
     out at the server's side, with which a server's trace begins.
     """
-    seen = lifetime.zero_ns + lifetime.start_ns
+    first_packet_ns = lifetime.zero_ns + lifetime.start_ns
     if view.right is not None:
-        mine = (view.right.flow == lifetime.flow) & ~view.right.to_client
-        rows = np.flatnonzero(mine & (view.right.t_ns >= window.start_ns))
-        seen = int(view.right.t_ns[rows[0]]) if len(rows) else seen
-    told = qlog.first_event_ns(trace)
-    return told if told is not None and abs(told - seen) < _NEAR else seen
+        from_client = (view.right.flow == lifetime.flow) & ~view.right.to_client
+        rows = np.flatnonzero(from_client & (view.right.t_ns >= window.start_ns))
+        first_packet_ns = int(view.right.t_ns[rows[0]]) if len(rows) else first_packet_ns
+    logged_ns = qlog.first_event_ns(trace)
+    return logged_ns if logged_ns is not None and abs(logged_ns - first_packet_ns) < _NEAR else first_packet_ns
 
 
 def usual_payload(sent: Capture) -> int:

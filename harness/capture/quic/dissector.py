@@ -62,11 +62,11 @@ def split(payload: bytes) -> Iterator[Header]:
     """The packets of a datagram; what is no packet ends it."""
     position = 0
     while position < len(payload):
-        found = _packet(payload[position:])
-        if found is None:
+        packet = _packet(payload[position:])
+        if packet is None:
             return
-        yield found
-        position += len(found.data)
+        yield packet
+        position += len(packet.data)
 
 
 def _packet(data: bytes) -> Header | None:
@@ -168,9 +168,9 @@ class Key:
         mask = self._mask(data[at + 4 : at + 4 + SAMPLE])
         first = data[0] ^ (mask[0] & (0x0F if data[0] & LONG else 0x1F))
         size = (first & _LENGTH) + 1
-        written = bytes(a ^ b for a, b in zip(data[at : at + size], mask[1:], strict=False))
-        number = decode_number(largest, int.from_bytes(written, "big"), 8 * size)
-        return first, number, bytes([first]) + data[1:at] + written
+        number_bytes = bytes(a ^ b for a, b in zip(data[at : at + size], mask[1:], strict=False))
+        number = decode_number(largest, int.from_bytes(number_bytes, "big"), 8 * size)
+        return first, number, bytes([first]) + data[1:at] + number_bytes
 
     def open(self, header: Header, first: int, number: int, head: bytes) -> DecryptedPacket | None:
         """The packet's payload; None where its tag does not fit."""
@@ -260,9 +260,9 @@ class CryptoStream:
         self.end = max(self.end, offset + len(data))
         if len(data) > len(self._pieces.get(offset, b"")):
             self._pieces[offset] = data
-        while (near := next((at for at in sorted(self._pieces) if at <= len(self._whole)), None)) is not None:
-            piece = self._pieces.pop(near)
-            self._whole += piece[max(0, len(self._whole) - near) :]
+        while (start := next((at for at in sorted(self._pieces) if at <= len(self._whole)), None)) is not None:
+            piece = self._pieces.pop(start)
+            self._whole += piece[max(0, len(self._whole) - start) :]
 
     def messages(self) -> Iterator[tuple[int, bytes]]:
         """(type, body) of each handshake message that is whole."""
@@ -276,8 +276,8 @@ class CryptoStream:
 
     def client_random(self) -> bytes | None:
         """Of a ClientHello that need not be whole."""
-        found = bytes(self._whole[6:38])
-        return found if len(found) == 32 and self._whole[0] == CLIENT_HELLO else None
+        random = bytes(self._whole[6:38])
+        return random if len(random) == 32 and self._whole[0] == CLIENT_HELLO else None
 
 
 @dataclass(frozen=True)
@@ -313,17 +313,17 @@ def accepts_early_data(body: bytes) -> bool:
 def transport_parameters(body: bytes) -> dict[int, bytes]:
     """Those of EncryptedExtensions, by their identifiers; empty where they cannot be read."""
     data = dict(_extensions(body)).get(_PARAMETERS, b"")
-    found: dict[int, bytes] = {}
+    parameters: dict[int, bytes] = {}
     at = 0
     try:
         while at < len(data):
             name, at = integer(data, at)
             size, at = integer(data, at)
-            found[name] = data[at : at + size]
+            parameters[name] = data[at : at + size]
             at += size
     except IndexError:
         return {}
-    return found
+    return parameters
 
 
 def preferred_id(value: bytes) -> bytes:
@@ -434,20 +434,22 @@ class Opener:
         if len(connection_id) not in self._lengths[role]:
             self._lengths[role] = sorted([*self._lengths[role], len(connection_id)], reverse=True)
 
-    def _candidates(self, packet: Packet, client: Address, known: bytes | None) -> Iterator[DissectedConnection]:
+    def _candidates(
+        self, packet: Packet, client: Address, destination_id: bytes | None
+    ) -> Iterator[DissectedConnection]:
         """Connections that a packet may be of, the likeliest first. `known`: its destination ID, where written."""
         receiver = other(packet.sender)
-        tried: list[DissectedConnection] = []
-        ids = [known] if known is not None else self._ids(packet.header.data, receiver)
-        for one in ids:
-            found = self._by_id.get((receiver, one)) if one else None
-            if found is not None and found not in tried:
-                tried.append(found)
-                yield found
-        for found in (self._by_address.get(client), *reversed(self.connections[-_TRIED:])):
-            if found is not None and found not in tried:
-                tried.append(found)
-                yield found
+        yielded: list[DissectedConnection] = []
+        ids = [destination_id] if destination_id is not None else self._ids(packet.header.data, receiver)
+        for connection_id in ids:
+            connection = self._by_id.get((receiver, connection_id)) if connection_id else None
+            if connection is not None and connection not in yielded:
+                yielded.append(connection)
+                yield connection
+        for connection in (self._by_address.get(client), *reversed(self.connections[-_TRIED:])):
+            if connection is not None and connection not in yielded:
+                yielded.append(connection)
+                yield connection
 
     def _ids(self, data: bytes, receiver: Role) -> list[bytes]:
         return [data[1 : 1 + size] for size in self._lengths[receiver]]
@@ -467,17 +469,17 @@ class Opener:
         sender, header = packet.sender, packet.header
         for connection in self._candidates(packet, client, header.destination_id):
             for key in self._long_keys(connection, sender, header):
-                if (opened := _try(key, connection, sender, header)) is not None:
-                    return self._take(packet, connection, opened, client)
+                if (decrypted := _try(key, connection, sender, header)) is not None:
+                    return self._take(packet, connection, decrypted, client)
         if header.form is not Form.INITIAL or sender != "client":
             return packet
         number = len(self.connections)
-        fresh = DissectedConnection(number, packet, header.version, [header.destination_id])
-        for keys in fresh.initial(header.version):
-            if (opened := _try(keys["client"], fresh, sender, header)) is not None:
-                self.connections.append(fresh)
-                self._register("server", header.destination_id, fresh)
-                return self._take(packet, fresh, opened, client)
+        new_connection = DissectedConnection(number, packet, header.version, [header.destination_id])
+        for keys in new_connection.initial(header.version):
+            if (decrypted := _try(keys["client"], new_connection, sender, header)) is not None:
+                self.connections.append(new_connection)
+                self._register("server", header.destination_id, new_connection)
+                return self._take(packet, new_connection, decrypted, client)
         return packet
 
     def _long_keys(self, connection: DissectedConnection, sender: Role, header: Header) -> Iterator[Key]:
@@ -503,20 +505,20 @@ class Opener:
             yield Key(secret, aead, version)
 
     def _take(
-        self, packet: Packet, connection: DissectedConnection, opened: DecryptedPacket, client: Address
+        self, packet: Packet, connection: DissectedConnection, decrypted: DecryptedPacket, client: Address
     ) -> Packet:
         """A packet with a long header was opened: remember what it tells."""
         sender, header = packet.sender, packet.header
-        connection.note(sender, header.form, opened.number)
+        connection.note(sender, header.form, decrypted.number)
         self._register(sender, header.source_id, connection)
         self._by_address[client] = connection
         if sender == "server":
             connection.version = header.version
             if header.form is Form.INITIAL:
                 connection.server_ids.add(header.source_id)
-        made = _of(packet, connection, opened, 0)
-        self._read_crypto(made, connection)
-        return made
+        opened_packet = _of(packet, connection, decrypted, 0)
+        self._read_crypto(opened_packet, connection)
+        return opened_packet
 
     def _short(self, packet: Packet, client: Address) -> Packet:
         sender, header = packet.sender, packet.header
@@ -529,42 +531,44 @@ class Opener:
                 if not phases:
                     continue
                 connection._phases[sender] = phases
-            for size in dict.fromkeys([len(one) for one in self._own_ids(header, connection, sender)]):
-                if (found := self._in_phase(packet, connection, phases, 1 + size)) is not None:
+            for size in dict.fromkeys(
+                [len(connection_id) for connection_id in self._own_ids(header, connection, sender)]
+            ):
+                if (opened_packet := self._in_phase(packet, connection, phases, 1 + size)) is not None:
                     self._by_address[client] = connection
-                    return found
+                    return opened_packet
         return packet
 
     def _own_ids(self, header: Header, connection: DissectedConnection, sender: Role) -> list[bytes]:
         """Destination IDs that a short header may have: those of the connection first."""
         ids = self._ids(header.data, other(sender))
-        return sorted(ids, key=lambda one: self._by_id.get((other(sender), one)) is not connection)
+        return sorted(ids, key=lambda connection_id: self._by_id.get((other(sender), connection_id)) is not connection)
 
     def _in_phase(self, packet: Packet, connection: DissectedConnection, phases: list[Key], at: int) -> Packet | None:
         sender, header = packet.sender, packet.header
-        now = connection.current.get(sender, 0)
-        read = phases[now].unmasked(header, at, connection.largest(sender, Form.SHORT))
-        if read is None:
+        current_phase = connection.current.get(sender, 0)
+        unmasked = phases[current_phase].unmasked(header, at, connection.largest(sender, Form.SHORT))
+        if unmasked is None:
             return None
-        first, number, head = read
-        bit = bool(first & 0x04)
+        first, number, head = unmasked
+        phase_bit = bool(first & 0x04)
         # The next phase, or, of a packet that comes late, the one before.
-        order = [now] if bit == bool(now & 1) else [now + 1, now - 1]
+        order = [current_phase] if phase_bit == bool(current_phase & 1) else [current_phase + 1, current_phase - 1]
         for phase in order:
             if phase < 0:
                 continue
             if phase == len(phases):
                 phases.append(phases[-1].next())
-            opened = phases[phase].open(header, first, number, head)
-            if opened is not None:
-                connection.current[sender] = max(now, phase)
+            decrypted = phases[phase].open(header, first, number, head)
+            if decrypted is not None:
+                connection.current[sender] = max(current_phase, phase)
                 connection.note(sender, Form.SHORT, number)
                 destination = header.data[1:at]
-                known = Header(Form.SHORT, header.data, at, connection.version, destination)
-                made = _of(Packet(packet.datagram, sender, known), connection, opened, phase)
-                for new in made.frames.new_ids if made.frames is not None else ():
-                    self._register(sender, new, connection)
-                return made
+                full_header = Header(Form.SHORT, header.data, at, connection.version, destination)
+                opened_packet = _of(Packet(packet.datagram, sender, full_header), connection, decrypted, phase)
+                for connection_id in opened_packet.frames.new_ids if opened_packet.frames is not None else ():
+                    self._register(sender, connection_id, connection)
+                return opened_packet
         return None
 
     # --- TLS
@@ -590,8 +594,8 @@ class Opener:
             elif kind == ENCRYPTED_EXTENSIONS and not connection.parameters:
                 connection.early_data = accepts_early_data(body)
                 connection.parameters = transport_parameters(body)
-                if own := preferred_id(connection.parameters.get(PREFERRED_ADDRESS, b"")):
-                    self._register("server", own, connection)
+                if preferred := preferred_id(connection.parameters.get(PREFERRED_ADDRESS, b"")):
+                    self._register("server", preferred, connection)
             elif kind == CERTIFICATE:
                 connection.certificate = True
         except IndexError:
@@ -599,18 +603,18 @@ class Opener:
 
 
 def _try(key: Key, connection: DissectedConnection, sender: Role, header: Header) -> DecryptedPacket | None:
-    read = key.unmasked(header, header.number_at, connection.largest(sender, header.form))
-    if read is None:
+    unmasked = key.unmasked(header, header.number_at, connection.largest(sender, header.form))
+    if unmasked is None:
         return None
-    opened = key.open(header, *read)
-    if opened is not None and header.form is not Form.INITIAL:
+    decrypted = key.open(header, *unmasked)
+    if decrypted is not None and header.form is not Form.INITIAL:
         connection._keys[sender, header.form] = key
-    return opened
+    return decrypted
 
 
-def _of(packet: Packet, connection: DissectedConnection, opened: DecryptedPacket | None, phase: int) -> Packet:
-    if opened is None:
+def _of(packet: Packet, connection: DissectedConnection, decrypted: DecryptedPacket | None, phase: int) -> Packet:
+    if decrypted is None:
         return Packet(packet.datagram, packet.sender, packet.header, connection.number)
     return Packet(
-        packet.datagram, packet.sender, packet.header, connection.number, opened.number, phase, opened.plain
+        packet.datagram, packet.sender, packet.header, connection.number, decrypted.number, phase, decrypted.plain
     )  # fmt: skip

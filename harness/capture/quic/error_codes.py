@@ -24,9 +24,9 @@ def is_known(close: CloseFrame) -> bool:
     Of a datagram's first bytes alone nobody can tell that it was decrypted: a stateless reset (RFC 9000 §10.3) may look
     like a close with any code and any words.
     """
-    known = close.code in _NAMES or close.code in _ALERTS if close.by_transport else close.code in _APPLICATION
-    words = close.reason.decode(errors="replace")
-    return (known or in_order(close)) and words.isprintable()
+    assigned = close.code in _NAMES or close.code in _ALERTS if close.by_transport else close.code in _APPLICATION
+    reason = close.reason.decode(errors="replace")
+    return (assigned or in_order(close)) and reason.isprintable()
 
 
 def in_order(close: CloseFrame) -> bool:

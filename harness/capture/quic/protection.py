@@ -128,10 +128,10 @@ def _aes(key: bytes, blocks: Bytes) -> Bytes:
 
 def _chacha20(key: bytes, starts: Bytes, size: int) -> Bytes:
     """ChaCha20's stream from each start (counter and nonce, shape (n, 16)) on: (n, size)."""
-    nothing, whole = bytes(size), np.ascontiguousarray(starts).tobytes()
+    zeros, counters = bytes(size), np.ascontiguousarray(starts).tobytes()
     parts = [
-        Cipher(algorithms.ChaCha20(key, whole[at : at + _BLOCK]), mode=None).encryptor().update(nothing)
-        for at in range(0, len(whole), _BLOCK)
+        Cipher(algorithms.ChaCha20(key, counters[at : at + _BLOCK]), mode=None).encryptor().update(zeros)
+        for at in range(0, len(counters), _BLOCK)
     ]
     return np.frombuffer(b"".join(parts), np.uint8).reshape(len(starts), size)
 
@@ -218,8 +218,8 @@ def decrypt(heads: Heads, protection: Protection) -> Packets:
     is out of all relation to the numbers before. With a wrong secret the rest is what chance leaves.
     """
     at = 1 + protection.id_length
-    whole = (heads.seen >= at + 4 + SAMPLE) & (heads.size >= at + 4 + TAG)
-    rows = np.flatnonzero(whole)
+    is_complete = (heads.seen >= at + 4 + SAMPLE) & (heads.size >= at + 4 + TAG)
+    rows = np.flatnonzero(is_complete)
     secret, aead, version = protection.secret, protection.aead, protection.version
     keys = derive(secret, aead, version)
     first, protected = np.zeros(len(rows), np.uint8), np.zeros((len(rows), 4), np.uint8)
@@ -231,9 +231,9 @@ def decrypt(heads: Heads, protection: Protection) -> Packets:
     length = (first & _LENGTH).astype(np.int64) + 1
     truncated = _truncated(protected, length)
     number = numbers(np.where(first & _RESERVED == 0, truncated, -1), length, protection.largest)
-    chosen = np.flatnonzero(number >= 0)
-    rows, number, length = rows[chosen], number[chosen], length[chosen]
-    phase = _phases(number, (first[chosen] & _PHASE) != 0)
+    decoded = np.flatnonzero(number >= 0)
+    rows, number, length = rows[decoded], number[decoded], length[decoded]
+    phase = _phases(number, (first[decoded] & _PHASE) != 0)
     secrets = [secret]
     while len(secrets) <= phase.max(initial=0):
         secrets.append(next_secret(secrets[-1], version))
@@ -241,11 +241,11 @@ def decrypt(heads: Heads, protection: Protection) -> Packets:
     plain = empty((len(rows), width), np.uint8)
     for part in _in_parts(len(rows)):
         plain[part] = _payloads(heads.data[rows[part]], at, length[part])
-        for turn in np.unique(phase[part]).tolist():
-            mine = part.start + np.flatnonzero(phase[part] == turn)
-            plain[mine] ^= keystream(derive(secrets[turn], aead, version), number[mine], width)
-    seen, total = heads.seen[rows] - at - length, heads.size[rows] - at - length - TAG
-    return Packets(rows, number, phase, plain, np.minimum(seen, total), total)
+        for phase_index in np.unique(phase[part]).tolist():
+            members = part.start + np.flatnonzero(phase[part] == phase_index)
+            plain[members] ^= keystream(derive(secrets[phase_index], aead, version), number[members], width)
+    captured, total = heads.seen[rows] - at - length, heads.size[rows] - at - length - TAG
+    return Packets(rows, number, phase, plain, np.minimum(captured, total), total)
 
 
 def _in_parts(count: int) -> Iterator[slice]:
@@ -259,8 +259,8 @@ def _payloads(data: Bytes, at: int, length: Ints) -> Bytes:
     width = data.shape[1] - at - 1
     plain = np.zeros((len(data), width), np.uint8)
     for size in range(1, 5):  # bytes of the packet number, behind which the payload starts
-        some = length == size
-        plain[some, : width + 1 - size] = data[some, at + size :]
+        mask = length == size
+        plain[mask, : width + 1 - size] = data[mask, at + size :]
     return plain
 
 
@@ -277,13 +277,13 @@ def numbers(truncated: Ints, length: Ints, largest: int = -1) -> Ints:
     `largest`: the largest number before the first. Where that is nothing, -1, the first is taken as it stands: a sender
     without an acknowledgement writes all of it, up to four bytes.
     """
-    made = np.empty(len(truncated), np.int64)
+    decoded = np.empty(len(truncated), np.int64)
     for part in _in_parts(len(truncated)):
-        guessed = _near_to_the_one_before(truncated[part], length[part], largest)
-        made[part] = _one_by_one(truncated[part], length[part], largest) if guessed is None else guessed
+        estimate = _near_to_the_one_before(truncated[part], length[part], largest)
+        decoded[part] = _one_by_one(truncated[part], length[part], largest) if estimate is None else estimate
         # All that a number depends on of those before it.
-        largest = max(largest, int(made[part].max()))
-    return made
+        largest = max(largest, int(decoded[part].max()))
+    return decoded
 
 
 def _near_to_the_one_before(truncated: Ints, length: Ints, largest: int) -> Ints | None:
@@ -291,14 +291,14 @@ def _near_to_the_one_before(truncated: Ints, length: Ints, largest: int) -> Ints
 
     Every number follows from the largest of those before it: numbers that satisfy this are the ones.
     """
-    known = np.flatnonzero(truncated >= 0)
-    if not len(known):
+    present = np.flatnonzero(truncated >= 0)
+    if not len(present):
         return np.full(len(truncated), -1, np.int64)
-    short, window = truncated[known], np.int64(1) << 8 * length[known]
+    short, window = truncated[present], np.int64(1) << 8 * length[present]
     # From a number to the next, by the bits that both have.
-    both = np.minimum(window[1:], window[:-1])
-    first = decode_number(largest, int(short[0]), 8 * int(length[known[0]]))
-    guess = first + np.concatenate([[0], np.cumsum((np.diff(short) + both // 2) % both - both // 2)])
+    common = np.minimum(window[1:], window[:-1])
+    first = decode_number(largest, int(short[0]), 8 * int(length[present[0]]))
+    guess = first + np.concatenate([[0], np.cumsum((np.diff(short) + common // 2) % common - common // 2)])
     before = np.maximum.accumulate(np.concatenate([[largest], guess[:-1]]))
     if guess.min() < 0 or (np.abs(guess - before)[before >= 0] > _LARGEST_STEP).any():
         return None
@@ -309,7 +309,7 @@ def _near_to_the_one_before(truncated: Ints, length: Ints, largest: int) -> Ints
     if not np.array_equal(np.where(up, candidate + window, np.where(down, candidate - window, candidate)), guess):
         return None
     decoded = np.full(len(truncated), -1, np.int64)
-    decoded[known] = guess
+    decoded[present] = guess
     return decoded
 
 

@@ -67,8 +67,8 @@ class Linear:
             coded = np.ones(1)
             for factor in term:
                 count = self.counts[factor]
-                own = _codes(count)[levels[factor]] if factor in levels else np.zeros(count - 1)
-                coded = np.outer(coded, own).ravel()
+                codes = _codes(count)[levels[factor]] if factor in levels else np.zeros(count - 1)
+                coded = np.outer(coded, codes).ravel()
             parts.append(coded)
         return np.concatenate(parts)
 
@@ -90,33 +90,33 @@ def linear(rows: Rows, counts: Sequence[int]) -> Linear | None:
     matrix = _matrix(rows, counts, mains)
     if not _full(matrix):
         return None
-    kept, left = list(mains), list[Term]()
+    terms, excluded = list(mains), list[Term]()
     for pair in pairs:
         wider = np.hstack([matrix, _columns(rows, counts, pair)])
         if _full(wider):
-            kept.append(pair)
+            terms.append(pair)
             matrix = wider
         else:
-            left.append(pair)
-    made = _with_aliases(rows, counts, kept, left)
-    if all(sum(pair in others for others in made.aliased.values()) == 1 for pair in left):
-        return made
+            excluded.append(pair)
+    model = _with_aliases(rows, counts, terms, excluded)
+    if all(sum(pair in aliases for aliases in model.aliased.values()) == 1 for pair in excluded):
+        return model
     return _with_aliases(rows, counts, mains, pairs)
 
 
-def _with_aliases(rows: Rows, counts: tuple[int, ...], kept: Sequence[Term], left: Sequence[Term]) -> Linear:
-    matrix = _matrix(rows, counts, kept)
+def _with_aliases(rows: Rows, counts: tuple[int, ...], terms: Sequence[Term], excluded: Sequence[Term]) -> Linear:
+    matrix = _matrix(rows, counts, terms)
     inverse = pseudoinverse(matrix)
     aliased: dict[Term, list[Term]] = {}
-    for pair in left:
+    for pair in excluded:
         weights = np.abs(inverse @ _columns(rows, counts, pair)).max(axis=1)
         place = 1
-        for term in kept:
+        for term in terms:
             width = _width(counts, term)
             if weights[place : place + width].max() > _NOTHING:
                 aliased.setdefault(term, []).append(pair)
             place += width
-    return Linear(counts, tuple(kept), {term: tuple(found) for term, found in aliased.items()})
+    return Linear(counts, tuple(terms), {term: tuple(pairs) for term, pairs in aliased.items()})
 
 
 def _full(matrix: Array) -> bool:
@@ -134,11 +134,11 @@ def _codes(count: int) -> Array:
 
 
 def _columns(rows: Rows, counts: Sequence[int], term: Term) -> Array:
-    made = np.ones((len(rows), 1))
+    columns = np.ones((len(rows), 1))
     for factor in term:
-        own = _codes(counts[factor])[[row[factor] for row in rows]]
-        made = (made[:, :, None] * own[:, None, :]).reshape(len(rows), -1)
-    return made
+        codes = _codes(counts[factor])[[row[factor] for row in rows]]
+        columns = (columns[:, :, None] * codes[:, None, :]).reshape(len(rows), -1)
+    return columns
 
 
 def _matrix(rows: Rows, counts: Sequence[int], terms: Sequence[Term]) -> Array:
@@ -231,69 +231,73 @@ class _Fits:
 
 def analyses(results: Iterable[CellResult]) -> list[Analysis]:
     """Every time of every study among stored cells."""
-    return [analysis(one, metric) for one in studied(results) for metric in metrics_of(one.scenario)]
+    return [analysis(study, metric) for study in studied(results) for metric in metrics_of(study.scenario)]
 
 
-def analysis(of: Studied, metric: str) -> Analysis:
+def analysis(study: Studied, metric: str) -> Analysis:
     """What the factors of a study are worth of one time."""
-    every, of = of, _with_times(of, metric)
-    times = {one.levels: one.times(metric) for one in of.cells}
-    late = sum(over for found in times.values() for _, over in found.values())
-    values = [seconds for found in times.values() for seconds, _ in found.values()]
+    full_study, study = study, _with_times(study, metric)
+    times = {cell.levels: cell.times(metric) for cell in study.cells}
+    late = sum(timed_out for runs in times.values() for _, timed_out in runs.values())
+    values = [seconds for runs in times.values() for seconds, _ in runs.values()]
     without = tuple(
-        (one.result.name, one.result.shortfall or "it was not measured") for one in every.cells if not one.times(metric)
+        (cell.result.name, cell.result.shortfall or "it was not measured")
+        for cell in full_study.cells
+        if not cell.times(metric)
     )
 
-    def made(fits: _Fits | None = None, problem: str = "") -> Analysis:
-        main, together, responses, conditionals = _effects(of, fits) if fits is not None else ((), (), (), ())
+    def build(fits: _Fits | None = None, problem: str = "") -> Analysis:
+        main, together, responses, conditionals = _effects(study, fits) if fits is not None else ((), (), (), ())
         return Analysis(
-            of, metric, float(np.median(values)) if values else 0.0, main, together, responses, conditionals,
+            study, metric, float(np.median(values)) if values else 0.0, main, together, responses, conditionals,
             len(values), late, without, problem,
         )  # fmt: skip
 
-    if not of.factors:
-        return made(problem="no factor has two levels among the stored cells")
-    rows = [levels for levels, found in times.items() if found]
-    model = linear(rows, [len(levels) for levels in of.factors.values()]) if rows else None
+    if not study.factors:
+        return build(problem="no factor has two levels among the stored cells")
+    rows = [levels for levels, runs in times.items() if runs]
+    model = linear(rows, [len(levels) for levels in study.factors.values()]) if rows else None
     if model is None:
-        return made(problem=f"the {len(rows)} cells that have a time do not tell the factors apart")
+        return build(problem=f"the {len(rows)} cells that have a time do not tell the factors apart")
     coefficients = _fitted(model, times)
     if not len(coefficients):
-        return made(problem="no repetition has enough cells to tell the factors apart")
-    return made(_Fits(model, coefficients))
+        return build(problem="no repetition has enough cells to tell the factors apart")
+    return build(_Fits(model, coefficients))
 
 
-def _with_times(of: Studied, metric: str) -> Studied:
+def _with_times(study: Studied, metric: str) -> Studied:
     """A study without the levels of which no cell has a time, and the factors that have one level then."""
-    timed = [one for one in of.cells if one.times(metric)]
-    seen = [sorted({one.levels[n] for one in timed}) for n in range(len(of.factors))]
-    kept = [n for n, places in enumerate(seen) if len(places) > 1]
-    names = list(of.factors)
-    factors = {names[n]: tuple(of.factors[names[n]][place] for place in seen[n]) for n in kept}
-    cells = tuple(replace(one, levels=tuple(seen[n].index(one.levels[n]) for n in kept)) for one in timed)
-    return replace(of, factors=factors, cells=cells)
+    timed = [cell for cell in study.cells if cell.times(metric)]
+    level_indices = [sorted({cell.levels[n] for cell in timed}) for n in range(len(study.factors))]
+    varying = [n for n, places in enumerate(level_indices) if len(places) > 1]
+    names = list(study.factors)
+    factors = {names[n]: tuple(study.factors[names[n]][place] for place in level_indices[n]) for n in varying}
+    cells = tuple(
+        replace(cell, levels=tuple(level_indices[n].index(cell.levels[n]) for n in varying)) for cell in timed
+    )
+    return replace(study, factors=factors, cells=cells)
 
 
 def _fitted(model: Linear, times: dict[tuple[int, ...], dict[int, tuple[float, bool]]]) -> Array:
     """The model's coefficients for each repetition that has enough cells for it."""
     inverses: dict[tuple[tuple[int, ...], ...], Array | None] = {}
-    made = []
-    for repetition in sorted({number for found in times.values() for number in found}):
-        rows = tuple(levels for levels, found in times.items() if repetition in found)
+    coefficients = []
+    for repetition in sorted({number for runs in times.values() for number in runs}):
+        rows = tuple(levels for levels, runs in times.items() if repetition in runs)
         if rows not in inverses:
             matrix = model.columns(list(rows))
-            enough = np.linalg.matrix_rank(matrix) == matrix.shape[1]
-            inverses[rows] = pseudoinverse(matrix) if enough else None
+            full_rank = np.linalg.matrix_rank(matrix) == matrix.shape[1]
+            inverses[rows] = pseudoinverse(matrix) if full_rank else None
         inverse = inverses[rows]
         if inverse is not None:
-            made.append(inverse @ np.array([times[levels][repetition][0] for levels in rows]))
-    return np.array(made)
+            coefficients.append(inverse @ np.array([times[levels][repetition][0] for levels in rows]))
+    return np.array(coefficients)
 
 
 def _effects(
-    of: Studied, fits: _Fits
+    study: Studied, fits: _Fits
 ) -> tuple[tuple[Effect, ...], tuple[Effect, ...], tuple[Response, ...], tuple[Conditional, ...]]:
-    names, levels = list(of.factors), list(of.factors.values())
+    names, levels = list(study.factors), list(study.factors.values())
     responses = tuple(
         Response(name, levels[n], tuple(fits.span(fits.model.contrast({n: place})) for place in range(len(levels[n]))))
         for n, name in enumerate(names)
@@ -301,20 +305,20 @@ def _effects(
     main = tuple(_main(fits, n, name, levels[n], responses[n], names) for n, name in enumerate(names))
     together = tuple(_together(fits, term, names, levels) for term in fits.model.interactions)
     conditionals = tuple(
-        _conditional(fits, one, other, names, levels)
+        _conditional(fits, factor, condition, names, levels)
         for term in fits.model.interactions if not fits.model.aliased.get(term)
-        for one, other in (term, term[::-1])
+        for factor, condition in (term, term[::-1])
     )  # fmt: skip
     return _ranked(main), _ranked(together), responses, conditionals
 
 
-def _ranked(found: Iterable[Effect]) -> tuple[Effect, ...]:
+def _ranked(effects: Iterable[Effect]) -> tuple[Effect, ...]:
     # To a microsecond: what rounding makes of equal ones is no rank.
-    return tuple(sorted(found, key=lambda one: (-round(abs(one.saved.median), 6), one.factors)))
+    return tuple(sorted(effects, key=lambda effect: (-round(abs(effect.saved.median), 6), effect.factors)))
 
 
 def _named(fits: _Fits, term: Term, names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(names[n] for n in other) for other in fits.model.aliased.get(term, ()))
+    return tuple(tuple(names[n] for n in alias) for alias in fits.model.aliased.get(term, ()))
 
 
 def _main(
@@ -328,32 +332,32 @@ def _main(
 
 def _together(fits: _Fits, term: Term, names: Sequence[str], levels: Sequence[Sequence[ParameterValue]]) -> Effect:
     """The two levels of each between which the interaction is greatest."""
-    one, other = term
-    found: list[tuple[Interval, tuple[int, int], tuple[int, int]]] = []
-    for a in itertools.permutations(range(len(levels[one])), 2):
-        for b in itertools.combinations(range(len(levels[other])), 2):
-            first = _difference(fits, one, a, other, b[0])
-            second = _difference(fits, one, a, other, b[1])
-            found.append((fits.span((second - first) / 2), a, b))
-    saved, a, b = max(found, key=lambda each: each[0].median)
-    worse, better = (levels[one][a[0]], levels[other][b[0]]), (levels[one][a[1]], levels[other][b[1]])
-    return Effect((names[one], names[other]), worse, better, saved, _named(fits, term, names))
+    factor, condition = term
+    candidates: list[tuple[Interval, tuple[int, int], tuple[int, int]]] = []
+    for a in itertools.permutations(range(len(levels[factor])), 2):
+        for b in itertools.combinations(range(len(levels[condition])), 2):
+            first = _difference(fits, factor, a, condition, b[0])
+            second = _difference(fits, factor, a, condition, b[1])
+            candidates.append((fits.span((second - first) / 2), a, b))
+    saved, a, b = max(candidates, key=lambda candidate: candidate[0].median)
+    worse, better = (levels[factor][a[0]], levels[condition][b[0]]), (levels[factor][a[1]], levels[condition][b[1]])
+    return Effect((names[factor], names[condition]), worse, better, saved, _named(fits, term, names))
 
 
-def _difference(fits: _Fits, factor: int, places: tuple[int, int], other: int, level: int) -> Array:
+def _difference(fits: _Fits, factor: int, places: tuple[int, int], condition: int, level: int) -> Array:
     """From one level of a factor to another, at a level of the other one."""
-    worse, better = ({factor: place, other: level} for place in places)
+    worse, better = ({factor: place, condition: level} for place in places)
     return fits.model.contrast(worse) - fits.model.contrast(better)
 
 
 def _conditional(
-    fits: _Fits, one: int, other: int, names: Sequence[str], levels: Sequence[Sequence[ParameterValue]]
+    fits: _Fits, factor: int, condition: int, names: Sequence[str], levels: Sequence[Sequence[ParameterValue]]
 ) -> Conditional:
     saved = []
-    for place in range(len(levels[other])):
+    for place in range(len(levels[condition])):
         spans = [
-            fits.span(_difference(fits, one, pair, other, place))
-            for pair in itertools.permutations(range(len(levels[one])), 2)
+            fits.span(_difference(fits, factor, pair, condition, place))
+            for pair in itertools.permutations(range(len(levels[factor])), 2)
         ]
         saved.append(max(spans, key=lambda span: span.median))
-    return Conditional(names[one], names[other], tuple(levels[other]), tuple(saved))
+    return Conditional(names[factor], names[condition], tuple(levels[condition]), tuple(saved))

@@ -32,17 +32,17 @@ class CombinationRuns:
         otherwise are left out.
         """
         name = MetricName(metric, 0, "first")
-        found: dict[int, tuple[float, bool]] = {}
+        times: dict[int, tuple[float, bool]] = {}
         for run, measured in self.result.runs:
             outcome = proven_outcome(run, measured)
             if measured is None or not (outcome.status == "completed" or outcome.failed_transfer):
                 continue
             value = measured.value(*name)
             if value is not None:
-                found[run.repetition] = value, False
+                times[run.repetition] = value, False
             elif outcome.failed_transfer:
-                found[run.repetition] = run.cell.scenario.timeout.seconds, True
-        return found
+                times[run.repetition] = run.cell.scenario.timeout.seconds, True
+        return times
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Studied:
     @property
     def name(self) -> str:
         """For people."""
-        rest = "".join(f", {name} {value}" for name, value in self.rest.items())
-        return f"{self.scenario.name} {self.client}→{self.server} ({self.engine}{rest})"
+        suffix = "".join(f", {name} {value}" for name, value in self.rest.items())
+        return f"{self.scenario.name} {self.client}→{self.server} ({self.engine}{suffix})"
 
 
 def metrics_of(scenario: Scenario) -> list[str]:
@@ -81,10 +81,10 @@ def studied(results: Iterable[CellResult]) -> list[Studied]:
         cell, factors = result.cell, _factors(result)
         if not factors:
             continue
-        told = {full for name in factors for full in expanded(name)}
-        rest = tuple((name, value) for name, value in sorted(cell.parameters.items()) if name not in told)
+        factor_names = {full for name in factors for full in expanded(name)}
+        fixed = tuple((name, value) for name, value in sorted(cell.parameters.items()) if name not in factor_names)
         place = (cell.scenario.name, cell.client.name, cell.server.name, cell.engine, str(cell.seed), factors)
-        groups.setdefault((*place, cell.host_cpu, len(rest), rest), []).append(result)
+        groups.setdefault((*place, cell.host_cpu, len(fixed), fixed), []).append(result)
     ordered = sorted(groups.items(), key=lambda item: (*item[0][:-1], str(item[0][-1])))
     return [one for _, group in ordered if (one := _studied(group)).factors or one.scenario.study is not None]
 
@@ -98,8 +98,8 @@ def _factors(result: CellResult) -> tuple[str, ...]:
     cell = result.cell
     flows, study = cell.scenario.flows, cell.scenario.study
     if study is None:
-        alone = len(flows) == 1 and flows[0].download is not None
-        return tuple(sorted(cell.parameters)) if alone else ()
+        single_download = len(flows) == 1 and flows[0].download is not None
+        return tuple(sorted(cell.parameters)) if single_download else ()
     if not study.factors:
         return ()
     pair = players_of(cell.scenario, cell.client, cell.server, cell.others)
@@ -111,29 +111,30 @@ def _studied(group: list[CellResult]) -> Studied:
     cell, names = group[0].cell, _factors(group[0])
     if cell.scenario.study is None:
         names = _joined(group, names)
-    told = {full for name in names for full in expanded(name)}
-    rest = {name: value for name, value in sorted(cell.parameters.items()) if name not in told}
+    factor_names = {full for name in names for full in expanded(name)}
+    fixed = {name: value for name, value in sorted(cell.parameters.items()) if name not in factor_names}
     levels = {name: _levels(group, name) for name in names}
-    kept = {name: found for name, found in levels.items() if len(found) > 1}
-    alone = {name: found[0] for name, found in levels.items() if len(found) == 1}
-    tried = (
-        CombinationRuns(one, tuple(found.index(_level(one, name)) for name, found in kept.items())) for one in group
+    factors = {name: values for name, values in levels.items() if len(values) > 1}
+    constant = {name: values[0] for name, values in levels.items() if len(values) == 1}
+    combinations = (
+        CombinationRuns(result, tuple(values.index(_level(result, name)) for name, values in factors.items()))
+        for result in group
     )
-    ordered = tuple(sorted(tried, key=lambda one: one.levels))
+    ordered = tuple(sorted(combinations, key=lambda runs: runs.levels))
     return Studied(
-        cell.scenario, cell.client.name, cell.server.name, cell.engine, {**rest, **alone}, kept, ordered
+        cell.scenario, cell.client.name, cell.server.name, cell.engine, {**fixed, **constant}, factors, ordered
     )  # fmt: skip
 
 
 def _joined(group: list[CellResult], names: tuple[str, ...]) -> tuple[str, ...]:
     """Names with one for both roles where these were always asked for the same."""
-    made: dict[str, None] = {}
+    factors: dict[str, None] = {}
     for name in names:
-        short = name.partition(".")[2]
-        asked = [tuple(one.cell.parameters.get(full) for full in expanded(short)) for one in group]
-        both = name.partition(".")[0] in ROLES and all(len(set(values)) == 1 for values in asked)
-        made[short if both else name] = None
-    return tuple(made)
+        bare_name = name.partition(".")[2]
+        requests = [tuple(result.cell.parameters.get(full) for full in expanded(bare_name)) for result in group]
+        shared = name.partition(".")[0] in ROLES and all(len(set(values)) == 1 for values in requests)
+        factors[bare_name if shared else name] = None
+    return tuple(factors)
 
 
 def _level(result: CellResult, name: str) -> ParameterValue:
@@ -142,22 +143,22 @@ def _level(result: CellResult, name: str) -> ParameterValue:
 
 def _levels(group: list[CellResult], name: str) -> tuple[ParameterValue, ...]:
     """The levels that some cell has, as the study orders them; of a sweep small before large."""
-    seen = dict.fromkeys(_level(one, name) for one in group)
+    levels = dict.fromkeys(_level(result, name) for result in group)
     scenario = group[-1].cell.scenario
     study = scenario.study
     if study is None:
-        return tuple(sorted(seen, key=lambda level: (_number(name, level), str(level))))
-    written = study.factors[name]
-    order = [point_at(Point(scenario, {}), {name: level}).parameters[expanded(name)[0]] for level in written]
-    return tuple(sorted(seen, key=lambda level: order.index(level) if level in order else math.inf))
+        return tuple(sorted(levels, key=lambda level: (_number(name, level), str(level))))
+    study_levels = study.factors[name]
+    order = [point_at(Point(scenario, {}), {name: level}).parameters[expanded(name)[0]] for level in study_levels]
+    return tuple(sorted(levels, key=lambda level: order.index(level) if level in order else math.inf))
 
 
 def _number(name: str, level: ParameterValue) -> float:
     """A level as a number to sort by; infinite of a word."""
     parameter = PARAMETERS.get(name.rpartition(".")[2])
     if parameter is not None:
-        found = parameter.number(level)
-        return math.inf if found is None else found
+        number = parameter.number(level)
+        return math.inf if number is None else number
     for kind in (Rate, Duration, Percentage, Size):
         with suppress(ValueError):
             return float(kind.parse(str(level)).value)
@@ -204,8 +205,8 @@ def profiled(results: Iterable[CellResult]) -> list[Profiled]:
     for result in results:
         cell = result.cell
         if cell.scenario.study is not None and cell.scenario.study.profiles:
-            rest = str(sorted(_rest(cell).items()))
-            key = (cell.scenario.name, cell.client.name, cell.server.name, cell.engine, str(cell.seed), rest)
+            fixed = str(sorted(_rest(cell).items()))
+            key = (cell.scenario.name, cell.client.name, cell.server.name, cell.engine, str(cell.seed), fixed)
             groups.setdefault(key, []).append(result)
     return [_profiled(group) for _, group in sorted(groups.items())]
 
@@ -213,8 +214,10 @@ def profiled(results: Iterable[CellResult]) -> list[Profiled]:
 def _rest(cell: Cell) -> dict[str, ParameterValue]:
     """What was asked of a cell beside its profile."""
     study = cell.scenario.study
-    named = {name for settings in study.profiles.values() for name in settings} if study is not None else set[str]()
-    return {name: value for name, value in cell.parameters.items() if name not in named}
+    profile_settings = (
+        {name for settings in study.profiles.values() for name in settings} if study is not None else set[str]()
+    )
+    return {name: value for name, value in cell.parameters.items() if name not in profile_settings}
 
 
 def _profiled(group: list[CellResult]) -> Profiled:
@@ -224,12 +227,14 @@ def _profiled(group: list[CellResult]) -> Profiled:
     design = of_pair(base, pair)
     rows = []
     for point, label in zip(design.points, design.labels, strict=True):
-        found = next((one for one in group if one.cell.parameters == dict(point.parameters)), None)
-        if found is None:
+        result = next((candidate for candidate in group if candidate.cell.parameters == dict(point.parameters)), None)
+        if result is None:
             continue
-        names = [f"{each}: " for each in label.split(" = ")]
-        absent = tuple(name.partition(": ")[2] for name in design.absent if name.startswith(tuple(names)))
-        told = {name: value for name, value in point.parameters.items() if cell.scenario.parameters.get(name) != value}
-        times = {metric: found.interval(metric, 0, "first") for metric in metrics_of(cell.scenario)}
-        rows.append(ProfileRow(label, told, absent, times, found.verdict.status))
+        prefixes = [f"{profile}: " for profile in label.split(" = ")]
+        absent = tuple(name.partition(": ")[2] for name in design.absent if name.startswith(tuple(prefixes)))
+        settings = {
+            name: value for name, value in point.parameters.items() if cell.scenario.parameters.get(name) != value
+        }
+        times = {metric: result.interval(metric, 0, "first") for metric in metrics_of(cell.scenario)}
+        rows.append(ProfileRow(label, settings, absent, times, result.verdict.status))
     return Profiled(cell.scenario, cell.client.name, cell.server.name, cell.engine, tuple(rows))

@@ -28,78 +28,80 @@ def called(metric: str) -> str:
     return f"{digits} {size[len(digits) :]}"
 
 
-def seconds(span: Interval, one: Analysis) -> str:
+def seconds(span: Interval, analysis: Analysis) -> str:
     """A figure with its interval; of one repetition the figure alone."""
-    middle, low, high = (rounded(value, one) for value in (span.median, span.low, span.high))
+    middle, low, high = (rounded(value, analysis) for value in (span.median, span.low, span.high))
     return f"{middle} s" if span.n < 2 or low == high else f"{middle} s [{low}, {high}]"
 
 
-def rounded(value: float, one: Analysis) -> str:
+def rounded(value: float, analysis: Analysis) -> str:
     """In tenths of a second, or finer where a tenth is more than a fiftieth of the study's time."""
-    digits = min(_FINEST, max(1, math.ceil(-math.log10(one.median / 50)))) if one.median > 0 else 1
+    digits = min(_FINEST, max(1, math.ceil(-math.log10(analysis.median / 50)))) if analysis.median > 0 else 1
     # No zero has a sign.
     return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
-def is_little(span: Interval, one: Analysis) -> bool:
+def is_little(span: Interval, analysis: Analysis) -> bool:
     """Whether a figure is less than a hundredth of the study's time."""
-    return abs(span.median) < LITTLE * one.median
+    return abs(span.median) < LITTLE * analysis.median
 
 
-def sentence(one: Analysis) -> str:
+def sentence(analysis: Analysis) -> str:
     """What the factors are worth of one time, the greatest first, and which of them matter only with another."""
-    what = f"{called(one.metric)} (median {rounded(one.median, one)} s)"
-    if one.problem:
-        return f"Of {what} nothing can be said: {one.problem}."
-    large = [effect for effect in one.main if not is_little(effect.saved, one)]
-    small = [effect.factors[0] for effect in one.main if is_little(effect.saved, one)]
-    parts = [_worth(effect, one, first=number == 0) for number, effect in enumerate(large)]
+    subject = f"{called(analysis.metric)} (median {rounded(analysis.median, analysis)} s)"
+    if analysis.problem:
+        return f"Of {subject} nothing can be said: {analysis.problem}."
+    large = [effect for effect in analysis.main if not is_little(effect.saved, analysis)]
+    small = [effect.factors[0] for effect in analysis.main if is_little(effect.saved, analysis)]
+    parts = [_worth(effect, analysis, first=number == 0) for number, effect in enumerate(large)]
     if small:
         verb = "" if large else "are worth " if len(small) > 1 else "is worth "
         parts.append(f"{_listed(small)} {verb}less than {LITTLE:.0%} of it")
-    made = f"Of {what} {', '.join(parts)}"
-    made += "".join(f"; {_matters(found, one)}" for found in conditions(one))
-    if one.late:
-        made += (
-            f"; {counted(one.late, 'run')} of {one.runs} had not come so far in time and "
-            f"{'counts' if one.late == 1 else 'count'} as {one.of.scenario.timeout}, which hides what is beyond"
+    text = f"Of {subject} {', '.join(parts)}"
+    text += "".join(f"; {_matters(condition, analysis)}" for condition in conditions(analysis))
+    if analysis.late:
+        text += (
+            f"; {counted(analysis.late, 'run')} of {analysis.runs} had not come so far in time and "
+            f"{'counts' if analysis.late == 1 else 'count'} as {analysis.of.scenario.timeout}, "
+            "which hides what is beyond"
         )
-    return made + "."
+    return text + "."
 
 
-def _worth(effect: Effect, one: Analysis, first: bool) -> str:
+def _worth(effect: Effect, analysis: Analysis, first: bool) -> str:
     change = f"({effect.worse[0]} → {effect.better[0]})"
     verb = " is worth" if first else ""
     unsure = "" if effect.shown or effect.saved.n < 2 else ", which its interval does not show"
-    return f"{effect.factors[0]}{verb} {seconds(effect.saved, one)} {change}{unsure}"
+    return f"{effect.factors[0]}{verb} {seconds(effect.saved, analysis)} {change}{unsure}"
 
 
 def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def conditions(one: Analysis) -> list[Conditional]:
+def conditions(analysis: Analysis) -> list[Conditional]:
     """Factors that are worth something at one level of another, and at the others less than a hundredth of the time.
 
     Of two that need each other the one that is worth more.
     """
-    little = LITTLE * one.median
-    rank = [effect.factors[0] for effect in one.main]
-    found: dict[frozenset[str], Conditional] = {}
-    for each in sorted(one.conditionals, key=lambda each: rank.index(each.factor)):
-        matters = [span for span in each.saved if span.median >= little and (span.n < 2 or span.low > 0)]
+    little = LITTLE * analysis.median
+    rank = [effect.factors[0] for effect in analysis.main]
+    by_pair: dict[frozenset[str], Conditional] = {}
+    for conditional in sorted(analysis.conditionals, key=lambda conditional: rank.index(conditional.factor)):
+        matters = [span for span in conditional.saved if span.median >= little and (span.n < 2 or span.low > 0)]
         # Several times as much as what counts for nothing, lest it be a matter of degree.
-        if len(matters) == 1 and matters[0].median >= _SEVERAL * little and len(each.saved) > 1:
-            found.setdefault(frozenset((each.factor, each.given)), each)
-    return list(found.values())
+        if len(matters) == 1 and matters[0].median >= _SEVERAL * little and len(conditional.saved) > 1:
+            by_pair.setdefault(frozenset((conditional.factor, conditional.given)), conditional)
+    return list(by_pair.values())
 
 
-def _matters(found: Conditional, one: Analysis) -> str:
-    place = max(range(len(found.saved)), key=lambda n: found.saved[n].median)
-    others = max((span.median for n, span in enumerate(found.saved) if n != place), default=0.0)
-    there, otherwise = seconds(found.saved[place], one), rounded(max(0.0, others), one)
+def _matters(condition: Conditional, analysis: Analysis) -> str:
+    place = max(range(len(condition.saved)), key=lambda n: condition.saved[n].median)
+    elsewhere = max((span.median for n, span in enumerate(condition.saved) if n != place), default=0.0)
+    at_level, otherwise = seconds(condition.saved[place], analysis), rounded(max(0.0, elsewhere), analysis)
     return (
-        f"{found.factor} matters only with {found.given} {found.levels[place]}: {there} there, {otherwise} s otherwise"
+        f"{condition.factor} matters only with {condition.given} {condition.levels[place]}: {at_level} there, "
+        f"{otherwise} s otherwise"
     )
 
 
@@ -117,18 +119,18 @@ class LevelPair:
     cells: int
 
 
-def surface(of: Studied, metric: str, one: str, other: str) -> list[LevelPair]:
+def surface(study: Studied, metric: str, x_factor: str, y_factor: str) -> list[LevelPair]:
     """Every two levels of two factors that some cell with a time has. KeyError for a name that is no factor."""
-    names = list(of.factors)
-    if one not in names or other not in names:
-        raise KeyError(one if one not in names else other)
-    first, second = names.index(one), names.index(other)
-    found: dict[tuple[int, int], list[float]] = {}
-    for cell in of.cells:
+    names = list(study.factors)
+    if x_factor not in names or y_factor not in names:
+        raise KeyError(x_factor if x_factor not in names else y_factor)
+    first, second = names.index(x_factor), names.index(y_factor)
+    medians: dict[tuple[int, int], list[float]] = {}
+    for cell in study.cells:
         if times := cell.times(metric):
             place = cell.levels[first], cell.levels[second]
-            found.setdefault(place, []).append(statistics.median(seconds for seconds, _ in times.values()))
+            medians.setdefault(place, []).append(statistics.median(seconds for seconds, _ in times.values()))
     return [
-        LevelPair(of.factors[one][a], of.factors[other][b], statistics.fmean(times), len(times))
-        for (a, b), times in sorted(found.items())
+        LevelPair(study.factors[x_factor][a], study.factors[y_factor][b], statistics.fmean(times), len(times))
+        for (a, b), times in sorted(medians.items())
     ]

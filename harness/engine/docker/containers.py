@@ -1,4 +1,4 @@
-"""A run's own containers, endpoints and proxies: made on the networks that stand, watched, ended and removed."""
+"""A run's own containers, endpoints and proxies: made on the existing networks, watched, ended and removed."""
 
 from __future__ import annotations
 
@@ -30,21 +30,20 @@ from harness.errors import EngineError
 from harness.topology import Lab
 from harness.units import Size
 
-# --- Clients that wait for their start: their containers are up, and a pipe holds them back.
+# --- Clients with a delayed start: their containers are up, and wait on a named pipe.
 #
-# To start a container takes a third of a second of CPU, at a moment that is hard to foretell: during a transfer it
-# would come late and disturb the path. So a client that starts later is brought up with the others, by a shell that
-# reads a named pipe first and then becomes the image's own program. The Compose file for use by hand knows nothing of
-# it.
+# Starting a container takes a third of a second of CPU, at a moment that is hard to predict. During a transfer it would
+# be late and disturb the path. So the container of such a client starts with the others. Its shell reads a named pipe,
+# and then executes the image's own program. The Compose file for use by hand does not have this.
 
 
 _PIPE = "start"
-#: Without the pipe, as when the container is started once more, nothing holds it.
+#: Without the pipe, as when the container is started again, the program starts at once.
 _SCRIPT = f'[ ! -p /held/{_PIPE} ] || read _ < /held/{_PIPE}; exec "$0" "$@"'
 
 
 class DelayedStarts:
-    """The containers of one lab that are held, by service."""
+    """The containers of one lab that wait for their start, by service."""
 
     def __init__(self, folder: Path, images: Mapping[str, str]) -> None:
         """`folder`: a place of its own, made here and removed by `remove`; `images`: service → image."""
@@ -52,18 +51,18 @@ class DelayedStarts:
         self._images = images
 
     def services(self) -> dict[str, dict[str, list[str]]]:
-        """Make the pipes; of each service what holds it, beside the lab's own Compose file. Raises EngineError."""
+        """Make the pipes. Service → keys that override those of the lab's Compose file. Raises EngineError."""
         for service in self._images:
             place = self._folder / service
             place.mkdir(parents=True)
             os.mkfifo(place / _PIPE)
-            # Whatever user an image runs as may read it.
+            # Any user that an image runs as may read it.
             (place / _PIPE).chmod(0o644)
         programs = {image: _program(image) for image in sorted(set(self._images.values()))}
         return {service: held(programs[image], self._folder / service) for service, image in self._images.items()}
 
     def release(self, service: str) -> bool:
-        """Let a service go on; False while its shell is not there yet."""
+        """Let a service start its program; False while its shell does not read the pipe yet."""
         pipe = self._folder / service / _PIPE
         try:
             end = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
@@ -84,12 +83,12 @@ class DelayedStarts:
 
 
 def held(program: list[str], place: Path) -> dict[str, list[str]]:
-    """Keys of a service that is held by the pipe in a folder, and then becomes its program. Pure."""
+    """Keys of a service that waits on the pipe in a folder, and then executes its program. Pure."""
     return {"entrypoint": ["/bin/sh", "-c", _SCRIPT, *program], "volumes": [f"{place}:/held:ro"]}
 
 
 def _program(image: str) -> list[str]:
-    """What a container of an image runs. Raises EngineError."""
+    """The command of an image: entrypoint and arguments. Raises EngineError."""
     config = json.loads(docker("image", "inspect", "--format", "{{json .Config}}", image).stdout)
     program = [*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])]
     if not program:
@@ -100,13 +99,13 @@ def _program(image: str) -> list[str]:
 # --- containers
 
 
-#: What the daemon is asked to tell of containers: their ends, and what somebody does to them.
+#: Events of containers that are requested from the daemon: ends, and what somebody does to them.
 _EVENTS = ("start", "die", "kill", "oom", "pause")
-#: Seconds before the daemon is asked once more to tell.
+#: Seconds before `docker events` is started again after it ended.
 _LISTEN_AGAIN = 0.1
-#: Seconds that whoever is told to end has before it is killed.
+#: Seconds between the stop signal and the kill signal.
 _GRACE = "2"
-#: Seconds from the moment that a container is told to end to the daemon's word that it has.
+#: Seconds to wait for the daemon's event after a container was told to end.
 _TOLD_WAIT = 4.0
 
 
@@ -126,9 +125,8 @@ class Project:
     def __init__(
         self, lab: Lab, folder: Path, variables: Mapping[str, str], paths: Paths, sampler: Sampler, memory: int
     ) -> None:
-        """`variables`: what `prepare_folder` says; `paths`: what stands; `sampler`: what looks on from outside.
-
-        `memory`: bytes that each endpoint may have.
+        """`variables`: those of `prepare_folder`; `paths`: networks and simulators, which stay up between runs;
+        `sampler`: samples the containers; `memory`: bytes that each endpoint may have.
         """
         self.image_ids: dict[str, str] = {}
         """Service → the ID of the image it ran on."""
@@ -155,48 +153,54 @@ class Project:
         self._removal: subprocess.Popen[str] | None = None
         self._hands = ThreadPoolExecutor(len(lab.hosts) + len(lab.proxies) + 1, thread_name_prefix="docker")
         """What is done to several containers is done at once."""
-        late = sorted(flow.client for flow in lab.flows if flow.start > 0)
-        self._held = DelayedStarts(folder / "held", {name: lab.host(name).image for name in late}) if late else None
+        delayed = sorted(flow.client for flow in lab.flows if flow.start > 0)
+        self._held = (
+            DelayedStarts(folder / "held", {name: lab.host(name).image for name in delayed}) if delayed else None
+        )
 
     # --- up
 
     def up(self) -> None:
-        """Start everything, all at once; clients that start late are held. Raises EngineError."""
-        wanted = services(self._lab)
-        for name, more in (self._held.services() if self._held is not None else {}).items():
-            wanted[name] = {**wanted[name], **more, "volumes": [*wanted[name]["volumes"], *more["volumes"]]}
+        """Start all containers in parallel. Clients with a delayed start wait on their pipes. Raises EngineError."""
+        service_specs = services(self._lab)
+        for name, overrides in (self._held.services() if self._held is not None else {}).items():
+            service_specs[name] = {
+                **service_specs[name],
+                **overrides,
+                "volumes": [*service_specs[name]["volumes"], *overrides["volumes"]],
+            }
         names = self._name, self._paths.project
-        ways = {name: launch(service, name, *names, self._variables) for name, service in wanted.items()}
-        made = {name: self._hands.submit(self._start, way) for name, way in ways.items()}
-        self._ids = {name: identity.result() for name, identity in made.items()}
+        launches = {name: launch(service, name, *names, self._variables) for name, service in service_specs.items()}
+        futures = {name: self._hands.submit(self._start, command) for name, command in launches.items()}
+        self._ids = {name: future.result() for name, future in futures.items()}
 
     @staticmethod
-    def _start(how: Launch) -> str:
+    def _start(command: Launch) -> str:
         """Make a container and start it; its ID."""
-        if not how.further:
-            return docker("run", "--detach", *how.words).stdout.strip()
-        identity = docker("create", *how.words).stdout.strip()
-        for network in how.further:
+        if not command.further:
+            return docker("run", "--detach", *command.words).stdout.strip()
+        identity = docker("create", *command.words).stdout.strip()
+        for network in command.further:
             docker("network", "connect", *network, identity)
         docker("start", identity)
         return identity
 
     def look(self) -> None:
-        """Learn the containers' processes and images."""
+        """Find the containers' processes and images."""
         for service, identity in self._paths.ids.items():
             if service not in self._ids:
-                # It was there before.
+                # It was up before this run.
                 pid = self._paths.pids[service]
                 self._sampler.watch_process(service, pid, new=False)
                 self._outside.watch(service, pid)
                 self._outside.watch_shim(service, identity)
         self._ids |= self._paths.ids
-        done = docker("inspect", *self._ids.values(), check=False)
-        if done.returncode != 0 and "No such" not in done.stderr:
-            raise failure("docker inspect", done.stderr)
-        # Without those that somebody has removed.
-        found: list[dict[str, Any]] = json.loads(done.stdout)
-        for container in found:
+        completed = docker("inspect", *self._ids.values(), check=False)
+        if completed.returncode != 0 and "No such" not in completed.stderr:
+            raise failure("docker inspect", completed.stderr)
+        # Containers that somebody has removed are missing here.
+        containers: list[dict[str, Any]] = json.loads(completed.stdout)
+        for container in containers:
             service, state = container["Config"]["Labels"][SERVICE_LABEL], container["State"]
             self.image_ids[service] = container["Image"]
             if service in self._paths.ids:
@@ -209,7 +213,7 @@ class Project:
         self._sampler.watch_logs({host.name: self._folder / f"flow{host.flow}" / host.role for host in self._lab.hosts})
 
     def _look_at_standing(self, service: str, state: Mapping[str, Any]) -> None:
-        """What befell a simulator before anybody told of it is known to the daemon alone."""
+        """Report what happened to a simulator before its events were watched: only the daemon knows that."""
         if state["Paused"]:
             self._outside.hear(service, "pause", {})
         if not state["Running"] and service not in self._ended:
@@ -217,7 +221,7 @@ class Project:
             self._deaths.put(Death(service, state["ExitCode"], time.time_ns()))
 
     def _look_at_limits(self, config: Mapping[str, Any]) -> None:
-        """A limit that a daemon cannot keep it leaves out, and says so to whoever made the container."""
+        """Note limits that the daemon does not enforce: it leaves them out of the container's configuration."""
         for limit, key in (("memory", "Memory"), ("processes", "PidsLimit")):
             if (config.get(key) or 0) <= 0:
                 self.unlimited.add(limit)
@@ -227,25 +231,25 @@ class Project:
     @contextlib.contextmanager
     def death_notices(self) -> Iterator[None]:
         """Deaths of this lab's containers arrive for `next_death`, from before the first is started."""
-        since, lock, over = f"{time.time():.3f}", threading.Lock(), threading.Event()
+        since, lock, closed = f"{time.time():.3f}", threading.Lock(), threading.Event()
         process = self._events(since)
 
         def read() -> None:
             nonlocal process
-            heard: set[str] = set()
+            seen_lines: set[str] = set()
             while True:
                 assert process.stdout is not None
                 for line in process.stdout:
-                    if line not in heard:
-                        heard.add(line)
+                    if line not in seen_lines:
+                        seen_lines.add(line)
                         self._hear(line)
                 process.wait()
-                if over.wait(_LISTEN_AGAIN):
+                if closed.wait(_LISTEN_AGAIN):
                     return
                 with lock:
-                    if over.is_set():
+                    if closed.is_set():
                         return
-                    # Somebody ended it, or the daemon did. What it told is told again, and what happened meanwhile.
+                    # `docker events` ended. The new one repeats the old events, and has those that came meanwhile.
                     process = self._events(since)
 
         reader = threading.Thread(target=read, name="docker-events", daemon=True)
@@ -254,7 +258,7 @@ class Project:
             yield
         finally:
             with lock:
-                over.set()
+                closed.set()
                 process.terminate()
             reader.join()
             self._outside.close()
@@ -270,61 +274,61 @@ class Project:
         try:
             event = json.loads(line)
         except ValueError:
-            # It was cut short, and is told again.
+            # The line was cut short. The next `docker events` repeats the event.
             return
         attributes = event["Actor"]["Attributes"]
         if attributes.get(PROJECT_LABEL) not in (self._name, self._paths.project):
-            # Of the run before.
+            # An event of the run before.
             return
-        service, what = attributes[SERVICE_LABEL], event["Action"]
+        service, action = attributes[SERVICE_LABEL], event["Action"]
         if service == FENCE and event["Actor"]["ID"] != self._paths.fence:
-            # One that another stands in for.
+            # A former fence, which has been replaced.
             return
-        if what == "oom":
+        if action == "oom":
             self._without_memory.add(service)
-        self._outside.hear(service, what, attributes, event["Actor"]["ID"])
-        if what == "start":
+        self._outside.hear(service, action, attributes, event["Actor"]["ID"])
+        if action == "start":
             self._ended.discard(service)
-        if what == "die":
+        if action == "die":
             with self._news:
                 self._ended.add(service)
                 self._news.notify_all()
             self._deaths.put(Death(service, int(attributes["exitCode"]), int(event["timeNano"])))
 
     def befell(self, service: str) -> ExternalFailure | None:
-        """What befell a container from outside; None where nothing did that is known of."""
-        heard = self._outside.befell(service, self._ids[service])
+        """The external failure of a container; None where none is known."""
+        external = self._outside.befell(service, self._ids[service])
         if service in self._told:
-            return heard
-        # The daemon also tells of a process below the first one, whose end that one bears: a server's worker.
-        if service not in self._without_memory and (heard is None or heard.reason != "out_of_memory"):
-            return heard
-        again = "free memory ('free -m', 'dmesg'), and give the same command again"
+            return external
+        # The daemon also reports the kill of a child process that the first one survives, such as a server's worker.
+        if service not in self._without_memory and (external is None or external.reason != "out_of_memory"):
+            return external
+        hint = "free memory ('free -m', 'dmesg'), and give the same command again"
         if "memory" not in self.unlimited and any(host.name == service for host in self._lab.hosts):
-            again = f"it may have {Size(self._memory)} (HARNESS_ENDPOINT_MEMORY); if it had less, {again}"
-        return ExternalFailure("out_of_memory", f"a process of {service} was killed for want of memory: {again}")
+            hint = f"it may have {Size(self._memory)} (HARNESS_ENDPOINT_MEMORY); if it had less, {hint}"
+        return ExternalFailure("out_of_memory", f"a process of {service} was killed for want of memory: {hint}")
 
     def next_death(self, timeout: float) -> Death | None:
-        """The next container that ended, waiting so many seconds for it."""
+        """The next container that ended. Waits at most `timeout` seconds; None where none ended."""
         try:
             return self._deaths.get(timeout=timeout) if timeout > 0 else self._deaths.get_nowait()
         except queue.Empty:
             return None
 
     def release(self, service: str) -> bool:
-        """Let a client that is held go on; False while it is not there yet."""
+        """Start a client that waits; False while its shell is not there yet."""
         assert self._held is not None
         return self._held.release(service)
 
     def start_again(self, service: str) -> None:
-        """Start a container that ended once more. Raises EngineError."""
+        """Start a container again that has ended. Raises EngineError."""
         docker("start", self._ids[service])
-        # Its process is another one.
+        # Its process is a new one.
         with contextlib.suppress(EngineError):
             self.look()
 
     def tell(self, *services: str) -> None:
-        """Tell containers to end, each with its image's own stop signal, and without waiting: others go on."""
+        """Tell containers to end, with the stop signals of their images, and do not wait: others go on."""
         self._outside.tell(*services)
         self._told.update(services)
         words = ["stop", "--time", _GRACE, *(self._ids[service] for service in services)]
@@ -333,23 +337,23 @@ class Project:
     # --- down
 
     def stop(self) -> bool:
-        """End the endpoints and the simulators' run, and keep what they printed; whether the simulators did end it."""
+        """End the endpoints and the simulators' run, and keep their output. Whether the simulators ended their run."""
         for process in self._stopping:
             process.wait()
-        stood = self._hands.submit(self._paths.end)
-        others = [self._hands.submit(self._end, service, identity) for service, identity in self._own.items()]
-        for other in others:
-            other.result()
-        ended = stood.result()
+        path_end = self._hands.submit(self._paths.end)
+        endings = [self._hands.submit(self._end, service, identity) for service, identity in self._own.items()]
+        for ending in endings:
+            ending.result()
+        ended = path_end.result()
         for service, identity in self._paths.ids.items():
-            # A simulator that took its order writes there itself.
+            # A simulator that took its order writes its log itself.
             if not self.log_file(service).exists():
                 self._keep_log(service, identity)
         return ended
 
     def _end(self, service: str, identity: str) -> None:
         if not self._has_ended(service, 0):
-            # Docker tells of an end when all that was printed is there, and then takes its time to clear away.
+            # Docker reports an end when all output is there. Its clean-up afterwards takes longer.
             stop = start(["stop", "--time", _GRACE, identity], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             self._stopping.append(stop)
             if not self._has_ended(service, _TOLD_WAIT):
@@ -357,26 +361,26 @@ class Project:
         self._keep_log(service, identity)
 
     def _has_ended(self, service: str, seconds: float) -> bool:
-        """Whether the daemon has told that a container ended, waiting so many seconds for it."""
+        """Whether the daemon has reported a container's end. Waits at most `seconds` for it."""
         with self._news:
             return self._news.wait_for(lambda: service in self._ended, seconds)
 
     @property
     def _own(self) -> dict[str, str]:
-        """Service → container of those that are this run's alone."""
+        """Service → container, for those that belong to this run alone."""
         return {service: identity for service, identity in self._ids.items() if service not in self._paths.ids}
 
     def log_file(self, service: str) -> Path:
-        """Where what a container printed is kept."""
+        """File with the output of a container."""
         return self._folder / f"{service}.log"
 
     def _keep_log(self, service: str, identity: str) -> None:
-        # A folder or a disk that takes no log takes no run either, and that is said when the run is stored.
+        # Where the log cannot be written, the run cannot be stored either, and that raises an error later.
         with contextlib.suppress(OSError), self.log_file(service).open("wb") as log:
             start(["logs", identity], stdout=log, stderr=log).wait()
 
     def leave(self) -> None:
-        """Begin to remove this run's containers, which have been told to end; see `gone`."""
+        """Begin to remove this run's containers, which have ended. `gone` waits for that."""
         self._hands.shutdown()
         self._removal = start(
             ["rm", "--force", "--volumes", *self._own.values()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -384,19 +388,19 @@ class Project:
         self._tidy()
 
     def gone(self) -> None:
-        """Return when this run's containers are removed. Raises EngineError."""
+        """Wait until this run's containers are removed. Raises EngineError."""
         for process in self._stopping:
             process.wait()
         if self._removal is None or self._removal.wait() != 0:
             self.down()
 
     def down(self) -> None:
-        """Remove this run's containers, whatever they do; a second Ctrl-C does not leave them behind."""
+        """Remove this run's containers, in any state. A second Ctrl-C does not leave them behind."""
         despite_interrupts(self._remove)
         self._tidy()
 
     def _remove(self, check: bool) -> None:
-        # Whoever is about to start a container comes to an end first.
+        # Wait for threads that are about to start a container.
         self._hands.shutdown()
         for process in self._stopping:
             process.wait()
@@ -411,7 +415,7 @@ class Project:
             self._held.remove()
 
     def _own_files(self) -> None:
-        """Give files that containers wrote as root to the user, who could not delete them."""
+        """Give files that containers wrote as root to the user, who could not delete them otherwise."""
         docker(
             "run", *alone("CHOWN", "DAC_OVERRIDE"), "--volume", f"{self._folder}:/run-folder", "--entrypoint", "chown",
             self._lab.sim_image, "-R", f"{os.getuid()}:{os.getgid()}", "/run-folder", check=False,

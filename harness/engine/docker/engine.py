@@ -22,7 +22,7 @@ from harness.units import Size
 
 #: Seconds without a sample of the files from which on a run carries a warning.
 LONG_GAP = 0.1
-#: What programs say when they are not let (strerror(3) of EPERM and EROFS), and what is to be said of it.
+#: What programs print when an operation is not permitted (strerror(3) of EPERM and EROFS), and the warning for it.
 _REFUSED = ("Operation not permitted", "Read-only file system")
 _ASK = (
     "{} was not let do something: only root may set its network, and for all else 'container' in its manifest may ask "
@@ -36,7 +36,7 @@ class ComposeEngine:
     name: EngineName = "compose"
 
     def __init__(self, cache: Cache, log_limit: int = 2 << 30, memory: int = confinement.MEMORY) -> None:
-        """`cache` holds served files and certificates; `log_limit` and `memory` are in bytes per endpoint."""
+        """`cache`: has served files and certificates; `log_limit`, `memory`: bytes per endpoint."""
         self._cache = cache
         self._log_limit = log_limit
         self._memory = memory
@@ -58,7 +58,7 @@ class ComposeEngine:
         try:
             with serving(lab, self._cache):
                 folder = folder.resolve()
-                # Its parts are for whatever user an image runs as; nobody else on this machine comes to them.
+                # Its subfolders are open to any user that an image runs as. Other users of the host have no access.
                 folder.chmod(0o700)
                 paths = self._paths_for(lab, folder.parent)
                 limits = _Limits(self._log_limit, self._memory)
@@ -70,16 +70,16 @@ class ComposeEngine:
         except BaseException:
             self.close()
             raise
-        news = [said for said in session.open_doors() if said not in self._said]
-        self._said.update(news)
-        result = replace(result, warnings=(*result.warnings, *news))
+        new_warnings = [warning for warning in session.open_doors() if warning not in self._said]
+        self._said.update(new_warnings)
+        result = replace(result, warnings=(*result.warnings, *new_warnings))
         if not session.ended or result.outcome.status == "infrastructure":
-            # Whatever that was, the next run has none of it.
+            # The next run begins with new networks and simulators.
             self.close()
         return result
 
     def _paths_for(self, lab: Lab, runs: Path) -> Paths:
-        """Those that stand, where they are of this lab's kind."""
+        """Networks and simulators for this lab: the present ones where their kind matches, else new ones."""
         if self._paths is not None and self._paths.kind != kind_of(lab, runs):
             self.close()
         if self._paths is None:
@@ -88,9 +88,9 @@ class ComposeEngine:
 
     def _left(self) -> None:
         """Return when the former run's containers are removed."""
-        leaving, self._leaving = self._leaving, None
-        if leaving is not None:
-            leaving.gone()
+        previous, self._leaving = self._leaving, None
+        if previous is not None:
+            previous.gone()
 
     def close(self) -> None:
         """Remove what stays between runs; see `harness.engine.Engine.close`."""
@@ -104,7 +104,7 @@ class ComposeEngine:
 
 @dataclass(frozen=True)
 class _Limits:
-    """Of each endpoint, bytes."""
+    """Limits of each endpoint, bytes."""
 
     logs: int
     memory: int
@@ -123,7 +123,7 @@ class _Session:
         paths: Paths,
         left: Callable[[], None],
     ) -> None:
-        """`left` returns when the former run's containers are removed."""
+        """`left`: waits until the former run's containers are removed."""
         self.ended = False
         """Whether the simulators came to the end of this run, and can begin with another."""
         self._lab = lab
@@ -140,13 +140,13 @@ class _Session:
         self._conductor = Conductor(lab, folder, self.project, self._sampler, self._enter)
 
     def run(self) -> EngineResult:
-        whole = False
+        is_complete = False
         try:
             with self.project.death_notices():
                 self._enter("create")
                 self._paths.up()
                 self._paths.order(self._folder)
-                # Until then they may have the addresses.
+                # The former run's containers may still have the addresses.
                 self._left()
                 self.project.up()
                 self._paths.started()
@@ -158,11 +158,11 @@ class _Session:
                 self._enter("collect")
                 self._sampler.stop()
                 self.ended = self.project.stop()
-            whole = True
+            is_complete = True
         finally:
             self._sampler.stop()
             self._enter("remove")
-            if whole:
+            if is_complete:
                 self.project.leave()
             else:
                 self.project.down()
@@ -182,20 +182,20 @@ class _Session:
     # --- afterwards
 
     def _result(self, outcome: Outcome) -> EngineResult:
-        """What happened, with every received file compared to the served one, and the last lines of whoever failed."""
+        """The result: compares every received file with the served one, and has the failed host's last lines."""
         checks = [
             exit_rules.check(item, self._lab.flows[item.flow], self._folder, self._cache / "www")
             for item in self._conductor.transfers
         ]
-        concluded = exit_rules.conclude(outcome, checks)
+        final = exit_rules.conclude(outcome, checks)
         blamed = self._conductor.blamed
-        if concluded.status == "wrong_file":
+        if final.status == "wrong_file":
             blamed = next(f"client{item.transfer.flow}" for item in checks if item.outcome is not None)
-        if concluded.status != "completed":
-            concluded = exit_rules.with_words(concluded, tail(self.project.log_file(blamed)))
-        refused = concluded.status == "crashed" and any(word in "\n".join(concluded.log_tail) for word in _REFUSED)
+        if final.status != "completed":
+            final = exit_rules.with_words(final, tail(self.project.log_file(blamed)))
+        refused = final.status == "crashed" and any(word in "\n".join(final.log_tail) for word in _REFUSED)
         return EngineResult(
-            outcome=concluded,
+            outcome=final,
             transfers=tuple(item.transfer for item in checks),
             phases=self._phases,
             sim_kernel=kernel_of(diary(self._folder)),
@@ -205,20 +205,20 @@ class _Session:
         )
 
     def _confined(self) -> str:
-        """What endpoints could have and reach, for the run's record."""
+        """Limits and reachability of endpoints, as text for the run's record."""
         limits = {"memory": f"{Size(self._limits.memory)} of memory", "processes": f"{confinement.PROCESSES} processes"}
-        had = [words if limit not in self.project.unlimited else f"any {limit}" for limit, words in limits.items()]
+        granted = [words if limit not in self.project.unlimited else f"any {limit}" for limit, words in limits.items()]
         networks = "; ".join(("closed networks", *(f"without {layer}" for layer in self._paths.unfenced)))
-        return f"{', '.join(had)} each; {networks}"
+        return f"{', '.join(granted)} each; {networks}"
 
     def open_doors(self) -> Iterator[str]:
-        """What does not keep endpoints from this machine, for people."""
+        """Missing protections of this machine against endpoints, each as a sentence."""
         for limit in sorted(self.project.unlimited):
             yield f"endpoints may have any {limit}: Docker on this machine has no limits for that ('docker info')"
         for layer in self._paths.unfenced:
             yield f"this machine is not shut off from a lab's networks by all that it should: {layer}"
 
     def _cautions(self) -> tuple[str, ...]:
-        """What to check before trusting the run: the harness itself did not get the CPU."""
+        """Warnings about the run: the harness itself did not get the CPU."""
         gap = self._sampler.longest_gap
         return (f"file sizes were not sampled for {gap * 1000:.0f} ms at worst",) if gap > LONG_GAP else ()

@@ -1,7 +1,7 @@
-"""Waits until the machine keeps time again: whatever spoils a run in real time comes and goes.
+"""Jitter of the host: waits until the host is quiet again, and gives runs in real time priority.
 
-On a shared host the hypervisor takes the processor away for tens of milliseconds, for seconds or minutes at a time;
-a run that starts in the midst of it is spoilt as the one before.
+On a shared host the hypervisor takes the processor away for tens of milliseconds at a time. Such a phase lasts seconds
+or minutes. A run that starts within it becomes invalid like the one before.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-#: The longest a thread that does nothing but look at the clock may be held up in LOOK seconds, in seconds: the least
-#: lateness that makes a link invalid.
+#: GAP: the longest delay, in seconds, of a thread that only reads the clock for LOOK seconds. It is the least lateness
+#: that makes a link invalid.
 GAP = 0.005
 LOOK = 1.0
-#: Seconds between two looks, and at most in one go and in all.
+#: Seconds between two checks; the longest wait in one go; the longest wait in all.
 PAUSE, LONGEST, PATIENCE = 2.0, 60.0, 300.0
 
 
 def longest_gap(seconds: float = LOOK, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Look at the clock all the time; the longest time between two looks, seconds."""
+    """Read the clock in a busy loop. The longest time between two readings, seconds."""
     last = clock()
     end, longest = last + seconds, 0.0
     while last < end:
@@ -32,7 +32,7 @@ def longest_gap(seconds: float = LOOK, clock: Callable[[], float] = time.perf_co
 
 
 class Patience:
-    """How long spoilt runs may wait, in all."""
+    """The time that runs which the host disturbed may wait, in all."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Patience:
         self._sleep = sleep
 
     def await_quiet(self) -> bool:
-        """Return when the machine keeps time, or when it has been waited for long enough; whether it does."""
+        """Wait until the host is quiet, or the time is used up. Whether it is quiet."""
         for _ in range(round(LONGEST / (LOOK + PAUSE))):
             if self._left < LOOK:
                 return False
@@ -57,22 +57,21 @@ class Patience:
         return False
 
 
-# --- Runs in real time come first: what Docker's control groups are told while one goes on.
+# --- Runs in real time come first: settings of Docker's control groups during a run.
 #
-# However idle the machine looks, one busy thread outside is enough to spoil a run: Docker's containers share the
-# processor time of a single control group, which counts as much as that one thread, and the simulator and two endpoints
-# divide it among them. So the group of all containers gets a hundred times its weight. On two cores, beside one or two
-# busy threads, packets of the medium satellite path were then 1 to 2 ms late (99th percentile; 6.5 are let pass), and
-# without it 2 to 8.
+# One busy thread outside of Docker is enough to disturb a run on an otherwise idle host. All containers share one
+# control group, which weighs as much as that one thread, and the simulator and two endpoints divide its share. So the
+# group of all containers gets a hundred times its weight. On two cores, beside one or two busy threads, packets of the
+# medium satellite path were then 1 to 2 ms late (99th percentile; 6.5 ms are accepted), and without it 2 to 8 ms.
 #
 # BuildKit runs the steps of a build in a group of its own, beside the containers' (`docker/buildkit`). However small
-# its share, a compiler in it may hold a core for some milliseconds once a queue's timer is due (EEVDF lets whoever has
-# run a lot wait its turn). An idle group gives way at once (`cpu.idle`, Documentation/admin-guide/cgroup-v2.rst;
+# its share, a compiler in it may hold a core for some milliseconds when a queue's timer is due (EEVDF makes a task wait
+# that has run a lot). An idle group gives way at once (`cpu.idle`, Documentation/admin-guide/cgroup-v2.rst;
 # kernel/sched/fair.c, check_preempt_wakeup_fair).
 #
-# To say either takes root on the daemon's machine; who is not has builds with fewer compilers and nothing else. With
-# systemd's driver for control groups each container is a group beside the machine's services, and its `cpu_shares` in
-# the Compose file say the same.
+# Both settings take root on the daemon's machine. Without root, builds use fewer compilers, and that is all. With
+# systemd's driver for control groups each container is a group beside the machine's services, and `cpu_shares` in the
+# Compose file have the same effect.
 
 
 @dataclass(frozen=True)
@@ -99,9 +98,9 @@ SETTINGS = (
 
 @contextmanager
 def runs_come_first(settings: Sequence[CgroupSetting] = SETTINGS) -> Iterator[None]:
-    """While it lasts, containers come before everything else, and builds after it.
+    """Within the context, containers come before everything else, and builds after it.
 
-    Without the right to say so it does nothing. What somebody else has set is left alone.
+    Without the permission it does nothing. It does not touch values that somebody else has set.
     """
     changed = [setting for setting in settings if _change(setting)]
     try:
@@ -114,7 +113,7 @@ def runs_come_first(settings: Sequence[CgroupSetting] = SETTINGS) -> Iterator[No
 
 
 def as_usual(settings: Sequence[CgroupSetting] = SETTINGS) -> None:
-    """Take back what a run that did not come to its end has left changed."""
+    """Restore the usual values, where a run that was killed has left them changed."""
     for setting in settings:
         with suppress(OSError):
             if setting.file.read_text().strip() == setting.meanwhile:
@@ -122,7 +121,7 @@ def as_usual(settings: Sequence[CgroupSetting] = SETTINGS) -> None:
 
 
 def _change(setting: CgroupSetting) -> bool:
-    """Whether a file says what it should, and is ours to reset: a harness that was killed has left it so."""
+    """Set the value for a run. Whether it is set and ours to reset: a killed harness may have left it set."""
     try:
         if setting.file.read_text().strip() not in (setting.usual, setting.meanwhile):
             return False

@@ -1,11 +1,11 @@
-"""The networks and simulators of a lab: up from the first run that needs them to the last.
+"""The networks and simulators of a lab. They are up from the first run that needs them to the last.
 
-To make networks, to start a container that has two of them, and to remove both takes longer than all else that there is
-to do for a short transfer. So they stay up between runs that have the same ones. A run orders a path from each
-simulator, which begins anew with it (images/sim/simulator/standing.py); endpoints and proxies are made for each run.
+To make networks, to start a container with two of them, and to remove both takes longer than the rest of a short
+transfer. So they stay up between runs that need the same ones. Each run orders a path from each simulator, which then
+starts afresh (images/sim/simulator/standing.py). Endpoints and proxies are made for each run.
 
-The simulators see the folder that all runs' folders are in; there they also have one of their own for orders, named
-after its owner as unfinished runs are, so that whoever removes those removes it.
+The simulators have the parent folder of all runs' folders mounted. They also have a folder for orders in it. It is
+named after its owner, like unfinished runs, so that it is removed together with those.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from harness.engine.run_dir import plan_of
 from harness.errors import EngineError
 from harness.topology import Lab, sim_plan
 
-#: Seconds between two looks whether simulators are done, or the fence is, and how long they may take.
+#: Seconds between two checks whether the simulators or the fence are done, and the most that they may take.
 _LOOK, _END_WAIT = 0.002, 10.0
 _numbers = itertools.count()
 
@@ -38,19 +38,19 @@ _numbers = itertools.count()
 def compose(
     project: str, folder: Path, variables: Mapping[str, str], *words: str, timeout: float = 120, check: bool = True
 ) -> str:
-    """Run `docker compose WORDS` on the lab in `folder`, whose output goes there. Standard output."""
+    """Run `docker compose WORDS` on the lab in `folder`; the lab's output goes there. Returns standard output."""
     environment = {**os.environ, **variables, "LAB_OUT": str(folder), "LAB_OWNER": owner()}
-    done = docker(
+    completed = docker(
         "compose", "--project-name", project, "--file", str(folder / "compose.yaml"), "--progress", "quiet", *words,
         timeout=timeout, environment=environment, check=False,
     )  # fmt: skip
-    if check and done.returncode != 0:
-        raise failure(f"docker compose {words[0]}", done.stderr or done.stdout)
-    return done.stdout
+    if check and completed.returncode != 0:
+        raise failure(f"docker compose {words[0]}", completed.stderr or completed.stdout)
+    return completed.stdout
 
 
 def despite_interrupts(remove: Callable[[bool], object]) -> None:
-    """Remove something; a second Ctrl-C does not leave it behind. `remove` is told whether a failure counts."""
+    """Call `remove` until it is done, also after Ctrl-C. Its argument: whether a failure is an error."""
     for attempt in range(3):
         try:
             remove(attempt == 2)
@@ -60,16 +60,16 @@ def despite_interrupts(remove: Callable[[bool], object]) -> None:
 
 
 def next_project() -> str:
-    """A name that no other project of this machine has."""
+    """A project name that is unique on this machine."""
     return f"{PREFIX}-{os.getpid()}-{next(_numbers)}"
 
 
 def kind_of(lab: Lab, runs: Path) -> str:
-    """What is the same in labs that can have the same networks and simulators, of runs whose folders are in `runs`."""
+    """A key that is equal for labs that can share networks and simulators. `runs`: parent of the runs' folders."""
     plans = [sim_plan(lab, simulator) for simulator in lab.simulators]
     fixed = [
         {name: plan[name] for name in ("kernel", "addresses", "memory_mib")}
-        # What the host's kernel is asked for.
+        # Whether the host's kernel needs nftables rules.
         | {"rewrites": any(command[0] == "nft" for command in plan["setup"])}
         for plan in plans
     ]
@@ -80,7 +80,7 @@ class Paths:
     """The networks and simulators of labs of one kind."""
 
     def __init__(self, lab: Lab, runs: Path) -> None:
-        """`runs`: the folder in which all runs' folders are. Nothing is made before `up`."""
+        """`runs`: the parent of all runs' folders. Nothing is made before `up`."""
         self.kind = kind_of(lab, runs)
         self.project = next_project()
         self.ids: dict[str, str] = {}
@@ -98,13 +98,13 @@ class Paths:
         """Service → pidfd."""
 
     def up(self) -> None:
-        """Have all that is not there or has ended made and started. Raises EngineError."""
+        """Make and start whatever is not there or has ended. Raises EngineError."""
         if self.stand():
             return
         fence = self._folder / FENCE
         if FENCE not in self._held or self._ended(FENCE):
             if self.fence:
-                # Dead, or nobody knows.
+                # It is dead, or its state is unknown.
                 self.fence = ""
                 self._compose("rm", "--stop", "--force", FENCE)
             shutil.rmtree(fence, ignore_errors=True)
@@ -115,7 +115,7 @@ class Paths:
             place = self._folder / simulator.name
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir(parents=True)
-            # Whatever user the container's root is outside.
+            # The container's root may be any user on the host.
             place.chmod(0o777)
             (place / "plan.json").write_text(json.dumps(sim_plan(self._lab, simulator)))
         (self._folder / "compose.yaml").write_text(paths_text(self._lab))
@@ -123,17 +123,17 @@ class Paths:
         self._look()
         self.unfenced = self._fenced(fence / SAID)
 
-    def _fenced(self, said: Path) -> tuple[str, ...]:
-        """What the fence could not do, once it has done the rest."""
+    def _fenced(self, report_file: Path) -> tuple[str, ...]:
+        """Wait for the fence. Returns what it could not do."""
         deadline = time.monotonic() + _END_WAIT
-        while (open_still := missing(said)) is None:
+        while (gaps := missing(report_file)) is None:
             if time.monotonic() > deadline:
                 raise EngineError(
                     "the lab's networks could not be closed towards this machine",
                     f"'docker logs {self.project}-{FENCE}-1' says more while it is there",
                 )
             time.sleep(_LOOK)
-        return open_still
+        return gaps
 
     def _compose(self, *words: str, check: bool = True) -> None:
         variables = {
@@ -145,50 +145,50 @@ class Paths:
 
     def _look(self) -> None:
         listed = docker("ps", "--all", "--quiet", "--filter", f"label={PROJECT_LABEL}={self.project}")
-        found: list[dict[str, Any]] = json.loads(docker("inspect", *listed.stdout.split()).stdout)
-        for container in found:
+        containers: list[dict[str, Any]] = json.loads(docker("inspect", *listed.stdout.split()).stdout)
+        for container in containers:
             service, pid = container["Config"]["Labels"][SERVICE_LABEL], container["State"]["Pid"]
             if service == FENCE:
                 self.fence = container["Id"]
             else:
                 self.ids[service], self.pids[service] = container["Id"], pid
-            # What is on another machine cannot be held, and is started anew for each run.
+            # A process on another machine has no pidfd here, so its container is started anew for each run.
             with contextlib.suppress(OSError):
                 self._held[service] = os.pidfd_open(pid)
 
     def stand(self) -> bool:
-        """Whether all simulators live, and the fence, as far as can be seen."""
+        """Whether all simulators and the fence are alive, as far as this process can see."""
         return len(self._held) == len(self._lab.simulators) + 1 and not self._ended(*self._held)
 
     def _ended(self, *services: str) -> bool:
-        """Whether one of these, which are held, has ended."""
+        """Whether one of these services has ended. They must have a pidfd."""
         return bool(select.select([self._held[service] for service in services], [], [], 0)[0])
 
     def order(self, folder: Path) -> None:
-        """Have all simulators begin with the run in `folder`."""
-        inside = RUNS / folder.relative_to(self._runs)
+        """Order all simulators to begin the run in `folder`."""
+        container_path = RUNS / folder.relative_to(self._runs)
         for simulator in self._lab.simulators:
             place = self._folder / simulator.name
             (place / "done").unlink(missing_ok=True)
             run = {
-                "plan": inside / plan_of(self._lab, simulator),
-                "logs": inside / simulator.name,
-                "shared": inside / CLOCK,
+                "plan": container_path / plan_of(self._lab, simulator),
+                "logs": container_path / simulator.name,
+                "shared": container_path / CLOCK,
                 "started": RUNS / self._folder.name / simulator.name / "started",
-                "said": inside / f"{simulator.name}.log",
+                "said": container_path / f"{simulator.name}.log",
             }  # fmt: skip
-            written = place / "order.new"
-            written.write_text(json.dumps({name: str(path) for name, path in run.items()}))
-            # Whole, or not there.
-            written.rename(place / "order")
+            unfinished = place / "order.new"
+            unfinished.write_text(json.dumps({name: str(path) for name, path in run.items()}))
+            # Atomic: the order is there as a whole, or not at all.
+            unfinished.rename(place / "order")
 
     def started(self) -> None:
-        """Tell the simulators that all endpoints were started: from now on they wait for them so long and no longer."""
+        """Tell the simulators that all endpoints were started. Their time limit for these begins now."""
         for simulator in self._lab.simulators:
             (self._folder / simulator.name / "started").touch()
 
     def end(self) -> bool:
-        """Have all simulators end their run; whether they did, and can begin with another."""
+        """Order all simulators to end their run. Whether they did, and can begin another one."""
         for simulator in self._lab.simulators:
             (self._folder / simulator.name / "stop").touch()
         deadline = time.monotonic() + _END_WAIT

@@ -1,7 +1,7 @@
-"""A service of a lab's Compose file → the words by which `docker` makes the container that Compose would. Pure.
+"""A service of a lab's Compose file → arguments of `docker` that make the same container as Compose. Pure.
 
-Endpoints and proxies are new in every run, while the networks that they are in stay: for so little Compose takes longer
-to look around than Docker takes to start them.
+Endpoints and proxies are new in every run, while their networks stay up. For so few containers Compose takes longer to
+inspect the present state than Docker takes to start them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Labels by which Compose knows what belongs together, and whoever looks at containers from outside.
+#: Labels by which Compose and other tools see which containers belong together.
 PROJECT_LABEL, SERVICE_LABEL = "com.docker.compose.project", "com.docker.compose.service"
 
-#: Keys of a service → the option that each of its entries is one of.
+#: Keys of a service → option of `docker`, once for each entry.
 _EACH = {
     "cap_add": "--cap-add", "cap_drop": "--cap-drop", "dns": "--dns", "dns_opt": "--dns-option",
     "dns_search": "--dns-search", "extra_hosts": "--add-host", "security_opt": "--security-opt", "tmpfs": "--tmpfs",
@@ -26,14 +26,14 @@ _ONE = {
     "pids_limit": "--pids-limit", "pull_policy": "--pull",
 }  # fmt: skip
 _FLAGS = {"read_only": "--read-only"}
-#: What the words say in their own ways.
+#: Keys that `launch` handles individually.
 _OWN = {"image", "entrypoint", "logging", "networks", "stop_grace_period"}
 _VARIABLE = re.compile(r"\$\{(?P<name>\w+):(?:\?[^}]*|-(?P<else>[^}]*))\}")
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What makes a container."""
+    """The arguments that make a container."""
 
     words: tuple[str, ...]
     """Behind `docker create`, or `docker run`, from the first option to the last argument of its program."""
@@ -42,16 +42,16 @@ class Launch:
 
 
 def launch(service: Mapping[str, Any], name: str, project: str, networks: str, variables: Mapping[str, str]) -> Launch:
-    """What makes a container of a service of `compose_document`.
+    """The arguments that make the container of a service of `compose_document`.
 
-    `name`: the service's; `project`: what its containers belong to; `networks`: the project whose networks they are in;
-    `variables`: what the file leaves open.
+    `name`: of the service; `project`: the containers' project; `networks`: the project that has their networks;
+    `variables`: values of the file's variables.
     """
-    strange = service.keys() - _EACH.keys() - _PAIRS.keys() - _ONE.keys() - _FLAGS.keys() - _OWN
-    if strange:
-        raise NotImplementedError(f"no option of docker for {', '.join(sorted(strange))}")
-    (first, at), *others = service["networks"].items()
-    options = ["--name", f"{project}-{name}", "--network", f"{networks}_{first}", *_at(at)]
+    unsupported = service.keys() - _EACH.keys() - _PAIRS.keys() - _ONE.keys() - _FLAGS.keys() - _OWN
+    if unsupported:
+        raise NotImplementedError(f"no option of docker for {', '.join(sorted(unsupported))}")
+    (first, addresses), *extra_networks = service["networks"].items()
+    options = ["--name", f"{project}-{name}", "--network", f"{networks}_{first}", *_at(addresses)]
     for label, value in ((PROJECT_LABEL, project), (SERVICE_LABEL, name)):
         options += ["--label", f"{label}={value}"]
     for key, option in _ONE.items():
@@ -59,8 +59,8 @@ def launch(service: Mapping[str, Any], name: str, project: str, networks: str, v
             options += [option, _filled(str(service[key]), variables)]
     options += [option for key, option in _FLAGS.items() if service.get(key)]
     for key, option in _EACH.items():
-        for one in service.get(key, ()):
-            options += [option, _filled(str(one), variables)]
+        for entry in service.get(key, ()):
+            options += [option, _filled(str(entry), variables)]
     for key, option in _PAIRS.items():
         for left, right in service.get(key, {}).items():
             options += [option, f"{left}={_filled(str(right), variables)}"]
@@ -71,7 +71,7 @@ def launch(service: Mapping[str, Any], name: str, project: str, networks: str, v
     program = list(service.get("entrypoint", ()))
     if program:
         options += ["--entrypoint", program.pop(0)]
-    further = tuple((*_at(place), f"{networks}_{network}") for network, place in others)
+    further = tuple((*_at(place), f"{networks}_{network}") for network, place in extra_networks)
     return Launch((*options, service["image"], *program), further)
 
 

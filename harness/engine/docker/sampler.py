@@ -92,9 +92,9 @@ class Waiting:
             return
         for number in self._threads.keys() - present:
             self._of_ended += self._threads.pop(number).run_delay
-        found = [self._look_at(number) for number in present]
-        self._longest_ns += max(grown for grown, _ in found)
-        if any(stopped for _, stopped in found):
+        deltas = [self._look_at(number) for number in present]
+        self._longest_ns += max(grown for grown, _ in deltas)
+        if any(stopped for _, stopped in deltas):
             self._stopped_ns += now_ns - self._last_ns
         self._last_ns = now_ns
         yield "run_delay", self._of_ended + sum(thread.run_delay for thread in self._threads.values())
@@ -115,19 +115,19 @@ class Waiting:
     def _look_at(self, number: str) -> tuple[int, bool]:
         """What a thread waited since the last look, ns, and whether it was stopped from then to now."""
         try:
-            said = (self.proc / number / "schedstat").read_text()
-            run_delay = int(said.split()[1])
+            schedstat = (self.proc / number / "schedstat").read_text()
+            run_delay = int(schedstat.split()[1])
             before = self._threads.get(number)
             if before is not None and run_delay < before.run_delay:
                 # Another thread has the number now.
                 self._of_ended += before.run_delay
                 before = None
             # Whoever ran meanwhile was not stopped, and need not be asked.
-            idle = before is not None and before.said == said
+            idle = before is not None and before.said == schedstat
             stopped = idle and (self.proc / number / "stat").read_text().rpartition(")")[2].split()[0] == "T"
         except (OSError, ValueError, IndexError):
             return 0, False
-        self._threads[number] = _Thread(said, run_delay, stopped)
+        self._threads[number] = _Thread(schedstat, run_delay, stopped)
         if before is None:
             return run_delay, False
         return run_delay - before.run_delay, stopped and before.stopped
@@ -138,8 +138,8 @@ class Waiting:
         except OSError:
             return None
         line = next((line for line in text.splitlines() if line.startswith("some")), "")
-        _, found, total = line.partition("total=")
-        return int(total) * 1000 if found else None
+        _, separator, total = line.partition("total=")
+        return int(total) * 1000 if separator else None
 
 
 # --- sampler

@@ -126,11 +126,11 @@ class Conductor:
 
     def watch(self) -> Outcome:
         """Follow the lab until every flow is done or something ends it."""
-        begun = self._clock.monotonic()
+        started_at = self._clock.monotonic()
         while not self._over():
             now = self._clock.monotonic()
             if not self._ready:
-                self._look_for_ready(now, begun)
+                self._look_for_ready(now, started_at)
             elif self._lifecycle.awaited:
                 self._look_for_openings()
             if self._sampler.overflowed is not None:
@@ -146,10 +146,10 @@ class Conductor:
         """What befell the containers themselves comes before what they did because of it."""
         proxies = [proxy.name for proxy in self._lab.proxies]
         for name in (*self._simulators, *proxies, *(host.name for host in self._lab.hosts)):
-            if (found := self._containers.befell(name)) is not None:
+            if (external := self._containers.befell(name)) is not None:
                 self.blamed = name
-                ground = name in self._simulators or name in proxies
-                return exit_rules.of_outside("sim" if ground else self._lab.host(name).role, found)
+                infrastructure = name in self._simulators or name in proxies
+                return exit_rules.of_outside("sim" if infrastructure else self._lab.host(name).role, external)
         return None
 
     def _over(self) -> bool:
@@ -162,22 +162,22 @@ class Conductor:
 
     # --- what happens
 
-    def _look_for_ready(self, now: float, begun: float) -> None:
+    def _look_for_ready(self, now: float, started_at: float) -> None:
         diaries = (diary(self._folder, simulator=name) for name in self._simulators)
-        if all(any(event["event"] == "ready" for event in each) for each in diaries):
+        if all(any(event["event"] == "ready" for event in events) for events in diaries):
             self._ready = True
             self._perform(self._lifecycle.ready(now))
-        elif now - begun > _READY_WAIT:
+        elif now - started_at > _READY_WAIT:
             self._decide("sim", exit_rules.of_simulator("", "the simulator was not ready in time"))
 
     def _look_for_openings(self) -> None:
         """Of each transfer the first datagram, which the simulator tells of: from there on its time counts."""
-        news: list[dict[str, Any]] = []
+        new_events: list[dict[str, Any]] = []
         for name in self._simulators:
             events = diary(self._folder, simulator=name)
-            news += events[self._heard[name] :]
+            new_events += events[self._heard[name] :]
             self._heard[name] = len(events)
-        for event in news:
+        for event in new_events:
             if event["event"] == "opened" and (client := self._clients.get(event["address"])) is not None:
                 ago = self._clock.time_ns() / 1e9 - event["t"]
                 self._perform(self._lifecycle.began(client, self._clock.monotonic() - ago))
@@ -219,17 +219,17 @@ class Conductor:
                 self._decide(death.service, exit_rules.of_proxy(message))
                 return
             ago = (self._clock.time_ns() - death.at_ns) / 1e9
-            ended = self._lifecycle.ended(death.service, death.exit_code, self._clock.monotonic() - ago)
-            self._perform(ended, death.at_ns)
+            actions = self._lifecycle.ended(death.service, death.exit_code, self._clock.monotonic() - ago)
+            self._perform(actions, death.at_ns)
             death = self._containers.next_death(0)
 
     def _sim_died(self, death: Death) -> tuple[str, Outcome]:
         events = diary(self._folder, simulator=death.service)
-        said = next((event for event in reversed(events) if event["event"] == "failed"), None)
-        if said is None:
+        failed = next((event for event in reversed(events) if event["event"] == "failed"), None)
+        if failed is None:
             message = f"the simulator ended with exit code {death.exit_code}"
             return death.service, exit_rules.of_simulator("", message, death.exit_code)
-        outcome = exit_rules.of_simulator(said["reason"], said["message"], death.exit_code)
+        outcome = exit_rules.of_simulator(failed["reason"], failed["message"], death.exit_code)
         # Of the servers the first, where one did not answer.
         return next((host.name for host in self._lab.hosts if host.role == outcome.role), death.service), outcome
 

@@ -144,10 +144,10 @@ class Build:
 
 
 def _unique(builds: list[Build]) -> list[Build]:
-    seen: dict[str, Build] = {}
+    by_reference: dict[str, Build] = {}
     for build in builds:
-        seen.setdefault(build.reference, build)
-    return list(seen.values())
+        by_reference.setdefault(build.reference, build)
+    return list(by_reference.values())
 
 
 def kernel_lacks_queues(
@@ -159,8 +159,8 @@ def kernel_lacks_queues(
             content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
         except OSError:
             continue
-        there = set(re.findall(rb"^(CONFIG_NET_SCH_\w+)=[ym]", content, re.MULTILINE))
-        return not there >= {b"CONFIG_NET_SCH_NETEM", b"CONFIG_NET_SCH_RED"}
+        enabled = set(re.findall(rb"^(CONFIG_NET_SCH_\w+)=[ym]", content, re.MULTILINE))
+        return not enabled >= {b"CONFIG_NET_SCH_NETEM", b"CONFIG_NET_SCH_RED"}
     return False
 
 
@@ -207,10 +207,10 @@ class Images:
         if not (folder / "Dockerfile").exists():
             raise EngineError(f"{folder} has no Dockerfile", f"see 'build' in {manifest_folder / 'image.yaml'}")
         upstream = self._identity_of(implementation.upstream_image)
-        asked = (implementation.name, folder, upstream)
-        if asked not in self._known:
-            self._known[asked] = self._build_of(implementation, folder, upstream)
-        return self._known[asked]
+        key = (implementation.name, folder, upstream)
+        if key not in self._known:
+            self._known[key] = self._build_of(implementation, folder, upstream)
+        return self._known[key]
 
     def _build_of(self, implementation: Implementation, folder: Path, upstream: str) -> Build:
         build = Build(implementation.name, folder, implementation.build_time.seconds, upstream=upstream)
@@ -229,10 +229,10 @@ class Images:
 
     def published(self, reference: str) -> Image | None:
         """A published image that is present, or None."""
-        if (found := inspect_image(reference)) is None:
+        if (inspected := inspect_image(reference)) is None:
             return None
-        digests = found.get("RepoDigests") or []
-        return Image(reference=reference, identity=digests[0] if digests else found["Id"], id=found["Id"])
+        digests = inspected.get("RepoDigests") or []
+        return Image(reference=reference, identity=digests[0] if digests else inspected["Id"], id=inspected["Id"])
 
     def image_of(self, implementation: Implementation, manifest_folder: Path) -> Image | None:
         """The image of an implementation for a cell's key; None for a published one that is not present."""
@@ -284,14 +284,14 @@ class Images:
         """Ask the host kernel, once, whether it has the queues, so that the lab kernel is built only if needed."""
         if self._host_kernel() is None:
             self.make(self._sim_host, announce)
-            done = docker(
+            completed = docker(
                 "run", *alone("NET_ADMIN"), "--entrypoint", "python3",
                 self._sim_host.reference, "-m", "simulator.probe", check=False,
             )  # fmt: skip
-            if done.returncode not in (0, 1):
-                raise failure("probing the host kernel", done.stderr)
+            if completed.returncode not in (0, 1):
+                raise failure("probing the host kernel", completed.stderr)
             self._state.mkdir(parents=True, exist_ok=True)
-            self._probe_file().write_text(done.stdout)
+            self._probe_file().write_text(completed.stdout)
 
     def make(self, build: Build, announce: Announce, jobs: int | None = None) -> None:
         """Build an image and what it is built on, as far as they are not there. Raises EngineError.
@@ -367,11 +367,11 @@ class Images:
     def pull(self, reference: str, announce: Announce) -> Image:
         """Pull a published image that is not present. Raises EngineError."""
         announce(reference, 30)
-        done = docker("pull", "--quiet", reference, check=False, timeout=900)
-        if (image := self.published(reference) if done.returncode == 0 else None) is None:
-            said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        completed = docker("pull", "--quiet", reference, check=False, timeout=900)
+        if (image := self.published(reference) if completed.returncode == 0 else None) is None:
+            message = (completed.stderr.strip().splitlines() or ["no message"])[-1]
             raise EngineError(
-                f"the image {reference} is not on this machine and could not be pulled: {said}",
+                f"the image {reference} is not on this machine and could not be pulled: {message}",
                 "check the name in image.yaml, or bring the image here with 'docker load' or 'docker tag'",
             )
         return image
@@ -394,10 +394,10 @@ def ours(image: str) -> bool:
 def remove_everything() -> list[str]:
     """Remove all containers, networks and images of the project from Docker. Names of what was removed."""
     removed: list[str] = []
-    owned = ("--filter", f"label={OWNER_LABEL}")
+    owner_filter = ("--filter", f"label={OWNER_LABEL}")
     for kind, listing, removal, form in (
-        ("container", ("ps", "--all", *owned), ("rm", "--force", "--volumes"), "{{.Names}}"),
-        ("network", ("network", "ls", *owned), ("network", "rm"), "{{.Name}}"),
+        ("container", ("ps", "--all", *owner_filter), ("rm", "--force", "--volumes"), "{{.Names}}"),
+        ("network", ("network", "ls", *owner_filter), ("network", "rm"), "{{.Name}}"),
         ("image", ("images", "--filter", f"label={IMAGE_LABEL}"), ("rmi", "--force"), "{{.Repository}}:{{.Tag}}"),
     ):
         names = [name for name in docker(*listing, "--format", form).stdout.split() if kind != "image" or ours(name)]
@@ -436,16 +436,16 @@ def make_side_by_side(
     """
     # What implementations are built on first and alone; then the longest first, so that no core ends up idle.
     shared = {below.reference: below for build in implementations.values() for below in build.on.values()}
-    made = {build.name: _make(images, build, announce) for build in shared.values()}
-    wanted = {**({} if simulator is None else {"sim": simulator}), **implementations}
-    order = sorted(wanted, key=lambda name: -sum(build.seconds for build in _with_below(wanted[name])))
+    shared_results = {build.name: _make(images, build, announce) for build in shared.values()}
+    builds = {**({} if simulator is None else {"sim": simulator}), **implementations}
+    order = sorted(builds, key=lambda name: -sum(build.seconds for build in _with_below(builds[name])))
     with ThreadPoolExecutor(LANES, thread_name_prefix="build") as pool:
         try:
-            done = dict(zip(order, pool.map(lambda name: _make(images, wanted[name], announce), order), strict=True))
+            results = dict(zip(order, pool.map(lambda name: _make(images, builds[name], announce), order), strict=True))
         except BaseException:
             images.cancel()
             raise
-    return made | dict(sorted(done.items()))
+    return shared_results | dict(sorted(results.items()))
 
 
 def _make(images: Images, build: Build, announce: Announce) -> MadeImage:
@@ -480,14 +480,14 @@ def missing(implementation: Implementation) -> str | None:
     if implementation.upstream_image is not None and inspect_image(implementation.upstream_image) is None:
         return _not_present("it is built on the image", implementation.upstream_image)
     if implementation.upstream_repository is not None:
-        said = _unreachable(implementation.upstream_repository)
-        if said:
-            return f"it is built from {implementation.upstream_repository}, which does not answer ({said})"
+        why = _unreachable(implementation.upstream_repository)
+        if why:
+            return f"it is built from {implementation.upstream_repository}, which does not answer ({why})"
     return None
 
 
-def _not_present(what: str, image: str) -> str:
-    return f"{what} {image} is not on this machine ('docker pull {image}')"
+def _not_present(phrase: str, image: str) -> str:
+    return f"{phrase} {image} is not on this machine ('docker pull {image}')"
 
 
 @cache

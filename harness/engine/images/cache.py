@@ -62,8 +62,8 @@ class Cache:
 
         What is somebody else's stays as it is, and so does a folder like /tmp that is merely used for a cache, too.
         """
-        own = is_cache(self.folder) and not self.folder.stat().st_mode & stat.S_ISVTX
-        for place in (*([self.folder] if own else []), self.roots, self.folder / _POOL):
+        is_own = is_cache(self.folder) and not self.folder.stat().st_mode & stat.S_ISVTX
+        for place in (*([self.folder] if is_own else []), self.roots, self.folder / _POOL):
             if _is_own(place) and stat.S_IMODE(place.stat().st_mode) & 0o077:
                 with contextlib.suppress(OSError):
                     place.chmod(0o700)
@@ -79,14 +79,14 @@ class Cache:
     @contextlib.contextmanager
     def use(self, *names: str) -> Iterator[None]:
         """While it lasts nobody removes these: 'rootfs/1234', 'www/10MB.bin'. They need not be there yet."""
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as locks:
             for name in sorted(set(names)):
                 lock = self._lock(name, fcntl.LOCK_SH)
                 if lock is not None:
-                    held.callback(os.close, lock)
+                    locks.callback(os.close, lock)
             yield
 
-    def _lock(self, name: str, how: int) -> int | None:
+    def _lock(self, name: str, operation: int) -> int | None:
         """A descriptor that holds a lock; None where that cannot be, since nothing can be written here or removed."""
         file = self.folder / _USES / name.replace("/", "-")
         while True:
@@ -99,10 +99,10 @@ class Cache:
                     return None
                 raise cache_error(error, self.folder) from error
             try:
-                fcntl.flock(lock, how)
+                fcntl.flock(lock, operation)
                 # Whoever removed what was used so far has removed this file with it.
                 if os.path.samestat(os.fstat(lock), file.stat()):
-                    if how == fcntl.LOCK_SH:
+                    if operation == fcntl.LOCK_SH:
                         os.utime(lock)
                     return lock
             except FileNotFoundError:
@@ -132,8 +132,8 @@ class Cache:
                 kind = place.parent.name
                 name = place.name.partition(".")[0] if kind == _ROOTS else place.name
                 places.setdefault(f"{kind}/{name}", []).append(place)
-        found = [CacheItem(name, tuple(where), self._used(name)) for name, where in places.items()]
-        return sorted(found, key=lambda one: (one.used, one.name))
+        items = [CacheItem(name, tuple(paths), self._used(name)) for name, paths in places.items()]
+        return sorted(items, key=lambda item: (item.used, item.name))
 
     def _used(self, name: str) -> float:
         try:
@@ -144,11 +144,11 @@ class Cache:
     def sizes(self) -> dict[str, int]:
         """Bytes on the disk, by folder of the cache; files beside them by their name. What is shared counts once."""
         counted: set[tuple[int, int]] = set()
-        found = {place.name: _bytes(place, counted) for place in _entries(self.folder) if place != self.roots}
+        sizes = {place.name: _bytes(place, counted) for place in _entries(self.folder) if place != self.roots}
         if self.roots.is_dir():
             exports = (_export_bytes(place, counted) for place in _entries(self.roots))
-            found[_ROOTS] = _on_disk(self.roots) + sum(exports)
-        return found
+            sizes[_ROOTS] = _on_disk(self.roots) + sum(exports)
+        return sizes
 
     # --- bounds
 
@@ -159,13 +159,13 @@ class Cache:
         costs no exported image.
         """
         removed: list[str] = []
-        over = self._over()
-        for one in self.kept():
-            if not over:
+        oversized = self._over()
+        for item in self.kept():
+            if not oversized:
                 break
-            if one.name.partition("/")[0] in over and self.remove(one):
-                removed.append(one.name)
-                over = self._over()
+            if item.name.partition("/")[0] in oversized and self.remove(item):
+                removed.append(item.name)
+                oversized = self._over()
         return removed
 
     def _over(self) -> frozenset[str]:
@@ -187,10 +187,10 @@ class Cache:
         if images is None:
             return removed
         needed = {short_id(image) for image in images}
-        for one in self.kept():
-            kind, _, name = one.name.partition("/")
-            if kind == _ROOTS and name not in needed and self.remove(one):
-                removed.append(one.name)
+        for item in self.kept():
+            kind, _, name = item.name.partition("/")
+            if kind == _ROOTS and name not in needed and self.remove(item):
+                removed.append(item.name)
         for file in _entries(self.folder / _CONTENTS):
             if file.name.partition(".")[0] not in needed:
                 file.unlink(missing_ok=True)
@@ -203,28 +203,28 @@ class Cache:
             if not lives(place.name.removeprefix(UNFINISHED).partition(".")[0]):
                 _drop(place)
                 removed.append(f"{place.parent.name}/{place.name}")
-        for one in self.kept():
-            useless = tuple(place for place in one.places if not (place / EXPORT).exists())
-            if one.name.startswith(_ROOTS) and useless and self.remove(CacheItem(one.name, useless, one.used)):
+        for item in self.kept():
+            useless = tuple(place for place in item.places if not (place / EXPORT).exists())
+            if item.name.startswith(_ROOTS) and useless and self.remove(CacheItem(item.name, useless, item.used)):
                 removed += [f"{_ROOTS}/{place.name}" for place in useless]
         return removed
 
-    def remove(self, one: CacheItem) -> bool:
+    def remove(self, item: CacheItem) -> bool:
         """Remove something, unless it is in use. Whether it was removed."""
         try:
-            lock = self._lock(one.name, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = self._lock(item.name, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         if lock is None:
             return False
         try:
-            for place in one.places:
+            for place in item.places:
                 _drop(place)
-            if one.name.startswith(_ROOTS):
+            if item.name.startswith(_ROOTS):
                 with self.alone():
                     self.shared.prune()
-            if one.name not in {left.name for left in self.kept()}:
-                (self.folder / _USES / one.name.replace("/", "-")).unlink(missing_ok=True)
+            if item.name not in {left.name for left in self.kept()}:
+                (self.folder / _USES / item.name.replace("/", "-")).unlink(missing_ok=True)
         finally:
             os.close(lock)
         return True
@@ -310,8 +310,8 @@ def _bytes(place: Path, counted: set[tuple[int, int]]) -> int:
                 counted.add((status.st_dev, status.st_ino))
             total += status.st_blocks * 512
             if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
-                with os.scandir(path) as found:
-                    below += [entry.path for entry in found]
+                with os.scandir(path) as entries:
+                    below += [entry.path for entry in entries]
         except FileNotFoundError:
             # Somebody removes it meanwhile.
             continue

@@ -69,8 +69,8 @@ class GoProgram:
             self._is_program = block.startswith(_ELF)
         if not self._is_program:
             return
-        for kept in self._kept:
-            kept.extend(block[: max(0, _MOST - len(kept))])
+        for buffer in self._kept:
+            buffer.extend(block[: max(0, _MOST - len(buffer))])
         # A mark may begin in the former block and end in this one.
         text = self._tail + block
         begin = self._position - len(self._tail)
@@ -84,20 +84,20 @@ class GoProgram:
 
     def modules(self) -> list[Module]:
         """The modules that the program was built of, and Go as `stdlib`; empty where it says nothing."""
-        return next((modules for kept in self._kept if (modules := _modules(bytes(kept)))), [])
+        return next((modules for buffer in self._kept if (modules := _modules(bytes(buffer)))), [])
 
 
 def _modules(text: bytes) -> list[Module]:
     """The modules of build information, which begins with its mark; empty where it is none."""
     if len(text) < _HEAD or not text[len(_MARK) + 1] & _INLINE:
         return []
-    version, rest = _string(text[_HEAD:])
-    lines, _ = _string(rest)
-    said = version.decode(errors="replace")
-    if not said.startswith("go"):
+    version, remainder = _string(text[_HEAD:])
+    lines, _ = _string(remainder)
+    go_version = version.decode(errors="replace")
+    if not go_version.startswith("go"):
         return []
     # A version may name experiments behind a blank.
-    compiler = Module("stdlib", said.removeprefix("go").partition(" ")[0], "")
+    compiler = Module("stdlib", go_version.removeprefix("go").partition(" ")[0], "")
     whole = len(lines) > 2 * _SENTINEL and lines[-_SENTINEL - 1 : -_SENTINEL] == b"\n"
     inner = lines[_SENTINEL:-_SENTINEL].decode(errors="replace") if whole else ""
     return [compiler, *_listed(inner)]
@@ -222,19 +222,19 @@ class _Observer:
         if path in self.digests:
             raise _twice(self.name, path)
         digest, program = hashlib.sha256(), GoProgram()
-        kept = bytearray() if _names_components(path) else None
+        text = bytearray() if _names_components(path) else None
         for block in blocks:
             digest.update(block)
             program.feed(block)
-            if kept is not None:
-                kept += block[: max(0, _MOST_TEXT + 1 - len(kept))]
+            if text is not None:
+                text += block[: max(0, _MOST_TEXT + 1 - len(text))]
             yield block
         self.digests[path] = digest.hexdigest()
         self.modules.update(program.modules())
         # A text that is too long is left out, for its end would be missing.
-        if kept is not None and len(kept) <= _MOST_TEXT:
-            self.texts[path] = bytes(kept)
-            self._bytes_kept += len(kept)
+        if text is not None and len(text) <= _MOST_TEXT:
+            self.texts[path] = bytes(text)
+            self._bytes_kept += len(text)
         if self._bytes_kept > _MOST_TEXTS or len(self.digests) > _MOST_FILES:
             raise EngineError(f"the image {self.name} has too many files, or lists of packages that are too long")
 
@@ -312,10 +312,10 @@ class _ImageReading:
 
     def _merged(self, path: str) -> str:
         """A path of a package's list as it stands in the image, where `lib` may be a link to `usr/lib`."""
-        top, slash, rest = path.partition("/")
+        top, slash, subpath = path.partition("/")
         entry = self._entries.get(top)
         if slash and top in _MERGED and entry is not None and entry.kind == "link":
-            return posixpath.normpath(f"{entry.content.strip('/')}/{rest}")
+            return posixpath.normpath(f"{entry.content.strip('/')}/{subpath}")
         return path
 
     def _kernel(self) -> Iterator[Component]:
@@ -375,9 +375,11 @@ class _ImageReading:
 
         Left out are documents, and what `harness.engine.images.contents` leaves out. Empty where no file is left.
         """
-        held = {path for path in paths if path in self._digests}
-        self._owned |= held
-        lines = sorted(f"{path}\0{self._digests[path]}\n" for path in held if counts(path) and not _is_document(path))
+        present = {path for path in paths if path in self._digests}
+        self._owned |= present
+        lines = sorted(
+            f"{path}\0{self._digests[path]}\n" for path in present if counts(path) and not _is_document(path)
+        )
         return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest() if lines else ""
 
 

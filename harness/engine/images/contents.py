@@ -82,13 +82,13 @@ class ImageEntry:
 
 def contents_of(entries: Iterable[ImageEntry], status: str) -> Contents:
     """What those files amount to; `status`: dpkg's status file."""
-    kept = sorted((entry for entry in entries if _counts(entry)), key=lambda entry: entry.path)
+    counted = sorted((entry for entry in entries if _counts(entry)), key=lambda entry: entry.path)
     digest = hashlib.blake2b(digest_size=16)
-    for entry in kept:
+    for entry in counted:
         line = f"{entry.path}\0{entry.kind}\0{int(entry.executable)}\0{entry.content}\n"
         # A stranger's names need not be UTF-8.
         digest.update(line.encode(errors="surrogateescape"))
-    programs = {f"/{entry.path}": entry.content for entry in kept if is_program(entry)}
+    programs = {f"/{entry.path}": entry.content for entry in counted if is_program(entry)}
     return Contents(_RULE + digest.hexdigest(), _packages(status), programs)
 
 
@@ -103,9 +103,9 @@ def is_digest(text: str) -> bool:
     return re.fullmatch(CONTENTS_DIGEST.strip("^$"), text) is not None
 
 
-def comparable(one: str, other: str) -> bool:
+def comparable(first: str, second: str) -> bool:
     """Whether two digests were made by the same rule. Digests by different rules differ even where the files do not."""
-    return one.rpartition("-")[0] == other.rpartition("-")[0]
+    return first.rpartition("-")[0] == second.rpartition("-")[0]
 
 
 def _counts(entry: ImageEntry) -> bool:
@@ -122,12 +122,12 @@ def counts(path: str) -> bool:
 
 
 def _packages(status: str) -> dict[str, str]:
-    found = {}
+    packages = {}
     for paragraph in status.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line and line[0] != " ")
         if fields.get("Status", "").endswith(" installed") and "Package" in fields:
-            found[fields["Package"]] = fields.get("Version", "")
-    return dict(sorted(found.items()))
+            packages[fields["Package"]] = fields.get("Version", "")
+    return dict(sorted(packages.items()))
 
 
 @contextmanager
@@ -206,12 +206,14 @@ def _of_export(export: Path) -> Contents:
 
 
 def _of_sealed(root: Path, sealed: Iterable[FileEntry]) -> Contents:
-    found = (
-        ImageEntry(one.path, "file" if one.is_file else "link", one.is_file and bool(one.mode & 0o111), one.content)
-        for one in sealed
-        if one.is_file or one.is_link
+    image_entries = (
+        ImageEntry(
+            entry.path, "file" if entry.is_file else "link", entry.is_file and bool(entry.mode & 0o111), entry.content
+        )
+        for entry in sealed
+        if entry.is_file or entry.is_link
     )
-    return contents_of(found, _status_in(root))
+    return contents_of(image_entries, _status_in(root))
 
 
 def _status_in(root: Path) -> str:
@@ -232,8 +234,8 @@ def _digest(blocks: Iterable[bytes]) -> str:
 def _kept(file: Path) -> Contents | None:
     """What a file of the cache says; None where it is not there, damaged, or by a former rule."""
     try:
-        kept = Contents(**json.loads(file.read_bytes()))
-        return kept if kept.digest.startswith(_RULE) else None
+        contents = Contents(**json.loads(file.read_bytes()))
+        return contents if contents.digest.startswith(_RULE) else None
     except (OSError, ValueError, TypeError, AttributeError):
         return None
 
@@ -255,16 +257,16 @@ class KnownContents:
         `image_id`: sha256:….
         """
         file = self._cache / "contents" / f"{short_id(image_id)}.json"
-        if (kept := _kept(file)) is not None:
-            return kept
+        if (cached := _kept(file)) is not None:
+            return cached
         export = exported_folder(self._cache, image_id)
         try:
-            found = exported_contents(reference) if export is None else _of_export(export)
+            contents = exported_contents(reference) if export is None else _of_export(export)
         except ValueError:
             # The export's own list is damaged.
-            found = exported_contents(reference)
+            contents = exported_contents(reference)
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
-        unfinished.write_text(json.dumps(asdict(found), indent=1))
+        unfinished.write_text(json.dumps(asdict(contents), indent=1))
         unfinished.replace(file)
-        return found
+        return contents

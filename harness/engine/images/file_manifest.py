@@ -46,17 +46,17 @@ class FileEntry(NamedTuple):
 
 def _walk(root: Path) -> dict[str, os.stat_result]:
     """Path from the root → status of everything in a folder, in no order. Raises OSError."""
-    found: dict[str, os.stat_result] = {}
+    statuses: dict[str, os.stat_result] = {}
     folders = [""]
     while folders:
         below = folders.pop()
         with os.scandir(f"{root}/{below}") as entries:
             for entry in entries:
                 path = below + entry.name
-                found[path] = entry.stat(follow_symlinks=False)
+                statuses[path] = entry.stat(follow_symlinks=False)
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(f"{path}/")
-    return found
+    return statuses
 
 
 def _size(status: os.stat_result) -> int:
@@ -69,7 +69,9 @@ def appearance(root: Path) -> str:
 
     Not seen are owners, who may have been changed for somebody to clear the folder, and numbers of inodes.
     """
-    return _appearance((path, seen.st_mode, _size(seen), seen.st_mtime_ns) for path, seen in _walk(root).items())
+    return _appearance(
+        (path, status.st_mode, _size(status), status.st_mtime_ns) for path, status in _walk(root).items()
+    )
 
 
 def appearance_of(sealed: Iterable[FileEntry]) -> str:
@@ -77,8 +79,8 @@ def appearance_of(sealed: Iterable[FileEntry]) -> str:
     return _appearance((entry.path, entry.mode, entry.size, entry.modified_ns) for entry in sealed)
 
 
-def _appearance(seen: Iterable[tuple[str, int, int, int]]) -> str:
-    lines = sorted(f"{path}\0{mode:o} {size} {modified_ns}\n" for path, mode, size, modified_ns in seen)
+def _appearance(attributes: Iterable[tuple[str, int, int, int]]) -> str:
+    lines = sorted(f"{path}\0{mode:o} {size} {modified_ns}\n" for path, mode, size, modified_ns in attributes)
     return hashlib.blake2b("".join(lines).encode(errors="surrogateescape"), digest_size=16).hexdigest()
 
 
@@ -136,22 +138,22 @@ def _entry(root: Path, path: str, status: os.stat_result) -> FileEntry:
 def differences(root: Path, sealed: list[FileEntry]) -> list[str]:
     """What is other in a folder than when it was sealed, each as half a sentence: 'usr/lib/libz.so.1 is missing'."""
     before = {entry.path: entry for entry in sealed}
-    found = []
+    changes = []
     try:
         now = _walk(root)
     except OSError as error:
         return [f"{error.filename or root} cannot be read: {error.strerror}"]
-    for path, was in before.items():
+    for path, expected in before.items():
         status = now.get(path)
         if status is None:
-            found.append(f"{path} is missing")
+            changes.append(f"{path} is missing")
             continue
         try:
-            if _entry(root, path, status) != was:
-                found.append(f"{path} was changed")
+            if _entry(root, path, status) != expected:
+                changes.append(f"{path} was changed")
         except OSError as error:
-            found.append(f"{path} cannot be read: {error.strerror}")
-    return [*found, *(f"{path} was added" for path in sorted(now.keys() - before.keys()))]
+            changes.append(f"{path} cannot be read: {error.strerror}")
+    return [*changes, *(f"{path} was added" for path in sorted(now.keys() - before.keys()))]
 
 
 def write_entries(file: Path, sealed: list[FileEntry]) -> None:
@@ -162,6 +164,6 @@ def write_entries(file: Path, sealed: list[FileEntry]) -> None:
 def read_entries(file: Path) -> list[FileEntry]:
     """What `write_entries` kept. Raises OSError, and ValueError where the file is damaged itself."""
     try:
-        return [FileEntry(*one) for one in json.loads(file.read_bytes())]
+        return [FileEntry(*row) for row in json.loads(file.read_bytes())]
     except TypeError as error:
         raise ValueError(f"{file}: {error}") from error

@@ -71,8 +71,8 @@ class SharedFiles:
 
     def _files(self) -> Iterator[os.DirEntry[str]]:
         for folder in sorted(self._folder.glob("??")):
-            with os.scandir(folder) as found:
-                yield from found
+            with os.scandir(folder) as entries:
+                yield from entries
 
     def prune(self) -> int:
         """Remove what no folder has any more. The bytes on the disk of what is left."""
@@ -88,23 +88,25 @@ class SharedFiles:
 
 def unshared(root: Path, sealed: list[FileEntry]) -> int:
     """Bytes on the disk of what is in a folder and in no pool: folders, links, and files that could not be shared."""
-    found = ((root / entry.path).lstat() for entry in sealed)
-    return sum(one.st_blocks * 512 for one in found if one.st_nlink == 1 or stat.S_ISDIR(one.st_mode))
+    statuses = ((root / entry.path).lstat() for entry in sealed)
+    return sum(status.st_blocks * 512 for status in statuses if status.st_nlink == 1 or stat.S_ISDIR(status.st_mode))
 
 
 def _is(pooled: Path, status: os.stat_result, content: str) -> bool:
     """Whether a file of the pool is what its name says: somebody may have damaged it."""
     try:
-        there = pooled.stat()
+        actual = pooled.stat()
     except FileNotFoundError:
         return False
-    same = all(getattr(there, name) == getattr(status, name) for name in ("st_mode", "st_mtime_ns", "st_uid", "st_gid"))
-    return same and file_content(pooled) == content
+    matching = all(
+        getattr(actual, name) == getattr(status, name) for name in ("st_mode", "st_mtime_ns", "st_uid", "st_gid")
+    )
+    return matching and file_content(pooled) == content
 
 
-def _replace(file: Path, by: Path, scratch: Path) -> None:
+def _replace(file: Path, target: Path, scratch: Path) -> None:
     """A link to another file in place of this one."""
-    os.link(by, scratch)
+    os.link(target, scratch)
     scratch.replace(file)
 
 
@@ -116,5 +118,5 @@ def _take(file: Path, pooled: Path) -> None:
 
 
 def _name(entry: FileEntry, status: os.stat_result) -> str:
-    told = f"{entry.content} {entry.mode:o} {entry.modified_ns} {status.st_uid} {status.st_gid}"
-    return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+    key = f"{entry.content} {entry.mode:o} {entry.modified_ns} {status.st_uid} {status.st_gid}"
+    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()

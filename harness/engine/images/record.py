@@ -116,26 +116,26 @@ def _is_from_scratch(build: Build) -> bool:
 
 def differences(recorded: ImageRecord, now: ImageRecord) -> list[str]:
     """What differs between an image and its record, each as a sentence; empty where nothing does."""
-    was, is_now = recorded.composition, now.composition
-    lines = [*_components(was.components, is_now.components), *_files(was.files, is_now.files)]
+    expected, actual = recorded.composition, now.composition
+    lines = [*_components(expected.components, actual.components), *_files(expected.files, actual.files)]
     if recorded.base != now.base and UNKNOWN not in (recorded.base, now.base):
         lines.append(f"the base is another: {recorded.base} → {now.base}")
-    if not lines and was.contents != is_now.contents:
+    if not lines and expected.contents != actual.contents:
         lines.append("other files differ than those of components and programs")
     return lines
 
 
 def _components(recorded: Iterable[Component], now: Iterable[Component]) -> Iterator[str]:
-    was, is_now = _by_name(recorded), _by_name(now)
-    for key in sorted(was.keys() | is_now.keys()):
+    expected, actual = _by_name(recorded), _by_name(now)
+    for key in sorted(expected.keys() | actual.keys()):
         kind, name, _ = key
-        before, after = was.get(key, {}), is_now.get(key, {})
-        gone, new = sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
-        if len(gone) == len(new) == 1:
-            yield f"{_named(name, gone[0])} → {new[0] or 'no version'} ({kind})"
+        before, after = expected.get(key, {}), actual.get(key, {})
+        removed, added = sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
+        if len(removed) == len(added) == 1:
+            yield f"{_named(name, removed[0])} → {added[0] or 'no version'} ({kind})"
         else:
-            yield from (f"{_named(name, version)} is missing ({kind})" for version in gone)
-            yield from (f"{_named(name, version)} was added ({kind})" for version in new)
+            yield from (f"{_named(name, version)} is missing ({kind})" for version in removed)
+            yield from (f"{_named(name, version)} was added ({kind})" for version in added)
         for version in sorted(before.keys() & after.keys()):
             if before[version] != after[version]:
                 yield f"{_named(name, version)} has other content than recorded ({kind})"

@@ -70,11 +70,11 @@ class Registry:
         EngineError where the registry does not answer, and where what it has is not what it says.
         """
         name = self.name(reference)
-        done = docker("pull", "--quiet", name, check=False, timeout=_PATIENCE)
-        if done.returncode != 0:
-            if any(word in done.stderr for word in _NOT_THERE):
+        completed = docker("pull", "--quiet", name, check=False, timeout=_PATIENCE)
+        if completed.returncode != 0:
+            if any(word in completed.stderr for word in _NOT_THERE):
                 return False
-            raise failure(f"pulling {name}", done.stderr)
+            raise failure(f"pulling {name}", completed.stderr)
         try:
             self._require_whole(name, identity)
             docker("tag", name, reference)
@@ -87,9 +87,9 @@ class Registry:
     def _require_whole(self, name: str, identity: str) -> None:
         labels = _labels(inspect_image(name))
         if labels.get(IDENTITY_LABEL) != identity:
-            said = labels.get(IDENTITY_LABEL) or "none"
+            claimed = labels.get(IDENTITY_LABEL) or "none"
             raise EngineError(
-                f"{name} was refused: it says that it is of the recipe {said}, not {identity}",
+                f"{name} was refused: it says that it is of the recipe {claimed}, not {identity}",
                 "build the image here, without --from, and push it again",
             )
         if labels.get(SEAL_LABEL) != seal_of(name):
@@ -119,18 +119,18 @@ class Registry:
             for file, content in context.items():
                 Path(folder, file).write_bytes(content)
             docker("buildx", "build", "--load", "--quiet", *words, "--tag", name, folder, timeout=_PATIENCE)
-        done = docker("push", "--quiet", name, check=False, timeout=_PATIENCE)
+        completed = docker("push", "--quiet", name, check=False, timeout=_PATIENCE)
         with suppress(EngineError, subprocess.SubprocessError):
             docker("rmi", name, check=False)
-        if done.returncode != 0:
-            raise failure(f"pushing {name}", done.stderr)
+        if completed.returncode != 0:
+            raise failure(f"pushing {name}", completed.stderr)
 
 
 def origin_of(reference: str, place: str) -> str:
     """What an image is called in a registry that it was pulled from, with its digest; empty where it was built here."""
     with suppress(EngineError):
         digests = (inspect_image(reference) or {}).get("RepoDigests") or []
-        return next((one for one in digests if one.startswith(f"{place}/")), "")
+        return next((digest for digest in digests if digest.startswith(f"{place}/")), "")
     return ""
 
 

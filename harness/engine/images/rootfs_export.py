@@ -84,8 +84,8 @@ class RootFs:
 def exported_folder(cache: Path, image_id: str) -> Path | None:
     """The newest export of an image, if there is one: ROOT and FILES are in there. `image_id`: sha256:…."""
     exports = (cache.resolve() / "rootfs").glob(f"{short_id(image_id)}.*/{EXPORT}")
-    found = {int(file.parent.suffix[1:] or 0): file.parent for file in exports}
-    return found[max(found)] if found else None
+    by_number = {int(file.parent.suffix[1:] or 0): file.parent for file in exports}
+    return by_number[max(by_number)] if by_number else None
 
 
 @dataclass(frozen=True)
@@ -134,10 +134,10 @@ class RootFileSystems:
         """
         roots: dict[str, RootFs] = {}
         repaired: list[str] = []
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             for reference in dict.fromkeys(references):
                 identity, image = self._image(reference)
-                held.enter_context(self._cache.use(f"rootfs/{short_id(identity)}"))
+                stack.enter_context(self._cache.use(f"rootfs/{short_id(identity)}"))
                 try:
                     roots[reference] = self._whole(reference, identity, image)
                 except OSError as error:
@@ -153,25 +153,25 @@ class RootFileSystems:
 
     def _image(self, reference: str) -> tuple[str, dict[str, Any] | None]:
         """(ID of an image, what Docker says of it); where it says nothing, the ID of what was exported. EngineError."""
-        unable = EngineError(f"there is no image {reference} on this machine", "build or pull it ('harness run' does)")
+        cause = EngineError(f"there is no image {reference} on this machine", "build or pull it ('harness run' does)")
         image = None
         try:
             image = inspect_image(reference)
         except EngineError as error:
-            unable = error
+            cause = error
         if image is None:
-            known = self.known(reference)
-            if known is None:
-                raise self._with_damage(reference, unable)
-            return known.id, None
+            root = self.known(reference)
+            if root is None:
+                raise self._with_damage(reference, cause)
+            return root.id, None
         return str(image["Id"]), image
 
-    def _with_damage(self, reference: str, unable: EngineError) -> EngineError:
+    def _with_damage(self, reference: str, cause: EngineError) -> EngineError:
         """Why an image cannot be exported; where it is to be anew, that it was damaged is what there is to say."""
         if reference not in self._damage:
-            return unable
+            return cause
         return EngineError(
-            f"{self._damage[reference]}, and cannot be exported anew: {unable.message}",
+            f"{self._damage[reference]}, and cannot be exported anew: {cause.message}",
             "start Docker and run again: the image is then exported, or built, anew",
         )
 
@@ -181,18 +181,18 @@ class RootFileSystems:
         if folder is not None:
             with self._cache.alone():
                 _disarm_older(folder)
-        made = None if folder is None else _read(folder / EXPORT)
-        if folder is not None and made is not None:
-            found = self._look_at(folder)
-            if not found:
+        root = None if folder is None else _read(folder / EXPORT)
+        if folder is not None and root is not None:
+            damage = self._look_at(folder)
+            if not damage:
                 if image is None:
-                    return replace(made, reference=reference)
+                    return replace(root, reference=reference)
                 self._note_name(reference, folder)
                 # The same bits may have been exported under another name.
-                if made.reference == reference:
-                    return made
-                return replace(_described(reference, image, folder / ROOT), set_ids=made.set_ids)
-            self._damage[reference] = _damage(reference, folder, found)
+                if root.reference == reference:
+                    return root
+                return replace(_described(reference, image, folder / ROOT), set_ids=root.set_ids)
+            self._damage[reference] = _damage(reference, folder, damage)
             _discard(folder)
         if image is None:
             raise self._with_damage(reference, EngineError("Docker does not have it"))
@@ -202,8 +202,8 @@ class RootFileSystems:
         """Keep for `known` that an image goes by a name now."""
         if self._named.get(reference) == folder:
             return
-        known = self.known(reference)
-        if known is None or Path(known.rootfs).parent != folder:
+        root = self.known(reference)
+        if root is None or Path(root.rootfs).parent != folder:
             _add_name(folder, reference)
         self._named[reference] = folder
 
@@ -211,26 +211,26 @@ class RootFileSystems:
         """What shows of an export's damage; nothing if a look was taken a moment ago."""
         if time.monotonic() - self._looked.get(folder, -LOOK_AGAIN) < LOOK_AGAIN:
             return []
-        found = _look(folder)
-        if not found:
+        damage = _look(folder)
+        if not damage:
             self._looked[folder] = time.monotonic()
-        return found
+        return damage
 
     def damaged(self, roots: Iterable[RootFs]) -> bool:
         """Count the files of exports: whether one is not what it was, whatever it looks like. It is not used again."""
-        found = False
+        any_damaged = False
         for root in {root.rootfs: root for root in roots}.values():
             folder = Path(root.rootfs).parent
             if root.rootfs in self._sound and not _look(folder):
                 continue
-            other = _count(folder)
-            if other:
-                self._damage[root.reference] = _damage(root.reference, folder, other)
+            damage = _count(folder)
+            if damage:
+                self._damage[root.reference] = _damage(root.reference, folder, damage)
                 _discard(folder)
-                found = True
+                any_damaged = True
             else:
                 self._sound.add(root.rootfs)
-        return found
+        return any_damaged
 
     def _export(self, reference: str, image: dict[str, Any]) -> RootFs:
         _require_architecture(reference, image)
@@ -336,8 +336,8 @@ def _add_name(folder: Path, reference: str) -> None:
 def _look(folder: Path) -> list[str]:
     """What is other in an export than when it was made, as far as it shows; counted only where it does."""
     try:
-        told = json.loads((folder / EXPORT).read_bytes())["appearance"]
-        if appearance(folder / ROOT) == told:
+        recorded = json.loads((folder / EXPORT).read_bytes())["appearance"]
+        if appearance(folder / ROOT) == recorded:
             return []
     except (OSError, ValueError, TypeError, KeyError):
         pass
@@ -352,9 +352,9 @@ def _count(folder: Path) -> list[str]:
         return [f"{FILES} cannot be read"]
 
 
-def _damage(reference: str, folder: Path, found: list[str]) -> str:
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return f"the exported files of {reference} in {folder} were damaged ({', '.join(found[:_NAMED])}{more})"
+def _damage(reference: str, folder: Path, damage: list[str]) -> str:
+    suffix = f" and {len(damage) - _NAMED} more" if len(damage) > _NAMED else ""
+    return f"the exported files of {reference} in {folder} were damaged ({', '.join(damage[:_NAMED])}{suffix})"
 
 
 def _discard(folder: Path) -> None:
@@ -388,12 +388,12 @@ def _signal(name: str) -> int:
 
 def _require_architecture(reference: str, image: dict[str, Any]) -> None:
     """EngineError for an image of another machine, by name."""
-    here = _ARCHITECTURES.get(platform.machine(), platform.machine())
-    there = image.get("Architecture", here)
-    if there != here:
+    host_architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
+    image_architecture = image.get("Architecture", host_architecture)
+    if image_architecture != host_architecture:
         raise EngineError(
-            f"the image {reference} is for {there}, and this machine is {here}",
-            f"pull or build it for {here} ('docker pull --platform linux/{here} …')",
+            f"the image {reference} is for {image_architecture}, and this machine is {host_architecture}",
+            f"pull or build it for {host_architecture} ('docker pull --platform linux/{host_architecture} …')",
         )
 
 
@@ -402,12 +402,12 @@ def _extract(reference: str, folder: Path) -> None:
     container = docker("create", reference).stdout.strip()
     try:
         with start(["export", container], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as export:
-            done = subprocess.run(
+            completed = subprocess.run(
                 ["tar", "--extract", "--preserve-permissions", "--exclude=dev/*", "--directory", str(folder)],
                 stdin=export.stdout, capture_output=True, text=True, check=False,
             )  # fmt: skip
-        if export.returncode != 0 or done.returncode != 0:
-            raise failure(f"exporting the image {reference}", done.stderr or "docker export failed")
+        if export.returncode != 0 or completed.returncode != 0:
+            raise failure(f"exporting the image {reference}", completed.stderr or "docker export failed")
     finally:
         docker("rm", "--force", container, check=False)
     # Whoever exported it may clear the cache, whatever modes the image's files have.

@@ -99,27 +99,27 @@ class VirtualEngine:
         """Run a lab; see `harness.engine.Engine.run`."""
         if platform.machine() != "x86_64":
             raise EngineError(f"virtual time needs an x86-64 machine, and this is {platform.machine()}")
-        said: list[str] = []
-        again = ""
+        warnings: list[str] = []
+        note = ""
         for _ in range(ATTEMPTS):
-            with contextlib.ExitStack() as held:
-                exported = self._prepared(lab, folder, held)
-                said += [one + again for one in exported.repaired]
+            with contextlib.ExitStack() as stack:
+                exported = self._prepared(lab, folder, stack)
+                warnings += [sentence + note for sentence in exported.repaired]
                 result = self._tried(lab, folder, progress, exported.roots)
             if result is not None:
-                return replace(result, warnings=(*result.warnings, *said))
+                return replace(result, warnings=(*result.warnings, *warnings))
             _empty(folder)
-            again = ", and the run made again"
-        raise EngineError(f"an image was damaged again once it was exported anew: {said[-1]}", "is the disk sound?")
+            note = ", and the run made again"
+        raise EngineError(f"an image was damaged again once it was exported anew: {warnings[-1]}", "is the disk sound?")
 
-    def _prepared(self, lab: Lab, folder: Path, held: contextlib.ExitStack) -> Exported:
+    def _prepared(self, lab: Lab, folder: Path, stack: contextlib.ExitStack) -> Exported:
         """What a lab is run on, held. EngineError."""
         # What is made once and kept is made by one run at a time.
         with self._preparing:
-            held.enter_context(serving(lab, self._cache))
+            stack.enter_context(serving(lab, self._cache))
             prepare_folder(lab, folder, self._cache.folder)
             virtual_certificates(self._cache.folder, lab.certificates)
-            return held.enter_context(self._images.use([lab.sim_image, *(host.image for host in lab.hosts)]))
+            return stack.enter_context(self._images.use([lab.sim_image, *(host.image for host in lab.hosts)]))
 
     def _tried(self, lab: Lab, folder: Path, progress: Progress, roots: dict[str, RootFs]) -> EngineResult | None:
         """What came of a lab; None where it may have come of damaged files, which nobody suspects who completes."""
@@ -134,7 +134,7 @@ class VirtualEngine:
 
     def _run(self, lab: Lab, folder: Path, progress: Progress, roots: dict[str, RootFs]) -> EngineResult:
         sim = roots[lab.sim_image]
-        images = {host.name: roots[host.image] for host in lab.hosts} | {one.name: sim for one in lab.proxies}
+        images = {host.name: roots[host.image] for host in lab.hosts} | {proxy.name: sim for proxy in lab.proxies}
         kernel = self._kernel.file or Path(sim.rootfs) / "opt/lab/linux"
         world = world_document(lab, images, exit_rules.log_limit(lab, self._log_limit))
         (folder / "plan" / "world.json").write_text(json.dumps(world))
@@ -172,16 +172,16 @@ class VirtualEngine:
         transfers = transfers_of(lab, events)
         checks = [exit_rules.check(item, lab.flows[item.flow], folder, self._cache.www) for item in transfers]
         outcome, blamed = self._outcome(lab, folder, end, events, kills)
-        concluded = exit_rules.conclude(outcome, checks)
-        if concluded.status == "wrong_file":
+        final = exit_rules.conclude(outcome, checks)
+        if final.status == "wrong_file":
             blamed = next(f"client{item.transfer.flow}" for item in checks if item.outcome is not None)
-        if concluded.status != "completed":
+        if final.status != "completed":
             words = tail(folder / f"{blamed}.log") if blamed else console_tail(folder)
-            concluded = exit_rules.with_words(concluded, words)
+            final = exit_rules.with_words(final, words)
         simulator = diary(folder)
         cpu = cpu_of(simulator)
         return EngineResult(
-            outcome=concluded,
+            outcome=final,
             transfers=tuple(item.transfer for item in checks),
             phases=end.phases,
             sim_kernel=kernel_of(simulator),
@@ -214,20 +214,22 @@ class VirtualEngine:
             )
             return Outcome(status="infrastructure", role="sim", reason="exceeded", detail=detail), ""
         if end.signal == signal.SIGKILL:
-            who = f"the lab kernel, {end.clock:.1f} s into the lab,"
-            found = for_want_of_memory(who, kills) if kills else by_somebody(who, "SIGKILL")
-            return exit_rules.of_outside("sim", found), ""
+            victim = f"the lab kernel, {end.clock:.1f} s into the lab,"
+            failure = for_want_of_memory(victim, kills) if kills else by_somebody(victim, "SIGKILL")
+            return exit_rules.of_outside("sim", failure), ""
         if not end.said_over:
             panic = next((line for line in console_tail(folder) if PANIC in line), "")
             lost = LOST.search(panic)
             if lost is not None and lost["how"] == FORBIDDEN:
                 return self._escaped(lab, lost["host"], lost["program"])
-            said = panic.partition(PANIC)[2].strip(" -:") or _wordless(end)
-            if said.startswith(OUT_OF_MEMORY):
-                said += "; the endpoints used more than a lab has: --engine compose gives them this machine's"
-            detail = f"the lab kernel ended {end.clock:.1f} s into the lab: {said}"
+            message = panic.partition(PANIC)[2].strip(" -:") or _wordless(end)
+            if message.startswith(OUT_OF_MEMORY):
+                message += "; the endpoints used more than a lab has: --engine compose gives them this machine's"
+            detail = f"the lab kernel ended {end.clock:.1f} s into the lab: {message}"
             return Outcome(status="infrastructure", role="sim", reason="kernel_ended", detail=detail), ""
-        return outcome_of(lab, events, [event for one in lab.simulators for event in diary(folder, simulator=one.name)])
+        return outcome_of(
+            lab, events, [event for simulator in lab.simulators for event in diary(folder, simulator=simulator.name)]
+        )
 
     def _escaped(self, lab: Lab, name: str, program: str) -> tuple[Outcome, str]:
         """A program of the guest made a call of the host."""
@@ -284,7 +286,7 @@ def require_disk(folder: Path) -> None:
 
 def transfers_of(lab: Lab, events: list[dict[str, Any]]) -> list[Transfer]:
     """The transfers of a lab, from the conductor's diary. One that was running at the end is not among them."""
-    found = []
+    transfers = []
     started: dict[str, dict[str, Any]] = {}
     for event in events:
         if not event["host"].startswith("client"):
@@ -294,7 +296,7 @@ def transfers_of(lab: Lab, events: list[dict[str, Any]]) -> list[Transfer]:
         elif event["event"] in ("ended", "timed_out", "stopped"):
             begin = started.pop(event["host"])
             flow = lab.flows[lab.host(event["host"]).flow]
-            found.append(
+            transfers.append(
                 Transfer(
                     flow=flow.flow,
                     index=event["index"],
@@ -306,7 +308,7 @@ def transfers_of(lab: Lab, events: list[dict[str, Any]]) -> list[Transfer]:
                     received=event.get("received", 0),
                 )
             )
-    return found
+    return transfers
 
 
 def outcome_of(lab: Lab, events: list[dict[str, Any]], simulator: list[dict[str, Any]]) -> tuple[Outcome, str]:

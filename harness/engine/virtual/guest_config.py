@@ -25,17 +25,17 @@ def guest_memory_mib(lab: Lab, images: Mapping[str, RootFs]) -> int:
     What an endpoint that does not run as root writes is held in memory: its downloads, and as much again of logs. TCP's
     buffers that were asked for must not make the kernel short of memory for TCP.
     """
-    held = 0
+    written_bytes = 0
     for host in lab.hosts:
         if not _as_root(images[host.name]):
             flow = lab.flows[host.flow]
-            held += 2 * flow.size * (1 if flow.repeat_after is None else 2)
-    inhabitants: tuple[Host | ProxyHost, ...] = (*lab.hosts, *lab.proxies)
-    texts = (text for one in inhabitants for text in one.sysctls.values())
+            written_bytes += 2 * flow.size * (1 if flow.repeat_after is None else 2)
+    nodes: tuple[Host | ProxyHost, ...] = (*lab.hosts, *lab.proxies)
+    texts = (text for node in nodes for text in node.sysctls.values())
     buffers = sum(int(text.split()[-1]) for text in texts if text.split()[-1].isdecimal())
-    kept = (held + TCP_SHARE * buffers) // 2**20
-    simulators = sum(one.memory_mib for one in lab.simulators)
-    return simulators + BASE_MEMORY + ENDPOINT_MEMORY * len(inhabitants) + kept
+    buffered_mib = (written_bytes + TCP_SHARE * buffers) // 2**20
+    simulators = sum(simulator.memory_mib for simulator in lab.simulators)
+    return simulators + BASE_MEMORY + ENDPOINT_MEMORY * len(nodes) + buffered_mib
 
 
 def _as_root(image: RootFs) -> bool:
@@ -63,7 +63,7 @@ def world_document(lab: Lab, images: dict[str, RootFs], log_limit: int) -> dict[
         "mtu": lab.mtu,
         "hosts": [_host(lab, host, images[host.name], roots) for host in lab.hosts],
         **_simulators(lab),
-        **({"proxies": [_proxy(one, images[one.name], roots) for one in lab.proxies]} if lab.proxies else {}),
+        **({"proxies": [_proxy(proxy, images[proxy.name], roots) for proxy in lab.proxies]} if lab.proxies else {}),
     }
 
 
@@ -74,11 +74,11 @@ def _simulators(lab: Lab) -> dict[str, Any]:
     return {
         "simulators": [
             {
-                "name": one.name,
-                "plan": plan_of(lab, one),
-                "networks": {side: interface.network for side, interface in one.interfaces.items()},
+                "name": simulator.name,
+                "plan": plan_of(lab, simulator),
+                "networks": {side: interface.network for side, interface in simulator.interfaces.items()},
             }
-            for one in lab.simulators
+            for simulator in lab.simulators
         ]
     }
 
@@ -112,7 +112,7 @@ def _described(image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
 def _proxy(proxy: ProxyHost, image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": proxy.name,
-        "networks": {one.network: one.prefixed for one in proxy.interfaces.values()},
+        "networks": {interface.network: interface.prefixed for interface in proxy.interfaces.values()},
         "environment": proxy_environment(proxy),
         "sysctls": proxy.sysctls,
         "image": _described(image, roots) | {"command": list(PROXY_COMMAND)},
@@ -122,7 +122,7 @@ def _proxy(proxy: ProxyHost, image: RootFs, roots: Mapping[str, str]) -> dict[st
 def _host(lab: Lab, host: Host, image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
     flow = lab.flows[host.flow]
     several = len(lab.simulators) > 1
-    networks = {"networks": {one.network: one.prefixed for one in host.interfaces}} if several else {}
+    networks = {"networks": {interface.network: interface.prefixed for interface in host.interfaces}} if several else {}
     return {
         "name": host.name,
         "role": host.role,

@@ -123,26 +123,26 @@ def _choices() -> Iterator[tuple[str, ...]]:
 
 def _tried(program: Path, kernel: Path, places: Mapping[str, SharedFolder]) -> Sandbox:
     reasons: list[str] = []
-    said = ""
+    stderr = ""
     for options in _choices():
         words = [*_folders(places), "--memory", str(ROOM), "--file", str(LARGEST_FILE), "--try", "yes", "--report", "1"]
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 [str(program), *words, *options, "--", str(kernel)],
                 capture_output=True, text=True, timeout=_LONGEST, check=False,
             )  # fmt: skip
         except (OSError, subprocess.SubprocessError) as error:
             raise _unable(f"{program}: {error}") from error
-        lines = done.stdout.splitlines()
-        if done.returncode == 0:
+        lines = completed.stdout.splitlines()
+        if completed.returncode == 0:
             return Sandbox(options, (*reasons, *lines))
         reasons += [line for line in lines if line not in reasons]
-        said = done.stderr.strip()
-    raise _unable(said)
+        stderr = completed.stderr.strip()
+    raise _unable(stderr)
 
 
-def _unable(said: str) -> EngineError:
+def _unable(reason: str) -> EngineError:
     return EngineError(
-        f"guests of virtual time cannot be confined on this machine: {said}",
+        f"guests of virtual time cannot be confined on this machine: {reason}",
         f"{VARIABLE}=off runs them with all rights of yours: only with images that you trust",
     )

@@ -278,8 +278,8 @@ class Guest:
         phase: Callable[[str], None],
         bounds: _Bounds,
     ) -> GuestEnd:
-        begun = time.monotonic()
-        clock, over, current = 0.0, False, "create"
+        phase_start = time.monotonic()
+        clock, finished, current = 0.0, False, "create"
         stillness = _Stillness(process.pid, stall)
         phases: dict[str, float] = {}
         phase(current)
@@ -302,16 +302,16 @@ class Guest:
                     keep(line)
                 continue
             stillness.moved()
-            moved = time.monotonic()
+            now = time.monotonic()
             seconds, _, word = line[1:].strip().partition(" ")
             clock = float(seconds)
             if word:
-                phases[current] = round(phases.get(current, 0.0) + moved - begun, 3)
-                current, begun, over = word, moved, word == "remove"
+                phases[current] = round(phases.get(current, 0.0) + now - phase_start, 3)
+                current, phase_start, finished = word, now, word == "remove"
                 phase(word)
         process.wait()
-        phases[current] = round(phases.get(current, 0.0) + time.monotonic() - begun, 3)
-        return GuestEnd(over, clock, phases, signal=max(0, -process.returncode))
+        phases[current] = round(phases.get(current, 0.0) + time.monotonic() - phase_start, 3)
+        return GuestEnd(finished, clock, phases, signal=max(0, -process.returncode))
 
 
 class _Stillness:
@@ -335,18 +335,18 @@ class _Stillness:
 
     def too_long(self) -> bool:
         """Whether the guest has computed for `stall` seconds, or not even come to that in `PATIENCE` times as long."""
-        still = time.monotonic() - self._since
-        if still < self._stall / 4:
+        idle_seconds = time.monotonic() - self._since
+        if idle_seconds < self._stall / 4:
             # Looking costs: most clocks move many times a second.
             return False
         now = _used(self._guest)
-        if now != self._last or any(one.state not in _SLEEPING for one in now.values()):
+        if now != self._last or any(process.state not in _SLEEPING for process in now.values()):
             self._slept_since, self._last = time.monotonic(), now
-        used = sum(one.user + one.system for one in now.values()) / os.sysconf("SC_CLK_TCK")
+        used = sum(process.user + process.system for process in now.values()) / os.sysconf("SC_CLK_TCK")
         if self._used is None:
             # At most what the wall's clock says has been used by now.
             self._used = used - self._stall / 4
-        return used - self._used >= self._stall or still >= PATIENCE * self._stall
+        return used - self._used >= self._stall or idle_seconds >= PATIENCE * self._stall
 
     def asleep(self) -> bool:
         """Whether it has slept for too long, as seen by `too_long`."""
@@ -370,8 +370,8 @@ class _Bounds:
         private = sum(_private_bytes(process) for process in _used(self._group))
         if private > PRIVATE:
             return f"{size_of(private)} of memory beside its guest's"
-        written = size_on_disk(self._folder)
-        return f"{size_of(written)} of the disk" if written > self._disk else ""
+        disk_bytes = size_on_disk(self._folder)
+        return f"{size_of(disk_bytes)} of the disk" if disk_bytes > self._disk else ""
 
 
 def _private_bytes(process: int) -> int:
@@ -407,15 +407,15 @@ def remove_orphans() -> list[str]:
 
 def guests() -> list[tuple[int, str]]:
     """(process, owner) of the lab kernels that run on this machine under our name."""
-    found = []
+    running = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             process = int(folder.name)
             label = _environment(process).get(OWNER_VARIABLE)
             with contextlib.suppress(ProcessLookupError):
                 if label and os.getpgid(process) == process:
-                    found.append((process, label))
-    return found
+                    running.append((process, label))
+    return running
 
 
 def _environment(process: int) -> dict[str, str]:
@@ -471,17 +471,17 @@ class _Used:
 
 def _used(group: int) -> dict[int, _Used]:
     """The processes of a group."""
-    found = {}
+    processes = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
-                name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
+                name, _, remainder = (folder / "stat").read_text().partition("(")[2].rpartition(")")
             except OSError:
                 continue
-            fields = rest.split()
+            fields = remainder.split()
             if int(fields[2]) == group:
-                found[int(folder.name)] = _Used(name, fields[0], int(fields[1]), int(fields[11]), int(fields[12]))
-    return found
+                processes[int(folder.name)] = _Used(name, fields[0], int(fields[1]), int(fields[11]), int(fields[12]))
+    return processes
 
 
 def _program(process: int) -> str:

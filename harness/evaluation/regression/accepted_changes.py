@@ -89,50 +89,58 @@ class AllowedNames:
     implementations: Collection[str]
 
 
-def read_allowances(file: Path, known: AllowedNames) -> tuple[Allowance, ...]:
+def read_allowances(file: Path, names: AllowedNames) -> tuple[Allowance, ...]:
     """Those of a file. Raises InputError with its place, also for a name that nobody has: it would accept nothing."""
     data, positions = read_yaml(file)
-    found = modelled(data, positions, Allowances).allow
-    if wrong := [one for index, allowance in enumerate(found) for one in _unknown(("allow", index), allowance, known)]:
-        raise error_of(wrong, positions)
-    return found
+    allowances = modelled(data, positions, Allowances).allow
+    if mistakes := [
+        mistake
+        for index, allowance in enumerate(allowances)
+        for mistake in _unknown(("allow", index), allowance, names)
+    ]:
+        raise error_of(mistakes, positions)
+    return allowances
 
 
-def _unknown(where: Location, allowance: Allowance, known: AllowedNames) -> Iterator[Mistake]:
-    families = {str(above) for name in known.scenarios for above in PurePosixPath(name).parents} - {"."}
-    if allowance.scenario.rstrip("/") not in {*known.scenarios, *families}:
+def _unknown(location: Location, allowance: Allowance, names: AllowedNames) -> Iterator[Mistake]:
+    families = {str(parent) for name in names.scenarios for parent in PurePosixPath(name).parents} - {"."}
+    if allowance.scenario.rstrip("/") not in {*names.scenarios, *families}:
         text = f"no scenario is called {shown(allowance.scenario)}"
-        yield Mistake((*where, "scenario"), text, did_you_mean(allowance.scenario, {*known.scenarios, *families}))
+        yield Mistake((*location, "scenario"), text, did_you_mean(allowance.scenario, {*names.scenarios, *families}))
     for role in ROLES:
         name = allowance.client if role == "client" else allowance.server
-        if name not in {"all", *known.implementations}:
+        if name not in {"all", *names.implementations}:
             text = f"nobody is called {shown(name)}"
-            yield Mistake((*where, role), text, did_you_mean(name, {"all", *known.implementations}))
+            yield Mistake((*location, role), text, did_you_mean(name, {"all", *names.implementations}))
     if allowance.metric is not None and allowance.metric != OUTCOME:
         metric = MetricName.parse(allowance.metric).metric
         if find(metric) is None:
-            yield Mistake((*where, "metric"), f"there is no metric {shown(metric)}", did_you_mean(metric, declared()))
+            yield Mistake(
+                (*location, "metric"), f"there is no metric {shown(metric)}", did_you_mean(metric, declared())
+            )
 
 
 def apply(decided: Sequence[Decided], allowances: Sequence[Allowance], today: datetime.date) -> Applied:
     """Weigh decisions by what is accepted on a day."""
-    holds = [one for one in allowances if one.until >= today]
-    cells = tuple(_weighed(one, holds) for one in decided)
-    used = {id(one) for cell in cells for one in cell.accepted}
+    valid = [allowance for allowance in allowances if allowance.until >= today]
+    cells = tuple(_weighed(decision, valid) for decision in decided)
+    used = {id(allowance) for cell in cells for allowance in cell.accepted}
     return Applied(
-        cells, tuple(one for one in allowances if one.until < today), tuple(one for one in holds if id(one) not in used)
+        cells,
+        tuple(allowance for allowance in allowances if allowance.until < today),
+        tuple(allowance for allowance in valid if id(allowance) not in used),
     )
 
 
-def _weighed(decided: Decided, holds: Sequence[Allowance]) -> Weighed:
-    found = []
+def _weighed(decided: Decided, valid: Sequence[Allowance]) -> Weighed:
+    accepted = []
     for figure in decided.figures:
         if figure.standing in ALARMS:
-            mine = next((one for one in holds if _fits(one, decided, figure.name)), None)
-            if mine is None:
+            covering = next((allowance for allowance in valid if _fits(allowance, decided, figure.name)), None)
+            if covering is None:
                 return Weighed(decided)
-            found.append(mine)
-    return Weighed(decided, tuple(found))
+            accepted.append(covering)
+    return Weighed(decided, tuple(accepted))
 
 
 def _fits(allowance: Allowance, decided: Decided, metric: str) -> bool:

@@ -42,10 +42,14 @@ def write_former(root: Path, decided: Sequence[Decided], within: float, source: 
     """
     if root.exists() and any(root.iterdir()):
         raise InputError(f"--keep {root}: something is there already", "name a new folder, or remove it")
-    changed = [one.pair.base for one in decided if one.standing not in _LEFT_OUT and one.pair.base is not None]
+    changed = [
+        decision.pair.base
+        for decision in decided
+        if decision.standing not in _LEFT_OUT and decision.pair.base is not None
+    ]
     counts: dict[str, int] = {}
-    for one in decided:
-        counts[one.standing] = counts.get(one.standing, 0) + 1
+    for decision in decided:
+        counts[decision.standing] = counts.get(decision.standing, 0) + 1
     try:
         root.mkdir(parents=True, exist_ok=True)
         keep(root, changed, source, lambda run: False)

@@ -56,16 +56,16 @@ class Pair:
     @property
     def cell(self) -> Cell:
         """The one of now, where there is one."""
-        found = self.now or self.base
-        assert found is not None
-        return found.cell
+        result = self.now or self.base
+        assert result is not None
+        return result.cell
 
     @property
     def name(self) -> str:
         """For people: the scenario, the pair, and what was asked."""
-        found = self.now or self.base
-        assert found is not None
-        return f"{found.cell.scenario.name} {found.name}"
+        result = self.now or self.base
+        assert result is not None
+        return f"{result.cell.scenario.name} {result.name}"
 
     @property
     def same_bits(self) -> bool:
@@ -76,73 +76,78 @@ class Pair:
 def pairs(base: Sequence[CellResult], now: Sequence[CellResult]) -> list[Pair]:
     """Each cell that is in either, once; those of now first, in their order."""
     older = {point_of(result.cell): result for result in base}
-    found = [Pair(older.pop(point_of(result.cell), None), result) for result in now]
-    return [*found, *(Pair(result, None) for result in older.values())]
+    current_pairs = [Pair(older.pop(point_of(result.cell), None), result) for result in now]
+    return [*current_pairs, *(Pair(result, None) for result in older.values())]
 
 
-def causes(pair: Pair, known: tuple[Known, Known], ledger: Ledger) -> list[str]:
-    """In what the bits of a pair differ, in words, as far as the stores know; `known`: of the baseline, and of now."""
+def causes(pair: Pair, lookups: tuple[Known, Known], ledger: Ledger) -> list[str]:
+    """What differs between the code and image versions of a pair, in words, as far as the stores know.
+
+    `lookups`: contents by digest, of the baseline and of now.
+    """
     if pair.base is None or pair.now is None:
         return []
-    one, other = pair.base, pair.now
-    found = list(other_bits(one.cell, other.cell, ledger))
+    base, now = pair.base, pair.now
+    differences = list(other_bits(base.cell, now.cell, ledger))
     # What endpoints are told is in the lab: that a manifest says it is nearer to whoever changed it.
-    found += _manifests(one.cell, other.cell)
-    if one.runs and other.runs:
-        found += _contents(one.runs[0][0], other.runs[0][0], known)
-        found += _around(one.runs[0][0], other.runs[0][0])
-    versions = [{each.version for _, each in result.runs if each is not None} for result in (one, other)]
+    differences += _manifests(base.cell, now.cell)
+    if base.runs and now.runs:
+        differences += _contents(base.runs[0][0], now.runs[0][0], lookups)
+        differences += _around(base.runs[0][0], now.runs[0][0])
+    versions = [{measured.version for _, measured in result.runs if measured is not None} for result in (base, now)]
     if versions[0] != versions[1]:
-        found.append("the measuring code")
-    return found
+        differences.append("the measuring code")
+    return differences
 
 
-def _manifests(one: Cell, other: Cell) -> list[str]:
-    found = []
-    for name, sides in _contestants(one, other).items():
+def _manifests(base: Cell, now: Cell) -> list[str]:
+    differences = []
+    for name, sides in _contestants(base, now).items():
         before, after = (side.model_dump(mode="json", exclude=_WORDS) for side in sides)
         keys = [key for key in after if before.get(key) != after[key]]
         if "parameters" in keys:
-            both = before["parameters"], after["parameters"]
-            names = sorted(key for key in {**both[0], **both[1]} if both[0].get(key) != both[1].get(key))
+            parameters = before["parameters"], after["parameters"]
+            names = sorted(
+                key for key in {**parameters[0], **parameters[1]} if parameters[0].get(key) != parameters[1].get(key)
+            )
             keys = [*(key for key in keys if key != "parameters"), *names]
         if keys:
-            found.append(f"the manifest of {name} ({', '.join(keys)})")
-    return found
+            differences.append(f"the manifest of {name} ({', '.join(keys)})")
+    return differences
 
 
-def _contestants(one: Cell, other: Cell) -> dict[str, tuple[Implementation, Implementation]]:
+def _contestants(base: Cell, now: Cell) -> dict[str, tuple[Implementation, Implementation]]:
     before, after = (
-        {each.name: each for role in ROLES for flow in range(len(cell.scenario.flows))
-         for each in [cell.implementation(role, flow)]}
-        for cell in (one, other)
+        {implementation.name: implementation for role in ROLES for flow in range(len(cell.scenario.flows))
+         for implementation in [cell.implementation(role, flow)]}
+        for cell in (base, now)
     )  # fmt: skip
     return {name: (before[name], after[name]) for name in before if name in after}
 
 
-def _contents(one: Run, other: Run, known: tuple[Known, Known]) -> list[str]:
-    found, beside = changes(one, other, known)
-    said = [_said(change) for change in found[:_NAMED]]
-    if len(found) > _NAMED:
-        said.append(f"{len(found) - _NAMED} more packages and programs")
-    return [*said, *(f"files of {image}" for image in beside)]
+def _contents(base: Run, now: Run, lookups: tuple[Known, Known]) -> list[str]:
+    version_changes, images = changes(base, now, lookups)
+    texts = [_said(change) for change in version_changes[:_NAMED]]
+    if len(version_changes) > _NAMED:
+        texts.append(f"{len(version_changes) - _NAMED} more packages and programs")
+    return [*texts, *(f"files of {image}" for image in images)]
 
 
 def _said(change: VersionChange) -> str:
     before, after = (version or "none" for version in change.versions)
     # Programs have digests for versions: that they differ is all there is to say.
-    told = f" {before} → {after}" if max(len(before), len(after)) < 32 else ""
-    return f"{change.name}{told} in {change.image}"
+    versions = f" {before} → {after}" if max(len(before), len(after)) < 32 else ""
+    return f"{change.name}{versions} in {change.image}"
 
 
-def _around(one: Run, other: Run) -> list[str]:
+def _around(base: Run, now: Run) -> list[str]:
     """What the two machines and harnesses differ in, which no key has."""
-    found = []
-    if one.commit != other.commit:
-        found.append(f"the harness ({one.commit[:8] or 'unknown'} → {other.commit[:8] or 'unknown'})")
-    if not one.cell.virtual_time and one.host.get("cpu") != other.host.get("cpu"):
-        found.append(f"the processor ({one.host.get('cpu')} → {other.host.get('cpu')})")
-    return found
+    differences = []
+    if base.commit != now.commit:
+        differences.append(f"the harness ({base.commit[:8] or 'unknown'} → {now.commit[:8] or 'unknown'})")
+    if not base.cell.virtual_time and base.host.get("cpu") != now.host.get("cpu"):
+        differences.append(f"the processor ({base.host.get('cpu')} → {now.host.get('cpu')})")
+    return differences
 
 
 # --- Whether chance has a part in what a cell's figures come to.
@@ -227,19 +232,24 @@ class _Trial:
     p: float | None
 
 
-def decide(found: Sequence[Pair], asked: Sequence[MetricName] = (), *, within: float, looks: int = 1) -> list[Decided]:
-    """What has become of each pair. `asked`: metrics beside those of objectives and of the scenario's headline.
+def decide(
+    cell_pairs: Sequence[Pair], metrics: Sequence[MetricName] = (), *, within: float, looks: int = 1
+) -> list[Decided]:
+    """What has become of each pair. `metrics`: metrics beside those of objectives and of the scenario's headline.
 
     `within`: factor − 1 up to which a figure counts as the same. `looks`: how often a matrix may be looked at until it
     can be told; each is given its share of `ALPHA` (Bonferroni). ValueError for a `within` below 0.
     """
     if within < 0:
         raise ValueError("a tolerance is no negative number")
-    trials = {index: _trials(pair, asked) for index, pair in enumerate(found) if _open(pair)}
-    every = [trial for one in trials.values() for trial in one]
-    adjusted = iter(None if p is None else min(1.0, p * looks) for p in holm([trial.p for trial in every]))
-    figures = {index: tuple(_figure(trial, next(adjusted), within) for trial in one) for index, one in trials.items()}
-    return [_decided(pair, figures.get(index)) for index, pair in enumerate(found)]
+    trials = {index: _trials(pair, metrics) for index, pair in enumerate(cell_pairs) if _open(pair)}
+    all_trials = [trial for pair_trials in trials.values() for trial in pair_trials]
+    adjusted = iter(None if p is None else min(1.0, p * looks) for p in holm([trial.p for trial in all_trials]))
+    figures = {
+        index: tuple(_figure(trial, next(adjusted), within) for trial in pair_trials)
+        for index, pair_trials in trials.items()
+    }
+    return [_decided(pair, figures.get(index)) for index, pair in enumerate(cell_pairs)]
 
 
 def exact(pair: Pair) -> bool:
@@ -247,9 +257,11 @@ def exact(pair: Pair) -> bool:
     if not pair.same_bits or not pair.cell.deterministic or pair.base is None or pair.now is None:
         return False
     before, after = ([run for run, _ in result.runs] for result in (pair.base, pair.now))
-    versions = {each.version for result in (pair.base, pair.now) for _, each in result.runs if each is not None}
-    bits = {(tuple(sorted(run.contents.items())), run.lab_kernel, run.cpu) for run in (*before, *after)}
-    return len(versions) == 1 and len(bits) == 1
+    versions = {
+        measured.version for result in (pair.base, pair.now) for _, measured in result.runs if measured is not None
+    }
+    platforms = {(tuple(sorted(run.contents.items())), run.lab_kernel, run.cpu) for run in (*before, *after)}
+    return len(versions) == 1 and len(platforms) == 1
 
 
 def _open(pair: Pair) -> bool:
@@ -262,8 +274,8 @@ def _decided(pair: Pair, figures: tuple[MetricChange, ...] | None) -> Decided:
     if figures is None:
         figures = tuple(_differing(pair.base, pair.now))
         return Decided(pair, "differs" if figures else "same", figures, exact=True)
-    standings = {one.standing for one in figures}
-    return Decided(pair, next((one for one in GRAVITY if one in standings), "cannot tell"), figures)
+    standings = {figure.standing for figure in figures}
+    return Decided(pair, next((standing for standing in GRAVITY if standing in standings), "cannot tell"), figures)
 
 
 # --- the same bits
@@ -272,25 +284,25 @@ def _decided(pair: Pair, figures: tuple[MetricChange, ...] | None) -> Decided:
 def _differing(base: CellResult, now: CellResult) -> list[MetricChange]:
     """What is not the same in repetitions that both have."""
     older = {run.repetition: (run, measured) for run, measured in base.runs}
-    found = []
+    figures = []
     for run, measured in now.runs:
-        if (there := older.get(run.repetition)) is not None:
-            found += _parted(there, (run, measured))
-    return found
+        if (former := older.get(run.repetition)) is not None:
+            figures += _parted(former, (run, measured))
+    return figures
 
 
 def _parted(
-    one: tuple[Run, MeasuredRun | None], other: tuple[Run, MeasuredRun | None]
+    base: tuple[Run, MeasuredRun | None], now: tuple[Run, MeasuredRun | None]
 ) -> list[MetricChange]:  # fmt: skip
-    number, flows = other[0].repetition, len(other[0].cell.scenario.flows)
-    ends = [proven_outcome(*side).status for side in (one, other)]
+    number, flows = now[0].repetition, len(now[0].cell.scenario.flows)
+    ends = [proven_outcome(*side).status for side in (base, now)]
     if _SPOILT & set(ends):
         return []
     if ends[0] != ends[1]:
         return [_told(OUTCOME, (0.0,), (1.0,), f"repetition {number}: {ends[0]} before, {ends[1]} now")]
     return [
         _told(figure.name.text(flows), both[:1], both[1:], f"repetition {number}", figure.unit)
-        for figure in other_figures(one[1], other[1])
+        for figure in other_figures(base[1], now[1])
         if (both := figure.both) is not None
     ]
 
@@ -302,18 +314,18 @@ def _told(name: str, base: tuple[float, ...], now: tuple[float, ...], why: str, 
 # --- other bits, or real time
 
 
-def gated(scenario: Scenario, asked: Sequence[MetricName] = ()) -> list[MetricName]:
+def gated(scenario: Scenario, requested: Sequence[MetricName] = ()) -> list[MetricName]:
     """The metrics that the gate looks at: of the objectives, of the headline, of the repeat, and those asked for."""
     names = [MetricName.parse(objective.metric) for objective in scenario.objectives]
     names += headline(scenario)
-    again = [number for number, flow in enumerate(scenario.flows) if flow.repeat_after is not None]
-    names += [MetricName("completion", number, "repeat") for number in again]
-    one = {name._replace(flow=0) if _of_flow(name) and len(scenario.flows) == 1 else name: None
-           for name in [*names, *asked]}  # fmt: skip
-    seen: dict[object, MetricName] = {}
-    for name in one:
-        seen.setdefault(name.key, name)
-    return [name for name in seen.values() if (metric := find(name.metric)) and metric.better != "neutral"]
+    repeated = [number for number, flow in enumerate(scenario.flows) if flow.repeat_after is not None]
+    names += [MetricName("completion", number, "repeat") for number in repeated]
+    distinct = {name._replace(flow=0) if _of_flow(name) and len(scenario.flows) == 1 else name: None
+           for name in [*names, *requested]}  # fmt: skip
+    by_key: dict[object, MetricName] = {}
+    for name in distinct:
+        by_key.setdefault(name.key, name)
+    return [name for name in by_key.values() if (metric := find(name.metric)) and metric.better != "neutral"]
 
 
 def _of_flow(name: MetricName) -> bool:
@@ -321,22 +333,22 @@ def _of_flow(name: MetricName) -> bool:
     return metric is not None and metric.layer == "flow" and name.flow is None
 
 
-def _trials(pair: Pair, asked: Sequence[MetricName]) -> list[_Trial]:
+def _trials(pair: Pair, requested: Sequence[MetricName]) -> list[_Trial]:
     assert pair.base is not None and pair.now is not None
-    found = [_ends(pair)]
-    for name in gated(pair.cell.scenario, asked):
+    trials = [_ends(pair)]
+    for name in gated(pair.cell.scenario, requested):
         metric = find(name.metric)
         base, now = (tuple(result.values(*name)) for result in (pair.base, pair.now))
         if metric is None or not base or not now:
             continue
         comparison = compare(now, base)
-        found.append(
+        trials.append(
             _Trial(
                 pair, name.text(len(pair.cell.scenario.flows)), metric.unit, -1 if metric.better == "higher" else 1,
                 base, now, comparison, comparison.p if plays(pair.cell) else None,
             )
         )  # fmt: skip
-    return found
+    return trials
 
 
 def _ends(pair: Pair) -> _Trial:
@@ -348,7 +360,7 @@ def _failed(result: CellResult | None) -> tuple[float, ...]:
     """1 for each run that broke off, or in which a check of its scenario failed."""
     assert result is not None
     return tuple(
-        float(end != "completed" or any(one.status == "failed" for one in (measured.checks if measured else ())))
+        float(end != "completed" or any(check.status == "failed" for check in (measured.checks if measured else ())))
         for run, measured in result.runs
         if (end := proven_outcome(run, measured).status) not in _SPOILT
     )
@@ -377,38 +389,40 @@ def _of_ends(trial: _Trial, p: float | None) -> tuple[Standing, str]:
     if not base or not now:
         return "cannot tell", "no run of " + ("the baseline" if not base else "now") + " that the ground did not spoil"
     before, after = sum(base) / len(base), sum(now) / len(now)
-    said = f"{sum(base):.0f} of {len(base)} runs failed before, {sum(now):.0f} of {len(now)} now"
+    text = f"{sum(base):.0f} of {len(base)} runs failed before, {sum(now):.0f} of {len(now)} now"
     if before == after:
-        return "same", said if after else ""
-    moved: Standing = "worse" if after > before else "better"
+        return "same", text if after else ""
+    direction: Standing = "worse" if after > before else "better"
     all_of_them = {before, after} == {0.0, 1.0} and min(len(base), len(now)) > 1
     if p is None or p <= ALPHA or all_of_them:
-        return moved, said
-    return "cannot tell", said
+        return direction, text
+    return "cannot tell", text
 
 
-def _of_values(trial: _Trial, found: Comparison, p: float | None, within: float) -> tuple[Standing, str]:
-    least, most = _ratios(trial)
-    up: Standing = "worse" if trial.sign > 0 else "better"
-    down: Standing = "better" if trial.sign > 0 else "worse"
+def _of_values(trial: _Trial, comparison: Comparison, p: float | None, within: float) -> tuple[Standing, str]:
+    smallest, largest = _ratios(trial)
+    if_higher: Standing = "worse" if trial.sign > 0 else "better"
+    if_lower: Standing = "better" if trial.sign > 0 else "worse"
     high, low = 1 + within, 1 / (1 + within)
-    if not plays(trial.pair.cell) or found.constant:
-        if least > high or most < low:
-            return (up if least > high else down), ""
-        if low <= least and most <= high:
+    if not plays(trial.pair.cell) or comparison.constant:
+        if smallest > high or largest < low:
+            return (if_higher if smallest > high else if_lower), ""
+        if low <= smallest and largest <= high:
             return "same", ""
-        return _middle(found, low, high, "some values are further off than the tolerance, and some are not")
-    if p is not None and p <= ALPHA and (found.factor is None or not low <= found.factor <= high):
-        return (up if _above(trial, found) else down), ""
-    if (found.coverage >= COVERAGE and low <= found.low and found.high <= high) or (p is not None and p <= ALPHA):
+        return _middle(comparison, low, high, "some values are further off than the tolerance, and some are not")
+    if p is not None and p <= ALPHA and (comparison.factor is None or not low <= comparison.factor <= high):
+        return (if_higher if _above(trial, comparison) else if_lower), ""
+    if (comparison.coverage >= COVERAGE and low <= comparison.low and comparison.high <= high) or (
+        p is not None and p <= ALPHA
+    ):
         return "same", ""
-    if low <= least and most <= high:
+    if low <= smallest and largest <= high:
         return "same", ""
     return "cannot tell", f"{len(trial.now)} beside {len(trial.base)} runs do not tell; more would"
 
 
-def _middle(found: Comparison, low: float, high: float, why: str) -> tuple[Standing, str]:
-    return ("same", "") if found.factor is not None and low <= found.factor <= high else ("cannot tell", why)
+def _middle(comparison: Comparison, low: float, high: float, why: str) -> tuple[Standing, str]:
+    return ("same", "") if comparison.factor is not None and low <= comparison.factor <= high else ("cannot tell", why)
 
 
 def _ratios(trial: _Trial) -> tuple[float, float]:
@@ -416,7 +430,7 @@ def _ratios(trial: _Trial) -> tuple[float, float]:
     return ratio(min(trial.now), max(trial.base)), ratio(max(trial.now), min(trial.base))
 
 
-def _above(trial: _Trial, found: Comparison) -> bool:
-    if found.factor is not None:
-        return found.factor > 1
+def _above(trial: _Trial, comparison: Comparison) -> bool:
+    if comparison.factor is not None:
+        return comparison.factor > 1
     return sorted(trial.now)[len(trial.now) // 2] > sorted(trial.base)[len(trial.base) // 2]

@@ -71,8 +71,8 @@ class Scheduler:
 def place_of(text: str, folder: Path | None = None, files: str = "", verify: str = "") -> ClusterOptions | None:
     """What the words say; None where there is no cluster. Raises InputError."""
     if not text:
-        given = {"--cluster-tls": folder, "--cluster-files": files, "--verify": verify}
-        for option, value in given.items():
+        dependent_options = {"--cluster-tls": folder, "--cluster-files": files, "--verify": verify}
+        for option, value in dependent_options.items():
             if value:
                 raise InputError(f"{option} is for runs on a cluster", "add --cluster ADDRESS, or local:N")
         return None
@@ -119,32 +119,32 @@ def _share(text: str) -> float:
 
 
 @contextlib.contextmanager
-def started(place: ClusterOptions, environment: Mapping[str, str], threads: int = 1) -> Iterator[Scheduler]:
+def started(cluster: ClusterOptions, environment: Mapping[str, str], threads: int = 1) -> Iterator[Scheduler]:
     """A scheduler; one of our own, with its workers, ends when this is left, or with this process.
 
     `environment`: of the workers, beside this process's; `threads`: of each, a run at a time each. Other users of this
     machine reach its ports, too: without a folder of certificates it has some that nobody else ever sees. Raises
     EngineError.
     """
-    if place.address:
-        _require_host(place.address)
-        yield Scheduler(place.address, place.tls)
+    if cluster.address:
+        _require_host(cluster.address)
+        yield Scheduler(cluster.address, cluster.tls)
         return
-    with tempfile.TemporaryDirectory(prefix="quic-lab-cluster-") as folder, contextlib.ExitStack() as held:
-        said, log = Path(folder) / "scheduler.json", Path(folder) / "log"
-        certificates = place.tls
+    with tempfile.TemporaryDirectory(prefix="quic-lab-cluster-") as folder, contextlib.ExitStack() as stack:
+        scheduler_file, log = Path(folder) / "scheduler.json", Path(folder) / "log"
+        certificates = cluster.tls
         if certificates is None:
             certificates = Path(folder) / "certificates"
             tls.write(certificates)
         options = tls.options(certificates)
         scheduler = scheduler_command(certificates, 0, everywhere=False)
-        process = held.enter_context(_process([*scheduler, "--scheduler-file", str(said)], log, {}))
-        address = _address(said, process, log)
+        process = stack.enter_context(_process([*scheduler, "--scheduler-file", str(scheduler_file)], log, {}))
+        address = _address(scheduler_file, process, log)
         workers = [
-            *dask("worker"), address, "--host", "127.0.0.1", "--nworkers", str(place.local), "--nthreads",
+            *dask("worker"), address, "--host", "127.0.0.1", "--nworkers", str(cluster.local), "--nthreads",
             str(threads), "--no-dashboard", "--local-directory", folder, "--death-timeout", "30", *options,
         ]  # fmt: skip
-        held.enter_context(_process(workers, log, environment))
+        stack.enter_context(_process(workers, log, environment))
         yield Scheduler(address, certificates)
 
 
@@ -163,10 +163,10 @@ def scheduler_command(folder: Path | None, port: int, *, everywhere: bool = True
     InputError where the folder has no certificates.
     """
     if folder is None:
-        how = ["--host", "127.0.0.1", "--protocol", "tcp"]
+        listener = ["--host", "127.0.0.1", "--protocol", "tcp"]
     else:
-        how = [*(() if everywhere else ("--host", "127.0.0.1")), "--protocol", "tls", *tls.options(folder)]
-    return [*dask("scheduler"), *how, "--port", str(port), "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+        listener = [*(() if everywhere else ("--host", "127.0.0.1")), "--protocol", "tls", *tls.options(folder)]
+    return [*dask("scheduler"), *listener, "--port", str(port), "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
 
 
 def dask(command: str) -> list[str]:
@@ -198,11 +198,11 @@ def _end_with_me() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _address(said: Path, process: subprocess.Popen[bytes], log: Path) -> str:
+def _address(scheduler_file: Path, process: subprocess.Popen[bytes], log: Path) -> str:
     deadline = time.monotonic() + START
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError, ValueError, KeyError):
-            return str(json.loads(said.read_text())["address"])
+            return str(json.loads(scheduler_file.read_text())["address"])
         time.sleep(0.05)
     words = log.read_text(errors="replace").strip().splitlines()[-1:] or ["without a word"]
     raise EngineError(f"the scheduler did not come up: {words[0]}", "is 'distributed' installed ('make setup')?")

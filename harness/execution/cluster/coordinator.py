@@ -38,15 +38,15 @@ class CoordinatorBackend(Protocol):
         ...
 
     def claim(self, item: PlannedRun) -> RunLock | int:
-        """See `harness.execution.scheduler.Ground`."""
+        """See `harness.execution.scheduler.Backend`."""
         ...
 
     def made_elsewhere(self, item: PlannedRun) -> bool:
-        """See `harness.execution.scheduler.Ground`."""
+        """See `harness.execution.scheduler.Backend`."""
         ...
 
     def expected(self, cell: Cell) -> float:
-        """See `harness.execution.scheduler.Ground`."""
+        """See `harness.execution.scheduler.Backend`."""
         ...
 
     def take(self, item: PlannedRun, answer: Answer, attempt: int) -> bool:
@@ -93,8 +93,8 @@ def sample(items: list[PlannedRun], share: float) -> set[tuple[str, int]]:
     """(key, repetition) of the runs that are made twice; of few runs at least one."""
     if not items or share <= 0:
         return set()
-    chosen = [item for item in items if is_sample(item, share)] or [min(items, key=lambda item: item.cell.key)]
-    return {(item.cell.key, item.repetition) for item in chosen}
+    sampled = [item for item in items if is_sample(item, share)] or [min(items, key=lambda item: item.cell.key)]
+    return {(item.cell.key, item.repetition) for item in sampled}
 
 
 @dataclass
@@ -108,16 +108,16 @@ class Twice:
     """Those that could not be made a second time, since there was no other worker."""
 
     def compare(
-        self, one: tuple[Run, MeasuredRun | None], other: tuple[Run, MeasuredRun | None], workers: tuple[str, str]
+        self, first: tuple[Run, MeasuredRun | None], second: tuple[Run, MeasuredRun | None], workers: tuple[str, str]
     ) -> None:
         """Hold two runs of one key and repetition against each other, by the rule of a merge."""
-        why = parted(*one, *other)
+        why = parted(*first, *second)
         if not why:
             self.same += 1
             return
-        run = one[0]
-        who = f"{run.name} {run.cell.scenario.name} {run.cell.client.name}→{run.cell.server.name}"
-        self.parted.append(f"{who}: {why} ({workers[0]} and {workers[1]})")
+        run = first[0]
+        label = f"{run.name} {run.cell.scenario.name} {run.cell.client.name}→{run.cell.server.name}"
+        self.parted.append(f"{label}: {why} ({workers[0]} and {workers[1]})")
 
     @property
     def sentence(self) -> str:
@@ -125,8 +125,8 @@ class Twice:
         parts = []
         if self.same or self.parted:
             runs = counted(self.same + len(self.parted), "run")
-            came = "the same" if not self.parted else f"{self.same} came out the same, {len(self.parted)} did not"
-            parts.append(f"{runs} made twice, on different workers: {came}")
+            comparison = "the same" if not self.parted else f"{self.same} came out the same, {len(self.parted)} did not"
+            parts.append(f"{runs} made twice, on different workers: {comparison}")
         if self.alone:
             parts.append(f"{counted(self.alone, 'run')} could not be made twice: there is no other worker")
         return "; ".join(parts)
@@ -280,43 +280,43 @@ class Driver:
     def _fill(self) -> None:
         if self._suspects and not (self._open or self._out or self._aside):
             self._again(self._suspects.pop(0))
-        held, most = list[Task](), 2 * self._crew.cores
-        while self._open and len(self._out) < most:
+        deferred, limit = list[Task](), 2 * self._crew.cores
+        while self._open and len(self._out) < limit:
             task = heapq.heappop(self._open)[2]
             if not self._claimed(task):
-                held.append(task)
+                deferred.append(task)
                 continue
             if task.first and not self._others(task.first):
-                held.append(task)
+                deferred.append(task)
                 continue
             if not task.first and task.attempt == 1 and self.ground.made_elsewhere(task.item):
                 self.listen(RunTakenOver(task.item.cell, task.item.repetition))
                 self._over(task)
                 continue
             if not self._give(task):
-                held.append(task)
-        self._aside += held
+                deferred.append(task)
+        self._aside += deferred
         self._crew.hand_out()
-        if held and not self._out and not self._open:
-            self._stuck(held)
+        if deferred and not self._out and not self._open:
+            self._stuck(deferred)
 
     def _claimed(self, task: Task) -> bool:
         if task.claim is None and not task.first:
-            found = self.ground.claim(task.item)
-            if isinstance(found, int):
+            claim = self.ground.claim(task.item)
+            if isinstance(claim, int):
                 if not self._out:
-                    self.listen(RunsHeld(task.item.cell, task.item.repetition, found))
+                    self.listen(RunsHeld(task.item.cell, task.item.repetition, claim))
                 return False
-            task.claim = found
+            task.claim = claim
             self._claims[id(task)] = task
         return True
 
     def _others(self, first: str) -> list[str]:
         """Workers that may make a run a second time: of other machines, where there are any."""
-        others = [one for one in self._crew.members.values() if one.address != first]
-        made = self._crew.members.get(first)
-        elsewhere = [one for one in others if made is None or one.host != made.host]
-        return [one.address for one in elsewhere or others]
+        candidates = [member for member in self._crew.members.values() if member.address != first]
+        first_member = self._crew.members.get(first)
+        elsewhere = [member for member in candidates if first_member is None or member.host != first_member.host]
+        return [member.address for member in elsewhere or candidates]
 
     def _give(self, task: Task) -> bool:
         """Hand a run out, if there is a worker with so much memory."""
@@ -324,7 +324,9 @@ class Driver:
         workers = self._others(task.first) if task.first else None
         task.memory = memory
         if not any(
-            one.memory >= memory for one in self._crew.members.values() if workers is None or one.address in workers
+            member.memory >= memory
+            for member in self._crew.members.values()
+            if workers is None or member.address in workers
         ):
             return False
         second = "-second" if task.first else ""
@@ -334,36 +336,36 @@ class Driver:
         self._crew.give(key, order, self.ground.expected(task.item.cell), memory, workers)
         return True
 
-    def _stuck(self, held: list[Task]) -> None:
+    def _stuck(self, deferred: list[Task]) -> None:
         """Nothing is under way, and what is left cannot be handed out now."""
-        if not self._crew.members or any(task.claim is None and not task.first for task in held):
+        if not self._crew.members or any(task.claim is None and not task.first for task in deferred):
             return
-        for task in held:
+        for task in deferred:
             # Whoever made it is the only one there, and has been for long: who died may be begun anew.
             if task.first and not self._others(task.first) and time.monotonic() - self._together > BACK:
                 self.verified.alone += 1
                 self._aside.remove(task)
-        most = max(member.memory for member in self._crew.members.values())
-        short = [task for task in held if task.memory > most]
-        if short and time.monotonic() - self._warned > SAID:
+        largest = max(member.memory for member in self._crew.members.values())
+        unplaceable = [task for task in deferred if task.memory > largest]
+        if unplaceable and time.monotonic() - self._warned > SAID:
             self._warned = time.monotonic()
-            need = max(task.memory for task in short) >> 20
-            runs = counted(len(short), "run")
-            self.listen(Warned(f"no worker has the memory for {runs}: {need} MiB, and the most is {most >> 20} MiB"))
+            need = max(task.memory for task in unplaceable) >> 20
+            runs = counted(len(unplaceable), "run")
+            self.listen(Warned(f"no worker has the memory for {runs}: {need} MiB, and the most is {largest >> 20} MiB"))
 
     # --- taking in
 
     def _take(self, ended: Sequence[tuple[str, Answer | BaseException]]) -> None:
         """What came at once: one that ends everything costs none of the others."""
-        failed: Exception | None = None
+        failure: Exception | None = None
         for key, answer in ended:
             if (task := self._out.pop(key, None)) is not None:
                 try:
                     self._came(task, answer)
                 except Exception as error:
-                    failed = failed or error
-        if failed is not None:
-            raise failed
+                    failure = failure or error
+        if failure is not None:
+            raise failure
 
     def _came(self, task: Task, answer: Answer | BaseException) -> None:
         if isinstance(answer, TimeoutError):
@@ -385,8 +387,8 @@ class Driver:
             self._over(task)
 
     def _second(self, task: Task, answer: Answer) -> None:
-        made = self.ground.unpacked(task.item, answer)
-        self.verified.compare(self.ground.stored(task.item), made, (task.first, answer.worker))
+        repeated = self.ground.unpacked(task.item, answer)
+        self.verified.compare(self.ground.stored(task.item), repeated, (task.first, answer.worker))
 
     def _broke(self, task: Task, error: BaseException) -> None:
         """No answer came: every worker that was given the run died, or it is a fault of ours."""
@@ -408,13 +410,13 @@ class Driver:
 
     def _ground_failed(self, task: Task, answer: Answer) -> None:
         """A machine cannot make runs: it gets none any more, and others make what it had."""
-        who = f"the worker {answer.worker} on {answer.host}"
+        machine = f"the worker {answer.worker} on {answer.host}"
         for key in self._crew.dismiss(answer.worker):
             self._again(self._out.pop(key))
-        self.listen(Warned(f"{who} gets nothing more to do: {answer.failed}"))
-        task.failed = (*task.failed, f"{who}: {answer.failed}")
+        self.listen(Warned(f"{machine} gets nothing more to do: {answer.failed}"))
+        task.failed = (*task.failed, f"{machine}: {answer.failed}")
         if len(task.failed) >= MACHINES or not self._crew.members:
-            raise EngineError(f"{who}: {answer.failed}", answer.hint or "start other workers and run again")
+            raise EngineError(f"{machine}: {answer.failed}", answer.hint or "start other workers and run again")
         self._again(task)
 
     def _over(self, task: Task) -> None:
@@ -437,17 +439,17 @@ class Driver:
     # --- telling
 
     def _sign(self, *, now: bool = False) -> None:
-        since = time.monotonic()
-        if not now and since - self._signed < SIGN:
+        moment = time.monotonic()
+        if not now and moment - self._signed < SIGN:
             return
-        self._signed = since
-        left = sum(self._left.values())
-        rate = self._done / (since - self._begun) if self._done else 0.0
+        self._signed = moment
+        remaining = sum(self._left.values())
+        rate = self._done / (moment - self._begun) if self._done else 0.0
         hosts = len({member.host for member in self._crew.members.values()})
         self.listen(
             ClusterWorks(
-                len(self._crew.members), hosts, self._crew.cores, self._done, self._done + left, len(self._out), rate,
-                changed=now,
+                len(self._crew.members), hosts, self._crew.cores, self._done, self._done + remaining, len(self._out),
+                rate, changed=now,
             )
         )  # fmt: skip
 

@@ -50,12 +50,12 @@ class Crew:
     """What a driver has of a cluster, for as long as one connection lasts."""
 
     def __init__(
-        self, address: str, security: Any, depot: Depot, say: Callable[[str], object], work: Work = make
+        self, address: str, security: Any, image_source: Depot, say: Callable[[str], object], work: Work = make
     ) -> None:
         """`security`: of `distributed`, None without TLS; `say` is told who is refused. EngineError: nobody answers."""
         from distributed import Client
 
-        self._depot = depot
+        self._depot = image_source
         self._say = say
         self._work = work
         self.members: dict[str, Member] = {}
@@ -94,37 +94,37 @@ class Crew:
 
     def look(self) -> bool:
         """Enrol workers that came, forget those that went; whether tasks may be adrift since. LostConnectionError."""
-        there = self._call(self._client.ncores)
+        worker_cores = self._call(self._client.ncores)
         # Dask connects again by itself, but what was asked of the scheduler before is then forgotten there.
-        if self._scheduler() != self._known or any(one.status == _FORGOTTEN for one in self._tasks.values()):
+        if self._scheduler() != self._known or any(future.status == _FORGOTTEN for future in self._tasks.values()):
             raise LostConnectionError("the connection to the scheduler was lost")
-        gone = self.members.keys() - there.keys()
-        for address in gone:
+        departed = self.members.keys() - worker_cores.keys()
+        for address in departed:
             del self.members[address]
-        self._others &= there.keys()
-        new = [address for address in there if address not in self.members and address not in self._others]
+        self._others &= worker_cores.keys()
+        new = [address for address in worker_cores if address not in self.members and address not in self._others]
         if new:
-            found = self._call(lambda: self._client.run(enrol, build(), workers=new, on_error="return"))
+            replies = self._call(lambda: self._client.run(enrol, build(), workers=new, on_error="return"))
             for address in new:
-                self._enrolled(address, found.get(address))
-        self._anew = {key for key, one in self._tasks.items() if one.status == "lost" or key in self._anew}
-        return bool(gone or new or self._anew or self._nowhere)
+                self._enrolled(address, replies.get(address))
+        self._anew = {key for key, future in self._tasks.items() if future.status == "lost" or key in self._anew}
+        return bool(departed or new or self._anew or self._nowhere)
 
-    def _enrolled(self, address: str, said: Any) -> None:
-        if isinstance(said, Mapping) and "cores" in said:
-            self.members[address] = Member(address, said["host"], int(said["cores"]), int(said["memory"]))
+    def _enrolled(self, address: str, reply: Any) -> None:
+        if isinstance(reply, Mapping) and "cores" in reply:
+            self.members[address] = Member(address, reply["host"], int(reply["cores"]), int(reply["memory"]))
             return
-        if isinstance(said, OSError) or said is None:
+        if isinstance(reply, OSError) or reply is None:
             # It went while it was asked; if it comes back it is asked again.
             return
         self._others.add(address)
-        if isinstance(said, Mapping):
-            why = f"on {said['host']} has another version of this package, {said['refused']}, and this is {named()}"
+        if isinstance(reply, Mapping):
+            why = f"on {reply['host']} has another version of this package, {reply['refused']}, and this is {named()}"
             self.strangers += 1
-        elif isinstance(said, ImportError | AttributeError):
+        elif isinstance(reply, ImportError | AttributeError):
             why = f"does not have this package, or an older version of it; this is {named()}"
         else:
-            why = f"cannot take part: {type(said).__name__}: {said}"
+            why = f"cannot take part: {type(reply).__name__}: {reply}"
         self._say(f"the worker {address} {why}: it gets nothing to do")
 
     def dismiss(self, address: str) -> list[str]:
@@ -133,8 +133,8 @@ class Crew:
         self._others.add(address)
         with suppress(LostConnectionError):
             self._call(lambda: self._client.run(dismiss, build(), workers=[address], on_error="ignore"))
-            had = self._call(lambda: self._client.processing([address]))
-            return self.take_back(key for keys in had.values() for key in keys if key in self._tasks)
+            processing = self._call(lambda: self._client.processing([address]))
+            return self.take_back(key for keys in processing.values() for key in keys if key in self._tasks)
         return []
 
     @property
@@ -149,102 +149,102 @@ class Crew:
 
         It goes out with the next `hand_out`.
         """
-        who = None if workers is None else tuple(sorted(workers))
-        self._given.setdefault((memory, who), []).append((key, order, seconds))
+        allowed = None if workers is None else tuple(sorted(workers))
+        self._given.setdefault((memory, allowed), []).append((key, order, seconds))
 
     def hand_out(self) -> None:
         """Send what was given: runs in one message cost a fraction of what each costs alone. LostConnectionError."""
-        given, self._given = self._given, {}
-        for (memory, who), every in given.items():
+        batches, self._given = self._given, {}
+        for (memory, allowed), runs in batches.items():
             resources = {f"{CORE}{build()}": 1, f"{MEMORY}{build()}": memory}
-            for first in range(0, len(every), _TOGETHER):
-                self._hand_out(every[first : first + _TOGETHER], resources, who)
+            for first in range(0, len(runs), _TOGETHER):
+                self._hand_out(runs[first : first + _TOGETHER], resources, allowed)
 
     def _hand_out(
-        self, some: Sequence[tuple[str, Order, float]], resources: Mapping[str, float], who: Collection[str] | None
+        self, runs: Sequence[tuple[str, Order, float]], resources: Mapping[str, float], allowed: Collection[str] | None
     ) -> None:
-        keys, orders = [key for key, _, _ in some], [order for _, order, _ in some]
+        keys, orders = [key for key, _, _ in runs], [order for _, order, _ in runs]
         # They come in their order, the longest first.
         futures = self._call(
             lambda: self._client.map(
-                self._work, orders, key=keys, pure=False, priority=some[0][2], resources=resources,
-                workers=None if who is None else list(who),
+                self._work, orders, key=keys, pure=False, priority=runs[0][2], resources=resources,
+                workers=None if allowed is None else list(allowed),
             )
         )  # fmt: skip
         self._tasks |= zip(keys, futures, strict=True)
 
     def take_back(self, keys: Any) -> list[str]:
         """Cancel tasks; those that were under way."""
-        taken = [key for key in list(keys) if key in self._tasks]
-        if not taken:
+        active = [key for key in list(keys) if key in self._tasks]
+        if not active:
             return []
         with suppress(Exception):
-            self._client.cancel([self._tasks.pop(key) for key in taken], force=True)
-        return taken
+            self._client.cancel([self._tasks.pop(key) for key in active], force=True)
+        return active
 
     def adrift(self) -> list[str]:
         """Tasks that no worker has, though they are not done: those that could do them went before others came.
 
         Two looks have to find them so: a task may be on its way to the scheduler, or done there and not yet known here.
         """
-        had = self._call(self._client.processing)
-        at_work = {key for keys in had.values() for key in keys}
-        nowhere = [key for key, one in self._tasks.items() if key not in at_work and one.status in _UNDER_WAY]
-        found = [key for key in nowhere if key in self._nowhere]
-        self._nowhere = set(nowhere) - set(found)
-        return found
+        processing = self._call(self._client.processing)
+        running = {key for keys in processing.values() for key in keys}
+        unassigned = [key for key, future in self._tasks.items() if key not in running and future.status in _UNDER_WAY]
+        strays = [key for key in unassigned if key in self._nowhere]
+        self._nowhere = set(unassigned) - set(strays)
+        return strays
 
     def wait(self, seconds: float, large: bool) -> list[tuple[str, Answer | BaseException]]:
         """What has ended, after so many seconds at most. LostConnectionError. `large`: answers have artefacts."""
-        until = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         # To look is cheaper than to be called back: Dask has a coroutine and a thread woken for each that is.
-        while not (mine := self._over(_AT_ONCE if large else _TOGETHER)) and time.monotonic() < until:
+        while not (ended := self._over(_AT_ONCE if large else _TOGETHER)) and time.monotonic() < deadline:
             time.sleep(min(_PAUSE, seconds))
         if self._client.status not in ("running", "connecting"):
             raise LostConnectionError("the connection to the scheduler is lost")
-        if any(future.status == _FORGOTTEN for future in mine):
+        if any(future.status == _FORGOTTEN for future in ended):
             raise LostConnectionError("the scheduler has forgotten this driver")
-        done = [future for future in mine if future.status == "finished"]
-        found = self._fetch(done) if done else []
-        found += [(future.key, self._error(future)) for future in mine if future.status == "error"]
-        self.take_back(key for key, answer in found if isinstance(answer, TimeoutError))
-        for key, _ in found:
+        finished = [future for future in ended if future.status == "finished"]
+        answers = self._fetch(finished) if finished else []
+        answers += [(future.key, self._error(future)) for future in ended if future.status == "error"]
+        self.take_back(key for key, answer in answers if isinstance(answer, TimeoutError))
+        for key, _ in answers:
             if key in self._tasks:
                 self._tasks.pop(key).release()
-        return found
+        return answers
 
-    def _over(self, most: int) -> list[Any]:
+    def _over(self, limit: int) -> list[Any]:
         """Futures of tasks that are no longer under way, so many at most."""
-        return list(islice((one for one in self._tasks.values() if one.status not in _UNDER_WAY), most))
+        return list(islice((future for future in self._tasks.values() if future.status not in _UNDER_WAY), limit))
 
-    def _fetch(self, done: list[Any]) -> list[tuple[str, Answer | BaseException]]:
+    def _fetch(self, futures: list[Any]) -> list[tuple[str, Answer | BaseException]]:
         """The answers of tasks that are done, a `TimeoutError` of each where none comes.
 
         None at all where one was lost with its worker meanwhile. Dask has that made anew by whoever is enrolled, and
         would wait for it, maybe for ever; the others are fetched the next time.
         """
-        keys = [future.key for future in done]
+        keys = [future.key for future in futures]
 
         def fetched() -> list[tuple[str, Answer | BaseException]]:
-            gathering = asyncio.run_coroutine_threadsafe(self._client._gather(done), self._client.loop.asyncio_loop)
-            until = time.monotonic() + FETCH
+            gathering = asyncio.run_coroutine_threadsafe(self._client._gather(futures), self._client.loop.asyncio_loop)
+            deadline = time.monotonic() + FETCH
             while not wait([gathering], _GLANCE).done:
-                if lost := {one.key for one in done if one.status in _UNDER_WAY}:
+                if lost := {future.key for future in futures if future.status in _UNDER_WAY}:
                     self._anew |= lost
                     gathering.cancel()
                     return []
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     gathering.cancel()
                     return [(key, TimeoutError()) for key in keys]
             return list(zip(keys, gathering.result(), strict=True))
 
-        found: list[tuple[str, Answer | BaseException]] = self._call(fetched)
-        return found
+        answers: list[tuple[str, Answer | BaseException]] = self._call(fetched)
+        return answers
 
     @staticmethod
     def _error(future: Any) -> BaseException:
-        found = future.exception()
-        return found if isinstance(found, BaseException) else RuntimeError(str(found))
+        exception = future.exception()
+        return exception if isinstance(exception, BaseException) else RuntimeError(str(exception))
 
     def _call(self, ask: Callable[[], Any]) -> Any:
         try:
@@ -265,10 +265,10 @@ class Crew:
         if not self._closed:
             self._senders.submit(self._send, message["worker"], message["what"], message["digest"])
 
-    def _send(self, address: str, what: str, digest: str) -> None:
+    def _send(self, address: str, stream_id: str, digest: str) -> None:
         def put(piece: bytes | None, why: str = "") -> bool:
-            taken = self._client.run(deliver, what, piece, why, workers=[address], on_error="ignore")
-            return bool(taken.get(address)) and not self._closed
+            replies = self._client.run(deliver, stream_id, piece, why, workers=[address], on_error="ignore")
+            return bool(replies.get(address)) and not self._closed
 
         with suppress(Exception):  # who asked notices that nothing comes, and says so
             try:

@@ -53,22 +53,22 @@ def head_of(export: Path) -> bytes:
     return _head(export / ROOT, read_entries(export / FILES))
 
 
-def _head(root: Path, sealed: list[FileEntry]) -> bytes:
-    return json.dumps({"entries": sealed, "links": _links(root, sealed)}, separators=(",", ":")).encode()
+def _head(root: Path, manifest: list[FileEntry]) -> bytes:
+    return json.dumps({"entries": manifest, "links": _links(root, manifest)}, separators=(",", ":")).encode()
 
 
-def _links(root: Path, sealed: list[FileEntry]) -> dict[str, str]:
+def _links(root: Path, manifest: list[FileEntry]) -> dict[str, str]:
     """Names of a file that has an earlier name in the folder → that one. Programs tell files apart by their inodes."""
-    first: dict[int, str] = {}
-    found = {}
-    for entry in sealed:
+    path_by_inode: dict[int, str] = {}
+    links = {}
+    for entry in manifest:
         if entry.is_file:
             inode = (root / entry.path).lstat().st_ino
-            if inode in first:
-                found[entry.path] = first[inode]
+            if inode in path_by_inode:
+                links[entry.path] = path_by_inode[inode]
             else:
-                first[inode] = entry.path
-    return found
+                path_by_inode[inode] = entry.path
+    return links
 
 
 def digest_of(head: bytes) -> str:
@@ -82,7 +82,7 @@ def pieces(export: Path) -> Iterator[bytes]:
     content = json.loads(head)
     compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).chunker(chunk_size=PIECE)
     yield from compressor.compress(len(head).to_bytes(_LENGTH, "big") + head)
-    for entry in (FileEntry(*one) for one in content["entries"]):
+    for entry in (FileEntry(*fields) for fields in content["entries"]):
         if entry.is_file and entry.path not in content["links"]:
             with (export / ROOT / entry.path).open("rb") as file:
                 while block := file.read(PIECE):
@@ -106,10 +106,10 @@ class _Pieces(io.RawIOBase):
             if piece is None:
                 return 0
             self._left = memoryview(piece)
-        taken = self._left[: len(buffer)]
-        buffer[: len(taken)] = taken
-        self._left = self._left[len(taken) :]
-        return len(taken)
+        chunk = self._left[: len(buffer)]
+        buffer[: len(chunk)] = chunk
+        self._left = self._left[len(chunk) :]
+        return len(chunk)
 
 
 def unpack(arriving: Iterable[bytes], digest: str, root: Path) -> list[FileEntry]:
@@ -117,51 +117,51 @@ def unpack(arriving: Iterable[bytes], digest: str, root: Path) -> list[FileEntry
 
     EngineError where it is not the parcel of that digest, to the last byte. Raises OSError.
     """
-    wrong = EngineError(f"what arrived as the files of an image is not what was asked for ({digest})")
+    mismatch = EngineError(f"what arrived as the files of an image is not what was asked for ({digest})")
     decompressor = zstandard.ZstdDecompressor()
     try:
         with decompressor.stream_reader(cast(IO[bytes], _Pieces(arriving))) as stream:
             length = int.from_bytes(_exactly(stream, _LENGTH), "big")
             if length > _LONGEST:
-                raise wrong
+                raise mismatch
             head = _exactly(stream, length)
             if digest_of(head) != digest:
-                raise wrong
+                raise mismatch
             content = json.loads(head)
-            sealed = [FileEntry(*one) for one in content["entries"]]
-            _require_fit(sealed, content["links"], root)
-            _write(stream, sealed, content["links"], root)
+            manifest = [FileEntry(*fields) for fields in content["entries"]]
+            _require_fit(manifest, content["links"], root)
+            _write(stream, manifest, content["links"], root)
             if stream.read(1):
-                raise wrong
+                raise mismatch
     except (zstandard.ZstdError, ValueError, TypeError, KeyError, EOFError) as error:
-        raise EngineError(f"{wrong.message}: {error}") from error
-    there = entries(root)
-    if digest_of(_head(root, there)) != digest:
-        raise wrong
-    return there
+        raise EngineError(f"{mismatch.message}: {error}") from error
+    on_disk = entries(root)
+    if digest_of(_head(root, on_disk)) != digest:
+        raise mismatch
+    return on_disk
 
 
 def _exactly(stream: zstandard.ZstdDecompressionReader, size: int) -> bytes:
-    found = bytearray()
-    while len(found) < size:
-        block = stream.read(min(PIECE, size - len(found)))
+    buffer = bytearray()
+    while len(buffer) < size:
+        block = stream.read(min(PIECE, size - len(buffer)))
         if not block:
             raise EOFError("it ends too early")
-        found += block
-    return bytes(found)
+        buffer += block
+    return bytes(buffer)
 
 
-def _require_fit(sealed: list[FileEntry], links: dict[str, str], root: Path) -> None:
+def _require_fit(manifest: list[FileEntry], links: dict[str, str], root: Path) -> None:
     """ValueError for files that no export has: outside the folder, behind a link, with another's rights, too large.
 
     Whoever made the head may write anything into it, and its digest says no more than that it is the same head.
     """
     kinds: dict[str, int] = {}
     size = 0
-    for entry in sealed:
+    for entry in manifest:
         place_below(root, entry.path)
-        above = entry.path.rpartition("/")[0]
-        if entry.path in kinds or (above and not stat.S_ISDIR(kinds.get(above, 0))):
+        parent = entry.path.rpartition("/")[0]
+        if entry.path in kinds or (parent and not stat.S_ISDIR(kinds.get(parent, 0))):
             raise ValueError(f"{entry.path} is in no folder of its own")
         if runs_as_another(entry.mode):
             raise ValueError(f"{entry.path} runs as its owner, whoever starts it")
@@ -175,45 +175,45 @@ def _require_fit(sealed: list[FileEntry], links: dict[str, str], root: Path) -> 
 
 
 def _write(
-    stream: zstandard.ZstdDecompressionReader, sealed: list[FileEntry], links: dict[str, str], root: Path
+    stream: zstandard.ZstdDecompressionReader, manifest: list[FileEntry], links: dict[str, str], root: Path
 ) -> None:
-    for entry in sealed:
-        place = root / entry.path
+    for entry in manifest:
+        target = root / entry.path
         if stat.S_ISDIR(entry.mode):
-            place.mkdir()
+            target.mkdir()
         elif entry.is_link:
-            place.symlink_to(entry.content)
-            os.utime(place, ns=(entry.modified_ns, entry.modified_ns), follow_symlinks=False)
+            target.symlink_to(entry.content)
+            os.utime(target, ns=(entry.modified_ns, entry.modified_ns), follow_symlinks=False)
         elif entry.path in links:
-            place.hardlink_to(root / links[entry.path])
+            target.hardlink_to(root / links[entry.path])
         elif entry.is_file:
-            _write_file(stream, entry, place)
+            _write_file(stream, entry, target)
         elif stat.S_ISFIFO(entry.mode):
-            os.mkfifo(place)
-            _settle(entry, place)
+            os.mkfifo(target)
+            _settle(entry, target)
         else:
             raise ValueError(f"{entry.path} is no file, folder or link")
     # A folder's time is that of its last change, and it may forbid any: what is below comes first.
-    for entry in reversed(sealed):
+    for entry in reversed(manifest):
         if stat.S_ISDIR(entry.mode):
             _settle(entry, root / entry.path)
 
 
-def _write_file(stream: zstandard.ZstdDecompressionReader, entry: FileEntry, place: Path) -> None:
-    left = entry.size
-    with place.open("xb") as file:
-        while left:
-            block = stream.read(min(PIECE, left))
+def _write_file(stream: zstandard.ZstdDecompressionReader, entry: FileEntry, target: Path) -> None:
+    remaining = entry.size
+    with target.open("xb") as file:
+        while remaining:
+            block = stream.read(min(PIECE, remaining))
             if not block:
                 raise EOFError("it ends too early")
             file.write(block)
-            left -= len(block)
-    _settle(entry, place)
+            remaining -= len(block)
+    _settle(entry, target)
 
 
-def _settle(entry: FileEntry, place: Path) -> None:
-    place.chmod(stat.S_IMODE(entry.mode))
-    os.utime(place, ns=(entry.modified_ns, entry.modified_ns))
+def _settle(entry: FileEntry, target: Path) -> None:
+    target.chmod(stat.S_IMODE(entry.mode))
+    os.utime(target, ns=(entry.modified_ns, entry.modified_ns))
 
 
 # --- Root file systems that came from another machine, and the virtual engine on them: no Docker is asked for anything.
@@ -296,10 +296,10 @@ class TravelledRoots(RootFileSystems):
         (unfinished / ROOT).mkdir()
         parcel = self._sent[reference].parcel
         try:
-            sealed = unpack(self._fetch(parcel), parcel, unfinished / ROOT)
+            manifest = unpack(self._fetch(parcel), parcel, unfinished / ROOT)
             with self._cache.alone():
-                self._cache.shared.share(unfinished / ROOT, sealed, unfinished / "link")
-            seal(self._sent[reference].at(unfinished / ROOT), sealed)
+                self._cache.shared.share(unfinished / ROOT, manifest, unfinished / "link")
+            seal(self._sent[reference].at(unfinished / ROOT), manifest)
             return _place(unfinished, self._cache.roots, str(image["Id"]))
         except EngineError as error:
             raise EngineError(f"the image {reference} did not arrive: {error.message}", error.hint) from error
@@ -339,10 +339,10 @@ def _alone(cache: Path, identity: str) -> Iterator[None]:
 class Depot:
     """The images of a plan, held in the cache while the plan is worked on."""
 
-    def __init__(self, exported: RootFileSystems, known: KnownContents, files: str = "") -> None:
+    def __init__(self, exported: RootFileSystems, contents: KnownContents, files: str = "") -> None:
         """`files`: where parcels are laid down (fsspec), empty where they are sent."""
         self._exported = exported
-        self._known = known
+        self._known = contents
         self.files = files
         self._held = ExitStack()
         self._sent: dict[str, SentImage] = {}
@@ -393,15 +393,15 @@ class Depot:
 
         try:
             system, folder = fsspec.core.url_to_fs(self.files)
-            place = f"{folder.rstrip('/')}/{digest}.parcel"
-            if system.exists(place):
+            target = f"{folder.rstrip('/')}/{digest}.parcel"
+            if system.exists(target):
                 return
             system.makedirs(folder, exist_ok=True)
-            unfinished = f"{place}.{owner()}"
+            unfinished = f"{target}.{owner()}"
             with system.open(unfinished, "wb") as file:
                 for piece in self.pieces(digest):
                     file.write(piece)
-            system.mv(unfinished, place)
+            system.mv(unfinished, target)
         except (OSError, ImportError, ValueError) as error:
             raise EngineError(
                 f"--cluster-files {self.files}: {error}", "name a folder that can be written to"

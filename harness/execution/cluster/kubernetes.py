@@ -50,8 +50,8 @@ def manifests(image: str, workers: int, memory_gib: int, cache_gib: int) -> str:
         "metadata": {"name": f"{NAME}-scheduler"},
         "spec": {"selector": _labels("scheduler"), "ports": [{"port": PORT}]},
     }
-    every = [_deployment("scheduler", 1, scheduler), service, _deployment("worker", workers, worker)]
-    return str(yaml.safe_dump_all(every, sort_keys=False, width=200))
+    documents = [_deployment("scheduler", 1, scheduler), service, _deployment("worker", workers, worker)]
+    return str(yaml.safe_dump_all(documents, sort_keys=False, width=200))
 
 
 def _worker_command() -> list[str]:
@@ -69,7 +69,7 @@ def _container(
     environment: dict[str, str],
 ) -> Manifest:  # fmt: skip
     """The specification of a pod of one container, which may do what an ordinary user may, and no more."""
-    volumes = [{"name": place.strip("/"), **source} for place, source in folders.items()]
+    volumes = [{"name": path.strip("/"), **source} for path, source in folders.items()]
     return {
         "securityContext": {
             "runAsNonRoot": True, "runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER,
@@ -89,7 +89,7 @@ def _container(
                 },
                 "volumeMounts": [
                     {"name": "certificates", "mountPath": CERTIFICATES, "readOnly": True},
-                    *({"name": place.strip("/"), "mountPath": place} for place in folders),
+                    *({"name": path.strip("/"), "mountPath": path} for path in folders),
                 ],
             }
         ],

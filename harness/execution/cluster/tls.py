@@ -23,20 +23,20 @@ DAYS = 365
 
 def write(folder: Path) -> None:
     """Make the three files. InputError where there are some already; raises OSError."""
-    there = [name for name in (AUTHORITY, CERTIFICATE, KEY) if (folder / name).exists()]
-    if there:
-        raise InputError(f"{folder} has a {there[0]} already", "name another folder, or remove it there")
+    existing = [name for name in (AUTHORITY, CERTIFICATE, KEY) if (folder / name).exists()]
+    if existing:
+        raise InputError(f"{folder} has a {existing[0]} already", "name another folder, or remove it there")
     folder.mkdir(parents=True, exist_ok=True)
-    place = folder.resolve()
-    own, other = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    authority = _certificate("quic-lab cluster CA", own, "quic-lab cluster CA", own, authority=True)
-    member = _certificate("quic-lab cluster", other, "quic-lab cluster CA", own, authority=False)
+    target = folder.resolve()
+    authority_key, member_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    authority = _certificate("quic-lab cluster CA", authority_key, "quic-lab cluster CA", authority_key, authority=True)
+    member = _certificate("quic-lab cluster", member_key, "quic-lab cluster CA", authority_key, authority=False)
     pem = serialization.Encoding.PEM
-    secret = other.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    write_new(place / KEY, secret, 0o600)
-    write_new(place / CERTIFICATE, member.public_bytes(pem))
+    secret = member_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    write_new(target / KEY, secret, 0o600)
+    write_new(target / CERTIFICATE, member.public_bytes(pem))
     # The authority's own key is kept nowhere: it signs nothing more.
-    write_new(place / AUTHORITY, authority.public_bytes(pem))
+    write_new(target / AUTHORITY, authority.public_bytes(pem))
 
 
 def _certificate(
@@ -69,16 +69,16 @@ def security(folder: Path) -> Any:
     """What Dask is told of it: nobody is spoken to in the clear. InputError."""
     from distributed.security import Security
 
-    found = files(folder)
+    paths = files(folder)
     roles = ("client", "scheduler", "worker")
     kinds = {"cert": CERTIFICATE, "key": KEY}
-    pairs = {f"tls_{role}_{kind}": found[name] for role in roles for kind, name in kinds.items()}
+    pairs = {f"tls_{role}_{kind}": paths[name] for role in roles for kind, name in kinds.items()}
     # Not typed there.
-    made: Any = Security
-    return made(require_encryption=True, tls_ca_file=found[AUTHORITY], **pairs)
+    security_class: Any = Security
+    return security_class(require_encryption=True, tls_ca_file=paths[AUTHORITY], **pairs)
 
 
 def options(folder: Path) -> list[str]:
     """The same as options of `dask scheduler` and `dask worker`. InputError."""
-    found = files(folder)
-    return ["--tls-ca-file", found[AUTHORITY], "--tls-cert", found[CERTIFICATE], "--tls-key", found[KEY]]
+    paths = files(folder)
+    return ["--tls-ca-file", paths[AUTHORITY], "--tls-cert", paths[CERTIFICATE], "--tls-key", paths[KEY]]

@@ -92,12 +92,12 @@ async def dismiss(driver_build: str, dask_worker: Any = None) -> None:
 
 def _memory(dask_worker: Any) -> int:
     """Bytes that guests and measuring may take: what the worker was given, and what is free where guests' memory is."""
-    given = getattr(dask_worker.memory_manager, "memory_limit", None)
+    memory_limit = getattr(dask_worker.memory_manager, "memory_limit", None)
     folder = os.environ.get("TMPDIR") or "/dev/shm"
     with contextlib.suppress(OSError):
         free: int = shutil.disk_usage(folder).free + MEASURING * dask_worker.state.nthreads
-        return min(int(given), free) if given else free
-    return int(given or 0)
+        return min(int(memory_limit), free) if memory_limit else free
+    return int(memory_limit or 0)
 
 
 def cache() -> Cache:
@@ -115,9 +115,9 @@ def _tidy() -> None:
     """Remove what workers that no longer live have left: guests, scratch folders, what was being unpacked, runs."""
     remove_orphans()
     with contextlib.suppress(HarnessError, OSError):
-        kept = cache()
-        kept.remove_orphans()
-        for place in (kept.folder / "runs").glob("*"):
+        image_cache = cache()
+        image_cache.remove_orphans()
+        for place in (image_cache.folder / "runs").glob("*"):
             if not lives(place.name.partition(".")[0]):
                 shutil.rmtree(place, ignore_errors=True)
 
@@ -125,19 +125,19 @@ def _tidy() -> None:
 # --- what it lacks
 
 
-async def deliver(what: str, piece: bytes | None, why: str = "") -> bool:
+async def deliver(stream_id: str, piece: bytes | None, why: str = "") -> bool:
     """Take a piece of what was asked for, its end (None), or why it does not come. False where nobody waits for it."""
-    arriving = _arrivals.get(what)
+    arriving = _arrivals.get(stream_id)
     while arriving is not None and arriving.qsize() >= _WAITING:
         await asyncio.sleep(0.005)
-        arriving = _arrivals.get(what)
+        arriving = _arrivals.get(stream_id)
     if arriving is None:
         return False
     arriving.put(EngineError(why) if why else piece)
     return True
 
 
-def _asked_for(order: Order, digest: str, wanted: Wanted) -> Iterator[bytes]:
+def _asked_for(order: Order, digest: str, demand: Wanted) -> Iterator[bytes]:
     """The pieces of a parcel: from where the driver said, else from the driver itself."""
     if order.files:
         yield from _read(order.files, digest)
@@ -145,16 +145,16 @@ def _asked_for(order: Order, digest: str, wanted: Wanted) -> Iterator[bytes]:
     from distributed import get_worker
 
     worker, arriving = get_worker(), queue.Queue[bytes | None | Exception]()
-    what = f"{digest}.{owner()}.{threading.get_ident()}.{time.monotonic_ns()}"
-    _arrivals[what] = arriving
+    stream_id = f"{digest}.{owner()}.{threading.get_ident()}.{time.monotonic_ns()}"
+    _arrivals[stream_id] = arriving
     try:
-        worker.log_event(f"{WANTED}{order.driver}", {"what": what, "digest": digest, "worker": worker.address})
+        worker.log_event(f"{WANTED}{order.driver}", {"what": stream_id, "digest": digest, "worker": worker.address})
         since = time.monotonic()
         while True:
             try:
                 piece = arriving.get(timeout=_LOOK)
             except queue.Empty:
-                wanted.require()
+                demand.require()
                 if time.monotonic() - since > SILENCE:
                     raise EngineError(f"the driver has sent nothing for {SILENCE:.0f} s") from None
                 continue
@@ -165,7 +165,7 @@ def _asked_for(order: Order, digest: str, wanted: Wanted) -> Iterator[bytes]:
                 return
             yield piece
     finally:
-        del _arrivals[what]
+        del _arrivals[stream_id]
 
 
 def _read(files: str, digest: str) -> Iterator[bytes]:
@@ -204,12 +204,12 @@ class Wanted:
 
 
 @contextlib.contextmanager
-def _ended_when_unwanted(engine: TravelledEngine, wanted: Wanted) -> Iterator[None]:
-    over = threading.Event()
+def _ended_when_unwanted(engine: TravelledEngine, demand: Wanted) -> Iterator[None]:
+    stop = threading.Event()
 
     def watch() -> None:
-        while not over.wait(_LOOK):
-            if not wanted:
+        while not stop.wait(_LOOK):
+            if not demand:
                 engine.cancel()
                 return
 
@@ -218,7 +218,7 @@ def _ended_when_unwanted(engine: TravelledEngine, wanted: Wanted) -> Iterator[No
     try:
         yield
     finally:
-        over.set()
+        stop.set()
         watcher.join()
 
 
@@ -226,13 +226,13 @@ def _ended_when_unwanted(engine: TravelledEngine, wanted: Wanted) -> Iterator[No
 def _core() -> Iterator[int]:
     """A core that no other worker of this machine has taken; one of those taken where there are more workers."""
     cores = sorted(os.sched_getaffinity(0))
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         for core in cores:
             place = Path(tempfile.gettempdir()) / f"quic-lab-{os.getuid()}.core{core}"
             try:
                 # Others write to that folder, too, and may have put a link there.
                 lock = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-                held.callback(os.close, lock)
+                stack.callback(os.close, lock)
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 continue
@@ -259,35 +259,37 @@ def make(order: Order) -> Answer:
     from distributed import get_worker
 
     worker = get_worker()
-    begun = time.monotonic()
+    start = time.monotonic()
     try:
         files, archive = _made(order)
     except HarnessError as error:
         return Answer(worker.address, platform.node(), error.message, error.hint)
     except OSError as error:
         return Answer(worker.address, platform.node(), f"{error.filename or 'this machine'}: {error.strerror}")
-    took = time.monotonic() - begun
-    return Answer(worker.address, platform.node(), files=files, archive=archive, seconds=took)
+    elapsed = time.monotonic() - start
+    return Answer(worker.address, platform.node(), files=files, archive=archive, seconds=elapsed)
 
 
 def _made(order: Order) -> tuple[dict[str, bytes], bytes]:
     item = PlannedRun(Cell.model_validate_json(order.cell), order.repetition)
-    kept, wanted = cache(), Wanted()
-    roots = TravelledRoots(kept, order.images, lambda digest: _asked_for(order, digest, wanted))
-    place = kept.folder / "runs" / f"{owner()}.{threading.get_ident()}"
-    shutil.rmtree(place, ignore_errors=True)
+    image_cache, demand = cache(), Wanted()
+    roots = TravelledRoots(image_cache, order.images, lambda digest: _asked_for(order, digest, demand))
+    workspace = image_cache.folder / "runs" / f"{owner()}.{threading.get_ident()}"
+    shutil.rmtree(workspace, ignore_errors=True)
     try:
-        store = Store(place)
+        store = Store(workspace)
         with _core() as core:
-            engine = TravelledEngine(kept, [core], roots, order.log_limit, order.stall, LabKernel(entry=order.entry))
-            with _ended_when_unwanted(engine, wanted):
+            engine = TravelledEngine(
+                image_cache, [core], roots, order.log_limit, order.stall, LabKernel(entry=order.entry)
+            )
+            with _ended_when_unwanted(engine, demand):
                 run_once(
                     item, engine, store, _Told(commit=order.commit, known=order.contents), lambda phase: None,
                     lambda run, measured: keeps(order.artefacts, run.cell.scenario, run, measured),
                 )  # fmt: skip
         return packed(store.folder(item.cell.key, item.repetition))
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(workspace, ignore_errors=True)
 
 
 def packed(folder: Path) -> tuple[dict[str, bytes], bytes]:
@@ -295,23 +297,23 @@ def packed(folder: Path) -> tuple[dict[str, bytes], bytes]:
 
     What is in it is compressed already; and to take an archive apart costs the driver more than to write a few files.
     """
-    files, rest = dict[str, bytes](), list[Path]()
-    for one in sorted(folder.iterdir()):
-        small = _regular(one) if one.name in STAYS else None
-        if small is None:
-            rest.append(one)
+    files, archived = dict[str, bytes](), list[Path]()
+    for entry in sorted(folder.iterdir()):
+        regular = _regular(entry) if entry.name in STAYS else None
+        if regular is None:
+            archived.append(entry)
         else:
-            files |= {file.relative_to(folder).as_posix(): file.read_bytes() for file in small}
-    if not rest:
+            files |= {file.relative_to(folder).as_posix(): file.read_bytes() for file in regular}
+    if not archived:
         return files, b""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        for one in rest:
-            archive.add(one, arcname=one.name)
+        for entry in archived:
+            archive.add(entry, arcname=entry.name)
     return files, buffer.getvalue()
 
 
 def _regular(place: Path) -> list[Path] | None:
     """A file, or all files of a folder; None where there is anything else, or nothing, in it."""
-    found = sorted(place.iterdir()) if place.is_dir() and not place.is_symlink() else [place]
-    return found if found and all(one.is_file() and not one.is_symlink() for one in found) else None
+    files = sorted(place.iterdir()) if place.is_dir() and not place.is_symlink() else [place]
+    return files if files and all(file.is_file() and not file.is_symlink() for file in files) else None

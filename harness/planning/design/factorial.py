@@ -52,13 +52,13 @@ def _generators(factors: int, least: int) -> tuple[int, tuple[int, ...]]:
     """The number of basic factors, and for each further one those that it is the product of, as a set of bits."""
     # 2^p runs tell 2^p - 1 columns apart.
     for basic in range(factors.bit_length(), factors):
-        found = _search(basic, factors - basic, least)
-        if found is not None:
-            return basic, found
+        generators = _search(basic, factors - basic, least)
+        if generators is not None:
+            return basic, generators
     return factors, ()
 
 
-def _search(basic: int, wanted: int, least: int) -> tuple[int, ...] | None:
+def _search(basic: int, number: int, least: int) -> tuple[int, ...] | None:
     """So many generators of so many basic factors, no word shorter than `least`; None where the search finds none.
 
     Generators of an odd number of factors come first: products of any number of them are no shorter than four.
@@ -67,19 +67,19 @@ def _search(basic: int, wanted: int, least: int) -> tuple[int, ...] | None:
         (mask for mask in range(1, 2**basic) if mask.bit_count() + 1 >= least),
         key=lambda mask: (mask.bit_count() % 2 == 0, mask.bit_count(), mask),
     )
-    chosen: list[int] = []
+    generators: list[int] = []
     # Basic factors of a product of generators → of how many, at least. A word is both together.
     words: dict[int, int] = {}
     for mask in candidates:
-        if len(chosen) == wanted:
+        if len(generators) == number:
             break
-        made = {mask: 1}
+        products = {mask: 1}
         for word, count in words.items():
-            made[word ^ mask] = min(count + 1, made.get(word ^ mask, count + 1))
-        if all(word.bit_count() + count >= least for word, count in made.items()):
-            chosen.append(mask)
-            words |= {word: min(count, words.get(word, count)) for word, count in made.items()}
-    return tuple(chosen) if len(chosen) == wanted else None
+            products[word ^ mask] = min(count + 1, products.get(word ^ mask, count + 1))
+        if all(word.bit_count() + count >= least for word, count in products.items()):
+            generators.append(mask)
+            words |= {word: min(count, words.get(word, count)) for word, count in products.items()}
+    return tuple(generators) if len(generators) == number else None
 
 
 def resolution(rows: Sequence[Sequence[int]]) -> int:
@@ -116,12 +116,12 @@ class Aliases:
 
 def size(kind: DesignKind, number: int, counts: Sequence[int]) -> int:
     """How many combinations a design has."""
-    every = math.prod(counts)
+    total = math.prod(counts)
     if kind == "one-at-a-time":
         return 1 + sum(count - 1 for count in counts)
     if kind == "random":
-        return min(number, every)
-    return len(fraction(len(counts), number)) if kind == "fractional" else every
+        return min(number, total)
+    return len(fraction(len(counts), number)) if kind == "fractional" else total
 
 
 def most_cells(study: Experiment) -> int:
@@ -158,25 +158,25 @@ def least_of_random(counts: Sequence[int]) -> int:
 
 def _drawn(number: int, counts: Sequence[int], seed: str) -> Rows:
     """So many of all combinations, each as likely: of several draws the first that tells all main effects apart."""
-    every, rows = math.prod(counts), Rows()
+    total, rows = math.prod(counts), Rows()
     for draw in range(_DRAWS):
         # Of a text's seed and of random() alone Python promises that they stay as they are.
         source = random.Random(f"{seed} {draw}")
-        chosen: dict[int, None] = {}
-        while len(chosen) < number:
-            chosen[int(source.random() * every)] = None
-        rows = [_combination(place, counts) for place in sorted(chosen)]
+        indices: dict[int, None] = {}
+        while len(indices) < number:
+            indices[int(source.random() * total)] = None
+        rows = [_combination(index, counts) for index in sorted(indices)]
         if np.linalg.matrix_rank(_main_columns(rows, counts)) == least_of_random(counts):
             break
     return rows
 
 
-def _combination(place: int, counts: Sequence[int]) -> tuple[int, ...]:
-    made = []
+def _combination(index: int, counts: Sequence[int]) -> tuple[int, ...]:
+    levels = []
     for count in reversed(counts):
-        place, level = divmod(place, count)
-        made.append(level)
-    return tuple(reversed(made))
+        index, level = divmod(index, count)
+        levels.append(level)
+    return tuple(reversed(levels))
 
 
 def _main_columns(rows: Rows, counts: Sequence[int]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
@@ -193,18 +193,19 @@ def aliases(rows: Rows) -> Aliases:
     count = signs.shape[1]
     pairs = list(itertools.combinations(range(count), 2))
 
-    def alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-        product = signs[:, list(one)].prod(axis=1) * signs[:, list(other)].prod(axis=1)
+    def alike(left: tuple[int, ...], right: tuple[int, ...]) -> bool:
+        product = signs[:, list(left)].prod(axis=1) * signs[:, list(right)].prod(axis=1)
         return abs(int(product.sum())) == len(rows)
 
     of_main = [(n, tuple(pair for pair in pairs if n not in pair and alike((n,), pair))) for n in range(count)]
     groups: list[list[tuple[int, int]]] = []
     for pair in pairs:
-        home = next((group for group in groups if alike(group[0], pair)), None)
-        if home is None:
+        match = next((group for group in groups if alike(group[0], pair)), None)
+        if match is None:
             groups.append([pair])
         else:
-            home.append(pair)
+            match.append(pair)
     return Aliases(
-        tuple((n, found) for n, found in of_main if found), tuple(tuple(group) for group in groups if len(group) > 1)
+        tuple((n, confounded) for n, confounded in of_main if confounded),
+        tuple(tuple(group) for group in groups if len(group) > 1),
     )

@@ -56,15 +56,15 @@ class PairDesign:
 
 
 def players_of(
-    scenario: Scenario, client: Implementation, server: Implementation, others: Mapping[str, Contestant]
+    scenario: Scenario, client: Implementation, server: Implementation, contestants: Mapping[str, Contestant]
 ) -> Pair:
     """Who plays the flow that a study is of: the matrix's pair, or whom the flow names."""
-    given: dict[Role, Implementation] = {"client": client, "server": server}
+    players: dict[Role, Implementation] = {"client": client, "server": server}
     for role in ROLES:
         name = studied_flow(scenario).implementation(role)
-        if name is not None and name in others:
-            given[role] = others[name].implementation
-    return given
+        if name is not None and name in contestants:
+            players[role] = contestants[name].implementation
+    return players
 
 
 def studied_flow(scenario: Scenario) -> Flow:
@@ -86,38 +86,38 @@ def honoured(point: Point, pair: Pair) -> tuple[dict[str, tuple[object, ...]], d
     """
     study = point.scenario.study
     assert study is not None
-    found: dict[str, tuple[object, ...]] = {}
+    factors: dict[str, tuple[object, ...]] = {}
     absent: dict[str, str] = {}
     for name, levels in study.factors.items():
         refusals = [_refused(point, pair, name, level) for level in levels]
-        left = tuple(level for level, why in zip(levels, refusals, strict=True) if not why)
-        if len(left) < 2:
+        usable = tuple(level for level, why in zip(levels, refusals, strict=True) if not why)
+        if len(usable) < 2:
             absent[name] = next(why for why in refusals if why)
             continue
         for level, why in zip(levels, refusals, strict=True):
             if why:
                 absent[f"{name} {level}"] = why
-        found[name] = left
-    return found, absent
+        factors[name] = usable
+    return factors, absent
 
 
 def _factors(point: Point, pair: Pair) -> PairDesign:
     study = point.scenario.study
     assert study is not None
-    found, absent = honoured(point, pair)
+    factors, absent = honoured(point, pair)
     canonical = {
         name: tuple(point_at(point, {name: level}).parameters[expanded(name)[0]] for level in levels)
-        for name, levels in found.items()
+        for name, levels in factors.items()
     }
-    too_few = _too_few(len(found), study.least, "factor")
+    too_few = _too_few(len(factors), study.least, "factor")
     rows = (
         []
         if too_few
-        else combinations(study.kind, study.number, [len(levels) for levels in found.values()], point.scenario.name)
+        else combinations(study.kind, study.number, [len(levels) for levels in factors.values()], point.scenario.name)
     )
-    values = list(found.values())
+    values = list(factors.values())
     points = tuple(
-        point_at(point, {name: values[n][level] for n, (name, level) in enumerate(zip(found, row, strict=True))})
+        point_at(point, {name: values[n][level] for n, (name, level) in enumerate(zip(factors, row, strict=True))})
         for row in rows
     )
     return PairDesign(canonical, rows, points, ("",) * len(points), absent, too_few)
@@ -127,40 +127,47 @@ def _profiles(point: Point, pair: Pair) -> PairDesign:
     study = point.scenario.study
     assert study is not None
     absent: dict[str, str] = {}
-    found: dict[tuple[object, ...], tuple[Point, list[str]]] = {}
+    by_parameters: dict[tuple[object, ...], tuple[Point, list[str]]] = {}
     for label, settings in (("", {}), *study.profiles.items()):
-        told: dict[str, object] = {}
+        usable: dict[str, object] = {}
         for name, value in settings.items():
             if why := _refused(point, pair, name, value):
                 absent[f"{label}: {name} {value}"] = why
             else:
-                told[name] = value
-        if label and (why := _too_few(len(told), study.least, "setting")):
+                usable[name] = value
+        if label and (why := _too_few(len(usable), study.least, "setting")):
             absent[label] = why
             continue
-        made = point_at(point, told)
-        found.setdefault(tuple(sorted(made.parameters.items())), (made, []))[1].append(label or "its own parameters")
-    too_few = "it can be told no profile" if len(found) < 2 else ""
-    points = [] if too_few else list(found.values())
+        profile_point = point_at(point, usable)
+        by_parameters.setdefault(tuple(sorted(profile_point.parameters.items())), (profile_point, []))[1].append(
+            label or "its own parameters"
+        )
+    too_few = "it can be told no profile" if len(by_parameters) < 2 else ""
+    points = [] if too_few else list(by_parameters.values())
     return PairDesign(
-        {}, [], tuple(made for made, _ in points), tuple(" = ".join(labels) for _, labels in points), absent, too_few
+        {},
+        [],
+        tuple(profile_point for profile_point, _ in points),
+        tuple(" = ".join(labels) for _, labels in points),
+        absent,
+        too_few,
     )
 
 
-def _too_few(count: int, least: int, what: str) -> str:
+def _too_few(count: int, least: int, noun: str) -> str:
     if count >= least:
         return ""
-    return f"it honours {count or 'no'} {what}{'s' if count != 1 else ''}, and {least} are the least"
+    return f"it honours {count or 'no'} {noun}{'s' if count != 1 else ''}, and {least} are the least"
 
 
 def _refused(point: Point, pair: Pair, name: str, level: object) -> str:
     """Why a pair does not honour a level; empty where it does."""
     if is_of_path(name):
         return ""
-    made, flow = point_at(point, {name: level}).parameters, studied_flow(point.scenario)
-    parameters = endpoint_parameters(made) | flow.parameters
+    requested, flow = point_at(point, {name: level}).parameters, studied_flow(point.scenario)
+    parameters = endpoint_parameters(requested) | flow.parameters
     for full in expanded(name):
-        if parameters[full] != made[full]:
+        if parameters[full] != requested[full]:
             return f"the flow has {full} {parameters[full]} of its own, which comes before"
     refusals = (refusal(flow, pair["client"], pair["server"], full, parameters) for full in expanded(name))
     return next(filter(None, refusals), "")
@@ -178,35 +185,35 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
     if study is None:
         return
     point = Point(scenario, {})
-    wrong = [one for name in study.factors for one in _factor(point, study, name)]
-    wrong += _overlaps(scenario, study)
-    yield from wrong
+    errors = [mistake for name in study.factors for mistake in _factor(point, study, name)]
+    errors += _overlaps(scenario, study)
+    yield from errors
     if study.profiles:
         yield from _profile_mistakes(study)
-    elif not wrong:
+    elif not errors:
         yield from _design(study)
 
 
 def _factor(point: Point, study: Experiment, name: str) -> Iterator[Mistake]:
-    where: Location = ("study", "factors", name)
+    location: Location = ("study", "factors", name)
     if not is_of_path(name) and name not in dimensions():
         text = f"'{name}' is neither a parameter of an endpoint nor a property of the path"
-        yield Mistake(where, text, did_you_mean(name, dimensions()), of_key=True)
+        yield Mistake(location, text, did_you_mean(name, dimensions()), of_key=True)
         return
-    seen: dict[object, int] = {}
+    positions: dict[object, int] = {}
     for index, level in enumerate(study.factors[name]):
         try:
-            made = point_at(point, {name: level}).parameters[expanded(name)[0]]
+            canonical = point_at(point, {name: level}).parameters[expanded(name)[0]]
         except SweepError as error:
-            at: Location = where if error.value is None else (*where, index)
-            yield Mistake(at, error.reason, error.hint, of_key=error.value is None)
+            level_location: Location = location if error.value is None else (*location, index)
+            yield Mistake(level_location, error.reason, error.hint, of_key=error.value is None)
             return
-        if seen.setdefault(made, index) != index:
-            yield Mistake((*where, index), f"the level {made} is given twice", "leave one of the two out")
+        if positions.setdefault(canonical, index) != index:
+            yield Mistake((*location, index), f"the level {canonical} is given twice", "leave one of the two out")
     if name in PARAMETERS and PARAMETERS[name].acts != "both":
         acts = "server" if PARAMETERS[name].acts == "sender" else "client"
         text = f"{name} alone is both ends', and few pairs honour it at both"
-        yield Mistake(where, text, f"write {acts}.{name}: in a download that is who it is about", of_key=True)
+        yield Mistake(location, text, f"write {acts}.{name}: in a download that is who it is about", of_key=True)
 
 
 def _overlaps(scenario: Scenario, study: Experiment) -> Iterator[Mistake]:
@@ -214,12 +221,12 @@ def _overlaps(scenario: Scenario, study: Experiment) -> Iterator[Mistake]:
     owners: dict[object, str] = {}
     drawn = {_place(scenario, name) for name in scenario.draw}
     for name in study.factors:
-        where: Location = ("study", "factors", name)
-        for one in {_place(scenario, full) for full in expanded(name)} - {None}:
-            if one in drawn:
-                yield Mistake(where, f"{name} is both drawn and a factor", "leave one of the two out", of_key=True)
-            elif (other := owners.setdefault(one, name)) != name:
-                yield Mistake(where, f"that is {other}, too", "leave one of the two out", of_key=True)
+        location: Location = ("study", "factors", name)
+        for place in {_place(scenario, full) for full in expanded(name)} - {None}:
+            if place in drawn:
+                yield Mistake(location, f"{name} is both drawn and a factor", "leave one of the two out", of_key=True)
+            elif (owner := owners.setdefault(place, name)) != name:
+                yield Mistake(location, f"that is {owner}, too", "leave one of the two out", of_key=True)
 
 
 def _place(scenario: Scenario, name: str) -> object:
@@ -243,15 +250,15 @@ def _profile_mistakes(study: Experiment) -> Iterator[Mistake]:
 
 def _design(study: Experiment) -> Iterator[Mistake]:
     counts = [len(levels) for levels in study.factors.values()]
-    every, number = math.prod(counts), study.number
+    total, number = math.prod(counts), study.number
     if study.least > len(counts):
         text = f"{study.least} factors must be honoured, and there are {len(counts)}"
         yield Mistake(("study", "least"), text, f"{len(counts)} are the most")
     if study.kind == "fractional":
         yield from _fraction(study)
         return
-    if study.kind == "random" and number > every:
-        yield Mistake(_DESIGN, f"there are {every} combinations, and {number} are to be drawn", "write design: full")
+    if study.kind == "random" and number > total:
+        yield Mistake(_DESIGN, f"there are {total} combinations, and {number} are to be drawn", "write design: full")
         return
     if study.kind == "random" and number < (least := least_of_random(counts)):
         text = f"{number} combinations alias main effects: {len(counts)} factors with {sum(counts)} levels take {least}"
@@ -265,8 +272,8 @@ def _design(study: Experiment) -> Iterator[Mistake]:
 
 def _fraction(study: Experiment) -> Iterator[Mistake]:
     number, factors = study.number, len(study.factors)
-    wide = [(name, len(levels)) for name, levels in study.factors.items() if len(levels) != 2]
-    for name, count in wide:
+    multilevel = [(name, len(levels)) for name, levels in study.factors.items() if len(levels) != 2]
+    for name, count in multilevel:
         text = f"a fraction is of two levels each, and {name} has {count}"
         yield Mistake(("study", "factors", name), text, "leave levels out, or write design: one-at-a-time", of_key=True)
     if number < LEAST_RESOLUTION:
@@ -276,6 +283,6 @@ def _fraction(study: Experiment) -> Iterator[Mistake]:
         text = f"no fraction of {factors} factors has resolution {number}: the whole has no words"
         hint = f"write fractional({factors}), or design: full" if factors >= LEAST_RESOLUTION else "write design: full"
         yield Mistake(_DESIGN, text, hint)
-    elif not wide and (count := size("fractional", number, [2] * factors)) > MOST_COMBINATIONS:
+    elif not multilevel and (count := size("fractional", number, [2] * factors)) > MOST_COMBINATIONS:
         text = f"{count} combinations of each pair, and {MOST_COMBINATIONS} are the most"
         yield Mistake(_DESIGN, text, "write a smaller resolution, or fewer factors")

@@ -34,9 +34,9 @@ class Layers(_Copied, alt.LayerChart):
 
 def _copied(part: Any) -> Any:
     if isinstance(part, SchemaBase):
-        made = object.__new__(type(part))
-        vars(made).update(_copied(vars(part)))
-        return made
+        copy = object.__new__(type(part))
+        vars(copy).update(_copied(vars(part)))
+        return copy
     if isinstance(part, dict):
         return {name: _copied(value) for name, value in part.items()}
     if isinstance(part, list | tuple):

@@ -89,16 +89,21 @@ class Curve:
     @cached_property
     def milestones(self) -> pl.DataFrame:
         """When it had how much, as measured: flow, t, value (MB), text."""
-        begins, found = self.begins, []
-        for one in () if self.run.measured is None else self.run.measured.measurements:
-            size = _size_of(one.name, self)
-            number = 0 if one.transfer == "first" else 1
-            if one.flow == self.flow.index and size is not None and number < len(begins):
-                found.append((self.shown.name, begins[number] + one.value, size.bytes / 1e6, f"{one.value:.2f} s"))
+        begins, rows = self.begins, []
+        for measurement in () if self.run.measured is None else self.run.measured.measurements:
+            size = _size_of(measurement.name, self)
+            number = 0 if measurement.transfer == "first" else 1
+            if measurement.flow == self.flow.index and size is not None and number < len(begins):
+                rows.append(
+                    (
+                        self.shown.name,
+                        begins[number] + measurement.value,
+                        size.bytes / 1e6,
+                        f"{measurement.value:.2f} s",
+                    )
+                )
         schema = {**_FRAME, "text": pl.String}
-        return pl.DataFrame(found, schema=schema, orient="row").unique(
-            ["t", "value"], keep="first", maintain_order=True
-        )
+        return pl.DataFrame(rows, schema=schema, orient="row").unique(["t", "value"], keep="first", maintain_order=True)
 
     @cached_property
     def textbook(self) -> pl.DataFrame:
@@ -107,12 +112,12 @@ class Curve:
         Nothing of flows beside others, which have no line rate of their own, and of those without a file.
         """
         cell = self.run.run.cell
-        asked = cell.scenario.flows[self.flow.index]
-        if asked.file is None or len(self.run.flows) > 1:
+        flow_spec = cell.scenario.flows[self.flow.index]
+        if flow_spec.file is None or len(self.run.flows) > 1:
             return pl.DataFrame(schema=_FRAME)
-        sizes = [Size(round(asked.file.bytes * part / _POINTS)) for part in range(1, _POINTS + 1)]
-        way = course(settled(cell.scenario, self.run.run.effective), asked)
-        times = [(slow_start_time(way, size, initial_bytes(cell)), size.bytes / 1e6) for size in sizes]
+        sizes = [Size(round(flow_spec.file.bytes * part / _POINTS)) for part in range(1, _POINTS + 1)]
+        path_course = course(settled(cell.scenario, self.run.run.effective), flow_spec)
+        times = [(slow_start_time(path_course, size, initial_bytes(cell)), size.bytes / 1e6) for size in sizes]
         points = [(f"{begin}", begin + t, value) for begin in self.begins for t, value in times]
         return pl.DataFrame(points, schema=_FRAME, orient="row")
 
@@ -135,28 +140,28 @@ def curves_of(runs: Sequence[PlotData]) -> list[Curve]:
             Curve(runs[0], flow, replace(flow, name=flow.name.removeprefix(f"{flow.index} ")) if bare else flow)
             for flow in flows
         ]
-    made, alike, order = list[Curve](), Counter[str](), 0
+    curves, alike, order = list[Curve](), Counter[str](), 0
     for run, label in zip(runs, labels(runs), strict=True):
         for flow in run.flows:
-            asked = run.run.cell.scenario.flows[flow.index]
-            sender = run.run.cell.implementation(asked.sender, flow.index)
+            flow_spec = run.run.cell.scenario.flows[flow.index]
+            sender = run.run.cell.implementation(flow_spec.sender, flow.index)
             name = label if len(run.flows) == 1 else f"{label} · {flow.name}"
-            its = look(sender, asked.kind, alike[sender.name], order)
-            made.append(Curve(run, flow, replace(flow, name=name, look=its)))
+            flow_look = look(sender, flow_spec.kind, alike[sender.name], order)
+            curves.append(Curve(run, flow, replace(flow, name=name, look=flow_look)))
             alike[sender.name] += 1
             order += 1
-    return made
+    return curves
 
 
 def labels(runs: Sequence[PlotData]) -> list[str]:
     """A name for each run: what tells it from the others; where only their bits differ, its cell's key."""
     shared = set(common(runs))
-    named = [" · ".join(word for key, word in run.words.items() if (key, word) not in shared) for run in runs]
-    many = Counter(named)
+    names = [" · ".join(word for key, word in run.words.items() if (key, word) not in shared) for run in runs]
+    counts = Counter(names)
     keys = [f"cell {run.run.cell.key[:8]}" for run in runs]
     return [
-        name if many[name] == 1 else " · ".join(part for part in (name, key) if part)
-        for name, key in zip(named, keys, strict=True)
+        name if counts[name] == 1 else " · ".join(part for part in (name, key) if part)
+        for name, key in zip(names, keys, strict=True)
     ]
 
 
@@ -183,9 +188,9 @@ def stacked(runs: Sequence[PlotData]) -> Chart | None:
         if frame.is_empty():
             continue
         highest = top(frame["value"].max())
-        drawn = lines(frame, flows, value_axis(title, highest), span, steps=name == "cwnd", labels=False)
-        known = [ruler(value, text.format(brief(value)), span[1])] if value is not None and value <= highest else []
-        panels.append(sized(layered(*known, drawn), _PANEL))
+        panel = lines(frame, flows, value_axis(title, highest), span, steps=name == "cwnd", labels=False)
+        rulers = [ruler(value, text.format(brief(value)), span[1])] if value is not None and value <= highest else []
+        panels.append(sized(layered(*rulers, panel), _PANEL))
     queue = _queue(runs, curves, span)
     panels += [] if queue is None else [queue]
     return alt.vconcat(*panels, _ticks(runs, curves, span), spacing=10)
@@ -197,26 +202,26 @@ def _joined(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 def _same(values: Iterable[float]) -> float | None:
     """The value that all have; None where they differ."""
-    found = set(values)
-    return found.pop() if len(found) == 1 else None
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else None
 
 
 def _end(curve: Curve) -> float:
     """Where a curve's time ends, s: with its last packet; of a run that did not complete the whole of it is shown."""
     if curve.run.run.outcome.status != "completed":
         return curve.run.end
-    last = [curve.received["t"].max(), curve.series("throughput")["t"].max()]
-    return max((float(one) for one in last if isinstance(one, int | float)), default=curve.run.end)
+    ends = [curve.received["t"].max(), curve.series("throughput")["t"].max()]
+    return max((float(t) for t in ends if isinstance(t, int | float)), default=curve.run.end)
 
 
 def _bytes(curves: Sequence[Curve], received: pl.DataFrame, span: tuple[float, float]) -> alt.LayerChart:
     """What was received over time, with milestones, what was demanded of them, and what slow start allows."""
     flows = [curve.shown for curve in curves]
     axis = value_axis("received (MB)", top(received["value"].max()))
-    books: dict[tuple[object, ...], pl.DataFrame] = {}
+    textbooks: dict[tuple[object, ...], pl.DataFrame] = {}
     for curve in curves:
-        books.setdefault(tuple(curve.textbook.rows()), curve.textbook)
-    drawn = [book for book in books.values() if not book.is_empty()]
+        textbooks.setdefault(tuple(curve.textbook.rows()), curve.textbook)
+    drawn = [book for book in textbooks.values() if not book.is_empty()]
     layers: list[Panel] = [
         Marks(book)
         .mark_line(color=SOFT, strokeDash=[4, 3], strokeWidth=1, clip=True)
@@ -224,41 +229,41 @@ def _bytes(curves: Sequence[Curve], received: pl.DataFrame, span: tuple[float, f
         for book in drawn
     ]
     layers.append(lines(received, flows, axis, span, steps=True, labels=False))
-    reached = _joined(curve.milestones for curve in curves)
-    if not reached.is_empty():
-        points = Marks(reached).encode(x=time_axis(span, labels=False), y=axis)
+    milestones = _joined(curve.milestones for curve in curves)
+    if not milestones.is_empty():
+        points = Marks(milestones).encode(x=time_axis(span, labels=False), y=axis)
         layers.append(points.mark_point(filled=True, size=36, color=INK, opacity=1, clip=True))
-        layers += _words(reached, span, axis) if len(curves) == 1 else []
-    demanded = _demanded(curves, span)
-    if not demanded.is_empty():
-        place = Marks(demanded).encode(x=time_axis(span, labels=False), y=axis)
+        layers += _words(milestones, span, axis) if len(curves) == 1 else []
+    objectives = _demanded(curves, span)
+    if not objectives.is_empty():
+        place = Marks(objectives).encode(x=time_axis(span, labels=False), y=axis)
         layers.append(place.mark_point(shape="triangle-left", filled=False, size=50, color=OPTIMUM, opacity=1))
     return sized(layered(*layers), _BYTES)
 
 
-def _words(reached: pl.DataFrame, span: tuple[float, float], axis: alt.Y) -> list[alt.Chart]:
+def _words(milestones: pl.DataFrame, span: tuple[float, float], axis: alt.Y) -> list[alt.Chart]:
     """Times beside their milestones, on the side where there is room."""
-    made = []
+    layers = []
     # Below a curve that rises there is room, but not at the right edge, and not on the axis.
-    below = (pl.col("t") <= _RIGHT * span[1]) & (pl.col("value") > _LOW * pl.lit(reached["value"].max()))
-    for align, away, chosen in (("left", 1, below), ("right", -1, ~below)):
-        some = reached.filter(chosen)
-        if not some.is_empty():
-            place = Marks(some).encode(x=time_axis(span, labels=False), y=axis, text="text:N")
-            looks: dict[str, Any] = {"baseline": "top" if away > 0 else "bottom", "dx": 5 * away, "dy": 3 * away}
-            made += haloed(place, align=align, fontSize=10, color=INK, **looks)
-    return made
+    below = (pl.col("t") <= _RIGHT * span[1]) & (pl.col("value") > _LOW * pl.lit(milestones["value"].max()))
+    for align, sign, mask in (("left", 1, below), ("right", -1, ~below)):
+        side = milestones.filter(mask)
+        if not side.is_empty():
+            place = Marks(side).encode(x=time_axis(span, labels=False), y=axis, text="text:N")
+            looks: dict[str, Any] = {"baseline": "top" if sign > 0 else "bottom", "dx": 5 * sign, "dy": 3 * sign}
+            layers += haloed(place, align=align, fontSize=10, color=INK, **looks)
+    return layers
 
 
 def _demanded(curves: Sequence[Curve], span: tuple[float, float]) -> pl.DataFrame:
     """The objectives on milestones of one flow's first transfer, where all runs have them: flow, t, value (MB)."""
-    kept: list[set[tuple[float, float]]] = []
+    per_curve: list[set[tuple[float, float]]] = []
     for curve in curves:
         scenario = curve.run.run.cell.scenario
         bounds = {(item.metric, item.bound) for item in scenario.objectives if item.at_most is not None}
         sizes = {(bound, _size_of(metric, curve)) for metric, bound in bounds}
-        kept.append({(curve.begins[0] + bound, size.bytes / 1e6) for bound, size in sizes if size is not None})
-    shared = set.intersection(*kept) if kept else set()
+        per_curve.append({(curve.begins[0] + bound, size.bytes / 1e6) for bound, size in sizes if size is not None})
+    shared = set.intersection(*per_curve) if per_curve else set()
     points = [("", t, value) for t, value in sorted(shared) if t <= span[1]]
     return pl.DataFrame(points, schema=_FRAME, orient="row")
 
@@ -278,10 +283,10 @@ def _queue(runs: Sequence[PlotData], curves: Sequence[Curve], span: tuple[float,
     )
     limit = _same(run.queue_limit for run in runs)
     axis = value_axis("queue (kB)", top(limit, frame["value"].max()))
-    drawn = lines(frame, [curve.shown for curve in curves], axis, span, steps=True, labels=False)
+    chart = lines(frame, [curve.shown for curve in curves], axis, span, steps=True, labels=False)
     if limit is None:
-        return sized(drawn, _PANEL)
-    return sized(layered(drawn, ruler(limit, f"limit {brief(limit)} kB", span[1], dash=())), _PANEL)
+        return sized(chart, _PANEL)
+    return sized(layered(chart, ruler(limit, f"limit {brief(limit)} kB", span[1], dash=())), _PANEL)
 
 
 def _apart(frame: pl.DataFrame, span: tuple[float, float]) -> pl.DataFrame:
@@ -299,7 +304,7 @@ def _ticks(runs: Sequence[PlotData], curves: Sequence[Curve], span: tuple[float,
         first = {curve.run.run.name: curve.shown for curve in reversed(curves)}
         shown = [first[run.run.name] for run in runs]
         drops = [run.of_bottleneck("drop") for run in runs]
-        rows = [(f"dropped · {one.name}", one.look.colour, found) for one, found in zip(shown, drops, strict=True)]
+        rows = [(f"dropped · {flow.name}", flow.look.colour, frame) for flow, frame in zip(shown, drops, strict=True)]
     # The number first: a long name is cut, and its colour tells whose row it is.
     named = [(f"{frame.height:,} {name}", colour, _apart(frame, span)) for name, colour, frame in rows]
     scale = alt.Scale(domain=[name for name, _, _ in named])

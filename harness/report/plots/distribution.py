@@ -41,7 +41,7 @@ def distribution(run: PlotData) -> Chart | None:
     if not curves:
         return None
     flows = present(run, pl.concat(curves.values()))
-    return alt.hconcat(*(_panel(found, flows, title) for title, found in curves.items()), spacing=30)
+    return alt.hconcat(*(_panel(frame, flows, title) for title, frame in curves.items()), spacing=30)
 
 
 def ecdf(run: PlotData, frame: pl.DataFrame) -> pl.DataFrame:
@@ -99,23 +99,24 @@ _FAR = 20.0
 def chart(ranking: Ranking) -> Chart | None:
     """The figure of a ranking; None where no run has a finite value."""
     cells = ranking.cells[:MOST]
-    values = [value for one in cells for value in one.values if math.isfinite(value)]
+    values = [value for cell in cells for value in cell.values if math.isfinite(value)]
     if not values:
         return None
-    order = [one.label for one in cells]
+    order = [cell.label for cell in cells]
     # What is infinite is drawn to the edge.
     edge = min(values) * 0.9 if ranking.better == "higher" else max(values) * 1.1
-    runs = [(one.label, value) for one in cells for value in one.values if math.isfinite(value)]
+    runs = [(cell.label, value) for cell in cells for value in cell.values if math.isfinite(value)]
     spans = [
-        (one.label, _at(one.span.low, edge), _at(one.span.high, edge), one.span.median)
-        for one in cells
-        if math.isfinite(one.span.low) or math.isfinite(one.span.high)
+        (cell.label, _at(cell.span.low, edge), _at(cell.span.high, edge), cell.span.median)
+        for cell in cells
+        if math.isfinite(cell.span.low) or math.isfinite(cell.span.high)
     ]
     late = [
-        (one.label, edge, f"{one.unfinished} of {len(one.values)} {_LATE[one.how]}") for one in cells if one.unfinished
+        (cell.label, edge, f"{cell.unfinished} of {len(cell.values)} {_LATE[cell.how]}")
+        for cell in cells if cell.unfinished
     ]  # fmt: skip
-    far = min(values) > 0 and max(values) / min(values) > _FAR
-    scale = alt.Scale(type="log", nice=True) if far else alt.Scale(zero=False, nice=True, padding=8)
+    log_scale = min(values) > 0 and max(values) / min(values) > _FAR
+    scale = alt.Scale(type="log", nice=True) if log_scale else alt.Scale(zero=False, nice=True, padding=8)
     unit = f" ({ranking.unit})" if ranking.unit != "1" else ""
     x, low = (
         alt.X(f"{field}:Q", title=f"{ranking.name}{unit}", scale=scale, axis=alt.Axis(tickCount=6))
@@ -138,28 +139,29 @@ def chart(ranking: Ranking) -> Chart | None:
 def specification(ranking: Ranking) -> dict[str, Any] | None:
     """The figure as Vega-Lite, with its heading and data; None where there is nothing to draw."""
     with warnings.catch_warnings(), debug_mode(False):
-        made = chart(ranking)
-        if made is None:
+        figure = chart(ranking)
+        if figure is None:
             return None
-        more = f"the first {MOST} of {len(ranking.cells)} cells" if len(ranking.cells) > MOST else ""
-        place = " · ".join(
-            word for word in (ranking.scenario.name, ranking.where, ENGINES[ranking.engine].time, more) if word
-        )
+        time = ENGINES[ranking.engine].time
+        excerpt = f"the first {MOST} of {len(ranking.cells)} cells" if len(ranking.cells) > MOST else ""
+        place = " · ".join(word for word in (ranking.scenario.name, ranking.where, time, excerpt) if word)
         note = "a point a run; median, and the interval around it"
         title = f"{counted(len(ranking.cells), 'cell')} by {ranking.name}"
-        return {**headed(made, title, [place, note]).to_dict(validate=False), "config": config()}
+        return {**headed(figure, title, [place, note]).to_dict(validate=False), "config": config()}
 
 
 def write(ranking: Ranking, folder: Path) -> Path | None:
     """Draw a ranking as SVG below a folder, in its scenario's; the file. Raises EngineError where the disk refuses."""
-    made = specification(ranking)
-    if made is None:
+    vega_lite = specification(ranking)
+    if vega_lite is None:
         return None
     words = ["cells", ranking.name, *([ranking.where] if ranking.where else []), ranking.engine]
-    file = folder / ranking.scenario.name / ("-".join(re.sub(r"[^A-Za-z0-9.=_]+", "_", one) for one in words) + ".svg")
+    file = (
+        folder / ranking.scenario.name / ("-".join(re.sub(r"[^A-Za-z0-9.=_]+", "_", word) for word in words) + ".svg")
+    )
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        replace(file, str(vl_convert.vegalite_to_svg(made)).encode())
+        replace(file, str(vl_convert.vegalite_to_svg(vega_lite)).encode())
     except OSError as error:
         raise disk_error(error, file) from error
     return file

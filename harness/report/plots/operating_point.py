@@ -98,7 +98,9 @@ def numbered(run: PlotData, points: pl.DataFrame, x: alt.X, y: alt.Y, size: tupl
         return [marks]
     (left, right), (low, high) = (_domain(axis) for axis in (x, y))
     across, up = size[0] / (right - left), size[1] / (high - low)
-    spots = [((one - left) * across, (other - low) * up) for one, other in points.select("x", "y").iter_rows()]
+    spots = [
+        ((value_x - left) * across, (value_y - low) * up) for value_x, value_y in points.select("x", "y").iter_rows()
+    ]
     placed = pl.DataFrame(
         [
             (number, left + spot[0] / across, low + spot[1] / up)
@@ -118,27 +120,27 @@ def _domain(axis: alt.X | alt.Y) -> tuple[float, float]:
 
 def beside_markers(spots: Sequence[Spot]) -> list[Spot]:
     """A place for a number near each of these markers (pixels): the first that is free, or the one with most room."""
-    taken: list[Spot] = []
-    for own in spots:
+    places: list[Spot] = []
+    for marker in spots:
         around = [
-            (own[0] + far * math.cos(turn * math.pi / 4), own[1] + far * math.sin(turn * math.pi / 4))
-            for far in (_NEAR, 1.4 * _NEAR)
+            (marker[0] + distance * math.cos(turn * math.pi / 4), marker[1] + distance * math.sin(turn * math.pi / 4))
+            for distance in (_NEAR, 1.4 * _NEAR)
             for turn in range(8)
         ]
-        rooms = [min([_FREE, *(math.dist(place, other) for other in (*spots, *taken))]) for place in around]
-        taken.append(around[rooms.index(max(rooms))])
-    return taken
+        rooms = [min([_FREE, *(math.dist(place, neighbour) for neighbour in (*spots, *places))]) for place in around]
+        places.append(around[rooms.index(max(rooms))])
+    return places
 
 
 def means(run: PlotData, x: str, y: str) -> pl.DataFrame:
     """flow, number, x, y: two figures of each flow that has both."""
-    found = [
+    rows = [
         (flow.name, str(flow.index), across, up)
         for flow in run.flows
         if (across := run.figure(flow, x)) is not None and (up := run.figure(flow, y)) is not None
     ]
     return pl.DataFrame(
-        found, schema={"flow": pl.String, "number": pl.String, "x": pl.Float64, "y": pl.Float64}, orient="row"
+        rows, schema={"flow": pl.String, "number": pl.String, "x": pl.Float64, "y": pl.Float64}, orient="row"
     )
 
 
@@ -204,13 +206,13 @@ def _panel(
     line = Marks(curve).mark_line(color=SOFT, strokeWidth=1, clip=True).encode(x=x, y=y)
     optimum = Marks(curve[[1]]).mark_point(shape=_STAR, filled=True, size=260, color=OPTIMUM, opacity=1)
     joint = Marks(whole).mark_point(shape="cross", size=130, filled=True, color=INK, opacity=1)
-    called = haloed(Marks(whole).encode(x=x, y=y, text="text:N"), dy=16, fontSize=11, color=INK)
+    label = haloed(Marks(whole).encode(x=x, y=y, text="text:N"), dy=16, fontSize=11, color=INK)
     return layered(
         line,
         optimum.encode(x=x, y=y),
         *numbered(run, points, x, y, _SIZE),
         joint.encode(x=x, y=y),
-        *called,
+        *label,
     )
 
 

@@ -208,14 +208,14 @@ def window_queue_drops(run: PlotData) -> Chart | None:
     if windows.is_empty():
         return None
     flows, axis = present(run, windows), value_axis("cwnd (packets)", top(windows["value"].max()))
-    made = alt.vconcat(
+    panels = alt.vconcat(
         sized(lines(windows, flows, axis, span, steps=True, labels=False), 200),
         queue_panel(run, span, labels=False),
         drop_rows(run, span),
         spacing=10,
     )
     # Not all flows need have drops.
-    return apart(made)
+    return apart(panels)
 
 
 # --- Queue, congestion windows and round-trip time over time: of one run, and of RED beside DropTail.

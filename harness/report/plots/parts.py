@@ -53,9 +53,9 @@ def within(frame: pl.DataFrame, span: Span) -> pl.DataFrame:
 def thinned(frame: pl.DataFrame, points: int = LINE) -> pl.DataFrame:
     """A series with at most about so many points a flow: of each stretch of them the lowest and the highest."""
     stretch = (pl.int_range(pl.len()).over("flow") * (points // 2) // pl.len().over("flow")).alias("stretch")
-    spot, many = pl.int_range(pl.len()).alias("spot"), pl.len().over("flow") > points
-    marked = frame.with_columns(stretch, spot, many.alias("many"))
-    kept = (
+    spot, dense = pl.int_range(pl.len()).alias("spot"), pl.len().over("flow") > points
+    marked = frame.with_columns(stretch, spot, dense.alias("many"))
+    extremes = (
         marked.filter("many")
         .group_by("flow", "stretch")
         .agg(
@@ -65,7 +65,7 @@ def thinned(frame: pl.DataFrame, points: int = LINE) -> pl.DataFrame:
         .unpivot(["low", "high"], index="flow", value_name="spot")
         .get_column("spot")
     )
-    return marked.filter(~pl.col("many") | pl.col("spot").is_in(kept.implode())).select(frame.columns)
+    return marked.filter(~pl.col("many") | pl.col("spot").is_in(extremes.implode())).select(frame.columns)
 
 
 def brief(value: float) -> str:
@@ -131,7 +131,7 @@ def lines(
 
     Panels of one figure are given the same flows: they share one legend.
     """
-    made = (
+    chart = (
         Marks(thinned(frame, min(LINE, PANEL // max(frame["flow"].n_unique(), 1))))
         .mark_line(interpolate="step-after" if steps else "linear", clip=True, strokeJoin="round")
         .encode(
@@ -143,7 +143,7 @@ def lines(
         )
         .add_params(_PICKED, _MOVED)
     )
-    return cast(alt.Chart, made)
+    return cast(alt.Chart, chart)
 
 
 def shaded_capacity(view: PlotData) -> alt.LayerChart:
@@ -172,18 +172,18 @@ def ruler(
 
 def word(t: float, value: float, text: str, *, side: Side = "middle") -> alt.Chart:
     """A word on the right margin, at the height of a value; `side` is its baseline."""
-    made = (
+    label = (
         Marks(pl.DataFrame({"t": [t], "value": [value], "text": [text]}))
         .mark_text(align="left", baseline=side, dx=5, color=SOFT, fontSize=10, lineBreak="\n", clip=False)
         .encode(x=alt.X("t:Q"), y=alt.Y("value:Q"), text=alt.Text("text:N"))
     )
-    return cast(alt.Chart, made)
+    return cast(alt.Chart, label)
 
 
 def haloed(text: alt.Chart, **mark: Any) -> list[alt.Chart]:
     """Words over what is drawn: twice, in white below. `text` has their encodings, `mark` those of their looks."""
-    below = text.mark_text(**{**mark, "color": "white", "stroke": "white", "strokeWidth": 3, "strokeJoin": "round"})
-    return [below, text.mark_text(**mark)]
+    halo = text.mark_text(**{**mark, "color": "white", "stroke": "white", "strokeWidth": 3, "strokeJoin": "round"})
+    return [halo, text.mark_text(**mark)]
 
 
 def layered(*layers: Panel) -> alt.LayerChart:
@@ -200,8 +200,10 @@ def sized(chart: P, height: int = HEIGHT, width: int = WIDTH) -> P:
 
 def apart(panels: alt.VConcatChart) -> alt.VConcatChart:
     """Panels that know different flows, each with a legend of its own if it has one."""
-    own: Literal["independent"] = "independent"
-    return cast(alt.VConcatChart, panels.resolve_scale(color=own, strokeDash=own, strokeWidth=own))
+    independent: Literal["independent"] = "independent"
+    return cast(
+        alt.VConcatChart, panels.resolve_scale(color=independent, strokeDash=independent, strokeWidth=independent)
+    )
 
 
 def binned(frame: pl.DataFrame, width: float, summary: pl.Expr | None = None) -> pl.DataFrame:
@@ -249,8 +251,8 @@ def queue_panel(
         )
     )
     # RED's max is often just below the limit: their words keep out of each other's way.
-    above: Side = "bottom" if view.thresholds else "middle"
-    rulers = [ruler(limit, f"limit {brief(limit)} kB", span[1], dash=(), side=above)]
+    limit_side: Side = "bottom" if view.thresholds else "middle"
+    rulers = [ruler(limit, f"limit {brief(limit)} kB", span[1], dash=(), side=limit_side)]
     if view.thresholds is not None:
         low, high = view.thresholds
         rulers.append(ruler(low, f"RED min {brief(low)} kB", span[1]))

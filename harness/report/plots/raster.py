@@ -32,29 +32,29 @@ def painting() -> Iterator[Paint]:
     words = [sys.executable, "-m", "harness.report.plots.raster"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stderr is not None
-        given = process.stdin
+        stdin = process.stdin
 
         def paint(svg: str, file: Path) -> None:
             # Where it has ended with an error, that is what is said in the end.
             with suppress(BrokenPipeError):
-                given.write(json.dumps({"svg": svg, "png": str(file), "scale": SCALE}) + "\n")
-                given.flush()
+                stdin.write(json.dumps({"svg": svg, "png": str(file), "scale": SCALE}) + "\n")
+                stdin.flush()
 
         try:
             yield paint
         finally:
             with suppress(BrokenPipeError):
-                given.close()
-            said = process.stderr.read().strip()
+                stdin.close()
+            message = process.stderr.read().strip()
     if process.returncode != 0:
-        raise EngineError(f"PNGs cannot be made: {said or f'exit code {process.returncode}'}", "--formats svg,html")
+        raise EngineError(f"PNGs cannot be made: {message or f'exit code {process.returncode}'}", "--formats svg,html")
 
 
 def paint_all(lines: TextIO) -> None:
     """Make the PNGs that are asked for. Raises OSError and ValueError."""
     for line in lines:
-        asked = json.loads(line)
-        replace(Path(asked["png"]), vl_convert.svg_to_png(asked["svg"], scale=asked["scale"]))
+        request = json.loads(line)
+        replace(Path(request["png"]), vl_convert.svg_to_png(request["svg"], scale=request["scale"]))
 
 
 if __name__ == "__main__":

@@ -85,12 +85,12 @@ def figures(run: PlotData, partner: PlotData | None = None, only: Collection[str
     With its partner of the other discipline those of the pair too.
     """
     for plot in plots().values():
-        wanted = plot.name in only if only else plot.of == "pair" or plot.fits(run)
-        if not wanted or not (plot.alone or (plot.of == "pair" and partner is not None)):
+        selected = plot.name in only if only else plot.of == "pair" or plot.fits(run)
+        if not selected or not (plot.alone or (plot.of == "pair" and partner is not None)):
             continue
-        made = figure(plot, run, *([] if plot.alone or partner is None else [partner]))
-        if made is not None:
-            yield made
+        rendered = figure(plot, run, *([] if plot.alone or partner is None else [partner]))
+        if rendered is not None:
+            yield rendered
 
 
 def page_script(cache: Path) -> str:
@@ -142,29 +142,29 @@ def write(
 def _write(
     items: Iterable[RenderedFigure], heading: Heading, folder: Path, formats: Collection[Format], cache: Path, name: str
 ) -> list[Path]:
-    made: list[RenderedFigure] = []
-    wrote: list[Path] = []
+    rendered: list[RenderedFigure] = []
+    files: list[Path] = []
     with painting() if Format.PNG in formats else nullcontext() as paint:
         try:
             for item in items:
                 folder.mkdir(parents=True, exist_ok=True)
-                made.append(item)
+                rendered.append(item)
                 if {Format.PNG, Format.SVG} & set(formats):
-                    wrote += _write_pictures(item, folder / item.plot.name, formats, paint)
-            if made and Format.HTML in formats:
-                _write_whole(folder / name, page(heading, made, page_script(cache)))
-                wrote.append(folder / name)
+                    files += _write_pictures(item, folder / item.plot.name, formats, paint)
+            if rendered and Format.HTML in formats:
+                _write_whole(folder / name, page(heading, rendered, page_script(cache)))
+                files.append(folder / name)
         except OSError as error:
             raise disk_error(error, folder) from error
-    return wrote
+    return files
 
 
 def write_together(runs: Sequence[PlotData], folder: Path, formats: Collection[Format], cache: Path) -> list[Path]:
     """Write the figures of several runs into a folder, made if needed; the files. Raises EngineError."""
-    made = [item for plot in plots().values() if plot.of == "runs" and (item := figure(plot, *runs)) is not None]
+    rendered = [item for plot in plots().values() if plot.of == "runs" and (item := figure(plot, *runs)) is not None]
     names = ", ".join(run.run.name for run in runs)
     heading = Heading("Runs side by side", " · ".join(word for _, word in common(runs)), f"runs {names}")
-    return _write(made, heading, folder, formats, cache, PAGE)
+    return _write(rendered, heading, folder, formats, cache, PAGE)
 
 
 def svg(item: RenderedFigure) -> str:
@@ -173,15 +173,15 @@ def svg(item: RenderedFigure) -> str:
 
 
 def _write_pictures(item: RenderedFigure, stem: Path, formats: Collection[Format], paint: Paint | None) -> list[Path]:
-    picture, wrote = svg(item), []
+    picture, files = svg(item), []
     if paint is not None:
-        wrote.append(stem.with_suffix(".png"))
+        files.append(stem.with_suffix(".png"))
         # From the SVG, which Vega has drawn already.
-        paint(picture, wrote[-1])
+        paint(picture, files[-1])
     if Format.SVG in formats:
-        wrote.append(stem.with_suffix(".svg"))
-        replace(wrote[-1], picture.encode())
-    return wrote
+        files.append(stem.with_suffix(".svg"))
+        replace(files[-1], picture.encode())
+    return files
 
 
 #: Characters within which a page names its figures.
@@ -243,10 +243,10 @@ def names_on(file: Path) -> list[str]:
         return re.findall(r'<a href="#(\w+)">', content.read(_HEAD).decode(errors="replace"))
 
 
-def page(heading: Heading, made: Sequence[RenderedFigure], script: str) -> str:
+def page(heading: Heading, rendered: Sequence[RenderedFigure], script: str) -> str:
     """One HTML page with figures, their data and the script that draws them."""
     specifications = json.dumps(
-        {item.plot.name: item.specification for item in made}, separators=(",", ":"), ensure_ascii=False
+        {item.plot.name: item.specification for item in rendered}, separators=(",", ":"), ensure_ascii=False
     )
     script = script.replace("</script", "<\\/script")
     # A word in the data must not end the script.
@@ -256,7 +256,7 @@ def page(heading: Heading, made: Sequence[RenderedFigure], script: str) -> str:
         .from_string(_PAGE)
         .render(
             heading=heading,
-            figures=made,
+            figures=rendered,
             font=Markup(FONT),
             ink=INK,
             soft=SOFT,

@@ -30,9 +30,12 @@ def is_red(cell: Cell) -> bool:
     return isinstance(cell.scenario.path.to_client.queue, Red)
 
 
-def beside(red: Cell, other: Cell) -> bool:
-    """Whether `other` is what `red` is but for the discipline of the bottleneck's queue; its size is the same."""
-    return is_red(red) and not is_red(other) and _but_for_the_queue(red) == _but_for_the_queue(other)
+def beside(red: Cell, candidate: Cell) -> bool:
+    """Whether two cells differ only in the discipline of the bottleneck's queue: `red` has RED, `candidate` has not.
+
+    The size of the queue is the same.
+    """
+    return is_red(red) and not is_red(candidate) and _but_for_the_queue(red) == _but_for_the_queue(candidate)
 
 
 def _but_for_the_queue(cell: Cell) -> object:
@@ -41,10 +44,10 @@ def _but_for_the_queue(cell: Cell) -> object:
     link = "forward" if scenario.path.terminal == "client" else "return"
     del path[link]["queue"]
     packet = scenario.path.mtu + FRAME_HEADER
-    held = scenario.path.to_client.held.bytes_at(scenario.path.to_client.rate, scenario.path.rtt, packet)
-    asked = {name: value for name, value in cell.parameters.items() if not name.startswith(f"path.{link}.queue")}
+    queue_bytes = scenario.path.to_client.held.bytes_at(scenario.path.to_client.rate, scenario.path.rtt, packet)
+    parameters = {name: value for name, value in cell.parameters.items() if not name.startswith(f"path.{link}.queue")}
     flows = [flow.model_dump(mode="json") for flow in scenario.flows]
-    return path, held, flows, asked, cell.client.name, cell.server.name, cell.engine, cell.seed
+    return path, queue_bytes, flows, parameters, cell.client.name, cell.server.name, cell.engine, cell.seed
 
 
 # --- stored
@@ -80,11 +83,11 @@ class Subject:
     @property
     def runs(self) -> list[Run]:
         """The run, and its partner."""
-        return [one[0] for one in (self.run, self.partner) if one is not None]
+        return [stored[0] for stored in (self.run, self.partner) if stored is not None]
 
     def files(self, store: StoreReader) -> list[Path]:
         """What is drawn: the files of the run, and of its partner, that are there."""
-        folders = [store.folder(one.cell.key, one.repetition) for one in self.runs]
+        folders = [store.folder(run.cell.key, run.repetition) for run in self.runs]
         files = (folder / name for folder in folders for name in (RUN, MEASURED, SERIES))
         return [file for file in files if file.exists()]
 
@@ -96,28 +99,28 @@ class Subject:
 
 
 def find_drawings(
-    store: StoreReader, results: Sequence[CellResult], search: Search, asked: Sequence[str], span: Span | None
+    store: StoreReader, results: Sequence[CellResult], search: Search, run_names: Sequence[str], span: Span | None
 ) -> Iterator[PlottedRun]:
     """The drawings of the runs asked for, each read when it is its turn. Raises HarnessError."""
-    return (subject.drawing(store, span) for subject in find_subjects(results, search, asked))
+    return (subject.drawing(store, span) for subject in find_subjects(results, search, run_names))
 
 
-def find_subjects(results: Sequence[CellResult], search: Search, asked: Sequence[str] = ()) -> list[Subject]:
+def find_subjects(results: Sequence[CellResult], search: Search, run_names: Sequence[str] = ()) -> list[Subject]:
     """The runs to draw: those asked for as KEY/REPETITION, else the first of each cell. Raises InputError."""
-    chosen = [pair for result in results for pair in result.runs]
-    if asked:
-        names = {run.name: (run, measured) for run, measured in chosen}
-        for name in asked:
+    selected = [pair for result in results for pair in result.runs]
+    if run_names:
+        names = {run.name: (run, measured) for run, measured in selected}
+        for name in run_names:
             if name not in names:
                 raise InputError(f"--run {name}: no such run is stored", did_you_mean(name, names))
-        chosen = [names[name] for name in dict.fromkeys(asked)]
+        selected = [names[name] for name in dict.fromkeys(run_names)]
     else:
-        first = {run.cell.key: run.repetition for run, _ in reversed(chosen)}
-        chosen = [(run, measured) for run, measured in chosen if run.repetition == first[run.cell.key]]
-    reds = [run.cell for run, _ in chosen if is_red(run.cell)]
+        first = {run.cell.key: run.repetition for run, _ in reversed(selected)}
+        selected = [(run, measured) for run, measured in selected if run.repetition == first[run.cell.key]]
+    reds = [run.cell for run, _ in selected if is_red(run.cell)]
     # The partners need not be among what was asked for.
-    others = search(lambda cell: any(beside(red, cell) for red in reds)) if reds else []
-    return [Subject((run, measured), _partner(run, others)) for run, measured in chosen]
+    candidates = search(lambda cell: any(beside(red, cell) for red in reds)) if reds else []
+    return [Subject((run, measured), _partner(run, candidates)) for run, measured in selected]
 
 
 def _drawn(store: StoreReader, stored: Stored, span: Span | None) -> PlotData:
@@ -125,13 +128,13 @@ def _drawn(store: StoreReader, stored: Stored, span: Span | None) -> PlotData:
     return PlotData(run, measured, store.series(run.cell.key, run.repetition), span)
 
 
-def _partner(run: Run, others: Sequence[CellResult]) -> Stored | None:
-    for result in others:
+def _partner(run: Run, candidates: Sequence[CellResult]) -> Stored | None:
+    for result in candidates:
         if not beside(run.cell, result.cell):
             continue
-        for other, measured in result.runs:
-            if other.repetition == run.repetition:
-                return other, measured
+        for partner, measured in result.runs:
+            if partner.repetition == run.repetition:
+                return partner, measured
     return None
 
 
@@ -148,8 +151,8 @@ def folder_of(runs: Sequence[PlotData]) -> Path:
     """Where the figures of several runs go: together / what tells them apart; long names are cut and numbered."""
     name = "-and-".join(_plain(label) for label in labels(runs))
     if len(name) > _LONGEST:
-        told = hashlib.sha256(" ".join(run.run.name for run in runs).encode()).hexdigest()[:8]
-        name = f"{name[:_LONGEST]}-{told}"
+        digest = hashlib.sha256(" ".join(run.run.name for run in runs).encode()).hexdigest()[:8]
+        name = f"{name[:_LONGEST]}-{digest}"
     return Path("together") / name
 
 
@@ -217,11 +220,11 @@ class Made:
 
     def sentence(self, place: str) -> str:
         """How many figures of how many cells there are in a place, and of how many cells they were there before."""
-        there = [item for item in (*self.drawn, *self.kept) if item.figures]
-        before = "all" if len(self.kept) == len(there) else len(self.kept)
-        kept = f" ({before} drawn before)" if self.kept else ""
-        figures = counted(sum(item.figures for item in there), "figure")
-        return f"{figures} of {counted(len(there), 'cell')} in {place}{kept}"
+        sheets = [item for item in (*self.drawn, *self.kept) if item.figures]
+        before = "all" if len(self.kept) == len(sheets) else len(self.kept)
+        drawn_before = f" ({before} drawn before)" if self.kept else ""
+        figures = counted(sum(item.figures for item in sheets), "figure")
+        return f"{figures} of {counted(len(sheets), 'cell')} in {place}{drawn_before}"
 
 
 def draw_missing(
@@ -239,16 +242,17 @@ def draw_missing(
     before it takes a while.
     """
     sheets = [FigureSheet(subject, target / folder_name(subject.run[0])) for subject in find_subjects(results, search)]
-    found = [(sheet, figures_there(sheet.folder, sheet.subject.files(store))) for sheet in sheets]
-    kept = tuple(DrawnSheet(sheet, count) for sheet, count in found if count)
-    todo = [sheet for sheet, count in found if not count]
-    processes = max(min(processes, len(todo) // _WORTH), 1)
-    if todo:
-        seconds = _START + _CELL * len(todo) / processes
+    figure_counts = [(sheet, figures_there(sheet.folder, sheet.subject.files(store))) for sheet in sheets]
+    up_to_date = tuple(DrawnSheet(sheet, count) for sheet, count in figure_counts if count)
+    missing = [sheet for sheet, count in figure_counts if not count]
+    processes = max(min(processes, len(missing) // _WORTH), 1)
+    if missing:
+        seconds = _START + _CELL * len(missing) / processes
         say(
-            f"drawing the figures of {counted(len(todo), 'cell')}; about {seconds:.0f} s (--no-figures leaves them out)"
+            f"drawing the figures of {counted(len(missing), 'cell')}; about {seconds:.0f} s "
+            "(--no-figures leaves them out)"
         )
-    return Made(tuple(draw(store.root, todo, cache, processes)), kept)
+    return Made(tuple(draw(store.root, missing, cache, processes)), up_to_date)
 
 
 def draw_transfer(store: StoreReader, run: Run, measured: MeasuredRun | None, target: Path, cache: Path) -> Path | None:
@@ -257,8 +261,8 @@ def draw_transfer(store: StoreReader, run: Run, measured: MeasuredRun | None, ta
     Raises HarnessError.
     """
     file = target / folder_name(run) / "transfer.svg"
-    since = [shown.stat().st_mtime_ns for shown in Subject((run, measured)).files(store)]
-    if file.exists() and file.stat().st_mtime_ns > max(since, default=0):
+    changed = [shown.stat().st_mtime_ns for shown in Subject((run, measured)).files(store)]
+    if file.exists() and file.stat().st_mtime_ns > max(changed, default=0):
         return file
     drawn = Subject((run, measured)).drawing(store).run
     return file if write(drawn, file.parent, [Format.SVG], cache, only=[file.stem]) else None
@@ -284,18 +288,18 @@ def draw(root: Path, sheets: Sequence[FigureSheet], cache: Path, processes: int)
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
     try:
         # Ctrl-C is for this process; those begun here inherit that they do not hear it.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             futures: dict[Future[DrawnSheet], FigureSheet] = {
                 pool.submit(_draw, root, sheet, cache): sheet for sheet in sheets
             }
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        waiting = set(futures)
-        while waiting:
+            signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
+        pending = set(futures)
+        while pending:
             # Not for ever: where the kernel gives Ctrl-C to another thread, this one hears of it when it wakes.
-            done, waiting = wait(waiting, _HEARS, FIRST_COMPLETED)
-            for future in done:
+            completed, pending = wait(pending, _HEARS, FIRST_COMPLETED)
+            for future in completed:
                 error = future.exception()
                 yield future.result() if error is None else DrawnSheet(futures[future], 0, reason(error))
     except BaseException:
@@ -310,10 +314,10 @@ def draw(root: Path, sheets: Sequence[FigureSheet], cache: Path, processes: int)
 def _draw(root: Path, sheet: FigureSheet, cache: Path) -> DrawnSheet:
     try:
         drawing = sheet.subject.drawing(Store(root))
-        wrote = write(drawing.run, sheet.folder, FORMATS, cache, partner=drawing.partner)
+        files = write(drawing.run, sheet.folder, FORMATS, cache, partner=drawing.partner)
     except Exception as error:  # a figure must not cost the verdicts, nor the other cells' figures
         return DrawnSheet(sheet, 0, reason(error))
-    return DrawnSheet(sheet, sum(file.suffix == ".svg" for file in wrote))
+    return DrawnSheet(sheet, sum(file.suffix == ".svg" for file in files))
 
 
 # --- Which stored runs `harness run` draws in the end.
@@ -335,7 +339,7 @@ def telling_runs(results: Iterable[CellResult]) -> list[Telling]:
 
     That is one of the worst verdict; among these one that did not complete, then the slowest, then the latest.
     """
-    found = [
+    runs = [
         (result, run, measured)
         for result in results
         if not result.cell.scenario.has_series
@@ -343,15 +347,15 @@ def telling_runs(results: Iterable[CellResult]) -> list[Telling]:
         # Of one that nobody could play there is nothing to see.
         if measured is not None
     ]
-    return sorted(found, key=_gravity)
+    return sorted(runs, key=_gravity)
 
 
 def _gravity(item: Telling) -> tuple[int, bool, float, float]:
     result, run, measured = item
     status = result.verdict.status
     rank = _WORST.index(status) if status in _WORST else len(_WORST)
-    took = None if measured is None else measured.value("completion", 0, "first")
-    return rank, run.outcome.status == "completed", -(took or 0.0), -_moment(run)
+    completion = None if measured is None else measured.value("completion", 0, "first")
+    return rank, run.outcome.status == "completed", -(completion or 0.0), -_moment(run)
 
 
 def _moment(run: Run) -> float:

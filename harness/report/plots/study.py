@@ -33,28 +33,32 @@ _COLOURS = ["#ffffff", "#9ecae1"]
 _WORDS = {"effect", "kind", "text", "level", "one", "other", "time"}
 
 
-def tornado(found: Sequence[Analysis]) -> dict[str, Any] | None:
+def tornado(analyses: Sequence[Analysis]) -> dict[str, Any] | None:
     """The effects of one study as Vega-Lite, a panel a time, ranked over all of them; None where there are none."""
-    found = [one for one in found if one.main]
-    if not found:
+    analyses = [analysis for analysis in analyses if analysis.main]
+    if not analyses:
         return None
 
     def chart() -> Chart:
-        names = _ranked(found)
-        highest = max(effect.saved.high for one in found for effect in (*one.main, *one.together))
-        lowest = min(0.0, *(effect.saved.low for one in found for effect in (*one.main, *one.together)))
-        panels = [_bars(one, names, (lowest, highest), first=n == 0) for n, one in enumerate(found)]
+        names = _ranked(analyses)
+        highest = max(effect.saved.high for analysis in analyses for effect in (*analysis.main, *analysis.together))
+        lowest = min(
+            0.0, *(effect.saved.low for analysis in analyses for effect in (*analysis.main, *analysis.together))
+        )
+        panels = [_bars(analysis, names, (lowest, highest), first=n == 0) for n, analysis in enumerate(analyses)]
         return alt.hconcat(*panels, spacing=12)
 
-    more = "a bar: seconds from a factor's worse level to its better one; grey: half of what two save beyond their sum"
-    return _specified(chart, f"What factors are worth: {found[0].of.client}→{found[0].of.server}",
-                      [found[0].of.name, more, _repetitions(found)])  # fmt: skip
+    caption = (
+        "a bar: seconds from a factor's worse level to its better one; grey: half of what two save beyond their sum"
+    )
+    return _specified(chart, f"What factors are worth: {analyses[0].of.client}→{analyses[0].of.server}",
+                      [analyses[0].of.name, caption, _repetitions(analyses)])  # fmt: skip
 
 
-def _ranked(found: Sequence[Analysis]) -> list[str]:
+def _ranked(analyses: Sequence[Analysis]) -> list[str]:
     greatest: dict[str, float] = {}
-    for one in found:
-        for effect in (*one.main, *one.together):
+    for analysis in analyses:
+        for effect in (*analysis.main, *analysis.together):
             name = _name(effect)
             greatest[name] = max(greatest.get(name, 0.0), abs(effect.saved.median))
     return sorted(greatest, key=lambda name: -greatest[name])[:MOST]
@@ -64,19 +68,19 @@ def _name(effect: Effect) -> str:
     return " × ".join(effect.factors)
 
 
-def _bars(one: Analysis, names: Sequence[str], span: tuple[float, float], *, first: bool) -> Panel:
+def _bars(analysis: Analysis, names: Sequence[str], span: tuple[float, float], *, first: bool) -> Panel:
     rows = [
         (_name(effect), effect.saved.low, effect.saved.high, effect.saved.median, 0.0,
          "factor" if len(effect.factors) == 1 else "interaction",
          f"{effect.worse[0]} → {effect.better[0]}" if len(effect.factors) == 1 else "")
-        for effect in (*one.main, *one.together) if _name(effect) in names
+        for effect in (*analysis.main, *analysis.together) if _name(effect) in names
     ]  # fmt: skip
     frame = _frame(rows, "effect", "low", "high", "value", "zero", "kind", "text")
     room = (span[1] - span[0]) * 0.05
     scale = alt.Scale(domain=[span[0] - (room if span[0] < 0 else 0), span[1] + room], nice=False)
     axis = alt.Axis(labelLimit=320, domain=False, ticks=False) if first else None
     y = alt.Y("effect:N", sort=list(names), title=None, axis=axis)
-    x = alt.X("value:Q", scale=scale, title=f"seconds of {called(one.metric)}", axis=alt.Axis(tickCount=4))
+    x = alt.X("value:Q", scale=scale, title=f"seconds of {called(analysis.metric)}", axis=alt.Axis(tickCount=4))
     colour = alt.Color(
         "kind:N", legend=None, scale=alt.Scale(domain=["factor", "interaction"], range=[_MAIN, _TOGETHER])
     )
@@ -85,33 +89,33 @@ def _bars(one: Analysis, names: Sequence[str], span: tuple[float, float], *, fir
     return sized(layered(bars, rules), _ROW * len(names), _PANEL)
 
 
-def heat_map(of: Studied, metric: str, one: str, other: str) -> dict[str, Any] | None:
+def heat_map(study: Studied, metric: str, x_factor: str, y_factor: str) -> dict[str, Any] | None:
     """Mean times at the levels of two factors as Vega-Lite; None where no cell has a time. KeyError for no factor."""
-    squares = surface(of, metric, one, other)
+    squares = surface(study, metric, x_factor, y_factor)
     if not squares:
         return None
-    rows = [(str(each.one), str(each.other), each.seconds, f"{each.seconds:.2f}") for each in squares]
+    rows = [(str(square.one), str(square.other), square.seconds, f"{square.seconds:.2f}") for square in squares]
 
     def chart() -> Chart:
         frame = _frame(rows, "one", "other", "value", "text")
-        x = alt.X("one:N", sort=_texts(of.factors[one]), title=one, axis=alt.Axis(labelAngle=0))
-        y = alt.Y("other:N", sort=_texts(of.factors[other])[::-1], title=other)
+        x = alt.X("one:N", sort=_texts(study.factors[x_factor]), title=x_factor, axis=alt.Axis(labelAngle=0))
+        y = alt.Y("other:N", sort=_texts(study.factors[y_factor])[::-1], title=y_factor)
         colour = alt.Color("value:Q", legend=None, scale=alt.Scale(range=_COLOURS, zero=False))
         fields = Marks(frame).mark_rect(stroke="white").encode(x=x, y=y, color=colour)
         words = Marks(frame).mark_text(color=INK, fontSize=12).encode(x=x, y=y, text="text:N")
-        size = max(1, len(of.factors[other])) * _SQUARE, max(2, len(of.factors[one])) * _SQUARE * 2
+        size = max(1, len(study.factors[y_factor])) * _SQUARE, max(2, len(study.factors[x_factor])) * _SQUARE * 2
         return sized(layered(fields, words), *size)
 
-    lines = [of.name, "mean over all levels of the other factors, of the medians of each cell"]
+    lines = [study.name, "mean over all levels of the other factors, of the medians of each cell"]
     return _specified(chart, f"Seconds of {called(metric)}", lines)
 
 
-def responses(found: Sequence[Analysis], factor: str) -> dict[str, Any] | None:
+def responses(analyses: Sequence[Analysis], factor: str) -> dict[str, Any] | None:
     """The mean time at each level of one factor as Vega-Lite, a line a time; None where there is none."""
     rows = [
-        (str(level), called(one.metric), span.low, span.high, span.median)
-        for one in found for each in one.responses if each.factor == factor
-        for level, span in zip(each.levels, each.seconds, strict=True)
+        (str(level), called(analysis.metric), span.low, span.high, span.median)
+        for analysis in analyses for response in analysis.responses if response.factor == factor
+        for level, span in zip(response.levels, response.seconds, strict=True)
     ]  # fmt: skip
     if not rows:
         return None
@@ -121,24 +125,24 @@ def responses(found: Sequence[Analysis], factor: str) -> dict[str, Any] | None:
         frame = _frame(rows, "level", "time", "low", "high", "value")
         x = alt.X("level:N", sort=order, title=factor, axis=alt.Axis(labelAngle=0))
         values = [row[4] for row in rows if row[4] > 0]
-        far = bool(values) and max(values) / min(values) > 8
-        scale = alt.Scale(type="log") if far else alt.Scale(zero=False, nice=True)
+        log_scale = bool(values) and max(values) / min(values) > 8
+        scale = alt.Scale(type="log") if log_scale else alt.Scale(zero=False, nice=True)
         y, low = (alt.Y(f"{name}:Q", title="seconds", scale=scale) for name in ("value", "low"))
         dash = alt.StrokeDash("time:N", sort=None, title=None)
         line = Marks(frame).mark_line(color=INK, point={"color": INK, "size": 30}).encode(x=x, y=y, strokeDash=dash)
         rules = Marks(frame).mark_rule(color=SOFT, strokeWidth=2).encode(x=x, y=low, y2="high:Q", detail="time:N")
         return sized(layered(rules, line), _PANEL, min(WIDTH, 140 * len(order)))
 
-    more = "mean over all levels of the other factors, and its interval over repetitions"
-    return _specified(chart, f"Response to {factor}", [found[0].of.name, more])
+    caption = "mean over all levels of the other factors, and its interval over repetitions"
+    return _specified(chart, f"Response to {factor}", [analyses[0].of.name, caption])
 
 
 def _texts(levels: Sequence[ParameterValue]) -> list[str]:
     return [str(level) for level in levels]
 
 
-def _repetitions(found: Sequence[Analysis]) -> str:
-    counts = sorted({effect.saved.n for one in found for effect in one.main})
+def _repetitions(analyses: Sequence[Analysis]) -> str:
+    counts = sorted({effect.saved.n for analysis in analyses for effect in analysis.main})
     return "one repetition, and no interval" if counts == [1] else f"intervals over {counts[-1]} repetitions"
 
 
@@ -151,10 +155,10 @@ def _frame(rows: Sequence[tuple[Any, ...]], *names: str) -> pl.DataFrame:
     return pl.DataFrame(rows, {name: pl.String if name in _WORDS else pl.Float64 for name in names}, orient="row")
 
 
-def write(made: Mapping[str, dict[str, Any] | None], folder: Path) -> list[Path]:
+def write(figures: Mapping[str, dict[str, Any] | None], folder: Path) -> list[Path]:
     """Draw figures as SVG into a folder: name → Vega-Lite; the files. Raises EngineError where the disk refuses."""
     files = []
-    for name, specification in made.items():
+    for name, specification in figures.items():
         if specification is None:
             continue
         file = folder / (re.sub(r"[^A-Za-z0-9.=_]+", "-", name) + ".svg")
@@ -167,20 +171,22 @@ def write(made: Mapping[str, dict[str, Any] | None], folder: Path) -> list[Path]
     return files
 
 
-def all_of(found: Sequence[Analysis], pair: tuple[str, str] | None, factor: str) -> dict[str, dict[str, Any] | None]:
+def all_of(analyses: Sequence[Analysis], pair: tuple[str, str] | None, factor: str) -> dict[str, dict[str, Any] | None]:
     """Name → figure of one study: effects, the heat map of two factors (the greatest two without), a response curve."""
-    of, start = found[0].of, f"{found[0].of.scenario.name}-{found[0].of.client}-{found[0].of.server}"
-    made = {f"{start}-effects": tornado(found)}
-    for one in found:
-        ranked = [effect.factors[0] for effect in one.main]
-        two = pair or (tuple(ranked[:2]) if len(ranked) > 1 else None)
-        if two is not None:
-            made[f"{start}-{one.metric}-{two[0]}-{two[1]}"] = heat_map(of, one.metric, two[0], two[1])
-    first = max((effect for one in found for effect in one.main), key=_worth, default=None)
-    if factor or first is not None:
-        name = factor or (first.factors[0] if first is not None else "")
-        made[f"{start}-{name}"] = responses(found, name)
-    return made
+    study, prefix = analyses[0].of, f"{analyses[0].of.scenario.name}-{analyses[0].of.client}-{analyses[0].of.server}"
+    figures = {f"{prefix}-effects": tornado(analyses)}
+    for analysis in analyses:
+        ranked = [effect.factors[0] for effect in analysis.main]
+        factors = pair or (tuple(ranked[:2]) if len(ranked) > 1 else None)
+        if factors is not None:
+            figures[f"{prefix}-{analysis.metric}-{factors[0]}-{factors[1]}"] = heat_map(
+                study, analysis.metric, factors[0], factors[1]
+            )
+    greatest = max((effect for analysis in analyses for effect in analysis.main), key=_worth, default=None)
+    if factor or greatest is not None:
+        name = factor or (greatest.factors[0] if greatest is not None else "")
+        figures[f"{prefix}-{name}"] = responses(analyses, name)
+    return figures
 
 
 def _worth(effect: Effect) -> float:

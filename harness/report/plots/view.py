@@ -85,12 +85,12 @@ class PlotData:
     @cached_property
     def flows(self) -> tuple[DrawnFlow, ...]:
         """The flows in their order. Those of one implementation, and kind, take its looks in turn."""
-        cell, made = self.run.cell, list[DrawnFlow]()
+        cell, flows = self.run.cell, list[DrawnFlow]()
         alike, order = Counter[tuple[str, str]](), Counter[bool]()
         for index, flow in enumerate(cell.scenario.flows):
             # How fast a flow goes is the sender's doing.
             sender, responsive = cell.implementation(flow.sender, index), flow.kind != "udp"
-            made.append(
+            flows.append(
                 DrawnFlow(
                     index,
                     f"{index} {flow_label(cell, index)}",
@@ -102,7 +102,7 @@ class PlotData:
             )
             alike[sender.name, flow.kind] += 1
             order[responsive] += 1
-        return tuple(made)
+        return tuple(flows)
 
     @cached_property
     def end(self) -> float:
@@ -177,12 +177,12 @@ class PlotData:
     @cached_property
     def capacity(self) -> pl.DataFrame:
         """Layer-2 rate of the bottleneck, Mbit/s: t from which it holds, value; as measured, else as asked for."""
-        found = self.of_bottleneck("capacity").select("t", "value")
-        if found.is_empty():
+        frame = self.of_bottleneck("capacity").select("t", "value")
+        if frame.is_empty():
             steps = [(since.seconds, rate.value / 1e6) for since, rate in self.path.rates_to_client]
-            found = pl.DataFrame(steps, schema={"t": pl.Float64, "value": pl.Float64}, orient="row")
-        found = found.filter(pl.col("t") < self.end)
-        return pl.concat([found, found.tail(1).with_columns(t=pl.lit(self.end))])
+            frame = pl.DataFrame(steps, schema={"t": pl.Float64, "value": pl.Float64}, orient="row")
+        frame = frame.filter(pl.col("t") < self.end)
+        return pl.concat([frame, frame.tail(1).with_columns(t=pl.lit(self.end))])
 
     @property
     def packet(self) -> int:
@@ -212,7 +212,10 @@ class PlotData:
         queue = self.link.queue
         if isinstance(queue, DropTail):
             return None
-        low, high = (one.bytes_at(self.link.rate, self.path.rtt, self.packet) / 1000 for one in (queue.min, queue.max))
+        low, high = (
+            threshold.bytes_at(self.link.rate, self.path.rtt, self.packet) / 1000
+            for threshold in (queue.min, queue.max)
+        )
         return low, high
 
     @property

@@ -71,23 +71,23 @@ def write(folder: Path, results: Sequence[CellResult], store: StoreReader, searc
     """
     folder = folder.resolve()
     require_ours(folder)
-    written: dict[Path, int] = {}
+    sizes: dict[Path, int] = {}
     try:
         for name, text in _files(results, store, search, cache, folder):
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
             content = text.encode()
             replace(file, content)
-            written[file] = len(content)
-        for file in (one for name in _FOLDERS for one in (folder / name).glob("*") if one not in written):
+            sizes[file] = len(content)
+        for file in (path for name in _FOLDERS for path in (folder / name).glob("*") if path not in sizes):
             # Cells that are not among these any more.
             shutil.rmtree(file) if file.is_dir() else file.unlink()
     except OSError as error:
         raise disk_error(error, folder) from error
     # All cells' pages are one file.
-    files = sum(file.suffix == ".html" and file.name != CELL for file in written)
+    files = sum(file.suffix == ".html" and file.name != CELL for file in sizes)
     pages = files + sum(bool(result.runs) for result in results)
-    return Site(folder / INDEX, pages, sum(written.values()))
+    return Site(folder / INDEX, pages, sum(sizes.values()))
 
 
 def require_ours(folder: Path) -> None:
@@ -105,13 +105,13 @@ def _files(
     results: Sequence[CellResult], store: StoreReader, search: Search, cache: Path, folder: Path
 ) -> Iterator[tuple[str, str]]:
     """Place in the folder → text, the first page last: where it is, all else is."""
-    made = [result for result in results if result.runs]
+    run_results = [result for result in results if result.runs]
     environment = _environment(folder)
-    studied, everybody, interop = study_pages(made), implementations(made), interop_page(made)
+    studies, participants, interop = study_pages(run_results), implementations(run_results), interop_page(run_results)
 
     def page(template: str, **values: object) -> str:
         shared = {
-            "studies": studied,
+            "studies": studies,
             "interop": interop is not None,
             "symbols": SYMBOLS,
             "meaning": MEANING,
@@ -123,17 +123,17 @@ def _files(
     for asset in ("site.css", "site.js"):
         yield f"assets/{asset}", (_HERE / "assets" / asset).read_text(encoding="utf-8")
     kinds = set[str]()
-    for place, text in _cells(made, page, store, search):
+    for place, text in _cells(run_results, page, store, search):
         kinds.add(place.partition("/")[0])
         yield place, text
-    if made:
+    if run_results:
         yield CELL, page("cell.html", root="")
-    own = {name: implementation_page(who, made) for name, who in everybody.items()}
-    for name, its in own.items():
-        yield f"implementations/{name}.html", page("implementation.html", root="../", page=its)
-    yield "implementations/index.html", page("implementations.html", root="../", pages=list(own.values()))
-    for study in studied:
-        figures = list(drawn.of_study(study.study, made, store, search))
+    pages = {name: implementation_page(implementation, run_results) for name, implementation in participants.items()}
+    for name, model in pages.items():
+        yield f"implementations/{name}.html", page("implementation.html", root="../", page=model)
+    yield "implementations/index.html", page("implementations.html", root="../", pages=list(pages.values()))
+    for study in studies:
+        figures = list(drawn.of_study(study.study, run_results, store, search))
         if figures:
             kinds.add("figures")
         text = html(study.text, _nowhere)
@@ -147,30 +147,36 @@ def _files(
         yield "qlog.html", page("qlog.html", root="")
     if "figures" in kinds:
         yield "assets/vega.js", page_script(cache)
-    yield INDEX, page("index.html", root="", page=overview(made), roles=ROLES)
+    yield INDEX, page("index.html", root="", page=overview(run_results), roles=ROLES)
 
 
 def _cells(
-    made: Sequence[CellResult], page: Callable[..., str], store: StoreReader, search: Search
+    results: Sequence[CellResult], page: Callable[..., str], store: StoreReader, search: Search
 ) -> Iterator[tuple[str, str]]:
     """Scripts: the cells, a scenario's together as their pages and tables repeat each other, and figures and qlogs."""
     cells: dict[str, dict[str, dict[str, object]]] = {}
-    for result in made:
+    for result in results:
         figures = list(drawn.of_cell(result, store, search))
-        one = cell_page(result)
+        model = cell_page(result)
         cells.setdefault(result.cell.scenario.name.replace("/", "-"), {})[result.cell.key] = {
-            "page": page("cell_body.html", page=one, figures=figures),
-            "because": [row for each in one.because for row in each.rows],
-            "link": [[each.name, *row] for each in one.proof.directions for row in each.rows],
-            "figures": [[each.name, each.text, each.unit, str(each.n), each.vantage] for each in one.figures],
-            "sources": [[each.role, each.name, *where] for each in one.parameters for where in each.seen],
+            "page": page("cell_body.html", page=model, figures=figures),
+            "because": [row for transfer in model.because for row in transfer.rows],
+            "link": [[direction.name, *row] for direction in model.proof.directions for row in direction.rows],
+            "figures": [
+                [metric.name, metric.text, metric.unit, str(metric.n), metric.vantage] for metric in model.figures
+            ],
+            "sources": [
+                [parameter.role, parameter.name, *observation]
+                for parameter in model.parameters
+                for observation in parameter.seen
+            ],
         }
         if figures:
-            yield f"figures/{result.cell.key}.js", _packed({each.name: each.specification for each in figures})
-        for trace in (each for run in one.runs for each in run.qlogs):
+            yield f"figures/{result.cell.key}.js", _packed({figure.name: figure.specification for figure in figures})
+        for trace in (qlog for run in model.runs for qlog in run.qlogs):
             yield f"qlogs/{trace.name}.js", _packed(_told(trace))
-    for name, every in cells.items():
-        yield f"cells/{name}.js", _packed(every)
+    for name, pages in cells.items():
+        yield f"cells/{name}.js", _packed(pages)
 
 
 def _packed(content: object) -> str:
@@ -190,17 +196,17 @@ def _nowhere(target: str) -> str | None:
 
 
 def _environment(folder: Path) -> Environment:
-    made = Environment(
+    environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown,
         loader=FileSystemLoader(_HERE / "templates"),
     )  # fmt: skip
-    made.filters |= {
+    environment.filters |= {
         "interval": interval_text, "number": number, "counted": counted, "address": address, "to": _to(folder),
         "by_folder": _by_folder, "packed": drawn.packed,
         "players": lambda cell, role: " ".join(players(cell, role)), "bare": lambda text: text.lstrip("≤≥ "),
     }  # fmt: skip
-    made.globals |= {"neighbours": neighbours, "picture": pictures, "dark": drawn.DARK, "engines": ENGINES}
-    return made
+    environment.globals |= {"neighbours": neighbours, "picture": pictures, "dark": drawn.DARK, "engines": ENGINES}
+    return environment
 
 
 def _shown(value: object) -> object:
@@ -210,10 +216,10 @@ def _shown(value: object) -> object:
 
 def _by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:
     """Names of scenarios by what stands before their last part."""
-    found: dict[str, list[str]] = {}
+    folders: dict[str, list[str]] = {}
     for name in names:
-        found.setdefault(name.rpartition("/")[0], []).append(name)
-    return list(found.items())
+        folders.setdefault(name.rpartition("/")[0], []).append(name)
+    return list(folders.items())
 
 
 def _to(folder: Path) -> Callable[[Path], str]:

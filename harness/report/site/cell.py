@@ -77,8 +77,8 @@ class Because:
     def rows(self) -> list[list[str]]:
         """Its states as lines of a table: of which transfer, which, s, percent, s without it, what goes with it."""
         return [
-            [self.title, one.name, f"{one.seconds:.2f}", f"{one.percent:.1f}", f"{one.without:.2f}", one.note]
-            for one in self.shares
+            [self.title, share.name, f"{share.seconds:.2f}", f"{share.percent:.1f}", f"{share.without:.2f}", share.note]
+            for share in self.shares
         ]
 
 
@@ -94,40 +94,47 @@ class Band:
 
 def because(result: CellResult) -> tuple[Because, ...]:
     """The transfers of a cell's run in the middle; empty where nobody knows where their time went."""
-    told = attributions(result)
+    transfers = attributions(result)
     older = f" {OLDER}" if by_older_rules(result) else ""
     return tuple(
         Because(
-            "" if len(told) == 1 else f"flow {one.flow}, {one.transfer}", time_sentence(one, result) + older,
-            one.seconds, tuple(_shares(one)),
+            "" if len(transfers) == 1 else f"flow {attribution.flow}, {attribution.transfer}",
+            time_sentence(attribution, result) + older,
+            attribution.seconds, tuple(_shares(attribution)),
         )
-        for one in told
+        for attribution in transfers
     )  # fmt: skip
 
 
-def _shares(one: Attribution) -> Iterator[Share]:
-    for part in one.parts:
-        percent = round(100 * part.seconds / one.seconds, 2) if one.seconds else 0.0
+def _shares(attribution: Attribution) -> Iterator[Share]:
+    for part in attribution.parts:
+        percent = round(100 * part.seconds / attribution.seconds, 2) if attribution.seconds else 0.0
         name = NAMES[part.state]
         room = len(name) * 0.9 <= percent and percent >= _WORD
         yield Share(
-            part.state, name, part.seconds, percent, part.note, one.bound_without(part.state), name if room else ""
+            part.state,
+            name,
+            part.seconds,
+            percent,
+            part.note,
+            attribution.bound_without(part.state),
+            name if room else "",
         )
 
 
 def bands(result: CellResult, picture: Received | None) -> tuple[Band, ...]:
     """Those of the first transfer, on the time axis of a picture of what was received."""
-    told: Sequence[Attribution] = attributions(result)
-    if picture is None or not told:
+    transfers: Sequence[Attribution] = attributions(result)
+    if picture is None or not transfers:
         return ()
-    one, found, at = told[0], list[Band](), 0
-    for letter, count in _BAND.findall(one.bands):
-        state, since = _STATES[letter], at
-        at += int(count)
-        left, right = (picture.x(one.seconds * part / 100) for part in (since, at))
-        words = f"{NAMES[state]}, {one.seconds * since / 100:.2f} to {one.seconds * at / 100:.2f} s"
-        found.append(Band(state, left, round(min(right, WIDTH) - left, 1), words))
-    return tuple(found)
+    attribution, segments, end = transfers[0], list[Band](), 0
+    for letter, count in _BAND.findall(attribution.bands):
+        state, begin = _STATES[letter], end
+        end += int(count)
+        left, right = (picture.x(attribution.seconds * part / 100) for part in (begin, end))
+        words = f"{NAMES[state]}, {attribution.seconds * begin / 100:.2f} to {attribution.seconds * end / 100:.2f} s"
+        segments.append(Band(state, left, round(min(right, WIDTH) - left, 1), words))
+    return tuple(segments)
 
 
 # --- cell
@@ -261,10 +268,10 @@ def cell_page(result: CellResult) -> CellPage:
         result,
         result.name if cell.scenario.open_roles else cell.scenario.name,
         SYMBOLS[result.verdict.status][0],
-        tuple(scale(result, one) for one in result.verdict.objectives),
+        tuple(scale(result, objective) for objective in result.verdict.objectives),
         picture,
         because(result),
-        tuple(sentence(*one) for one in unfinished(result)),
+        tuple(sentence(*transfer) for transfer in unfinished(result)),
         bands(result, picture),
         tuple(_checks(result)),
         tuple(f"{index} {flow_label(cell, index)}" for index in range(len(cell.scenario.flows))),
@@ -280,25 +287,25 @@ def cell_page(result: CellResult) -> CellPage:
 
 
 def _figures(result: CellResult) -> Iterator[MetricRow]:
-    for name, found in result.written.items():
-        span = result.interval(*found[0].named)
+    for name, metrics in result.written.items():
+        span = result.interval(*metrics[0].named)
         if span is not None:
-            yield MetricRow(name, text(span), shown_unit(unit_of(found[0])), span.n, found[0].vantage)
+            yield MetricRow(name, text(span), shown_unit(unit_of(metrics[0])), span.n, metrics[0].vantage)
 
 
 def _checks(result: CellResult) -> Iterator[CheckLine]:
-    found: dict[str, list[InteropCheck]] = {}
+    by_name: dict[str, list[InteropCheck]] = {}
     for _, measured in result.runs:
-        for one in measured.checks if measured is not None else ():
-            found.setdefault(one.check, []).append(one)
-    for name, each in found.items():
-        held = sum(one.status == "passed" for one in each)
-        failed = next((one for one in each if one.status == "failed"), None)
-        unknown = next((one for one in each if one.status == "unknown"), None)
+        for check in measured.checks if measured is not None else ():
+            by_name.setdefault(check.check, []).append(check)
+    for name, checks in by_name.items():
+        passed = sum(check.status == "passed" for check in checks)
+        failed = next((check for check in checks if check.status == "failed"), None)
+        unknown = next((check for check in checks if check.status == "unknown"), None)
         status: VerdictStatus = "fail" if failed else "inconclusive" if unknown else "pass"
-        said = failure(failed).removeprefix(f"{name}: ") if failed else (unknown or each[-1]).sentence
-        asked = "" if each[0].asked is True else str(each[0].asked)
-        yield CheckLine(name, asked, status, f"{held} of {counted(len(each), 'run')}", said)
+        summary = failure(failed).removeprefix(f"{name}: ") if failed else (unknown or checks[-1]).sentence
+        required = "" if checks[0].asked is True else str(checks[0].asked)
+        yield CheckLine(name, required, status, f"{passed} of {counted(len(checks), 'run')}", summary)
 
 
 # --- the link
@@ -308,34 +315,42 @@ def _proof(result: CellResult) -> LinkProofRow:
     proofs = [measured.link for _, measured in result.runs if measured is not None and measured.link is not None]
     if not proofs:
         return LinkProofRow(False, "No run reached the point where the link can be proven.", (), ())
-    good = [link for link in proofs if link.valid]
-    shown = (good or proofs)[-1]
+    valid_proofs = [link for link in proofs if link.valid]
+    proof = (valid_proofs or proofs)[-1]
     sentence = (
-        f"In {len(good)} of {len(result.runs)} runs the emulated path was the one asked for: "
+        f"In {len(valid_proofs)} of {len(result.runs)} runs the emulated path was the one asked for: "
         "delays, rates and drops were held, packet by packet, against an ideal replay of the same arrivals."
-        if good
+        if valid_proofs
         else "In no run was the emulated path the one asked for."
     )
     problems = tuple(dict.fromkeys(problem for link in proofs for problem in link.problems))
-    return LinkProofRow(bool(good), sentence, problems, tuple(_directions(shown)))
+    return LinkProofRow(bool(valid_proofs), sentence, problems, tuple(_directions(proof)))
 
 
 def _directions(link: LinkProof) -> Iterator[DirectionRow]:
-    every = {"to the client": link.to_client, "to the server": link.to_server, **link.further}
-    for name, one in every.items():
-        yield DirectionRow(name, tuple(_proven(one)))
+    directions = {"to the client": link.to_client, "to the server": link.to_server, **link.further}
+    for name, proof in directions.items():
+        yield DirectionRow(name, tuple(_proven(proof)))
 
 
-def _proven(one: DirectionProof) -> Iterator[tuple[str, str, str]]:
-    yield "delay, ms", number(one.asked_delay_ms), "not seen" if one.min_delay_ms is None else f"{one.min_delay_ms:.3f}"
-    rate = "never busy for long enough" if one.rate_mbps is None else f"{one.rate_mbps:.3f}"
-    yield "rate, Mbit/s", number(one.asked_rate_mbps), rate
-    yield "packets", "", f"{one.packets:,}"
-    yield "dropped by the queue", "as it must", f"{one.queue_drops:,}"
-    yield "lost at random", "as asked", f"{one.loss_drops:,}"
-    yield "lost and not asked for", "0", f"{one.unasked_drops:,}"
-    if one.lateness_p50_ms is not None and one.lateness_p99_ms is not None:
-        yield "late by, median and 99th percentile, ms", "0", f"{one.lateness_p50_ms:.3f}, {one.lateness_p99_ms:.3f}"
+def _proven(proof: DirectionProof) -> Iterator[tuple[str, str, str]]:
+    yield (
+        "delay, ms",
+        number(proof.asked_delay_ms),
+        "not seen" if proof.min_delay_ms is None else f"{proof.min_delay_ms:.3f}",
+    )
+    rate = "never busy for long enough" if proof.rate_mbps is None else f"{proof.rate_mbps:.3f}"
+    yield "rate, Mbit/s", number(proof.asked_rate_mbps), rate
+    yield "packets", "", f"{proof.packets:,}"
+    yield "dropped by the queue", "as it must", f"{proof.queue_drops:,}"
+    yield "lost at random", "as asked", f"{proof.loss_drops:,}"
+    yield "lost and not asked for", "0", f"{proof.unasked_drops:,}"
+    if proof.lateness_p50_ms is not None and proof.lateness_p99_ms is not None:
+        yield (
+            "late by, median and 99th percentile, ms",
+            "0",
+            f"{proof.lateness_p50_ms:.3f}, {proof.lateness_p99_ms:.3f}",
+        )
 
 
 # --- parameters
@@ -344,25 +359,35 @@ def _proven(one: DirectionProof) -> Iterator[tuple[str, str, str]]:
 def _asked(result: CellResult) -> Iterator[ParameterRow]:
     """What was set, beside what the last run that shows something showed; then what else it showed."""
     cell = result.cell
-    run, measured = next(((run, one) for run, one in reversed(result.runs) if one and one.observed), result.runs[-1])
+    run, measured = next(
+        ((run, measured) for run, measured in reversed(result.runs) if measured and measured.observed), result.runs[-1]
+    )
     observed: Sequence[Observation] = measured.observed if measured is not None else ()
-    seen: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for one in observed:
-        seen.setdefault((one.role, one.parameter), []).append((_value(one), one.source))
-    told = {name: str(value) for name, value in {**run.effective, **cell.parameters}.items()}
+    by_parameter: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for observation in observed:
+        by_parameter.setdefault((observation.role, observation.parameter), []).append(
+            (_value(observation), observation.source)
+        )
+    settings = {name: str(value) for name, value in {**run.effective, **cell.parameters}.items()}
     flow = observed_flow(run)
-    of_flow = {} if flow is None else {name: of for of, (name, _) in values_set(run, flow).items()}
-    other = {one.name for one in departures(run, measured)}
-    for full, value in sorted(told.items()):
+    of_flow = {} if flow is None else {name: key for key, (name, _) in values_set(run, flow).items()}
+    departing = {departure.name for departure in departures(run, measured)}
+    for full, value in sorted(settings.items()):
         role, _, name = full.rpartition(".")
-        yield ParameterRow(role, name, value, tuple(seen.pop(of_flow.get(full, (role, name)), ())), full in other)
-    for (role, name), found in sorted(seen.items(), key=lambda item: (ROLES.index(item[0][0]), item[0][1])):
-        yield ParameterRow(role, name, "", tuple(found))
+        yield ParameterRow(
+            role, name, value, tuple(by_parameter.pop(of_flow.get(full, (role, name)), ())), full in departing
+        )
+    for (role, name), observations in sorted(
+        by_parameter.items(), key=lambda item: (ROLES.index(item[0][0]), item[0][1])
+    ):
+        yield ParameterRow(role, name, "", tuple(observations))
 
 
-def _value(one: Observation) -> str:
-    value = one.value if isinstance(one.value, str) else number(one.value)
-    return value if one.unit in ("1", "") or isinstance(one.value, str) else f"{value} {one.unit}"
+def _value(observation: Observation) -> str:
+    value = observation.value if isinstance(observation.value, str) else number(observation.value)
+    return (
+        value if observation.unit in ("1", "") or isinstance(observation.value, str) else f"{value} {observation.unit}"
+    )
 
 
 # --- runs
@@ -425,10 +450,22 @@ def _facts(result: CellResult) -> Iterator[tuple[str, str]]:
     measured: MeasuredRun | None = last[1]
     yield "cell", cell.key
     for role in ROLES:
-        seen = {cell.implementation(role, index).name: index for index in range(len(cell.scenario.flows))}
-        for index in seen.values():
-            who, image = cell.implementation(role, index), cell.image(role, index)
-            yield role, " ".join(filter(None, [who.title or who.name, who.version, f"image {image.identity[:12]}"]))
+        players = {cell.implementation(role, index).name: index for index in range(len(cell.scenario.flows))}
+        for index in players.values():
+            implementation, image = cell.implementation(role, index), cell.image(role, index)
+            yield (
+                role,
+                " ".join(
+                    filter(
+                        None,
+                        [
+                            implementation.title or implementation.name,
+                            implementation.version,
+                            f"image {image.identity[:12]}",
+                        ],
+                    )
+                ),
+            )
     yield "simulator", cell.sim_image.identity[:12]
     yield "queues of", run.sim_kernel or (measured.link.kernel if measured and measured.link else "")
     yield "seed", str(cell.seed)
@@ -467,12 +504,12 @@ def opening(path: Path) -> Opening:
     # Where events are arrays no key says when, but each begins a line.
     word = b'"time"' if b'"time"' in data[:_OPENING] else b"{"
     unit, relative = time_unit(data), counts_from_previous(data)
-    found: list[tuple[float, str, str]] = []
+    rows: list[tuple[float, str, str]] = []
     first, now = None, 0.0
     for event in islice(events(data, word), MOST):
         now = now + event.time if relative else event.time
         first = now if first is None else first
-        said = json.dumps(event.data, separators=(", ", ": "), ensure_ascii=False)
-        text = said if len(said) <= _SAID else f"{said[:_SAID]}…"
-        found.append((round((now - first) * unit, 3), harmless(event.name), harmless(text)))
-    return Opening(tuple(found), len(found) == MOST or len(data) == _READ)
+        content = json.dumps(event.data, separators=(", ", ": "), ensure_ascii=False)
+        text = content if len(content) <= _SAID else f"{content[:_SAID]}…"
+        rows.append((round((now - first) * unit, 3), harmless(event.name), harmless(text)))
+    return Opening(tuple(rows), len(rows) == MOST or len(data) == _READ)

@@ -48,19 +48,21 @@ class Tile:
 
 def headline(scenario: Scenario) -> Headed:
     """The one figure that stands for a cell: the last its objectives are about, else completion, else fairness."""
-    made = columns(scenario)
+    candidates = columns(scenario)
     flows = len(scenario.flows)
     demanded = {item.metric for item in scenario.objectives}
-    about = [one for one in made if one[0].text(flows) in demanded]
-    if about and any(one[0].metric.startswith("milestone") for one in about):
-        return about[-1]
-    first = [one for one in made if one[0].metric.startswith("milestone") and one[0].transfer == "first"]
-    if first:
-        return first[-1]
+    bounded = [column for column in candidates if column[0].text(flows) in demanded]
+    if bounded and any(column[0].metric.startswith("milestone") for column in bounded):
+        return bounded[-1]
+    milestones = [
+        column for column in candidates if column[0].metric.startswith("milestone") and column[0].transfer == "first"
+    ]
+    if milestones:
+        return milestones[-1]
     if flows == 1 and scenario.flows[0].carried is not None:
         return METRIC, "completion s"
-    fair = [one for one in made if one[0].metric == "jain_shared"]
-    return (fair or made)[-1]
+    fairness = [column for column in candidates if column[0].metric == "jain_shared"]
+    return (fairness or candidates)[-1]
 
 
 def tile(result: CellResult) -> Tile:
@@ -69,22 +71,24 @@ def tile(result: CellResult) -> Tile:
     span = result.interval(*metric)
     value = span.median if span is not None and math.isfinite(span.median) else None
     seconds = metric.metric.startswith(("milestone", "completion"))
-    said = entry(result, metric, "{:.2f}".format if seconds else number).replace("_", " ")
-    symbol, other = SYMBOLS[result.verdict.status][0], any(departures(run, measured) for run, measured in result.runs)
-    return Tile(result, symbol, said, value, heat(result), beside(result.cell, metric), other)
+    figure = entry(result, metric, "{:.2f}".format if seconds else number).replace("_", " ")
+    symbol, departs = SYMBOLS[result.verdict.status][0], any(departures(run, measured) for run, measured in result.runs)
+    return Tile(result, symbol, figure, value, heat(result), beside(result.cell, metric), departs)
 
 
 def heat(result: CellResult) -> int:
     """1 for close to the bound, 3 for far from it; 2 where nothing was demanded or nothing is known."""
-    known = [miss(one) for one in result.verdict.objectives if one.observed is not None]
-    if not known:
+    misses = [miss(objective) for objective in result.verdict.objectives if objective.observed is not None]
+    if not misses:
         return 2
-    worst = abs(max(known))
+    worst = abs(max(misses))
     return 1 if worst < _CLOSE else 2 if worst < _FAR else 3
 
 
 def beside(cell: Cell, metric: MetricName) -> Beside:
     """What is demanded of a metric, and what textbook slow start and the line rate allow."""
-    said = {line.name: line.texts[0] for line in reference_lines([cell], [metric])}
-    objective = said.get("objective", "")
-    return Beside("" if objective == "open" else objective, said.get("textbook slow start", ""), said.get("ideal", ""))
+    texts = {line.name: line.texts[0] for line in reference_lines([cell], [metric])}
+    objective = texts.get("objective", "")
+    return Beside(
+        "" if objective == "open" else objective, texts.get("textbook slow start", ""), texts.get("ideal", "")
+    )

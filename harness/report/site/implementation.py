@@ -56,44 +56,44 @@ class ImplementationPage:
 
 def implementations(results: Sequence[CellResult]) -> dict[str, Implementation]:
     """Everybody who takes part in these cells, by name: as the newest of them knows them."""
-    found: dict[str, Implementation] = {}
-    for result in sorted(results, key=lambda one: one.runs[-1][0].started_at):
+    by_name: dict[str, Implementation] = {}
+    for result in sorted(results, key=lambda result: result.runs[-1][0].started_at):
         cell = result.cell
         for role in ROLES:
             for index in range(len(cell.scenario.flows)):
-                found[cell.implementation(role, index).name] = cell.implementation(role, index)
-    return dict(sorted(found.items()))
+                by_name[cell.implementation(role, index).name] = cell.implementation(role, index)
+    return dict(sorted(by_name.items()))
 
 
 def implementation_page(implementation: Implementation, results: Sequence[CellResult]) -> ImplementationPage:
     """The page of one of them. `results`: all there are."""
     name, elsewhere = implementation.name, listed_elsewhere(results)
-    mine = {role: [one for one in results if _plays(one, role, name)] for role in ROLES}
+    by_role = {role: [result for result in results if _plays(result, role, name)] for role in ROLES}
     parts = [
         ScenarioSection(
             cells[0].cell.scenario.name, cells[0].cell.scenario.title, cells[0].cell.engine, role, _counts(cells),
-            tuple(tile(one) for one in cells if one.cell.key not in elsewhere),
-            next((elsewhere[one.cell.key] for one in cells if one.cell.key in elsewhere), ""),
+            tuple(tile(result) for result in cells if result.cell.key not in elsewhere),
+            next((elsewhere[result.cell.key] for result in cells if result.cell.key in elsewhere), ""),
         )
         for role in ROLES
-        for cells in by_scenario(mine[role])
+        for cells in by_scenario(by_role[role])
     ]  # fmt: skip
-    either = list({one.cell.key: one for role in ROLES for one in mine[role]}.values())
-    found: dict[str, list[CellResult]] = {}
-    for one in either:
-        status, reason = one.verdict.status, one.verdict.reason
+    both_roles = list({result.cell.key: result for role in ROLES for result in by_role[role]}.values())
+    reasons: dict[str, list[CellResult]] = {}
+    for result in both_roles:
+        status, reason = result.verdict.status, result.verdict.reason
         role = reason.rpartition("_")[2]
-        whose = one.cell.client.name if role == "client" else one.cell.server.name if role == "server" else ""
-        if status in ("error", "unsupported", "inconclusive") and whose == name:
-            found.setdefault(one.verdict.sentence, []).append(one)
-    own = defaults([implementation], observations(either)) if implementation.parameters else []
+        culprit = result.cell.client.name if role == "client" else result.cell.server.name if role == "server" else ""
+        if status in ("error", "unsupported", "inconclusive") and culprit == name:
+            reasons.setdefault(result.verdict.sentence, []).append(result)
+    own_defaults = defaults([implementation], observations(both_roles)) if implementation.parameters else []
     return ImplementationPage(
         implementation,
         tuple(sorted(parts, key=lambda part: (part.scenario, part.engine, part.role))),
-        _counts(either),
-        tuple(one for one in own if one.stated is not None or one.observed is not None),
-        tuple(Found(sentence, tuple(alike)) for sentence, alike in found.items()),
-        tuple(row for row in moves_of(moved(mine["server"])) if row.server == name and row.seen),
+        _counts(both_roles),
+        tuple(default for default in own_defaults if default.stated is not None or default.observed is not None),
+        tuple(Found(sentence, tuple(alike)) for sentence, alike in reasons.items()),
+        tuple(row for row in moves_of(moved(by_role["server"])) if row.server == name and row.seen),
     )
 
 

@@ -82,9 +82,9 @@ class InteropPage:
 def on_page(results: Sequence[CellResult]) -> dict[tuple[Pair, str], CellResult]:
     """The cells that the page shows, by pair and test case: of one that was run twice the later one."""
     return {
-        ((one.cell.client.name, one.cell.server.name), case): one
-        for one in chosen(results)
-        if (case := case_of(one.cell.scenario.name)) is not None
+        ((result.cell.client.name, result.cell.server.name), case): result
+        for result in chosen(results)
+        if (case := case_of(result.cell.scenario.name)) is not None
     }
 
 
@@ -94,7 +94,7 @@ def interop_page(results: Sequence[CellResult]) -> InteropPage | None:
     if not matrix.entries:
         return None
     cells = on_page(results)
-    titles = {case: one.cell.scenario.title for (_, case), one in cells.items()}
+    titles = {case: result.cell.scenario.title for (_, case), result in cells.items()}
 
     def squares(pair: Pair) -> tuple[TestcaseSquare, ...]:
         return tuple(_square(case, entry, address(cells[pair, case].cell)) for case, entry in matrix.cases(pair))
@@ -102,11 +102,11 @@ def interop_page(results: Sequence[CellResult]) -> InteropPage | None:
     lines = tuple(
         ClientRow(client, tuple(squares((client, server)) for server in matrix.servers)) for client in matrix.clients
     )
-    there = [(name, short) for name, short in CASES.items() if name in titles]
+    cases = [(name, short) for name, short in CASES.items() if name in titles]
     return InteropPage(
         servers=matrix.servers,
         lines=lines,
-        cases=tuple(Case(name, short, titles[name], _counts(_of_case(matrix, name))) for name, short in there),
+        cases=tuple(Case(name, short, titles[name], _counts(_of_case(matrix, name))) for name, short in cases),
         misses=tuple(_misses(matrix, lines)),
         counts=_counts(matrix.entries),
     )
@@ -125,8 +125,8 @@ def _of_case(matrix: InteropMatrix, case: str) -> Mapping[tuple[Pair, str], Test
 
 
 def _counts(entries: Mapping[tuple[Pair, str], TestcaseResult]) -> tuple[tuple[Word, str, str, int], ...]:
-    found = Counter(entry.word for entry in entries.values())
-    return tuple((word, status, SYMBOLS[status][0], found[word]) for word, status in _STATUS.items() if found[word])
+    words = Counter(entry.word for entry in entries.values())
+    return tuple((word, status, SYMBOLS[status][0], words[word]) for word, status in _STATUS.items() if words[word])
 
 
 def _misses(matrix: InteropMatrix, lines: Sequence[ClientRow]) -> Iterator[Miss]:

@@ -21,14 +21,14 @@ def html(text: str, place: Callable[[str], str | None]) -> Markup:
     `place`: from the target of a link or a picture to where it is on the site; None where it is not there, of which
     the words alone stay.
     """
-    made = MarkdownIt("commonmark", {"html": False}).enable("table")
-    tokens = made.parse(_COMMENT.sub("", text))
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = parser.parse(_COMMENT.sub("", text))
     for token in tokens:
         if token.children:
             token.children = _placed(token.children, place)
         if token.type == "table_open":
             token.attrSet("class", "plain")
-    rendered = made.renderer.render(tokens, made.options, {})
+    rendered = parser.renderer.render(tokens, parser.options, {})
     # A wide table scrolls by itself, by keyboard too.
     region = '<div class="scroll" tabindex="0" role="region" aria-label="table">'
     rendered = rendered.replace('<table class="plain">', f'{region}<table class="plain">')
@@ -36,7 +36,7 @@ def html(text: str, place: Callable[[str], str | None]) -> Markup:
 
 
 def _placed(tokens: list[Token], place: Callable[[str], str | None]) -> list[Token]:
-    made: list[Token] = []
+    output: list[Token] = []
     dropped: list[bool] = []
     for token in tokens:
         if token.type == "link_open":
@@ -50,8 +50,8 @@ def _placed(tokens: list[Token], place: Callable[[str], str | None]) -> list[Tok
                 continue
         elif token.type == "image":
             continue
-        made.append(token)
-    return made
+        output.append(token)
+    return output
 
 
 def _headed(text: str) -> str:

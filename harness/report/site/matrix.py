@@ -44,8 +44,8 @@ def matrix(results: Sequence[CellResult]) -> CellMatrix:
         dimensions[name] = [value[index] for value in values]
     seeds = [str(result.cell.seed) for result in results]
     processors = ["host" if result.cell.host_cpu else "lab" for result in results]
-    more = {"seed": seeds, "processor": processors}
-    dimensions |= {name: found for name, found in more.items() if len(set(found)) > 1}
+    conditions = {"seed": seeds, "processor": processors}
+    dimensions |= {name: column for name, column in conditions.items() if len(set(column)) > 1}
     down, across = _sides(dimensions)
     cells: dict[tuple[Place, Place], list[CellResult]] = {}
     for index, result in enumerate(results):
@@ -59,29 +59,31 @@ def matrix(results: Sequence[CellResult]) -> CellMatrix:
 def _sides(dimensions: dict[str, list[str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Which dimensions go down and which across."""
     pair = [name for name in ("client", "server") if name in dimensions]
-    others = [name for name in dimensions if name not in pair]
-    if not others:
+    remaining = [name for name in dimensions if name not in pair]
+    if not remaining:
         return tuple(pair[:1]), tuple(pair[1:])
     if pair:
-        return tuple(pair), tuple(others)
-    for cut in sorted(range(1, len(others)), key=lambda one: abs(one - len(others) / 2)):
-        sides = (tuple(others[:cut]), tuple(others[cut:]))
+        return tuple(pair), tuple(remaining)
+    for cut in sorted(range(1, len(remaining)), key=lambda cut: abs(cut - len(remaining) / 2)):
+        sides = (tuple(remaining[:cut]), tuple(remaining[cut:]))
         down, across = (
             {tuple(row) for row in zip(*(dimensions[name] for name in side), strict=True)} for side in sides
         )
-        points = {tuple(point) for point in zip(*(dimensions[name] for name in others), strict=True)}
+        points = {tuple(point) for point in zip(*(dimensions[name] for name in remaining), strict=True)}
         if len(down) * len(across) == len(points):
             return sides
     # Their values go together: a column each.
-    return (), tuple(others)
+    return (), tuple(remaining)
 
 
 def _ordered(places: Sequence[Place], names: Sequence[str]) -> tuple[Place, ...]:
     """Each once: implementations by name, values in the order they come in, small before large."""
     orders = []
     for index, name in enumerate(names):
-        found = list(dict.fromkeys(place[index] for place in places))
-        orders.append({value: at for at, value in enumerate(sorted(found) if name in ("client", "server") else found)})
+        values = list(dict.fromkeys(place[index] for place in places))
+        orders.append(
+            {value: at for at, value in enumerate(sorted(values) if name in ("client", "server") else values)}
+        )
     unique = dict.fromkeys(places)
     return tuple(sorted(unique, key=lambda place: [order[value] for order, value in zip(orders, place, strict=True)]))
 
@@ -89,6 +91,6 @@ def _ordered(places: Sequence[Place], names: Sequence[str]) -> tuple[Place, ...]
 def neighbours(place: Sequence[Place], level: int) -> list[tuple[str, int]]:
     """One level of headings above columns: (value, how many columns it spans)."""
     return [
-        (prefix[level], len(list(found)))
-        for prefix, found in itertools.groupby(place, key=lambda one: one[: level + 1])
+        (prefix[level], len(list(group)))
+        for prefix, group in itertools.groupby(place, key=lambda column: column[: level + 1])
     ]

@@ -82,8 +82,8 @@ class Overview:
 
 def players(cell: Cell, role: Role) -> list[str]:
     """Names of those who play a role in any flow, in order."""
-    found = (cell.implementation(role, index).name for index in range(len(cell.scenario.flows)))
-    return list(dict.fromkeys(found))
+    names = (cell.implementation(role, index).name for index in range(len(cell.scenario.flows)))
+    return list(dict.fromkeys(names))
 
 
 def listed_elsewhere(results: Sequence[CellResult]) -> dict[str, str]:
@@ -92,21 +92,21 @@ def listed_elsewhere(results: Sequence[CellResult]) -> dict[str, str]:
     """
     if len(results) <= MOST:
         return {}
-    found = {one.cell.key: INTEROP for one in on_page(results).values()}
+    pages = {result.cell.key: INTEROP for result in on_page(results).values()}
     for result in results:
         if result.cell.scenario.study is not None:
             name = next((name for name, study in installed_studies().items() if study.rests_on(result)), None)
             if name is not None:
-                found[result.cell.key] = f"studies/{name}.html"
-    return found
+                pages[result.cell.key] = f"studies/{name}.html"
+    return pages
 
 
 def overview(results: Sequence[CellResult]) -> Overview:
     """The page of these cells."""
-    elsewhere, everything = listed_elsewhere(results), effort(results)
+    elsewhere, effort_text = listed_elsewhere(results), effort(results)
     results = [result for result in results if result.cell.key not in elsewhere]
     sections = tuple(_section(cells) for cells in by_scenario(results))
-    tiles = tuple(one for section in sections for one in section.tiles.values())
+    tiles = tuple(section_tile for section in sections for section_tile in section.tiles.values())
     counts: Counter[str] = Counter(result.verdict.status for result in results)
     values: dict[str, dict[str, None]] = {}
     for cells in by_scenario(results):
@@ -120,19 +120,19 @@ def overview(results: Sequence[CellResult]) -> Overview:
         tuple(dict.fromkeys(section.name for section in sections)),
         tuple(sorted({section.engine for section in sections})),
         {role: tuple(sorted({name for result in results for name in players(result.cell, role)})) for role in ROLES},
-        {name: tuple(found) for name, found in sorted(values.items())},
-        everything,
+        {name: tuple(distinct) for name, distinct in sorted(values.items())},
+        effort_text,
         dict(Counter(elsewhere.values())),
     )
 
 
 def _section(cells: Sequence[CellResult]) -> Section:
     scenario, engine = cells[0].cell.scenario, cells[0].cell.engine
-    made = columns(scenario)
+    metric_columns = columns(scenario)
     lines = [
-        TargetTime(one.name + "".join(f", {name} {value}" for name, value in one.told.items()), tuple(one.texts))
-        for one in reference_lines([result.cell for result in cells], [metric for metric, _ in made])
-        if any(one.texts)
+        TargetTime(line.name + "".join(f", {name} {value}" for name, value in line.told.items()), tuple(line.texts))
+        for line in reference_lines([result.cell for result in cells], [metric for metric, _ in metric_columns])
+        if any(line.texts)
     ]
     return Section(
         anchor=f"{scenario.name}-{engine}".replace("/", "-"),
@@ -142,7 +142,7 @@ def _section(cells: Sequence[CellResult]) -> Section:
         figure=headline(scenario)[1],
         matrix=matrix(cells),
         tiles={result.cell.key: tile(result) for result in cells},
-        headings=tuple(heading for _, heading in made),
+        headings=tuple(heading for _, heading in metric_columns),
         lines=tuple(lines),
         note=note(cells),
     )

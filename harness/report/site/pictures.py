@@ -42,11 +42,11 @@ class Scale:
 
 def scale(result: CellResult, objective: ObjectiveVerdict) -> Scale:
     """The scale of one objective."""
-    seen = objective.observed
+    observed = objective.observed
     theory = _theory(result, objective.metric)
     shown = [objective.bound, *(value for _, value in theory)]
-    if seen is not None:
-        shown += [value for value in (seen.low, seen.median, seen.high) if math.isfinite(value)]
+    if observed is not None:
+        shown += [value for value in (observed.low, observed.median, observed.high) if math.isfinite(value)]
     end = max(*shown, 1e-12) * _ROOM
 
     def place(value: float) -> float:
@@ -59,11 +59,11 @@ def scale(result: CellResult, objective: ObjectiveVerdict) -> Scale:
         objective.verdict,
         (0.0, bound) if objective.at_most else (bound, 100.0),
         bound,
-        None if seen is None or not math.isfinite(seen.low) else (place(seen.low), place(seen.high)),
-        None if seen is None or not math.isfinite(seen.median) else place(seen.median),
+        None if observed is None or not math.isfinite(observed.low) else (place(observed.low), place(observed.high)),
+        None if observed is None or not math.isfinite(observed.median) else place(observed.median),
         tuple((name, place(value), value) for name, value in theory),
         "" if objective.unit == "1" else objective.unit,
-        seen,
+        observed,
     )
 
 
@@ -127,20 +127,24 @@ def received(result: CellResult) -> Received | None:
     amount = scenario.flows[0].amount if len(scenario.flows) == 1 else None
     if amount is None:
         return None
-    reached: list[tuple[str, int, Interval]] = []
+    milestones: list[tuple[str, int, Interval]] = []
     for metric, size in _sizes(result, amount):
         span = result.interval(*metric)
         if span is not None and math.isfinite(span.median):
-            reached.append((size.label(), size.bytes, span))
-    if not reached:
+            milestones.append((size.label(), size.bytes, span))
+    if not milestones:
         return None
-    way, window = course(scenario), initial_bytes(result.cell)
-    book = [(slow_start_time(way, size, window), size.bytes) for size in _parts(amount, _BOOK)]
-    line = [(ideal_time(way, size), size.bytes) for size in _parts(amount, _STRAIGHT)]
-    known = {f"milestone_{size.label()}": size for size in scenario.milestones}
-    asked = [(one.bound, known[one.metric].bytes, str(one)) for one in scenario.objectives if one.metric in known]
-    times = [span.median for _, _, span in reached] + [span.high for _, _, span in reached]
-    end = _ROOM * max(value for value in (*times, book[-1][0], *(at for at, _, _ in asked)) if math.isfinite(value))
+    path_course, window = course(scenario), initial_bytes(result.cell)
+    book = [(slow_start_time(path_course, size, window), size.bytes) for size in _parts(amount, _BOOK)]
+    line = [(ideal_time(path_course, size), size.bytes) for size in _parts(amount, _STRAIGHT)]
+    milestone_sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
+    bounds = [
+        (objective.bound, milestone_sizes[objective.metric].bytes, str(objective))
+        for objective in scenario.objectives
+        if objective.metric in milestone_sizes
+    ]
+    times = [span.median for _, _, span in milestones] + [span.high for _, _, span in milestones]
+    end = _ROOM * max(value for value in (*times, book[-1][0], *(t for t, _, _ in bounds)) if math.isfinite(value))
     whole = amount.bytes * _ROOM
 
     def x(seconds: float) -> float:
@@ -150,17 +154,17 @@ def received(result: CellResult) -> Received | None:
         return round(BOTTOM - (BOTTOM - TOP) * size / whole, 1)
 
     return Received(
-        _line((x(at), y(size)) for at, size in book),
-        _line((x(at), y(size)) for at, size in line),
+        _line((x(t), y(size)) for t, size in book),
+        _line((x(t), y(size)) for t, size in line),
         tuple(
             Milestone(label, x(span.median), x(span.low), x(span.high), y(size), f"{span.median:.2f} s",
                       x(span.median) > 0.75 * RIGHT)
-            for label, size, span in reached
+            for label, size, span in milestones
         ),
-        tuple((x(at), y(size), words) for at, size, words in asked),
-        tuple((x(at), f"{at:g}") for at in ticks(end)),
+        tuple((x(t), y(size), words) for t, size, words in bounds),
+        tuple((x(t), f"{t:g}") for t in ticks(end)),
         tuple((y(size * 1e6), f"{size:g}") for size in ticks(whole / 1e6)),
-        "; ".join(f"{label} after {span.median:.2f} s" for label, _, span in reached)
+        "; ".join(f"{label} after {span.median:.2f} s" for label, _, span in milestones)
         + f"; textbook slow start has all of it after {book[-1][0]:.2f} s, the line rate after {line[-1][0]:.2f} s",
         end,
     )  # fmt: skip
@@ -173,13 +177,15 @@ def _across(seconds: float, end: float) -> float:
 def _sizes(result: CellResult, amount: Size) -> list[tuple[MetricName, Size]]:
     """The metrics that say when so much had been received, in order; the end is one of them."""
     scenario = result.cell.scenario
-    known = {f"milestone_{size.label()}": size for size in scenario.milestones}
-    found = [
-        (name, known[name.metric]) for name, _ in columns(scenario) if name.transfer == "first" and name.metric in known
+    milestone_sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
+    sizes = [
+        (name, milestone_sizes[name.metric])
+        for name, _ in columns(scenario)
+        if name.transfer == "first" and name.metric in milestone_sizes
     ]
-    if all(size.bytes != amount.bytes for _, size in found):
-        found.append((MetricName("completion", 0, "first"), amount))
-    return found
+    if all(size.bytes != amount.bytes for _, size in sizes):
+        sizes.append((MetricName("completion", 0, "first"), amount))
+    return sizes
 
 
 def _parts(amount: Size, count: int) -> list[Size]:
@@ -194,5 +200,5 @@ def ticks(end: float) -> Sequence[float]:
     """Round numbers from 0 to an end, about as many as an axis has room for."""
     raw = end / _LABELS
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * one for one in (1, 2, 5, 10) if power * one >= raw)
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw)
     return [round(step * index, 10) for index in range(int(end / step) + 1)]

@@ -39,13 +39,15 @@ def study_pages(results: Sequence[CellResult]) -> list[StudyPage]:
     """The pages of all studies that rest on any of these cells, in the order of the studies."""
     pages = []
     for name, study in installed_studies().items():
-        mine = tuple(result for result in results if study.rests_on(result))
-        if not any(result.measurements for result in mine):
+        cells = tuple(result for result in results if study.rests_on(result))
+        if not any(result.measurements for result in cells):
             continue
         text = study.text(results)
-        found = re.search(r"^#+ +(.+)$", text, re.MULTILINE)
-        title = found[1] if found else name
-        pages.append(StudyPage(name, title, study, text.replace(found[0], "", 1) if found else text, mine, note(mine)))
+        heading = re.search(r"^#+ +(.+)$", text, re.MULTILINE)
+        title = heading[1] if heading else name
+        pages.append(
+            StudyPage(name, title, study, text.replace(heading[0], "", 1) if heading else text, cells, note(cells))
+        )
     return pages
 
 
@@ -99,23 +101,25 @@ def of_cell(result: CellResult, store: StoreReader, search: Search) -> Iterator[
         return
     for subject in find_subjects([result], search):
         drawing = subject.drawing(store)
-        made = sorted(figures(drawing.run, drawing.partner), key=lambda one: _order(one.plot))
-        yield from (_drawn(one.plot.name, one.plot.title, _shows(one.plot), one.specification) for one in made)
+        charts = sorted(figures(drawing.run, drawing.partner), key=lambda chart: _order(chart.plot))
+        yield from (
+            _drawn(chart.plot.name, chart.plot.title, _shows(chart.plot), chart.specification) for chart in charts
+        )
 
 
 def of_study(
     study: Study, results: Sequence[CellResult], store: StoreReader, search: Search
 ) -> Iterator[EmbeddedFigure]:
     """The figures of a study, as far as its runs are there. Raises ResultError."""
-    for index, one in enumerate(study.figures):
-        chosen = [result for result in results if one.is_of(result)]
-        for subject in find_subjects(chosen, search):
+    for index, study_figure in enumerate(study.figures):
+        matching = [result for result in results if study_figure.is_of(result)]
+        for subject in find_subjects(matching, search):
             drawing = subject.drawing(store)
-            plot = plots()[one.plot]
+            plot = plots()[study_figure.plot]
             runs = [drawing.run] if drawing.partner is None or plot.alone else [drawing.run, drawing.partner]
-            made = figure(plot, *runs) if plot.alone or len(runs) == 2 else None
-            if made is not None:
-                yield _drawn(f"figure-{index}", one.caption, _shows(plot), made.specification)
+            chart = figure(plot, *runs) if plot.alone or len(runs) == 2 else None
+            if chart is not None:
+                yield _drawn(f"figure-{index}", study_figure.caption, _shows(plot), chart.specification)
     for index, drawn in enumerate(study.drawings):
         specification = drawn.draw(results)
         if specification is not None:

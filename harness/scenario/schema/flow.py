@@ -106,7 +106,7 @@ class UniformGaps(Part):
     @property
     def rate(self) -> Rate:
         """Mean rate of the UDP payload."""
-        size, gap = sum(one.bytes for one in self.packet) / 2, sum(one.seconds for one in self.gap) / 2
+        size, gap = sum(bound.bytes for bound in self.packet) / 2, sum(bound.seconds for bound in self.gap) / 2
         return Rate(round(size * 8 / gap))
 
 
@@ -218,7 +218,7 @@ class Flow(Part):
             raise UnfitError(f"a flow of {self.kind} transfers no files", "leave out files, or write kind: quic")
         if self.repeat_after is not None:
             raise UnfitError("several files are not downloaded again", "leave out repeat_after")
-        if (count := sum(one.count for one in self.files)) > MAXIMUM_FILES:
+        if (count := sum(group.count for group in self.files)) > MAXIMUM_FILES:
             raise UnfitError(f"{count} files, and a transfer has room for {MAXIMUM_FILES}", "write fewer")
         return self
 
@@ -284,7 +284,7 @@ class Flow(Part):
     @property
     def carried(self) -> Size | None:
         """What one transfer of it carries: `amount`, or all of its files together; None where a time ends it."""
-        return Size(sum(one.count * one.size.bytes for one in self.files)) if self.files else self.amount
+        return Size(sum(group.count * group.size.bytes for group in self.files)) if self.files else self.amount
 
     @property
     def sender(self) -> Role:

@@ -203,5 +203,5 @@ class Implementation(Part):
         protocol: Protocol = "h3" if testcase == "http3" else "hq-interop"
         if protocol not in self.protocols:
             return f"it does not speak {protocol}"
-        found = (one.why for one in self.refuses if role in one.roles and testcase in one.testcases)
-        return next(found, "")
+        reasons = (refusal.why for refusal in self.refuses if role in refusal.roles and testcase in refusal.testcases)
+        return next(reasons, "")

@@ -104,19 +104,19 @@ class Scenario(Part):
             raise UnfitError(
                 "give exactly one of path (one path) and paths (several, by name)", "leave one of the two out"
             )
-        first, *others = self.every_path.values()
-        if any(other.mtu != first.mtu for other in others):
+        reference, *paths = self.every_path.values()
+        if any(path.mtu != reference.mtu for path in paths):
             raise UnfitError("the paths share the servers' network, and with it their MTU", "give all the same mtu")
         return self
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        known = {f"milestone_{size.label()}" for size in self.milestones_within()}
+        labels = {f"milestone_{size.label()}" for size in self.milestones_within()}
         for objective in self.objectives:
             name = MetricName.parse(objective.metric)
-            if name.metric.startswith("milestone_") and name.metric not in known:
+            if name.metric.startswith("milestone_") and name.metric not in labels:
                 raise UnfitError(
-                    f"objective on {objective.metric}, but the milestones are {', '.join(sorted(known)) or 'none'}",
+                    f"objective on {objective.metric}, but the milestones are {', '.join(sorted(labels)) or 'none'}",
                     "name a milestone that a flow's download has",
                 )
             if name.transfer == "repeat" and all(flow.repeat_after is None for flow in self.flows):

@@ -98,7 +98,9 @@ def _unfit(steps: Sequence[Segment | Proxy]) -> tuple[int, UnfitError] | None:
                 f"an MTU of {step.mtu} B behind one of {segments[0].mtu} B: no rule says who makes packets smaller",
                 "give all segments the same mtu",
             )
-        if isinstance(step, Segment) and step.name in [one.name for one in steps[:number] if isinstance(one, Segment)]:
+        if isinstance(step, Segment) and step.name in [
+            earlier.name for earlier in steps[:number] if isinstance(earlier, Segment)
+        ]:
             return number, UnfitError(f"two segments are called {step.name}", "give each a name of its own")
     if len(segments) < 2:
         return 0, UnfitError("one segment is a path", "write its keys below path, and no list")
@@ -111,13 +113,13 @@ def _unfit(steps: Sequence[Segment | Proxy]) -> tuple[int, UnfitError] | None:
 
 def boundaries(steps: Sequence[Segment | Proxy]) -> tuple[Proxy | None, ...]:
     """What stands between each two neighbouring segments, from the server's end: a proxy, or None for a router."""
-    found: list[Proxy | None] = []
+    devices: list[Proxy | None] = []
     for step, after in itertools.pairwise(steps):
         if isinstance(step, Proxy):
-            found.append(step)
+            devices.append(step)
         elif isinstance(after, Segment):
-            found.append(None)
-    return tuple(found)
+            devices.append(None)
+    return tuple(devices)
 
 
 def end_to_end(segments: Sequence[Path]) -> Path:
@@ -135,12 +137,12 @@ def end_to_end(segments: Sequence[Path]) -> Path:
 def _end_to_end(links: Sequence[Link], segments: Sequence[Path]) -> Link:
     slowest = min(range(len(links)), key=lambda index: links[index].rate)
     link, rtt = links[slowest], segments[slowest].rtt
-    held = link.held.bytes_at(link.rate, rtt, segments[slowest].mtu + FRAME_HEADER)
-    passed = math.prod(1 - one.mean_loss for one in links)
+    queue_bytes = link.held.bytes_at(link.rate, rtt, segments[slowest].mtu + FRAME_HEADER)
+    delivery = math.prod(1 - hop.mean_loss for hop in links)
     return Link(
         rate=link.rate,
-        delay=Duration(sum(one.delay.value for one in links)),
-        jitter=Duration(sum(one.jitter.value for one in links)),
-        loss=Percentage(round((1 - passed) * 10**9)),
-        queue=DropTail(size=QueueSize.parse(f"{max(held, 1)} B")),
+        delay=Duration(sum(hop.delay.value for hop in links)),
+        jitter=Duration(sum(hop.jitter.value for hop in links)),
+        loss=Percentage(round((1 - delivery) * 10**9)),
+        queue=DropTail(size=QueueSize.parse(f"{max(queue_bytes, 1)} B")),
     )

@@ -89,7 +89,7 @@ class Columns:
 
     def runs(self, key: str) -> list[Run]:
         """All finished runs of a cell that can be read, by repetition."""
-        found = []
+        runs = []
         for number in sorted(self._runs.get(key, {})):
             try:
                 run = self.run(key, number)
@@ -97,8 +97,8 @@ class Columns:
                 self.leave_out(self.folder(key, number), error.message)
                 continue
             if run is not None:
-                found.append(run)
-        return found
+                runs.append(run)
+        return runs
 
     def leave_out(self, place: Path, why: str) -> None:
         """Tell, once, that what is kept of a run does not count, and why."""
@@ -140,8 +140,8 @@ class Columns:
 
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
         """The series of a run (see `harness.analysis.timeseries`), or None."""
-        found = self._series.get((key, repetition))
-        return None if found is None else found.drop("key", "repetition")
+        frame = self._series.get((key, repetition))
+        return None if frame is None else frame.drop("key", "repetition")
 
     def contents(self, digest: str) -> Contents | None:
         """What was in an image, by the digest that runs name; None where it is not known."""
@@ -185,20 +185,20 @@ class Columns:
 
     @cached_property
     def _runs(self) -> dict[str, dict[int, Row]]:
-        found: dict[str, dict[int, Row]] = {}
+        runs: dict[str, dict[int, Row]] = {}
         for row in self._table("runs").iter_rows(named=True):
-            found.setdefault(row["key"], {})[row["repetition"]] = row
-        return found
+            runs.setdefault(row["key"], {})[row["repetition"]] = row
+        return runs
 
     @cached_property
     def _rows_of(self) -> dict[str, dict[tuple[str, int], list[Row]]]:
         """Table → run → its rows."""
-        found: dict[str, dict[tuple[str, int], list[Row]]] = {}
+        tables: dict[str, dict[tuple[str, int], list[Row]]] = {}
         for table in ("transfers", "measurements", "observations", "links"):
-            rows = found.setdefault(table, {})
+            rows = tables.setdefault(table, {})
             for row in self._table(table).iter_rows(named=True):
                 rows.setdefault((row["key"], row["repetition"]), []).append(row)
-        return found
+        return tables
 
     def _of(self, table: str, key: str, repetition: int) -> list[Row]:
         return self._rows_of[table].get((key, repetition), [])
@@ -227,10 +227,10 @@ class Columns:
         return {}
 
     def _cell(self, key: str, build: int) -> Cell:
-        place = key, build
-        if place not in self._made_cells:
-            self._made_cells[place] = read_cell(self._cells[place], self._definitions)
-        return self._made_cells[place]
+        cell_row = key, build
+        if cell_row not in self._made_cells:
+            self._made_cells[cell_row] = read_cell(self._cells[cell_row], self._definitions)
+        return self._made_cells[cell_row]
 
     @cached_property
     def _series(self) -> dict[tuple[str, int], pl.DataFrame]:
@@ -239,16 +239,16 @@ class Columns:
 
     @cached_property
     def _contents(self) -> dict[str, Contents]:
-        found: dict[str, Contents] = {}
+        contents: dict[str, Contents] = {}
         for row in self._table("images").iter_rows(named=True):
             if not is_digest(row["digest"]):
                 raise ResultError(
                     f"{self.root / 'images.parquet'}: {shown(row['digest'])} is the digest of no image's contents",
                     "take it from the project's history again",
                 )
-            one = found.setdefault(row["digest"], Contents(row["digest"], {}, {}))
-            (one.packages if row["kind"] == "package" else one.programs)[row["name"]] = row["version"]
-        return found
+            image = contents.setdefault(row["digest"], Contents(row["digest"], {}, {}))
+            (image.packages if row["kind"] == "package" else image.programs)[row["name"]] = row["version"]
+        return contents
 
 
 def write_columns(root: Path, entries: Iterable[StoredRun], contents: Iterable[Contents]) -> None:
@@ -259,11 +259,14 @@ def write_columns(root: Path, entries: Iterable[StoredRun], contents: Iterable[C
     root.mkdir(parents=True, exist_ok=True)
     root = root.resolve()
     rows, series = Rows(), list[pl.DataFrame]()
-    for entry in sorted(entries, key=lambda one: (one.run.cell.key, one.run.repetition)):
+    for entry in sorted(entries, key=lambda stored: (stored.run.cell.key, stored.run.repetition)):
         rows.add(entry)
         if entry.series is not None:
-            place = pl.lit(entry.run.cell.key).alias("key"), pl.lit(entry.run.repetition, pl.Int64).alias("repetition")
-            series.append(entry.series.select(*place, "flow", "name", "t", "value"))
+            run_columns = (
+                pl.lit(entry.run.cell.key).alias("key"),
+                pl.lit(entry.run.repetition, pl.Int64).alias("repetition"),
+            )
+            series.append(entry.series.select(*run_columns, "flow", "name", "t", "value"))
     frames = dict(rows.frames())
     frames["images"] = images_frame(contents)
     frames["series"] = pl.concat(series) if series else pl.DataFrame(schema=TABLES["series"])

@@ -97,7 +97,9 @@ class ModelTable(Generic[Record]):
     def required(self) -> frozenset[str]:
         """The columns without which there is no record: those of fields that have no default."""
         fields = self._model.model_fields
-        return frozenset(name for one in self._columns if fields[one.field].is_required() for name in one.schema)
+        return frozenset(
+            name for column in self._columns if fields[column.field].is_required() for name in column.schema
+        )
 
     @property
     def schema(self) -> dict[str, pl.DataType]:
@@ -108,7 +110,11 @@ class ModelTable(Generic[Record]):
         """A record as values by column."""
         content = record.model_dump(mode="json", exclude=set(self._without))
         # Infinity is a word in JSON, and a number here.
-        plain = {one.field: getattr(record, one.field) for one in self._columns if one.kind in ("plain", "either")}
+        plain = {
+            column.field: getattr(record, column.field)
+            for column in self._columns
+            if column.kind in ("plain", "either")
+        }
         return {
             name: value
             for column in self._columns
@@ -134,11 +140,11 @@ class ModelTable(Generic[Record]):
 
 
 def _column(name: str, hint: Any) -> _Column:
-    options = [one for one in get_args(hint) if one is not type(None)] if _is_union(hint) else [hint]
-    words = {_scalar(one) for one in options}
-    if words == {float, str}:
+    options = [option for option in get_args(hint) if option is not type(None)] if _is_union(hint) else [hint]
+    scalars = {_scalar(option) for option in options}
+    if scalars == {float, str}:
         return _Column(name, "either", pl.Float64())
-    if len(words) == 1 and (scalar := words.pop()) is not None:
+    if len(scalars) == 1 and (scalar := scalars.pop()) is not None:
         return _Column(name, "plain", _SCALARS[scalar]())
     if len(options) == 1 and get_origin(options[0]) is tuple:
         item = _scalar(get_args(options[0])[0])
@@ -154,7 +160,7 @@ def _is_union(hint: Any) -> bool:
 def _scalar(hint: Any) -> type | None:
     """The scalar that a hint stands for; None of what is built of more."""
     if get_origin(hint) is Literal:
-        kinds = {type(one) for one in get_args(hint)}
+        kinds = {type(value) for value in get_args(hint)}
         return kinds.pop() if len(kinds) == 1 else None
     return hint if hint in _SCALARS else None
 
@@ -256,40 +262,49 @@ class Rows:
     def add(self, entry: StoredRun) -> None:
         """The rows of one run."""
         run, measured = entry.run, entry.measured
-        place = {"key": run.cell.key, "repetition": run.repetition}
+        run_key = {"key": run.cell.key, "repetition": run.repetition}
         self.others["runs"].append(_run_row(run, measured) | {"build": self._build(run.cell)})
-        self.others["transfers"] += [place | _TRANSFER.row(one) for one in run.transfers]
+        self.others["transfers"] += [run_key | _TRANSFER.row(transfer) for transfer in run.transfers]
         if measured is not None:
-            self.others["measurements"] += [place | _MEASUREMENT.row(one) for one in measured.measurements]
-            self.others["observations"] += [place | _OBSERVATION.row(one) for one in measured.observed]
+            self.others["measurements"] += [
+                run_key | _MEASUREMENT.row(measurement) for measurement in measured.measurements
+            ]
+            self.others["observations"] += [
+                run_key | _OBSERVATION.row(observation) for observation in measured.observed
+            ]
             if measured.link is not None:
-                first = {name: getattr(measured.link, name) for name in _DIRECTIONS}
+                path_directions = {name: getattr(measured.link, name) for name in _DIRECTIONS}
                 # Of what nothing is known there is no row: it reads the same.
-                known = {name: one for name, one in first.items() if one != DirectionProof()}
+                proven = {name: proof for name, proof in path_directions.items() if proof != DirectionProof()}
                 self.others["links"] += [
-                    place | {"direction": name} | _DIRECTION.row(one)
-                    for name, one in (known | measured.link.further).items()
+                    run_key | {"direction": name} | _DIRECTION.row(proof)
+                    for name, proof in (proven | measured.link.further).items()
                 ]
 
     def _build(self, cell: Cell) -> int:
         """Which of the rows with its key is a cell's."""
         rows, row = self.cells.setdefault(cell.key, []), self._cell(cell)
-        number = next((known["build"] for known in rows if known == row | {"build": known["build"]}), len(rows))
+        number = next(
+            (candidate["build"] for candidate in rows if candidate == row | {"build": candidate["build"]}), len(rows)
+        )
         if number == len(rows):
             rows.append(row | {"build": number})
         return number
 
     def _cell(self, cell: Cell) -> Row:
-        others = {
-            name: {"implementation": self._define(one.implementation), "image": one.image.model_dump(mode="json")}
-            for name, one in sorted(cell.others.items())
+        other_endpoints = {
+            name: {
+                "implementation": self._define(endpoint.implementation),
+                "image": endpoint.image.model_dump(mode="json"),
+            }
+            for name, endpoint in sorted(cell.others.items())
         }
         parts: dict[str, Scenario | Implementation] = {
             "scenario": cell.scenario,
             "client": cell.client,
             "server": cell.server,
         }
-        row = _CELL.row(cell) | {"others": json.dumps(others)}
+        row = _CELL.row(cell) | {"others": json.dumps(other_endpoints)}
         for name, part in parts.items():
             row |= {name: part.name, f"{name}_hash": self._define(part)}
         return row
@@ -316,10 +331,10 @@ class Rows:
 def images_frame(contents: Iterable[Contents]) -> pl.DataFrame:
     """What was in the images that runs name: a row for each package and each program."""
     rows = [
-        {"digest": one.digest, "kind": kind, "name": name, "version": version}
-        for one in sorted(contents, key=lambda one: one.digest)
-        for kind, things in (("package", one.packages), ("program", one.programs))
-        for name, version in sorted(things.items())
+        {"digest": image.digest, "kind": kind, "name": name, "version": version}
+        for image in sorted(contents, key=lambda image: image.digest)
+        for kind, versions in (("package", image.packages), ("program", image.programs))
+        for name, version in sorted(versions.items())
     ]
     return _frame("images", rows)
 
@@ -349,12 +364,12 @@ def _stripped(prefix: str, row: Row) -> Row:
 
 def read_cell(row: Row, definitions: Mapping[str, BaseModel]) -> Cell:
     """A cell of its row; `definitions`: hash → scenario or implementation. Raises ValueError, KeyError."""
-    others = {
-        name: {**one, "implementation": definitions[one["implementation"]]}
-        for name, one in plain_object(row["others"]).items()
+    other_endpoints = {
+        name: {**endpoint, "implementation": definitions[endpoint["implementation"]]}
+        for name, endpoint in plain_object(row["others"]).items()
     }
     parts = {name: definitions[row[f"{name}_hash"]] for name in ("scenario", "client", "server")}
-    return Cell.model_validate({**_CELL.fields(row), **parts, "others": others})
+    return Cell.model_validate({**_CELL.fields(row), **parts, "others": other_endpoints})
 
 
 def read_run(row: Row, cell: Cell, transfers: Iterable[Row]) -> Run:
@@ -362,7 +377,7 @@ def read_run(row: Row, cell: Cell, transfers: Iterable[Row]) -> Run:
     require_schema(row.get("schema_"), RUN_SCHEMA)
     content = _RUN.fields(row)
     content["outcome"] = _OUTCOME.record(_stripped(_OF_OUTCOME, row))
-    content["transfers"] = tuple(_TRANSFER.record(one) for one in transfers)
+    content["transfers"] = tuple(_TRANSFER.record(transfer) for transfer in transfers)
     return Run.model_validate({**content, "cell": cell})
 
 
@@ -375,10 +390,10 @@ def read_measured(
     content = _MEASURED.fields(_stripped(_OF_MEASURED, row))
     require_schema(content.get("schema_"), MEASURED_SCHEMA)
     if row["link"]:
-        every = {one["direction"]: _DIRECTION.record(one) for one in links}
-        directions = {name: every.pop(name) for name in _DIRECTIONS if name in every}
-        link = {**_LINK.fields(_stripped(_OF_LINK, row)), **directions, "further": every}
+        proofs = {proof["direction"]: _DIRECTION.record(proof) for proof in links}
+        directions = {name: proofs.pop(name) for name in _DIRECTIONS if name in proofs}
+        link = {**_LINK.fields(_stripped(_OF_LINK, row)), **directions, "further": proofs}
         content["link"] = LinkProof.model_validate(link)
-    content["measurements"] = [_MEASUREMENT.fields(one) for one in measurements]
-    content["observed"] = tuple(_OBSERVATION.record(one) for one in observations)
+    content["measurements"] = [_MEASUREMENT.fields(measurement) for measurement in measurements]
+    content["observed"] = tuple(_OBSERVATION.record(observation) for observation in observations)
     return MeasuredRun.model_validate(content | {"schema": content.pop("schema_")})

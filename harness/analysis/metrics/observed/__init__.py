@@ -49,19 +49,27 @@ def observe(view: RunView) -> tuple[Observation, ...]:
     if window is None:
         return ()
     if window.flow.kind == "tcp":
-        return tuple(one for family in (algorithm, windows_and_buffers) for one in _shown(view, family, view, window))
+        return tuple(
+            observation
+            for family in (algorithm, windows_and_buffers)
+            for observation in _shown(view, family, view, window)
+        )
     if window.over_tcp:
-        return tuple(one for family in (first_flight, most_in_flight) for one in _shown(view, family, view, window))
+        return tuple(
+            observation
+            for family in (first_flight, most_in_flight)
+            for observation in _shown(view, family, view, window)
+        )
     connection = TransferConnection(view, window)
-    return tuple(one for family in _FAMILIES for one in _shown(view, family, connection))
+    return tuple(observation for family in _FAMILIES for observation in _shown(view, family, connection))
 
 
 def _shown(
-    view: RunView, family: Callable[P, Iterator[Observation]], *of: P.args, **more: P.kwargs
+    view: RunView, family: Callable[P, Iterator[Observation]], *args: P.args, **kwargs: P.kwargs
 ) -> list[Observation]:
     """What a family finds; nothing, and a problem, where it fails: one artefact's bad data costs no other evidence."""
     try:
-        return list(family(*of, **more))
+        return list(family(*args, **kwargs))
     except Exception as error:
         view.problems.append(f"observed {family.__name__} failed: {type(error).__name__}: {error}")
         return []

@@ -45,12 +45,12 @@ def _readers(role: Role) -> dict[str, tuple[str, _Reader]]:
 def transport_parameters(connection: TransferConnection) -> Iterator[Observation]:
     """What each endpoint declared, as its peer received it; by its own account where the peer's trace lacks it."""
     for role in ROLES:
-        seen, own = connection.settings(other(role)), connection.settings(role)
+        peer, endpoint = connection.settings(other(role)), connection.settings(role)
         for name, (unit, read) in _readers(role).items():
-            value = None if seen is None or seen.remote is None else read(seen.remote)
+            value = None if peer is None or peer.remote is None else read(peer.remote)
             source = f"transport parameter as received, {connection.name(other(role))}'s qlog"
-            if value is None and own is not None and own.local is not None:
-                value = read(own.local)
+            if value is None and endpoint is not None and endpoint.local is not None:
+                value = read(endpoint.local)
                 source = f"transport parameter as sent, {connection.name(role)}'s own qlog; the peer's does not have it"
             if value is not None:
                 yield Observation(role=role, parameter=name, value=value, unit=unit, source=source)
@@ -59,8 +59,8 @@ def transport_parameters(connection: TransferConnection) -> Iterator[Observation
 def received_credit(connection: TransferConnection) -> float | None:
     """Bytes that the client's flow control lets the server send before it grows, where a qlog tells."""
     credit = {item.parameter: item.value for item in transport_parameters(connection) if item.role == "client"}
-    found = [credit[name] for name in ("connection_window", "stream_window") if name in credit]
-    return min(float(value) for value in found) if found else None
+    windows = [credit[name] for name in ("connection_window", "stream_window") if name in credit]
+    return min(float(value) for value in windows) if windows else None
 
 
 def recovery_settings(connection: TransferConnection) -> Iterator[Observation]:
@@ -99,18 +99,18 @@ def _unsampled(connection: TransferConnection, early: Early | None) -> float | N
 
 def _initial_window(connection: TransferConnection, role: Role, settings: Settings) -> Iterator[Observation]:
     window = settings.initial_congestion_window
-    what = "initial_congestion_window"
+    quantity = "initial_congestion_window"
     if window is None:
         window = _unsampled(connection, settings.first_congestion_window)
-        what = "first congestion_window"
+        quantity = "first congestion_window"
     if window is None:
         return
-    size, whence = settings.max_datagram_size, "max_datagram_size"
+    size, size_source = settings.max_datagram_size, "max_datagram_size"
     if not size:
-        size, whence = _datagram_size(connection, role, window), "in its capture"
-    source = f"{what}, {connection.name(role)}'s qlog: {window:,.0f} B"
+        size, size_source = _datagram_size(connection, role, window), "in its capture"
+    source = f"{quantity}, {connection.name(role)}'s qlog: {window:,.0f} B"
     if size:
-        source += f" in datagrams of {size:,.0f} B ({whence})"
+        source += f" in datagrams of {size:,.0f} B ({size_source})"
         yield Observation(role=role, parameter="initial_cwnd", value=window / size, unit="packets", source=source)
     else:
         source += ", no multiple of a size of datagrams in its capture"

@@ -29,13 +29,13 @@ def gso(connection: TransferConnection) -> Iterator[Observation]:
     flow = connection.window.transfer.flow
     for role in ROLES:
         side = connection.view.left if role == "client" else connection.view.right
-        given = int(counted.get(f"{role}{flow}", {}).get("out_datagrams", 0))
-        if side is None or not given:
+        submitted = int(counted.get(f"{role}{flow}", {}).get("out_datagrams", 0))
+        if side is None or not submitted:
             continue
         on_wire = int(((side.flow == flow) & (side.to_client == (role == "server"))).sum())
         yield Observation(
-            role=role, parameter="gso", value=on_wire / given, unit="datagrams per send",
-            source=f"{on_wire:,} datagrams in the capture at its side, {given:,} given to its kernel",
+            role=role, parameter="gso", value=on_wire / submitted, unit="datagrams per send",
+            source=f"{on_wire:,} datagrams in the capture at its side, {submitted:,} given to its kernel",
         )  # fmt: skip
 
 

@@ -62,13 +62,14 @@ def ack_ratio(connection: TransferConnection) -> Iterator[Observation]:
     parts = max(1, min(_PARTS, (last - first) // _PART))
     edges = np.linspace(first, last, parts + 1).astype(np.int64)
     answers = np.diff(np.searchsorted(sent.t_ns, data.t_ns[edges]))
-    heard = answers > 0
-    if not heard.any():
+    has_answers = answers > 0
+    if not has_answers.any():
         return
     median = f", median of {parts} parts" if parts > 1 else ""
     together = float((np.diff(data.t_ns[first:last]) < TOGETHER).mean())
     yield Observation(
-        role="client", parameter="ack_ratio", value=float(np.median(np.diff(edges)[heard] / answers[heard])), unit="1",
+        role="client", parameter="ack_ratio",
+        value=float(np.median(np.diff(edges)[has_answers] / answers[has_answers])), unit="1",
         source=f"left capture: {last - first:,} datagrams received for {int(answers.sum()):,} sent while "
         f"{_BULK[0]:.0%} to {_BULK[1]:.0%} of the bytes came{median}; {together:.0%} of them came "
         f"within {TOGETHER / 1e3:.0f} µs of the one before",
@@ -83,13 +84,13 @@ def largest_payload(connection: TransferConnection) -> Iterator[Observation]:
             continue
         largest = int(sent.payload.max())
         protected = sent.payload[sent.one_rtt]
-        most = int(protected.max()) if len(protected) else 0
+        largest_protected = int(protected.max()) if len(protected) else 0
         sizes, counts = np.unique(sent.payload, return_counts=True)
         usual = int(sizes[(sizes * counts).argmax()])
         yield Observation(
             role=role, parameter="max_udp_payload", value=largest, unit="bytes",
-            source=f"{_SIDE[role]} capture: largest of {len(sent):,} datagrams; {most:,} B with 1-RTT packets, most "
-            f"bytes in datagrams of {usual:,} B",
+            source=f"{_SIDE[role]} capture: largest of {len(sent):,} datagrams; {largest_protected:,} B with 1-RTT "
+            f"packets, most bytes in datagrams of {usual:,} B",
         )  # fmt: skip
 
 
@@ -107,15 +108,18 @@ def path_mtu_discovery(connection: TransferConnection) -> Iterator[Observation]:
         larger = np.flatnonzero(protected.payload > start + _ALIKE)
         if len(larger):
             row = int(larger[0])
-            first, most = int(protected.payload[row]), int(protected.payload.max())
-            value, found = "on", f"{first:,} B in 1-RTT datagram {row + 1:,}, {most:,} B at most, after {start:,} B"
+            first, largest = int(protected.payload[row]), int(protected.payload.max())
+            value, evidence = (
+                "on",
+                f"{first:,} B in 1-RTT datagram {row + 1:,}, {largest:,} B at most, after {start:,} B",
+            )
         elif len(protected) >= _MANY[role] and start + _ALIKE < _LARGEST[int(protected.ip[0])]:
-            value, found = "off", f"none of {len(protected):,} 1-RTT datagrams larger than {start:,} B"
+            value, evidence = "off", f"none of {len(protected):,} 1-RTT datagrams larger than {start:,} B"
         else:
             continue
         yield Observation(
             role=role, parameter="path_mtu_discovery", value=value, unit="on, off",
-            source=f"{_SIDE[role]} capture: {found}",
+            source=f"{_SIDE[role]} capture: {evidence}",
         )  # fmt: skip
 
 
@@ -153,26 +157,26 @@ def zero_rtt(connection: TransferConnection) -> Iterator[Observation]:
     something behind its Initial packets too: then it is padding.
     """
     windows = connection.view.windows
-    again = [window for window in windows if window.transfer.flow == connection.window.transfer.flow][1:2]
-    chosen = TransferConnection(connection.view, again[0]) if again else connection
-    sent = chosen.sent("client")
+    repeats = [window for window in windows if window.transfer.flow == connection.window.transfer.flow][1:2]
+    examined = TransferConnection(connection.view, repeats[0]) if repeats else connection
+    sent = examined.sent("client")
     if sent is None or not len(sent):
         return
     plain = int((sent.form == Form.ZERO_RTT).sum())
-    behind = chosen.behind_initial() if again and not connection.behind_initial() else 0
-    which = "second" if again else "only"
+    behind = examined.behind_initial() if repeats and not connection.behind_initial() else 0
+    ordinal = "second" if repeats else "only"
     yield Observation(
         role="client", parameter="zero_rtt", value=plain + behind, unit="datagrams",
-        source=f"left capture, {which} connection: {plain:,} begin with a 0-RTT packet, {behind:,} have one behind an "
-        "Initial packet",
+        source=f"left capture, {ordinal} connection: {plain:,} begin with a 0-RTT packet, {behind:,} have one behind "
+        "an Initial packet",
     )  # fmt: skip
     # A token (RFC 9000 §17.2.2) pushes what follows an Initial packet out of the captured bytes; the client knows.
-    trace = chosen.trace("client")
+    trace = examined.trace("client")
     if trace is not None:
         count = len(_ZERO_RTT_PACKET.findall(qlog.read_head(trace, HEAD)))
         yield Observation(
             role="client", parameter="zero_rtt", value=count, unit="packets",
-            source=f"{which} connection: 0-RTT packets in its own qlog",
+            source=f"{ordinal} connection: 0-RTT packets in its own qlog",
         )  # fmt: skip
 
 
@@ -214,9 +218,9 @@ def _limits(connection: TransferConnection, flight: Flight, volume: int) -> list
     if credit is not None and volume >= _NEAR * credit:
         limits.append(f"the client's flow control allowed {credit:,.0f} B")
     if connection.view.lab is not None and connection.rtt_ns is not None:
-        carried = connection.view.lab.links.to_client.rate_bps * connection.rtt_ns / 8e9
-        if volume >= _NEAR * carried:
-            limits.append(f"the path carries {carried:,.0f} B in a round trip")
+        bdp = connection.view.lab.links.to_client.rate_bps * connection.rtt_ns / 8e9
+        if volume >= _NEAR * bdp:
+            limits.append(f"the path carries {bdp:,.0f} B in a round trip")
     return limits
 
 
@@ -263,15 +267,17 @@ def congestion_reaction(connection: TransferConnection) -> Iterator[Observation]
     trace = connection.trace("server")
     if trace is None or not _lost(connection):
         return
-    found = read_reduction(trace)
-    if found is None:
+    reduction = read_reduction(trace)
+    if reduction is None:
         return
-    cause = "after a packet it names lost" if found.names_losses else "its first reduction (it names no lost packets)"
-    in_flight = "" if found.in_flight is None else f" ({found.in_flight:,} B in flight)"
+    cause = (
+        "after a packet it names lost" if reduction.names_losses else "its first reduction (it names no lost packets)"
+    )
+    in_flight = "" if reduction.in_flight is None else f" ({reduction.in_flight:,} B in flight)"
     yield Observation(
-        role="server", parameter="congestion_reaction", value=found.after / found.before, unit="1",
-        source=f"{connection.name('server')}'s qlog: congestion window from {found.before:,} B{in_flight} to "
-        f"{found.after:,} B, {cause}",
+        role="server", parameter="congestion_reaction", value=reduction.after / reduction.before, unit="1",
+        source=f"{connection.name('server')}'s qlog: congestion window from {reduction.before:,} B{in_flight} to "
+        f"{reduction.after:,} B, {cause}",
     )  # fmt: skip
 
 
@@ -281,10 +287,10 @@ def _lost(connection: TransferConnection) -> bool:
     if passage is None:
         return True
     window, entered = connection.window, passage.entered
-    mine = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
+    own = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
     # What is under way at the end of the capture is not lost.
-    mine &= entered.t_ns < passage.end_ns - 2_000_000_000
-    return bool((mine & ~passage.arrived).any())
+    own &= entered.t_ns < passage.end_ns - 2_000_000_000
+    return bool((own & ~passage.arrived).any())
 
 
 # --- The first probe timeout, on the wire (RFC 9002 §6.2).
@@ -339,10 +345,10 @@ def bdp_seed(connection: TransferConnection) -> Iterator[Observation]:
 
     About 1 where nothing is remembered. Nothing where the flow has one connection, or a capture is missing.
     """
-    again = second(connection)
-    if again is None:
+    repeat = second(connection)
+    if repeat is None:
         return
-    first, resumed = early_volume(connection), early_volume(again)
+    first, resumed = early_volume(connection), early_volume(repeat)
     if not first or resumed is None:
         return
     yield Observation(
@@ -354,11 +360,11 @@ def bdp_seed(connection: TransferConnection) -> Iterator[Observation]:
 
 def bdp_frames(connection: TransferConnection) -> Iterator[Observation]:
     """bdp_frames of each endpoint: BDP frames that its qlogs of both connections name, in the part that is read."""
-    again = second(connection)
-    if again is None:
+    repeat = second(connection)
+    if repeat is None:
         return
     for role in ROLES:
-        traces = [trace for one in (connection, again) if (trace := one.trace(role)) is not None]
+        traces = [trace for attempt in (connection, repeat) if (trace := attempt.trace(role)) is not None]
         if traces:
             count = sum(len(_BDP_FRAME.findall(qlog.read_head(trace, HEAD))) for trace in traces)
             yield Observation(
@@ -372,18 +378,19 @@ def careful_resume(connection: TransferConnection) -> Iterator[Observation]:
 
     Words with commas between; nothing where there is no second connection, or its qlog names none.
     """
-    again = second(connection)
-    trace = None if again is None else again.trace("server")
+    repeat = second(connection)
+    trace = None if repeat is None else repeat.trace("server")
     if trace is None:
         return
     changes = read_phases(trace)
     if changes:
-        told = "; ".join(
-            f"{one.new} after {one.at_ms:.0f} ms" + (f" ({one.trigger})" if one.trigger else "") for one in changes
+        listing = "; ".join(
+            f"{change.new} after {change.at_ms:.0f} ms" + (f" ({change.trigger})" if change.trigger else "")
+            for change in changes
         )
         yield Observation(
-            role="server", parameter="careful_resume", value=", ".join(one.new for one in changes), unit="",
-            source=f"{connection.name('server')}'s qlog of the second connection: {told}",
+            role="server", parameter="careful_resume", value=", ".join(change.new for change in changes), unit="",
+            source=f"{connection.name('server')}'s qlog of the second connection: {listing}",
         )  # fmt: skip
 
 
@@ -453,11 +460,11 @@ def most_in_flight(view: RunView, window: TransferWindow) -> Iterator[Observatio
     sent, received = connection.sent("server"), connection.received("server")
     if sent is None or received is None or not len(sent):
         return
-    most = float(in_flight(sent, received))
+    peak = float(in_flight(sent, received))
     ends: tuple[Role, ...] = ("server",) if is_split(view) else ROLES
     for role in ends:
         yield Observation(
-            role=role, parameter=_BUFFERS[role], value=most, unit="bytes", source="right capture, most in flight"
+            role=role, parameter=_BUFFERS[role], value=peak, unit="bytes", source="right capture, most in flight"
         )  # fmt: skip
 
 
@@ -492,13 +499,13 @@ def migration_cwnd(connection: TransferConnection) -> Iterator[Observation]:
     before = old["congestion_window"][-1]
     later = windows.filter(pl.col("t_ms").is_between(at_ms, at_ms + _PATIENCE * rtt_ms))
     low = (later["congestion_window"] < _SET_BACK * before).arg_true()
-    after, how = before, "never set back"
+    after, note = before, "never set back"
     if not low.is_empty():
         # From that event on: another one of the same time may have come before.
         since = later[low[0] :]
         settling = since.filter(pl.col("t_ms") <= since["t_ms"][0] + _SETTLED * rtt_ms)
-        after, how = settling["congestion_window"].max(), f"set back to {since['congestion_window'][0]:,.0f} B first"
+        after, note = settling["congestion_window"].max(), f"set back to {since['congestion_window'][0]:,.0f} B first"
     yield Observation(
         role="server", parameter="migration_cwnd", value=after / before, unit="of the window before",
-        source=f"{connection.name('server')}'s qlog: {before:,.0f} B before the move, {after:,.0f} B after it, {how}",
+        source=f"{connection.name('server')}'s qlog: {before:,.0f} B before the move, {after:,.0f} B after it, {note}",
     )  # fmt: skip
