@@ -26,8 +26,9 @@ from harness.analysis.link_replay import (
 from harness.capture import capture, matching
 from harness.capture.artefacts import Artefacts
 from harness.capture.counters import running_total
-from harness.capture.lab_file import FaultFacts, LinkSettings
 from harness.capture.matching import MatchedPackets
+from harness.netem.program import Fault
+from harness.topology.lab_file import LinkSettings
 
 Side = Literal["to_client", "to_server"]
 SIDES: tuple[Side, ...] = ("to_client", "to_server")
@@ -65,7 +66,7 @@ class LinkDirection:
         return np.where(passage.arrived, departures, self.replayed.departure_ns) - self.replayed.own_ns
 
 
-def faults_to(run: Artefacts, name: Side) -> tuple[FaultFacts, ...]:
+def faults_to(run: Artefacts, name: Side) -> tuple[Fault, ...]:
     """The faults that the path was configured to apply to datagrams of one direction."""
     return () if run.lab is None else tuple(fault for fault in run.lab.faults if fault.direction == name)
 

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.link_replay import Fate, LinkPhase, Replay
-from harness.capture.lab_file import FaultFacts
 from harness.capture.matching import MatchedPackets
 from harness.netem import fault_share
+from harness.netem.program import Fault
 from harness.scenario.schema import GilbertElliott
 from harness.units import Percentage
 
@@ -151,7 +151,7 @@ def quantiles_ms(values: npt.NDArray[np.int64], *percent: float) -> list[float] 
 _SOME = 1e-9
 
 
-def faulty(phases: Sequence[LinkPhase], faults: Sequence[FaultFacts]) -> tuple[LinkPhase, ...]:
+def faulty(phases: Sequence[LinkPhase], faults: Sequence[Fault]) -> tuple[LinkPhase, ...]:
     """Phases of a direction in which more is lost than netem's random loss takes."""
     if not faults:
         return tuple(phases)
@@ -159,13 +159,13 @@ def faulty(phases: Sequence[LinkPhase], faults: Sequence[FaultFacts]) -> tuple[L
     return tuple(replace(phase, mean_loss=max(_SOME, 1 - (1 - phase.mean_loss) * pass_share)) for phase in phases)
 
 
-def asked_share(fault: FaultFacts) -> float:
+def asked_share(fault: Fault) -> float:
     """Of many datagrams the share that a fault takes by chance."""
     return 0.0 if fault.packets else fault_share(fault.rate, fault.burst)
 
 
 def fault_problems(
-    name: str, passage: MatchedPackets, replayed: Replay, faults: Sequence[FaultFacts], improbable: float
+    name: str, passage: MatchedPackets, replayed: Replay, faults: Sequence[Fault], improbable: float
 ) -> Iterator[str]:
     """What became of datagrams otherwise than was asked. `improbable`: a share less probable than that is another.
 

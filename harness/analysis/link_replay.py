@@ -19,9 +19,10 @@ import numpy.typing as npt
 
 from harness.capture.artefacts import Artefacts
 from harness.capture.capture import Capture
-from harness.capture.lab_file import FlowAddresses, LinkSettings, LinkSettingsChange, MappingFacts
 from harness.capture.matching import MatchedPackets
 from harness.netem.bounds import STANDSTILL, default_bucket
+from harness.netem.program import AddressMapping
+from harness.topology.lab_file import FlowAddresses, LinkSettings, LinkSettingsChange
 
 # --- The link as it was asked for, piece by piece: from one scheduled change to the next.
 
@@ -316,7 +317,7 @@ def _forgotten(run: Artefacts, entered: Capture) -> Ints:
     return expiry
 
 
-def _is_to(entered: Capture, rows: Ints, flow: FlowAddresses, mapping: MappingFacts) -> npt.NDArray[np.bool_]:
+def _is_to(entered: Capture, rows: Ints, flow: FlowAddresses, mapping: AddressMapping) -> npt.NDArray[np.bool_]:
     places = [flow.client.place(address) for address in mapping.outer]
     matches = np.isin(entered.client_address[rows], places)
     if mapping.port is not None:

@@ -14,7 +14,7 @@ from harness.analysis.timeseries.grid import BIN, Floats, Ints, Points
 from harness.analysis.timeseries.lifetimes import Lifetime
 from harness.analysis.timeseries.network import samples, stays
 from harness.capture.capture import Capture
-from harness.capture.lab_file import FlowAddresses
+from harness.topology.lab_file import FlowAddresses
 
 #: Why a flow has no metric that only its sender could tell.
 NOT_TOLD = "neither a qlog nor tcp_info of the sender shows it"

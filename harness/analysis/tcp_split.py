@@ -10,7 +10,7 @@ import numpy.typing as npt
 from harness.analysis.run_view import RunView
 from harness.analysis.timeseries.lifetimes import client_port
 from harness.capture.capture import ACK, SYN, Capture
-from harness.capture.lab_file import FlowAddresses, LabFacts
+from harness.topology.lab_file import FlowAddresses, LabFacts
 
 Ints = npt.NDArray[np.int64]
 

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 
 import polars as pl
 
-from harness.capture import capture, counters, key_log, lab_file, qlog, tcp_info
+from harness.capture import capture, counters, files, key_log, qlog, tcp_info
 from harness.capture.counters import Events
 from harness.capture.files import (
     CAPTURES,
@@ -30,6 +30,7 @@ from harness.scenario.metric_names import MetricName, TransferName
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Flow, Scenario
 from harness.scenario.schema import Path as EmulatedPath
+from harness.topology.lab_file import LabFacts
 
 # --- The files of a run's folder that measuring reads, and the digests that show that they are unchanged.
 #
@@ -195,9 +196,9 @@ class Artefacts:
             return None
 
     @cached_property
-    def lab(self) -> lab_file.LabFacts | None:
+    def lab(self) -> LabFacts | None:
         """The configuration of the lab; with all of several paths, the link is the first one's."""
-        facts = self._read(LAB, lab_file.read_lab)
+        facts = self._read(LAB, files.read_lab)
         if facts is None or (self.alone is None and len(facts.paths) != 1):
             return facts
         return facts.alone(self.alone if self.alone is not None else facts.paths[0].path)

@@ -13,9 +13,9 @@ import polars as pl
 
 from harness.capture import pcap
 from harness.capture.files import open_file
-from harness.capture.lab_file import Endpoint, FlowAddresses
 from harness.capture.memmap import joined, taken
 from harness.capture.quic import invariants
+from harness.topology.lab_file import Endpoint, FlowAddresses
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ class Capture:
     """Direction: server to client, else client to server."""
     flow: Ints
     client_address: Ints
-    """Which of the addresses of its flow's client (`capture.lab_file.Endpoint`) it came from, or goes to."""
+    """Which of the addresses of its flow's client (`topology.lab_file.Endpoint`) it came from, or goes to."""
     ip: Ints
     """IP version."""
     protocol: Bytes

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from harness.capture import pcap
-from harness.capture.files import capture_file, find, read_bytes
-from harness.capture.lab_file import LabFacts, read_lab
+from harness.capture.files import capture_file, find, read_bytes, read_lab
 from harness.capture.quic import invariants
 from harness.capture.syscalls import CallDivergence
 from harness.outcome import RandomBytes, Run
+from harness.topology.lab_file import LabFacts
 
 SIDES = ("left", "right")
 _ETHERTYPES = {0x0806: "ARP", 0x0800: "IPv4", 0x86DD: "IPv6"}

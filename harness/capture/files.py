@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Protocol, cast
 import zstandard
 
 from harness.reading import UnfitFileError, open_regular, size_within, status_of, too_large
+from harness.topology.lab_file import LabFacts
 
 #: Suffixes of compressed files, in the order of lookup.
 ZSTD, GZIP = ".zst", ".gz"
@@ -301,3 +302,8 @@ def read_objects(path: Path) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(value, dict):
             yield value
+
+
+def read_lab(path: Path) -> LabFacts:
+    """Read lab.json. Raises OSError; ValueError (pydantic's) where it does not say what it must."""
+    return LabFacts.model_validate_json(read_bytes(path, MOST_RECORD))

@@ -13,9 +13,9 @@ Direction = Literal["to_client", "to_server"]
 
 
 class Record(BaseModel):
-    """A frozen part of the program."""
+    """A frozen part of the program. Keys that a later version adds to a stored one are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class TimedCommands(Record):

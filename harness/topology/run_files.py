@@ -6,7 +6,18 @@ import json
 from typing import Any
 
 from harness.netem import PathProgram
-from harness.topology.spec import SAMPLE, SERVER_PORT, SERVER_WAIT, Interface, Lab, LabFlow, ProxyHost, Simulator
+from harness.topology.lab_file import Endpoint, FlowAddresses, LabFacts, Links, PathFacts, ProxyFacts, ScheduledChange
+from harness.topology.spec import (
+    SAMPLE,
+    SERVER_PORT,
+    SERVER_WAIT,
+    Interface,
+    Lab,
+    LabFlow,
+    LabMove,
+    ProxyHost,
+    Simulator,
+)
 
 #: What runs a proxy, in the simulator's image.
 PROXY_COMMAND = ("python3", "-m", "simulator.split")
@@ -86,75 +97,85 @@ def _names(lab: Lab) -> list[str]:
 
 
 def summary(lab: Lab) -> dict[str, Any]:
-    """lab.json: addresses and link figures, for whoever reads the run's artefacts."""
+    """lab.json: addresses and link figures, for whoever reads the run's artefacts. What is not set is left out."""
+    return lab_facts(lab).model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def lab_facts(lab: Lab) -> LabFacts:
+    """What a lab was asked to be, as its readers find it."""
     first = lab.simulators[0]
     program = first.program
+    whole = lab.whole if lab.whole is not None else program
     has_events = bool(program.outages or program.faults)
-    lists_paths = len(lab.simulators) > 1 or any(flow.moves for flow in lab.flows) or has_events
-    return {
-        "schema": 1,
-        "flows": [_flow(lab, flow) for flow in lab.flows],
-        "mtu": lab.mtu,
-        **_figures(lab.whole if lab.whole is not None else first.program),
-        **({"paths": [_path(lab, simulator) for simulator in lab.simulators]} if lists_paths else {}),
-        **({"proxies": [_proxy(lab, proxy) for proxy in lab.proxies]} if lab.proxies else {}),
-    }
+    optional: dict[str, Any] = {}
+    if len(lab.simulators) > 1 or any(flow.moves for flow in lab.flows) or has_events:
+        optional["paths"] = tuple(_path(lab, simulator) for simulator in lab.simulators)
+    if lab.proxies:
+        optional["proxies"] = tuple(_proxy(lab, proxy) for proxy in lab.proxies)
+    return LabFacts(
+        schema=1,
+        flows=tuple(_flow(lab, flow) for flow in lab.flows),
+        mtu=lab.mtu,
+        links=_links(whole),
+        changes=_changes(whole),
+        **optional,
+    )
 
 
-def _figures(program: PathProgram) -> dict[str, Any]:
-    return {
-        "links": {name: link.model_dump(mode="json") for name, link in program.links.items()},
-        "changes": [change.model_dump(mode="json") for change in program.timeline],
-    }
+def _links(program: PathProgram) -> Links:
+    return Links.model_validate({name: link.model_dump() for name, link in program.links.items()})
 
 
-def _proxy(lab: Lab, proxy: ProxyHost) -> dict[str, Any]:
+def _changes(program: PathProgram) -> tuple[ScheduledChange, ...]:
+    return tuple(ScheduledChange.model_validate(change.model_dump()) for change in program.timeline)
+
+
+def _proxy(lab: Lab, proxy: ProxyHost) -> ProxyFacts:
     """A proxy by its name, and the simulators on its sides."""
-    beside = {
-        "left": next(simulator.name for simulator in lab.simulators if simulator.right.network == proxy.left.network),
-        "right": next(simulator.name for simulator in lab.simulators if simulator.left.network == proxy.right.network),
-    }
-    return {"proxy": proxy.name, **beside}
+    return ProxyFacts(
+        proxy=proxy.name,
+        left=next(simulator.name for simulator in lab.simulators if simulator.right.network == proxy.left.network),
+        right=next(simulator.name for simulator in lab.simulators if simulator.left.network == proxy.right.network),
+    )
 
 
-def _path(lab: Lab, simulator: Simulator) -> dict[str, Any]:
+def _path(lab: Lab, simulator: Simulator) -> PathFacts:
     # Behind any segment in a row are the same clients.
     network = lab.networks[(lab.simulators[0] if lab.whole is not None else simulator).left.network]
-    return {
-        "path": simulator.path,
-        "simulator": simulator.name,
-        "networks": [network.ipv4, network.ipv6],
-        **_figures(simulator.program),
-        "outages": [outage.model_dump(mode="json") for outage in simulator.program.outages],
-        "mappings": [mapping.model_dump(mode="json") for mapping in simulator.program.mappings],
-        **(
-            {"faults": [fault.model_dump(mode="json") for fault in faults]}
-            if (faults := simulator.program.faults)
-            else {}
-        ),
-    }
+    program = simulator.program
+    faults: dict[str, Any] = {"faults": program.faults} if program.faults else {}
+    return PathFacts(
+        path=simulator.path,
+        simulator=simulator.name,
+        networks=(network.ipv4, network.ipv6),
+        links=_links(program),
+        changes=_changes(program),
+        outages=program.outages,
+        mappings=program.mappings,
+        **faults,
+    )
 
 
-def _flow(lab: Lab, flow: LabFlow) -> dict[str, Any]:
+def _flow(lab: Lab, flow: LabFlow) -> FlowAddresses:
     client, server = lab.host(flow.client), lab.host(flow.server)
     # Those of a client as either side of a path sees them.
     addresses = dict.fromkeys([*client.addresses, *(address for move in flow.moves for address in move.addresses)])
-    moves = {
-        "path": flow.path,
-        "moves": [move.model_dump(mode="json") for move in flow.moves],
-    } if flow.path or flow.moves else {}  # fmt: skip
-    return {
-        "flow": flow.flow,
-        "client": {"addresses": list(addresses)},
-        "server": {"addresses": server.addresses},
-        "kind": flow.kind,
-        "label": flow.label,
-        "sender": flow.sender,
-        "start": flow.start,
-        "stop": flow.stop,
-        "access_delay_ns": flow.access_delay_ns,
+    moves: dict[str, Any] = {}
+    if flow.path or flow.moves:
+        # Whole, so that defaults are written as well.
+        moves = {"path": flow.path, "moves": tuple(LabMove(**move.model_dump()) for move in flow.moves)}
+    return FlowAddresses(
+        flow=flow.flow,
+        client=Endpoint(addresses=tuple(addresses)),
+        server=Endpoint(addresses=tuple(server.addresses)),
+        kind=flow.kind,
+        label=flow.label,
+        sender=flow.sender,
+        start=flow.start,
+        stop=flow.stop,
+        access_delay_ns=flow.access_delay_ns,
         **moves,
-    }
+    )
 
 
 def digest_form(lab: Lab) -> dict[str, Any]:

@@ -147,6 +147,9 @@ class Simulator(Spec):
 class LabMove(Spec):
     """A client's address changes."""
 
+    # It stands in lab.json, where a later version may add to it.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
     at: float
     """Seconds after the first datagram of the run."""
     how: MoveKind

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from harness.capture.capture import read_capture
-from harness.capture.files import read_bytes
-from harness.capture.lab_file import read_lab
+from harness.capture.files import read_bytes, read_lab
 from harness.outcome import MeasuredRun
 from tests.lab.conftest import Harness, Manifest, left_overs
 from tests.lab.test_faults import faulty_image

@@ -10,8 +10,8 @@ import pytest
 from harness.analysis.metrics import measure
 from harness.analysis.run_view import RunView
 from harness.analysis.tcp_split import legs, opened
-from harness.capture.lab_file import FlowAddresses
 from harness.store.records import read_run
+from harness.topology.lab_file import FlowAddresses
 from tests.lab.conftest import Harness
 
 VIRTUAL, REAL = ("--engine", "virtual"), ("--engine", "compose")

@@ -16,12 +16,12 @@ import pytest
 
 from harness.analysis.link_estimates import fault_problems
 from harness.analysis.link_replay import Fate, Replay
-from harness.capture.lab_file import FaultFacts
 from harness.capture.matching import MatchedPackets
 from harness.engine import exit_rules
 from harness.engine.images.cache import Cache
 from harness.engine.served_files import serve
 from harness.netem import PathProgram, compile_path, fault_share
+from harness.netem.program import Fault
 from harness.outcome import Transfer
 from harness.store.identity import keyed, used
 from harness.topology import build_lab, digest_form, sim_plan, summary
@@ -189,12 +189,12 @@ def _passage(fates: Sequence[Fate], appeared: int = 0) -> tuple[MatchedPackets, 
     return passage, Replay(nothing, nothing, nothing, nothing > 0, fate, nothing, nothing > 0)
 
 
-def _said(faults: Sequence[FaultFacts], fates: Sequence[Fate], appeared: int = 0) -> list[str]:
+def _said(faults: Sequence[Fault], fates: Sequence[Fate], appeared: int = 0) -> list[str]:
     return list(fault_problems("to_server", *_passage(fates, appeared), faults, 1e-6))
 
 
 def test_numbers_that_were_dropped_are_held_against_those_asked_for() -> None:
-    fault = FaultFacts(direction="to_server", kind="drop", packets=(2, 3))
+    fault = Fault(direction="to_server", kind="drop", packets=(2, 3))
     ok, lost = Fate.DELIVERED, Fate.LOST
     assert not _said([fault], [ok, lost, lost, ok, ok])
     assert not _said([fault], [ok, lost, Fate.IN_FLIGHT, ok]), "what the last one overtook is lost"
@@ -206,10 +206,10 @@ def test_numbers_that_were_dropped_are_held_against_those_asked_for() -> None:
 def test_shares_of_chance_are_held_against_those_asked_for() -> None:
     drawn = random.Random(1)
     fates = [Fate.LOST if drawn.random() < 0.29 else Fate.DELIVERED for _ in range(5000)]
-    asked = FaultFacts(direction="to_server", kind="drop", rate=0.3, burst=3)
+    asked = Fault(direction="to_server", kind="drop", rate=0.3, burst=3)
     assert not _said([asked], fates)
     assert "(29." in _said([asked.model_copy(update={"rate": 0.02})], fates)[0]
     assert "were dropped, asked 29.4" in _said([asked], [Fate.DELIVERED] * 5000)[0]
-    damaged = FaultFacts(direction="to_server", kind="corrupt", rate=0.3, burst=3)
+    damaged = Fault(direction="to_server", kind="corrupt", rate=0.3, burst=3)
     assert not _said([damaged], fates, appeared=sum(one is Fate.LOST for one in fates))
     assert "were damaged, asked 29.4" in _said([damaged], fates, appeared=0)[0]

@@ -14,7 +14,6 @@ from harness.analysis.delivery import FILE, SEGMENTS
 from harness.analysis.metrics import measure
 from harness.analysis.shared_flows import NOT_TOLD
 from harness.capture.capture import ACK, SYN, Capture, read_capture
-from harness.capture.lab_file import Endpoint, FlowAddresses, LabFacts
 from harness.check.parameters import TRIALS
 from harness.execution.matrix import Request, cells
 from harness.outcome import Cell, MeasuredRun, Observation
@@ -22,6 +21,7 @@ from harness.planning.endpoint_config import UnsupportedError, application_proto
 from harness.scenario.parameters import ROLES, Role
 from harness.store.records import read_run
 from harness.topology import build_lab, summary
+from harness.topology.lab_file import Endpoint, FlowAddresses, LabFacts
 from harness.topology.run_files import sim_plan
 from tests.examples import ROOT, SIM, catalogue, images, implementation, scenario
 from tests.measurements import by_name

@@ -17,9 +17,9 @@ from harness.analysis.metrics import measure
 from harness.analysis.run_view import RunView
 from harness.analysis.shared_flows import SharedFlow
 from harness.analysis.timeseries import BOTTLENECK, NETWORK, RETURN_BOTTLENECK, bottleneck_number
-from harness.capture.lab_file import MoveFacts
 from harness.capture.pcap import parse
 from harness.outcome import LinkProof, Run
+from harness.topology.spec import LabMove
 from tests.measurements import by_name
 from tests.unit.captures import CLIENT, CLIENT6, T0, Recipe, pcap, write_run
 
@@ -227,7 +227,7 @@ def test_a_flow_s_rate_is_that_of_the_path_its_client_is_on(tmp_path: Path) -> N
     view = RunView(tmp_path, twofold(tmp_path))
     assert view.lab is not None and view.series is not None
     facts = view.lab.flows[0].model_copy(
-        update={"path": "campus", "moves": (MoveFacts(at=1.0, how="migrate", path="cellular", addresses=()),)}
+        update={"path": "campus", "moves": (LabMove(at=1.0, how="migrate", path="cellular", addresses=()),)}
     )
     number = bottleneck_number(1, 2, "to_client")
     capacity = (pl.col("flow") == number) & (pl.col("name") == "capacity")

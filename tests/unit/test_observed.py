@@ -14,10 +14,10 @@ from harness.analysis.metrics.observed import observe
 from harness.analysis.metrics.observed.quic import longest_burst
 from harness.analysis.run_view import RunView
 from harness.capture.capture import read_capture
-from harness.capture.lab_file import Endpoint, FlowAddresses
 from harness.capture.qlog_events import read_phases
 from harness.outcome import MeasuredRun, Observation, Run, Transfer
 from harness.scenario.schema import Move
+from harness.topology.lab_file import Endpoint, FlowAddresses
 from harness.units import Duration
 from tests.unit.captures import (
     CLIENT,

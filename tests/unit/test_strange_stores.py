@@ -16,7 +16,6 @@ import zstandard
 
 from harness.capture import files, qlog, qlog_parameters
 from harness.capture.files import open_file, read_bytes
-from harness.capture.lab_file import LabFacts
 from harness.capture.qlog_thinning import thin
 from harness.engine.docker import engine as compose_engine
 from harness.engine.docker_cli import tail
@@ -41,6 +40,7 @@ from harness.store.parquet_reader import claim_of
 from harness.store.records import SERIES_SCHEMA, TableError, read_frame, read_run
 from harness.store.results import MEASURED, RUN, SERIES, Store
 from harness.topology import Lab, build_lab
+from harness.topology.lab_file import LabFacts
 from harness.writing import copy_tree, place_below, replace, write_new
 from tests.drawings import download_run
 from tests.examples import ROOT, cell, scenario

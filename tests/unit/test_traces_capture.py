@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from harness.capture.capture import Capture, read_capture
-from harness.capture.lab_file import Endpoint, FlowAddresses
 from harness.capture.matching import match
 from harness.capture.quic.invariants import Form, coalesced
+from harness.topology.lab_file import Endpoint, FlowAddresses
 from tests.unit.captures import (
     CLIENT,
     CLIENT6,

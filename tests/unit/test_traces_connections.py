@@ -9,9 +9,9 @@ import pytest
 from harness.capture.capture import Capture, read_capture
 from harness.capture.connections import _readable, connections, open_packets
 from harness.capture.key_log import Secret, read_key_log
-from harness.capture.lab_file import Endpoint, FlowAddresses
 from harness.capture.quic.invariants import VERSION_2
 from harness.capture.quic.protection import Aead, Protection, decrypt
+from harness.topology.lab_file import Endpoint, FlowAddresses
 from tests.unit import protected
 from tests.unit.captures import CLIENT, SERVER, T0, Packet, frame, pcap
 from tests.unit.protected import integer, stream_frame

@@ -10,10 +10,11 @@ import pytest
 
 from harness.capture.capture import SYN, TCP, UDP, Capture, read_capture
 from harness.capture.counters import Events, read_events
-from harness.capture.lab_file import Endpoint, FlowAddresses, read_lab
+from harness.capture.files import read_lab
 from harness.capture.matching import match
 from harness.capture.quic.invariants import Form
 from harness.capture.tcp_info import read_iperf3, read_tcp
+from harness.topology.lab_file import Endpoint, FlowAddresses
 from tests.unit.captures import INITIAL, T0, Packet, pcap
 from tests.unit.shared_flows import TCP_HEADER, Segment, any_frame, ends, tcp_rows, write_lab
 

@@ -19,9 +19,10 @@ from harness.analysis.run_view import RunView
 from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import Capture, Ints
 from harness.capture.connections import connections
-from harness.capture.lab_file import FlowAddresses, MoveFacts
 from harness.capture.matching import MatchedPackets
 from harness.capture.quic.invariants import Form
+from harness.topology.lab_file import FlowAddresses
+from harness.topology.spec import LabMove
 
 Flags = npt.NDArray[np.bool_]
 
@@ -38,7 +39,7 @@ class Moved:
     window: TransferWindow
     """Of the transfer that it came in, or of the last one before it."""
     facts: FlowAddresses
-    move: MoveFacts
+    move: LabMove
     number: int
     """From 1, in order of time."""
     zero_ns: int

@@ -15,9 +15,9 @@ from harness.analysis.run_view import RunView
 from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import NOT_ECT, Capture, ecn
 from harness.capture.counters import total
-from harness.capture.lab_file import LinkSettings
 from harness.scenario.metric_names import TransferName
 from harness.scenario.schema import Red
+from harness.topology.lab_file import LinkSettings
 
 _TO = ("to_client", "to_server")
 DROPS = {

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from harness.analysis.timeseries.grid import BIN_NS
 from harness.capture.artefacts import Artefacts
 from harness.capture.capture import Capture
-from harness.capture.lab_file import FlowAddresses
+from harness.topology.lab_file import FlowAddresses
 
 _NEVER = 2**62
 

@@ -27,10 +27,10 @@ from harness.analysis.timeseries.grid import (
 from harness.analysis.timeseries.lifetimes import Lifetime
 from harness.capture.artefacts import Artefacts, TransferWindow
 from harness.capture.counters import Growth, growth_of
-from harness.capture.lab_file import FlowAddresses
 from harness.capture.matching import MatchedPackets
 from harness.capture.quic.invariants import Form
 from harness.stats.intervals import jain
+from harness.topology.lab_file import FlowAddresses
 
 #: Name → the width of its steps.
 _SUMMED = {"throughput": BIN, "sending_rate": BIN, "drops": BIN, "in_flight": GRID}

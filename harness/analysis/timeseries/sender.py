@@ -15,8 +15,8 @@ from harness.capture import qlog
 from harness.capture.artefacts import Artefacts, TransferWindow
 from harness.capture.capture import Capture
 from harness.capture.files import content_size
-from harness.capture.lab_file import FlowAddresses
 from harness.scenario.parameters import Role
+from harness.topology.lab_file import FlowAddresses
 
 # --- Which of an endpoint's qlog files are of a transfer's connection. Here and nowhere else.
 

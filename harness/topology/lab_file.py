@@ -1,15 +1,18 @@
-"""The configuration of the lab (lab.json): endpoints' addresses, both directions of the link, changes over time."""
+"""lab.json: what the lab of a run was asked to be. The simulators' readers and the engines' writer share these types.
+
+Keys that a reader does not know are ignored, and what a file lacks has its default: files of older runs stay readable.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.capture.files import MOST_RECORD, read_bytes
+from harness.netem.program import AddressMapping, Fault, Outage, Side
+from harness.topology.spec import LabMove
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -28,23 +31,6 @@ class Endpoint(_Asked):
     def place(self, address: str) -> int:
         """The index of an address among all its addresses, from 0."""
         return (self.among or self.addresses).index(address)
-
-
-class MoveFacts(_Asked):
-    """A change of a client's address."""
-
-    at: float
-    """Seconds after the first datagram of the run."""
-    how: str
-    """migrate, interface, nat-port or nat-address."""
-    path: str
-    """That its client is on from then on."""
-    gap: float = 0.0
-    """Seconds until the client itself does something."""
-    addresses: tuple[str, ...]
-    """The client's as the server sees them from then on."""
-    port: int | None = None
-    """Its port as the server sees it; None where that is the client's own choice."""
 
 
 class FlowAddresses(_Asked):
@@ -66,7 +52,7 @@ class FlowAddresses(_Asked):
     """Its own one-way delay on top of the link's."""
     path: str = ""
     """That its client starts on, of several."""
-    moves: tuple[MoveFacts, ...] = ()
+    moves: tuple[LabMove, ...] = ()
     """In order of time."""
 
     @property
@@ -90,6 +76,8 @@ class LinkSettings(_Asked):
 
     device: str
     """Name of the bottleneck's ifb in the counters."""
+    ingress: Side = "left"
+    """Where packets come in."""
     egress: str
     """Name of the device whose netem delays and loses, in the counters."""
     rate_bps: int
@@ -99,10 +87,10 @@ class LinkSettings(_Asked):
     """The token bucket that serves the queue; None where packets leave one after the other, each in its own time."""
     limit_bytes: int | None = None
     limit_packets: int | None = None
-    mean_loss: float = 0.0
     discipline: Literal["droptail", "red"] = "droptail"
     service: Literal["constant", "poisson"] = "constant"
     """How the queue is served: at the rate, or one packet at each of its random opportunities."""
+    mean_loss: float = 0.0
 
 
 class LinkSettingsChange(_Asked):
@@ -110,8 +98,8 @@ class LinkSettingsChange(_Asked):
 
     rate_bps: int | None = None
     delay_ns: int | None = None
-    mean_loss: float | None = None
     burst_bytes: int | None = None
+    mean_loss: float | None = None
     limit_bytes: int | None = None
     limit_packets: int | None = None
 
@@ -136,35 +124,6 @@ class Links(_Asked):
         return sum(link.delay_ns - link.jitter_ns for link in (self.to_client, self.to_server))
 
 
-class OutageFacts(_Asked):
-    """A scheduled outage of a path, ns after the run's first datagram; None where the path does not come back."""
-
-    from_ns: int
-    until_ns: int | None = None
-
-
-class MappingFacts(_Asked):
-    """A scheduled rewriting of a client's address by a path, ns after the first datagram of the run."""
-
-    at_ns: int
-    inner: tuple[str, str]
-    """The client's own addresses."""
-    outer: tuple[str, str]
-    """What the server sees."""
-    port: int | None = None
-    """What the server sees of its port; None where that is the client's own."""
-
-
-class FaultFacts(_Asked):
-    """A configured fault: a path drops or damages datagrams of one direction."""
-
-    direction: Literal["to_client", "to_server"]
-    kind: Literal["drop", "corrupt"]
-    packets: tuple[int, ...] = ()
-    rate: float = 0.0
-    burst: int | None = None
-
-
 class PathFacts(_Asked):
     """One of several paths."""
 
@@ -175,9 +134,9 @@ class PathFacts(_Asked):
     """Those of its clients."""
     links: Links
     changes: tuple[ScheduledChange, ...] = ()
-    outages: tuple[OutageFacts, ...] = ()
-    mappings: tuple[MappingFacts, ...] = ()
-    faults: tuple[FaultFacts, ...] = ()
+    outages: tuple[Outage, ...] = ()
+    mappings: tuple[AddressMapping, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
 
 class ProxyFacts(_Asked):
@@ -193,21 +152,22 @@ class ProxyFacts(_Asked):
 class LabFacts(_Asked):
     """lab.json: the configuration of the run's lab."""
 
+    schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     flows: tuple[FlowAddresses, ...]
+    mtu: int = 1500
+    """IP MTU of every interface, bytes."""
     links: Links
     """Of the path, or of the first of several, as are the changes; of segments in a row what they are together."""
     changes: tuple[ScheduledChange, ...] = ()
-    mtu: int = 1500
-    """IP MTU of every interface, bytes."""
     paths: tuple[PathFacts, ...] = ()
     """All of them, where there are several or clients move; of segments in a row each, from the clients' end."""
     proxies: tuple[ProxyFacts, ...] = ()
     """Those between segments, from the clients' end. Each splits every flow that is TCP."""
-    outages: tuple[OutageFacts, ...] = ()
+    outages: tuple[Outage, ...] = ()
     """Of the path that is looked at."""
-    mappings: tuple[MappingFacts, ...] = ()
+    mappings: tuple[AddressMapping, ...] = ()
     """Of the path that is looked at."""
-    faults: tuple[FaultFacts, ...] = ()
+    faults: tuple[Fault, ...] = ()
     """Of the path that is looked at."""
 
     def alone(self, path: str) -> LabFacts:
@@ -217,8 +177,3 @@ class LabFacts(_Asked):
         flows = tuple(flow.within(networks) for flow in self.flows)
         settings = {name: getattr(path_facts, name) for name in ("links", "changes", "outages", "mappings", "faults")}
         return self.model_copy(update={**settings, "flows": flows, "paths": (path_facts,)})
-
-
-def read_lab(path: Path) -> LabFacts:
-    """Read lab.json. Raises OSError; ValueError (pydantic's) where it is not valid."""
-    return LabFacts.model_validate_json(read_bytes(path, MOST_RECORD))
