@@ -63,8 +63,8 @@ class Written:
 def read_iperf3(path: Path) -> Written | None:
     """The sum of the sender's intervals in iperf3's report (`--json`); None where there are none.
 
-    A truncated report is no valid JSON, so it has none. A server whose client was stopped writes its last whole interval
-    twice (iperf 3.18); it counts once. Raises OSError.
+    A truncated report is no valid JSON, so it has none. A server whose client was stopped writes its last whole
+    interval twice (iperf 3.18); it counts once. Raises OSError.
     """
     intervals: list[Any] = _report(path).get("intervals", [])
     sums = [item["sum"] for item in intervals if isinstance(item, dict) and isinstance(item.get("sum"), dict)]
@@ -79,7 +79,7 @@ def read_iperf3(path: Path) -> Written | None:
 def read_algorithm(path: Path) -> str | None:
     """The sender's congestion control in iperf3's report (`--json`), which it reads from the socket (TCP_CONGESTION).
 
-    None where the report has none, or was cut short. Raises OSError.
+    None where the report has none, or was truncated. Raises OSError.
     """
     end = _report(path).get("end")
     algorithm = end.get("sender_tcp_congestion") if isinstance(end, dict) else None

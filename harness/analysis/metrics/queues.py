@@ -1,4 +1,4 @@
-"""What the bottleneck and its queue did: share of use, drops, ECN marks, and how long packets waited."""
+"""The bottleneck and its queue: drops, ECN marks, and waiting times."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ QUEUE_DELAY = {
 
 @measures
 def drops(view: RunView) -> Iterator[Finding]:
-    """Yield drops of the queue and of random loss, per direction; of several paths together."""
+    """Yield drops of the queue and of random loss, per direction; with several paths their sum."""
     links = [(path.counters, path.lab) for path in view.every_path]
     for index, transfer in enumerate(get_args(TransferName)):
         span = view.span(index)
@@ -82,13 +82,13 @@ def drops(view: RunView) -> Iterator[Finding]:
 
 
 def _device(settings: LinkSettings, kind: str) -> str:
-    """Whose discipline drops: the bottleneck's queue, or netem on the way out."""
+    """The device whose discipline drops: the bottleneck's queue, or netem at the egress."""
     return settings.device if kind == "queue" else settings.egress
 
 
 @measures
 def marks(view: RunView) -> Iterator[Finding]:
-    """Yield CE marks per direction whose queue may mark; and a caution where nobody let it."""
+    """Yield CE marks per direction whose queue may mark; and a caution if no packet was ECN-capable."""
     path = view.emulated
     for to, link in (("to_client", path.to_client), ("to_server", path.to_server)):
         passage = getattr(view, to)
@@ -108,8 +108,8 @@ def marks(view: RunView) -> Iterator[Finding]:
 
 @measures
 def queue_delay(view: RunView) -> Iterator[Finding]:
-    """Yield median, 95th percentile and longest wait, on whichever path; nothing of segments in a row, which have each
-    their own (`analysis.metrics.times`).
+    """Yield median, 95th percentile and longest wait, on any path. Nothing for segments in series, which have their own
+    metrics (`analysis.metrics.times`).
     """
     waits = []
     if view.in_sequence:
@@ -131,7 +131,7 @@ def queue_delay(view: RunView) -> Iterator[Finding]:
 
 
 def _within(window: TransferWindow, entered: Capture) -> npt.NDArray[np.bool_]:
-    """Which packets are a transfer's."""
+    """Which packets belong to a transfer."""
     own = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
     return np.asarray(own, np.bool_)
 
@@ -173,7 +173,7 @@ def _mean(link: SharedBottleneck, series: str) -> Told:
     source="both captures; RFC 5166 §2.1.2; CCPerf's mean_qdisc_delay_l2",
 )  # fmt: skip
 def mean_queue_delay(link: SharedBottleneck) -> Told:
-    """By Little's law mean_queue_packets by the packets that passed in a second, nearly."""
+    """By Little's law about mean_queue_packets divided by the packets that passed in a second."""
     arrivals, departures, _ = link.stays()
     during = (arrivals >= link.start * 1e9) & (arrivals <= link.end * 1e9)
     return Value((departures[during] - arrivals[during]).mean() / 1e6, _CAPTURES) if during.any() else None
@@ -185,7 +185,7 @@ def mean_queue_delay(link: SharedBottleneck) -> Told:
     source="both captures; CCPerf's mean_sending_rate_l1",
 )  # fmt: skip
 def mean_link_rate(link: SharedBottleneck) -> Told:
-    """At layer 2, as the link's own rate."""
+    """At layer 2, like the link's own rate."""
     _, departures, length = link.stays()
     during = (departures >= link.start * 1e9) & (departures <= link.end * 1e9)
     return Value(float(length[during].sum()) * 8 / (link.end - link.start) / 1e6, _CAPTURES)
@@ -197,7 +197,7 @@ def mean_link_rate(link: SharedBottleneck) -> Told:
     source="struct tc_red_xstats, net/sched/sch_red.c",
 )  # fmt: skip
 def early_drops_to_client(link: SharedBottleneck) -> Told:
-    """With limit_drops_to_client they are queue_drops_to_client; where the queue is not RED that is all there is."""
+    """Together with limit_drops_to_client they are queue_drops_to_client; a queue without RED has only that metric."""
     return _drops(link, "early")
 
 
@@ -223,6 +223,6 @@ def _drops(link: SharedBottleneck, cause: str) -> Told:
     formula="dropped / came", source="both captures; RFC 5166 §2.1.3",
 )  # fmt: skip
 def drop_rate(link: SharedBottleneck) -> Told:
-    """Told from losses on the link by the replay (`analysis.link_replay`)."""
+    """The replay tells these drops from losses on the link (`analysis.link_replay`)."""
     fate = link.direction.replayed.fate
     return Value(float((fate == Fate.QUEUE_DROP).mean()), _CAPTURES) if len(fate) else None

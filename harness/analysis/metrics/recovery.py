@@ -1,4 +1,4 @@
-"""Loss recovery (RFC 9002) by the server's qlog, what TCP sent again, and reordering on the path."""
+"""Loss recovery (RFC 9002) by the server's qlog, TCP retransmissions, and reordering on the path."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RETRANSMITTED_SHARE = declare(
 def retransmitted_share(view: RunView) -> Iterator[Finding]:
     """Yield retransmitted_share.
 
-    Absent where the server writes no qlog, or none that names losses although packets were lost on the path.
+    Absent if the server writes no qlog, or none that names losses although packets were lost on the path.
     """
     for window in view.windows:
         if window.over_tcp:
@@ -41,7 +41,7 @@ def retransmitted_share(view: RunView) -> Iterator[Finding]:
             continue
         sent, lost = counts
         if lost == 0 and _vanished(view, window):
-            # Some stacks (quiche) log no losses: a share of nought would be wrong, and a warning per run noise.
+            # Some stacks (quiche) log no losses: a share of zero would be wrong, and a warning per run noise.
             continue
         yield of_transfer(RETRANSMITTED_SHARE, window, lost / sent, "qlog")
 
@@ -57,7 +57,7 @@ def _of_segments(view: RunView, window: TransferWindow) -> Iterator[Finding]:
 
 
 def _counts(view: RunView, window: TransferWindow) -> tuple[int, int] | None:
-    """Packets sent and lost on one transfer's connection; None where no trace tells."""
+    """Packets sent and lost on one transfer's connection; None if no trace reports them."""
     traces = [summary for path in traces_of(view, window, "server") if (summary := summarise(path)).sent]
     return (sum(trace.sent for trace in traces), sum(trace.lost for trace in traces)) if traces else None
 
@@ -68,12 +68,12 @@ def _vanished(view: RunView, window: TransferWindow) -> bool:
         return False
     entered = passage.entered
     vanished = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns)
-    # What was under way at the end is not lost: two seconds cover the longest path.
+    # Packets in flight at the end are not lost: two seconds cover the longest path.
     vanished &= (entered.t_ns < window.transfer.ended_ns - 2_000_000_000) & ~passage.arrived
     return bool(vanished.any())
 
 
-# --- Packets that came behind others which had left later: RFC 4737, by the order in which packets left and came.
+# --- Reordered packets: those that arrived after others that were sent later (RFC 4737).
 
 
 Ints = npt.NDArray[np.int64]
@@ -82,7 +82,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Reordering:
-    """The n packets of one transfer and direction that came, in order of arrival; arrays of shape (n,)."""
+    """The n received packets of one transfer and direction, in order of arrival; arrays of shape (n,)."""
 
     reordered: Flags
     """Whether one that left later had come before (§3.3: s < NextExp)."""
@@ -94,27 +94,27 @@ class Reordering:
 
     @property
     def ratio(self) -> float:
-        """Reordered packets by packets that came (§4.1); 0 where none came."""
+        """Reordered packets divided by received packets (§4.1); 0 if none arrived."""
         return float(self.reordered.mean()) if len(self.reordered) else 0.0
 
 
 def reordering(came_ns: Ints) -> Reordering:
-    """Of m packets in the order in which they left, by when each came; -1 of one that never did. Shape (m,).
+    """The reordering of m packets in sending order, by the time when each arrived; -1 if it never did. Shape (m,).
 
-    Data that are sent again leave anew, in another packet.
+    Data that are sent again are in another packet.
     """
     arrivals = np.flatnonzero(came_ns >= 0)
     arrivals = arrivals[np.argsort(came_ns[arrivals], kind="stable")]
     t_ns = came_ns[arrivals]
     furthest = np.maximum.accumulate(arrivals)
     reordered = arrivals < furthest
-    # The first that left later and came before: the furthest only grows, so it is found by halving.
+    # The first packet that was sent later and arrived before. `furthest` only grows, so a binary search finds it.
     place = np.arange(len(arrivals))
     first = np.where(reordered, np.searchsorted(furthest, arrivals, side="right"), place)
     return Reordering(reordered, place - first, t_ns - t_ns[first])
 
 
-# --- What the path did to the order of packets (RFC 4737), and packets that were taken for lost though they came.
+# --- Reordering by the path (RFC 4737), and packets that were declared lost though they arrived.
 
 
 _CAPTURES = "both captures"
@@ -171,7 +171,7 @@ def _data(view: RunView, window: TransferWindow) -> MatchedPackets | None:
 
 @measures
 def taken_for_lost(view: RunView) -> Iterator[Finding]:
-    """Yield spurious_losses, of data that go to the client."""
+    """Yield spurious_losses, for data that go to the client."""
     for window in view.windows:
         spurious = spurious_losses(view, window)
         if isinstance(spurious, Unavailable):

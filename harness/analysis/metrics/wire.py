@@ -1,4 +1,4 @@
-"""What a transfer cost: bytes and packets per direction, acknowledgements, 0-RTT, CPU time."""
+"""The cost of a transfer: bytes and packets per direction, acknowledgements, 0-RTT, CPU time."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def volume(view: RunView) -> Iterator[Finding]:
 
 @measures
 def acknowledgements(view: RunView) -> Iterator[Finding]:
-    """Yield ack_packets and ack_ratio, of downloads."""
+    """Yield ack_packets and ack_ratio of downloads."""
     for window in view.windows:
         down, up = _sent(view, window, True), _sent(view, window, False)
         if window.flow.kind != "quic" or down is None or up is None:
@@ -90,7 +90,7 @@ def acknowledgements(view: RunView) -> Iterator[Finding]:
 def zero_rtt(view: RunView) -> Iterator[Finding]:
     """Yield zero_rtt of repeats.
 
-    A 0-RTT packet coalesced behind the Initial packet counts too, unless something follows the Initial packet
+    A 0-RTT packet coalesced behind the Initial packet counts too. It does not if something follows the Initial packet
     of the first connection as well, which had no ticket: then it is padding.
     """
     for window in view.windows:
@@ -115,13 +115,13 @@ def zero_rtt(view: RunView) -> Iterator[Finding]:
 
 @measures
 def cut_short(view: RunView) -> Iterator[Finding]:
-    """No figure, only a caution: a capture that was cut short undercounts."""
+    """No figure, only a caution: counts from a truncated capture are too low."""
     for side, capture in (("left", view.left), ("right", view.right)):
         if capture is not None and capture.truncated:
             yield Caution(f"the {side} capture ends inside a packet: counts from it are lower bounds")
 
 
-# --- What a transfer cost the machines: CPU time, and datagrams a receiver was too slow for.
+# --- The cost of a transfer to the machines: CPU time, and datagrams that a receiver was too slow for.
 
 
 CPU = {
