@@ -1,4 +1,4 @@
-"""What can go wrong, said so that a person knows what to do next."""
+"""The errors of the harness. Each has a message, and a hint what to do next."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class InputError(HarnessError):
 
 
 class EngineError(HarnessError):
-    """The ground failed: Docker, an image, a network, the lab kernel, the disk."""
+    """The environment failed: Docker, an image, a network, the lab kernel, the disk."""
 
 
 class ResultError(HarnessError):
@@ -38,7 +38,7 @@ class ResultError(HarnessError):
 
 
 class AbsentError(HarnessError):
-    """There is nothing to answer from: no such store, or no stored run of what was asked for."""
+    """There is no data for an answer: no such store, or no stored run of the request."""
 
     exit_code = 5
 
@@ -52,7 +52,7 @@ class UnfitError(ValueError):
 
 
 def disk_error(error: OSError, place: Path) -> EngineError:
-    """The error for a disk that does not take what is written; `place`: where, if the system does not say."""
+    """The error for a failed write to the disk. `place`: the path, if the system does not give it."""
     if isinstance(error, shutil.Error):
         return _copy_error(error, place)
     location = error.filename or place
@@ -66,7 +66,7 @@ def disk_error(error: OSError, place: Path) -> EngineError:
 
 
 def _copy_error(error: shutil.Error, place: Path) -> EngineError:
-    """The same for many files at once, of which the system's words are all that is left: by the first of them."""
+    """As `disk_error`, for many files at once, by the first of them: only the system's message is left of its error."""
     entries = error.args[0] if error.args else None
     if not isinstance(entries, list) or not entries:
         return EngineError(f"{place}: {error}", "is this the place you meant?")
@@ -78,7 +78,7 @@ def _copy_error(error: shutil.Error, place: Path) -> EngineError:
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong, for a sentence: an error's own words where they are for people, else its type too."""
+    """The cause of an error, for a sentence: its message if that is for people, else its type and message."""
     return error.message if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
 
 
@@ -87,7 +87,7 @@ _MOST_NAMES = 12
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """A hint for a name nobody knows: the nearest known ones, else all of them."""
+    """A hint for an unknown name: the nearest of the known names, else all of them."""
     names = sorted(set(candidates) - {""})
     matches = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
     if matches:

@@ -1,6 +1,6 @@
-"""Words for people, in messages as in tables.
+"""Text for people, in messages and tables.
 
-What is stored, or said by an endpoint, may be a stranger's: characters that a terminal obeys, and HTML, are shown.
+Stored data, and the output of endpoints, may come from a stranger: terminal control characters, and HTML, are escaped.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 
 #: Characters of a value that a message shows.
 _SHOWN = 60
-#: How a message shows what would break its line.
+#: The escapes of characters that would break a message's line.
 _ESCAPES = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
-#: What a terminal obeys or leaves out (ECMA-48: C0 but for tab and newline, DEL, C1), what changes the direction of the
-#: text around it (UAX #9) or ends a line for some and not for others, and halves of pairs.
+#: Characters that control a terminal or are invisible (ECMA-48: C0 except tab and newline, DEL, C1), that change the
+#: direction of the text around them (UAX #9), that are line ends for some programs only, and halves of pairs.
 _OBEYED = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
 #: How a tag, a comment or an instruction of HTML begins (CommonMark 0.31 §6.6).
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
-#: Those that reports write themselves. They have no attributes, and so nothing to fetch or to run.
+#: Tags that reports write themselves. They have no attributes, and so nothing to fetch or to run.
 OWN_TAGS = ("<br>", "<details>", "</details>", "<summary>", "</summary>")
 _STRANGE_TAG = re.compile(rf"(?!{'|'.join(map(re.escape, OWN_TAGS))}){_TAG.pattern}")
 
@@ -30,7 +30,7 @@ def flows_named(numbers: Sequence[int]) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """So many of something: '1 run', '2 runs'."""
+    """A number with its noun: '1 run', '2 runs'."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -52,7 +52,7 @@ def shown(value: object) -> str:
 
 
 def harmless(text: str) -> str:
-    r"""A text with what terminals obey, or hide, written out: '\x1b[2J', '\u202e'. Lines stay lines."""
+    r"""A text with the characters that terminals obey or hide escaped: '\x1b[2J', '\u202e'. Lines stay lines."""
     return text if _OBEYED.search(text) is None else _OBEYED.sub(_written_out, text)
 
 
@@ -61,7 +61,7 @@ def _written_out(match: re.Match[str]) -> str:
 
 
 def without_html(text: str) -> str:
-    """A document in Markdown, harmless, and with all HTML shown but for the tags that reports write."""
+    """A document in Markdown, harmless, with all HTML escaped except the tags that reports write."""
     return _STRANGE_TAG.sub("&lt;", harmless(text))
 
 
@@ -74,10 +74,10 @@ def size_of(size: float) -> str:
 
 
 def in_cell(text: str) -> str:
-    """A text as it stands in a cell of a table in Markdown."""
+    """A text escaped for a cell of a table in Markdown."""
     return text.replace("|", "\\|").replace("\n", " ")
 
 
 def quoted(text: str) -> str:
-    """The same of a text that is stored: no HTML of a stranger's, and no link or picture."""
+    """As `in_cell`, for a stored text: without a stranger's HTML, links or pictures."""
     return in_cell(_TAG.sub("&lt;", harmless(text)).replace("](", "]\\("))

@@ -1,8 +1,8 @@
-"""Reading files that somebody else may have put there: regular files alone, through no link, no more than fits.
+"""Reading files that somebody else may have written: regular files only, through no link, up to a size limit.
 
-A folder is reached from the root one part after the other, each relative to the descriptor of the one above it
-(openat(2)). So nobody can put a link in its place between a look and an opening. Whoever reads below a place that a
-person named resolves that place first: a link that the person meant is followed there, and none below it.
+A folder is opened from the root one component after the other, each relative to the descriptor of its parent
+(openat(2)). So nobody can put a link in its place between a check and the opening. Callers resolve a path that a user
+named first: links in that path are followed, and none below it.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from typing import BinaryIO
 
 from harness.formatting import size_of
 
-#: How a folder is held that others are reached from: nothing of it is read, so that it takes no permission to read.
+#: Flags for a folder from which others are opened: it is not read, so that no read permission is needed.
 _HELD = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Folders within folders, and files and folders in all, that a run may have: an honest one has five levels, and with a
-#: qlog a connection some hundreds of files.
+#: The most levels of folders, and the most files and folders in all, of a run: an honest one has five levels, and some
+#: hundreds of files with a qlog per connection.
 DEEPEST, MOST_ENTRIES = 32, 100_000
 
 
 class UnfitFileError(OSError):
-    """Something that nobody reads: no regular file, or one that is too large. `strerror` says which."""
+    """A file that is refused: not a regular file, or too large. `strerror` says which."""
 
     def __init__(self, code: int, why: str, file: Path | None = None) -> None:
         super().__init__(code, why, *([] if file is None else [str(file)]))
 
 
 def _as_asked(error: OSError, file: Path) -> OSError:
-    """The same error with the whole name in it: the system was asked for the last part alone."""
+    """The error with the whole path in it: the system knows the last component only."""
     return OSError(error.errno, error.strerror, str(file))
 
 
 @contextmanager
 def held_folder(folder: Path) -> Iterator[int]:
-    """The descriptor of a folder, which is reached through no link. Raises OSError."""
+    """The descriptor of a folder, opened through no link. Raises OSError."""
     parts = folder.parts
     if ".." in parts:
         raise UnfitFileError(errno.EINVAL, "the name of no folder: '..' leads elsewhere", folder)
@@ -61,7 +61,7 @@ def held_folder(folder: Path) -> Iterator[int]:
 
 
 def is_link(name: str, folder: int) -> bool:
-    """Whether a name in a folder that is held is a symbolic link's."""
+    """Whether a name in a folder, given by its descriptor, is a symbolic link."""
     try:
         return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
     except OSError:
@@ -69,9 +69,9 @@ def is_link(name: str, folder: int) -> bool:
 
 
 def status_of(file: Path) -> os.stat_result | None:
-    """What a file is: of a link the link's own, whose target nobody asks for. None where there is nothing.
+    """The status of a file, or of a link itself, not of its target. None where there is nothing.
 
-    Raises OSError, for a link above it as well.
+    Raises OSError, also for a link above it.
     """
     try:
         with held_folder(file.parent) as folder:
@@ -81,7 +81,7 @@ def status_of(file: Path) -> os.stat_result | None:
 
 
 def is_regular(file: Path) -> bool:
-    """Whether it is a regular file, and neither a link to one nor behind a link."""
+    """Whether it is a regular file: no link to one, and not below a link."""
     try:
         status = status_of(file)
     except OSError:
@@ -90,18 +90,18 @@ def is_regular(file: Path) -> bool:
 
 
 def open_regular(file: Path) -> BinaryIO:
-    """A regular file as a stream. Raises OSError, for a link, a pipe, a device or a folder as well.
+    """Open a regular file as a stream. Raises OSError, also for a link, a pipe, a device or a folder.
 
-    Nobody waits for a pipe, and no link is followed, be it the file or a folder above it.
+    It does not wait for a pipe, and follows no link, neither at the file nor at a folder above it.
     """
     with held_folder(file.parent) as folder:
         return open_in(folder, file.name, file)
 
 
 def open_in(folder: int, name: str, file: Path) -> BinaryIO:
-    """The same in a folder that is held. `file`: its whole name, for errors. Raises OSError."""
+    """As `open_regular`, in a folder given by its descriptor. `file`: the whole path, for errors. Raises OSError."""
     try:
-        # Without a wait for somebody who writes: to open a FIFO would be one (fifo(7)).
+        # Opening a FIFO would wait for a writer otherwise (fifo(7)).
         descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     except OSError as error:
         if error.errno == errno.ELOOP:
@@ -117,7 +117,7 @@ def open_in(folder: int, name: str, file: Path) -> BinaryIO:
 
 
 def size_within(content: BinaryIO, limit: int, file: Path) -> int:
-    """Bytes of an open file. UnfitFileError where these are more than `most`."""
+    """Bytes of an open file. UnfitFileError where there are more than `limit`."""
     size = os.fstat(content.fileno()).st_size
     if size > limit:
         raise too_large(limit, file)
@@ -125,14 +125,14 @@ def size_within(content: BinaryIO, limit: int, file: Path) -> int:
 
 
 def too_large(limit: int, file: Path | None = None) -> UnfitFileError:
-    """The error for a file with more than so many bytes in it."""
+    """The error for a file with more than `limit` bytes."""
     return UnfitFileError(errno.EFBIG, f"more than {size_of(limit)}, which is too large for such a file", file)
 
 
 def read_regular(file: Path, limit: int) -> bytes:
-    """The content of a regular file of at most so many bytes. Raises OSError."""
+    """The content of a regular file of at most `limit` bytes. Raises OSError."""
     with open_regular(file) as content:
-        # It may grow meanwhile.
+        # The file may grow meanwhile.
         text = content.read(size_within(content, limit, file) + 1)
     if len(text) > limit:
         raise too_large(limit, file)
@@ -141,7 +141,7 @@ def read_regular(file: Path, limit: int) -> bytes:
 
 @dataclass
 class Tree:
-    """What is below a folder, by places from there in the order of names; of a link nothing is looked at but itself."""
+    """The content of a folder, as relative paths in the order of names. Links are not followed."""
 
     files: list[str] = field(default_factory=list)
     """Regular files."""
@@ -153,18 +153,18 @@ class Tree:
     """Pipes, sockets, devices, and folders that nobody may look into."""
 
     def add(self, place: str, mode: int) -> None:
-        """Note what is no folder by its kind."""
+        """Add an entry that is no folder, by its kind."""
         kinds = ((stat.S_ISREG, self.files), (stat.S_ISLNK, self.links))
         next((places for is_kind, places in kinds if is_kind(mode)), self.others).append(place)
 
     @property
     def count(self) -> int:
-        """How much there is."""
+        """The number of entries."""
         return len(self.files) + len(self.folders) + len(self.links) + len(self.others)
 
 
 def tree_of(folder: Path) -> Tree:
-    """Everything below a folder. Raises OSError; UnfitFileError where it is more, or deeper, than an honest run has."""
+    """Everything below a folder. Raises OSError; UnfitFileError where it has more, or deeper, than an honest run."""
     tree = Tree()
     with held_folder(folder) as descriptor:
         _climb(descriptor, "", tree, folder)
@@ -172,7 +172,7 @@ def tree_of(folder: Path) -> Tree:
 
 
 def _climb(descriptor: int, place: str, tree: Tree, root: Path) -> None:
-    # What is merely held cannot be listed.
+    # A descriptor that was opened with O_PATH cannot be listed.
     listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
     try:
         with os.scandir(listing) as entries:

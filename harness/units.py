@@ -20,18 +20,18 @@ from pydantic_core import PydanticSerializationUnexpectedValue, core_schema
 from harness.errors import UnfitError, did_you_mean
 from harness.formatting import shown
 
-#: Digits, and powers of ten, that a number may be written with; exact arithmetic on more takes for ever.
+#: The most digits, and the largest power of ten, of a written number; exact arithmetic on more takes too long.
 _MOST_CHARACTERS, _MOST_EXPONENT = 40, 20
 #: The base unit of a quantity is counted in 63 bits, as kernels do.
 _MOST = (1 << 63) - 1
-#: Texts, and values, that are remembered: exact arithmetic takes long, and a campaign's paths have few of either.
+#: Texts, and values, in each cache: exact arithmetic takes long, and a campaign's paths have few of either.
 _KEPT = 4096
 _NUMBER = re.compile(r"\s*([-+]?[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*([^\s].*?)?\s*$")
 
 
 @lru_cache(_KEPT)
 def _split(quantity: str, text: str) -> Ratio:
-    """Number times unit, exactly; ValueError names the units that are understood."""
+    """Number times unit, exactly; ValueError names the known units."""
     units = _KINDS[quantity].units
     match = _NUMBER.match(text)
     unit_names = ", ".join(units)
@@ -76,7 +76,7 @@ def _decimal(value: Ratio) -> str | None:
 
 
 def _exactly(value: Ratio) -> str:
-    """A number that was written as a decimal, as a decimal without an exponent, with all its places."""
+    """A finite decimal with all its places, without an exponent."""
     places = 0
     while (value * 10**places).denominator != 1:
         places += 1
@@ -95,7 +95,7 @@ def _read_from_text(kind: Any, form: str, example: str) -> core_schema.CoreSchem
         raise UnfitError(f"{shown(value)} has no unit: write {form}", example)
 
     def write(value: object) -> str:
-        # Of a union each kind is tried in turn, and whatever it is has a text.
+        # In a union each kind is tried in turn, and any object has a text.
         if not isinstance(value, kind):
             raise PydanticSerializationUnexpectedValue(f"expected {kind.__name__}, not {value!r}")
         return str(value)
@@ -200,7 +200,7 @@ class Size(Quantity):
         return self.value
 
     def __str__(self) -> str:
-        # Packets are counted in bytes; and powers of two read better as such: 16 MiB, not 16.777216 MB.
+        # Sizes of packets are shown in bytes. Powers of two read better as such: 16 MiB, not 16.777216 MB.
         if self.value < 10_000:
             return f"{self.value} B"
         for unit in ("GiB", "MiB", "KiB"):
@@ -274,14 +274,14 @@ class Percentage(Quantity):
         return self.value / 1e9
 
 
-#: By what their errors call them.
+#: The types, by their names in errors.
 _KINDS: dict[str, type[Quantity]] = {kind.what: kind for kind in (Duration, Size, Rate, Percentage)}
 _QUEUE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(BDP|packets?|×\s*BDP)\s*$")
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSize:
-    """How much a queue holds: bytes, packets, time at the link's rate, or multiples of the BDP."""
+    """The capacity of a queue: bytes, packets, time at the link's rate, or multiples of the BDP."""
 
     amount: Ratio
     unit: str  # "B", "packets", "ns" or "BDP"
@@ -317,7 +317,7 @@ class QueueSize:
         )
 
     def part(self, share: Decimal) -> QueueSize:
-        """So much of this size; whole packets, one at least, whole bytes and whole nanoseconds."""
+        """A share of this size: whole packets, bytes or nanoseconds, one at least."""
         amount = self.amount * Ratio(share)
         return QueueSize(amount if self.unit == "BDP" else Ratio(max(1, round(amount))), self.unit)
 

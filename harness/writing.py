@@ -1,7 +1,7 @@
-"""Writing where somebody else may have put something: new files alone, through no link.
+"""Writing where somebody else may have written: new files only, through no link.
 
-A name that is taken by anything is no place for a new file (O_EXCL). What stands in for another file is written beside
-it and renamed, so that it is there whole or not at all, and a link in its place is replaced, not followed.
+A new file needs a name that nothing has (O_EXCL). A replacement is written beside the file and renamed, so that it is
+there whole or not at all, and a link in the file's place is replaced, not followed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import BinaryIO
 from harness.formatting import size_of
 from harness.reading import UnfitFileError, held_folder, open_in, status_of, tree_of
 
-#: What the modes of new files are before the process's umask takes its share.
+#: The mode of new files, before the process's umask applies.
 _MODE = 0o666
 _BUFFER = 1 << 20
 
 
 def new_file(file: Path, mode: int = _MODE) -> BinaryIO:
-    """A file that was not there, to be written. Raises OSError, also where the name is taken, by whatever it is."""
+    """Create a file for writing. Raises OSError, also where anything has that name."""
     with held_folder(file.parent) as folder:
         return _new_in(folder, file.name, file, mode)
 
@@ -38,16 +38,16 @@ def _new_in(folder: int, name: str, file: Path, mode: int = _MODE) -> BinaryIO:
 
 
 def write_new(file: Path, content: bytes | memoryview, mode: int = _MODE) -> None:
-    """Write a file that was not there. Raises OSError."""
+    """Write a new file. Raises OSError, also where anything has that name."""
     with new_file(file, mode) as out:
         out.write(content)
 
 
 @contextmanager
 def replaced(file: Path, unfinished: str, mode: int = _MODE) -> Iterator[BinaryIO]:
-    """A stream whose content stands in for a file once it is written; nothing is left of one that breaks off.
+    """A stream whose content replaces a file once it is complete; nothing is left of it after an error.
 
-    `unfinished`: what it is called until then, in the same folder; what has that name already goes. Raises OSError.
+    `unfinished`: its name until then, in the same folder; a file of that name is removed. Raises OSError.
     """
     with held_folder(file.parent) as folder:
         try:
@@ -66,13 +66,13 @@ def replaced(file: Path, unfinished: str, mode: int = _MODE) -> Iterator[BinaryI
 
 
 def replace(file: Path, content: bytes | memoryview, unfinished: str = "") -> None:
-    """Write a file in place of the one that may be there; see `replaced`. Raises OSError."""
+    """Write a file, in place of an existing one; see `replaced`. Raises OSError."""
     with replaced(file, unfinished or f"{file.name}.new") as out:
         out.write(content)
 
 
 def place_below(folder: Path, name: str) -> Path:
-    """Where a file of that name is, below a folder. Raises ValueError for a name that leads anywhere else."""
+    """The path of a file of that name below a folder. Raises ValueError for a name that leads anywhere else."""
     place = PurePosixPath(name)
     if not name or place.is_absolute() or ".." in place.parts or "\0" in name or place == PurePosixPath():
         raise ValueError(f"{name!r} lies outside")
@@ -80,10 +80,10 @@ def place_below(folder: Path, name: str) -> Path:
 
 
 def copy_tree(source: Path, target: Path, excluded: Collection[str] = ()) -> list[str]:
-    """Copy the regular files of a folder, and the folders that they are in, into one that is there.
+    """Copy the regular files of a folder, and its folders, into an existing folder.
 
-    `leaving`: names directly in it that are not copied, with what is below them. Gives the places of what is neither
-    file nor folder, links above all, which is left behind. Raises OSError; UnfitFileError where it has no room.
+    `excluded`: names directly in it that are not copied, with all below them. Gives the paths of entries that are not
+    copied because they are neither file nor folder, such as links. Raises OSError; UnfitFileError for lack of space.
     """
     tree = tree_of(source)
     files, folders, skipped = (
@@ -99,10 +99,10 @@ def copy_tree(source: Path, target: Path, excluded: Collection[str] = ()) -> lis
 
 
 def settle_modes(folder: Path) -> None:
-    """Take from a folder, and all that is below it, what new files and folders would not let others do.
+    """Limit the modes of a folder, and of all below it, to those of new files and folders.
 
-    Whoever wrote there may have let everybody write, or left a program that runs as its owner (set-uid). What belongs
-    to somebody else stays as it is. Raises OSError.
+    Their writer may have let everybody write, or left a program that runs as its owner (set-uid). Files of another
+    owner stay as they are. Raises OSError.
     """
     allowed = 0o777 & ~_umask()
     _settle(folder, allowed, inherited=stat.S_ISGID)
@@ -114,7 +114,7 @@ def settle_modes(folder: Path) -> None:
 
 
 def _settle(place: Path, allowed: int, inherited: int = 0) -> None:
-    """`inherited`: what a new folder has from the one that it is in."""
+    """Limit one mode. `inherited`: bits that a new folder has from its parent."""
     status = status_of(place)
     if status is None or stat.S_ISLNK(status.st_mode):
         return
@@ -126,14 +126,14 @@ def _settle(place: Path, allowed: int, inherited: int = 0) -> None:
         descriptor = os.open(place.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         with suppress(PermissionError):
-            # By its descriptor, so that it is not another one by now; fchmod(2) takes none that is merely held.
+            # By its descriptor, so that it is the same file; fchmod(2) takes no O_PATH descriptor.
             Path(f"/proc/self/fd/{descriptor}").chmod(mode)
     finally:
         os.close(descriptor)
 
 
 def _umask() -> int:
-    """The umask of the process, where it is said (proc_pid_status(5)): to ask for it by umask(2) is to set it."""
+    """The umask of the process, from proc_pid_status(5): umask(2) cannot read it without setting it."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1], 8) for line in lines if line.startswith("Umask:"))
@@ -142,7 +142,7 @@ def _umask() -> int:
 
 
 def _require_room(source: Path, places: Collection[str], target: Path) -> None:
-    """A file with a hole may claim more bytes than there are disks."""
+    """UnfitFileError where the files claim more bytes than are free. A file with a hole may claim any size."""
     needed = sum(os.lstat(source / place).st_size for place in places)
     free = shutil.disk_usage(target).free
     if needed > free:
@@ -153,7 +153,7 @@ def _copy(source: Path, target: Path) -> None:
     with held_folder(source.parent) as folder, open_in(folder, source.name, source) as content:
         status = os.fstat(content.fileno())
         left = status.st_size
-        # Who may run it may do so here; nobody gets anything beyond that.
+        # The copy is executable if the owner may execute the file; no other permission is kept.
         mode = _MODE | (0o111 if status.st_mode & stat.S_IXUSR else 0)
         with new_file(target, mode) as out:
             while left and (block := content.read(min(left, _BUFFER))):

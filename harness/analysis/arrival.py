@@ -24,7 +24,7 @@ from harness.planning.endpoint_config import application_protocol
 
 #: Type of HTTP/3's HEADERS frame, and bytes of its smallest frame header (RFC 9114 §7.1, §7.2.2).
 _HEADERS, _FRAME_HEADER = 0x01, 2
-#: A stream is not the file's if its size differs from the file's by more than this share of it and this many bytes. The
+#: A stream is not the file's if its size differs from the file's by more than this share plus this many bytes. The
 #: smallest DATA frames seen have 1 kB (quiche), and a server's header fields have some hundred bytes.
 _SHARE, _BYTES = 0.05, 16_384
 

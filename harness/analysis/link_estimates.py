@@ -1,4 +1,4 @@
-"""What a link turned out to be: rate when busy, delay when idle, random loss, datagrams dropped by rule."""
+"""Measured properties of a link: rate when busy, delay when idle, random loss, datagrams dropped by rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.netem.program import Fault
 from harness.scenario.schema import GilbertElliott
 from harness.units import Percentage
 
-#: A busy period shorter than this says nothing of the rate, ns.
+#: A shorter busy period does not show the rate, ns.
 BUSY = 200_000_000
 
 
@@ -31,9 +31,9 @@ class BusyRate:
 
 
 def busy_rate(passage: MatchedPackets, replayed: Replay, phase: int) -> BusyRate | None:
-    """Bits that left while packets had to wait, by the time it took; None without a busy period of 0.2 s.
+    """Bits that left while packets had to wait, divided by the time; None without a busy period of 0.2 s.
 
-    In a busy period a serial server never rests, and a bucket is empty after each packet, so the bytes behind its
+    In a busy period a serial server is never idle, and a bucket is empty after each packet. So the bytes behind its
     first packet leave at the rate. Bytes that netem lost afterwards were served too.
     """
     accepted = np.flatnonzero(replayed.fate != Fate.QUEUE_DROP)
@@ -62,12 +62,12 @@ def busy_rate(passage: MatchedPackets, replayed: Replay, phase: int) -> BusyRate
 
 
 def idle_delay_ns(passage: MatchedPackets, replayed: Replay, phase: int) -> int | None:
-    """Smallest delay of the packets of a phase that found the bottleneck idle; None where there were none.
+    """Smallest delay of the packets of a phase that found the bottleneck idle; None if there were none.
 
-    Without the time a packet itself took on a serial link.
+    A packet's own transmission time on a serial link is subtracted.
     """
     idle = replayed.calm & ~replayed.limited & (replayed.phase == phase)
-    # A nanosecond is what rounding makes of two times.
+    # The two times may differ by a nanosecond because of rounding.
     idle &= replayed.departure_ns - replayed.own_ns <= passage.entered.t_ns + 1
     if not idle.any():
         return None
@@ -75,10 +75,10 @@ def idle_delay_ns(passage: MatchedPackets, replayed: Replay, phase: int) -> int 
 
 
 def unqueued_delay_ns(passage: MatchedPackets, replayed: Replay, phase: int, asked_ns: int) -> int | None:
-    """Smallest delay of the packets of a phase that found all before them gone; None where there were none.
+    """Smallest delay of the packets of a phase that found all earlier packets gone; None if there were none.
 
-    For a queue with a service process, of which no replay says when it was idle: its packets still wait for the next
-    opportunity, each by itself.
+    For a queue with a service process. A replay does not show when such a queue was idle: each of its packets still
+    waits for the next opportunity.
     """
     left_ns = np.where(passage.arrived, passage.out_ns - asked_ns, 0)
     before = np.concatenate(([0], np.maximum.accumulate(left_ns)[:-1])) if len(left_ns) else left_ns
@@ -87,11 +87,11 @@ def unqueued_delay_ns(passage: MatchedPackets, replayed: Replay, phase: int, ask
 
 
 def loss_probability(lost: int, packets: int, expected: float, model: Percentage | GilbertElliott) -> float:
-    """Two-sided probability of so extreme a number of random losses, given the asked mean.
+    """Two-sided probability of a number of random losses at least this extreme, given the requested mean.
 
-    Binomial for independent losses. Losses of a Gilbert–Elliott channel come in runs: neighbouring states
-    correlate with 1-p-r, which leaves n·(p+r)/(2-p-r) independent packets (variance of a two-state chain's
-    mean); the test is made with so many, and the same share of losses.
+    Binomial for independent losses. Losses of a Gilbert–Elliott channel come in runs: neighbouring states correlate
+    with 1-p-r, which leaves n·(p+r)/(2-p-r) independent packets (variance of a two-state chain's mean). The test then
+    uses that number of packets, and the same share of losses.
     """
     if isinstance(model, GilbertElliott):
         switching = model.good_to_bad.fraction + model.bad_to_good.fraction
@@ -99,7 +99,7 @@ def loss_probability(lost: int, packets: int, expected: float, model: Percentage
         lost, packets = round(lost * share), round(packets * share)
     if packets <= 0:
         return 1.0
-    # It takes longer to import than everything else that measures, and most commands measure nothing.
+    # Imported here because it takes longer than all other imports together, and most commands measure nothing.
     from scipy.special import bdtr, bdtrc
 
     below = float(bdtr(lost, packets, expected))
@@ -108,13 +108,13 @@ def loss_probability(lost: int, packets: int, expected: float, model: Percentage
 
 
 def coincidence_probability(lost: Sequence[npt.NDArray[np.bool_]]) -> float:
-    """Probability that so many runs of losses begin at the same place of two phases, if phases are independent.
+    """Probability that so many runs of losses begin at the same position of two phases, if phases are independent.
 
-    `lost`: of each phase which of its packets were lost, in order, each of shape (packets,). Two independent phases of
-    a ≤ b packets, in which r and s runs begin, have r·s/b pairs at the same place on average. A Poisson number of runs
-    that begin at a place, λ on average, makes pairs of mean λ²/2 and variance λ²/2 + λ³. So the number of pairs is
-    taken as Poisson's after division by 1 + 2λ. A generator of random numbers that begins anew with each phase loses
-    the same packets each time.
+    `lost`: for each phase which of its packets were lost, in order, each of shape (packets,). Two independent phases of
+    a ≤ b packets with r and s runs have r·s/b pairs at the same position on average. If a Poisson number of runs with
+    mean λ begins at a position, it makes pairs of mean λ²/2 and variance λ²/2 + λ³. So the number of pairs is treated
+    as a Poisson number after division by 1 + 2λ. A random number generator that restarts with each phase loses the same
+    packets each time.
     """
     begins = [np.flatnonzero(phase & ~np.concatenate([[False], phase[:-1]])) for phase in lost if len(phase)]
     lengths = np.array([len(phase) for phase in lost if len(phase)], np.float64)
@@ -138,21 +138,21 @@ def coincidence_probability(lost: Sequence[npt.NDArray[np.bool_]]) -> float:
 
 
 def quantiles_ms(values: npt.NDArray[np.int64], *percent: float) -> list[float] | None:
-    """Percentiles in ms; None of nothing."""
+    """Percentiles in ms; None for an empty array."""
     return [float(value) for value in np.percentile(values, percent) / 1e6] if len(values) else None
 
 
-# --- Datagrams that a path was asked to drop or to damage, and what became of them.
+# --- Datagrams that a path was configured to drop or to damage, and what became of them.
 #
-# A damaged datagram is seen twice: one that entered and never left, and one that left and never entered.
+# A damaged datagram is counted twice: one datagram that entered and never left, and one that left and never entered.
 
 
-#: What is asked for by number may be nobody's in the long run, but it is no drop of the queue's.
+#: A fault by packet number may have a mean loss of 0 in the long run, but its drops are not the queue's.
 _SOME = 1e-9
 
 
 def faulty(phases: Sequence[LinkPhase], faults: Sequence[Fault]) -> tuple[LinkPhase, ...]:
-    """Phases of a direction in which more is lost than netem's random loss takes."""
+    """The phases of a direction with a mean loss that includes the faults as well as netem's random loss."""
     if not faults:
         return tuple(phases)
     pass_share = float(np.prod([1 - asked_share(fault) for fault in faults]))
@@ -160,19 +160,19 @@ def faulty(phases: Sequence[LinkPhase], faults: Sequence[Fault]) -> tuple[LinkPh
 
 
 def asked_share(fault: Fault) -> float:
-    """Of many datagrams the share that a fault takes by chance."""
+    """The share of many datagrams that a fault hits by chance."""
     return 0.0 if fault.packets else fault_share(fault.rate, fault.burst)
 
 
 def fault_problems(
     name: str, passage: MatchedPackets, replayed: Replay, faults: Sequence[Fault], improbable: float
 ) -> Iterator[str]:
-    """What became of datagrams otherwise than was asked. `improbable`: a share less probable than that is another.
+    """Datagrams that were not treated as requested. A share less probable than `improbable` is a problem.
 
-    Numbers that are asked for are held against those that are missing among what passed the queue. Bursts that end
-    make shares vary less than independent losses do, so that the test is too mild, never too strict.
+    Requested packet numbers are compared with the numbers of the missing packets among those that passed the queue.
+    Bursts that end make shares vary less than independent losses do, so the test is too mild, never too strict.
     """
-    # What entered behind the last that left may be under way still.
+    # Packets that entered after the last one that left may still be in flight.
     last = int(np.flatnonzero(passage.arrived).max(initial=-1))
     passed = (replayed.fate != Fate.QUEUE_DROP) & (np.arange(len(passage.arrived)) <= last)
     lost = passed & ~passage.arrived & (replayed.fate != Fate.CUT)

@@ -1,8 +1,8 @@
-"""The ideal link: the arrivals of one direction through an exact queue and what serves it.
+"""The ideal link: the arrivals of one direction through an exact queue and its server.
 
-That is a serial server (one packet after the other, each in its own time), or tbf's token bucket. Then comes
-netem's delay. Which packets were dropped is taken from the captures, so that the replay asks one thing only: when
-should each packet have left?
+The server is a serial server (one packet after the other, each with its own transmission time), or tbf's token bucket.
+Then comes netem's delay. Which packets were dropped is taken from the captures. So the replay answers one question
+only: when should each packet have left?
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from harness.netem.bounds import STANDSTILL, default_bucket
 from harness.netem.program import AddressMapping
 from harness.topology.lab_file import FlowAddresses, LinkSettings, LinkSettingsChange
 
-# --- The link as it was asked for, piece by piece: from one scheduled change to the next.
+# --- The link as it was configured, phase by phase: from one scheduled change to the next.
 
 
-#: What the default bucket of runs that do not say held, s: a later default is not theirs.
+#: Default bucket of runs that do not record theirs, s: a later default does not apply to them.
 _FORMER_WAKE_UP = 0.004
 
 
@@ -48,8 +48,8 @@ class LinkPhase:
 def phases_of(run: Artefacts, direction: Literal["to_client", "to_server"]) -> tuple[LinkPhase, ...]:
     """The phases of one direction in order of time; a change that never took effect begins none.
 
-    Changes begin when the simulator applied them, which the link proof compares with when they were due.
-    Empty without lab.json.
+    A phase begins when the simulator applied its change; the link proof compares that with the scheduled time. Empty
+    without lab.json.
     """
     if run.lab is None:
         return ()
@@ -72,7 +72,7 @@ def _next(before: LinkPhase, new: LinkSettingsChange, start_ns: int) -> LinkPhas
     rate = before.rate_bps if new.rate_bps is None else new.rate_bps
     burst = new.burst_bytes
     if burst is None and before.burst_bytes is not None:
-        # Runs that do not say had a default bucket, which followed the rate, or one that was asked for.
+        # Runs that do not record it had a default bucket, which followed the rate, or a configured one.
         default = default_bucket(before.rate_bps, _FORMER_WAKE_UP)
         burst = default_bucket(rate, _FORMER_WAKE_UP) if before.burst_bytes == default else before.burst_bytes
     return LinkPhase(
@@ -90,10 +90,10 @@ def _next(before: LinkPhase, new: LinkSettingsChange, start_ns: int) -> LinkPhas
 
 
 class Bottleneck(ABC):
-    """A queue and what serves it; all times relative to the first arrival, ns.
+    """A queue and its server; all times relative to the first arrival, ns.
 
-    The rates of all phases are known from the start, so that a departure is settled when a packet is accepted: the
-    queue is first in, first out.
+    The rates of all phases are known from the start, and the queue is first in, first out. So a departure is determined
+    when a packet is accepted.
     """
 
     def __init__(self, phases: Sequence[LinkPhase], lengths: list[int]) -> None:
@@ -111,7 +111,7 @@ class Bottleneck(ABC):
         self.backlog = 0
 
     def advance(self, now: float) -> None:
-        """Let packets leave the queue, and changes happen, until `now`."""
+        """Let packets leave the queue, and apply changes, until `now`."""
         while self.coming and self.coming[0].start_ns <= now:
             self.phase = self.coming.pop(0)
         head, backlog = self.head, self.backlog
@@ -135,7 +135,7 @@ class Bottleneck(ABC):
 
     @abstractmethod
     def _serve(self, index: int, ready: float) -> None:
-        """Settle when a packet leaves, behind all that were served before."""
+        """Determine when a packet leaves, after all that were accepted before."""
 
     def accept(self, index: int, now: float) -> None:
         """Queue a packet."""
@@ -150,7 +150,7 @@ class Bottleneck(ABC):
         return self.phase.limit_bytes is not None and self.backlog + length > self.phase.limit_bytes
 
     def _ends(self, number: int) -> float:
-        """When a phase gives way to the next."""
+        """When a phase ends and the next begins."""
         return float(self.phases[number + 1].start_ns) if number + 1 < len(self.phases) else math.inf
 
 
@@ -160,9 +160,10 @@ def _per_byte(rate_bps: int) -> float:
 
 
 class SerialServer(Bottleneck):
-    """One packet is sent after the other, each in its own time; the one in service is no longer in the queue.
+    """Packets are sent one after the other, each with its own transmission time; the packet in service is not in the
+    queue.
 
-    A change of rate takes nothing back: the packet in service goes on with its remaining bytes at the new rate.
+    After a change of rate the packet in service continues with its remaining bytes at the new rate.
     """
 
     def __init__(self, phases: Sequence[LinkPhase], lengths: list[int]) -> None:
@@ -171,7 +172,7 @@ class SerialServer(Bottleneck):
         self.serving = 0  # the phase at that time
 
     def would_leave(self, length: int, now: float) -> float:
-        """Behind all that were served before."""
+        """After all packets that were accepted before."""
         return self._sent(length, max(now, self.free))[0]
 
     def _serve(self, index: int, ready: float) -> None:
@@ -182,7 +183,7 @@ class SerialServer(Bottleneck):
         self.departures[index] = self.free
 
     def _sent(self, length: int, start: float) -> tuple[float, int]:
-        """(when, in which phase) the last of so many bytes has been sent, begun at `start`."""
+        """(when, in which phase) the last of so many bytes has been sent, if sending begins at `start`."""
         number, left, moment = self.serving, float(length), start
         while math.isfinite(start):
             until, per_byte = self._ends(number), _per_byte(self.phases[number].rate_bps)
@@ -193,23 +194,23 @@ class SerialServer(Bottleneck):
                 left -= (until - moment) / per_byte
                 moment = until
             number += 1
-        # Behind a packet that never ends.
+        # It follows a packet that never ends.
         return math.inf, number
 
 
 class TokenBucket(Bottleneck):
     """tbf (net/sched/sch_tbf.c): a bucket of `burst` bytes, full at the start, filled at the rate.
 
-    The packet at the head leaves once the bucket holds its length, and is in the queue until then. Over a change the
-    bucket keeps its bytes, as far as the new one holds them. Linux's own fills it (tbf_change), and looks at the packet
-    at the head only when it would have left at the former rate; the lab kernel's does neither.
+    The packet at the head leaves once the bucket holds its length, and is in the queue until then. At a change the
+    bucket keeps its bytes, up to the new depth. Linux's own tbf fills the bucket (tbf_change), and checks the packet at
+    the head only when it would have left at the former rate; the lab kernel's does neither.
     """
 
     def __init__(self, phases: Sequence[LinkPhase], lengths: list[int]) -> None:
         super().__init__(phases, lengths)
         self.last = 0.0  # when the last packet left
         self.serving = 0  # the phase at that time
-        self.filled_from = -self._depth(0)  # since when the bucket would have been filling, had it no end
+        self.filled_from = -self._depth(0)  # since when it would have been filling, if it were unlimited
 
     def _time(self, number: int) -> float:
         return _per_byte(max(self.phases[number].rate_bps, STANDSTILL.value))
@@ -221,7 +222,7 @@ class TokenBucket(Bottleneck):
         return burst * self._time(number)
 
     def would_leave(self, length: int, now: float) -> float:
-        """As soon as its tokens are there, and all before it have left."""
+        """As soon as its tokens are available, and all earlier packets have left."""
         return self._covered(length, max(now, self.last))[0]
 
     def _serve(self, index: int, ready: float) -> None:
@@ -245,14 +246,14 @@ class TokenBucket(Bottleneck):
             filled_from = until - min(tokens * self._time(number), self._depth(number))
 
 
-# --- What a path does not deliver because of its clients' moves: it was gone, or had forgotten an address.
+# --- Packets that a path does not deliver because of its clients' moves: an outage, or a forgotten address mapping.
 #
-# Neither is loss, which the link proof counts.
+# Neither counts as loss in the link proof.
 
 
 Ints = npt.NDArray[np.int64]
 
-#: Around a move the commands apply one after the other, and their event is written some time from then, ns.
+#: Around a move the commands take effect one after the other, and their event is written up to this much later, ns.
 _AROUND = 50_000_000
 _FOREVER = 1 << 62
 
@@ -267,14 +268,16 @@ class Cuts:
     """From when on nobody knew where each of n packets belongs, shape (n,), or empty where that is of no account."""
 
     def explain(self, index: int, queued: float, due: float, base: int) -> bool:
-        """Whether they are why a packet is missing that leaves the queue and is due then, ns after `base`."""
+        """Whether a cut explains a missing packet that leaves the queue at `queued` and is due at `due`, ns after
+        `base`.
+        """
         if any(start - _AROUND <= due + base < end + _AROUND for start, end in self.outages):
             return True
         return bool(len(self.forgotten)) and queued + base >= self.forgotten[index] - _AROUND
 
 
 def outages_of(run: Artefacts) -> list[tuple[int, int]]:
-    """From when to when the path was gone, by when the simulator said so; one that never was is none."""
+    """The outages of the path, (start, end) by the simulator's events; an outage that never began is left out."""
     outages = []
     for outage in run.lab.outages if run.lab is not None else ():
         start = run.events.applied(-1, outage.from_ns / 1e9)
@@ -285,7 +288,7 @@ def outages_of(run: Artefacts) -> list[tuple[int, int]]:
 
 
 def entering(run: Artefacts, passage: MatchedPackets) -> MatchedPackets:
-    """The packets from the clients without those that came while the path was gone: they never were in it."""
+    """The packets from the clients, without those that arrived during an outage: they never entered the path."""
     in_outage = np.zeros(len(passage.entered), np.bool_)
     for start, end in outages_of(run):
         in_outage |= (passage.entered.t_ns >= start - _AROUND) & (passage.entered.t_ns < end + _AROUND)
@@ -293,12 +296,12 @@ def entering(run: Artefacts, passage: MatchedPackets) -> MatchedPackets:
 
 
 def cuts_to_client(run: Artefacts, passage: MatchedPackets) -> Cuts:
-    """What became of packets towards the clients."""
+    """The cuts in the direction towards the clients."""
     return Cuts(outages_of(run), _forgotten(run, passage.entered))
 
 
 def _forgotten(run: Artefacts, entered: Capture) -> Ints:
-    """When the mapping that each packet is addressed to was given up for another."""
+    """When the mapping that each packet is addressed to was replaced by another."""
     if run.lab is None or not run.lab.mappings:
         return np.zeros(0, np.int64)
     expiry = np.full(len(entered), _FOREVER, np.int64)
@@ -309,7 +312,7 @@ def _forgotten(run: Artefacts, entered: Capture) -> Ints:
         if not ends:
             continue
         rows = np.flatnonzero(entered.flow == flow.flow)
-        # The client's own address and port, until the first.
+        # The client's own address and port are valid until the first mapping.
         expiry[rows] = ends[0]
         for number, mapping in enumerate(mappings[: len(ends)]):
             addressed = rows[_is_to(entered, rows, flow, mapping)]
@@ -329,17 +332,17 @@ def _is_to(entered: Capture, rows: Ints, flow: FlowAddresses, mapping: AddressMa
 
 
 NO_CUTS = Cuts()
-#: A packet due this close to the end of the capture may have been under way, late, ns.
+#: A packet due this close to the end of the capture may have been late and still in flight, ns.
 _END = 100_000_000
-#: In virtual time a count may be as much older than it says: who reads it runs before who looks at the clock (the
-#: simulator's agent, _sample). Seen: 1.5 µs.
+#: In virtual time a count may be this much older than its timestamp, because the counter is read before the clock (the
+#: simulator's agent, _sample). Largest seen: 1.5 µs.
 _READ = 20_000
-#: The way through an idle simulator takes about this long in real time (a lab kernel: 0.1 to 0.5 ms), ns.
+#: The path through an idle simulator takes about this long in real time (a lab kernel: 0.1 to 0.5 ms), ns.
 _TRIFLE = 1_000_000
-#: Around a scheduled change the commands apply one after the other; packets that leave then prove nothing, ns. In
-#: virtual time a change is reported a few looks at the clock behind it.
+#: Around a scheduled change the commands take effect one after the other; packets that leave then prove nothing, ns. In
+#: virtual time a change is reported a few clock reads after it.
 GUARD_REAL, GUARD_VIRTUAL = 50_000_000, 1_000_000
-#: When a packet leaves that never does.
+#: The departure time of a packet that never leaves.
 _NEVER = 1 << 62
 
 
@@ -381,8 +384,8 @@ class Replay:
     def excess_ns(self, passage: MatchedPackets, drift: float) -> Ints:
         """Lateness of the calm packets beyond a drift: that share of the time their busy period has lasted.
 
-        A timer that wakes tbf later than a bucketful loses capacity for good, so that lateness adds up as long
-        as the queue is busy. That is an error of the rate, and a small one does not distort what a sender sees.
+        A timer that wakes tbf later than a bucketful loses capacity for good, so lateness accumulates as long as the
+        queue is busy. That is an error of the rate, and a small one does not distort what a sender sees.
         """
         accepted = np.flatnonzero(self.fate != Fate.QUEUE_DROP)
         since = np.zeros(len(self.fate), np.int64)
@@ -394,7 +397,8 @@ class Replay:
     def _busy_for(self, passage: MatchedPackets, accepted: Ints) -> Ints:
         """How long the queue had been busy when each accepted packet should have left, ns.
 
-        Busy by the replay, or in truth: the packet before left behind it, more than a trifle late.
+        The queue is busy by the replay, or because the previous packet left after this one arrived and this one was
+        notably late.
         """
         arrival, departure = passage.entered.t_ns[accepted], self.departure_ns[accepted]
         late = np.where(self.calm[accepted], passage.out_ns[accepted] - self.due_ns[accepted], 0)
@@ -407,7 +411,7 @@ class Replay:
 
 @dataclass
 class _Budget:
-    """A count of drops by the kernel over time: what it has not counted was not dropped there."""
+    """The kernel's drop count over time: a drop that it has not counted did not happen there."""
 
     times: Ints
     totals: Ints
@@ -452,7 +456,7 @@ def replay(
     link = server([replace(phase, start_ns=phase.start_ns - base) for phase in phases], passage.entered.length.tolist())
     queue, loss = (_Budget(times - base, totals) for times, totals in (counted.queue, counted.loss))
     fates = np.zeros(len(t_ns), np.uint8)
-    # The access delay of its flow is over only so long after a packet was due.
+    # A packet has passed its flow's access delay only so long after it was due.
     last_due = passage.end_ns - base - (passage.access_ns if passage.access_ns is not None else np.zeros_like(t_ns))
     ends = last_due.tolist()
     for index, (now, arrived) in enumerate(zip((t_ns - base).tolist(), passage.arrived.tolist(), strict=True)):
@@ -475,10 +479,9 @@ def replay(
 def _fate(link: Bottleneck, length: int, now: int, end: int, queue: _Budget, loss: _Budget, red: bool) -> Fate:
     """Why a packet that entered did not leave.
 
-    Without random loss the queue dropped it unless the kernel did not count it. With random loss, a drop-tail
-    queue must have been full, or netem not have counted it. That corrects itself: a drop that is taken for a
-    loss fills the replayed queue, a loss that is taken for a drop empties it, until it is as full as the
-    kernel's.
+    Without random loss, the queue dropped it unless the kernel did not count that. With random loss, a drop-tail queue
+    must have been full, or netem must not have counted it. Errors correct themselves: a drop that is taken for a loss
+    fills the replayed queue, and a loss that is taken for a drop empties it, until it is as full as the kernel's.
     """
     departure = link.would_leave(length, now)
     phase = link.phase_at(departure)
@@ -499,10 +502,10 @@ def _fate(link: Bottleneck, length: int, now: int, end: int, queue: _Budget, los
 
 
 def accounted(passage: MatchedPackets, phases: Sequence[LinkPhase], counted: Counted, cuts: Cuts = NO_CUTS) -> Replay:
-    """What became of the packets of a link whose departures nobody can foretell: its service is random.
+    """The fates of the packets of a link whose departures cannot be predicted, because its service is random.
 
-    The queue is first in, first out, so what entered behind the last packet that left may still have been in it. Any
-    other that did not leave was dropped by the queue as often as the kernel counted it, else behind it.
+    The queue is first in, first out, so packets that entered after the last one that left may still have been in it.
+    The other missing packets were dropped by the queue, as many as the kernel counted, and else after it.
     """
     t_ns, arrived = passage.entered.t_ns, passage.arrived
     delivered = np.flatnonzero(arrived)
@@ -558,10 +561,10 @@ def calibrated(
     cuts: Cuts = NO_CUTS,
     guard: int = GUARD_REAL,
 ) -> Replay:
-    """Replay with the moment of each change of rate moved, by at most `guard`, to where departures say it was.
+    """Replay with each change of rate moved, by at most `guard`, to the time that departures show.
 
-    The event that reports a change is written some milliseconds from when the kernel made it. A change
-    from rate a to b that is replayed x too late makes packets x·(a-b)/b late until the queue is empty again.
+    The event that reports a change is written some milliseconds after the kernel made it. A change from rate a to b
+    that is replayed x too late makes packets x·(a-b)/b late until the queue is empty again.
     """
     result = replay(passage, phases, red, counted, cuts, guard)
     adjusted = list(phases)

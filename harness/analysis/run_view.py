@@ -1,4 +1,4 @@
-"""One run with all that its metrics share, made when first asked for; and why a figure may be missing."""
+"""One run with the material that its metrics share, computed on first use; and why a figure may be missing."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RunView(LinkView):
-    """What metrics are measured of."""
+    """The view of a run from which metrics are measured."""
 
     @property
     def shared(self) -> bool:
-        """Whether there is more to it than one file downloaded to its end."""
+        """Whether the run is more than one file downloaded to its end."""
         return self.run.cell.scenario.has_series
 
     @cached_property
     def series(self) -> RunSeries | None:
-        """The run over time (see `analysis.timeseries`); None where the captures do not show it."""
+        """The run over time (see `analysis.timeseries`); None if the captures do not show it."""
         try:
             return series_of(self)
-        except Exception as error:  # what needs no series is to be had all the same
+        except Exception as error:  # figures that need no series are still available
             self.problems.append(f"the series cannot be made: {type(error).__name__}: {error}")
             return None
 
     def opened(self, window: TransferWindow, sender: key_log.Sender) -> tuple[connections.SentPackets, ...]:
         """The 1-RTT packets of a transfer's connections in one direction, decrypted from the left capture.
 
-        Of connections that no secret opens there is nothing; and of none without the capture.
+        Connections without matching secrets are left out; empty without the capture.
         """
         key = (window.transfer.flow, window.transfer.index, sender)
         if key not in self._opened and self.left is not None:
@@ -53,7 +53,7 @@ class RunView(LinkView):
         return self._opened.get(key, ())
 
     def once(self, make: Callable[[Self], T]) -> T:
-        """What a function makes of this run, made once."""
+        """The result of a function of this run, computed once."""
         if make not in self._made:
             self._made[make] = make(self)
         return cast(T, self._made[make])
@@ -67,11 +67,11 @@ class RunView(LinkView):
         return {}
 
 
-# --- Why something is not known.
+# --- Why a figure is not known.
 
 
 @dataclass(frozen=True)
 class Unavailable:
-    """That a figure cannot be had, and why: half a sentence for people."""
+    """That a figure is unavailable, and why: half a sentence for people."""
 
     text: str

@@ -1,4 +1,4 @@
-"""Flows of a run that has several, or that are cut off: each one's series, the bottleneck they share, their means."""
+"""Flows of a run with several flows, or that are cut off: their series, their shared bottleneck, their means."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from harness.analysis.timeseries.network import samples, stays
 from harness.capture.capture import Capture
 from harness.topology.lab_file import FlowAddresses
 
-#: Why a flow has no metric that only its sender could tell.
+#: Why a flow lacks a metric that only its sender could report.
 NOT_TOLD = "neither a qlog nor tcp_info of the sender shows it"
-#: What two moments that are the same may differ by in binary, s.
+#: Two equal moments may differ by this much in binary, s.
 _SOON = 1e-9
 
 
@@ -38,7 +38,7 @@ class SharedFlow:
 
     @property
     def complete(self) -> bool:
-        """Whether its client came to an end of its own: all that it was to transfer has arrived."""
+        """Whether its client exited by itself: all that it was to transfer has arrived."""
         return any(item.flow == self.number and item.exit_code == 0 for item in self.view.run.transfers)
 
     @property
@@ -58,11 +58,11 @@ class SharedFlow:
 
     @property
     def sender_tells(self) -> str:
-        """The vantage of what its sender, which has congestion control, tells of its own state."""
+        """The vantage of the state that its sender, which has congestion control, reports."""
         return {"tcp": "tcp_info", "https": self.at_sender}.get(self.facts.kind, "qlog")
 
     def points(self, name: str) -> Points:
-        """One of its series, whole."""
+        """One of its series, in full."""
         return self.series.points(self.number, name)
 
     def samples(self, name: str) -> Points:
@@ -76,9 +76,9 @@ class SharedFlow:
         return float(side.payload[during].sum()) * 8 / self.lifetime.seconds / 1e6 if self.lifetime.seconds else 0.0
 
     def capacity(self, t: Floats) -> Floats:
-        """Rate of the bottleneck of the path that its client is on at each moment, Mbit/s; 0 of one never used.
+        """Rate of the bottleneck on its client's path at each moment, Mbit/s; 0 for a path never used.
 
-        Of segments in a row that of the slowest.
+        With segments in series it is the rate of the slowest.
         """
         side: Side = "to_client" if self.facts.sender == "server" else "to_server"
         paths = self.view.paths
@@ -94,13 +94,13 @@ class SharedFlow:
     def _steps(self, place: int, side: Side, t: Floats) -> Floats:
         """The capacity of one path's bottleneck at each moment."""
         steps = self.series.points(bottleneck_number(place, len(self.view.paths), side), "capacity")
-        if not len(steps.t):  # a path that nothing went by has no series
+        if not len(steps.t):  # a path without packets has no series
             return np.zeros(len(t))
         return np.asarray(steps.value[np.maximum(np.searchsorted(steps.t, t + _SOON, side="right") - 1, 0)], np.float64)
 
     @property
     def stays(self) -> list[tuple[float, str]]:
-        """Since when its client is on which path, in order of time; s since time zero."""
+        """(since when, path): the paths that its client is on, in order of time; s since time zero."""
         return [(-np.inf, self.facts.path), *((move.at, move.path) for move in self.facts.moves)]
 
 
@@ -112,7 +112,7 @@ def within(points: Points, lifetime: Lifetime) -> Points:
 
 
 def flows_of(view: RunView) -> tuple[SharedFlow, ...]:
-    """The flows of which something arrived; none in a run of one file downloaded to its end."""
+    """The flows of which data arrived; none in a run of one file downloaded to its end."""
     if not view.shared or view.lab is None or view.series is None:
         return ()
     series = view.series
@@ -123,7 +123,7 @@ def flows_of(view: RunView) -> tuple[SharedFlow, ...]:
     )
 
 
-# --- The bottleneck towards the clients in the time in which flows send through it.
+# --- The bottleneck towards the clients during the time in which flows send through it.
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class SharedBottleneck:
     """s since time zero."""
 
     def stays(self) -> tuple[Ints, Ints, Ints]:
-        """When each packet that passed the queue came and left (ns since time zero), and its length (bytes)."""
+        """When each packet that passed the queue arrived and left (ns since time zero), and its length (bytes)."""
         return stays(self.direction, self.series.zero_ns)
 
     def values(self, name: str) -> Floats:
@@ -148,7 +148,7 @@ class SharedBottleneck:
 
 
 def shared_bottleneck(view: RunView) -> SharedBottleneck | None:
-    """The bottleneck towards the clients; None where no flow sends that way, or the captures do not show it."""
+    """The bottleneck towards the clients; None if no flow sends in that direction, or the captures do not show it."""
     flows = [flow for flow in flows_of(view) if flow.facts.sender == "server"]
     direction = view.directions.get("to_client")
     if not flows or direction is None:

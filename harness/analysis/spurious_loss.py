@@ -1,6 +1,6 @@
-"""Packets that their sender took for lost and that came: spurious losses (RFC 9002 §6.1, RFC 3522 §1).
+"""Spurious losses: packets that their sender declared lost and that arrived (RFC 9002 §6.1, RFC 3522 §1).
 
-A sender that is told so by its own trace is believed; one without a trace of losses shows it by what it sends again.
+A sender's own trace of losses is trusted. Without such a trace, the data that it sends again show its losses.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from harness.capture.streams import SMALLEST_FRAME
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-#: Parts of a stream: a sender with so many in flight has 100 MB of them.
+#: Remembered parts of a stream: a sender with so many in flight has 100 MB of them.
 _KEPT = 1 << 17
-#: Of the least round trip: data that leave twice within less were not taken for lost in between.
+#: Share of the least round trip: data sent twice within a shorter time were not declared lost in between.
 _SOONEST = 0.9
 _QLOG = "the sender's qlog and the left capture"
 _COPIES = "left capture, decrypted"
@@ -36,7 +36,7 @@ _SEGMENTS = "both captures"
 
 @dataclass(frozen=True)
 class Spurious:
-    """s packets that were taken for lost though they came, in the order in which they were; arrays of shape (s,)."""
+    """s packets that were declared lost though they arrived, in the order of declaration; arrays of shape (s,)."""
 
     taken_ns: Ints
     """When the sender took each for lost, ns since the epoch: by its trace, else when it sent the data again."""
@@ -48,7 +48,7 @@ class Spurious:
 
 
 def spurious_losses(view: RunView, window: TransferWindow) -> Spurious | Unavailable | None:
-    """Of one transfer; None of what nobody sends again, and where the captures do not show it."""
+    """The spurious losses of one transfer; None if its data are never sent again, or the captures do not show it."""
     return view.once(_every)[window.transfer.flow, window.transfer.index]
 
 
@@ -59,7 +59,7 @@ def _every(view: RunView) -> dict[tuple[int, int], Spurious | Unavailable | None
 def _of(view: RunView, window: TransferWindow) -> Spurious | Unavailable | None:
     try:
         return _looked_for(view, window)
-    except Exception as error:  # where time went is to be had though a trace is damaged
+    except Exception as error:  # a damaged trace must not cost the time breakdown
         return Unavailable(f"{type(error).__name__}: {error}")
 
 
@@ -84,7 +84,7 @@ def _looked_for(view: RunView, window: TransferWindow) -> Spurious | Unavailable
 
 
 def segments(passage: MatchedPackets, down: bool, rtt_ns: int) -> Spurious:
-    """Of TCP: segments sent again, all of whose bytes had left before in segments that came."""
+    """For TCP: segments sent again, all of whose bytes had been sent before in segments that arrived."""
     sent = passage.entered
     ports = sent.destination_port if down else sent.source_port
     resent = sent_again(sent, ports)
@@ -110,7 +110,7 @@ def segments(passage: MatchedPackets, down: bool, rtt_ns: int) -> Spurious:
 
 
 def _meeting(begins: Ints, ends: Ints, flagged: Flags) -> Flags:
-    """Which of n parts of a stream have a byte of those that are flagged, shape (n,)."""
+    """Which of n parts of a stream share a byte with the flagged parts, shape (n,)."""
     order = np.argsort(begins[flagged], kind="stable")
     starts, furthest = begins[flagged][order], np.maximum.accumulate(ends[flagged][order])
     at = np.searchsorted(starts, ends) - 1
@@ -118,7 +118,7 @@ def _meeting(begins: Ints, ends: Ints, flagged: Flags) -> Flags:
 
 
 def _packets(view: RunView, window: TransferWindow, passage: MatchedPackets, rtt_ns: int) -> Spurious | Unavailable:
-    """Of QUIC: those that its trace names, else those whose data it sent again."""
+    """For QUIC: the losses that its trace names, else the packets whose data it sent again."""
     opened = view.opened(window, "server")
     if not opened:
         return Unavailable("there are no keys to read packets with")
@@ -130,7 +130,7 @@ def _packets(view: RunView, window: TransferWindow, passage: MatchedPackets, rtt
     if not logged or trace is None or lifetime is None:
         return by_copies
     first_ns = first_event_ns(view, trace, lifetime, window)
-    # A trace is of one connection; the one that came with most packets is the transfer's.
+    # A trace covers one connection; the connection with the most packets is the transfer's.
     connection, left_ns = max(zip(opened, left, strict=True), key=lambda pair: len(pair[1]))
     declared_lost = np.isin(connection.packets.number, [loss.number for loss in logged]) & (left_ns >= 0)
     left_by_number = dict(
@@ -146,7 +146,7 @@ def _packets(view: RunView, window: TransferWindow, passage: MatchedPackets, rtt
 
 
 def _left(passage: MatchedPackets, keys: Keys) -> Ints:
-    """When the packets with these n keys had left, ns since the epoch, shape (n,); -1 of one that nobody saw leave."""
+    """When the packets with these n keys were sent, ns since the epoch, shape (n,); -1 if that was not seen."""
     order = np.argsort(passage.entered.key, kind="stable")
     ordered = passage.entered.key[order]
     if not len(ordered):
@@ -156,10 +156,10 @@ def _left(passage: MatchedPackets, keys: Keys) -> Ints:
 
 
 def copies(opened: Sequence[SentPackets], left_ns: Sequence[Ints], rtt_ns: int) -> Spurious:
-    """Of QUIC: frames that brought the client stream data it had. `left_ns`: when the packets of each connection had
-    left, -1 of one of which that is not known.
+    """For QUIC: frames that brought the client stream data it already had. `left_ns`: when the packets of each
+    connection were sent, -1 if that is unknown.
 
-    A frame goes again when its packet is taken for lost, or as a probe (RFC 9002 §6.2.4).
+    A frame is sent again when its packet is declared lost, or as a probe (RFC 9002 §6.2.4).
     """
     losses = _SpuriousLosses(rtt_ns)
     for connection, sent_times in zip(opened, left_ns, strict=True):
@@ -180,9 +180,9 @@ def copies(opened: Sequence[SentPackets], left_ns: Sequence[Ints], rtt_ns: int) 
 
 
 class _Carriers:
-    """When the packets left that brought the parts of a stream, each part by its beginning.
+    """When the packets were sent that carried the parts of a stream, by the beginning of each part.
 
-    Of the last `_KEPT` parts at least: no sender has more in flight.
+    It remembers the last `_KEPT` parts at least: no sender has more in flight.
     """
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ class _Carriers:
         self._left: dict[int, int] = {}
 
     def add(self, begin: int, left_ns: int) -> None:
-        """A part came in a packet that had left then; the last one of a part counts."""
+        """Record that a packet sent at that time carried a part; the last packet of a part counts."""
         if begin not in self._left:
             insort(self._begins, begin)
         self._left[begin] = left_ns
@@ -200,13 +200,13 @@ class _Carriers:
             del self._begins[:_KEPT]
 
     def of(self, begin: int, default_ns: int) -> int:
-        """When the packet left that brought a byte, by the nearest part that begins there or before it."""
+        """When the packet was sent that carried a byte, by the nearest part that begins there or before."""
         at = bisect_right(self._begins, begin) - 1
         return default_ns if at < 0 else self._left[self._begins[at]]
 
 
 class _SpuriousLosses:
-    """Spurious losses while they are looked for."""
+    """Collects spurious losses."""
 
     def __init__(self, rtt_ns: int) -> None:
         self._rtt_ns = rtt_ns
@@ -214,9 +214,10 @@ class _SpuriousLosses:
         self.needless: list[int] = []
 
     def add(self, one_ns: int, other_ns: int) -> None:
-        """Two packets with the same data left then: the later one is the copy, though it may have come first.
+        """Record two packets with the same data by their sending times. The later is the copy, even if it arrived
+        first.
 
-        A sender that sends them in less than a round trip cannot have taken the first one for lost.
+        If both were sent in less than a round trip, the sender cannot have declared the first one lost.
         """
         left, declared = sorted((one_ns, other_ns))
         if declared - left >= _SOONEST * self._rtt_ns:

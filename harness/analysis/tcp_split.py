@@ -1,4 +1,6 @@
-"""TCP on segments in a row: which connections the proxies split, and how soon data are acknowledged in each segment."""
+"""TCP on segments in series: which connections the proxies split, and how soon data are acknowledged in each
+segment.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Leg:
-    """What one segment's senders' end shows of a TCP flow."""
+    """A TCP flow as seen at the senders' end of one segment."""
 
     segment: str
     ack_delay_ns: int
@@ -29,29 +31,29 @@ class Leg:
 
     @property
     def is_split(self) -> bool | None:
-        """Whether a proxy acknowledges; None where the two would look alike."""
+        """Whether a proxy acknowledges; None if the two cases look alike."""
         beyond = self.far_ns - self.near_ns
         return None if beyond < _GRAIN else self.ack_delay_ns < self.near_ns + beyond // 2
 
 
-#: What times must differ by to be told apart, ns.
+#: Times must differ by this much to be told apart, ns.
 _GRAIN = 2_000_000
-#: Sequence numbers go round (RFC 9293 §3.4).
+#: Sequence numbers wrap around (RFC 9293 §3.4).
 _ROUND = 1 << 32
 
 
 def split_flows(view: RunView) -> tuple[FlowAddresses, ...]:
-    """The TCP flows of a run on segments in a row; none of another."""
+    """The TCP flows of a run on segments in series; none for other runs."""
     return tuple(flow for flow in view.lab.flows if flow.over_tcp) if view.in_sequence and view.lab else ()
 
 
 def is_split(view: RunView) -> bool:
-    """Whether a run's TCP has proxies between its ends, which then have no connection with one another."""
+    """Whether a run's TCP has proxies between its endpoints, which then share no connection."""
     return view.in_sequence and view.lab is not None and bool(view.lab.proxies)
 
 
 def at_server_rtt_ns(view: RunView) -> int:
-    """The shortest round trip from the servers to who acknowledges their TCP: the clients, or the nearest proxy."""
+    """The shortest round trip from the servers to what acknowledges their TCP: the clients, or the nearest proxy."""
     if view.lab is None:
         return 0
     if not is_split(view):
@@ -60,7 +62,7 @@ def at_server_rtt_ns(view: RunView) -> int:
 
 
 def legs(view: RunView, flow: FlowAddresses) -> tuple[Leg, ...]:
-    """Of each segment in which data of a flow were acknowledged, from the clients' end."""
+    """The legs of a flow: one for each segment in which its data were acknowledged, from the clients' end."""
     return view.once(_every_leg)[flow.flow]
 
 
@@ -82,9 +84,11 @@ def _legs(view: RunView, flow: FlowAddresses) -> tuple[Leg, ...]:
 
 
 def _round_trips(lab: LabFacts, place: int, down: bool) -> tuple[int, int]:
-    """The shortest ones from where data come to a segment, ns: to the next proxy or the receiver, and to the latter."""
+    """The shortest round trips from the data's entry to a segment, ns: to the next proxy or the receiver, and to the
+    latter.
+    """
     rtts = [path.links.rtt_ns for path in lab.paths]
-    # The segments behind which data come to a proxy.
+    # The segments after which data reach a proxy.
     last = {proxy.right if down else proxy.left for proxy in lab.proxies}
     onwards = range(place, -1, -1) if down else range(place, len(rtts))
     near = next((number for number, at in enumerate(onwards) if lab.paths[at].simulator in last), len(onwards) - 1)
@@ -92,15 +96,15 @@ def _round_trips(lab: LabFacts, place: int, down: bool) -> tuple[int, int]:
 
 
 def ack_delay_ns(side: Capture, down: bool) -> int | None:
-    """The shortest time from a segment of data to the acknowledgement of just that one; None where there is none.
+    """The shortest time from a segment of data to the acknowledgement of exactly that segment; None if there is none.
 
-    `side`: one flow's packets at the interface where its data, which go `down` to the client or up, come in.
+    `side`: one flow's packets at the interface where its data, which go `down` to the client or up, enter.
     """
     data = side.where((side.to_client == down) & (side.payload > 0))
     acks = side.where((side.to_client != down) & (side.flags & ACK > 0))
     numbers = _above(data, down) + (data.sequence + data.payload) % _ROUND
     ends, first, count = np.unique(numbers, return_index=True, return_counts=True)
-    # Which of several like ones was acknowledged nobody knows (RFC 6298 §3).
+    # Of several equal segments nobody knows which one was acknowledged (RFC 6298 §3).
     unique_ends, sent_ns = ends[count == 1], data.t_ns[first[count == 1]]
     acknowledged = _above(acks, not down) + acks.acknowledgement
     at = np.searchsorted(unique_ends, acknowledged)
@@ -112,12 +116,12 @@ def ack_delay_ns(side: Capture, down: bool) -> int | None:
 
 
 def opened(side: Capture, flow: int) -> dict[int, int]:
-    """Client's port → initial sequence number, of each connection that a flow's client opened, at one interface."""
+    """Client's port → initial sequence number, for each connection that a flow's client opened, at one interface."""
     rows = (side.flow == flow) & ~side.to_client & (side.flags & (SYN | ACK) == SYN)
     return dict(zip(side.source_port[rows].tolist(), side.sequence[rows].tolist(), strict=True))
 
 
 def _above(packets: Capture, down: bool) -> Ints:
-    """The client's port of each packet of one direction, above where sequence numbers are."""
+    """The client's port of each packet of one direction, in the bits above the sequence number."""
     ports: Ints = client_port(packets, down).astype(np.int64) << 32
     return ports

@@ -1,6 +1,6 @@
-"""From the files a run leaves behind to tidy data: one module per kind of file.
+"""From the files of a run to tidy data: one module per kind of file.
 
-Readers accept a file that was compressed (see `files`) or cut short and return what is in it; what is absent is None or
+Readers accept compressed files (see `files`) and truncated ones, and return their content. Missing data is None or
 empty.
 All times are CLOCK_REALTIME nanoseconds since the epoch unless a name says otherwise.
 """

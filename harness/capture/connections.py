@@ -18,7 +18,7 @@ from harness.capture.quic.protection import Aead, Heads, Packets, Protection, ca
 
 #: Packets that a secret is tried on, the share that it must open, and the fewest that are enough evidence.
 _TRIED, _SHARE, _LEAST = 64, 0.9, 3
-#: Acknowledgements that are looked at for the number of the first packet.
+#: Acknowledgements that are searched for the number of the first packet.
 _ACKNOWLEDGEMENTS = 3
 #: No stream reaches further than this multiple of the bytes that came: more would have to be lost than arrives.
 _BEYOND = 8

@@ -164,7 +164,7 @@ def first_other_packet(
     """The first difference of two captures of one side; None where all packets are equal. Raises OSError, ValueError.
 
     `start_ns`: the origin of the times in the result; `names`: address → name of an endpoint; `quic_hosts`: names of
-    those whose datagrams are QUIC's.
+    the endpoints whose datagrams are QUIC's.
     """
     first, second = (pcap.parse(read_bytes(file)) for file in files)
     counts = len(first.t_ns), len(second.t_ns)

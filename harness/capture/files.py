@@ -33,7 +33,7 @@ ARCHIVE = f"captures.tar{ZSTD}"
 _GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 #: Bytes of the longest header of a zstd frame (RFC 8878 §3.1.1), its magic number included.
 _FRAME_HEADER = 18
-#: Bytes read at a time of a compressed file, and of what is in it.
+#: Bytes read at a time of a compressed file, and of its content.
 _READ, _BUFFER = 1 << 14, 1 << 20
 #: The most bytes that are unpacked at a time: a block of zstd (RFC 8878 §3.1.1.2.4), and in front of damage one by one.
 _STEP, _SCRAP = 128 << 10, 1
@@ -288,7 +288,7 @@ def content_size(path: Path) -> int:
 
 
 def read_whole_lines(path: Path) -> bytes:
-    """The content up to the last newline: a row cut short could hold a wrong number. Raises OSError."""
+    """The content up to the last newline: a truncated row could hold a wrong number. Raises OSError."""
     data = read_bytes(path)
     return data[: data.rfind(b"\n") + 1]
 
@@ -298,7 +298,7 @@ def read_objects(path: Path) -> Iterator[dict[str, Any]]:
     for line in read_bytes(path).splitlines():
         try:
             value = json.loads(line)
-        except (ValueError, RecursionError):  # a line cut short, or not UTF-8
+        except (ValueError, RecursionError):  # a truncated line, or not UTF-8
             continue
         if isinstance(value, dict):
             yield value

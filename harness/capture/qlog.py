@@ -54,7 +54,7 @@ _WALL_CLOCK = re.compile(rb'"wall_clock_time"\s*:\s*"([^"]+)"')
 _PTO_COUNT = re.compile(rb'"pto_count"\s*:\s*"?([0-9]+)')
 _QUICHE_LOST = re.compile(rb'"cf_lost_packets"\s*:\s*\{\s*"total"\s*:\s*([0-9]+)')
 _TIME = re.compile(rb'"time"\s*:\s*"?([0-9.eE+]+)')
-#: Bytes in which a trace's header and first events are looked for.
+#: Bytes that are searched for a trace's header and first events.
 _OPENING = 16_384
 #: Event times above this are ms since the epoch, below it since the trace's reference (2001-09-09).
 _EPOCH_LIKE = 1e12

@@ -93,7 +93,7 @@ class StreamArrival:
 
     @cached_property
     def _late(self) -> tuple[Ints, Ints]:
-        """Arrival times, and a lower bound of the contiguous bytes after each; both of one shape."""
+        """Arrival times, and a lower bound of the contiguous bytes after each; both of the same shape."""
         if not len(self._missing):
             return self._early
         parts, (starts, ends) = self._known, self._missing.T
@@ -190,7 +190,7 @@ def _arrival(stream: int, frames: _Frames, latest_ns: int | None) -> StreamArriv
 
 
 def hidden_packets(sent: SentPackets) -> Flags:
-    """Which packets may hold a STREAM frame of which nothing was captured, shape (n,)."""
+    """Which packets may hold a STREAM frame without any captured byte, shape (n,)."""
     hidden = (frames.hidden >= SMALLEST_FRAME for frames in sent.frames)
     return np.fromiter(hidden, np.bool_, len(sent.frames))
 
@@ -213,7 +213,7 @@ def _completed(sent: SentPackets, logged: Mapping[int, Told]) -> tuple[Flags, di
 
 
 def _each(numbers: Ints) -> Iterator[int]:
-    """Numbers one by one, without a list of all of them."""
+    """The numbers, one at a time, without a list of all."""
     for start in range(0, len(numbers), _PART):
         yield from numbers[start : start + _PART].tolist()
 

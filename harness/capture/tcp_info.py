@@ -79,7 +79,7 @@ def read_iperf3(path: Path) -> Written | None:
 def read_algorithm(path: Path) -> str | None:
     """The sender's congestion control in iperf3's report (`--json`), which it reads from the socket (TCP_CONGESTION).
 
-    None where the report has none, or was cut short. Raises OSError.
+    None where the report has none, or was truncated. Raises OSError.
     """
     end = _report(path).get("end")
     algorithm = end.get("sender_tcp_congestion") if isinstance(end, dict) else None

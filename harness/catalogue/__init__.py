@@ -1,4 +1,4 @@
-"""YAML files → model. Every error says file, line and column, the reason, and what was probably meant."""
+"""YAML files → model. Every error gives file, line, column and reason, and suggests what was meant."""
 
 from harness.catalogue.catalogue import IMAGES, MANIFEST, SCENARIOS, Catalogue
 from harness.catalogue.json_schema import json_schema

@@ -1,4 +1,4 @@
-"""The scenarios and implementations below a root folder, each read once."""
+"""Reads the scenarios and implementations below a root folder, each once."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from harness.scenario.parameters import PARAMETERS, ROLES, Parameter, Role
 from harness.scenario.schema import Implementation, Scenario
 from harness.scenario.validation_errors import Location, Mistake
 
-# --- What a manifest says of parameters and no endpoint could be told: variables that are taken, line ends, defaults.
+# --- Mistakes in a manifest's parameters: reserved variables, line ends, defaults out of bounds.
 
 
-#: What an endpoint has of the interop runner's contract, of our additions to it, and of whoever starts it.
+#: Reserved variables of an endpoint: of the interop runner's contract, of our additions to it, and of the shell.
 _TAKEN = frozenset({
     "ROLE", "TESTCASE", "REQUESTS", "PROTOCOLS", "SSLKEYLOGFILE", "QLOGDIR", "CLIENT_PARAMS", "SERVER_PARAMS", "PEER",
     "TRAFFIC", "SESSION_DIR", "MOVES", "ADDRESSES", "ROUTES", "ASKED", "DRY_RUN", "PATH", "HOME", "HOSTNAME", "PWD",
     "SHELL", "USER", "IFS", "ENV", "BASH_ENV",
 })  # fmt: skip
-#: Variables of the dynamic linker (ld.so(8)): another program would run.
+#: Prefix of the variables of the dynamic linker (ld.so(8)), which could make another program run.
 _LINKER = "LD_"
-#: What ends a line, or is no letter: words of one command line have neither.
+#: Line ends and control characters, which words of a command line must not have.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
 def mistakes(implementation: Implementation) -> Iterator[Mistake]:
-    """What of a manifest's parameters and variables cannot work."""
+    """The mistakes in a manifest's parameters and variables."""
     for name in implementation.virtual_environment:
         yield from _taken(("virtual_environment", name), name, of_key=True)
     for name, text in implementation.virtual_environment.items():
@@ -47,7 +47,7 @@ def mistakes(implementation: Implementation) -> Iterator[Mistake]:
         for role in ROLES:
             setting = settings.of(role)
             if setting is None or setting in distinct:
-                # What holds for both is said once.
+                # A setting for both roles is checked once.
                 continue
             distinct.append(setting)
             yield from _setting(("parameters", name, role), PARAMETERS[name], setting)
@@ -64,7 +64,7 @@ def _setting(location: Location, parameter: Parameter, setting: Setting) -> Iter
     default = None if setting.default is None else parameter.number(parameter.canonical(setting.default))
     for bound, sign, side in ((setting.minimum, 1, "below the minimum"), (setting.maximum, -1, "above the maximum")):
         limit = None if bound is None else parameter.number(parameter.canonical(bound))
-        # An image may start from what it cannot be told (tquic from 1200 B): then somebody has looked, and says so.
+        # An image may start from a value that cannot be set (tquic from 1200 B): then a note must say so.
         if default is not None and limit is not None and sign * default < sign * limit and not setting.note.strip():
             text = f"the default {setting.default} is {side} {bound}, and no note says why"
             yield Mistake((*location, "default"), text, "correct one of the two, or add a note")
@@ -106,11 +106,11 @@ class Catalogue:
     """Name of an implementation → an image that stands in for its own; by the same manifest in all else."""
 
     def scenario_files(self) -> list[Path]:
-        """All scenario files, sorted by name."""
+        """All scenario files, sorted by path."""
         return sorted((self.root / SCENARIOS).rglob("*.yaml"))
 
     def scenario_name(self, file: Path) -> str:
-        """Name of a scenario file: its path below scenarios/ without the suffix."""
+        """Name of a scenario: the path of its file below scenarios/ without the suffix."""
         resolved = file.resolve()
         name = resolved.relative_to(self._base) if resolved.is_relative_to(self._base) else Path(resolved.name)
         return str(name.with_suffix(""))
@@ -120,7 +120,7 @@ class Catalogue:
         return (self.root / SCENARIOS).resolve()
 
     def scenario(self, file: Path) -> Scenario:
-        """One scenario file, loaded once. Raises InputError; also for a name that no implementation has."""
+        """Load a scenario file, once. Raises InputError, also for unknown implementations."""
         if file not in self._scenarios:
             self._scenarios[file] = self._load_scenario(file)
         return self._scenarios[file][0]
@@ -137,7 +137,7 @@ class Catalogue:
         return scenario, positions
 
     def _wrong(self, scenario: Scenario) -> Iterator[Mistake]:
-        """What is wrong with a scenario beyond its form."""
+        """The mistakes of a scenario that its schema does not find."""
         for name, path in scenario.every_path.items():
             if (mistake := inexpressible(path)) is not None:
                 yield Mistake((*limits.of_path(scenario, name), *mistake.location), mistake.text, mistake.hint)
@@ -183,7 +183,7 @@ class Catalogue:
         vary: Mapping[str, Sequence[object]],
         combine: Combine | None,
     ) -> None:
-        """InputError for what is asked of scenarios beyond what they say, and nobody here honours or can have."""
+        """InputError for requested values beyond those of the scenarios that are impossible or that nobody supports."""
         for scenario in scenarios:
             for sweep_mistake in _impossible_points(points(scenario, fixed, vary, combine)):
                 raise InputError(f"{scenario.name}: {sweep_mistake.text}", sweep_mistake.hint)
@@ -194,10 +194,10 @@ class Catalogue:
                     raise InputError(f"{name}: {mistake.text}", mistake.hint)
 
     def require_split(self, swept: Iterable[Point], players: Callable[[Scenario], support.Players]) -> None:
-        """InputError, with its place, for a proxy that splits TCP where nobody who is asked for is TCP.
+        """InputError, with its position, for a proxy that splits TCP if no requested implementation uses TCP.
 
-        `players`: who plays the roles that a scenario's flows leave open. Who a scenario names itself passes its proxy
-        as it is, beside those who do not.
+        `players`: the implementations of the roles that a scenario's flows leave open. Those that the scenario names
+        itself are not checked here.
         """
         by_name: dict[str, list[Scenario]] = {}
         for point in swept:
@@ -217,13 +217,14 @@ class Catalogue:
 
     @cached_property
     def _honoured(self) -> Honoured:
-        """What the implementations are and take, read once: every scenario's words are looked up in it."""
+        """The names and values that implementations support, read once for the checks of all scenarios."""
         return Honoured({name: implementation for name, (implementation, _) in self.implementations().items()})
 
     def find_scenarios(self, words: Iterable[str], instead: Iterable[str] = ()) -> list[Scenario]:
-        """Scenarios by file, folder or name (`satellite/medium`, `satellite`); in the order given.
+        """Scenarios by file, folder or name (`satellite/medium`, `satellite`), in the given order.
 
-        `instead`: what may stand where a scenario does; InputError for a word that nothing is called names the nearest.
+        InputError for an unknown word, with the most similar name. `instead`: other words that are valid there, for
+        that hint.
         """
         files_by_name = {self.scenario_name(file): file for file in self.scenario_files()}
         scenarios: dict[str, Scenario] = {}
@@ -257,11 +258,11 @@ class Catalogue:
         raise InputError(f"no scenario {shown(word)}", did_you_mean(name, {*files_by_name, *folders, *instead} - {""}))
 
     def implementation_files(self) -> list[Path]:
-        """All image.yaml files, sorted by name."""
+        """All image.yaml files, sorted by path; those of `manifests` follow."""
         return [*sorted((self.root / IMAGES).glob(f"*/{MANIFEST}")), *self.manifests]
 
     def implementations(self) -> dict[str, tuple[Implementation, Path]]:
-        """Name → (implementation, folder of its manifest), read once. InputError when two share a name."""
+        """Name → (implementation, folder of its manifest), read once. InputError if two have the same name."""
         return dict(self._implementations)
 
     @cached_property
@@ -285,7 +286,7 @@ class Catalogue:
         return by_name
 
     def manifest(self, file: Path) -> tuple[Implementation, Positions]:
-        """One image.yaml, loaded once, and where everything in it stands. Raises InputError."""
+        """Load an image.yaml, once, with the positions of its keys and values. Raises InputError."""
         if file not in self._manifests:
             data, positions = read_yaml(file)
             implementation = modelled(data, positions, Implementation)
@@ -301,10 +302,10 @@ class Catalogue:
     def find_implementations(
         self, words: str, role: Role, absent: Container[str] = (), scenarios: Collection[Scenario] = ()
     ) -> list[Implementation]:
-        """Implementations by comma-separated names, or 'all' of QUIC that can play the role and are not `absent`.
+        """Implementations by comma-separated names, or 'all' that speak QUIC, can play the role and are not `absent`.
 
-        Who speaks no QUIC is named, here or by one of the `scenarios`: in a matrix with all the others it would have no
-        partner but itself.
+        Implementations without QUIC must be named, here or by one of the `scenarios`: in a matrix with all others they
+        would have no peer but themselves.
         """
         implementations = {name: implementation for name, (implementation, _) in self.implementations().items()}
         if words == "all":
@@ -330,7 +331,7 @@ class Catalogue:
 
 
 def _impossible_points(swept: Iterable[Point]) -> Iterator[Mistake]:
-    """The first point of a sweep that no lab can do anything for, though the scenario itself could be run."""
+    """The first point of a sweep that no lab can run, although the scenario itself could be run."""
     for point in swept:
         for mistake in limits.mistakes(point.scenario):
             fixed = point.scenario.parameters
@@ -342,7 +343,7 @@ def _impossible_points(swept: Iterable[Point]) -> Iterator[Mistake]:
 
 
 def _exists(path: Path) -> bool:
-    """Whether there is such a path; none is too long to ask for."""
+    """Whether a path exists; False for one that is too long or invalid."""
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -350,7 +351,7 @@ def _exists(path: Path) -> bool:
 
 
 def _wrong_manifest(implementation: Implementation, folder: Path) -> Iterator[Mistake]:
-    """What is wrong with a manifest beyond its form; `folder`: where it lies."""
+    """The mistakes of a manifest that its schema does not find; `folder`: that of the manifest."""
     for name in ("title", "licence", "version", "project"):
         yield from limits.one_line((name,), getattr(implementation, name))
         yield from limits.not_blank((name,), getattr(implementation, name), "leave it out, or fill it in")

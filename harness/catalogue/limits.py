@@ -1,6 +1,6 @@
-"""What a scenario may ask of a lab: times, sizes and counts that a run can have. Pure.
+"""Checks that a lab can run a scenario: limits of times, sizes and counts. Pure.
 
-What a path's queues and links can be is for `harness.netem.limits` to say.
+`harness.netem.limits` has the limits of queues and links.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from harness.scenario.validation_errors import Location, Mistake
 from harness.topology.build import requests, served_files
 from harness.units import Duration
 
-#: The longest that anything in a run may take or be put off. A working day; what is waited for costs nothing in virtual
-#: time, but nobody waits longer in real time.
+#: Longest duration or delay in a run: a working day. Waiting is free in virtual time, but nobody waits longer in real
+#: time.
 LONGEST = Duration.parse("8 h")
-#: The longest list of files that a client can be handed, characters: a variable of its environment, with the name and
-#: what ends it, has 32 pages (MAX_ARG_STRLEN, include/uapi/linux/binfmts.h).
+#: Maximum length of a client's list of files, characters: an environment variable, with its name and terminator, has at
+#: most 32 pages (MAX_ARG_STRLEN, include/uapi/linux/binfmts.h).
 _LONGEST_WORD = 32 * 4096 - len("REQUESTS=") - 1
 
 
-#: How long a client waits for the simulator to say that the path is up (images/endpoint/wait-for-sim), less what it
-#: takes to look again. While a path is dark nothing reaches the simulator.
+#: How long a client waits for the simulator to report that the path is up (images/endpoint/wait-for-sim), less the time
+#: between two checks. During an outage nothing reaches the simulator.
 GATE = Duration.parse("50 s")
 
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
-    """What no lab can do for a scenario."""
+    """The mistakes of a scenario that no lab can run."""
     yield from one_line(("title",), scenario.title)
     yield from not_blank(("title",), scenario.title or " ", "say in a line what the case is")
     for index, reference in enumerate(scenario.references):
@@ -55,25 +55,25 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
     yield from _sequence(scenario)
     for index, flow in enumerate(scenario.flows):
         yield from _flow(("flows", index), flow, scenario)
-    # Of values that go in pairs one may come with several others; that no pair comes twice the sweep itself sees to.
+    # With `zip` a value may occur in several pairs; the sweep itself rejects equal pairs.
     for name, values in scenario.vary.items() if scenario.combine == "product" else ():
         yield from _twice(("vary", name), values)
 
 
 def of_path(scenario: Scenario, name: str) -> Location:
-    """Where a path stands in its file, by its name in `Scenario.every_path`."""
+    """Location of a path in its file, by its name in `Scenario.every_path`."""
     if scenario.in_sequence:
         return "path", scenario.steps.index(scenario.every_path[name])
     return ("paths", name) if name else ("path",)
 
 
 def _whole(scenario: Scenario) -> dict[str, Path]:
-    """The paths from end to end, by name."""
+    """The end-to-end paths, by name."""
     return {"": scenario.path} if scenario.in_sequence else scenario.every_path
 
 
 def _sequence(scenario: Scenario) -> Iterator[Mistake]:
-    """What several segments in a row cannot have, or have no use for."""
+    """Keys that several segments in a row do not support."""
     if not scenario.in_sequence:
         return
     for index, flow in enumerate(scenario.flows):
@@ -86,7 +86,7 @@ def _sequence(scenario: Scenario) -> Iterator[Mistake]:
 
 
 def _unheard(scenario: Scenario) -> Iterator[Mistake]:
-    """What is asked of nobody in the scenario."""
+    """Keys that apply to nothing in the scenario."""
     if scenario.study is not None and scenario.combine == "zip":
         yield Mistake(("combine",), "a study's design says what goes with what", "leave out combine")
     if all(flow.kind != "quic" for flow in scenario.flows):
@@ -111,7 +111,7 @@ def _blackhole(location: Location, path: Path, scenario: Scenario) -> Iterator[M
 
 
 def _end(flow: Flow, scenario: Scenario) -> Duration:
-    """When a flow ends at the latest, counted as its start is."""
+    """Latest end of a flow, on the same clock as its start."""
     if flow.stop is not None:
         return flow.stop
     first_end = flow.start + scenario.timeout
@@ -119,20 +119,20 @@ def _end(flow: Flow, scenario: Scenario) -> Duration:
 
 
 def _late(location: Location, time: Duration, scenario: Scenario) -> Iterator[Mistake]:
-    """What comes when all is over."""
+    """A time after the end of all flows."""
     end = max(_end(flow, scenario) for flow in scenario.flows)
     if time >= end:
         yield Mistake(location, f"it comes at {time}, and by {end} every flow has ended", "write an earlier time")
 
 
 def not_blank(location: Location, text: str, hint: str) -> Iterator[Mistake]:
-    """What is given says something."""
+    """A text that is given must not be blank."""
     if text and not text.strip():
         yield Mistake(location, "it is blank", hint)
 
 
 def one_line(location: Location, text: str) -> Iterator[Mistake]:
-    """What tables have one line for is one line."""
+    """A text that tables show in one line must be one line."""
     if "\n" in text:
         yield Mistake(location, f"{shown(text)} is not one line of text", "description and notes may have more")
 
@@ -158,7 +158,7 @@ def _flow(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistak
 
 
 def _starts(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
-    """A client that starts while its path is dark asks in vain whether the path is up."""
+    """A client that starts during an outage must not wait longer for the path than it can."""
     path = _whole(scenario).get(scenario.start(flow), scenario.path)
     for begin, end in path.blackhole.times if path.blackhole is not None and flow.start.value else ():
         if begin <= flow.start < end and end.value - flow.start.value > GATE.value:
@@ -167,7 +167,7 @@ def _starts(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mist
 
 
 def _carried(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
-    """What a flow cannot carry."""
+    """Sizes that a flow cannot transfer."""
     if flow.carried is None:
         return
     key = (*location, "files" if flow.files else "download")

@@ -1,4 +1,4 @@
-"""Whether any implementation here supports what a scenario asks for: parameters, TCP proxies, seeded windows."""
+"""Checks that an implementation of the catalogue supports what a scenario requests: parameters, TCP proxies, seeds."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from harness.scenario.validation_errors import Location, Mistake
 
 
 class Honoured:
-    """What some implementation or other is, has and takes."""
+    """The names, parameters and values that at least one implementation supports."""
 
     def __init__(self, implementations: Mapping[str, Implementation]) -> None:
         self.known = implementations
 
     def mistakes(self, scenario: Scenario) -> Iterator[Mistake]:
-        """Names and values of a scenario that nobody here has or takes; its sweep is left to `values`."""
+        """Names and values of a scenario that no implementation supports; `values` checks its sweep."""
         for role in ROLES:
             names = scenario.clients if role == "client" else scenario.servers
             for index, name in enumerate(names):
@@ -37,7 +37,7 @@ class Honoured:
             yield from self._values(("flows", number, "parameters"), flow.parameters, {flow.kind})
 
     def values(self, location: Location, name: str, words: Sequence[object], scenario: Scenario) -> Iterator[Mistake]:
-        """Of the values that are asked for under a name of `harness.planning.sweep`, those that nobody here honours."""
+        """Values of a dimension of `harness.planning.sweep` that no implementation supports."""
         flow, _, setting_name = name.partition(".") if name.startswith("flow") else ("", "", name)
         kinds = {scenario.flows[int(flow[4:])].kind} if flow else _kinds(scenario)
         owner, _, parameter = setting_name.partition(".")
@@ -56,7 +56,7 @@ class Honoured:
     def settings(
         self, location: Location, values: Mapping[str, ParameterValue], scenario: Scenario
     ) -> Iterator[Mistake]:
-        """Of settings of a scenario's endpoints, role.NAME → value, those that nobody here honours."""
+        """Endpoint settings of a scenario, role.NAME → value, that no implementation supports."""
         yield from self._values(location, values, _kinds(scenario))
 
     def _name(self, location: Location, word: str) -> Iterator[Mistake]:
@@ -67,7 +67,7 @@ class Honoured:
     def _values(
         self, location: Location, values: Mapping[str, ParameterValue], kinds: Set[FlowKind], *, inner: bool = True
     ) -> Iterator[Mistake]:
-        """`kinds`: of the flows that the values are asked of."""
+        """`kinds`: those of the flows that the values apply to."""
         for full, value in values.items():
             role, name = parse_parameter_name(full)
             parameter = PARAMETERS[name]
@@ -79,7 +79,7 @@ class Honoured:
                 continue
             in_role = [item for item in self.known.values() if role in item.roles]
             players = [item for item in in_role if any(_plays(item, kind) for kind in kinds - {"udp"})]
-            # Without anybody there is nothing to hold a value against.
+            # Without any such implementation a value cannot be checked.
             if players and not self._taken(players, role, parameter, value):
                 yield _refusal((*location, full) if inner else location, players, role, parameter, value)
 
@@ -102,7 +102,7 @@ class Honoured:
 
 
 def _kinds(scenario: Scenario) -> Set[FlowKind]:
-    """What the flows of a scenario are, which all are asked what is asked of a role."""
+    """Kinds of a scenario's flows: the parameters of a role apply to all flows."""
     return {flow.kind for flow in scenario.flows}
 
 
@@ -153,7 +153,7 @@ def _bounds(setting: Setting) -> Iterator[tuple[str, ParameterValue]]:
         yield "up to", setting.maximum
 
 
-# --- Whether a scenario's second connections can start from a seed: their clients keep session tickets.
+# --- Whether a scenario's repeated connections can start from a seed: their clients must keep session tickets.
 
 
 _SEED = "server.bdp_seed"
@@ -161,7 +161,7 @@ _NONE = "off"
 
 
 def seed_mistakes(scenario: Scenario, implementations: Mapping[str, Implementation]) -> Iterator[Mistake]:
-    """Seeds that are asked for where every client that is named keeps no tickets, each at its value."""
+    """Seeds of flows whose named clients all keep no tickets, each at the location of its value."""
     for number, flow in enumerate(scenario.flows):
         clients = _without_tickets(scenario, flow, implementations)
         if not clients:
@@ -178,7 +178,7 @@ def seed_mistakes(scenario: Scenario, implementations: Mapping[str, Implementati
 
 
 def _without_tickets(scenario: Scenario, flow: Flow, implementations: Mapping[str, Implementation]) -> list[str]:
-    """The clients that a repeated flow names, where none of them keeps tickets; else empty."""
+    """The clients that a repeated flow names, if none of them keeps tickets; else empty."""
     if flow.repeat_after is None:
         return []
     named = [flow.client] if flow.client is not None else [*scenario.clients]
@@ -187,7 +187,7 @@ def _without_tickets(scenario: Scenario, flow: Flow, implementations: Mapping[st
 
 
 def _seeds(scenario: Scenario, number: int, flow: Flow) -> Iterator[tuple[Location, object]]:
-    """Every seed that is asked of a flow, and where."""
+    """Location and value of every seed that applies to a flow."""
     seeds: list[tuple[Location, object]] = [
         (("flows", number, "parameters", _SEED), flow.parameters.get(_SEED)),
         (("parameters", _SEED), scenario.parameters.get(_SEED)),
@@ -199,12 +199,12 @@ def _seeds(scenario: Scenario, number: int, flow: Flow) -> Iterator[tuple[Locati
             yield location, value
 
 
-# --- Whether anything is TCP where a proxy splits it: a scenario says so itself, or who is named for it does.
+# --- Whether any flow is TCP if a proxy splits TCP: by its kind, or by the implementations that are named for it.
 
 
 Players = Mapping[Role, Sequence[Implementation]]
 """Who plays the roles that flows leave open."""
-#: How many of the contestants an error names.
+#: Maximum number of implementations that an error names.
 _NAMED = 3
 _ROUTER = "everything would pass it as a router"
 
@@ -212,9 +212,9 @@ _ROUTER = "everything would pass it as a router"
 def split_mistakes(
     scenario: Scenario, points: Iterable[Scenario], implementations: Mapping[str, Implementation]
 ) -> Iterator[Mistake]:
-    """Proxies of a scenario in which nothing can be TCP, whoever is named for it, each at its place.
+    """Proxies of a scenario in which no flow can be TCP with any implementation, each at its location.
 
-    `points`: the scenario at each point of its sweep, which may say who plays a flow.
+    `points`: the scenario at each point of its sweep, which may name the implementations of a flow.
     """
     if not any(scenario.proxies):
         return
@@ -228,7 +228,7 @@ def split_mistakes(
 
 
 def unsplit(scenario: Scenario, players: Players, implementations: Mapping[str, Implementation]) -> Mistake:
-    """What is wrong with a request in which nobody is TCP: the scenario's first proxy, where it stands."""
+    """The mistake of a request without TCP, at the location of the scenario's first proxy."""
     clients, servers = (_listing([player.name for player in players[role]]) for role in ROLES)
     text = f"a proxy that splits TCP, and nobody asked for is TCP ({clients} → {servers}): {_ROUTER}"
     hint = f"name who speaks HTTPS over TCP beside them or alone, {_over_tcp(implementations)}; or leave the proxy out"
@@ -236,7 +236,7 @@ def unsplit(scenario: Scenario, players: Players, implementations: Mapping[str, 
 
 
 def is_split(scenario: Scenario, players: Players, implementations: Mapping[str, Implementation]) -> bool:
-    """Whether a flow of a scenario is TCP, between those whom it names, or else some of the players."""
+    """Whether a flow of a scenario is TCP, between the implementations that it names, else between some players."""
     for number, flow in enumerate(scenario.flows):
         clients, servers = (
             players[role]
@@ -254,7 +254,7 @@ def is_split(scenario: Scenario, players: Players, implementations: Mapping[str,
 
 
 def are_listed(scenario: Scenario, players: Players) -> bool:
-    """Whether a scenario names all the players itself: then it is for its file to say whether that makes sense."""
+    """Whether a scenario names all the players itself; the check of its file then suffices."""
     return all(player.name in _listed(scenario, role) for role in scenario.open_roles for player in players[role])
 
 
@@ -263,13 +263,13 @@ def _listed(scenario: Scenario, role: Role) -> Sequence[str]:
 
 
 def _possible(scenario: Scenario, role: Role, implementations: Mapping[str, Implementation]) -> list[Implementation]:
-    """Whom a scenario names for a role, or all who have it."""
+    """The implementations that a scenario names for a role, or all that can play it."""
     names = _listed(scenario, role) or implementations
     return [implementations[name] for name in names if name in implementations and role in implementations[name].roles]
 
 
 def _listing(names: Sequence[str]) -> str:
-    """Some names at least."""
+    """The first few names, for people."""
     return ", ".join(names if len(names) <= _NAMED else [*names[:_NAMED], "…"])
 
 

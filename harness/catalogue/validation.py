@@ -1,4 +1,4 @@
-"""Checks all files of a checkout, one by one and against each other."""
+"""Checks all files of a checkout, each alone and against the others."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from harness.errors import HarnessError, InputError
 
 
 def validate(catalogue: Catalogue, files: Sequence[Path]) -> list[HarnessError]:
-    """Load every scenario and image file (or just `files`, and what is below folders); the errors found.
+    """Load every scenario and image file, or only `files` and the files below folders; returns the errors.
 
-    InputError for a folder without any.
+    InputError for a folder without YAML files.
     """
     problems: list[HarnessError] = []
     messages: set[str] = set()
@@ -21,7 +21,7 @@ def validate(catalogue: Catalogue, files: Sequence[Path]) -> list[HarnessError]:
         try:
             read()
         except InputError as error:
-            # What is wrong with a manifest keeps every scenario from being read, and is said once.
+            # A mistake in a manifest makes every scenario unreadable; it is reported once.
             if error.message not in messages:
                 messages.add(error.message)
                 problems.append(error)
@@ -41,7 +41,7 @@ def validate(catalogue: Catalogue, files: Sequence[Path]) -> list[HarnessError]:
 
 
 def files_of(places: Sequence[Path]) -> list[Path]:
-    """The files that are named, and all YAML files below the folders that are. InputError for one without any."""
+    """The given files, and all YAML files below the given folders. InputError for a folder without any."""
     paths: list[Path] = []
     for path in places:
         below = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
@@ -52,7 +52,7 @@ def files_of(places: Sequence[Path]) -> list[Path]:
 
 
 def _like_coloured(catalogue: Catalogue) -> list[HarnessError]:
-    """Manifests whose colour another has too: in a plot nobody could tell them apart."""
+    """Manifests with the colour of another one, which a plot could not distinguish."""
     owners: dict[str, str] = {}
     problems: list[HarnessError] = []
     for file in catalogue.implementation_files():

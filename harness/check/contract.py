@@ -1,4 +1,4 @@
-"""The endpoint contract, asked of one implementation in labs of its own: exit codes, refusals, logs, certificate."""
+"""Tests of the endpoint contract for one implementation, in its own labs: exit codes, refusals, logs, certificate."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from harness.scenario.parameters import Role, other
 from harness.scenario.schema import ONE_SIDED, Implementation, TestcaseName, asked_of
 from harness.topology import Lab, build_lab
 
-#: What a key log has of a connection that got as far as data (draft-ietf-tls-keylogfile).
+#: Labels in the key log of a connection that reached application data (draft-ietf-tls-keylogfile).
 SECRETS = ("CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0")
 _CERTIFICATE = re.compile(r"quic-go-endpoint: certificate=([0-9a-f]{64})")
 _RESUMED = re.compile(r"(?:quic-go-endpoint|nginx): resumed=(true|false)")
 
 
 def name_of(cell: Cell, role: Role) -> str:
-    """The implementation that plays a role."""
+    """The name of the implementation in a role."""
     return cell.implementation(role).name
 
 
 def refusals(cell: Cell, role: Role, engine: Engine, files: bool = True) -> list[Finding]:
-    """Ask the role's endpoint for what it cannot do, and see whether it says so. `files`: whether it transfers any."""
+    """Request the impossible of the role's endpoint, and check that it refuses. `files`: whether it transfers files."""
     questions: Sequence[tuple[str, Callable[[Lab], Lab], Callable[[EngineResult], bool]]] = (
         (
             "unknown TESTCASE gives 127",
@@ -46,8 +46,8 @@ def refusals(cell: Cell, role: Role, engine: Engine, files: bool = True) -> list
         (
             "a missing file is no success",
             lambda lab: _with(lab, "client0", "REQUESTS", lab.host("client0").environment["REQUESTS"] + ".missing"),
-            # A server's refusal shows at the client, which must not wait for ever. A client that takes an error page
-            # for the file, and says that all is well, is caught by the comparison with what was served.
+            # The client shows a server's refusal, and must not wait for ever. A client may take an error page for the
+            # file and report success: then the comparison with the served file fails.
             lambda result: result.outcome.status in ("crashed", "wrong_file") and result.outcome.role == "client",
         ),
     )
@@ -62,7 +62,7 @@ def refusals(cell: Cell, role: Role, engine: Engine, files: bool = True) -> list
 
 
 def told(cell: Cell, role: Role, testcase: str, engine: Engine) -> Outcome:
-    """What comes of a transfer in which one role is told another test case."""
+    """The outcome of a transfer in which one role gets another test case than its peer."""
     return _try(_with(build_lab(cell, 0), f"{role}0", "TESTCASE", testcase), engine).outcome
 
 
@@ -85,7 +85,7 @@ def _try(lab: Lab, engine: Engine) -> EngineResult:
 
 
 def transfer(run: Run, role: Role, protocol: str) -> Finding:
-    """Whether a transfer over a protocol came to its end."""
+    """Whether a transfer over a protocol completed."""
     cell = run.cell
     completed = run.outcome.status == "completed"
     detail = "whole file, exit code 0" if completed else f"{run.outcome.status}: {run.outcome.detail}"
@@ -96,7 +96,7 @@ def transfer(run: Run, role: Role, protocol: str) -> Finding:
 
 
 def logs(run: Run, role: Role, folder: Path, certificate: Path) -> list[Finding]:
-    """What a completed run left: key log, qlog, and, of a server, whose certificate it showed."""
+    """Findings on the files of a completed run: key log, qlog, and, for a server, the certificate that it presented."""
     cell = run.cell
     subject, peer = name_of(cell, role), name_of(cell, other(role))
     endpoint_folder = folder / "flow0" / role
@@ -129,7 +129,7 @@ def logs(run: Run, role: Role, folder: Path, certificate: Path) -> list[Finding]
 
 
 def session(run: Run, folder: Path) -> Finding:
-    """Whether the client's second process resumed the session of its first, as the server saw it."""
+    """Whether the client's second process resumed the session of its first, as observed at the server."""
     cell = run.cell
     resumptions = _RESUMED.findall(_text(folder / "server0.log"))
     if run.outcome.status != "completed":
@@ -151,29 +151,30 @@ def _text(file: Path) -> str:
         return ""
 
 
-# --- The interop runner's test cases, asked of one implementation: what it takes works, and what it refuses ends with
-# 127.
+# --- The interop runner's test cases for one implementation: those that it accepts work, and those that it refuses end
+# with exit code 127.
 #
-# What an image takes its manifest says (`refuses`). A test case that it takes is played against each reference that
-# takes it in the other role; where none does against itself, or else against the first of the others. One that it
-# refuses is told to it alone, beside a peer that is asked for an ordinary transfer.
+# The manifest lists the test cases that an image refuses (`refuses`). A test case that it accepts runs against each
+# reference that accepts it in the other role. Where no reference does, it runs against the image itself, or else
+# against the first other implementation that accepts it. A test case that it refuses is set for it alone: its peer does
+# an ordinary transfer.
 
 
-#: TESTCASE → the scenario in which it is tried, where that is not of the same name.
+#: TESTCASE → the scenario in which it is tested, where the names differ.
 _TRIED_IN = {"multiconnect": "handshakeloss"}
-#: Who alone can be the other end, where a peer that is told of an ordinary transfer has to do more: of the clients here
-#: only picoquic's goes on at a server's preferred address (RFC 9000 §9.6: a client SHOULD).
+#: The only implementation that can be the peer, for test cases in which a peer in an ordinary transfer has to do more.
+#: Of the clients here only picoquic's migrates to a server's preferred address (RFC 9000 §9.6: a client SHOULD).
 _ABLE: dict[TestcaseName, str] = {"connectionmigration": "picoquic"}
 
 
 def scenario_of(testcase: TestcaseName) -> str:
-    """The scenario in which a test case is tried."""
+    """The scenario in which a test case is tested."""
     return f"{FOLDER}{_TRIED_IN.get(testcase, testcase)}"
 
 
 @dataclass(frozen=True)
 class TestcaseTrial:
-    """A test case in a role: the cells that show that it works, or none where the manifest says that it is refused."""
+    """A test case in a role, and the cells that test it; no cells where the manifest says that it is refused."""
 
     role: Role
     testcase: TestcaseName
@@ -190,7 +191,7 @@ def trials(
     fallbacks: Sequence[Implementation],
     cell: Callable[[Role, Implementation, str], Cell],
 ) -> Iterator[TestcaseTrial]:
-    """Every test case in every role. `cell`: makes one of a role, against a peer, in a scenario."""
+    """Every test case in every role. `cell`: creates the cell for a role, a peer and a scenario."""
     for role in implementation.roles:
         for testcase in asked_of(role):
             why_not = implementation.refusal(role, testcase)
@@ -206,7 +207,7 @@ def _peers(
     references: Sequence[Implementation],
     fallbacks: Sequence[Implementation],
 ) -> list[Implementation]:
-    """The references that take it in the other role, else itself, else the first of the others."""
+    """Peers for a test case: the references that accept it, else the implementation itself, else one of `fallbacks`."""
     peer_testcase: TestcaseName = testcase if ONE_SIDED.get(testcase, other(role)) == other(role) else "transfer"
     able_peer = _ABLE.get(testcase)
 
@@ -225,10 +226,10 @@ def _peers(
 
 
 def works(trial: TestcaseTrial, result: CellResult) -> Finding:
-    """What came of a cell of a test case that the manifest does not name among those it refuses."""
+    """The finding from a cell of a test case that the manifest does not refuse."""
     verdict, cell = result.verdict, result.cell
     if verdict.status == "unsupported":
-        # Of a published image nobody here knows all that it refuses.
+        # The manifest of a published image need not list all of its refusals.
         undeclared = verdict.reason == f"unsupported_{trial.role}" and cell.implementation(trial.role).build is not None
         detail = "refused(127), and the manifest does not say so" if undeclared else "refused(127)"
         return _finding(trial, cell, "does not hold" if undeclared else "not offered", f"{detail}: {verdict.sentence}")
@@ -240,12 +241,12 @@ def works(trial: TestcaseTrial, result: CellResult) -> Finding:
 
 
 def untried(trial: TestcaseTrial, cell: Cell) -> Finding:
-    """Of a test case that is taken, and that nobody here can play at the other end."""
+    """The finding for a test case that is accepted, but has no possible peer here."""
     return _finding(trial, cell, "not offered", "not tried: no implementation here can be the other end")
 
 
 def refused(trial: TestcaseTrial, cell: Cell, engine: Engine) -> Finding:
-    """Whether what the manifest says is refused ends with 127. `cell`: an ordinary transfer of the role."""
+    """Whether a test case that the manifest refuses exits with 127. `cell`: an ordinary transfer of the role."""
     outcome = told(cell, trial.role, trial.testcase, engine)
     correct = outcome.role == trial.role and outcome.exit_code == NOT_SUPPORTED
     detail = f"refused(127): {trial.why_not}" if correct else f"not refused: {outcome.detail or outcome.status}"

@@ -1,8 +1,8 @@
-"""Which transfers show that a parameter takes effect, and how it is told from their runs. Pure.
+"""Transfers that show whether a parameter takes effect, and the judgement of their runs. Pure.
 
-For every parameter that a manifest claims, a few values are tried, each in a run of its own against an
-implementation that is known to work; then what was observed (`harness.analysis.metrics.observed`) is held against what
-was asked. A run tells of a parameter from several places; each is judged by itself.
+For every parameter that a manifest claims, a few values are tested, each in a run of its own against an implementation
+that is known to work. Then the observations (`harness.analysis.metrics.observed`) are compared with the values that
+were set. A run may show a parameter in several places; each observation is judged by itself.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role
 from harness.scenario.schema import Implementation
 
-#: (value asked, what was measured of its run).
+#: (value that was set, measurements of its run).
 Tried = tuple[ParameterValue, MeasuredRun]
-#: Empty when what was seen is what was asked, else what is wrong; and what was seen, for people.
+#: (errors, empty where the observations agree with the values that were set; observations for people).
 Told = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class ParameterTrial:
-    """How one parameter is tried."""
+    """How one parameter is tested."""
 
     scenario: str
     candidates: tuple[ParameterValue, ...]
@@ -40,7 +40,7 @@ class ParameterTrial:
 
 
 def values(setting: Setting, name: str, trial: ParameterTrial) -> list[ParameterValue]:
-    """The values to try on an image."""
+    """The values to test with an image."""
     parameter = PARAMETERS[name]
     if setting.values is not None:
         return [parameter.canonical(word) for word in setting.values]
@@ -54,7 +54,7 @@ def values(setting: Setting, name: str, trial: ParameterTrial) -> list[Parameter
 
 
 def claims(implementation: Implementation) -> list[tuple[Role, str, Setting]]:
-    """What a manifest claims: (role, parameter, how), in the vocabulary's order."""
+    """Claims of a manifest: (role, parameter, setting), in the order of `PARAMETERS`."""
     entries = []
     for name in PARAMETERS:
         for role in implementation.roles:
@@ -64,11 +64,11 @@ def claims(implementation: Implementation) -> list[tuple[Role, str, Setting]]:
     return entries
 
 
-# --- telling
+# --- judging
 
 
 def seen(measured: MeasuredRun, role: Role, name: str) -> list[Observation]:
-    """What a run shows of a parameter in a role."""
+    """Observations of a parameter in a role, from one run."""
     return [
         observation for observation in measured.observed if observation.role == role and observation.parameter == name
     ]
@@ -81,9 +81,9 @@ def _number(name: str, value: ParameterValue) -> float:
 
 
 def _agreeing(name: str) -> Callable[[Role, Sequence[Tried]], Told]:
-    """Each value is observed, near enough, in at least one place.
+    """Judge that each value is observed, within the parameter's tolerance, in at least one place.
 
-    What one place cannot show (a first probe timeout that an answer forestalled) another can.
+    One place may not show a value (no first probe timeout where the answer came before it); another may.
     """
 
     def tell(role: Role, runs: Sequence[Tried]) -> Told:
@@ -104,7 +104,7 @@ def _agreeing(name: str) -> Callable[[Role, Sequence[Tried]], Told]:
 
 
 def _initial_rtt(role: Role, runs: Sequence[Tried]) -> Told:
-    """The first probe timeout is the same multiple of every value asked for (3 by RFC 9002 §6.2.2, 2 in some stacks).
+    """The first probe timeout is the same multiple of every value set (3 by RFC 9002 §6.2.2, 2 in some stacks).
 
     Where a run shows no timeout, the value that the endpoint recorded counts.
     """
@@ -138,9 +138,9 @@ def _by_value(role: Role, runs: Sequence[Tried], name: str) -> dict[str, list[Ob
 def _switch(
     name: str, shows_on: Callable[[float], bool], shows_off: Callable[[float], bool], shown_by: Role | None = None
 ) -> Callable[[Role, Sequence[Tried]], Told]:
-    """What is observed with `on` shows it, and with `off` its absence, in the place that sees most of it.
+    """Judge that observations show the effect with `on`, and its absence with `off`; the largest observation counts.
 
-    `shown_by`: the role at which it shows, whoever was told.
+    `shown_by`: the role whose observations count, whichever role was configured.
     """
 
     def tell(role: Role, runs: Sequence[Tried]) -> Told:
@@ -163,12 +163,15 @@ def _switch(
     return tell
 
 
-#: What window a large buffer allows, of a small one's, at least; and how much more of the time a small one is empty.
+#: The least ratio of the windows with a large and a small buffer; and the least difference between the shares of time
+#: that a small and a large buffer are empty.
 CLEARLY, LONGER = 1.5, 0.2
 
 
 def _send_buffer(role: Role, runs: Sequence[Tried]) -> Told:
-    """A small buffer runs empty for more of the time than one of several times the size; or lets less be in flight."""
+    """A small buffer is empty for a larger share of the time than a buffer several times its size; or it allows fewer
+    bytes in flight.
+    """
     if all(observation.unit == "bytes" for _, measured in runs for observation in seen(measured, role, "tcp_wmem_max")):
         return _larger_window("tcp_wmem_max", role, runs)
     errors, shown, shares = _in_order("tcp_wmem_max", role, runs)
@@ -178,7 +181,7 @@ def _send_buffer(role: Role, runs: Sequence[Tried]) -> Told:
 
 
 def _receive_buffer(role: Role, runs: Sequence[Tried]) -> Told:
-    """A buffer of several times the size allows a clearly larger window. How much of it is data the kernel says."""
+    """A buffer of several times the size allows a clearly larger window. The kernel decides how much of it is data."""
     return _larger_window("tcp_rmem_max", role, runs)
 
 
@@ -190,7 +193,7 @@ def _larger_window(name: str, role: Role, runs: Sequence[Tried]) -> Told:
 
 
 def _in_order(name: str, role: Role, runs: Sequence[Tried]) -> tuple[list[str], list[str], list[float]]:
-    """What is missing, what is seen for people, and the figures, from the least value on."""
+    """(errors, observations for people, observed figures), in ascending order of the value that was set."""
     errors, shown, figures = [], [], []
     for value, measured in sorted(runs, key=lambda run: _number(name, run[0])):
         observations = seen(measured, role, name)
@@ -216,12 +219,12 @@ def _pacing(role: Role, runs: Sequence[Tried]) -> Told:
 
 
 def _largest(measured: MeasuredRun, role: Role) -> float:
-    """Largest datagram that a role was seen to send, bytes; 0 where none was seen."""
+    """Largest UDP payload that a role was observed to send, bytes; 0 where none was observed."""
     return max([float(observation.value) for observation in seen(measured, role, "max_udp_payload")], default=0.0)
 
 
 def _mtu_discovery(role: Role, runs: Sequence[Tried]) -> Told:
-    """With discovery larger datagrams come than without."""
+    """Datagrams are larger with path MTU discovery than without."""
     sizes = {str(value): _largest(measured, role) for value, measured in runs}
     shown = "; ".join(f"{value}: largest datagram {size:.0f} bytes" for value, size in sizes.items())
     if set(sizes) != {"on", "off"} or not all(sizes.values()):
@@ -230,11 +233,11 @@ def _mtu_discovery(role: Role, runs: Sequence[Tried]) -> Told:
 
 
 def _congestion_control(role: Role, runs: Sequence[Tried]) -> Told:
-    """Every controller's transfer is another one, from the same seed and over the same losses.
+    """The transfers of any two controllers differ, with the same seed and the same losses.
 
-    In virtual time two transfers by the same controller are the same to the last byte, and so is all that is
-    measured of them; what differs is another controller's. Where qlog shows the window, Reno answers a loss with
-    about a half, CUBIC with about 0.7 (RFC 9438 §4.6).
+    In virtual time two transfers with the same controller are identical to the last byte, and so are their
+    measurements. A difference thus proves another controller. Where qlog shows the window, Reno reduces it at a loss to
+    about 0.5, CUBIC to about 0.7 (RFC 9438 §4.6).
     """
     times = {str(value): measured.value("completion", 0) for value, measured in runs}
     shown, errors = [], []
@@ -254,7 +257,7 @@ def _congestion_control(role: Role, runs: Sequence[Tried]) -> Told:
 
 
 def _datagrams(role: Role, runs: Sequence[Tried]) -> Told:
-    """No datagram is larger than asked, and a larger limit gives larger ones (alignment may cost a few bytes)."""
+    """No datagram exceeds the limit, and a larger limit gives larger datagrams (alignment may cost a few bytes)."""
     errors, shown, sizes = [], [], []
     for value, measured in runs:
         limit = _number("max_udp_payload", value)
@@ -269,15 +272,16 @@ def _datagrams(role: Role, runs: Sequence[Tried]) -> Told:
     return "; ".join(errors), "; ".join(shown)
 
 
-#: A second connection that starts from what the first learnt sends at least so many times what one does that does not.
+#: With a BDP seed, a second connection sends at least this many times the data of one without a seed.
 SEVERAL = 3
 
 
 def _bdp_seed(role: Role, runs: Sequence[Tried]) -> Told:
-    """Against `off`, else against the first connection, the second one's first round trips have several times the data.
+    """The second connection sends several times the data in its first round trips, compared with `off`, or with the
+    first connection where no run has `off`.
 
-    Where qlogs name frames, the value bdp-frame shows some; the phases of Careful Resume are in the server's with
-    careful-resume alone. The sender is the server, whoever was told.
+    Where qlogs name frames, they show BDP frames with bdp-frame. The server's qlog shows the phases of Careful Resume
+    with careful-resume alone. The sender is the server, whichever role was configured.
     """
     ratios: dict[str, float] = {}
     errors, shown = [], []
@@ -309,13 +313,13 @@ def _bdp_seed(role: Role, runs: Sequence[Tried]) -> Told:
     return "; ".join(errors), "; ".join(shown)
 
 
-#: The congestion window after a move to a path of half the round trip, per that before: at least, at most.
-#: A window that starts again may have doubled before it is looked at.
+#: Ratio of the congestion window after a move to the one before, where the new path has half the round trip: at least,
+#: at most. A window that was reset may have doubled before it is observed.
 _AFTER_A_MOVE = {"reset": (0.0, 0.25), "adaptive": (0.35, 0.65), "keep": (0.9, 1.1)}
 
 
 def _migration_cwnd(role: Role, runs: Sequence[Tried]) -> Told:
-    """The window that the rule of each word leaves, where the round trip is half as long as before."""
+    """The congestion window after a move follows the rule of each value, where the round trip is halved."""
     errors, shown = [], []
     for value, observations in _by_value(role, runs, "migration_cwnd").items():
         if not observations:
@@ -328,9 +332,9 @@ def _migration_cwnd(role: Role, runs: Sequence[Tried]) -> Told:
     return "; ".join(errors), "; ".join(shown)
 
 
-#: A server may hold no more of a stream than its window: that would hide what else limits it.
+#: A server may buffer no more of a stream than its stream window. A small window would hide the limit under test.
 _AMPLE: Mapping[str, ParameterValue] = {"stream_window": "16 MiB"}
-#: How each parameter is tried. One that is not here cannot be claimed by an image that is built here.
+#: Parameter → how it is tested. An image that is built here cannot claim a parameter that is not listed.
 TRIALS: Mapping[str, ParameterTrial] = {
     "congestion_control": ParameterTrial("check/lossy", (), _congestion_control, beside=_AMPLE),
     "initial_cwnd": ParameterTrial("check/long", (6, 40), _agreeing("initial_cwnd"), beside=_AMPLE),
@@ -338,7 +342,7 @@ TRIALS: Mapping[str, ParameterTrial] = {
     "tcp_wmem_max": ParameterTrial("check/full", ("512 KiB", "8 MiB"), _send_buffer),
     "tcp_rmem_max": ParameterTrial("check/full", ("512 KiB", "8 MiB"), _receive_buffer),
     "initial_rtt": ParameterTrial(
-        # ngtcp2's own first timeout comes after a second, and so does not cover the other's.
+        # ngtcp2's own first timeout comes after a second, so it does not hide the peer's.
         "check/long",
         ("50 ms", "150 ms"),
         _initial_rtt,
@@ -353,17 +357,18 @@ TRIALS: Mapping[str, ParameterTrial] = {
     "path_mtu_discovery": ParameterTrial("check/short", (), _mtu_discovery, beside=_AMPLE),
     "connection_window": ParameterTrial("check/short", ("4 MiB", "8 MiB"), _agreeing("connection_window")),
     "stream_window": ParameterTrial("check/short", ("4 MiB", "8 MiB"), _agreeing("stream_window")),
-    # A pacer lets an initial window of ten packets through at once (RFC 9002 §7.7).
+    # A pacer may send an initial window of ten packets as one burst (RFC 9002 §7.7).
     "pacing": ParameterTrial("check/long", (), _pacing, beside={**_AMPLE, "initial_cwnd": 40}),
-    # Without it every datagram is a call of its own; with it a paced sender still makes many of one (picoquic: 1.1).
+    # The ratio is datagrams per send call: 1 without GSO. A paced sender still sends many single datagrams with GSO
+    # (picoquic: 1.1).
     "gso": ParameterTrial(
         "check/short", (), _switch("gso", lambda ratio: ratio > 1.05, lambda ratio: ratio < 1.02), beside=_AMPLE
     ),
-    # Early data is the client's own doing, or that of the server's tickets; a token may hide it from the capture.
+    # Early data depends on the client, or on the server's tickets. A token may hide it from the capture.
     "zero_rtt": ParameterTrial(
         "check/resumed", (), _switch("zero_rtt", lambda count: count > 0, lambda count: count == 0, "client")
     ),
-    # quic-go as a client migrates.
+    # The peer is quic-go because its client migrates.
     "migration_cwnd": ParameterTrial("check/moved", (), _migration_cwnd, peer="quic-go", beside=_AMPLE),
     "bdp_seed": ParameterTrial("check/learnt", (), _bdp_seed, peer="quic-go", beside=_AMPLE, with_itself=True),
     "ecn": ParameterTrial(

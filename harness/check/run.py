@@ -1,7 +1,7 @@
-"""A check of implementations: the contract first, with its test cases, then every parameter claimed, in virtual time.
+"""Checks of implementations, in virtual time: the contract and its test cases, then every claimed parameter.
 
-All transfers are ordinary cells in a store of their own, so that a second check of unchanged images costs
-nothing, and any line of it can be looked into.
+All transfers are ordinary cells in a store of their own. So a second check of unchanged images runs nothing, and the
+runs behind every finding can be inspected.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ParameterValue, Role, other
 from harness.scenario.schema import TESTCASES, Flow, Implementation, Scenario
 
-# --- Does an implementation do the same on every processor? What its programs are told of the host's, in virtual time.
+# --- Whether an implementation behaves the same on every processor, in virtual time.
 #
-# Go's garbage collector looks through the heap in another order where there is AVX-512 (since 1.26: internal/runtime/gc
-# of Go's source), so that memory is given back, and work taken up, at other moments; packets that leave in between are
-# others. `GODEBUG` (cpu.avx512vl=off) keeps it from that. Which processor there is cannot be hidden from a program
-# where the host does not let CPUID fault, so that the manifest has to say it.
+# With AVX-512, Go's garbage collector scans the heap in another order (since 1.26: internal/runtime/gc of Go's source).
+# So it frees memory and starts work at other times, and the packets sent in between differ. `GODEBUG`
+# (cpu.avx512vl=off) prevents this. The harness cannot hide the processor from a program where the host does not support
+# CPUID faulting, so the manifest has to set the variable.
 
 
-#: What a program's build information begins with; its version of Go stands 32 bytes later, behind its length in one
-#: byte, where bit 1 of byte 15 is set (debug/buildinfo of Go's source).
+#: Start of a program's build information. If bit 1 of byte 15 is set, byte 32 has the length of the Go version, and the
+#: version follows (debug/buildinfo of Go's source).
 _MAGIC, _FLAGS, _INLINE, _VERSION = b"\xff Go buildinf:", 15, 2, 32
-#: The first version whose garbage collector asks for AVX-512, and parts of AVX-512 of which it wants all.
+#: The first version whose garbage collector uses AVX-512, and the options of GODEBUG that prevent it: the collector
+#: needs all of these features.
 _SINCE = (1, 26)
 _ASKED_FOR = ("cpu.all", "cpu.avx512vl", "cpu.avx512bw", "cpu.avx512dq")
 _NUMBER = re.compile(r"go(\d+)\.(\d+)")
@@ -48,7 +49,7 @@ QUESTION = "Go's garbage collector does the same on every processor"
 
 
 def findings(implementation: Implementation, root: RootFs) -> Iterator[Finding]:
-    """An answer where an image has programs of such a Go. Raises OSError."""
+    """A finding where an image has programs that such a version of Go built. Raises OSError."""
     affected = {path: version for path, version in go_programs(Path(root.rootfs)).items() if _number(version) >= _SINCE}
     if not affected:
         return
@@ -66,7 +67,7 @@ def findings(implementation: Implementation, root: RootFs) -> Iterator[Finding]:
 
 
 def go_programs(root: Path) -> dict[str, str]:
-    """Path of each program of Go below a folder, as seen from there → the version of Go that built it."""
+    """Path of each Go program below a root folder, as seen from that root → the version of Go that built it."""
     versions = {}
     for folder, _, names in os.walk(root):
         for file in (Path(folder, name) for name in sorted(names)):
@@ -100,7 +101,7 @@ def _number(version: str) -> tuple[int, int]:
 
 
 def _hides(environment: Mapping[str, str]) -> bool:
-    """Whether GODEBUG keeps the collector from AVX-512."""
+    """Whether GODEBUG prevents the garbage collector from using AVX-512."""
     settings = dict(word.split("=", 1) for word in environment.get("GODEBUG", "").split(",") if "=" in word)
     return any(settings.get(name) == "off" for name in _ASKED_FOR)
 
@@ -108,17 +109,17 @@ def _hides(environment: Mapping[str, str]) -> bool:
 # --- run
 
 
-#: What others are checked against, in order of preference: known to work, and their qlog tells what a peer sent.
+#: Peers for checks, in order of preference: they are known to work, and their qlog shows what a peer sent.
 REFERENCES = ("quic-go", "ngtcp2")
-#: The one that tells, as a server, which connections were resumed; of HTTPS over TCP it is the image itself.
+#: The implementation whose server reports which connections were resumed; for HTTPS over TCP it is the image itself.
 WITNESS = "quic-go"
-#: The path of plain transfers, and of two connections by two processes of a client.
+#: The scenarios of plain transfers, and of two connections by two processes of a client.
 TRANSFER, RESUMED = "check/short", "check/resumed"
 
 
 @dataclass(frozen=True)
 class _Claim:
-    """One parameter in one role, and the cells in which it is tried."""
+    """One parameter in one role, and the cells that test it."""
 
     role: Role
     name: str
@@ -169,7 +170,7 @@ class _Subject:
         sender: Role = "server",
         **fields: object,
     ) -> list[Cell]:
-        """`sender`: who has the data, which of TCP either end may."""
+        """Cells of a scenario against a peer. `sender`: the role that sends the data; with TCP either role can."""
         definition = self._scenarios[scenario]
         if _is_tcp(self.one):
             direction = "to_client" if sender == "server" else "to_server"
@@ -190,7 +191,7 @@ class _Subject:
                     yield role, protocol, self._cells(role, peer, TRANSFER, protocol)[0]
 
     def _resumed(self) -> Cell | None:
-        """Where the client claims to keep sessions, the transfer that shows it."""
+        """The transfer that shows session resumption; None unless the client claims to keep sessions."""
         name = self.one.name if self.one.protocols == ("h2",) else WITNESS
         witness = next((item for item in (self.one, *self._references) if item.name == name), None)
         if not self.one.session or "client" not in self.one.roles or witness is None:
@@ -201,9 +202,10 @@ class _Subject:
         return self._cells(role, peer, scenario)[0]
 
     def _peer(self, role: Role, protocol: str, preferred: str = "") -> Implementation | None:
-        """The reference to check a role against: the one that is wanted, or else another implementation, if it can.
+        """The reference to check a role against: the preferred one, else another implementation than this one.
 
-        TCP's other end is the same kernel, and that of HTTPS over it the same image.
+        None where no reference can be the peer. The peer of TCP and of HTTPS over TCP is the image itself: for TCP both
+        ends are the same kernel.
         """
         if _is_tcp(self.one) or protocol == "h2":
             return self.one if protocol in ("h2", "tcp") and other(role) in self.one.roles else None
@@ -219,7 +221,7 @@ class _Subject:
         dimension = f"{acting_role}.{name}"
         peer: Implementation | None
         if not setting.settable:
-            # It asks its peer: the peer that certainly understands is itself.
+            # The endpoint asks its peer for the value. Only the image itself certainly understands the request.
             peer = self.one if acting_role in self.one.roles and "ack_frequency" in self.one.extensions else None
         elif trial.with_itself and other(role) in self.one.roles:
             peer = self.one
@@ -239,7 +241,7 @@ class _Subject:
             return _Claim(role, name, setting, ())
         sender: Role = "server"
         if _is_tcp(self.one):
-            # What is asked of the whole cell is asked of its flows over QUIC.
+            # A parameter of the whole cell is meant for its QUIC flows, so this sets the flow's own parameter.
             parameters, dimension = {}, f"flow0.{dimension}"
             sender = role if PARAMETERS[name].acts == "sender" else other(role)
         cells = self._cells(
@@ -250,7 +252,7 @@ class _Subject:
     # --- answers
 
     def findings(self, results: dict[str, CellResult], engine: VirtualEngine, listen: Listener) -> Iterator[Finding]:
-        """The answers, once every cell has run."""
+        """The findings, once every cell has run."""
         checked_roles: set[Role] = set()
         for role, protocol, cell in self.transfers:
             run, _ = results[cell.key].runs[-1]
@@ -304,17 +306,17 @@ class _Subject:
 
 
 def _is_tcp(implementation: Implementation) -> bool:
-    """Whether it is a generator of TCP, and no endpoint of QUIC."""
+    """Whether an implementation is a TCP traffic generator, not a QUIC endpoint."""
     return "tcp" in implementation.protocols
 
 
 def check(app: App, chosen: Iterable[Implementation], options: Options, listen: Listener) -> Iterator[Finding]:
-    """Check implementations, one after the other's findings as they come. Raises HarnessError."""
+    """Check implementations; yields the findings of one after the other. Raises HarnessError."""
     implementations = {item.name: item for item, _ in app.catalogue.implementations().values()}
     references = [implementations[name] for name in REFERENCES if name in implementations]
     if not references:
         raise InputError(f"a check needs one of {', '.join(REFERENCES)} at the other end", "see images/")
-    # Who is built soonest comes first.
+    # The implementation with the shortest build time comes first.
     candidates = (
         item for item in implementations.values() if item.build is not None and item.tested and item.speaks_quic
     )

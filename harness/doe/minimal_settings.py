@@ -1,10 +1,10 @@
-"""The fewest settings with which a pair meets all objectives: what to try next, from what came of what was tried. Pure.
+"""The search for the fewest settings with which a pair meets all objectives: results so far → sets to try next. Pure.
 
-A candidate is a set of settings, none or one of each factor; what is not in it is not told. It costs as many as there
-are in it. First the empty set and every setting alone; then all settings together that were of use alone, less one
-after the other as long as it holds, for a set that does; then all cheaper sets, those first that single settings
-promise most of. So a set is the cheapest only where every cheaper one was tried and failed, and none exists only where
-every set was.
+A candidate is a set of settings with at most one level of each factor; a factor without a level keeps its default. The
+cost of a set is the number of its settings. The search has three steps. First it tries the empty set and every single
+setting. Then it combines all settings that helped alone, and removes one after the other as long as the objectives are
+met. Finally it tries all cheaper sets, the most promising ones (by the gains of their single settings) first. So a set
+is called the cheapest only if every cheaper set was tried and failed. "None" is the answer only if every set failed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from harness.scenario.parameters import PARAMETERS, ParameterValue
 from harness.scenario.schema import Implementation, Scenario
 from harness.units import Size
 
-#: Factor → the level that is told.
+#: (factor, its level) of each setting in a set.
 Settings = frozenset[tuple[str, ParameterValue]]
 NOTHING: Settings = frozenset()
-#: A score beyond is as bad as this: a run that never ended says no more.
+#: Scores are capped at this value: a greater one, as of a run that never ended, carries no more information.
 _WORST = 1000.0
 
 Answer = Literal["cheapest", "found", "none", "open"]
@@ -39,7 +39,7 @@ is known."""
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search came to."""
+    """The result of a search."""
 
     answer: Answer
     settings: Settings
@@ -61,7 +61,7 @@ class _Search:
     scores: dict[Settings, float] = field(default_factory=dict)
 
     def ask(self, candidates: Sequence[Settings]) -> Generator[Sequence[Settings], Mapping[Settings, float], bool]:
-        """Try those that were not, as far as the budget goes; whether it did."""
+        """Try the candidates that are new, within the budget; whether the budget sufficed."""
         untried = [settings for settings in dict.fromkeys(candidates) if settings not in self.scores]
         remaining = self.budget - len(self.scores)
         if untried[:remaining]:
@@ -69,12 +69,12 @@ class _Search:
         return len(untried) <= remaining
 
     def met(self, cost: int | None = None) -> list[Settings]:
-        """Sets that meet the objectives, the cheapest first, then the best."""
+        """Sets that meet the objectives, in order of cost, then of score."""
         sets = [settings for settings, score in self.scores.items() if score <= 1 and cost in (None, len(settings))]
         return sorted(sets, key=lambda settings: (len(settings), self.scores[settings], sorted(map(str, settings))))
 
     def of_cost(self, cost: int) -> list[Settings]:
-        """Every set of so many settings, those first that single ones promise most of."""
+        """Every set of `cost` settings, the most promising one first."""
         sets = [
             frozenset(zip(names, levels, strict=True))
             for names in itertools.combinations(self.factors, cost)
@@ -83,21 +83,21 @@ class _Search:
         return sorted(sets, key=lambda settings: (self.promise(settings), sorted(map(str, settings))))
 
     def gain(self, setting: tuple[str, ParameterValue]) -> float:
-        """The logarithm of what a setting alone makes of the score: below 0 it is of use."""
+        """The change of the logarithm of the score by a single setting: it helps if this is below 0."""
         single = self.scores.get(frozenset({setting}))
         return 0.0 if single is None else _log(single) - _log(self.scores[NOTHING])
 
     def promise(self, settings: Settings) -> float:
-        """The logarithm of the score, if gains just added up."""
+        """The expected change of the logarithm of the score, if gains are additive."""
         return sum(self.gain(setting) for setting in settings)
 
     def of_use(self) -> Settings:
-        """The best setting of each factor, where it is of use alone."""
+        """The best setting of each factor, if it helps alone."""
         best = [min(((name, level) for level in levels), key=self.gain) for name, levels in self.factors.items()]
         return frozenset(setting for setting in best if self.gain(setting) < 0)
 
     def reached(self) -> SearchResult:
-        """What is known by now."""
+        """The result of the search so far."""
         total = math.prod(len(levels) + 1 for levels in self.factors.values())
         tried, met = len(self.scores), self.met()
         if not met:
@@ -114,7 +114,7 @@ class _Search:
         return SearchResult("found" if cheaper else "cheapest", best, self.scores[best], tried, total, cheaper)
 
     def count(self, cost: int) -> int:
-        """How many sets have so many settings."""
+        """The number of sets with `cost` settings."""
         sizes = [len(levels) for levels in self.factors.values()]
         return sum(math.prod(chosen) for chosen in itertools.combinations(sizes, cost))
 
@@ -124,14 +124,14 @@ def _log(score: float) -> float:
 
 
 def standing(factors: Mapping[str, Sequence[ParameterValue]], scores: Mapping[Settings, float]) -> SearchResult:
-    """What a search came to that tried these sets."""
+    """The result of a search that tried these sets."""
     return _Search(factors, len(scores), dict(scores)).reached()
 
 
 def score(verdict: Verdict) -> float:
-    """The worst of a cell's objectives as a multiple of what is demanded: 1 and less is met by all runs' interval.
+    """The worst ratio of a cell's objectives to their bounds: at 1 or less, the whole interval meets all of them.
 
-    Infinite where something was not measured, or no objective is there.
+    Infinite where a metric was not measured, or where there is no objective.
     """
     ratios = []
     for objective in verdict.objectives:
@@ -140,18 +140,18 @@ def score(verdict: Verdict) -> float:
         ratio = objective.observed.median / objective.bound
         ratios.append(ratio if objective.at_most else 1 / ratio)
     worst = max(ratios, default=math.inf)
-    # What the intervals do not show is not met.
+    # An objective that the interval does not confirm is not met.
     return worst if verdict.status == "pass" else max(worst, math.nextafter(1, 2))
 
 
 def search(
     factors: Mapping[str, Sequence[ParameterValue]], budget: int, width: int = 8
 ) -> Generator[Sequence[Settings], Mapping[Settings, float], SearchResult]:
-    """Yields sets to try, is sent the score of each, and returns what it came to.
+    """Yields sets to try, is sent the score of each, and returns the result.
 
-    `factors`: the levels of each that are not in force untold; `budget`: sets that may be tried; `width`: of sets of
-    one cost so many are asked for at once. The same scores lead to the same questions, so that a search that is begun
-    anew goes through what is stored to where it stopped.
+    `factors`: the levels of each factor that are not defaults; `budget`: the most sets to try; `width`: the most sets
+    of one cost that are yielded at once. The search is deterministic: the same scores lead to the same sets. So a
+    restarted search passes through the stored runs to where it stopped.
     """
     state = _Search(factors, budget)
     for cost in (0, 1):
@@ -173,7 +173,7 @@ def search(
 
 
 def _descend(state: _Search) -> Generator[Sequence[Settings], Mapping[Settings, float], None]:
-    """From all settings of use together to fewer, as long as the objectives are met."""
+    """Start with the best settings that help alone, and remove settings as long as the objectives are met."""
     current = state.of_use()
     yield from state.ask([current])
     while state.scores.get(current, math.inf) <= 1:
@@ -187,7 +187,7 @@ def _descend(state: _Search) -> Generator[Sequence[Settings], Mapping[Settings, 
         current = min(met, key=lambda settings: (state.scores[settings], sorted(map(str, settings))))
 
 
-# --- What a search over a study's settings is for one pair: its factors, the points of sets, and stored ones. Pure.
+# --- The search over a study's settings for one pair: its factors, the points of sets, and stored cells. Pure.
 
 
 Factors = Mapping[str, tuple[ParameterValue, ...]]
@@ -195,7 +195,7 @@ Factors = Mapping[str, tuple[ParameterValue, ...]]
 
 @dataclass(frozen=True)
 class Search:
-    """What may be told to a pair, and what came of it."""
+    """The settings that a pair can be given, and the result of the search over them."""
 
     scenario: Scenario
     client: str
@@ -207,7 +207,7 @@ class Search:
 
 
 def factors_of(point: Point, pair: Pair) -> Factors:
-    """The levels that a pair honours and that are not in force untold, of each factor of its endpoints."""
+    """Factor of the endpoints → the levels that a pair honours and that are not its defaults."""
     factors = {}
     for name, levels in honoured(point, pair)[0].items():
         if is_of_path(name):
@@ -220,7 +220,7 @@ def factors_of(point: Point, pair: Pair) -> Factors:
 
 
 def _in_force(pair: Pair, name: str, level: ParameterValue) -> bool:
-    """Whether a level is what both do untold. Of sizes it never is: a window or a datagram untold may grow."""
+    """Whether a level is the default in its role, or in both. Never for sizes: these may grow by default."""
     for full in expanded(name):
         role, _, short = full.partition(".")
         implementation: Implementation = pair["client" if role == "client" else "server"]
@@ -236,12 +236,12 @@ def _in_force(pair: Pair, name: str, level: ParameterValue) -> bool:
 
 
 def told(point: Point, settings: Settings) -> Point:
-    """The point at which a set is tried."""
+    """The point of a set of settings."""
     return point_at(point, dict(sorted(settings)))
 
 
 def hopeless(scenario: Scenario) -> str:
-    """The first objective that the line itself does not allow, whatever is told; empty where there is none."""
+    """The first objective that the path itself rules out, whatever the settings; empty where there is none."""
     for objective in scenario.objectives:
         name = MetricName.parse(objective.metric)
         size = name.metric.removeprefix("milestone_")
@@ -254,9 +254,9 @@ def hopeless(scenario: Scenario) -> str:
 
 
 def searches(results: Iterable[CellResult]) -> list[Search]:
-    """What stored cells tell of each pair's search, where more than the whole design of its study was tried.
+    """The search of each pair among stored cells, where more was tried than the design of its study.
 
-    A cell belongs to it that was told some of the factors, not all.
+    A cell that sets some of the factors, not all, belongs to a search.
     """
     groups: dict[tuple[str, ...], list[CellResult]] = {}
     for result in results:
@@ -278,7 +278,7 @@ def _search(group: list[CellResult]) -> Search | None:
         settings = _settings(result, base, factors)
         if settings is not None and result.runs:
             scores[settings] = score(result.verdict)
-    # Nobody searched who has not tried what is done untold.
+    # Every search tries the empty set first.
     if frozenset() not in scores:
         return None
     outcome = standing(factors, scores)
@@ -286,7 +286,7 @@ def _search(group: list[CellResult]) -> Search | None:
 
 
 def _settings(result: CellResult, base: Point, factors: Factors) -> Settings | None:
-    """Of a cell the set that it was told; None where it was told something else."""
+    """The set of settings of a cell; None where the cell sets something that is not in the search."""
     requested = {name: value for name, value in result.cell.parameters.items() if base.parameters.get(name) != value}
     settings = set[tuple[str, ParameterValue]]()
     for name, levels in factors.items():

@@ -1,4 +1,4 @@
-"""Searches for the fewest settings that meet objectives, on one checkout: the cells they ask for, and their runs."""
+"""Searches for the fewest settings that meet objectives, on one checkout: the cells that they need, and their runs."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from harness.planning.sweep import Point
 from harness.scenario.schema import Implementation
 
 Say = Callable[[str], object]
-#: Cells → what is known of each once it has its runs, in the same order.
+#: Runs cells, and returns the result of each, in the same order.
 Made = Callable[[list[Cell]], Sequence[CellResult]]
-#: Yields cells, is sent what is known of each, and returns what the search came to.
+#: Yields cells, is sent the result of each, and returns the search with its result.
 Searching = Generator[list[Cell], Sequence[CellResult], Search]
 
 
 def reach(app: App, request: Request, options: Options, budget: int, listen: Listener, say: Say) -> list[Search]:
-    """A search for each pair of a request, within so many sets each; what is not stored is run. Raises HarnessError.
+    """Search for each pair of a request, within `budget` sets each. Cells that are not stored are run.
 
-    `say` is told what is tried. InputError for a scenario without a study's factors, or without objectives.
+    `say` gets a line for each set that is tried. Raises HarnessError; InputError for a scenario without a study's
+    factors, or without objectives.
     """
 
     def run_cells(matrix: list[Cell]) -> Sequence[CellResult]:
@@ -40,9 +41,9 @@ def reach(app: App, request: Request, options: Options, budget: int, listen: Lis
 
 
 def finished(searches: Sequence[Searching], run: Made) -> list[Search]:
-    """Searches to their ends, side by side: what all of them ask for is made at once.
+    """Drive searches to their ends, in parallel: the cells that all of them need next run together.
 
-    EngineError where a cell has no run that says anything.
+    Raises EngineError where all runs of a cell were invalidated by the infrastructure.
     """
     outcomes: dict[int, Search] = {}
     answers: dict[int, Sequence[CellResult] | None] = dict.fromkeys(range(len(searches)))
@@ -63,7 +64,7 @@ def finished(searches: Sequence[Searching], run: Made) -> list[Search]:
 
 
 def asked_so_far(generator: Searching, lookup: Callable[[Cell], CellResult | None]) -> list[Cell]:
-    """The cells that a search asks for, as far as those lead of which something is known."""
+    """The cells that a search needs, up to the first batch with a cell that has no result."""
     cells: list[Cell] = []
     with suppress(StopIteration):
         batch = next(generator)
@@ -79,9 +80,9 @@ def asked_so_far(generator: Searching, lookup: Callable[[Cell], CellResult | Non
 def searching(
     app: App, request: Request, budget: int, listen: Listener, *, width: int, pull: bool, say: Say = lambda text: None
 ) -> list[Searching]:
-    """A search for each pair of a request, to be driven. InputError as `reach`.
+    """A search for each pair of a request, as generators to be driven. Raises InputError as `reach` does.
 
-    `width`: sets of one cost that are asked for at once; `pull`: whether images may be pulled.
+    `width`: the most sets of one cost that are yielded at once; `pull`: whether images may be pulled.
     """
 
     def cells(pair_request: Request, points: Sequence[Point]) -> list[Cell]:

@@ -1,4 +1,4 @@
-"""The `docker` command line: one place that runs it and turns its failures into errors with a hint."""
+"""The `docker` command line. This module runs it, and turns its failures into errors with a hint."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from harness.engine.process_owner import lives, owner
 from harness.errors import EngineError
 from harness.reading import open_regular
 
-#: Label on every container and network of ours; its value names the owning process.
+#: Label on every container and network of the harness; its value names the owning process.
 OWNER_LABEL = "org.quic-lab.owner"
 PREFIX = "quic-lab"
-#: Commands that never end by themselves. Nobody tells one to where its harness was killed, or a signal came just as it
-#: was started.
+#: Commands that never end by themselves. They must end with the harness, also where it was killed, or where a signal
+#: came while they were being started.
 _LASTING = ("events",)
 #: Seconds that a command may take before the daemon is thought unwell.
 LONGEST = 120.0
@@ -44,16 +44,16 @@ def _unended(words: Sequence[str], seconds: float) -> EngineError:
 
 
 def hint_for(text: str) -> str:
-    """What to do about an error message of Docker's."""
+    """The hint for an error message of Docker; empty where there is none."""
     return next((hint for words, hint in _HINTS if words.lower() in text.lower()), "")
 
 
 def docker(
     *words: str, timeout: float = LONGEST, environment: Mapping[str, str] | None = None, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Run `docker WORDS`. EngineError, with the last line of what it said, when it fails.
+    """Run `docker WORDS`. EngineError, with the last line of its output, when it fails.
 
-    What `create` makes is labelled with its owner: who is killed before removing it leaves an orphan that can be told.
+    A container of `create` gets the owner's label: if its owner is killed, it can be recognized as an orphan.
     """
     if shutil.which("docker") is None:
         raise EngineError("there is no 'docker' command", "run 'make setup'")
@@ -77,14 +77,14 @@ def docker(
 
 
 def failure(action: str, stderr: str) -> EngineError:
-    """The error for a failed command, from what it printed."""
+    """The error for a failed command, from its standard error."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     message = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "no message")
     return EngineError(f"{action}: {message}", hint_for(stderr))
 
 
 def inspect_image(reference: str) -> dict[str, Any] | None:
-    """What Docker knows of an image that is present, or None."""
+    """Result of `docker image inspect`; None where the image is not present."""
     completed = docker("image", "inspect", reference, check=False)
     if completed.returncode != 0:
         if "No such image" in completed.stderr or "not found" in completed.stderr.lower():
@@ -105,7 +105,7 @@ def json_lines(text: str) -> list[dict[str, Any]]:
 
 
 def remove_orphans(needed: Callable[[str], bool] = lives) -> list[str]:
-    """Remove containers and networks whose owning process is gone, or else not `needed`. Names of what was removed."""
+    """Remove containers and networks whose owner is dead, or not `needed`. Returns the names of what was removed."""
     removed: list[str] = []
     listings = (
         (("ps", "--all"), ("rm", "--force", "--volumes")),
@@ -123,13 +123,13 @@ def remove_orphans(needed: Callable[[str], bool] = lives) -> list[str]:
 
 @functools.cache
 def ending_with_us(signal: str = "KILL") -> tuple[str, ...]:
-    """What is put before a command so that it ends with this process, whatever ends that; nothing where that cannot be.
+    """Words before a command that make it end with this process, however that ends; empty where that is impossible.
 
-    `signal`: that it is sent then. `docker buildx build` ends what the daemon runs for it where it is told to (TERM).
+    `signal`: sent to the command then. On TERM, `docker buildx build` also ends what the daemon runs for it.
 
-    setpriv(1) of util-linux tells the kernel (PR_SET_PDEATHSIG, prctl(2)); BusyBox's knows no such option. A cluster's
-    processes tell it themselves, between fork and exec (harness/execution/cluster/address.py); here other threads are
-    at work.
+    setpriv(1) of util-linux sets PR_SET_PDEATHSIG (prctl(2)); that of BusyBox has no such option. The processes of a
+    cluster set it themselves, between fork and exec (harness/execution/cluster/address.py). Here that is impossible,
+    since other threads are running.
     """
     words = ("setpriv", "--pdeathsig", signal)
     try:
@@ -140,7 +140,7 @@ def ending_with_us(signal: str = "KILL") -> tuple[str, ...]:
 
 
 class Started(subprocess.Popen[str]):
-    """A `docker` command under way. Whoever waits for its end does not do so for ever: a daemon may not answer."""
+    """A `docker` command under way. Waiting for its end has a time limit, since a daemon may not answer."""
 
     def __init__(self, words: Sequence[str], **options: Any) -> None:
         """`options`: those of `subprocess.Popen`."""

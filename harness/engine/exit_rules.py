@@ -1,6 +1,6 @@
 """What the end of an endpoint, or of a transfer, means for the cell. Pure but for reading received files.
 
-Both engines observe; these functions say it in the same words.
+Both engines use these functions, so that they describe the same observation in the same words.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from harness.topology import Host, Lab, LabFlow
 
 #: Exit code of the endpoint contract for "not supported".
 NOT_SUPPORTED = 127
-#: The limit of logs holds for files of so many bytes, and grows with larger ones: traces name every packet.
+#: The log limit holds for files of up to so many bytes, and grows with larger ones: traces list every packet.
 LOG_STEP = 500_000_000
 _WHY = re.compile(r"(?:^|: )unsupported: (.+)")
 
 
 def of_exit(host: Host, flow: LabFlow, exit_code: int) -> Outcome | None:
-    """What an endpoint's end means: None for a client that says it has done its work.
+    """The outcome of an endpoint's end; None for a client that succeeded.
 
-    Those that are cut off at a stop have no end of their own: this is not asked of them once it has come.
+    Not for endpoints that were cut off at a stop: these did not end by themselves.
     """
     reason = f"exit_{exit_code}"
     if exit_code == NOT_SUPPORTED:
@@ -47,7 +47,7 @@ def of_exit(host: Host, flow: LabFlow, exit_code: int) -> Outcome | None:
 
 
 def of_timeout(host: Host, seconds: float, stage: Stage) -> Outcome:
-    """The time a transfer may take is over. `stage`: how far it came."""
+    """The outcome of a transfer that timed out. `stage`: how far it came."""
     details = {
         "silent": f"{host.name} sent nothing, and its time of {seconds:g} s is over",
         "transferring": f"the transfer did not end within {seconds:g} s",
@@ -57,19 +57,19 @@ def of_timeout(host: Host, seconds: float, stage: Stage) -> Outcome:
 
 
 def log_limit(lab: Lab, limit: int) -> int:
-    """Bytes that each endpoint of a lab may write to its logs; `limit`: where its files are no larger than others'."""
+    """Bytes that each endpoint of a lab may write to its logs. `limit`: bytes for files of up to LOG_STEP."""
     largest = max((flow.size * (1 if flow.repeat_after is None else 2) for flow in lab.flows), default=0)
     return limit * max(LOG_STEP, largest) // LOG_STEP
 
 
 def of_logs(host: Host) -> Outcome:
-    """An endpoint wrote more than the log limit."""
+    """The outcome where an endpoint wrote more than the log limit."""
     detail = f"{host.name} wrote more than the log limit (HARNESS_LOG_LIMIT)"
     return Outcome(status="log_overflow", role=host.role, reason="log_overflow", detail=detail)
 
 
 def of_simulator(reason: str, message: str, exit_code: int | None = None) -> Outcome:
-    """The simulator never ends by itself: a server did not answer, or the ground failed."""
+    """The outcome of a simulator's end: a server did not answer, or the infrastructure failed."""
     if reason == "NotReadyError":
         return Outcome(status="crashed", role="server", reason="no_answer", detail=message)
     code = "infrastructure" if exit_code is None else f"exit_{exit_code}"
@@ -77,18 +77,18 @@ def of_simulator(reason: str, message: str, exit_code: int | None = None) -> Out
 
 
 def of_proxy(message: str) -> Outcome:
-    """A proxy never ends by itself: the ground failed."""
+    """The outcome of a proxy's end: it never ends by itself, so the infrastructure failed."""
     return Outcome(status="infrastructure", role="sim", reason="proxy_ended", detail=message)
 
 
 def of_outside(role: Role | Literal["sim"], failure: ExternalFailure) -> Outcome:
-    """Something befell whoever plays a role, or the simulator, which is nobody's fault in the lab."""
+    """The outcome of an external failure of an endpoint or the simulator. Nobody in the lab is to blame."""
     return Outcome(status="infrastructure", role=role, reason=failure.reason, detail=failure.detail)
 
 
 @dataclass(frozen=True)
 class FileComparison:
-    """A received file against the served one."""
+    """Comparison of a received file with the served one."""
 
     transfer: Transfer
     """With what was received filled in."""
@@ -116,15 +116,15 @@ class FileComparison:
 
 
 def received_file(folder: Path, flow: int, index: int) -> Path:
-    """Where a flow's file is put, in the run's folder, once its client has ended."""
+    """Where a flow's file is moved to, in the run's folder, once its client has ended."""
     return folder / f"flow{flow}" / f"transfer{index}"
 
 
 def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> FileComparison:
-    """Compare what a transfer left in the run's folder with the served file, and remove it.
+    """Compare the file that a transfer left in the run's folder with the served one, and remove it.
 
-    Of one that was cut off with the beginning of it, which may be nothing. Of one whose time was over counts what it
-    had received by then: it went on until it was stopped.
+    The file of a transfer that was cut off need only be a beginning of the served one; it may be missing. For a
+    transfer that timed out, only the bytes up to its time limit count: it went on until it was stopped.
     """
     if flow.files:
         return _check_files(transfer, flow, folder, www)
@@ -146,9 +146,9 @@ def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> FileCom
 
 
 def _check_files(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> FileComparison:
-    """Compare several files with the served ones, and remove them; a file that nobody asked for counts as wrong.
+    """Compare several files with the served ones, and remove them. A file that was not requested is wrong.
 
-    The first that is wrong is named; what was received counts the bytes of all.
+    The result names the first wrong file. Received bytes are those of all files.
     """
     downloads = folder / f"flow{flow.flow}" / "downloads"
     downloaded = {file.name: file for file in downloads.iterdir()} if downloads.is_dir() else {}
@@ -175,15 +175,15 @@ def _check_files(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> 
 
 
 def _kind(status: os.stat_result) -> str:
-    """What stands where a file should, for a sentence."""
+    """What there is in place of a regular file, as part of a sentence."""
     kinds = ((stat.S_ISLNK, "a link, which is not followed"), (stat.S_ISDIR, "a folder"))
     return next((words for is_kind, words in kinds if is_kind(status.st_mode)), "a pipe, a socket or a device")
 
 
 def with_words(outcome: Outcome, words: tuple[str, ...]) -> Outcome:
-    """The outcome with the last lines of whoever is to blame.
+    """The outcome with the last lines of the blamed host's log.
 
-    An endpoint that refuses may say why, other than for the test case, in a line of its own: "NAME: unsupported: WHY".
+    An endpoint that refuses a test case may give another reason, in a line of its own: "NAME: unsupported: WHY".
     """
     explanation = next((found[1] for line in words if (found := _WHY.search(line))), None)
     if outcome.status != "unsupported" or explanation is None:

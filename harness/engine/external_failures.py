@@ -1,19 +1,19 @@
-"""What befell the processes of a lab from outside: signals, pauses and want of memory, told apart from their own ends.
+"""External failures of a lab's processes: signals, pauses and lack of memory, as opposed to their own ends.
 
-An exit code does not tell. 137 is what Docker says of a container whose first process was killed (128 + SIGKILL), and
-what a shell says of itself whose child was. So these witnesses are heard:
+The exit code is not enough. Docker reports 137 (128 + SIGKILL) for a container whose first process was killed. A shell
+also ends with 137 if its child was killed. So there are these sources:
 
-* the daemon, of whatever was done through it: a `kill`, `oom` or `pause` that the harness did not ask for;
-* the kernel, of how a container's first process ended (PIDFD_GET_INFO, Linux 6.15, include/uapi/linux/pidfd.h): the
-  first process of a PID namespace does not get a SIGKILL from within it (pid_namespaces(7)), so that one which died of
-  it was killed from outside;
-* the kernel, in the same way, of how what holds the container ended (containerd's shim): without it Docker says 255;
-* the kernel's count of processes it killed for want of memory (`oom_kill` in /proc/vmstat).
+* the daemon reports what was done through it: a `kill`, `oom` or `pause` that the harness did not request;
+* the kernel reports how a container's first process ended (PIDFD_GET_INFO, Linux 6.15, include/uapi/linux/pidfd.h). The
+  first process of a PID namespace cannot get a SIGKILL from within it (pid_namespaces(7)). So if it died of SIGKILL, it
+  was killed from outside;
+* in the same way the kernel reports how the container's shim ended (containerd-shim). Without it Docker reports 255;
+* the kernel counts the processes that it killed for lack of memory (`oom_kill` in /proc/vmstat).
 
-A process below the first one that somebody kills by its number looks like one that killed itself, and so does a first
-process on older kernels. Programs do not end by a SIGKILL of their own; those who free memory send it (earlyoom,
-systemd-oomd), and people. So the ground is blamed, and the run made again; the sentence says what to think where it
-happens each time.
+If somebody kills a process below the first one by its number, that looks as if it had killed itself. On older kernels
+this is so for a first process, too. But programs do not send SIGKILL to themselves. Tools that free memory do
+(earlyoom, systemd-oomd), and people. So the infrastructure is blamed, and the run is made again. The sentence says what
+to think if it happens each time.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from typing import Any, Literal
 from harness.engine.docker_cli import docker
 
 Reason = Literal["killed", "out_of_memory", "paused"]
-#: What Docker says of a first process, and a shell of itself, that SIGKILL ended.
+#: Exit code that Docker reports for a first process that died of SIGKILL, and that a shell has for its child.
 _KILLED = 128 + signal.SIGKILL
-#: struct pidfd_info as of its first version: mask, cgroupid, eleven numbers of processes and users, exit_code.
+#: First version of struct pidfd_info: mask, cgroupid, eleven IDs of processes and users, exit_code.
 _INFO = struct.Struct("=QQ11Ii")
 _GET_INFO = 3 << 30 | _INFO.size << 16 | 0xFF << 8 | 11
 _INFO_EXIT = 1 << 3
-#: Seconds in which the first process of this machine asks after those that nobody else does (1.4 s were seen).
+#: Seconds within which the init process of this machine reaps orphans (1.4 s were seen).
 _REAPED = 3.0
 _ITSELF = "by somebody on this machine, or by itself if it happens each time"
 
 
 @dataclass(frozen=True)
 class ExternalFailure:
-    """What befell a process, and what to do about it."""
+    """An external failure of a process, and what to do about it."""
 
     reason: Reason
     detail: str
 
 
 def memory_kills() -> int:
-    """How many processes of this machine were killed for want of memory since boot; 0 where the kernel does not say."""
+    """Processes of this machine that were killed for lack of memory since boot; 0 where the kernel does not say."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/vmstat").read_text().splitlines():
             name, _, count = line.partition(" ")
@@ -63,7 +63,7 @@ def memory_kills() -> int:
 
 
 def for_want_of_memory(victim: str, kills: int) -> ExternalFailure:
-    """What is to be said of somebody who was killed while the kernel killed so many processes."""
+    """The failure of a process that was killed while the kernel killed `kills` processes for lack of memory."""
     counted = "a process" if kills == 1 else f"{kills} processes"
     return ExternalFailure(
         "out_of_memory",
@@ -73,21 +73,21 @@ def for_want_of_memory(victim: str, kills: int) -> ExternalFailure:
 
 
 def by_somebody(victim: str, cause: str) -> ExternalFailure:
-    """What is to be said of somebody whom somebody else ended."""
+    """The failure of a process that somebody else ended. `cause`: by what."""
     return ExternalFailure(
         "killed", f"{victim} was ended from outside ({cause}), not by this harness: give the same command again"
     )
 
 
 def bereft(victim: str) -> ExternalFailure:
-    """What is to be said of somebody who waits for ever for a process that somebody else ended or stopped."""
+    """The failure of a process that waits for ever for another one, which somebody else ended or stopped."""
     return ExternalFailure(
         "killed", f"{victim} waited for a process that was ended from outside: give the same command again"
     )
 
 
 def died_of(pidfd: int) -> int | None:
-    """The signal a process died of, 0 for none; None while it lives, or where the kernel does not tell."""
+    """The signal that ended a process, 0 for none; None while it lives, or where the kernel does not say."""
     buffer = bytearray(_INFO.pack(_INFO_EXIT, *[0] * 13))
     try:
         fcntl.ioctl(pidfd, _GET_INFO, buffer)
@@ -101,7 +101,7 @@ def died_of(pidfd: int) -> int | None:
 
 @dataclass
 class Outside:
-    """What befell the containers of one lab, as it is heard of."""
+    """External failures of the containers of one lab, from their events."""
 
     memory_kills: Callable[[], int] = memory_kills
     _kills_before: int = field(init=False)
@@ -121,19 +121,19 @@ class Outside:
         self._kills_before = self.memory_kills()
 
     def watch(self, service: str, pid: int) -> None:
-        """Hold on to the first process of a container, so that its end can be asked for when it is gone."""
+        """Open a pidfd of a container's first process, so that its end can be read when it is gone."""
         watched_pid, pidfd = self._first.get(service, (0, -1))
         if watched_pid == pid:
             return
         if watched_pid:
             os.close(pidfd)
             del self._first[service]
-        # What is on another machine, or has ended meanwhile, cannot be held.
+        # A process on another machine, or one that has ended, has no pidfd here.
         with contextlib.suppress(OSError):
             self._first[service] = pid, os.pidfd_open(pid)
 
     def watch_shim(self, service: str, container: str) -> None:
-        """Hold on to what holds a container, given by its ID."""
+        """Open a pidfd of a container's shim. `container`: its ID."""
         if (old := self._shims.pop(service, None)) is not None:
             os.close(old)
         pid = shim_of(container)
@@ -142,11 +142,11 @@ class Outside:
                 self._shims[service] = os.pidfd_open(pid)
 
     def tell(self, *services: str) -> None:
-        """The harness itself ends these."""
+        """Note that the harness itself ends these services."""
         self._told.update(services)
 
     def hear(self, service: str, event: str, attributes: Mapping[str, Any], container: str = "") -> None:
-        """The daemon tells an event of a container, whose ID is given."""
+        """Note an event of the daemon. `container`: the container's ID."""
         match event:
             case "kill":
                 self._signals.setdefault(service, []).append(_name(str(attributes.get("signal", ""))))
@@ -161,7 +161,7 @@ class Outside:
                 self.watch_shim(service, container)
 
     def befell(self, service: str, container: str) -> ExternalFailure | None:
-        """What befell a service's container, by its ID or name; None where nothing did that is known of."""
+        """The external failure of a service; None where none is known. `container`: its container's ID or name."""
         if service in self._told:
             return None
         if service in self._paused:
@@ -184,7 +184,7 @@ class Outside:
         return None
 
     def _lost_its_shim(self, service: str) -> bool:
-        """Whether what holds a container died of a signal. The kernel tells once somebody has asked how it ended."""
+        """Whether the shim of a container died of a signal. The kernel says so once the process is reaped."""
         shim = self._shims.get(service)
         if shim is None or not select.select([shim], [], [], 0)[0]:
             return False
@@ -197,7 +197,7 @@ class Outside:
         return service in self._first and died_of(self._first[service][1]) == signal.SIGKILL
 
     def close(self) -> None:
-        """Let go of the processes."""
+        """Close the pidfds."""
         for pidfd in (*self._shims.values(), *(pidfd for _, pidfd in self._first.values())):
             os.close(pidfd)
         self._shims.clear()
@@ -205,7 +205,7 @@ class Outside:
 
 
 def shim_of(container: str, processes: Path = Path("/proc")) -> int | None:
-    """The process that holds a container, by the container's ID; None where none of this machine does."""
+    """Process ID of a container's shim; None where it is not on this machine. `container`: the container's ID."""
     for place in processes.glob("[0-9]*"):
         with contextlib.suppress(OSError):
             program, *words = (place / "cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -222,5 +222,5 @@ def _name(number: str) -> str:
 
 
 def _without_memory(container: str) -> bool:
-    """Whether the daemon says that a container was killed at its own limit of memory."""
+    """Whether the daemon says that a container was killed at its own memory limit."""
     return docker("inspect", "--format", "{{.State.OOMKilled}}", container, check=False).stdout.strip() == "true"

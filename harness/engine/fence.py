@@ -1,16 +1,17 @@
-"""What keeps this machine out of a lab's networks, and them from it: nothing but the lab can be reached from there.
+"""The fence separates a lab's networks from this machine: from there only the lab can be reached.
 
-Docker's own way, `internal` networks, is none for a lab. It refuses what is not between two addresses of one network,
-which is all that endpoints send each other by way of a simulator, wherever bridged frames pass iptables (br_netfilter,
-which Docker loads until version 27, and others do; moby/libnetwork issue 2260); and the machine's own address in such
-a network answers. So the networks are ordinary bridges, and a container beside them, in the machine's network
-namespace, takes that address away, and all others, and lets no frame from a lab's bridge in:
+Docker's `internal` networks do not work for a lab. They refuse packets that are not between two addresses of one
+network, wherever bridged frames pass iptables (br_netfilter, which Docker loads until version 27, and others do;
+moby/libnetwork issue 2260). All packets between endpoints are such packets, since they pass a simulator. And the host's
+own address in such a network answers. So the networks are ordinary bridges. A container in the host's network namespace
+removes the bridge's addresses, and drops frames from it:
 
-* addresses: the bridge has none and answers no ARP, so that nobody there learns whom to send to;
-* frames: what is sent to the bridge itself all the same, by its MAC address or to all, is dropped before anything
-  sees it (nf_tables, hook ingress of family netdev).
+* addresses: the bridge has none and answers no ARP, so nobody there learns where to send;
+* frames: those that are sent to the bridge itself all the same, by its MAC address or by broadcast, are dropped before
+  anything sees them (nf_tables, hook ingress of family netdev).
 
-It holds the rules: they go when it ends (flag owner, Linux 5.12), and the bridges with their networks.
+The container owns the rules: they are removed when it ends (flag owner, Linux 5.12). The bridges are removed with their
+networks.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-#: Its service, and the file in which it says what it could not do.
+#: Its service, and the file in which it reports what it could not do.
 FENCE, SAID = "fence", "said"
-#: How bridges are called, with a number behind it. A name of an interface has no more than 15 characters.
+#: Bridges are called this, and a number. An interface name has at most 15 characters.
 BRIDGE = "quic-lab"
-#: Its last line.
+#: The last line of its report.
 DONE = "closed"
 
-#: `sh -c SCRIPT fence FILE BRIDGE…`. A line for each layer that is not there, and DONE.
+#: `sh -c SCRIPT fence FILE BRIDGE…`. It writes a line for each layer that is missing, and DONE.
 SCRIPT = r"""set -u
 said=$1
 shift
@@ -60,7 +61,7 @@ wait "$holder"
 
 
 def bridges(networks: Sequence[str]) -> dict[str, str]:
-    """Network → its bridge on the machine: on one machine there is one lab at a time."""
+    """Network → its bridge on this machine. A machine has one lab in real time at a time."""
     return {name: f"{BRIDGE}{number}" for number, name in enumerate(networks)}
 
 
@@ -73,7 +74,7 @@ def fence_command(report_file: str, interfaces: Iterable[str]) -> list[str]:
 
 
 def missing(file: Path) -> tuple[str, ...] | None:
-    """What a fence could not do, 'layer: why'; None while it is not done."""
+    """Layers that a fence could not set up, as 'layer: why'; None while it is not done."""
     try:
         lines = file.read_text().splitlines()
     except OSError:

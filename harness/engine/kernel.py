@@ -1,4 +1,4 @@
-"""Which lab kernel a guest runs, and how that enters the guest's programs."""
+"""The lab kernel of a guest, and how it enters the guest's programs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-#: How a lab kernel and a program of its guest take turns: as two processes of the host that hand over to each other, or
-#: in one, where the kernel is mapped into every program's process (images/lab-kernel/lab_inproc.c); there each system
-#: call by signal (trap), or those that are made often by jump (inproc; images/lab-kernel/lab_rewrite.c).
+#: How a lab kernel and a program of its guest take turns. host: as two processes of the host that switch to each other.
+#: trap and inproc: in one process, with the kernel mapped into it (images/lab-kernel/lab_inproc.c). With trap each
+#: system call is a signal; with inproc frequent ones are jumps (images/lab-kernel/lab_rewrite.c).
 Entry = Literal["host", "trap", "inproc"]
 ENTRIES: tuple[Entry, ...] = get_args(Entry)
 
 
 @dataclass(frozen=True)
 class LabKernel:
-    """A lab kernel to run on instead of the simulator's own."""
+    """A lab kernel to use instead of the simulator's own."""
 
     file: Path | None = None
     """None: the one of the simulator's image."""
@@ -25,10 +25,9 @@ class LabKernel:
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """Variables that the kernel reads."""
+        """Environment variables that the kernel reads."""
         return {} if self.entry is None else {"LAB_ENTRY": self.entry}
 
 
-#: The simulator's own: in the programs' processes where the processor has protection keys for the kernel's memory, else
-#: from another process.
+#: The simulator's own kernel. It enters by inproc where the processor has protection keys for its memory, else by host.
 OWN = LabKernel()

@@ -1,4 +1,4 @@
-"""Who owns a container, a network or a half-written run: a process, told apart from a later one of its number."""
+"""Owners of containers, networks and unfinished runs: processes, distinguished from later ones of the same PID."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import os
 from pathlib import Path
 
-#: Inode of the namespace that a machine's own processes are in (include/uapi/linux/nsfs.h, PROC_PID_INIT_INO).
+#: Inode of the initial PID namespace (include/uapi/linux/nsfs.h, PROC_PID_INIT_INO).
 _MACHINE = "4026531836"
 
 
@@ -22,13 +22,13 @@ def _start_time(pid: int) -> str | None:
 
 
 def owner() -> str:
-    """The running process, as a label: pid, its start time, and the boot and namespace of processes it lives in."""
+    """The running process, as a label: PID, start time, boot ID and PID namespace."""
     return f"{os.getpid()}-{_own_start(os.getpid())}-{_boot()}{_namespace()}"
 
 
 @functools.cache
 def _own_start(pid: int) -> str | None:
-    # By number: a fork is another process.
+    # Cached by PID: a fork is another process.
     return _start_time(pid)
 
 
@@ -41,7 +41,7 @@ def _boot() -> str:
 
 
 def _namespace() -> str:
-    """Where processes are numbered otherwise than on the machine itself, as in a container: n and the namespace."""
+    """'n' and the inode of the PID namespace; empty in the initial one, that is, outside of containers."""
     try:
         inode = Path("/proc/self/ns/pid").readlink().name.strip("pid:[]")
     except OSError:
@@ -50,7 +50,9 @@ def _namespace() -> str:
 
 
 def lives(label: str) -> bool:
-    """Whether the process behind a label is still there. One of another namespace may be: its number tells nothing."""
+    """Whether the process behind a label is still there. One of another PID namespace counts as there: its PID says
+    nothing here.
+    """
     pid, _, suffix = label.partition("-")
     start, _, machine = suffix.partition("-")
     boot, _, namespace = machine.partition("n")

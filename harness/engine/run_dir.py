@@ -1,4 +1,4 @@
-"""A run's folder before the run: what both engines write there, and what they find there."""
+"""A run's folder: files that both engines write before the run, and files that they read after it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from harness.outcome import Cpu, RandomBytes
 from harness.reading import read_regular
 from harness.topology import Lab, Simulator, sim_plan, summary
 
-#: Bytes of what a simulator says of a run, at most.
+#: Bytes that are read of a simulator's file at most.
 MOST_SAID = 256 << 20
 _PARTS = ("client", "server", "downloads")
 
 
 def prepare_folder(lab: Lab, folder: Path, cache: Path) -> dict[str, str]:
-    """Write a lab's files (Compose file, plan, summary) into its run's folder; the variables they leave open."""
+    """Write a lab's files (Compose file, plan, summary) into its run's folder. Returns the Compose file's variables."""
     shared = (CLOCK,) if len(lab.simulators) > 1 else ()
     simulators = (simulator.name for simulator in lab.simulators)
     flows = (f"flow{flow.flow}/{part}" for flow in lab.flows for part in _PARTS)
     for name in (*simulators, "plan", *shared, *flows):
         place = folder / name
         place.mkdir(parents=True, exist_ok=True)
-        # Whatever user an image runs as may write its logs.
+        # Any user that an image runs as may write its logs.
         place.chmod(0o777)
     for simulator in lab.simulators:
         plan = folder / plan_of(lab, simulator)
@@ -40,14 +40,14 @@ def prepare_folder(lab: Lab, folder: Path, cache: Path) -> dict[str, str]:
         "LAB_CERTS": str(certificates(cache, lab.certificates)),
         "LAB_PLAN": str(folder / "plan"),
     }
-    # By hand, output goes elsewhere: a stored run is not overwritten.
+    # Used by hand, the lab writes elsewhere, so that it does not overwrite a stored run.
     by_hand = {**variables, "LAB_PLAN": "./plan", "LAB_OUT": "./by-hand", "LAB_OWNER": "by-hand"}
     (folder / "cell.env").write_text("".join(f"{name}={value}\n" for name, value in by_hand.items()))
     return variables
 
 
 def plan_of(lab: Lab, simulator: Simulator) -> str:
-    """A simulator's plan in a run's folder: that of the first as where there is one alone, the others' beside it."""
+    """Path of a simulator's plan in a run's folder. The first simulator's is the same with one and with several."""
     return "plan/plan.json" if simulator is lab.simulators[0] else f"plan/{simulator.name}/plan.json"
 
 
@@ -58,7 +58,7 @@ def file_digest(file: Path) -> str:
 
 
 def diary(folder: Path, name: str = "events.jsonl", simulator: str = "sim") -> list[dict[str, Any]]:
-    """A diary of a simulator's in a run's folder so far; a line that is still being written is left out."""
+    """The events of a simulator's diary in a run's folder so far, without a line that is still being written."""
     try:
         text = read_regular(folder.resolve() / simulator / name, MOST_SAID).decode()
     except OSError:
@@ -67,13 +67,13 @@ def diary(folder: Path, name: str = "events.jsonl", simulator: str = "sim") -> l
 
 
 def kernel_of(events: list[dict[str, Any]]) -> str:
-    """Which kernel's queues a simulator used: 'lab 7.2.12', or nothing when it did not come that far."""
+    """The kernel whose queues a simulator used: 'lab 7.2.12'; empty when it did not come that far."""
     event = _kernel(events)
     return f"{event['kernel']} {event['release']}" if event else ""
 
 
 def cpu_of(events: list[dict[str, Any]]) -> Cpu | None:
-    """Whose processor the endpoints saw, as a simulator in virtual time says; None when it did not come that far."""
+    """The processor that endpoints saw, from a simulator in virtual time; None when it did not come that far."""
     cpu: Cpu | None = _kernel(events).get("cpu")
     return cpu
 
@@ -83,7 +83,7 @@ def _kernel(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def random_bytes(folder: Path) -> dict[str, RandomBytes]:
-    """What the endpoints of a run in virtual time drew from their kernel, by endpoint; empty where it broke off."""
+    """Endpoint → random bytes that it drew from its kernel, in virtual time; empty where the run broke off."""
     try:
         content = json.loads(read_regular(folder.resolve() / "sim" / "random.json", MOST_SAID))
     except (OSError, ValueError):

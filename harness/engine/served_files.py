@@ -1,4 +1,4 @@
-"""What the servers serve: files of given sizes, the same on every machine."""
+"""The files that servers serve: of given sizes, and the same on every machine."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from harness.engine.process_owner import owner
 from harness.reading import open_regular
 from harness.topology import Lab
 
-#: When everything that endpoints are handed was last changed, seconds since the epoch (2026-01-01): servers tell their
+#: Modification time of all files that endpoints get, seconds since the epoch (2026-01-01). Servers send it to their
 #: clients, as Last-Modified or as part of an ETag (RFC 9110 §8.8).
 MODIFIED = 1_767_225_600
 
 
 def settle(file: Path) -> None:
-    """Give a file, and the folder it is in, the modes and times that they have on every machine."""
+    """Set the modes and times of a file and its folder to those that they have on every machine."""
     for place, mode in ((file, 0o644), (file.parent, 0o755)):
         status = place.stat()
-        # What is as it should be may belong to somebody else.
+        # A file that is right already may belong to somebody else.
         if stat.S_IMODE(status.st_mode) != mode:
             place.chmod(mode)
         if status.st_mtime_ns != MODIFIED * 10**9:
@@ -33,7 +33,7 @@ def settle(file: Path) -> None:
 
 
 def _is_there(file: Path, size: int) -> bool:
-    """Whether a file is there as it was made: what was written to since has another time."""
+    """Whether a file is there and unchanged: one that was written to has another time."""
     try:
         status = file.stat()
     except FileNotFoundError:
@@ -44,7 +44,7 @@ def _is_there(file: Path, size: int) -> bool:
 def served_file(folder: Path, name: str, size: int, number: int = 0) -> Path:
     """A file of `size` incompressible bytes, the same on every machine; made once. Raises OSError.
 
-    `number`: of several of one size each has another, and other bytes.
+    `number`: files of one size with other numbers have other bytes.
     """
     file = folder / name
     if not _is_there(file, size):
@@ -86,7 +86,7 @@ def serve(lab: Lab, cache: Cache) -> None:
 
 @contextlib.contextmanager
 def serving(lab: Lab, cache: Cache) -> Iterator[None]:
-    """The files that a lab's servers serve are there, and nobody removes them while it lasts. EngineError."""
+    """Within the context the files of a lab's servers are there, and nobody removes them. EngineError."""
     with cache.use(*(f"www/{flow.file or flow.folder}" for flow in lab.flows if flow.file or flow.folder)):
         serve(lab, cache)
         yield
@@ -95,10 +95,10 @@ def serving(lab: Lab, cache: Cache) -> Iterator[None]:
 def same_content(received: Path, served: Path, *, part: bool = False) -> int | None:
     """Offset of the first byte in which two files differ, or None when equal.
 
-    A missing tail counts, unless `part`: then the first may be a beginning of the other.
+    A missing tail counts as a difference. With `part` the received file may be a beginning of the served one.
     """
     offset = 0
-    # The first may be of somebody who put something else there than a file.
+    # An endpoint may have put something else there than a regular file.
     with open_regular(received) as first, served.open("rb") as second:
         while True:
             received_chunk = first.read(1 << 22)

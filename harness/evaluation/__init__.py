@@ -1,1 +1,1 @@
-"""From measurements to answers: verdicts, results of cells, rankings, and regressions against a baseline."""
+"""Evaluates measurements: verdicts, results of cells, rankings, and regressions against a baseline."""

@@ -1,4 +1,4 @@
-"""What is known of a cell: its runs, what was measured of them, and the verdict. Reports, plots and studies read it."""
+"""The result of a cell: its runs, their measurements, and the verdict. Reports, plots and studies read it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from harness.scenario.metric_names import MetricName, TransferName
 from harness.stats.intervals import interval
 from harness.topology import build_lab
 
-#: Bytes of a file of the lab by hand, at most: that of fifty flows has a thousandth of it.
+#: Maximum bytes of a file of the lab for manual use: with fifty flows it has a thousandth of that.
 MOST_BY_HAND = 64 << 20
 
 
 def beyond_the_pair(cell: Cell) -> str:
-    """What was asked of the path and of single flows, in brackets; empty for nothing."""
+    """The parameters of the path and of single flows, in brackets; empty if there are none."""
     pair = endpoint_parameters(cell.parameters)
     settings = [f"{name}={value}" for name, value in cell.parameters.items() if name not in pair]
     return f" ({', '.join(settings)})" if settings else ""
 
 
 def pair_of(cell: Cell) -> tuple[str, str]:
-    """Client and server, each with the parameters that were asked of it."""
+    """Client and server, each with its requested parameters."""
     names = {"client": cell.client.name, "server": cell.server.name}
     for full, value in sorted(endpoint_parameters(cell.parameters).items()):
         role, _, name = full.partition(".")
@@ -40,7 +40,7 @@ def pair_of(cell: Cell) -> tuple[str, str]:
 
 
 def called(cell: Cell) -> list[str]:
-    """What tables, lists and lines of progress call a cell, with its scenario and without; and its key."""
+    """All names of a cell in tables, lists and progress lines, with and without its scenario, and its key."""
     bare, path_settings = f"{cell.client.name}→{cell.server.name}", beyond_the_pair(cell)
     with_parameters = " ".join([bare, *(f"{name}={value}" for name, value in cell.parameters.items())])
     pairs = dict.fromkeys(["→".join(pair_of(cell)) + path_settings, bare + path_settings, with_parameters, bare])
@@ -49,7 +49,7 @@ def called(cell: Cell) -> list[str]:
 
 
 def point_of(cell: Cell) -> tuple[object, ...]:
-    """What a person takes for the same cell, whatever the bits."""
+    """The identity of a cell for people, independent of code and image versions."""
     return (
         cell.scenario.name, cell.client.name, cell.server.name, cell.engine, cell.seed, cell.host_cpu,
         tuple(sorted(cell.parameters.items())),
@@ -57,7 +57,9 @@ def point_of(cell: Cell) -> tuple[object, ...]:
 
 
 def initial_bytes(cell: Cell) -> int:
-    """Bytes that a cell's first sender may send first: as told, else RFC 9002's ten packets of 1200 bytes (§7.2)."""
+    """Initial congestion window of the first flow's sender, bytes: as configured, else ten packets of 1200 bytes (RFC
+    9002 §7.2).
+    """
     effective = effective_parameters(cell, 0)
     return int(effective.get(f"{cell.scenario.flows[0].sender}.initial_cwnd", 10)) * 1200
 
@@ -69,10 +71,10 @@ def counts(run: Run, measured: MeasuredRun | None) -> bool:
 
 
 def unreached(run: Run, name: MetricName, *, failed: bool) -> float | None:
-    """What counts for a run whose transfer failed before it came to it: no end of time, and no goodput.
+    """The value of a metric for a run whose transfer failed too early to have it: infinite time, or zero goodput.
 
-    `failed`: whether it did. None where it did not, or the metric is none that a transfer comes to. Any other missing
-    value is not known: some are left out as too vague (`harness.analysis.metrics.times`).
+    `failed`: whether the transfer failed. None if it did not, or if the metric is not one that a transfer reaches. Any
+    other missing value is unknown: some are left out as too vague (`harness.analysis.metrics.times`).
     """
     flows, number = run.cell.scenario.flows, name.flow or 0
     if not failed or (name.phase, name.move) != (None, None) or number >= len(flows):
@@ -101,7 +103,7 @@ def unreached(run: Run, name: MetricName, *, failed: bool) -> float | None:
 
 @dataclass(frozen=True)
 class CellResult:
-    """Everything known of one cell."""
+    """The runs of one cell, and their verdict."""
 
     cell: Cell
     runs: tuple[tuple[Run, MeasuredRun | None], ...]
@@ -114,12 +116,12 @@ class CellResult:
 
     @cached_property
     def outcomes(self) -> dict[str, int]:
-        """How often each outcome happened."""
+        """Outcome → number of runs."""
         return dict(sorted(Counter(proven_outcome(run, measured).status for run, measured in self.runs).items()))
 
     @cached_property
     def measurements(self) -> dict[MetricName, list[Measurement]]:
-        """The measurements of each run that completed, or got as far as that before its transfer failed."""
+        """Metric → measurements of the runs that completed, or reached the metric before their transfer failed."""
         by_metric: dict[MetricName, list[Measurement]] = {}
         for run, measured in self.runs:
             if measured is not None and counts(run, measured):
@@ -129,7 +131,7 @@ class CellResult:
 
     @cached_property
     def written(self) -> dict[str, list[Measurement]]:
-        """The same by what people call them, in order."""
+        """The same by the names that people use, sorted."""
         flows = len(self.cell.scenario.flows)
         named = ((name.text(flows), measurements) for name, measurements in self.measurements.items())
         return dict(sorted(named, key=lambda item: item[0]))
@@ -145,12 +147,12 @@ class CellResult:
         self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None,
         move: int | None = None,
     ) -> list[float]:  # fmt: skip
-        """What was measured of just that (see `MetricName`), a value a run; infinite where its time was over before."""
+        """Values of exactly this metric (see `MetricName`), one per run; infinite if a transfer did not reach it."""
         name = MetricName(metric, flow, transfer, phase, move)
         return [*self._values.get(name.key, []), *self.unreached(name)]
 
     def unreached(self, name: MetricName) -> list[float]:
-        """What counts for the runs whose transfers failed before they came to a metric, a value each."""
+        """The values of the runs whose transfers failed before they reached a metric, one per run."""
         return [
             value
             for run, measured in self._failed
@@ -169,23 +171,23 @@ class CellResult:
         self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None,
         move: int | None = None,
     ) -> Interval | None:  # fmt: skip
-        """Median and interval of just that, or None where it was not measured."""
+        """Median and interval of exactly this metric, or None if it was not measured."""
         values = self.values(metric, flow, transfer, phase, move)
         return interval(values) if values else None
 
     @property
     def pair(self) -> tuple[str, str]:
-        """Client and server, each with the parameters that were asked of it."""
+        """Client and server, each with its requested parameters."""
         return pair_of(self.cell)
 
     @property
     def name(self) -> str:
-        """The cell for people: the pair, and what was asked of the path and of single flows."""
+        """The cell for people: the pair, and the parameters of the path and of single flows."""
         return "→".join(self.pair) + beyond_the_pair(self.cell)
 
     @property
     def shortfall(self) -> str:
-        """How many runs did not complete and why, of the first of each kind; empty where all did."""
+        """How many runs completed, and why the others did not, for the first of each status; empty if all did."""
         reasons: dict[str, str] = {}
         for run, measured in self.runs:
             outcome = proven_outcome(run, measured)
@@ -199,7 +201,7 @@ class CellResult:
 
     @property
     def absences(self) -> dict[str, int]:
-        """Why metrics of flows are missing or lack samples, in a sentence each → in how many runs."""
+        """Sentence that explains why metrics of flows are missing or lack samples → number of runs."""
         flows = len(self.cell.scenario.flows)
         run_texts = [of_flows(measured, flows) for _, measured in self.runs if measured is not None]
         return dict(Counter(text for texts in run_texts for text in texts))
@@ -214,10 +216,10 @@ class CellResult:
 
     @property
     def reproduction(self) -> str:
-        """One line for a shell that makes the last run again; empty where there is none.
+        """A shell command that repeats the last run; empty if there is none.
 
-        In real time it brings the lab up by hand, from the run's own files, where these are what this harness writes;
-        virtual time has no such lab.
+        In real time it starts the lab from the run's own files, if they are as this harness writes them. Virtual time
+        has no such lab.
         """
         if self.last is None:
             return ""
@@ -233,9 +235,9 @@ class CellResult:
 
 
 def _is_lab_of(run: Run, folder: Path) -> bool:
-    """Whether a run's folder has the lab by hand as this harness writes it for that run, on this machine.
+    """Whether the lab files in a run's folder are as this harness writes them for that run on this machine.
 
-    Whoever brings it up has Docker do what its files say, and they may be somebody else's: a file may mount any folder.
+    Docker does what the files say, and they may come from somebody else: a file may mount any folder.
     """
     try:
         compose = read_regular(folder / "compose.yaml", MOST_BY_HAND).decode()
@@ -255,7 +257,7 @@ def _is_lab_of(run: Run, folder: Path) -> bool:
 
 
 def same_again(cell: Cell, repetition: int) -> str:
-    """One line for a shell that makes a repetition of a cell again, by its engine."""
+    """A shell command that makes a repetition of a cell again with its engine."""
     words = ["harness", "run", cell.scenario.name, "--clients", cell.client.name, "--servers", cell.server.name]
     words += ["--engine", cell.engine, "--seed", str(cell.seed), "--repeat", str(repetition + 1)]
     for name, value in sorted(cell.parameters.items()):

@@ -1,4 +1,4 @@
-"""Why runs do not have a metric, in sentences."""
+"""Sentences that explain why runs lack a metric."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from harness.formatting import flows_named
 from harness.outcome import Absence, MeasuredRun, Run, deviations
 from harness.scenario.metric_names import MetricName
 
-#: So many metrics that are absent for one reason are named.
+#: Maximum number of metrics named for one reason.
 _MOST = 4
 
 
 def sentences(absent: Iterable[Absence], flows: int) -> list[str]:
-    """A sentence each, in a run of so many flows; metrics that share one are named together in it."""
+    """One sentence per reason, in a run of `flows` flows; it names all metrics that share the reason."""
     groups: dict[tuple[object, ...], list[Absence]] = {}
     for absence in absent:
-        # What is of one flow, and of it alone, has a sentence of its own unless it lacks the same samples.
+        # A metric of one flow has its own sentence, unless it lacks the same samples as others.
         own_metric = absence.metric if absence.flows and absence.samples is None and absence.move is None else ""
         groups.setdefault(
             (own_metric, absence.flows, absence.transfer, absence.move, absence.samples, absence.why), []
@@ -49,19 +49,20 @@ def _written(absences: Sequence[Absence], flows: int) -> str:
 
 
 def of_flows(measured: MeasuredRun, flows: int) -> list[str]:
-    """Of metrics of flows, the link and the network, which `report metrics` shows."""
+    """Sentences for metrics of flows, the link and the network, which `report metrics` shows."""
     return sentences((absence for absence in measured.absent if absence.transfer is None), flows)
 
 
 def of_transfers(measured: MeasuredRun, flows: int) -> list[str]:
-    """Of metrics of single transfers, which the tables show."""
+    """Sentences for metrics of single transfers, which the tables show."""
     return sentences((absence for absence in measured.absent if absence.transfer is not None), flows)
 
 
 def warnings(runs: Iterable[tuple[Run, MeasuredRun | None]], *, flows_too: bool) -> list[str]:
-    """What to check before trusting some runs, and why times are absent, each once; why metrics of flows are, too.
+    """Warnings about runs, and why metrics of transfers are absent, each once.
 
-    Where parameters are seen at other values than they were set to is among it.
+    They include parameters that were observed at other values than configured. `flows_too`: also why metrics of flows
+    are absent.
     """
     runs = list(runs)
     counts: Counter[str] = Counter(deviations.sentences(runs))

@@ -1,4 +1,4 @@
-"""Taking runs over into a store in columns: in place of older copies, and of older cells of the same point."""
+"""Copies runs into a columnar store, where they replace older copies and older cells of the same point."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.store.results import StoreReader, disk_error
 
 @dataclass(frozen=True)
 class PublishedRuns:
-    """What came of it."""
+    """The result of a copy."""
 
     runs: int
     """Taken over."""
@@ -30,9 +30,10 @@ class PublishedRuns:
 def keep(
     root: Path, results: Sequence[CellResult], source: StoreReader, with_series: Callable[[Run], bool]
 ) -> PublishedRuns:
-    """Take runs of `source` over into the columns below `root`. EngineError when the disk refuses, ResultError.
+    """Copy runs of `source` into the columnar store below `root`. EngineError if the disk refuses; ResultError.
 
-    `with_series`: whether a run's series are kept, too. A cell that differs from a newer one only in its bits goes.
+    `with_series`: whether a run's series are kept, too. A cell that differs from a newer one only in code and image
+    versions is removed.
     """
     columns = _rewritten(root) if is_columnar(root) else None
     entries = {_place(entry): entry for entry in (columns.entries() if columns else ())}
@@ -53,16 +54,16 @@ def keep(
 
 
 def rekey(root: Path, ledger: Ledger) -> int:
-    """Give the runs in the columns below `root` the keys that they have by a ledger. How many had another one.
+    """Update the keys of the runs in the columnar store below `root` to a ledger. Returns how many keys changed.
 
-    EngineError when the disk refuses, ResultError.
+    EngineError if the disk refuses; ResultError.
     """
     columns = _rewritten(root)
     entries = columns.entries()
     rekeyed = [_keyed(entry, ledger) for entry in entries]
     changed = sum(entry is not original for entry, original in zip(rekeyed, entries, strict=True))
     if changed:
-        # Of two runs in one place the one that began last stays.
+        # If two runs get the same key and repetition, the one that began last is kept.
         places = {_place(entry): entry for entry in sorted(rekeyed, key=lambda entry: entry.run.started_at)}
         _write(root, list(places.values()), columns.every_contents())
     return changed
@@ -70,7 +71,7 @@ def rekey(root: Path, ledger: Ledger) -> int:
 
 def _keyed(entry: StoredRun, ledger: Ledger) -> StoredRun:
     cell = entry.run.cell
-    # A cell without a digest of its lab is older than these digests are: its key cannot be made anew.
+    # A cell without a digest of its lab was made before such digests existed: its key cannot be computed again.
     key = cell_key(cell, ledger) if cell.compiled else cell.key
     if key == cell.key:
         return entry
@@ -78,7 +79,7 @@ def _keyed(entry: StoredRun, ledger: Ledger) -> StoredRun:
 
 
 def forget(root: Path, keys: Collection[str]) -> None:
-    """Drop cells, with their runs, from the columns below `root`. EngineError when the disk refuses, ResultError."""
+    """Remove cells, with their runs, from the columnar store `root`. EngineError if the disk refuses; ResultError."""
     columns = _rewritten(root)
     remaining = [entry for entry in columns.entries() if entry.run.cell.key not in keys]
     contents = {content.digest: content for content in columns.every_contents()}
@@ -86,7 +87,7 @@ def forget(root: Path, keys: Collection[str]) -> None:
 
 
 def _rewritten(root: Path) -> Columns:
-    """A store that is to be written anew. It raises ResultError for a run that it cannot read: that would be lost."""
+    """A store that is to be rewritten. It raises ResultError for an unreadable run, which would be lost."""
 
     def refuse(text: str) -> None:
         raise ResultError(
@@ -105,10 +106,10 @@ def _write(root: Path, entries: Sequence[StoredRun], contents: Sequence[Contents
 
 
 def _evidence(run: Run, measured: MeasuredRun | None) -> tuple[Run, MeasuredRun | None]:
-    """Of a test case's run what its verdict rests on, of any other all of it.
+    """For a run of a test case the data behind its verdict; for any other run all data.
 
-    Test cases are thousands of runs, of which what was measured beside their checks would be most of the reference. The
-    digests of their captures stay, so that they can be verified; where another run parts from one cannot be told.
+    There are thousands of test case runs, and their other measurements would be most of the reference. The digests of
+    their captures are kept, so the runs can be verified; the point at which another run diverges cannot be found.
     """
     if case_of(run.cell.scenario.name) is None:
         return run, measured
@@ -128,7 +129,7 @@ def _place(entry: StoredRun) -> tuple[str, int]:
 
 
 def _newest(entries: Sequence[StoredRun]) -> set[str]:
-    """Keys of the cells whose last run began last among those of their point."""
+    """Keys of the newest cell of each point, by the start of its last run."""
     last: dict[object, tuple[str, str]] = {}
     for entry in entries:
         point, start = point_of(entry.run.cell), (entry.run.started_at, entry.run.cell.key)

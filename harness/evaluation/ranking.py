@@ -1,8 +1,8 @@
-"""Cells beside each other: who comes first on a metric, and whether the others' distance from it shows. Pure.
+"""Ranks cells by a metric, and tests whether the others differ from the best. Pure.
 
-Cells are compared on one path and with one seed each. Where nothing but the path is varied, its values are compared
-with each other. The best is the one with the best median; it is chosen by the figures that the others are then tested
-against, which is why all comparisons with it share one level (Holm).
+Cells are compared on the same path and with the same seed. If only the path varies, its values are compared with each
+other. The best cell has the best median. It is selected by the same values that the tests use, so all comparisons with
+it share one significance level (Holm).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from harness.scenario.schema import Scenario
 from harness.stats.intervals import interval
 from harness.stats.two_sample import ALPHA, Comparison, compare, enough, holm
 
-#: Parameters whose values say what they are of.
+#: Parameters whose values need no name in a label.
 _TELLING = frozenset({"congestion_control"})
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """One cell in its place."""
+    """One cell of a ranking."""
 
     result: CellResult
     label: str
@@ -43,13 +43,13 @@ class Ranked:
 
     @property
     def how(self) -> str:
-        """What became of the runs whose transfers failed: they timed out, where all did."""
+        """How the failed transfers ended: 'timed out' if all did, else 'did not finish'."""
         failures = FAILED_TRANSFER - {"timed_out"}
         return "did not finish" if failures & self.result.outcomes.keys() else "timed out"
 
     @property
     def differs(self) -> bool:
-        """Whether its distance from the best shows: by the test, or since chance plays no part in either."""
+        """Whether it differs from the best: by the test, or because both are deterministic and unequal."""
         if self.beside is not None and self.beside.constant:
             return self.beside.factor != 1
         return self.p is not None and self.p <= ALPHA
@@ -78,20 +78,20 @@ class Ranking:
 
     @property
     def comparisons(self) -> int:
-        """How many comparisons with the best can be tested."""
+        """Number of comparisons with the best that can be tested."""
         return sum(cell.p is not None for cell in self.cells)
 
     @property
     def needed(self) -> int:
-        """Runs that each cell must have for a difference to be able to show."""
+        """Minimum runs of each cell for a significant difference to be possible."""
         return enough(max(1, len(self.cells) - 1))
 
 
 def headline(scenario: Scenario) -> tuple[MetricName, ...]:
-    """What the cells of a scenario are ranked by unless something else is asked for.
+    """The metrics that rank the cells of a scenario by default.
 
-    The time to the last byte of a download; the throughput of a flow that is stopped; of several flows, how far they
-    use the bottleneck and how evenly they share it.
+    For a download: the time to the last byte. For a flow that is stopped: its throughput. For several flows: the
+    utilisation of the bottleneck, and how evenly they share it.
     """
     if len(scenario.flows) == 1:
         ends = scenario.flows[0].carried is not None
@@ -101,9 +101,9 @@ def headline(scenario: Scenario) -> tuple[MetricName, ...]:
 
 
 def rankings(results: Sequence[CellResult], metrics: Sequence[MetricName] = ()) -> list[Ranking]:
-    """The rankings of cells of one scenario and engine, by these metrics or by its headline.
+    """The rankings of cells of one scenario and engine, by these metrics, or by the scenario's headline.
 
-    Empty where there are not two cells to compare on one path.
+    Empty if no path has two cells to compare.
     """
     if not results:
         return []
@@ -147,7 +147,7 @@ def _ranking(results: Sequence[CellResult], metric: MetricName, context: str) ->
 
 
 def _paths(results: Sequence[CellResult]) -> list[tuple[str, list[CellResult]]]:
-    """(what tells the path, the cells on it), where some path has several cells; else all of them together."""
+    """(label of a path, its cells) for each path if one has several cells; else all cells together."""
     groups: dict[tuple[tuple[str, str], ...], list[CellResult]] = {}
     for result in results:
         groups.setdefault(tuple(_of_the_path(result)), []).append(result)
@@ -169,7 +169,7 @@ def _of_the_path(result: CellResult) -> list[tuple[str, str]]:
 
 
 def labels(results: Sequence[CellResult]) -> list[str]:
-    """What tells each of these cells from the others, in few words; the same for none of them."""
+    """A short, unique label for each cell, which says how it differs from the others."""
     cells = [result.cell for result in results]
     tables = [dict(cell.parameters) for cell in cells]
     varied = [
@@ -183,13 +183,13 @@ def labels(results: Sequence[CellResult]) -> list[str]:
         settings = _words({name: str(table[name]) for name in varied if name in table})
         texts.append(", ".join(part for part in (pair_label, settings) if part) or "as it is")
     if len(set(texts)) < len(texts):
-        # They differ in their bits.
+        # They differ in code or image versions.
         texts = [f"{label} (cell {cell.key})" for label, cell in zip(texts, cells, strict=True)]
     return texts
 
 
 def _pair(pair: tuple[str, str], pairs: Iterable[tuple[str, str]]) -> str:
-    """Who plays, as far as that differs."""
+    """The client, the server or both, whichever differs between the cells."""
     clients, servers = (len(set(side)) > 1 for side in zip(*pairs, strict=True))
     if clients and servers:
         return "→".join(pair)

@@ -1,4 +1,4 @@
-"""Of which runs what they were measured from is kept."""
+"""Which runs keep the artefacts that they were measured from."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from harness.evaluation.verdict import judge
 from harness.outcome import MeasuredRun, Run, proven_outcome
 from harness.scenario.schema import Scenario
 
-#: Of which runs the artefacts are kept.
+#: Which runs keep their artefacts.
 Artefacts = Literal["all", "failed", "none"]
 
 
 def keeps(artefacts: Artefacts, scenario: Scenario, run: Run, measured: MeasuredRun | None) -> bool:
-    """Whether the artefacts of a run are kept: where only those of failed ones are, of one that misses, too.
+    """Whether the artefacts of a run are kept. A run that misses its objectives counts as failed.
 
-    `scenario`: with the objectives that it is held against.
+    `scenario`: has the objectives.
     """
     if artefacts != "failed":
         return artefacts == "all"

@@ -1,4 +1,4 @@
-"""How stored cells stand to today: of today's bits and measuring code, or what of them is not. Pure."""
+"""Whether stored cells are current, and which of their code and image versions or measuring code are outdated. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from harness.outcome import Cell
 from harness.store.build_diff import other_bits
 from harness.store.identity import Ledger
 
-#: What marks a row that is not of today.
+#: Mark of a row that is not current.
 MARK = "‡"
-#: Of a cell that nobody would run today.
+#: Reason for a cell that no current request would run.
 NOT_ASKED = "no longer asked for"
 
 
 def standing(
     results: Sequence[CellResult], today: Mapping[object, Cell], version: int, ledger: Ledger
 ) -> list[CellResult]:
-    """The results with what of each is not of today.
+    """The results, each with what of it is outdated.
 
-    `today`: point → the cell that would be run there now; `version`: of today's measuring code; `ledger`: which digests
-    are the same thing.
+    `today`: point → the cell that would be run there now; `version`: of the current measuring code; `ledger`: which
+    digests are equivalent.
     """
     return [
         replace(result, older=_older(result, today.get(point_of(result.cell)), version, ledger)) for result in results
@@ -37,17 +37,17 @@ def _older(result: CellResult, today: Cell | None, version: int, ledger: Ledger)
 
 
 def marked(text: str, result: CellResult) -> str:
-    """A row's text, with the mark where the row is not of today."""
+    """A row's text, with the mark if the row is not current."""
     return f"{text} {MARK}" if result.older else text
 
 
 def note(results: Sequence[CellResult]) -> str:
-    """How many rows are not of today, and what of them; empty where all are."""
+    """How many rows are not current, and why; empty if all are."""
     stale = [result for result in results if result.older]
     if not stale:
         return ""
     counts = Counter(difference for result in stale for difference in result.older)
-    # What most rows differ in first; of equals by name, so that the same rows give the same text.
+    # The most frequent difference first; equal counts by name, so that the same rows give the same text.
     parts = ", ".join(
         f"{difference} ({count})"
         for difference, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))

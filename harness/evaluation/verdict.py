@@ -1,10 +1,10 @@
 """Verdicts: the objectives of a scenario against the intervals of its completed runs. Pure.
 
-An objective passes when the whole interval meets it, fails when the whole interval misses it, and is
-inconclusive otherwise. A transfer that failed, since its time was over or its connection ended first, is an
-observation, infinitely bad; a crash or a wrong file is none, and keeps a cell from passing; a failure of the ground
-counts for nothing. Where nothing is demanded, a cell with an observation is measured. A scenario with checks passes
-where these hold (`harness.analysis.interop`).
+An objective passes if the whole interval meets it, fails if the whole interval misses it, and is inconclusive
+otherwise. A transfer that failed, because it timed out or its connection ended, is an observation with an infinitely
+bad value. A crash or a wrong file is no observation, and keeps a cell from passing. A failure of the environment does
+not count. Without objectives, a cell with an observation is measured. A scenario with checks passes if they hold
+(`harness.analysis.interop`).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from harness.outcome import (
 from harness.scenario.schema import Objective, Scenario
 from harness.stats.intervals import interval
 
-#: Statuses of runs that speak against an implementation, the gravest first.
+#: Statuses of runs that are faults of an implementation, the gravest first.
 _FAULTS = ("wrong_file", "crashed", "log_overflow")
 
 
 @dataclass(frozen=True)
 class _Judged:
-    """One run as the judge sees it."""
+    """A classified run."""
 
     kind: Literal["observed", "unsupported", "fault", "infrastructure"]
     reason: str
@@ -53,8 +53,8 @@ class _Judged:
 def judge(scenario: Scenario, runs: Sequence[tuple[Run, MeasuredRun | None]], paths: Sequence[str] = ()) -> Verdict:
     """The verdict on one cell.
 
-    `paths`, as long as `runs` or empty, are the runs' places in the store; those of the runs that the verdict
-    rests on become its evidence. Raises ValueError when they do not fit.
+    `paths`: the paths of the runs in the store, as long as `runs`, or empty. Those of the runs that decide the verdict
+    become its evidence. Raises ValueError for another length.
     """
     if paths and len(paths) != len(runs):
         raise ValueError(f"{len(paths)} paths for {len(runs)} runs")
@@ -77,7 +77,7 @@ def _classify(run: Run, measured: MeasuredRun | None) -> _Judged:
     if outcome.status in _FAULTS:
         return _Judged("fault", _code(outcome.status, outcome.role), outcome.detail, run, measured)
     if outcome.status == "infrastructure":
-        # What was found only afterwards has a code of its own.
+        # A failure that measuring found afterwards has its own code.
         code = outcome.reason if run.outcome.status != "infrastructure" else "infrastructure"
         return _Judged("infrastructure", code, outcome.detail or outcome.reason, run, measured)
     code = outcome.status if outcome.status in ("completed", "timed_out") else _code(outcome.status, outcome.role)
@@ -89,7 +89,7 @@ def _code(status: str, role: str | None) -> str:
 
 
 def _of_none(judged: Sequence[_Judged]) -> Verdict:
-    """The verdict when nothing could be observed: why not."""
+    """The verdict without any observation: it says why."""
     if not judged:
         return Verdict(status="error", reason="no_runs", sentence="The cell has not been run.")
     kind = next(
@@ -142,7 +142,7 @@ def _of_observations(scenario: Scenario, judged: Sequence[_Judged], observed: Se
         sentence = _describe(inconclusive[0]) + "; more repetitions can tell" + tail
         return _verdict("inconclusive", "interval_straddles", sentence, verdicts)
     if len(unfinished) == len(observed):
-        # What the objectives ask for arrived, but never all that was to be transferred (a repeat, say).
+        # The objectives are met, but no run transferred everything: a repeat failed, for example.
         reason, sentence = _not_finished(scenario, unfinished, len(observed))
         return _verdict("fail", reason, sentence + _uncounted(judged), verdicts)
     nearest = min(verdicts, key=_margin)
@@ -166,7 +166,7 @@ def _verdict(status: VerdictStatus, reason: str, sentence: str, objectives: tupl
 
 
 def _objective(objective: Objective, flows: int, observed: Sequence[_Judged]) -> ObjectiveVerdict:
-    """One objective against the runs in which its metric is known."""
+    """Compare one objective with the runs in which its metric is known."""
     at_most = objective.at_most is not None
     values = [value for judged_run in observed if (value := _value(judged_run, objective, flows, at_most)) is not None]
     estimate = interval(values) if values else None
@@ -186,7 +186,7 @@ def _value(judged_run: _Judged, objective: Objective, flows: int, at_most: bool)
     """The metric in the objective's unit; infinitely bad where the transfer failed before reaching it."""
     measurement = _measured(judged_run, objective.metric, flows)
     if measurement is not None:
-        # Stored scenarios may have plain numbers, which were taken for the metric's own unit.
+        # Stored scenarios may have plain numbers, which are in the metric's own unit.
         return (
             measurement.value
             if objective.unit == "1"
@@ -202,7 +202,7 @@ def _measured(judged_run: _Judged, metric: str, flows: int) -> Measurement | Non
 
 
 def miss(verdict: ObjectiveVerdict) -> float:
-    """How far the median is on the wrong side, relative to the bound; negative where it is met."""
+    """How far the median is on the wrong side, relative to the bound; negative if the bound is met."""
     if verdict.observed is None:
         return -math.inf
     distance = verdict.observed.median - verdict.bound
@@ -241,7 +241,7 @@ def _number(value: float) -> str:
 
 
 def _not_finished(scenario: Scenario, unfinished: Sequence[_Judged], runs: int) -> tuple[str, str]:
-    """(reason code, sentence) of transfers that failed: of the reason that most have."""
+    """(reason code, sentence) of failed transfers, for their most frequent reason."""
     reason, count = Counter(judged_run.reason for judged_run in unfinished).most_common(1)[0]
     if reason == "timed_out":
         return reason, f"The transfer did not finish within {scenario.timeout} in {count} of {runs} runs"
@@ -250,19 +250,19 @@ def _not_finished(scenario: Scenario, unfinished: Sequence[_Judged], runs: int) 
 
 
 def _late(unfinished: Sequence[_Judged], observed: Sequence[_Judged]) -> str:
-    """Runs that count as infinitely bad where they did not come so far, as the tail of a sentence."""
+    """Runs with failed transfers, which count as infinitely bad, as the end of a sentence."""
     reasons = Counter(judged_run.reason for judged_run in unfinished)
     return "".join(f"; {_words(reason).lower()} {count} of {len(observed)}" for reason, count in reasons.items())
 
 
 def _uncounted(judged: Sequence[_Judged]) -> str:
-    """Runs the verdict does not rest on, as the tail of a sentence."""
+    """Runs that the verdict does not depend on, as the end of a sentence."""
     reasons = Counter(judged_run.reason for judged_run in judged if judged_run.kind != "observed")
     return "".join(f"; not counted: {reason} {count} of {len(judged)}" for reason, count in reasons.items())
 
 
 def _words(reason: str) -> str:
-    """A reason code as the beginning of a sentence."""
+    """A reason code as the start of a sentence."""
     name, _, role = reason.rpartition("_")
     if role in ("client", "server", "sim", "harness"):
         return f"{name.replace('_', ' ').capitalize()} ({role})"

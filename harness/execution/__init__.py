@@ -1,4 +1,4 @@
-"""One repository checkout at work: its images, its store, and campaigns over its cells."""
+"""Execution: the images, the store and the campaigns of one repository checkout."""
 
 from harness.execution.checkout import App
 from harness.execution.options import Options, Places

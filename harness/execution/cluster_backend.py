@@ -1,4 +1,4 @@
-"""A plan of this checkout worked on by a cluster: what workers are told, what becomes of what they make."""
+"""Executes a plan of this checkout on a cluster: writes the orders for workers, and stores the runs they return."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from harness.store.results import MEASURED, RUN
 from harness.topology import build_lab
 from harness.writing import place_below, write_new
 
-#: Cells whose stored runs, or whose text, are kept at hand.
+#: Maximum number of cells whose stored runs, or whose JSON, are cached.
 _MET = 2048
 
 
 @dataclass
 class ClusterGround:
-    """The ground of a driver (`harness.execution.cluster.coordinator.CoordinatorBackend`) in one checkout."""
+    """The backend of a driver (`harness.execution.cluster.coordinator.CoordinatorBackend`) in one checkout."""
 
     ground: CheckoutGround
     attempts: Attempts
@@ -78,7 +78,7 @@ class ClusterGround:
         try:
             lab = build_lab(cell, 0)
         except UnsupportedError:
-            # Nothing is run: the worker says so, as this machine would.
+            # Nothing is run: the worker records the run as unsupported, as this machine would.
             return (), 0
         references = list(dict.fromkeys([lab.sim_image, *(host.image for host in lab.hosts)]))
         sent = {reference: self.depot.sent(reference).at(Path()) for reference in references}
@@ -131,7 +131,7 @@ class ClusterGround:
         return retry
 
     def _others(self, item: PlannedRun) -> dict[int, tuple[Run, MeasuredRun | None]]:
-        """The runs of a cell that are stored, by repetition; read once, and kept for the cells that were last met."""
+        """The stored runs of a cell, by repetition; cached for the cells that were used last."""
         key = item.cell.key
         if key not in self._met:
             runs = self.attempts.results.of(item.cell).runs
@@ -154,14 +154,13 @@ class ClusterGround:
 
 
 def _unpacked(answer: Answer, folder: Path | None, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
-    """What a worker made, written to a folder if there is one. Raises OSError, and ResultError where it is not the run
-    asked for.
+    """Decode a worker's run, and write it to `folder` if given. Raises OSError; ResultError if it is another run.
 
-    To read a cell takes longer than all else that a driver does for a run, and the one that was asked for is at hand.
+    The cell of the order is used in place of the one in the run: parsing a cell takes most of a driver's time per run.
     """
     try:
         run = _as_asked(from_json(answer.files[RUN]), item)
-        # The worker is of this version: there is no older form.
+        # The worker has the same version, so the record has the current format.
         figures = answer.files.get(MEASURED)
         measured = None if figures is None else MeasuredRun.model_validate_json(figures)
         if folder is not None:
@@ -172,7 +171,7 @@ def _unpacked(answer: Answer, folder: Path | None, item: PlannedRun) -> tuple[Ru
 
 
 def _write(answer: Answer, folder: Path) -> None:
-    """Write what a worker sent to a new folder: files alone, each to a name of its own below it."""
+    """Write the files of an answer to a new folder: only regular files, each to a new path below the folder."""
     folders = {folder}
     for name, content in answer.files.items():
         _write_below(folder, name, content, folders)
@@ -186,7 +185,7 @@ def _write(answer: Answer, folder: Path) -> None:
                 raise ValueError(f"{member.name} has holes, and may claim to be of any size")
             elif (stream := archive.extractfile(member) if member.isreg() or member.islnk() else None) is not None:
                 _write_below(folder, member.name, stream.read(), folders)
-            # What an endpoint left that is no file is named in the run's warnings, and stays where it was.
+            # Special files of endpoints are named in the run's warnings, and are not copied.
 
 
 def _write_below(folder: Path, name: str, content: bytes, folders: set[Path]) -> None:
@@ -213,8 +212,9 @@ def _as_asked(content: dict[str, Any], item: PlannedRun) -> Run:
 def build_missing(
     todo: Sequence[PlannedRun], backend: CheckoutGround, listen: Listener
 ) -> tuple[list[PlannedRun], list[LostRuns]]:
-    """Build what the runs need, one image after the other, before any is handed out: the runs that can be made, and
-    those that are lost to builds that failed.
+    """Build the images that the runs need, one after the other, before any run is submitted.
+
+    Returns the runs that can be made, and those lost to failed builds.
     """
     needs = {item.cell.key: backend.needs(item.cell) for item in {item.cell.key: item for item in todo}.values()}
     steps = {step.reference: step for _, needed_steps in needs.values() for step in needed_steps}
@@ -243,7 +243,7 @@ def build_missing(
 
 
 def _leave_out(steps: dict[str, Step], culprit: str, culprits: dict[str, str]) -> None:
-    """Nothing is built on what there will not be."""
+    """Drop the builds that depend on a failed one."""
     pending = [culprit]
     while pending:
         base = pending.pop()
@@ -272,7 +272,7 @@ def work_on_cluster(
     cache: Cache,
     next_runs: Callable[[Cell], Sequence[PlannedRun]],
 ) -> list[LostRuns]:
-    """Have a plan's runs made, and store them; what was lost to failed builds. Raises as `Driver.work` does."""
+    """Make and store a plan's runs on the cluster; returns those lost to failed builds. Raises as `Driver.work`."""
     listen = attempts.listen
     possible, lost = build_missing(todo, backend, listen)
     environment = {"HARNESS_CACHE": str(cache.folder), "HARNESS_CACHE_LIMIT": f"{cache.limit} B"}

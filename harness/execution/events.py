@@ -1,4 +1,4 @@
-"""What happens while a plan is worked on; progress displays and logs consume these."""
+"""Events during the execution of a plan, for progress displays and logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.outcome import Cell, EngineName, Outcome, Run, Verdict
 
 @dataclass(frozen=True)
 class PlanMade:
-    """The plan stands: how much is to be done, and about how long it takes."""
+    """The plan is complete: the amount of work, and its estimated duration."""
 
     to_run: int
     stored: int
@@ -27,7 +27,7 @@ class PlanMade:
 
 @dataclass(frozen=True)
 class ImageStarted:
-    """An image is built or pulled."""
+    """The build or pull of an image begins."""
 
     name: str
     seconds: float
@@ -35,7 +35,7 @@ class ImageStarted:
 
 @dataclass(frozen=True)
 class BuildStarted:
-    """An image is built beside whatever else goes on."""
+    """The build of an image begins, in parallel to other work."""
 
     name: str
     seconds: float
@@ -44,7 +44,7 @@ class BuildStarted:
 
 @dataclass(frozen=True)
 class BuildEnded:
-    """A build that went on beside ended."""
+    """A build in parallel to other work has ended."""
 
     name: str
     seconds: float
@@ -56,7 +56,7 @@ class BuildEnded:
 
 @dataclass(frozen=True)
 class RunsWait:
-    """No run can start before an image is there."""
+    """No run can start until an image exists."""
 
     name: str
     seconds: float
@@ -65,7 +65,7 @@ class RunsWait:
 
 @dataclass(frozen=True)
 class RunsHeld:
-    """No run can start before another harness on this store has made one."""
+    """No run can start until another harness on this store has made one."""
 
     cell: Cell
     repetition: int
@@ -75,7 +75,7 @@ class RunsHeld:
 
 @dataclass(frozen=True)
 class MachineHeld:
-    """No run can start before another harness on this machine has ended: one of the two runs real-time cells."""
+    """No run can start until another harness on this machine has ended, since one of the two runs real-time cells."""
 
     engine: EngineName
     """Of the runs that wait."""
@@ -83,7 +83,7 @@ class MachineHeld:
 
 @dataclass(frozen=True)
 class RunTakenOver:
-    """A run was made by another harness meanwhile, and is not made again."""
+    """Another harness has made a run meanwhile, so it is not made again."""
 
     cell: Cell
     repetition: int
@@ -113,7 +113,7 @@ class PhaseStarted:
 
 @dataclass(frozen=True)
 class RunEnded:
-    """A run ended that is not judged."""
+    """A run that is not judged has ended."""
 
     cell: Cell
     repetition: int
@@ -121,7 +121,7 @@ class RunEnded:
 
 @dataclass(frozen=True)
 class RunFinished:
-    """A run ended and is stored."""
+    """A run has ended and is stored."""
 
     cell: Cell
     run: Run
@@ -132,7 +132,7 @@ class RunFinished:
 
 @dataclass(frozen=True)
 class ClusterWorks:
-    """How far a cluster is."""
+    """The progress of a cluster."""
 
     workers: int
     hosts: int
@@ -155,7 +155,7 @@ class RunsVerified:
 
 @dataclass(frozen=True)
 class Warned:
-    """Something to check before trusting the results."""
+    """A warning that the user should check before trusting the results."""
 
     text: str
     cell: Cell | None = None

@@ -1,4 +1,4 @@
-"""What a checkout and a campaign are told."""
+"""Options of a checkout and of a campaign."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.execution.cluster.address import ClusterOptions
 
 @dataclass(frozen=True)
 class Places:
-    """Where things are."""
+    """Folders of a checkout, and options of its cache and registry."""
 
     root: Path
     store: Path
@@ -34,7 +34,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Options:
-    """How a plan is worked on."""
+    """How a plan is executed."""
 
     fresh: bool = False
     """Run again what is stored."""

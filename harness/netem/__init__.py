@@ -1,18 +1,19 @@
 """Path → path program: the `ip` and `tc` commands that make a path, and the moments they apply.
 
 The program is data and runs unchanged on the host kernel, in the lab kernel in real time, and in virtual
-time. Layout, for each direction alike: what enters on one interface is redirected to an ifb whose queueing
-discipline is the bottleneck (a fifo or red, and what serves it); it then leaves by the other interface, whose netem
-adds delay, jitter and loss. So the bottleneck queue comes first, then delay and loss, and one network
-namespace with NET_ADMIN is enough.
+time. Both directions have the same layout: packets that enter on one interface are redirected to an ifb whose queueing
+discipline is the bottleneck (a fifo or red, and its server). They then leave by the other interface, whose netem adds
+delay, jitter and loss. So the bottleneck queue comes first, then delay and loss, and one network namespace with
+NET_ADMIN is enough.
 
-What serves the queue is a serial server in virtual time: hfsc lets a packet go when all before it have been sent, and
-a netem on the way out, ahead of the delay, takes the packet's own time. Where the rate changes, the lab kernel's own
-discipline `serial` does both. Real time has late timers, and a path may ask for a bucket: then it is tbf.
+In virtual time the queue has a serial server: hfsc releases a packet when all before it have been sent, and a netem at
+the egress, ahead of the delay, takes the packet's transmission time. Where the rate changes, the lab kernel's own
+discipline `serial` does both. In real time timers are late, so the server is tbf, as it is where a path configures a
+bucket.
 
-Behind a service process the ifb has a tbf that holds nothing back, red if asked for, and a netem that lets one
-packet go at each opportunity. Flows with access delays of their own each find a netem of their own on the way
-out: a prio chooses it by the address of the destination.
+With a service process the ifb has a tbf that holds nothing back, red if configured, and a netem that releases one
+packet at each opportunity. Flows with access delays of their own have their own netems at the egress: a prio chooses
+one by the destination address.
 """
 
 from harness.netem.bounds import (

@@ -1,4 +1,4 @@
-"""What a packet meets on its way in: the bottleneck's queue, and what serves it."""
+"""The ingress of a path: the bottleneck's queue, and its server."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from harness.netem.program import Command, Side
 from harness.scenario.schema import DropTail, Link, Red
 from harness.units import Duration, Rate
 
-# --- RED's weight and burst as iproute2 reckons them, and what of RED neither it nor the kernel takes.
+# --- RED's weight and burst as iproute2 computes them, and the RED settings that it or the kernel refuses.
 
 
 #: Bits of the average, the weight's logarithm below the point (include/net/red.h, red_check_params).
 _AVERAGE_BITS = 32
 #: Ticks of the packet scheduler in a second: 64 ns each (net/sched/sch_api.c, psched_show).
 _TICKS = 10**9 / 64
-#: Bits that tc has for the shift of the table by which an idle queue's average decays, and what it must come down to
+#: Bits that tc has for the shift of the table by which an idle queue's average decays, and the ticks it must fall below
 #: (tc/tc_red.c, tc_red_eval_idle_damping).
 _CELL_LOGS, _CELL_TICKS = 32, 512
-#: The average falls to nothing within so many halvings.
+#: The average falls to zero within so many halvings.
 _DECAY = 31
 
 
@@ -53,7 +53,7 @@ def red_burst(wq: float, minimum: int, average_packet: int) -> int:
     log_weight = min(range(1, 32), key=lambda log: abs(wq - 2.0**-log) / wq)
 
     def weight(burst: int) -> int:
-        """What iproute2 takes: the more, the larger the burst; 0 below all bursts that it has one for, 32 above."""
+        """iproute2's log weight, which grows with the burst; 0 below all bursts that it accepts, 32 above."""
         log = red_log_weight(minimum, burst, average_packet)
         return log if log is not None else 0 if burst + 1 - minimum / average_packet < 1 else 32
 
@@ -66,7 +66,7 @@ def red_burst(wq: float, minimum: int, average_packet: int) -> int:
 
 
 def red_mistake(queue: Red, low: int, high: int, rate: Rate, frame: int) -> tuple[str, str, str] | None:
-    """(key, what is wrong, hint) of a RED queue that tc or the kernel would not take; None where both do.
+    """(key, problem, hint) of a RED queue that tc or the kernel would refuse; None where both accept it.
 
     `low` and `high`: its thresholds in bytes on the link, `frame`: the largest packet in bytes.
     """
@@ -99,7 +99,7 @@ def red_mistake(queue: Red, low: int, high: int, rate: Rate, frame: int) -> tupl
 
 
 def _decay_ticks(log: int, average: int, rate: Rate) -> float:
-    """Ticks in which the average of an idle queue falls to nothing."""
+    """Ticks in which the average of an idle queue falls to zero."""
     packet = math.ceil(_TICKS * average * 8 / rate.value)
     return _DECAY * packet / -math.log1p(-(2.0**-log))
 
@@ -107,12 +107,12 @@ def _decay_ticks(log: int, average: int, rate: Rate) -> float:
 # --- bottleneck
 
 
-#: TCP port on which the simulator says that the path is up.
+#: TCP port on which the simulator announces that the path is up.
 READY_PORT = 57832
 #: Ahead of a queue with a service process: cuts super-packets and never holds one back (tc tbf rate, burst).
 UNLIMITED = ("10gbit", 2 * FRAME)
-#: Quantiles of the exponential distribution for netem (images/sim/exponential.py), and what tc is told as mean and
-#: deviation, in mean gaps: they give the table the range from nothing to ten mean gaps.
+#: Quantiles of the exponential distribution for netem (images/sim/exponential.py), and the mean and deviation given to
+#: tc, in mean gaps: they give the table the range from zero to ten mean gaps.
 _EXPONENTIAL, _CENTRE, _DEVIATION = "exponential", 5.0, 1.25
 #: The kernel cuts a slot's deviation to what 32 bits hold, ns.
 _LARGEST_DEVIATION = (1 << 31) - 1
@@ -123,7 +123,7 @@ HORIZON = Duration.parse("10 min")
 
 
 def too_slow(link: Link, mtu: int) -> str:
-    """Why netem has no Poisson process for a link's opportunities; empty where it has."""
+    """Why netem cannot make a link's opportunities a Poisson process; empty where it can."""
     if round(_DEVIATION * opportunity_gap(link, mtu).value) <= _LARGEST_DEVIATION:
         return ""
     return f"netem has no Poisson process as slow as {link.rate}: its gaps end at 10 × 1.7 s"
@@ -132,18 +132,21 @@ def too_slow(link: Link, mtu: int) -> str:
 def _slot(verb: str, link: Link, device: str, limit: int, mtu: int, seed: int, *, cold: bool) -> Command:
     """The server of a queue with a service process: one packet when an opportunity comes (netem's slots).
 
-    As net/sched/sch_netem.c has it (netem_dequeue, get_slot_next): when a packet leaves, the gap to the next
-    opportunity is drawn; a packet that comes to a queue which has been empty beyond that one draws a new gap from
-    then on. With exponential gaps, which have no memory, both are what a Poisson process that runs all the time and
-    wastes opportunities on an empty queue does. What differs from mahimahi: an opportunity is one packet of any size,
-    not 1504 bytes; in a cold start a packet that comes to an empty queue waits 100 ms, where it would wait for what
-    is left of them; gaps are not whole milliseconds; and a timer that is late, in real time, makes a gap longer for
-    good, by 0.1 ms in the lab kernel, which is 2 % of the mean gap at 2.64 Mbit/s. A change seeds the process anew, so
-    that it repeats itself from period to period, as a trace in a loop does, and begins with an opportunity. The limit
-    counts the packet in service.
+    net/sched/sch_netem.c (netem_dequeue, get_slot_next) draws the gap to the next opportunity when a packet leaves. A
+    packet that arrives at a queue which has been empty beyond that opportunity draws a new gap from then on.
+    Exponential gaps have no memory, so both are equal to a Poisson process that runs all the time and wastes
+    opportunities on an empty queue.
+
+    There are four differences from mahimahi. An opportunity is one packet of any size, not 1504 bytes. In a cold start
+    a packet that arrives at an empty queue waits 100 ms, not the rest of them. Gaps are not whole milliseconds. In real
+    time a late timer makes a gap longer for good, by 0.1 ms in the lab kernel, which is 2 % of the mean gap at
+    2.64 Mbit/s.
+
+    A change reseeds the process. So it repeats itself from period to period, as a trace in a loop does, and begins with
+    an opportunity. The limit counts the packet in service.
     """
     gap = opportunity_gap(link, mtu).value
-    # A change cannot take the table away, so a cold start has it too: with a deviation of nothing, almost.
+    # A change cannot remove the table, so a cold start has it too, with a deviation of almost zero.
     if why := too_slow(link, mtu):
         raise ValueError(why)
     mean, deviation = (COLD_GAP.value, 1) if cold else (round(_CENTRE * gap), round(_DEVIATION * gap))
@@ -155,7 +158,7 @@ def _slot(verb: str, link: Link, device: str, limit: int, mtu: int, seed: int, *
 
 
 def tbf(verb: str, device: str, rate: Rate, burst: int, limit: int) -> Command:
-    """A token bucket with a drop-tail queue of bytes of its own. tc has no rate of 0 for it, and gives it 1 byte/s."""
+    """A token bucket with its own drop-tail queue of bytes. tc has no rate of 0 for it, so 1 byte/s stands for that."""
     return (
         "tc", "qdisc", verb, "dev", device, "root", "handle", "1:", "tbf",
         "rate", f"{max(rate.value, STANDSTILL.value)}bit", "burst", str(burst), "limit", str(limit),
@@ -165,9 +168,9 @@ def tbf(verb: str, device: str, rate: Rate, burst: int, limit: int) -> Command:
 def serial(verb: str, device: str, rate: Rate) -> Command:
     """A serial server whose rate changes: the lab kernel's own discipline (images/lab-kernel/sch_serial.c).
 
-    On a change the packet in service goes on with its remaining bits at the new rate, which may be 0. hfsc would begin
-    its curve anew and let the next packet go (hfsc_change_usc), and netem would keep the end that it gave the packet in
-    service at the former rate (netem_enqueue).
+    On a change the packet in service continues with its remaining bits at the new rate, which may be 0. hfsc would
+    restart its curve and let the next packet go (hfsc_change_usc). netem would keep the end of service that it computed
+    at the former rate (netem_enqueue).
     """
     return ("tc", "qdisc", verb, "dev", device, "root", "handle", "1:", "serial", "rate", f"{rate.value}bit")
 
@@ -175,11 +178,11 @@ def serial(verb: str, device: str, rate: Rate) -> Command:
 def curve(verb: str, device: str, rate: Rate) -> Command:
     """The first half of a serial server: one class of hfsc, which may have the link's rate and no more.
 
-    net/sched/sch_hfsc.c: a packet leaves the queue when all before it have been sent, as far as the upper limit goes
-    (update_vf: rtsc_y2x of the bytes so far), and an idle link saves nothing up (init_vf: rtsc_min). So the packet in
-    service is outside the queue, as at a device that transmits, and its own time is the egress's (`transmission`).
-    A real-time curve (rt) would ignore the upper limit. tbf with a bucket of one frame keeps the same times with
-    that egress, but lets as many bytes out of the queue ahead of their time: twenty ACKs in place of one packet.
+    net/sched/sch_hfsc.c: a packet leaves the queue when all before it have been sent, as far as the upper limit allows
+    (update_vf: rtsc_y2x of the bytes so far), and an idle link accumulates no credit (init_vf: rtsc_min). So the packet
+    in service is outside the queue, as in a device that transmits, and the egress takes its transmission time
+    (`transmission`). A real-time curve (rt) would ignore the upper limit. tbf with a bucket of one frame keeps the same
+    times with that egress, but releases a bucket of bytes early: twenty ACKs in place of one packet.
     """
     rate_curve = ("rate", f"{curve_rate(rate)}bit")
     return (
@@ -207,11 +210,11 @@ def _queue(link: Link, device: str, rtt: Duration, parent: str = "1:") -> Comman
 
 
 def redirect(side: Side, device: str, reserved: int = 0) -> tuple[Command, ...]:
-    """Everything that enters goes through the bottleneck, but what endpoints say to their neighbours alone.
+    """Send all entering packets through the bottleneck, except those that endpoints send to their neighbours only.
 
-    No router forwards that: IPv6's multicast reports and solicitations (RFC 3810, RFC 4861), which a kernel sends at
-    times of its own, and what asks the simulator whether the path is up. A report of 110 bytes would hold up the flows'
-    packets by 0.18 ms at 5 Mbit/s. `spare`: so many priorities are left for rules ahead of these.
+    No router forwards these: IPv6's multicast reports and solicitations (RFC 3810, RFC 4861), which a kernel sends at
+    times of its own, and queries to the simulator whether the path is up. A report of 110 bytes would delay the flows'
+    packets by 0.18 ms at 5 Mbit/s. `reserved`: the number of priorities left for rules ahead of these.
     """
     first, second, third, fourth = (str(reserved + number) for number in range(1, 5))
     filter_prefix = ("tc", "filter", "add", "dev", side, "parent", "ffff:", "protocol")
@@ -235,13 +238,14 @@ def redirect(side: Side, device: str, reserved: int = 0) -> tuple[Command, ...]:
 def bottleneck(
     link: Link, device: str, rtt: Duration, mtu: int, seed: int, server: Server, *, changing: bool
 ) -> tuple[Command, ...]:
-    """The queue of one direction and what serves it. `changing`: its rate will change.
+    """The queue of one direction and its server. `changing`: its rate will change.
 
     Below hfsc, too, RED sees neither idle times nor the packet in service: nothing asks an empty queue for a packet.
-    With a service process: tbf, which takes whatever its child lets go; RED, if asked for, which sees all that waits
-    as the backlog of its child; and the server. tbf peeks, so that RED does not take the time between opportunities
-    for idle. RED must then hand over the very packet that was peeked at (net/sched/sch_red.c, red_dequeue:
-    qdisc_dequeue_peeked); the lab kernel's does, but on an older one netem's first packet never leaves.
+    With a service process there are three disciplines: tbf, which takes whatever its child releases; RED, if
+    configured, which sees all waiting packets as the backlog of its child; and the server. tbf peeks, so that RED does
+    not take the time between opportunities for idle time. RED must then dequeue the very packet that was peeked at
+    (net/sched/sch_red.c, red_dequeue: qdisc_dequeue_peeked). The lab kernel's does, but on an older one netem's first
+    packet never leaves.
     """
     if link.service is not None:
         return _behind_a_process(link, device, rtt, mtu, seed)
@@ -255,7 +259,7 @@ def bottleneck(
         into_class = ("tc", "filter", "add", "dev", device, "parent", "1:", *match_all)
         return (root, curve("add", device, link.rate), into_class, _queue(link, device, rtt, "1:1"))
     bucket = tbf("add", device, link.rate, burst, queue_bytes(link, rtt))
-    # A queue that counts bytes is tbf's own.
+    # tbf's own queue counts bytes.
     own = isinstance(link.queue, DropTail) and link.queue.size.unit != "packets"
     return (bucket,) if own else (bucket, _queue(link, device, rtt))
 
@@ -267,13 +271,13 @@ def _behind_a_process(link: Link, device: str, rtt: Duration, mtu: int, seed: in
     shaper = ("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "tbf", "rate", rate, "burst", str(burst),
              "limit", str(limit * FRAME))  # fmt: skip
     cold = bool(link.service.cold_start.value)
-    # A drop-tail queue is the server's own.
+    # The server has its own drop-tail queue.
     queue = (_queue(link, device, rtt),) if isinstance(link.queue, Red) else ()
     return (shaper, *queue, _slot("add", link, device, limit, mtu, seed, cold=cold))
 
 
 def cold_starts(link: Link, device: str, mtu: int, seed: int) -> list[tuple[int, Command]]:
-    """When (ns) a service process leaves its cold start and enters it again, and with which command."""
+    """(time in ns, command) each time that a service process leaves its cold start or enters it again."""
     service = link.service
     if service is None or not service.cold_start.value:
         return []

@@ -9,25 +9,25 @@ from harness.netem.timeline import Timeline, timeline
 from harness.scenario.schema import FRAME_HEADER, MTU, Link, Path, Red
 from harness.units import Duration, QueueSize, Rate, Size
 
-#: What serves a queue whose service is constant, unless a scenario asks for a bucket of its own: in virtual time one
-#: packet after the other (serial); in real time, where timers are late, a token bucket.
+#: The server of a queue with constant service, unless a scenario configures a bucket: in virtual time one packet after
+#: the other (serial); in real time, where timers are late, a token bucket.
 Server = Literal["serial", "bucket"]
 #: A full frame as tc counts it, bytes.
 FRAME = MTU + FRAME_HEADER
 #: How late a timer may wake tbf in real time before capacity is lost, seconds.
-#: `make bench` prints the table: what share of its rate an always full queue is served at, by bucket. On two virtual
+#: `make bench` prints the table: the share of its rate at which a full queue is served, by bucket. On two virtual
 #: cores with other work on both (load 3 to 4), lab kernel, 1294-byte frames: 2 Mbit/s, one frame 100.0 %; 10 Mbit/s,
 #: one frame 99.7 %, two 99.9 %, 4 ms 100.0 %; 50 Mbit/s, one frame 98.3 %, two 99.0 %, 1 ms 98.4 and 99.2 %, 2 ms 99.5
 #: to 99.8 %, 4 ms 99.6 to 99.8 %. Real endpoints need more than that sender: with 2 ms at 20 Mbit/s three of twelve
 #: transfers lost 2.4 to 4 % there. At 250 Mbit/s that machine had no time left (2 ms 81 to 99.6 %, 4 ms 84 to 96 %).
 WAKE_UP = 0.004
-#: The slowest rate that tc has for tbf, where a token bucket is to send nothing.
+#: The slowest rate that tc has for tbf: it stands for a rate of 0.
 STANDSTILL = Rate(8)
 #: RFC 9002 §7.2: ten datagrams of 1200 bytes.
 INITIAL_WINDOW = 12_000
 #: An acknowledgement as tc counts it: Ethernet, IPv4 and UDP headers, a short-header packet with an ACK frame, bytes.
 ACK_FRAME = FRAME_HEADER + 28 + 42
-#: What a full datagram carries of a file, bytes: 1500 less the headers of IPv4, UDP, a short-header packet and a frame.
+#: File bytes in a full datagram: 1500 less the headers of IPv4, UDP, a short-header packet and a frame.
 DATA_PAYLOAD = MTU - 28 - 32
 
 
@@ -48,10 +48,10 @@ def size_bytes(size: QueueSize, link: Link, rtt: Duration) -> int:
 
 
 def burst_bytes(link: Link, server: Server) -> int | None:
-    """Bytes of the link's token bucket: as asked, else what the server needs; None where there is no bucket.
+    """Bytes of the link's token bucket: as configured, else what the server needs; None where there is no bucket.
 
-    In real time a bucket smaller than what passes while a timer wakes up late loses capacity for good, and a larger
-    one lets bursts through: two frames, or what passes while a timer may be late, whichever is more.
+    In real time a timer wakes up late. A bucket smaller than the bytes that pass meanwhile loses capacity for good, and
+    a larger one lets bursts through. So it has two frames, or the bytes that pass while a timer may be late, if more.
     """
     if link.service is not None:
         return None
@@ -63,12 +63,12 @@ def burst_bytes(link: Link, server: Server) -> int | None:
 
 
 def default_bucket(rate_bps: int, wake_up: float) -> int:
-    """Bytes of a token bucket that nobody asked for: two frames, or what passes in `wake_up` s, whichever is more."""
+    """Bytes of the default token bucket: two frames, or the bytes that pass in `wake_up` s, whichever is more."""
     return max(2 * FRAME, math.ceil(rate_bps * wake_up / 8))
 
 
 def bucket_share(link: Link, burst: int, rtt: Duration) -> float:
-    """How much of the path a token bucket of `burst` bytes takes away from a serial link: of the RTT or of the queue.
+    """The share of the RTT or of the queue by which a token bucket of `burst` bytes differs from a serial link.
 
     The larger of both shares. R_k = max(A_k, F_k - 8·burst/rate), where F_k is the end of service on a serial link: a
     packet leaves earlier by its whole wait and its own time, up to what the bucket holds.
@@ -82,7 +82,7 @@ def opportunity_gap(link: Link, mtu: int = MTU) -> Duration:
 
 
 def netem_limit(link: Link) -> int:
-    """Packets that netem must hold so that it never drops: the delay's worth of the smallest frames."""
+    """Packets that netem must hold so that it never drops: the smallest frames that fit into the delay."""
     in_flight = link.rate.value * (link.delay.seconds + link.jitter.seconds) / 8 / 60
     return 1000 + math.ceil(1.25 * in_flight)
 
@@ -95,8 +95,8 @@ _SLOPE = (10**9 >> 6) << 14
 def curve_rate(rate: Rate) -> int:
     """The rate of an hfsc curve that is never slower than `rate`, and hardly faster: bit/s, whole bytes per second.
 
-    The kernel rounds the time of a byte up, so that most curves are slower than asked, by 1 part in 10^4 at
-    250 Mbit/s. This one is faster by as little as that, at most.
+    The kernel rounds the time of a byte up, so that most curves are slower than configured, by 1 part in 10^4 at
+    250 Mbit/s. This one is faster by no more than that.
     """
     slope = _SLOPE * 8 // rate.value
     return 8 * -(-_SLOPE // slope)
@@ -113,12 +113,12 @@ def ideal_time(course: Timeline, size: Size) -> float:
 
 
 def _answers(course: Timeline) -> float:
-    """When the server has the request, and sends."""
+    """When the server has received the request, and starts to send."""
     return course.at_server(course.at_client(course.at_server(0.0)))
 
 
 def ack_limited_rate(path: Path, ack_ratio: float) -> float:
-    """Bytes of a file per second for which the acknowledgements fill the direction client to server.
+    """The rate of a file (bytes/s) at which its acknowledgements fill the direction client to server.
 
     `ack_ratio` full datagrams are acknowledged by one packet; ACKs are neither lost nor queued for long.
     """

@@ -24,23 +24,23 @@ from harness.netem.program import (
 from harness.scenario.schema import MTU, DropTail, GilbertElliott, Link, LinkChange, Path
 from harness.units import Duration, Percentage
 
-# --- What a packet meets on its way out: its own time at a serial link, then delay, jitter and loss.
+# --- The egress of a path: a packet's transmission time at a serial link, then delay, jitter and loss.
 
 
 Access = Mapping[str, Duration]
 """Addresses of endpoints with an access delay of their own → the delay."""
 
-#: How long the answer of the simulator's gate may take, and what loss it may meet, before it is spared both. A client
-#: gives each attempt to reach the gate 10 s, and the gate itself 60 s (images/endpoint/wait-for-sim).
+#: The longest delay and the largest loss that the answers of the simulator's gate may have; above, they bypass both. A
+#: client gives each attempt to reach the gate 10 s, and the gate itself 60 s (images/endpoint/wait-for-sim).
 _GATE_DELAY, _GATE_LOSS = Duration.parse("8 s"), 0.5
 
 
 def spares_gate(states: Sequence[Link], side: Side, access: Access) -> bool:
-    """Whether an egress lets the answers of the simulator's gate past its delay and loss: that of any state, and the
-    loss that it begins with.
+    """Whether the answers of the simulator's gate bypass an egress's delay and loss. The delay counts in any state, the
+    loss in the first.
 
     These are no packets of the emulated path: a client asks the gate whether the path is up. On most paths they are
-    delayed all the same, and a program says what it always said.
+    delayed all the same, so that the programs of these paths stay as they were.
     """
     largest_access = max([Duration(0), *access.values()])
     slow = max(link.delay + link.jitter + largest_access for link in states) > _GATE_DELAY
@@ -70,7 +70,7 @@ def netem(
 ) -> Command:
     """Delay and loss at one place of the egress.
 
-    `more`: an access delay on top of the link's own. `room`: packets that it must be able to hold at least.
+    `access_delay`: on top of the link's own delay. `room`: packets that it must be able to hold at least.
     """
     delay = ["delay", _nanoseconds(link.delay + access_delay)]
     if link.jitter.value:
@@ -83,14 +83,14 @@ def netem(
 
 
 def is_serial(link: Link, server: Server) -> bool:
-    """Whether the link sends packets one after the other, each in its own time."""
+    """Whether the link sends packets one after the other, each in its transmission time."""
     return link.service is None and burst_bytes(link, server) is None
 
 
 def phase_seed(seed: int, phase: int) -> int:
     """The seed of a netem from its direction's change (or outage) number `phase` on, counted from 1; 0 is the start.
 
-    tc can change a netem only by seeding it anew (net/sched/sch_netem.c, netem_change): with the same seed each phase
+    tc can change a netem only by reseeding it (net/sched/sch_netem.c, netem_change): with the same seed each phase
     would lose the same packets, counted from its beginning.
     """
     if not phase:
@@ -99,14 +99,14 @@ def phase_seed(seed: int, phase: int) -> int:
 
 
 def _top(serial: bool) -> tuple[Command, str]:
-    """Place and handle of what delays: the egress's root, or below the netem that takes a packet's time."""
+    """Place and handle of the delaying discipline: the egress's root, or below the netem that transmits."""
     return (("parent", "1:", "handle", "2:"), "2:") if serial else (("root", "handle", "1:"), "1:")
 
 
 def netem_places(access: Access, serial: bool, gate: bool = False) -> list[tuple[Command, Duration]]:
-    """Where the netems of an egress are, and their access delays: the top alone, or the classes of a prio.
+    """The places of an egress's netems, and their access delays: the top alone, or the classes of a prio.
 
-    `gate`: whether the prio has one class more, without a netem, for the answers of the simulator's gate.
+    `gate`: whether the prio has an extra class, without a netem, for the answers of the simulator's gate.
     """
     delays = sorted(set(access.values()))
     place, top = _top(serial)
@@ -119,10 +119,10 @@ def netem_places(access: Access, serial: bool, gate: bool = False) -> list[tuple
 
 
 def transmission(verb: str, link: Link, side: Side, limit: int) -> Command:
-    """The second half of a serial server: a packet leaves after its own time, and behind the one before.
+    """The second half of a serial server: a packet leaves after its transmission time, and behind the one before.
 
     net/sched/sch_netem.c, netem_enqueue: max(now, when the last leaves) + length/rate, in ns. It keeps the order of
-    packets, which jitter and a falling delay do not, so that it is no part of the netem that delays.
+    packets, which jitter and a falling delay do not. So it is not part of the netem that delays.
     """
     return (
         "tc", "qdisc", verb, "dev", side, "root", "handle", "1:", "netem", "limit", str(limit),
@@ -131,7 +131,7 @@ def transmission(verb: str, link: Link, side: Side, limit: int) -> Command:
 
 
 def egress_room(states: Sequence[Link], access: Access) -> int:
-    """Packets that the egress of one direction may hold in any state of the path; a netem counts those inside it."""
+    """Packets that the egress of one direction may hold in any state of the path; a netem counts its child's, too."""
     largest_access = max([Duration(0), *access.values()])
     worst_case = {
         "rate": max(link.rate for link in states),
@@ -145,8 +145,8 @@ def egress_of(
 ) -> tuple[Command, ...]:
     """A serial server's transmission; then delay, jitter and loss of one direction, with its flows' access delays.
 
-    `room`: packets that it may hold in any state of the path. `varies`: there are several. `gate`: whether the answers
-    of the simulator's gate meet nothing of that but the transmission.
+    `room`: packets that it may hold in any state of the path. `varies`: there are several states. `gate`: whether the
+    answers of the simulator's gate bypass all of it but the transmission.
     """
     serializer = (transmission("add", link, side, room),) if serial else ()
     places = netem_places(access, serial, gate)
@@ -180,7 +180,7 @@ def egress_of(
 # --- compile
 
 
-#: Seeds of service processes lie so far from those of the netems behind them.
+#: Distance of the seeds of service processes from those of the netems behind them.
 _SLOT_SEED = 100
 
 
@@ -203,7 +203,7 @@ def _figures(link: Link, device: str, ingress: Side, egress: Side, rtt: Duration
 
 
 def _apply(link: Link, change: LinkChange | None) -> Link:
-    """The link after a change. Its queue keeps the bytes it had."""
+    """The link after a change. Its queue keeps its bytes."""
     if change is None:
         return link
     updates: dict[str, object] = {
@@ -230,7 +230,7 @@ def _changed(
 ) -> list[Command]:
     """The commands of a change.
 
-    `limit`: of the queue, in what it counts; `room`: packets that the egress may hold.
+    `limit`: of the queue, in its unit; `room`: packets that the egress may hold.
     """
     commands: list[Command] = []
     burst = burst_bytes(after, server)
@@ -240,7 +240,7 @@ def _changed(
         )
     if after.delay != before.delay or after.loss != before.loss:
         commands.extend(
-            # What is under way by then came at the former rate and delay.
+            # Packets in flight at that time came at the former rate and delay.
             netem("change", after, egress, place, access_delay, seed + 2 * band, room)
             for band, (place, access_delay) in enumerate(netem_places(access, transmits, gate))
         )
@@ -275,9 +275,9 @@ def compile_path(
     """The program of a path. `seed` makes netem's loss and service times repeat, packet for packet; each change and
     outage has a seed of its own that follows from it.
 
-    `server`: what serves a queue at a constant rate where the path asks for no token bucket (`burst`) of its own.
-    `access`: addresses of endpoints with an access delay of their own. `outages`: when it forwards nothing; such a path
-    has no changes. `mappings`: what it makes of clients' addresses. ValueError for a queue that tc cannot express.
+    `server`: the server of a queue at a constant rate where the path configures no token bucket (`burst`). `access`:
+    addresses of endpoints with an access delay of their own. `outages`: times without forwarding; such a path has no
+    changes. `mappings`: how it rewrites clients' addresses. ValueError for a queue that tc cannot express.
     """
     rtt, access = path.rtt, access or {}
     links: dict[Direction, Link] = {"to_client": path.to_client, "to_server": path.to_server}
@@ -291,7 +291,7 @@ def compile_path(
     if path.mtu != MTU:
         setup.extend(("ip", "link", "set", "dev", side, "mtu", str(path.mtu)) for side in ("left", "right"))
     timed: list[tuple[int, Command]] = []
-    # Whether the egress takes a packet's own time, of a serial server whose rate stays.
+    # Whether the egress takes a packet's transmission time: for a serial server with a constant rate.
     changing = {name: len({state.rate for state in states[name]}) > 1 for name in links}
     transmits = {name: is_serial(link, server) and not changing[name] for name, link in links.items()}
     for name, ingress, egress in _DIRECTIONS:
@@ -345,7 +345,7 @@ def compile_path(
 
 
 def _kept_limit(link: Link, rtt: Duration) -> int:
-    """The limit that a change of tbf gives the fifo inside it, in bytes or packets as that counts (fifo_set_limit)."""
+    """The limit that a change of tbf gives its inner fifo, in that fifo's unit, bytes or packets (fifo_set_limit)."""
     packets = isinstance(link.queue, DropTail) and link.queue.size.unit == "packets"
     return round(link.held.amount) if packets else queue_bytes(link, rtt)
 
@@ -360,7 +360,7 @@ def _states(path: Path, name: str) -> list[Link]:
 
 
 def _together(timed: list[tuple[int, Command]]) -> tuple[TimedCommands, ...]:
-    """Commands in order of time, those of one moment together."""
+    """Commands in order of time, grouped by moment."""
     moments: dict[int, list[Command]] = {}
     for at_ns, command in sorted(timed, key=lambda item: item[0]):
         moments.setdefault(at_ns, []).append(command)

@@ -1,4 +1,4 @@
-"""What tc and the kernel's queues can be, which is less than a path may ask for. Pure."""
+"""The limits of tc and of the kernel's queues, which are tighter than those of the scenario format. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MOST_BYTES = (1 << 32) - 1
 FASTEST = Rate(8 * MOST_BYTES)
 #: The kernel cuts a jitter to what a signed 32-bit number holds, ns (net/sched/sch_netem.c, netem_change).
 MOST_JITTER = Duration((1 << 31) - 1)
-#: What the queues and the delay lines of a path may hold, bytes: the lab's kernel is given three times as much memory.
+#: The most bytes in the queues and delay lines of a path: the lab's kernel gets three times as much memory.
 MOST_HELD = 1 << 30
 
 
 def inexpressible(path: Path) -> Mistake | None:
-    """The first thing that a path cannot be, for one engine or the other; None where it can be for both."""
+    """The first property of a path that one of the engines cannot realise; None where both can realise the path."""
     for mistake in mistakes(path):
         return mistake
     for server in get_args(Server):
@@ -34,7 +34,7 @@ def inexpressible(path: Path) -> Mistake | None:
 
 
 def mistakes(path: Path) -> Iterator[Mistake]:
-    """What of a path tc or the kernel would refuse, or quietly make something else of; located in the path."""
+    """The properties of a path that tc or the kernel would refuse, or silently change; located in the path."""
     link_mistakes = [*_link(("forward",), path.forward, path), *_link(("return",), path.return_, path)]
     for index, change in enumerate(path.changes):
         for name, link, link_change in (
@@ -108,7 +108,7 @@ def _change(location: Location, link: Link, new: LinkChange) -> Iterator[Mistake
 
 
 def _under_way(name: str, path: Path) -> float:
-    """The most that a direction's delay may hold at any time, bytes."""
+    """The most bytes in flight in a direction's delay at any time."""
     link = path.forward if name == "forward" else path.return_
     changes = [
         new for change in path.changes if (new := change.forward if name == "forward" else change.return_) is not None

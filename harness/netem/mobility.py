@@ -1,4 +1,4 @@
-"""Where each flow's client is when, and what its moves ask of the paths. Pure.
+"""The path of each flow's client over time, and the effects of its moves on the paths. Pure.
 
 Times are ns after the first datagram of the run.
 """
@@ -53,7 +53,7 @@ class PathLost:
 
 
 def stays(scenario: Scenario, flow: Flow) -> list[Stay]:
-    """Where a flow's client is, in order of time."""
+    """The paths that a flow's client is on, in order of time."""
     steps = [(0, scenario.start(flow))]
     steps += [(move.at.value, move.to) for move in flow.moves if move.to is not None]
     return [
@@ -67,12 +67,12 @@ def paths_of(scenario: Scenario, flow: Flow) -> list[str]:
 
 
 def told(flow: Flow) -> list[Move]:
-    """The moves that a flow's client does itself."""
+    """The moves that a flow's client makes itself."""
     return [move for move in flow.moves if move.to is not None]
 
 
 def rebounds(scenario: Scenario, flow: Flow) -> list[Rebound]:
-    """What the paths do to a flow's client without its knowledge, in order of time."""
+    """The rebindings of a flow's client by its paths, without its knowledge, in order of time."""
     events = []
     current_path = scenario.start(flow)
     for number, move in enumerate(flow.moves):
@@ -84,7 +84,7 @@ def rebounds(scenario: Scenario, flow: Flow) -> list[Rebound]:
 
 
 def _times(scenario: Scenario, flow: Flow, number: int) -> range:
-    """When a rebinding is done: once, or every so often until the flow's next move or its end."""
+    """The times of a rebinding: one, or several at a fixed interval until the flow's next move or its end."""
     move, later = flow.moves[number], flow.moves[number + 1 :]
     if move.every is None:
         return range(move.at.value, move.at.value + 1)
@@ -93,7 +93,7 @@ def _times(scenario: Scenario, flow: Flow, number: int) -> range:
 
 
 def losses(scenario: Scenario) -> list[PathLost]:
-    """The paths that clients lose, and from when to when; in order of flows and of time."""
+    """The paths that clients lose, with start and end; in order of flows and of time."""
     arrivals = {
         name: sorted(stay.since_ns for flow in scenario.flows for stay in stays(scenario, flow) if stay.path == name)
         for name in scenario.every_path
@@ -112,9 +112,9 @@ def losses(scenario: Scenario) -> list[PathLost]:
 
 
 def course(scenario: Scenario, flow: Flow | None = None) -> Timeline:
-    """What a flow's client meets of its paths over time, the first flow's by default: changes, holes and moves.
+    """A flow's path over time, with changes, outages and moves. The default is the first flow.
 
-    Of segments in a row it is what they are from end to end.
+    For segments in a row it is the path from end to end.
     """
     flow = scenario.flows[0] if flow is None else flow
     if scenario.in_sequence:
@@ -132,7 +132,7 @@ def course(scenario: Scenario, flow: Flow | None = None) -> Timeline:
 
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
-    """What is wrong with where flows start and move to."""
+    """Mistakes in the paths that flows start on and move to."""
     unknown = [mistake for index, flow in enumerate(scenario.flows) for mistake in _unknown(scenario, index, flow)]
     yield from unknown
     if unknown:
@@ -148,7 +148,7 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
 
 
 def _unknown(scenario: Scenario, index: int, flow: Flow) -> Iterator[Mistake]:
-    """Paths that are none, and moves to where the client is."""
+    """Unknown paths, and moves to the path that the client is on."""
     location: Location = ("flows", index)
     names = scenario.paths
     unnamed = "the scenario has one path, which has no name"
@@ -171,7 +171,7 @@ def _unknown(scenario: Scenario, index: int, flow: Flow) -> Iterator[Mistake]:
 
 
 def _wrong_loss(scenario: Scenario, loss: PathLost) -> Iterator[Mistake]:
-    """Why a path cannot be gone for a client: somebody is on it, or it changes of itself."""
+    """Why a client cannot lose a path: another flow is on it, or the path changes by itself."""
     until = _FOREVER if loss.until_ns is None else loss.until_ns
     for index, flow in enumerate(scenario.flows):
         for stay in stays(scenario, flow):

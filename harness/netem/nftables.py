@@ -2,14 +2,14 @@
 
 Faults lie behind the bottleneck and before the delay.
 
-A set of small numbers is a counter. `to_server_seen` has a number for each datagram that has passed, as far as numbers
-are asked for; `to_server_drop` one for each of the last datagrams that were dropped in a row, and nothing once one has
-passed. The rules that add the next number also say what becomes of the datagram that is that one. A number that is
-taken out stays in its place until the kernel sweeps the set, and too many in one place keep others out
-(lib/rhashtable.c, RHT_ELASTICITY), so it is swept often.
+A set of small numbers is a counter. `to_server_seen` holds a number for each datagram that has passed, up to the
+largest configured number. `to_server_drop` holds one for each of the last datagrams dropped in a row, and is empty once
+one has passed. The rules that add the next number also decide about the datagram with that number. A removed number
+stays in its bucket until the kernel sweeps the set, and too many in one bucket keep others out (lib/rhashtable.c,
+RHT_ELASTICITY), so the set is swept often.
 
 Chance is the kernel's (`meta random`): in virtual time it repeats itself with the seed of the run, on a host it does
-not. Which values bytes are changed by is drawn from the seed.
+not. The values that change bytes are drawn from the seed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from harness.netem.program import AddressMapping, Command, Direction, Fault, Out
 from harness.scenario.schema import Corrupt, Drop, Link
 
 _FAULTS = "inet faults"
-#: The first bytes of a UDP payload of which one is changed; and so many every QUIC packet has (RFC 9001 §5.4.2: a
-#: sample for header protection lies within 20 bytes behind the first): a shorter datagram is damaged within these.
+#: One of so many first bytes of a UDP payload is changed. Every QUIC packet has the second number of bytes (RFC 9001
+#: §5.4.2: a sample for header protection lies within 20 bytes behind the first): shorter datagrams are damaged there.
 BYTES, _SHORTEST = 51, 20
-#: Of `meta random`; bits of a UDP header (RFC 768).
+#: The range of `meta random`; bits of a UDP header (RFC 768).
 _RANGE, _HEADER = 1 << 32, 64
-#: Often enough for 10 000 datagrams/s.
+#: A counter, swept often enough for 10 000 datagrams/s.
 _COUNTER = "{ typeof meta mark; flags dynamic, timeout; timeout 1d; gc-interval 10ms; size 65535; }"
 #: A Version Negotiation packet: a long header, and the version is 0 (RFC 9000 §17.2.1).
 _VERSION_NEGOTIATION = f"@th,{_HEADER},1 1 @th,{_HEADER + 8},32 0"
 
 
 def faults_of(links: Mapping[Direction, Link]) -> tuple[Fault, ...]:
-    """What the links of a path are asked to do, as figures."""
+    """The configured faults of a path's links, as figures."""
     faults: list[Fault] = []
     for direction, link in links.items():
         if link.drop is not None:
@@ -52,9 +52,9 @@ def _fault(direction: Direction, kind: str, impairment: Drop | Corrupt) -> Fault
 
 
 def share(rate: float, burst: int | None) -> float:
-    """Of many datagrams the share that chance takes, where at most `burst` in a row are taken.
+    """The share of many datagrams that are hit by chance, where at most `burst` in a row are hit.
 
-    After each that passes a run of them begins; on average it has rate + rate² + … + rate^burst.
+    After each datagram that passes a run of hits begins; its mean length is rate + rate² + … + rate^burst.
     """
     if burst is None:
         return rate
@@ -63,7 +63,7 @@ def share(rate: float, burst: int | None) -> float:
 
 
 def fault_setup(faults: tuple[Fault, ...], ingress: Mapping[Direction, Side], seed: int) -> tuple[Command, ...]:
-    """What a path needs to drop and damage datagrams; nothing where it does neither. `ingress`: where they enter."""
+    """The commands for a path that drops or damages datagrams; none for others. `ingress`: where they enter."""
     if not faults:
         return ()
     lines = [f"add table {_FAULTS}", f"add chain {_FAULTS} through {{ type filter hook forward priority 10; }}"]
@@ -103,21 +103,21 @@ def _by_chance(fault: Fault) -> Iterator[str]:
     yield f"add set {_FAULTS} {name} {_COUNTER}"
     for number in range(1, fault.burst + 1):
         yield f"add rule {_FAULTS} {name}_hit {_next(number, name)} {verdict}"
-    # Whoever comes back from there passes, and a new run may begin.
+    # A datagram that returns from that chain passes, and a new run may begin.
     for number in range(1, fault.burst + 1):
         yield f"add rule {_FAULTS} {fault.direction} meta mark set {number} delete @{name} {{ meta mark }}"
 
 
 def _next(number: int, counter: str) -> str:
-    """Go on only where the counter has all numbers but this one, and give it this one."""
+    """Continue only where the counter lacks this number, and add it."""
     return f"meta mark set {number} meta mark != @{counter} add @{counter} {{ meta mark }}"
 
 
 def _damage(rng: random.Random) -> Iterator[str]:
     """A chain that changes one of the first bytes of a datagram's payload, to another value, and lets it pass.
 
-    What is XORed with a byte is drawn anew for each place and run. A checksum of 0 is none (RFC 768): receivers over
-    IPv4 take such a datagram as it is, which is what a checksum that was made anew comes to.
+    The value that a byte is XORed with is drawn for each place and run. A checksum of 0 means none (RFC 768): receivers
+    over IPv4 accept such a datagram as it is, just as with a recomputed checksum.
     """
     for place in range(BYTES):
         yield f"add chain {_FAULTS} byte_{place}"
@@ -131,24 +131,24 @@ def _damage(rng: random.Random) -> Iterator[str]:
     yield f"add rule {_FAULTS} damage meta random vmap {{ {places} }}"
 
 
-# --- A path that rewrites where datagrams come from, and now and then forgets what it wrote (nftables, conntrack).
+# --- A path that rewrites source addresses, and sometimes forgets its mappings (nftables, conntrack).
 #
-# As a network address translator does: the mapping belongs to the flow (RFC 4787 §4.1), what comes back is rewritten
-# the other way round, and what comes for no mapping is dropped. A mapping that is forgotten lives again, as another
-# one, with the client's next datagram.
+# It acts as a network address translator: the mapping belongs to the flow (RFC 4787 §4.1), replies are rewritten the
+# other way round, and datagrams without a mapping are dropped. After a mapping is forgotten, the client's next datagram
+# creates a new one.
 
 
-#: Table and chains: what is rewritten on the way out, in a chain a client; what passes.
+#: Table and chains: rewriting on the way out, with a chain per client; filtering of forwarded datagrams.
 _NAT = ("inet", "nat")
 _OUT, _THROUGH = "out", "through"
 _FAMILIES = (("ip", "ipv4"), ("ip6", "ipv6"))
 
 
 def nat_setup(mappings: Sequence[AddressMapping]) -> tuple[Command, ...]:
-    """What a path needs from the beginning; nothing where it rewrites nothing.
+    """The commands that a path needs from the start; none where it rewrites nothing.
 
-    From the beginning: connection tracking must know each connection by its first datagram, or it would take the
-    servers' next one for the first.
+    Connection tracking must see the first datagram of each connection, or it would take the servers' next datagram for
+    the first. So these commands apply from the start.
     """
     if not mappings:
         return ()
@@ -172,7 +172,7 @@ def _hook(kind: str, place: str, priority: str) -> Command:
 
 
 def nat_commands(mappings: Sequence[AddressMapping]) -> list[tuple[int, Command]]:
-    """When (ns), and with which commands, mappings come into force and those before them are forgotten."""
+    """(time in ns, command) for all mappings: each comes into force, and the one before is forgotten."""
     timed: list[tuple[int, Command]] = []
     for mapping in mappings:
         chain = (*_NAT, _chain(mapping.inner))
@@ -194,12 +194,13 @@ def _chain(inner: tuple[str, str]) -> str:
     return "client-" + inner[0].replace(".", "-")
 
 
-# --- A path that is gone for a while, silently: no carrier is lost, and nobody is told (no ICMP).
+# --- A path that forwards nothing for a while, silently: the carrier stays up, and no ICMP is sent.
 
 
-#: Priorities of what drops, ahead of what sends packets to the bottleneck (`harness.netem.bottleneck.redirect`).
+#: Priorities of the rules that drop, ahead of those that send packets to the bottleneck
+#: (`harness.netem.bottleneck.redirect`).
 PRIORITIES = {"ip": "1", "ipv6": "2"}
-#: What enters from the clients; and what leaves to them, whatever is queued or under way in the path by then.
+#: Drops packets that enter from the clients, and those that leave to them, even if queued or in flight by then.
 _DOWN: tuple[Command, ...] = (
     *(
         ("tc", "filter", "add", "dev", "left", "parent", "ffff:", "protocol", protocol, "prio", priority,
@@ -218,12 +219,12 @@ _UP: tuple[Command, ...] = (
 
 
 def outage_commands(outages: Sequence[Outage], egresses: Sequence[Sequence[Command]]) -> list[tuple[int, Command]]:
-    """When (ns), and with which commands, a path goes and comes back.
+    """(time in ns, command) for all outages: the path stops forwarding, and starts again.
 
-    `egresses`: what makes its clients' side anew, for each outage, with a seed of its own.
+    `egresses`: for each outage, the commands that rebuild the clients' side, with a seed of its own.
 
-    The servers' side and both queues go on: what the clients sent before is on its way, and what comes for them
-    passes the bottleneck and ends at its far side.
+    The servers' side and both queues continue. Packets that the clients sent before stay in flight. Packets for the
+    clients pass the bottleneck and are dropped behind it.
     """
     timed: list[tuple[int, Command]] = []
     for outage, egress in zip(outages, egresses, strict=True):

@@ -26,7 +26,7 @@ class TimedCommands(Record):
 
 
 class LinkProgram(Record):
-    """What one direction was compiled to; the link proof compares against these figures."""
+    """The compiled figures of one direction; the link proof compares against them."""
 
     device: str
     """The ifb that holds the bottleneck queue."""
@@ -45,7 +45,7 @@ class LinkProgram(Record):
 
 
 class LinkState(Record):
-    """Figures of a direction from a change on; None where nothing changes."""
+    """The figures of a direction from a change on; None where nothing changes."""
 
     rate_bps: int | None = None
     delay_ns: int | None = None
@@ -62,7 +62,7 @@ class PathChange(Record):
 
 
 class Outage(Record):
-    """When a path forwards nothing, ns after the client's first datagram."""
+    """A time in which a path forwards nothing, ns after the client's first datagram."""
 
     from_ns: int
     until_ns: int | None
@@ -70,7 +70,7 @@ class Outage(Record):
 
 
 class AddressMapping(Record):
-    """What a path makes of a client's address from a moment on (RFC 4787's address and port mapping)."""
+    """A path's rewriting of a client's address from a moment on (RFC 4787's address and port mapping)."""
 
     at_ns: int
     inner: tuple[str, str]
@@ -82,7 +82,7 @@ class AddressMapping(Record):
 
 
 class Fault(Record):
-    """Datagrams of one direction that are dropped, or of which a byte is changed."""
+    """Datagrams of one direction that are dropped, or get a byte changed."""
 
     direction: Direction
     kind: Literal["drop", "corrupt"]

@@ -1,4 +1,4 @@
-"""A path's rate and delays over time, as a sender at the servers' end and its client meet them. Pure.
+"""A path's rate and delays over time, as seen by a sender at the servers' end and its client. Pure.
 
 Times are seconds since the client's first datagram.
 """
@@ -41,24 +41,24 @@ class Timeline:
         return self.states[index + 1].since if index + 1 < len(self.states) else math.inf
 
     def up_from(self, moment: float) -> float:
-        """The first moment from then on at which the path forwards; infinite for never."""
+        """The first moment, from the given one on, at which the path forwards; infinite for never."""
         for index, state in enumerate(self.states):
             if state.up and self._until(index) > moment:
                 return max(moment, state.since) if index else moment
         return math.inf
 
     def at_client(self, moment: float) -> float:
-        """When a small packet that leaves the server then is at the client."""
+        """When a small packet that leaves the server at that moment arrives at the client."""
         leaves = self.up_from(moment)
         return leaves + self.at(leaves).to_client
 
     def at_server(self, moment: float) -> float:
-        """When a small packet that leaves the client then is at the server."""
+        """When a small packet that leaves the client at that moment arrives at the server."""
         leaves = self.up_from(moment)
         return leaves + self.at(leaves).to_server
 
     def carried(self, bits: float, start: float) -> float:
-        """When the last of so many bits, sent at line rate from `start`, has entered the link; infinite for never."""
+        """When the last of `bits` bits, sent at line rate from `start`, has entered the link; infinite for never."""
         for index, state in enumerate(self.states):
             until = self._until(index)
             begin = max(start, state.since) if index else start
@@ -71,7 +71,7 @@ class Timeline:
         return math.inf
 
     def round_trip(self, moment: float) -> float:
-        """Until the answer to a small packet that leaves the server then is there, s."""
+        """Time from when a small packet leaves the server until its answer arrives, s."""
         return self.at_server(self.at_client(moment)) - moment
 
     def during(self, since: float, until: float) -> tuple[PathState, ...]:
@@ -81,7 +81,7 @@ class Timeline:
         return (replace(first, since=since), *later)
 
     def cut(self, holes: Iterable[tuple[float, float]]) -> Timeline:
-        """The same with times in which nothing passes: (from, until), s."""
+        """The timeline with outages added: (from, until), s."""
         states: Sequence[PathState] = self.states
         for begin, end in holes:
             current = Timeline(tuple(states))
@@ -107,7 +107,7 @@ def timeline(path: Path) -> Timeline:
         if to_server_change is not None and to_server_change.delay is not None:
             up = to_server_change.delay
         states.append(PathState(change.at.seconds, float(rate.value), down.seconds, up.seconds))
-    # A change at the very beginning leaves nothing of the first state.
+    # A change at the very beginning replaces the first state.
     states = [state for state, later in zip(states, [*states[1:], None], strict=True)
               if later is None or later.since > state.since]  # fmt: skip
     holes = path.blackhole.times if path.blackhole is not None else ()

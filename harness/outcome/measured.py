@@ -13,7 +13,7 @@ from harness.scenario.parameters import Role, other
 from harness.scenario.schema import MoveKind
 from harness.units import Size
 
-# --- How the connection of a transfer ended before all of its file had come.
+# --- How the connection of a transfer ended before the whole file had arrived.
 
 
 EndingKind = Literal[
@@ -82,7 +82,7 @@ def deciding(endings: tuple[Ending, ...], flow: int, transfer: TransferName) -> 
     return next((ending for ending in matching if ending.witness == "client"), None)
 
 
-# --- What a move of a client was on the wire, and what its server's stack did about it.
+# --- A client's move as seen on the wire, and the reaction of its server's stack.
 
 
 WindowReaction = Literal["reset", "kept", "kept a share", "collapsed by loss", "unknown"]
@@ -92,7 +92,7 @@ RttReaction = Literal["reset", "carried over", "unknown"]
 """What became of the estimate of the round-trip time: begun anew, or the old one that new samples are averaged into."""
 
 
-#: The sender's figures around a move are kept every so often, from so long before it to so long after it, ms.
+#: Interval of the sender's figures around a move, and start and end of their trace relative to the move, ms.
 TRACE_STEP, TRACE_FROM, TRACE_TO = 5, -100, 400
 
 
@@ -139,7 +139,7 @@ class Handover(Fact):
         return self.address_changed
 
 
-# --- A transfer that did not come to its end: what had come by then, and who was silent.
+# --- An unfinished transfer: how much had arrived, and which endpoints were silent.
 
 
 class Voice(Fact):
@@ -273,7 +273,7 @@ def _bytes(count: int) -> str:
     return f"{count} B"
 
 
-# --- What a check of a test case found.
+# --- The result of a check of a test case.
 
 
 class InteropCheck(Fact):
@@ -294,14 +294,14 @@ class InteropCheck(Fact):
     """When it was sent, s after the client's first datagram."""
 
 
-# --- Where the time of a transfer went: every moment in exactly one state.
+# --- The time breakdown of a transfer: every moment is in exactly one state.
 
 
 State = Literal[
     "handshake", "request", "slow_start", "line_rate", "recovery", "spurious_recovery", "window_limited",
     "flow_control", "buffer_limited", "sender_idle", "acknowledgements", "probe_timeouts", "shared", "unexplained",
 ]  # fmt: skip
-#: In the order in which they are shown; the letter of each in `Attribution.bands`.
+#: States in display order; the letter of each in `Attribution.bands`.
 STATES: dict[State, str] = {
     "handshake": "h", "request": "q", "slow_start": "s", "recovery": "r", "spurious_recovery": "e",
     "window_limited": "w", "flow_control": "f", "buffer_limited": "b", "sender_idle": "i", "acknowledgements": "a",
@@ -374,12 +374,12 @@ class Attributed(Fact):
 # --- measured
 
 
-#: Version of the format of what was measured of a run. Other versions are not read.
+#: Version of the format of measurements. Other versions are not read.
 MEASURED_SCHEMA = 2
 
-#: How a client's log ends that waited in vain for the simulator's word that the path is up (images/endpoint).
+#: Start of the last line in the log of a client that waited in vain for the path to come up (images/endpoint).
 _GATE = "wait-for-sim: "
-#: Exit codes from here on are of a process that a signal ended (128 and its number): it broke, whatever it said before.
+#: First exit code of a process that was killed by a signal (128 plus its number): such a process crashed.
 SIGNALLED = 128
 
 Better = Literal["higher", "lower", "neutral"]
@@ -547,7 +547,7 @@ def proven_outcome(run: Run, measured: MeasuredRun | None) -> Outcome:
         detail = "; ".join(measured.contradicted)
         return Outcome(status="infrastructure", role="harness", reason="contradicted", detail=detail)
     if measured.starved:
-        # A link that kept no time either suffered from the same.
+        # If the link did not keep time either, the reason was the same.
         detail = "; ".join([*measured.starved, *measured.link.problems])
         return Outcome(status="infrastructure", role="harness", reason="starved", detail=detail)
     if measured.link.valid:

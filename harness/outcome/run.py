@@ -12,22 +12,22 @@ from pydantic import BaseModel, ConfigDict, Field
 from harness.scenario.parameters import ParameterValue, Role
 from harness.scenario.schema import Implementation, Scenario
 
-# --- What all records have in common.
+# --- Common parts of all records.
 
 
-#: A cell's key; none where it is not made yet.
+#: A cell's key; empty if it is not computed yet.
 Key = Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")]
-#: The digest of what is in an image, by which a file of a store is called.
+#: The digest of an image's contents, which is also the name of a file in a store.
 CONTENTS_DIGEST = r"^[0-9a-z][0-9a-z-]{0,63}$"
 ContentsDigest = Annotated[str, Field(pattern=CONTENTS_DIGEST)]
-#: Which capture of a run: left, right; of further simulators 'sim-NAME left'.
+#: Name of a capture of a run: left, right; for other simulators 'sim-NAME left'.
 CaptureName = Annotated[str, Field(pattern=r"^(sim-[a-z0-9][a-z0-9-]{0,31} )?(left|right)$")]
 _PART = r"([^./\x00][^/\x00]*|\.[^./\x00][^/\x00]*|\.\.[^/\x00]+)"
-#: The place of a file in a run's folder: none of its parts leads out of it.
+#: The path of a file in a run's folder, which must not lead out of the folder.
 Place = Annotated[str, Field(pattern=rf"^{_PART}(/{_PART})*$", max_length=4096)]
-#: A number that may be infinite, and is one: a record says nothing by NaN.
+#: A number that may be infinite, but not NaN.
 Number = Annotated[float, Field(ge=-math.inf)]
-#: A number that is not infinite either.
+#: A finite number.
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -38,12 +38,12 @@ class Fact(BaseModel):
         frozen=True,
         extra="ignore",
         populate_by_name=True,
-        # A transfer that never ended counts as infinitely long, and JSON has no number for that.
+        # A transfer that never ended counts as infinitely long, and JSON has no infinite numbers.
         ser_json_inf_nan="strings",
     )
 
 
-# --- The point of the matrix that was run: what, by whom, with which bits.
+# --- The cell of the matrix that was run: scenario, implementations, and versions of code and images.
 
 
 EngineName = Literal["compose", "virtual"]
@@ -153,8 +153,8 @@ Status = Literal[
     "connection_closed", "connection_reset", "crashed", "wrong_file", "log_overflow", "infrastructure",
 ]  # fmt: skip
 
-#: A transfer that failed: its time was over, or its connection ended first (`harness.outcome.measured`). Nobody
-#: broke, and nothing is missing that could be measured.
+#: Statuses of a failed transfer: it timed out, or its connection ended first (`harness.outcome.measured`). No program
+#: crashed, and everything could be measured.
 FAILED_TRANSFER: frozenset[Status] = frozenset(
     {
         "timed_out", "idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset", "connection_closed",
@@ -162,7 +162,7 @@ FAILED_TRANSFER: frozenset[Status] = frozenset(
     }
 )  # fmt: skip
 
-#: Reasons of the ground's that come and go: the same run, made again, may well not meet them.
+#: Transient reasons of infrastructure failures: the same run, made again, may not have them.
 PASSING = frozenset({"link_invalid", "starved", "killed", "out_of_memory", "paused"})
 
 
@@ -274,7 +274,7 @@ class Run(Fact):
         return f"{self.cell.key}/{self.repetition}"
 
 
-# --- The answer for a cell.
+# --- The verdict on a cell.
 
 
 VerdictStatus = Literal["pass", "fail", "measured", "inconclusive", "unsupported", "error"]

@@ -1,11 +1,11 @@
-"""Cell → what each endpoint is told: application protocol, words and environment. Pure.
+"""Cell → configuration of each endpoint: application protocol, command-line words and environment. Pure.
 
-A parameter that an implementation does not honour is an error, by name: nothing is ignored in silence.
+A parameter that an implementation does not honour is an error that names it: nothing is ignored silently.
 
-What is asked of a role of the whole cell holds in every flow that can be told it. A QUIC flow always counts as one, so
-that an endpoint that does not honour it makes the cell unsupported. A generator's flow over TCP is one where its
-implementation has that parameter in that role, and UDP has none. What takes effect in no flow makes the cell
-unsupported.
+A parameter that a cell sets for a role applies to every flow that can be configured with it. Every QUIC flow counts as
+one, so an endpoint that does not honour the parameter makes the cell unsupported. A generator's TCP flow counts where
+its implementation has that parameter in that role. A UDP flow never counts. A parameter that takes effect in no flow
+makes the cell unsupported.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role,
 from harness.scenario.schema import Flow, Implementation, LabFlowKind, Protocol, Scenario
 from harness.units import Size
 
-#: TESTCASE of the endpoint contract by protocol; the generator's is none of the contract's.
+#: TESTCASE of the endpoint contract by protocol; the contract does not define the generator's, "traffic".
 TESTCASES: dict[Protocol, str] = {
     "h3": "http3", "hq-interop": "transfer", "h2": "http2", "tcp": "traffic", "udp": "traffic",
 }  # fmt: skip
 
 
 class UnsupportedError(Exception):
-    """A combination that an implementation does not offer; the cell is unsupported, by name."""
+    """A combination that an implementation does not offer; the cell is unsupported, and the error says by whom."""
 
     def __init__(self, role: Role, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -38,7 +38,7 @@ class UnsupportedError(Exception):
 
 
 def _protocols(scenario: Scenario, flow: int | None) -> tuple[Protocol, ...]:
-    """What a flow may use, best first."""
+    """Protocols that a flow may use, the preferred one first."""
     if flow is not None and (kind := scenario.flows[flow].kind) != "quic":
         return (kind,)
     if scenario.testcase is not None:
@@ -49,7 +49,7 @@ def _protocols(scenario: Scenario, flow: int | None) -> tuple[Protocol, ...]:
 def common_protocol(
     scenario: Scenario, flow: int | None, client: Implementation, server: Implementation
 ) -> Protocol | None:
-    """What two implementations speak in a flow, or as the matrix's pair; None where they have nothing in common."""
+    """The protocol that two implementations use in a flow, or as the matrix's pair; None where they share none."""
     protocols = _protocols(scenario, flow)
     return next(
         (protocol for protocol in protocols if protocol in client.protocols and protocol in server.protocols), None
@@ -57,7 +57,7 @@ def common_protocol(
 
 
 def is_over_tcp(scenario: Scenario, flow: int, client: Implementation, server: Implementation) -> bool:
-    """Whether a flow between two implementations is TCP, be it a generator's or HTTPS."""
+    """Whether a flow between two implementations uses TCP, as a generator's flow or as HTTPS."""
     return common_protocol(scenario, flow, client, server) in ("tcp", "h2")
 
 
@@ -66,7 +66,10 @@ def _is_quic(cell: Cell, flow: int | None) -> bool:
 
 
 def application_protocol(cell: Cell, flow: int | None = None) -> Protocol:
-    """The protocol both ends of a flow, or of the matrix's pair, speak; UnsupportedError names who does not."""
+    """The protocol that both ends of a flow, or of the matrix's pair, speak.
+
+    Raises UnsupportedError, which names the end that does not speak it.
+    """
     client, server = (cell.implementation(role, flow) for role in ROLES)
     protocol = common_protocol(cell.scenario, flow, client, server)
     if protocol is not None:
@@ -81,9 +84,9 @@ def application_protocol(cell: Cell, flow: int | None = None) -> Protocol:
 
 
 def lab_kind(cell: Cell, flow: int) -> LabFlowKind:
-    """What a flow is in a lab: what a scenario calls quic is HTTPS over TCP between two that speak h2.
+    """The kind of a flow in a lab: a scenario's "quic" flow is HTTPS over TCP where both ends speak h2.
 
-    UnsupportedError as of `application_protocol`.
+    Raises UnsupportedError as `application_protocol` does.
     """
     return "https" if application_protocol(cell, flow) == "h2" else cell.scenario.flows[flow].kind
 
@@ -100,9 +103,9 @@ def interop_testcase(cell: Cell, flow: int | None = None, role: Role = "client")
 
 
 def default_receive_window(cell: Cell) -> int:
-    """Flow-control credit that never limits a path: twice the BDP and the queue, at least 16 MiB.
+    """Flow-control credit, bytes, that never limits a path: twice the sum of BDP and queue, at least 16 MiB.
 
-    A power of two, because MsQuic takes nothing else for a stream.
+    It is a power of two, because MsQuic accepts nothing else for a stream.
     """
     required = max(
         2 * (bdp_bytes(path.to_client.rate, path.rtt) + queue_bytes(path.to_client, path.rtt))
@@ -112,16 +115,16 @@ def default_receive_window(cell: Cell) -> int:
 
 
 def endpoint_parameters(parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
-    """Of a cell's parameters those of its endpoints; the others (path.…) are in its scenario's path already."""
+    """A cell's parameters without those of its path (path.…), which are part of the scenario's path already."""
     return {name: value for name, value in parameters.items() if name.partition(".")[0] in ROLES}
 
 
 def effective_parameters(cell: Cell, flow: int | None = None) -> dict[str, ParameterValue]:
-    """Parameters as set, of one flow or of the matrix's pair: those asked for, and the harness's own where the
-    image can set them.
+    """Parameters that are set for one flow or for the matrix's pair: the requested ones, and the harness's own where
+    the image can set them.
 
-    What is asked of a role is asked of each flow that can be told it, and of every flow where none can, so that
-    somebody refuses it. A flow's own parameters come before.
+    A parameter of a role is set for each flow that can be configured with it. If no flow can, it is set for all, so
+    that one of them refuses it. A flow's own parameters take precedence.
     """
     flow_spec = None if flow is None else cell.scenario.flows[flow]
     requested = endpoint_parameters(cell.parameters)
@@ -140,20 +143,20 @@ def effective_parameters(cell: Cell, flow: int | None = None) -> dict[str, Param
 
 
 def _holds(cell: Cell, flow: int, full: str) -> bool:
-    """Whether what is asked of a role is asked of a flow."""
+    """Whether a role's parameter of the whole cell applies to a flow."""
     role, name = parse_parameter_name(full)
     kind = cell.scenario.flows[flow].kind
     return kind == "quic" or (kind == "tcp" and cell.implementation(role, flow).setting(role, name) is not None)
 
 
 def _can_be_told(cell: Cell, full: str) -> bool:
-    """Whether what is asked of a role is asked of some flow."""
+    """Whether a role's parameter of the whole cell applies to any flow."""
     return any(_holds(cell, index, full) for index in range(len(cell.scenario.flows)))
 
 
 @dataclass
 class Given:
-    """What one endpoint is told."""
+    """Configuration of one endpoint."""
 
     words: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
@@ -168,9 +171,9 @@ def refusal(
     full: str,
     parameters: Mapping[str, ParameterValue],
 ) -> str:
-    """Why a pair does not honour role.NAME in a flow at a canonical value; empty where it does, be it by default.
+    """Why a pair does not honour role.NAME in a flow at its value; empty where it does, even if only by default.
 
-    `parameters`: all that holds in the flow, with that value.
+    `parameters`: all parameters of the flow, with canonical values, role.NAME among them.
     """
     configs: dict[Role, Given] = {"client": Given(), "server": Given()}
     try:
@@ -187,9 +190,9 @@ def _tell_in(
     full: str,
     parameters: Mapping[str, ParameterValue],
 ) -> None:
-    """Add what sets one of the parameters of a flow, or of the matrix's pair.
+    """Add the configuration of one parameter of a flow, or of the matrix's pair.
 
-    UnsupportedError names who does not honour it.
+    Raises UnsupportedError, which names the end that does not honour it.
     """
     role, name = parse_parameter_name(full)
     if flow is not None and flow.kind == "udp":
@@ -198,7 +201,7 @@ def _tell_in(
     if flow is None or flow.kind == "quic" or role == flow.sender or setting is None or setting.flag is None:
         _tell(pair, configs, full, parameters[full])
         return
-    # A generator's words are those of its sender, and hold at both ends (`harness.topology.build`).
+    # A generator takes the words of its sender, and they apply at both ends (`harness.topology.build`).
     in_force = _value_of(flow.sender, pair[flow.sender], name, parameters)
     if parameters[full] != in_force:
         detail = f"{pair[role].name} has one {name} at both ends of a flow, that of the {flow.sender}, who sends"
@@ -208,14 +211,14 @@ def _tell_in(
 def _value_of(
     role: Role, implementation: Implementation, name: str, parameters: Mapping[str, ParameterValue]
 ) -> ParameterValue | None:
-    """What a role is told, or does untold where that is known."""
+    """The value that is set for a role, else its default; None where that is unknown."""
     setting = implementation.setting(role, name)
     default = None if setting is None or setting.default is None else PARAMETERS[name].canonical(setting.default)
     return parameters.get(f"{role}.{name}", default)
 
 
 def _tell(pair: Mapping[Role, Implementation], configs: dict[Role, Given], full: str, value: ParameterValue) -> None:
-    """Add what sets one parameter. UnsupportedError names who does not honour it."""
+    """Add the configuration of one parameter. Raises UnsupportedError, which names the end that does not honour it."""
     role, name = parse_parameter_name(full)
     parameter = PARAMETERS[name]
     implementation, peer = pair[role], pair[other(role)]
@@ -230,7 +233,7 @@ def _tell(pair: Mapping[Role, Implementation], configs: dict[Role, Given], full:
             variable, _, text = setting.fill(setting.sysctl, parameter, value).partition("=")
             configs[role].sysctls[variable] = text
         elif setting is not None and setting.default is not None and parameter.canonical(setting.default) == value:
-            pass  # it is in force, though nothing could change it
+            pass  # the value is in force, and cannot be changed
         elif (
             peer_setting is not None and peer_setting.asks is not None and "ack_frequency" in implementation.extensions
         ):
@@ -259,7 +262,7 @@ def _cannot(
 
 
 def _given(cell: Cell, flow: int | None) -> tuple[dict[Role, Given], UnsupportedError | None]:
-    """What both endpoints are told, and the first thing that somebody does not honour."""
+    """Configuration of both endpoints, and the first parameter that one of them does not honour."""
     configs: dict[Role, Given] = {"client": Given(), "server": Given()}
     first_error: UnsupportedError | None = None
     pair = {role: cell.implementation(role, flow) for role in ROLES}
@@ -274,9 +277,9 @@ def _given(cell: Cell, flow: int | None) -> tuple[dict[Role, Given], Unsupported
 
 
 def endpoint_arguments(cell: Cell, flow: int | None = None) -> tuple[str, str]:
-    """What the parameters make of CLIENT_PARAMS and SERVER_PARAMS, environment and kernel settings, for a cell's key.
+    """CLIENT_PARAMS and SERVER_PARAMS, each with environment and kernel settings appended, for a cell's key.
 
-    A parameter nobody honours leaves a mark instead (see `checked`).
+    A parameter that is not honoured leaves an "unsupported:" mark instead (see `checked`).
     """
     configs, _ = _given(cell, flow)
     client, server = (
@@ -289,7 +292,7 @@ def endpoint_arguments(cell: Cell, flow: int | None = None) -> tuple[str, str]:
 
 
 def _require_moves(cell: Cell, flow: int) -> None:
-    """UnsupportedError for a client that cannot move as asked, and for an image that cannot be told several ways."""
+    """UnsupportedError for a client that cannot move as requested, and for an image that cannot use several paths."""
     client = cell.implementation("client", flow)
     if cell.scenario.flows[flow].moves and lab_kind(cell, flow) == "https":
         raise UnsupportedError("client", "move", f"{client.name} is over TCP, whose connections end with their address")
@@ -307,7 +310,7 @@ def _require_moves(cell: Cell, flow: int) -> None:
 
 
 def _require_tickets(cell: Cell, flow: int) -> None:
-    """UnsupportedError for a client that keeps no tickets, where a seed is asked for its second connection."""
+    """UnsupportedError for a client that keeps no session tickets, where its second connection needs a BDP seed."""
     flow_spec = cell.scenario.flows[flow]
     client = cell.implementation("client", flow)
     if flow_spec.repeat_after is None or client.session:
@@ -319,7 +322,7 @@ def _require_tickets(cell: Cell, flow: int) -> None:
 
 
 def _require_effect(cell: Cell) -> None:
-    """UnsupportedError for what is asked of a role where every flow that could be told has another value of its own."""
+    """UnsupportedError for a role's parameter that every applicable flow overrides with a value of its own."""
     for full, value in endpoint_parameters(cell.parameters).items():
         indices = [index for index in range(len(cell.scenario.flows)) if _holds(cell, index, full)]
         own_values = [cell.scenario.flows[index].parameters.get(full, value) for index in indices]
@@ -330,9 +333,9 @@ def _require_effect(cell: Cell) -> None:
 
 
 def checked(cell: Cell, flow: int) -> dict[Role, Given]:
-    """What both endpoints of a flow are told.
+    """Configuration of both endpoints of a flow.
 
-    UnsupportedError for the first thing an implementation does not offer.
+    Raises UnsupportedError for the first role, protocol, move or parameter that an implementation does not offer.
     """
     for role in ROLES:
         implementation = cell.implementation(role, flow)

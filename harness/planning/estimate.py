@@ -1,8 +1,9 @@
-"""How long a run takes, and how much it transfers, before it has run. Pure.
+"""Estimates of how long a run takes and how much it transfers, before it has run. Pure.
 
-A model of what a run consists of, and, where runs are stored, how far those nearest to it were from the model: the same
-cell, the same pair in the same scenario, the same server, whatever ran on the same processor. Implementations differ by
-a factor of ten in what a byte costs them, and machines by two, which no list of figures kept here would follow.
+A model gives the time from the scenario. Where runs are stored, a factor corrects it: the ratio of measured to modelled
+time of the most similar runs. Similar runs are those of the same cell, then of the same pair in the same scenario, then
+of the same server, then any on the same processor. The cost of a byte differs by a factor of ten between
+implementations and by two between machines, so a fixed list of figures would not do.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from harness.netem.mobility import course
 from harness.outcome import Cell
 from harness.scenario.schema import Scenario
 
-#: Wall seconds of a run in virtual time: a flow's endpoints, a second of the lab's clock, a byte of a transfer. Near to
-#: a fit of the 3,159 cells of results/reference that were made with the kernel in programs' processes (logarithms, soft
-#: L1), with more for a byte: most of those cells move few.
+#: Wall seconds of a run in virtual time: per flow (its endpoints), per second of the lab's clock, per byte transferred.
+#: They are close to a fit (of logarithms, soft L1) to the 3,159 cells of results/reference that ran with the kernel in
+#: the programs' processes. The cost of a byte is set higher than in the fit, because most of those cells move few
+#: bytes.
 VIRTUAL_FLOW, VIRTUAL_SECOND, VIRTUAL_BYTE = 1.2, 0.02, 3.4e-8
-#: Wall seconds of a run in real time beside its transfers: the lab, and the two containers of a flow, each a third of a
-#: second of CPU.
+#: Wall seconds that a run in real time takes beside its transfers: for the lab, and per flow for its two containers
+#: (each a third of a second of CPU).
 REAL_START, REAL_FLOW = 5.3, 0.7
-#: Flows from which on starting and watching their endpoints takes longer than what they transfer.
+#: From this number of flows, starting and watching the endpoints takes longer than the transfers.
 MANY = 8
-#: What measuring adds to a run's wall time: median of 376 runs, from 1.04 (10 MB) to 1.27.
+#: Factor by which measuring extends a run's wall time: median of 376 runs, from 1.04 (10 MB) to 1.27.
 MEASURING = 1.1
 
 
@@ -49,9 +51,7 @@ class Experience:
     """Estimates, drawn from how long stored runs took."""
 
     def __init__(self, runs: Iterable[Took], machine: str) -> None:
-        """`runs`: stored runs that ended by themselves or by their time; `machine`: the model of this machine's
-        processor.
-        """
+        """`runs`: stored runs that completed or timed out; `machine`: the model of this machine's processor."""
         self._machine = machine
         self._seen: dict[Hashable, list[float]] = {}
         expected: dict[str, float] = {}
@@ -71,7 +71,7 @@ class Experience:
         return expected_seconds(cell) * self._factor(cell)
 
     def _factor(self, cell: Cell) -> float:
-        # Of this machine's runs the nearest, and where it has none of the engine, of any machine's.
+        # The most similar runs of this machine; if it has none with this engine, those of any machine.
         for machine in (self._machine, ""):
             for place in _places(cell, machine):
                 if place in self._factors:
@@ -83,34 +83,38 @@ class Experience:
 
 
 def _places(cell: Cell, machine: str) -> Iterator[Hashable]:
-    """What runs have in common with a cell's, the nearest first."""
+    """Keys of the groups of runs that a cell belongs to, the most similar group first."""
     scenario, client, server = cell.scenario.name, cell.client.name, cell.server.name
     common = cell.engine, machine
     parameters = tuple(sorted(cell.parameters.items()))
     yield *common, "cell", scenario, client, server, parameters
     yield *common, "pair there", scenario, client, server
     yield *common, "server there", scenario, server
-    # With many flows it is their number that counts, and not whose bytes they are.
+    # With many flows their number determines the time, not the implementations.
     many_flows = len(cell.scenario.flows) >= MANY
     yield *common, "server", server, many_flows
     yield *common, "anything", many_flows
     yield *common, "anything"
 
 
-#: What a run leaves of the disk: its record and figures, and for every byte transferred, compressed captures and logs.
-#: Of 2 × 100 MB 0.03 to 0.25 (quiche with quiche, whose logs and captures are three times what they transfer).
+#: Bytes that a run keeps on the disk: for its record and figures, and per byte transferred (compressed captures and
+#: logs). Runs of 2 × 100 MB keep 0.03 to 0.25 per byte. quiche with quiche keeps the most: its logs and captures are
+#: three times as large as its transfers.
 FIGURES, STORED_BYTE = 500_000, 0.3
-#: What it writes meanwhile, for every byte transferred: the byte, and captures and logs that are not compressed yet.
+#: Bytes that it writes while it runs: per byte transferred (the byte itself, and captures and logs before compression),
+#: and beside them.
 WRITTEN_BYTE, WRITTEN_BESIDE = 5, 64 << 20
 
 
 def expected_seconds(cell: Cell) -> float:
-    """Rough wall time of one run, measuring included, by the model alone."""
+    """Rough wall seconds of one run, measuring included, by the model alone."""
     return _engine_seconds(cell) * MEASURING
 
 
 def _engine_seconds(cell: Cell) -> float:
-    """What an engine takes: in real time as long as the transfers; in virtual time what endpoints and packets cost."""
+    """Wall seconds of the engine: in real time the duration of the transfers, in virtual time the cost of endpoints and
+    packets.
+    """
     scenario = cell.scenario
     lab = _lab_seconds(scenario)
     if cell.virtual_time:
@@ -133,7 +137,7 @@ def _lab_seconds(scenario: Scenario) -> float:
 
 
 def transferred_bytes(scenario: Scenario) -> int:
-    """About what all flows of a run transfer: their files, or what passes the bottleneck until the last stop."""
+    """Approximate bytes of all flows: their files, or the capacity of the bottleneck until the last flow stops."""
     carried = ((flow.carried, flow.repeat_after) for flow in scenario.flows)
     sizes = [size.bytes * (1 if repeat_after is None else 2) for size, repeat_after in carried if size is not None]
     last_stop = max([flow.stop.seconds for flow in scenario.flows if flow.stop is not None], default=0.0)
@@ -141,10 +145,10 @@ def transferred_bytes(scenario: Scenario) -> int:
 
 
 def written_bytes(scenario: Scenario) -> int:
-    """The most that a run writes, received files among it, before what it leaves is compressed."""
+    """Upper bound of the bytes that a run writes before compression, received files included."""
     return WRITTEN_BYTE * transferred_bytes(scenario) + WRITTEN_BESIDE
 
 
 def stored_bytes(scenario: Scenario) -> int:
-    """The most that a run leaves of the disk: its compressed captures and logs, by what it transfers."""
+    """Upper bound of the bytes that a run keeps on the disk: its record, and compressed captures and logs."""
     return FIGURES + round(STORED_BYTE * transferred_bytes(scenario))

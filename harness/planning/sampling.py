@@ -1,6 +1,6 @@
-"""Values that are drawn anew for each repetition: a scenario with ranges, and the seed of a run → one without. Pure.
+"""Values that are drawn at random for each repetition: a scenario with ranges and a run's seed → one without. Pure.
 
-What was drawn is kept with the run, under the names that the scenario gives its ranges.
+The drawn values are stored with the run, under the names that the scenario gives its ranges.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from harness.scenario.schema import FORMS, MAXIMUM_DRAWN, Path, Red, Scenario
 from harness.scenario.validation_errors import Location, Mistake, mistakes_in
 from harness.units import Duration, Percentage, Quantity, Rate, Size
 
-#: What can be drawn, and what it is.
+#: Properties that can be drawn → their quantity.
 _KINDS: dict[str, type[Quantity]] = {
     "rate": Rate, "delay": Duration, "jitter": Duration, "loss": Percentage, "burst": Size,
 }  # fmt: skip
-#: What is drawn is a multiple of this above the least, in the base unit: 1 kbit/s, 1 µs, 0.0001 %, 1 B.
+#: A drawn value lies a multiple of this step above the lower limit, in the base unit: 1 kbit/s, 1 µs, 0.0001 %, 1 B.
 _GRAIN: dict[type[Quantity], int] = {Rate: 1000, Duration: 1000, Percentage: 1000, Size: 1}
 
 
 def sample_values(scenario: Scenario, seed: int) -> dict[str, str]:
-    """The values of a run with that seed, by name, as they are written. ValueError for a range that is none."""
+    """The values of a run with this seed, by name, in written form. Raises ValueError for an invalid range."""
     return {name: _drawn(name, limits, seed) for name, limits in scenario.draw.items()}
 
 
 def _drawn(name: str, limits: tuple[object, object], seed: int) -> str:
     kind, low, high = _limits(name, limits)
     grain = _GRAIN[kind]
-    # Of a text's seed and of random() alone Python promises that they stay as they are.
+    # Python guarantees a stable sequence across versions only for random() and a seed that is a string.
     share = random.Random(f"{seed} {name}").random()
     return str(kind(low + grain * int(share * ((high - low) // grain + 1))))
 
@@ -47,7 +47,7 @@ def _limits(name: str, limits: tuple[object, object]) -> tuple[type[Quantity], i
 
 
 def settled(scenario: Scenario, values: Mapping[str, ParameterValue]) -> Scenario:
-    """The scenario of one run: instead of each range the value that was drawn. Raises ValidationError."""
+    """The scenario of one run, with the drawn value in place of each range. Raises ValidationError."""
     if not scenario.draw:
         return scenario
     contents = _contents(scenario, {name: values[name] for name in scenario.draw})
@@ -56,7 +56,7 @@ def settled(scenario: Scenario, values: Mapping[str, ParameterValue]) -> Scenari
 
 
 def _contents(scenario: Scenario, values: Mapping[str, ParameterValue]) -> dict[str, dict[str, Any]]:
-    """The paths of which something is drawn, as plain data with the values in place."""
+    """The paths with drawn properties, as plain data that contains the drawn values."""
     contents: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         path, direction, prop = place_of(scenario, name)
@@ -67,7 +67,7 @@ def _contents(scenario: Scenario, values: Mapping[str, ParameterValue]) -> dict[
 
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
-    """What is wrong with the ranges of a scenario: names, values, order, and corners that are no path."""
+    """Errors in the ranges of a scenario: names, values, order, and corners that are no valid path."""
     errors = list(itertools.chain.from_iterable(_wrong(scenario, name) for name in scenario.draw))
     yield from errors
     if errors:
@@ -117,7 +117,7 @@ def _same(scenario: Scenario, name: str, varied: str) -> bool:
 
 
 def _corners(scenario: Scenario, names: list[str]) -> Iterator[Mistake]:
-    """Every combination of the ends of one path's ranges must be a path that can be had."""
+    """Every combination of the limits of one path's ranges must be a path that can be emulated."""
     if len(names) > MAXIMUM_DRAWN:
         text = f"{len(names)} values of one path are drawn, and {MAXIMUM_DRAWN} are the most"
         yield Mistake(("draw", names[MAXIMUM_DRAWN]), text, "leave some out", of_key=True)
@@ -133,11 +133,11 @@ def _corners(scenario: Scenario, names: list[str]) -> Iterator[Mistake]:
             return
 
 
-# --- Whether a scenario leaves something of its path to chance.
+# --- Whether the path of a scenario is random.
 
 
 def is_random(scenario: Scenario) -> bool:
-    """Whether its seed decides what the path does: loss, damage, jitter, a service process, RED, ranges."""
+    """Whether the path depends on the seed: loss, corruption, jitter, a service process, RED, or ranges."""
     return bool(scenario.draw) or any(map(_of_path, scenario.every_path.values()))
 
 

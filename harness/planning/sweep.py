@@ -34,12 +34,12 @@ _PATH = re.compile(r"(?:path|paths?\.([^.]*))\.([^.]*)\.([^.]*)")
 _PROXY = re.compile(r"path\.proxy\.([^.]*)")
 SETTINGS = tuple(name for name in Proxy.model_fields if name != "proxy")
 _FLOW = re.compile(r"flow([0-9]{1,4})\.(.+)")
-#: Points of one scenario: what more than that many are is a slip.
+#: The most points of one scenario; more than that are a mistake.
 MOST_POINTS = 1000
 
 
 class SweepError(InputError):
-    """Something cannot be varied, or not over a value."""
+    """A name that cannot be varied, or a value that it cannot have."""
 
     def __init__(self, message: str, hint: str = "", dimension: str = "", value: object = None) -> None:
         text = shown(value).strip("'")
@@ -72,10 +72,10 @@ def dimensions() -> list[str]:
 
 
 def is_name(name: str) -> bool:
-    """Whether a name can be varied in some scenario: a dimension, what one flow has (flow0.server), or one of several
-    paths (paths.campus.forward.rate).
+    """Whether a name can be varied in some scenario: a dimension, a property of one flow (flow0.server), or of one of
+    several paths (paths.campus.forward.rate).
 
-    Whether a scenario has such a flow or path, and a flow such a value, is for `points` to say.
+    `points` checks whether a scenario has such a flow or path, and whether the flow can have such a value.
     """
     if (proxy := _PROXY.fullmatch(name)) is not None:
         return proxy[1] in SETTINGS
@@ -86,7 +86,7 @@ def is_name(name: str) -> bool:
 
 
 def is_of_path(name: str) -> bool:
-    """Whether a name is meant to be a property of a path: path.forward.rate, paths.campus.forward.rate."""
+    """Whether a name has the form of a path's property: path.forward.rate, paths.campus.forward.rate."""
     return name.startswith(("path.", "paths."))
 
 
@@ -96,9 +96,9 @@ def points(
     vary: Mapping[str, Sequence[object]],
     combine: Combine | None = None,
 ) -> list[Point]:
-    """The points of a scenario's own sweep, of `vary`, and of what is `fixed` in all of them.
+    """The points of a scenario's own sweep, extended by `vary`, with the values of `fixed` in all of them.
 
-    What is given here replaces what the scenario says under the same name. Raises SweepError.
+    `vary` and `fixed` override the scenario's values of the same name. Raises SweepError.
     """
     varied = {**{name: list(values) for name, values in scenario.vary.items() if name not in fixed}, **vary}
     for name in vary:
@@ -106,7 +106,7 @@ def points(
             raise SweepError(f"{name} is both set and varied", "leave one of the two out", name)
     combine = combine or scenario.combine
     rows = _rows(scenario.name, varied, combine)
-    # What is asked for here is not drawn.
+    # A name in `vary` or `fixed` is not drawn.
     drawn = {name: limits for name, limits in scenario.draw.items() if name not in fixed and name not in vary}
     study = None if scenario.study is None else _left(scenario.study, {*fixed, *vary})
     bare = scenario.model_copy(update={"vary": {}, "combine": "product", "draw": drawn, "study": study})
@@ -122,7 +122,7 @@ def points(
 
 
 def _left(study: Experiment, assigned: Set[str]) -> Experiment | None:
-    """A study without what is told, which holds in all cells; None where nothing is left of it."""
+    """A study without the names that are set or varied outside it; None where no factor or profile remains."""
     excluded = {full for name in assigned for full in expanded(name)}
     factors = {name: levels for name, levels in study.factors.items() if excluded.isdisjoint(expanded(name))}
     profiles = {
@@ -134,7 +134,7 @@ def _left(study: Experiment, assigned: Set[str]) -> Experiment | None:
 
 
 def expanded(name: str) -> list[str]:
-    """What a name stands for as results have it: a parameter without a role for both."""
+    """The names in results that a name stands for: a parameter without a role stands for both roles."""
     return [f"{role}.{name}" for role in ROLES] if name in PARAMETERS else [name]
 
 
@@ -176,7 +176,7 @@ def point_at(point: Point, row: Mapping[str, object]) -> Point:
 
 
 def _parameter(full: str, name: str, value: object) -> ParameterValue:
-    """The canonical value of role.NAME, which `name` stands for."""
+    """The canonical value of role.NAME, one of the names that `name` stands for."""
     if full not in dimensions():
         raise SweepError(f"'{full}' is not a parameter of an endpoint", did_you_mean(name, dimensions()), name)
     parameter = PARAMETERS[full.partition(".")[2]]
@@ -222,7 +222,7 @@ def _unfit(errors: ValidationError, content: object, name: str, value: object) -
 def place_of(scenario: Scenario, name: str) -> tuple[str, str, str]:
     """(path, forward or return, property) that a name stands for. Raises SweepError.
 
-    The path by its name in `Scenario.every_path`.
+    The path is its name in `Scenario.every_path`.
     """
     match = _PATH.fullmatch(name)
     if match is None or match[2] not in DIRECTIONS or match[3] not in PROPERTIES:
@@ -274,7 +274,7 @@ def _with_setting(scenario: Scenario, name: str, value: object) -> tuple[Scenari
         raise SweepError(f"'{name}' is not a setting of a proxy", hint or f"it is one of {', '.join(SETTINGS)}", name)
     if not any(scenario.proxies):
         raise SweepError(f"{name}: the scenario has no proxy", "write one between two segments", name)
-    # On the command line a number is a text.
+    # The command line passes numbers as strings.
     typed_value = int(value) if isinstance(value, str) and value.isdecimal() else value
     text = ""
 

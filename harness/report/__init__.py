@@ -11,7 +11,7 @@ from harness.report.parameters import sort_key
 
 
 def by_scenario(results: Sequence[CellResult]) -> list[list[CellResult]]:
-    """The results in groups that share a table, one for each scenario and engine; rows in order of their values."""
+    """Group the results by scenario and engine, a group per table. Sort its rows by parameter values."""
 
     def table(result: CellResult) -> tuple[str, str]:
         return result.cell.scenario.name, result.cell.engine
@@ -24,13 +24,13 @@ def by_scenario(results: Sequence[CellResult]) -> list[list[CellResult]]:
 
 
 def effort_of(results: Sequence[CellResult]) -> tuple[int, float, float]:
-    """(runs, seconds of virtual time, seconds of wall time) of stored runs; a run in virtual time has one core."""
+    """Return (number of runs, virtual time in s, wall time in s) of stored runs. A virtual-time run uses one core."""
     runs = [run for result in results for run, _ in result.runs]
     return len(runs), sum(run.virtual or 0.0 for run in runs), sum(run.wall for run in runs)
 
 
 def longest_families(results: Sequence[CellResult], limit: int) -> list[tuple[str, float]]:
-    """(folder of scenarios, seconds of wall time) of those whose runs took longest, at most so many."""
+    """Return (scenario folder, wall time in s), the longest first, at most `limit` of them."""
     seconds: dict[str, float] = {}
     for result in results:
         family = result.cell.scenario.name.partition("/")[0]
@@ -39,7 +39,7 @@ def longest_families(results: Sequence[CellResult], limit: int) -> list[tuple[st
 
 
 def effort(results: Sequence[CellResult]) -> str:
-    """What runs took, for people; empty for none."""
+    """Describe the time that runs took, for people. Empty without runs."""
     count, virtual, wall = effort_of(results)
     if not count:
         return ""

@@ -1,4 +1,4 @@
-"""Why a transfer took as long as it did, in words: where its time went, beside what was demanded of it. Pure."""
+"""Explain in words why a transfer took as long as it did: time by state, and the excess over its objective. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.outcome import STATES, Attributed, Attribution, State, StateShare, 
 from harness.report.unfinished import short as unfinished
 from harness.units import Size
 
-#: What people call a state.
+#: State → its name in texts.
 NAMES: dict[State, str] = {
     "handshake": "handshake",
     "request": "request and first byte",
@@ -31,16 +31,16 @@ NAMES: dict[State, str] = {
     "unexplained": "unexplained",
 }
 assert set(NAMES) == set(STATES)
-#: The least that every transfer needs.
+#: States that every transfer needs.
 _NEEDED: tuple[State, ...] = ("handshake", "request", "line_rate")
-#: What is said of an attribution by older rules.
+#: Note on an attribution by an older version of the rules.
 OLDER = "Where the time went was told by rules that are no longer today's: the run is still to be made again."
-#: Of the time: what is less than this part of it is not worth a word.
+#: Texts omit states below this share of the transfer's time.
 _LITTLE = 0.01
 
 
 def _in_the_middle(result: CellResult) -> Attributed | None:
-    """Of a cell's runs that completed the one whose first transfer took the median."""
+    """Return the completed run whose first transfer took the median time. None without such a run."""
     completed = [
         measured.attributed
         for run, measured in result.runs
@@ -52,19 +52,19 @@ def _in_the_middle(result: CellResult) -> Attributed | None:
 
 
 def attributions(result: CellResult) -> list[Attribution]:
-    """Those of a cell's run in the middle."""
+    """The attributions of the cell's median run, one per transfer."""
     median_run = _in_the_middle(result)
     return [] if median_run is None else list(median_run.transfers)
 
 
 def by_older_rules(result: CellResult) -> bool:
-    """Whether what `attributions` gives was made by rules that are no longer today's."""
+    """Whether `attributions` come from an older version of the rules."""
     median_run = _in_the_middle(result)
     return median_run is not None and median_run.version < VERSION
 
 
 def worth_saying(transfer: Attribution) -> list[StateShare]:
-    """The parts beyond what every transfer needs, the largest first."""
+    """The time in states that not every transfer needs, the largest first, without negligible parts."""
     least = _LITTLE * transfer.seconds
     return sorted(
         (part for part in transfer.parts if part.state not in _NEEDED and part.seconds >= least),
@@ -88,7 +88,7 @@ def sentence(transfer: Attribution, result: CellResult) -> str:
 
 
 def over(transfer: Attribution, result: CellResult) -> float | None:
-    """By how many seconds it missed what was demanded of its time; None where it did not, or nothing was."""
+    """Seconds by which the transfer exceeds its time objective. None where it meets it, or where none is set."""
     flows = len(result.cell.scenario.flows)
     if (transfer.flow, transfer.transfer) != (0, "first"):
         return None
@@ -104,10 +104,10 @@ def _over(transfer: Attribution, result: CellResult) -> str:
 
 
 def markdown(results: Sequence[CellResult]) -> str:
-    """A table of the pairs that miss an objective, the slowest first: by how much, and where their time went.
+    """A table of the pairs that miss an objective, the slowest first: the excess, and where the time went.
 
-    Below them those whose runs failed, with the last that their log says: together where that is the same. Empty where
-    neither is known of any.
+    Pairs whose runs failed follow, with the last line of their log. Pairs with the same line share a row. Empty where
+    there is neither.
     """
     late = [
         (found[0], result) for result in results if result.verdict.status == "fail" and (found := attributions(result))
@@ -131,7 +131,7 @@ def markdown(results: Sequence[CellResult]) -> str:
 
 
 def _failure(result: CellResult) -> str:
-    """How the first run that failed ended, where no run tells where time went: 'crashed client: …'; else empty."""
+    """How the first failed run ended: 'crashed client: …'. Empty without one, or where there are attributions."""
     outcomes = (proven_outcome(run, measured) for run, measured in result.runs)
     failure = next((outcome for outcome in outcomes if outcome.status not in ("completed", "unsupported")), None)
     if failure is None or attributions(result):
@@ -161,7 +161,7 @@ def _in(state: State) -> str:
 
 
 def report(result: CellResult) -> list[dict[str, Any]]:
-    """What `--json` has of a cell: a transfer each, s; `bound_without` is a bound, not a forecast."""
+    """Data of a cell for `--json`: an entry per transfer, times in s. `bound_without` is a bound, not a forecast."""
     return [
         {
             "flow": transfer.flow,
@@ -179,7 +179,7 @@ def report(result: CellResult) -> list[dict[str, Any]]:
 
 
 def lines(results: Sequence[CellResult]) -> list[str]:
-    """A sentence for each transfer of cells that miss an objective, or that none was set for."""
+    """A sentence per transfer of the cells that miss an objective, or that have none."""
     return [
         f"{result.name}{'' if len(transfers) == 1 else f' flow {transfer.flow} ({transfer.transfer})'}: "
         f"{sentence(transfer, result)}"

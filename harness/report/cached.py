@@ -1,4 +1,4 @@
-"""What the cache holds: for people, and as JSON."""
+"""Content of the cache, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-#: What is shown as one: its name, and the folders of the cache it is in. What is in none of them comes last.
+#: Rows of the table: (name, its folders in the cache). All other folders share the last row.
 _PARTS = (
     ("exported images", ("rootfs", "files")),
     ("served files", ("www",)),
@@ -20,7 +20,7 @@ _REST = "certificates and the like"
 
 @dataclass(frozen=True)
 class Cached:
-    """What `harness cache` says."""
+    """What `harness cache` shows."""
 
     folder: str
     limit: int
@@ -36,11 +36,11 @@ class Cached:
 
     @property
     def bytes(self) -> int:
-        """All of the cache."""
+        """Size of the whole cache, bytes."""
         return sum(self.sizes.values())
 
     def parts(self) -> list[tuple[str, int | None, int]]:
-        """(name, things in it or None where they are not counted, bytes)."""
+        """(name, number of entries or None where they are not counted, bytes) per row."""
         named = {folder for _, folders in _PARTS for folder in folders}
         rows = [
             (name, self.entries.get(folders[0]), sum(self.sizes.get(folder, 0) for folder in folders))

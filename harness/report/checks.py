@@ -1,4 +1,4 @@
-"""What the checks of test cases can demand: a row a check, as it is declared beside its code."""
+"""What the checks of test cases can demand: a row per check, from the declaration beside its code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEMA = 1
 
 
 def _takes(check: Check) -> list[str]:
-    """What it takes: words, or what kind of value."""
+    """The values that a check takes: words, or a kind of value."""
     return [f"`{word}`" for word in check.words] or [check.takes]
 
 

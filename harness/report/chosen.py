@@ -1,4 +1,4 @@
-"""Which metrics a table of cells shows: those of its scenario, or what was asked for by name."""
+"""Which metrics a table of cells shows: those of its scenario, or those requested by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.evaluation.cell_result import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
 
-#: Flows of one run that a line of a table has room for; more than these are rows of their own.
+#: A row has room for this many flows of one run. With more flows, each has a row of its own.
 MOST_FLOWS = 6
 
 Headed = tuple[MetricName, str]
@@ -18,7 +18,7 @@ Headed = tuple[MetricName, str]
 
 
 def columns(scenario: Scenario, requested: Sequence[MetricName] = ()) -> list[Headed]:
-    """The columns of a scenario's cells: what was asked for, else milestones, or what its flows share."""
+    """Columns of a scenario's cells: the requested metrics, else milestones, or metrics that its flows share."""
     if requested:
         return [_headed(column, scenario) for name in requested for column in _of_cells(name, scenario)]
     if len(scenario.flows) > 1 or scenario.flows[0].carried is None:
@@ -35,9 +35,9 @@ def columns(scenario: Scenario, requested: Sequence[MetricName] = ()) -> list[He
 
 
 def flow_columns(scenario: Scenario, requested: Sequence[MetricName] = ()) -> list[Headed]:
-    """The columns of a table whose rows are a scenario's flows; none where cells' lines have all of them.
+    """Columns of a table with a row per flow. Empty where the rows of cells show all flows.
 
-    Their names leave the flow open.
+    The metric names leave the flow open.
     """
     if len(scenario.flows) == 1:
         return []
@@ -51,7 +51,7 @@ def flow_columns(scenario: Scenario, requested: Sequence[MetricName] = ()) -> li
 
 
 def shows_goodput(scenario: Scenario, requested: Sequence[MetricName] = ()) -> bool:
-    """Whether goodput stands beside the columns: that of the one flow there is, where nothing else is asked for."""
+    """Whether the table has a goodput column: with a single flow, and without requested metrics."""
     return len(scenario.flows) == 1 and not requested
 
 
@@ -61,7 +61,7 @@ def _milestone(size: str, transfer: str, flow: int | None = 0) -> Headed:
 
 
 def _shared(scenario: Scenario) -> list[Headed]:
-    """Throughput of each flow, where a line has room for all; the queue; fairness and utilisation."""
+    """Throughput of each flow, where a row has room for all; queue delay; fairness; utilisation."""
     flows, unit = scenario.flows, declared()["mean_throughput"].unit
     headed: list[Headed] = []
     if not flow_columns(scenario):
@@ -76,7 +76,7 @@ def _shared(scenario: Scenario) -> list[Headed]:
 
 
 def _of_cells(name: MetricName, scenario: Scenario) -> list[MetricName]:
-    """What of a metric stands in the lines of cells: each flow's, where the name leaves that open."""
+    """Metrics that rows of cells show for a name: one per flow, where the name leaves the flow open."""
     if not _each(name):
         return [name]
     count = len(scenario.flows)
@@ -96,7 +96,7 @@ def _headed(name: MetricName, scenario: Scenario) -> Headed:
 
 
 def compared(scenario: Scenario, requested: Sequence[MetricName]) -> list[MetricName]:
-    """By what cells are ranked of what was asked for: what each has one figure of."""
+    """The requested metrics by which cells are ranked: those with one value per cell."""
     names = []
     for name in requested:
         if not _each(name):
@@ -110,9 +110,9 @@ def compared(scenario: Scenario, requested: Sequence[MetricName]) -> list[Metric
 
 
 def named(words: str, results: Iterable[CellResult]) -> tuple[MetricName, ...]:
-    """The metrics of a list with commas, as objectives have them: 'mean_srtt,flow1_goodput,repeat_completion'.
+    """Parse a comma-separated list of metrics, named as in objectives: 'mean_srtt,flow1_goodput,repeat_completion'.
 
-    Raises InputError for what no metric, or none of these cells, can be.
+    Raises InputError for a name that is no metric, or that none of these cells can have.
     """
     cells = list(results)
     return tuple(_named(word.strip(), cells) for word in words.split(",") if word.strip())
@@ -131,7 +131,7 @@ def _named(word: str, results: Sequence[CellResult]) -> MetricName:
 
 
 def _whose(name: MetricName, metric: Metric, scenarios: Sequence[Scenario]) -> tuple[str, str] | None:
-    """What is wrong with what a name says its metric is of, and a hint."""
+    """The error in the flow or transfer of a name, and a hint. None where they are valid."""
     if metric.layer not in ("flow", "move") and (name.flow is not None or name.transfer is not None):
         return f"{name.metric} is not a flow's", f"write '{name.metric}'"
     if not scenarios:

@@ -1,6 +1,6 @@
-"""The same point run by two engines: how far virtual time is from real time, and why where that can be told. Pure.
+"""Compare the same point under two engines: how far virtual time is from real time, and why, where known. Pure.
 
-A point is what a person takes for the same experiment: scenario, client, server, parameters and seed. Values are
+A point is an experiment as people identify it: scenario, client, server, parameters and seed. Values are
 in the store's units (times in seconds, shares as parts of one). `harness.report.compare` shows them.
 """
 
@@ -37,7 +37,7 @@ ROLES: tuple[CpuRole, ...] = ("client", "server", "sim")
 
 @dataclass(frozen=True)
 class Side:
-    """One engine's runs of a point, as far as one metric goes."""
+    """One engine's runs of a point, summarised for one metric."""
 
     engine: EngineName
     key: str
@@ -76,7 +76,7 @@ def _counted(result: CellResult) -> Iterator[tuple[Run, MeasuredRun]]:
 
 
 def _beside(metric: str, sibling: str) -> MetricName:
-    """Another metric of the transfer that a metric is of."""
+    """Name another metric of the same transfer."""
     name = MetricName.parse(metric)
     return MetricName(sibling, name.flow or 0, name.transfer or "first")
 
@@ -95,7 +95,7 @@ def _value(run: Run, measured: MeasuredRun, metric: str) -> float | None:
 
 
 def side_of(result: CellResult | None, metric: str) -> Side | None:
-    """What an engine's runs say of a metric; None where there are no runs."""
+    """Summarise a metric over an engine's runs. None without runs."""
     if result is None or not result.runs:
         return None
     counted = list(_counted(result))
@@ -117,7 +117,7 @@ def difference_of(real: float, virtual: float) -> float:
 
 
 def kind_of(results: Iterable[CellResult], metric: str) -> tuple[str, Better]:
-    """Unit and direction of a metric; an empty unit where nobody has it."""
+    """Unit and direction of a metric. The unit of an unknown metric is empty."""
     for result in results:
         for measurement in result.written.get(metric, []):
             return unit_of(measurement), measurement.direction
@@ -131,7 +131,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 def cpu_of(result: CellResult, metric: str) -> dict[CpuRole, CpuUse]:
-    """CPU use during the metric's transfer. The simulator's stands with the first flow."""
+    """CPU use during the metric's transfer. The simulator's is recorded with the first flow."""
     uses: dict[CpuRole, CpuUse] = {}
     for role in ROLES:
         samples = [
@@ -149,7 +149,7 @@ def cpu_of(result: CellResult, metric: str) -> dict[CpuRole, CpuUse]:
 
 
 def _seconds(run: Run, measured: MeasuredRun, metric: str) -> float | None:
-    """How long the metric's transfer took; the client's life where it never completed."""
+    """Duration of the metric's transfer, s; the client's life where it never completed."""
     completion = measured.value(*_beside(metric, "completion"))
     if completion is not None:
         return completion
@@ -167,14 +167,14 @@ def cores_of(result: CellResult) -> int | None:
 # --- compare
 
 
-#: Median difference that counts as none, as a part of the real-time median.
+#: Tolerance: a difference of medians up to this share of the real-time median counts as none.
 WITHIN = 0.03
-#: CPU seconds per second of the transfer, per core, from which on an endpoint (or the machine) counts as bound.
-#: An endpoint does its work in one thread, so one core is its ceiling; but a transfer idles during handshake and
-#: slow start, and the average over all of it stays below the ceiling. In those reference runs of satellite/medium
-#: in which the simulator (one thread, too) takes 0.9 to 1.0 of a core once the link is full, it takes 0.69 to 0.77
-#: on average over the completion. So 0.7 on average is about one core while there is work. The machine's cores,
-#: shared by all three, idle as long: the same part of them. A shortage in short bursts only is not seen by this.
+#: Threshold for CPU-bound: CPU seconds per second of the transfer, per core, of an endpoint or of the machine.
+#: An endpoint works in one thread, so one core is its ceiling. But a transfer idles during handshake and slow start,
+#: and its average stays below the ceiling. The simulator has one thread, too. In some reference runs of
+#: satellite/medium it takes 0.9 to 1.0 of a core once the link is full. In those runs it takes 0.69 to 0.77 on average
+#: over the completion. So 0.7 on average is about one core while there is work. All three share the machine's cores,
+#: which idle as long, so the same share of them counts. This does not detect a shortage in short bursts.
 BOUND = 0.7
 
 Reason = Literal[
@@ -188,7 +188,7 @@ Explanation = tuple[Reason, str]
 
 @dataclass(frozen=True)
 class EnginePair:
-    """What both engines ran."""
+    """The point that both engines ran."""
 
     scenario: str
     title: str = field(compare=False)
@@ -233,7 +233,7 @@ class MetricComparison:
 def default_metrics(scenario: Scenario) -> list[str]:
     """Completion and milestones of the first transfer, and the repeat's completion.
 
-    A milestone of the whole file is left out: it is the completion once more.
+    A milestone of the whole file is left out: it equals the completion.
     """
     first = scenario.flows[0]
     if first.carried is None:
@@ -253,8 +253,8 @@ def comparisons(
 ) -> list[MetricComparison]:
     """Compare the engines point by point, one entry per metric, in order of scenario, client and server.
 
-    `results` hold at most one cell per point and engine, as `StoredResults.find` gives them; `metrics` are those of
-    `default_metrics` without; `within` is a part (0.03 for 3 %). What cannot be compared is an entry too. Raises
+    `results` hold at most one cell per point and engine, as `StoredResults.find` gives them. `metrics` default to
+    `default_metrics`. `within` is a share (0.03 for 3 %). A metric that cannot be compared has an entry, too. Raises
     ValueError for a negative tolerance, and for a second cell of the same point and engine.
     """
     if not within >= 0:
@@ -293,7 +293,7 @@ def _compare(
     difference = within = None
     if compose and virtual and compose.interval and virtual.interval:
         difference = difference_of(compose.interval.median, virtual.interval.median)
-        # Exactly 3 % is within 3 %, whatever the last bit of the division says.
+        # Exactly 3 % is within 3 %, despite rounding in the division.
         within = abs(difference) <= tolerance + 1e-9
     comparison = MetricComparison(
         point=point, metric=metric, unit=unit, direction=direction, compose=compose, virtual=virtual,
@@ -325,7 +325,7 @@ def _obstacle(comparison: MetricComparison) -> list[Explanation]:
 
 
 def _explain(comparison: MetricComparison, engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
-    """What may explain the difference, the strongest first; within the tolerance only what else differs."""
+    """Possible explanations, the strongest first. Within the tolerance only what else differs."""
     assert comparison.compose and comparison.virtual
     explanations = [*_other_bits(engines), *_other_measuring(comparison.compose, comparison.virtual)]
     if comparison.within:
@@ -351,7 +351,7 @@ def _explain(comparison: MetricComparison, engines: Mapping[EngineName, CellResu
 
 
 def _worse_in_real_time(comparison: MetricComparison) -> bool:
-    """Only then can a shortage of real time, which virtual time does not know, be the cause."""
+    """Whether real time may be worse. Only then can a shortage of CPU time be the cause: virtual time has none."""
     assert comparison.difference is not None
     return {"lower": comparison.difference < 0, "higher": comparison.difference > 0, "neutral": True}[
         comparison.direction
@@ -359,14 +359,14 @@ def _worse_in_real_time(comparison: MetricComparison) -> bool:
 
 
 def _other_bits(engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
-    """What differs although names, parameters and seed are the same."""
+    """Differences of the experiment although names, parameters and seed are the same."""
     compose, virtual = (engines[name] for name in ENGINES)
     differences = [name for name, part in _parts(compose).items() if part != _parts(virtual)[name]]
     return [("other_bits", f"not the same experiment, other {' and '.join(differences)}")] if differences else []
 
 
 def _other_measuring(compose: Side, virtual: Side) -> list[Explanation]:
-    """Versions of the measuring code, where the figures of the two engines are not all of one."""
+    """Versions of the measuring code, where the two engines' values come from more than one."""
     if len({*compose.measured_by, *virtual.measured_by}) <= 1:
         return []
     sides = (f"{', '.join(map(str, side.measured_by))} ({side.engine})" for side in (compose, virtual))
@@ -374,10 +374,10 @@ def _other_measuring(compose: Side, virtual: Side) -> list[Explanation]:
 
 
 def _buckets(engines: Mapping[EngineName, CellResult], tolerance: float) -> list[Explanation]:
-    """Token buckets that only the real-time link has, as far as they are large enough to matter.
+    """Token buckets that only the real-time link has and that are large enough to matter.
 
-    What a bucket takes off waits and adds to the queue is a share of the round trip or of the queue; from the
-    tolerance on it may move a figure as much.
+    A bucket shortens waits and lengthens the queue by a share of the round trip or of the queue. A share from the
+    tolerance on may move a figure as much.
     """
     real, virtual = (engines[name] for name in ENGINES)
     path, buckets = real.cell.scenario.path, []
@@ -392,7 +392,7 @@ def _buckets(engines: Mapping[EngineName, CellResult], tolerance: float) -> list
 
 
 def _burst(result: CellResult, name: str) -> int | None:
-    """The token bucket of one direction in the last run whose link was proven."""
+    """The token bucket of one direction in the last run whose link was proven, bytes."""
     links = [measured.link for _, measured in result.runs if measured is not None and measured.link is not None]
     burst: int | None = getattr(links[-1], name).burst_bytes if links else None
     return burst
@@ -414,12 +414,12 @@ def _parts(result: CellResult) -> dict[str, object]:
 def _shortages(cpu: Mapping[CpuRole, CpuUse], cores: int | None) -> list[Explanation]:
     """Endpoints, and the machine, that had no CPU time left.
 
-    A simulator short of time is no explanation: it delays packets, and the run's link is then not valid.
+    A simulator without CPU time is no explanation: it delays packets, and the run's link is then not valid.
     """
     endpoints: tuple[CpuRole, ...] = ("client", "server")
     bound_roles = [role for role in endpoints if role in cpu and cpu[role].share >= BOUND]
     findings = [f"the {role} used {_percent(cpu[role].share)} of a core" for role in bound_roles]
-    # Of several flows only one counts here, so this says too little rather than too much.
+    # Only one of several flows counts here, so this is an underestimate.
     total = sum(use.share for use in cpu.values())
     if cores and total >= BOUND * cores:
         findings.append(f"{', '.join(cpu)} together used {_percent(total / cores)} of the machine's cores ({cores})")
@@ -427,7 +427,7 @@ def _shortages(cpu: Mapping[CpuRole, CpuUse], cores: int | None) -> list[Explana
 
 
 def _receive_drops(compose: Side, virtual: Side) -> list[Explanation]:
-    """Datagrams lost because an endpoint did not read its socket in time: losses the path did not make."""
+    """Datagrams lost because an endpoint did not read its socket in time: losses that the path did not cause."""
     if not compose.receive_drops or compose.receive_drops <= (virtual.receive_drops or 0):
         return []
     return [("receive_drops", f"full socket buffers dropped {compose.receive_drops:.0f} datagrams in real time")]
@@ -447,7 +447,7 @@ _HEADINGS = ("client → server", "metric", "n", "compose", "virtual", "differen
 
 
 def show(compared: Sequence[MetricComparison], console: Console) -> None:
-    """Print a table per scenario and what cannot be compared, or say that there is nothing."""
+    """Print a table per scenario and the metrics that cannot be compared, or say that there are no results."""
     if not compared:
         console.print("no stored runs match")
         return
@@ -455,7 +455,7 @@ def show(compared: Sequence[MetricComparison], console: Console) -> None:
 
 
 def render(compared: Sequence[MetricComparison]) -> RenderableType:
-    """Tables for all scenarios, each with what cannot be compared below it."""
+    """Tables for all scenarios, each followed by the metrics that cannot be compared."""
     parts: list[RenderableType] = []
     for group in _scenarios(compared):
         parts += [_table(group)] if _judged(group) else [Text(_title(group[0]), style="bold")]

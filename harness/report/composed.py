@@ -1,4 +1,4 @@
-"""What is in images, held against their records: lines for people, and JSON."""
+"""Contents of images compared with their records: lines for people, and JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console
 
 @dataclass(frozen=True)
 class ImageCheck:
-    """One image after a look into it."""
+    """Result of inspecting one image."""
 
     reference: str
     recorded: bool
@@ -43,7 +43,7 @@ def images_json(checks: Mapping[str, ImageCheck]) -> dict[str, Any]:
 
 
 def show(checks: Mapping[str, ImageCheck], console: Console) -> None:
-    """Print a line for each image that is as recorded, and one for each difference of another."""
+    """Print a line per image that matches its record, and a line per difference of the others."""
     for name, check in checks.items():
         for line in _lines(name, check):
             console.print(f"{name}: {line}", markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What studies are for each pair, before they run: factors, what is absent, and what a fraction cannot tell apart."""
+"""Designs of studies per pair, before they run: factors, absent factors, and aliases of fractional designs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from harness.execution.matrix import Designed
 from harness.formatting import counted
 from harness.planning.design import PairDesign
 
-#: Groups of interactions that are told in words; --json has all.
+#: Groups of aliased interactions that texts list; --json has all.
 _MOST_GROUPS = 12
 
 
 def lines(pair_studies: Sequence[Designed]) -> list[str]:
-    """A paragraph for each pair; those that have no part in it share a line."""
+    """A paragraph per pair. Pairs that honour too few parameters share a line."""
     texts = []
     for pair_study in pair_studies:
         if not pair_study.design.too_few:
@@ -41,7 +41,7 @@ def _paragraph(pair_study: Designed) -> list[str]:
 
 
 def aliased(design: PairDesign) -> list[str]:
-    """The aliases of a fraction, a line each; empty where everything of two factors is told apart."""
+    """The aliases of a fractional design, a line each. Empty where no effect of up to two factors is aliased."""
     names, aliases = list(design.factors), design.aliases
 
     def word(pair: tuple[int, ...]) -> str:

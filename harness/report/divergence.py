@@ -1,4 +1,4 @@
-"""Where two runs part, for people and as data."""
+"""Where two runs diverge, for people and as data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.outcome import RandomBytes
 
 
 def text(divergence: Divergence, times: int = 2) -> str:
-    """In words, one thing a line. `times`: how many runs were compared."""
+    """In words, a fact per line. `times`: number of compared runs."""
     lines = [*_facts(divergence)]
     if divergence.identical:
         return "\n".join([*lines, f"identical: the captures and random streams of {counted(times, 'run')}"])

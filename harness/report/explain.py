@@ -1,4 +1,4 @@
-"""What a scenario amounts to, before anything runs: figures, reference times, path program."""
+"""Describe a scenario before it runs: figures of its paths, reference times, path program."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _red(link: Link, rtt: Duration) -> list[str]:
 
 
 def _cold(service: Service) -> str:
-    """How the process starts, and starts again."""
+    """How the service process starts and restarts."""
     if not service.cold_start.value:
         return ""
     restart = "" if service.period is None else f", and again every {service.period}"
@@ -104,7 +104,7 @@ def _cold(service: Service) -> str:
 
 
 def _server(link: Link, server: Server) -> list[str]:
-    """What lets packets go, and what that does to them."""
+    """How packets leave the queue, and the effect on them."""
     if link.service is not None:
         return [f"    served by a Poisson process: one packet at each opportunity{_cold(link.service)}"]
     burst = burst_bytes(link, server)
@@ -143,12 +143,12 @@ def _sizes(scenario: Scenario) -> list[Size]:
 
 
 def _named(kind: str, name: str) -> str:
-    """What is said of a path, with its name where it has one."""
+    """The kind of a path, with its name where it has one."""
     return f"{kind} {name}".rstrip()
 
 
 def _steps(scenario: Scenario) -> Iterator[tuple[str, Path] | Proxy]:
-    """Paths by their names; of segments in a row what stands between them, too, from the servers' end."""
+    """Yield (name, path). Of segments in sequence also the proxies between them, from the servers' end."""
     if not scenario.in_sequence:
         yield from scenario.every_path.items()
     for step in scenario.steps:
@@ -192,7 +192,7 @@ def _move(move: Move) -> str:
 
 
 def _flows(scenario: Scenario) -> list[str]:
-    """Where clients are, and where they go."""
+    """Where clients start, and their moves."""
     lines = []
     for index, flow in enumerate(scenario.flows):
         if scenario.paths:
@@ -221,8 +221,8 @@ def _study(scenario: Scenario) -> list[str]:
 def explain(scenario: Scenario, engine: EngineName) -> str:
     """The scenario, its paths' figures, reference times for each size, objectives, and the programs under an engine.
 
-    Where something is drawn the figures are those that the file gives; reference times are of the first path, or of all
-    segments in a row together.
+    Drawn values appear as the file gives them. Reference times are those of the first path, or of all segments in
+    sequence together.
     """
     reference_path, server = course(scenario), server_of(engine)
     lines = [f"{scenario.name}: {scenario.title}", ""]

@@ -17,7 +17,7 @@ _SYMBOLS = {"holds": ("✓", "green"), "does not hold": ("✕", "red"), "not off
 
 
 def show(findings: Sequence[Finding], absent: Mapping[str, str], console: Console) -> None:
-    """Print a table for each implementation, and who was left out and why."""
+    """Print a table per implementation, and the implementations left out with the reason."""
     for name, group in groupby(findings, key=lambda item: item.implementation):
         table = Table(title=name, title_justify="left", header_style="bold")
         table.add_column("role", no_wrap=True)

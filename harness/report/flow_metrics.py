@@ -17,7 +17,7 @@ from harness.report.markdown import line
 from harness.scenario.metric_names import MetricName
 from harness.topology import flow_label
 
-#: The order of rows, which is CCPerf's. A metric that is not here stands below those that are.
+#: Order of the rows, as in CCPerf. Metrics that are not listed here follow.
 ORDER = (
     "mean_throughput", "mean_throughput_l7", "mean_sending_rate", "mean_sending_rate_l7", "mean_delivery_rate",
     "flow_completion_time", "mean_cwnd", "mean_in_flight", "mean_srtt", "mean_est_queue_delay", "mean_one_way_delay",
@@ -34,7 +34,7 @@ ORDER = (
 
 @dataclass(frozen=True)
 class MetricTable:
-    """One table: a row a metric, a column a flow, the link or the network."""
+    """One table: a row per metric; the columns are flows, the link or the network."""
 
     title: str
     columns: tuple[str, ...]
@@ -74,12 +74,12 @@ def _table(
 
 
 def _has_row(name: MetricName) -> bool:
-    """Whether it is of a flow, the link or the network as a whole; single transfers have tables of their own."""
+    """Whether a metric is of a flow, the link or the network as a whole. Single transfers have tables of their own."""
     return name.phase is None and (name.transfer is None or name.metric in ORDER)
 
 
 def _phases(result: CellResult, labels: tuple[str, ...]) -> MetricTable:
-    """Shares while the same flows with congestion control are active, and Jain's index of them."""
+    """Throughput per phase, and Jain's index of it. In a phase the same congestion-controlled flows are active."""
     numbers = sorted({name.phase for name in result.measurements if name.phase is not None})
     rows = []
     for number in numbers:
@@ -91,7 +91,7 @@ def _phases(result: CellResult, labels: tuple[str, ...]) -> MetricTable:
 
 
 def absences(result: CellResult) -> list[str]:
-    """Why a metric is missing, a sentence each; of some of the runs only, with their number."""
+    """Reasons for missing metrics, a sentence each. A reason for some of the runs only has their number."""
     measured = sum(measured_run is not None for _, measured_run in result.runs)
     return [
         reason if count == measured else f"{reason} ({count} of {measured} runs)"
@@ -100,7 +100,7 @@ def absences(result: CellResult) -> list[str]:
 
 
 def heading(result: CellResult) -> str:
-    """What a cell's tables are of."""
+    """Heading of a cell's tables."""
     completed, total = result.outcomes.get("completed", 0), len(result.runs)
     runs = counted(completed, "run") if completed == total else f"{completed} of {counted(total, 'run')} completed"
     parameters = "".join(f", {name} {value}" for name, value in result.cell.parameters.items())
@@ -110,8 +110,9 @@ def heading(result: CellResult) -> str:
 
 
 def _laid(table: MetricTable) -> tuple[list[str], int, list[list[str]]]:
-    """Headings, how many of them say what a row is, and rows: a metric each, or, where a line has no room for all
-    flows, a flow each.
+    """Return (headings, number of label columns, rows).
+
+    A row is a metric, or a flow where a row has no room for all flows.
     """
     if len(table.columns) <= MOST_FLOWS + 1:
         rows = [[name, shown_unit(unit), *map(text, values)] for name, unit, values in table.rows]

@@ -25,7 +25,7 @@ from harness.report.ranking import plain
 from harness.stats.intervals import interval
 from harness.stats.two_sample import ALPHA
 
-#: Figures of a cell that differ and are named; of more only the number is said.
+#: Texts name this many differing figures of a cell, and give the number of the others.
 _NAMED = 3
 _SYMBOLS: Mapping[Standing, tuple[str, str]] = {
     "same": ("=", "green"), "better": ("▲", "green"), "worse": ("▼", "red"), "differs": ("≠", "red"),
@@ -35,20 +35,20 @@ _SYMBOLS: Mapping[Standing, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class CellReport:
-    """A cell that the gate decided on, with what of its bits is other."""
+    """The gate's decision on a cell, with the code and image versions that differ."""
 
     weighed: Weighed
     causes: tuple[str, ...]
 
     @property
     def departures(self) -> list[str]:
-        """Parameters that runs of now show at other values than they were set to, in a sentence each."""
+        """Parameters whose observed value in current runs is not the one that was set, a sentence each."""
         current = self.weighed.decided.pair.now
         return [] if current is None else sentences(current.runs)
 
     @property
     def departed_before(self) -> bool:
-        """Whether the baseline's runs show the same parameters at other values, too."""
+        """Whether the same parameters depart from their set values in the baseline's runs, too."""
         pair = self.weighed.decided.pair
         if pair.base is None or pair.now is None:
             return False
@@ -59,14 +59,14 @@ class CellReport:
 
     @property
     def telling(self) -> list[MetricChange]:
-        """The figures that make the cell stand as it does."""
+        """The figures that decide the cell's standing."""
         standing = self.weighed.decided.standing
         return [figure for figure in self.weighed.decided.figures if figure.standing == standing != "same"]
 
 
 @dataclass(frozen=True)
 class GateReport:
-    """What the gate says of a matrix."""
+    """The gate's decisions on a matrix."""
 
     cells: tuple[CellReport, ...]
     applied: Applied
@@ -74,7 +74,7 @@ class GateReport:
 
     @property
     def counts(self) -> dict[Standing, int]:
-        """Standing → cells, the gravest first; only those that there are."""
+        """Standing → number of cells, the gravest first, without zeros."""
         counts = Counter(cell.weighed.decided.standing for cell in self.cells)
         return {standing: counts[standing] for standing in GRAVITY if counts[standing]}
 
@@ -90,7 +90,7 @@ class GateReport:
 
 
 def sentence(gate_report: GateReport) -> str:
-    """The whole in a line."""
+    """Summary in one line."""
     counts = ", ".join(f"{count} {standing}" for standing, count in gate_report.counts.items())
     accepted = sum(bool(cell.weighed.accepted) for cell in gate_report.cells)
     acceptance = f"; {accepted} of them accepted" if accepted else ""
@@ -101,7 +101,7 @@ def sentence(gate_report: GateReport) -> str:
 
 
 def rate(gate_report: GateReport) -> str:
-    """What a false alarm's probability is, in a sentence."""
+    """The probability of a false alarm, in sentences."""
     exact_cells = sum(cell.weighed.decided.exact for cell in gate_report.cells)
     texts = [f"A figure has changed when it is off by more than {100 * gate_report.within:.3g} %."]
     if exact_cells:
@@ -127,7 +127,7 @@ def values_of(figure: MetricChange) -> str:
 
 
 def figure_text(figure: MetricChange) -> str:
-    """A figure and why it stands so."""
+    """A figure, its test, and the reason for its standing."""
     runs = f", n = {len(figure.base)} and {len(figure.now)}" if figure.name != OUTCOME else ""
     test = "" if figure.p is None else f", p = {figure.p:.2g}"
     why = f"; {figure.why}" if figure.why and figure.name != OUTCOME else ""
@@ -135,14 +135,14 @@ def figure_text(figure: MetricChange) -> str:
 
 
 def told_text(cell: CellReport) -> str:
-    """All figures that tell of a cell."""
+    """The figures that decide a cell's standing: the first `_NAMED`, and the number of the others."""
     figures = [figure_text(figure) for figure in cell.telling]
     hidden = len(figures) - _NAMED
     return "; ".join([*figures[:_NAMED], *([f"{hidden} more"] if hidden > 0 else [])])
 
 
 def _shown(gate_report: GateReport) -> list[CellReport]:
-    """The cells worth a line: all that are not the same, the gravest first."""
+    """All cells that are not the same: alarms first, then by gravity."""
     changed = [cell for cell in gate_report.cells if cell.weighed.decided.standing != "same"]
     return sorted(changed, key=lambda cell: (not cell.weighed.alarm, GRAVITY.index(cell.weighed.decided.standing)))
 
@@ -154,7 +154,7 @@ def _accepted(cell: CellReport) -> str:
 
 
 def cautions(applied: Applied) -> list[str]:
-    """What is to be said of the accepted changes themselves."""
+    """Notes on accepted changes that have expired or are not needed."""
     return [
         *(
             f"no longer accepted since {allowance.until}: {_whose(allowance)} ({allowance.reason})"
@@ -170,9 +170,9 @@ def _whose(allowance: Allowance) -> str:
 
 
 def departed(gate_report: GateReport) -> list[str]:
-    """What is to be said of parameters that runs of now show at other values than they were set to.
+    """Notes on parameters whose observed value in current runs is not the one that was set.
 
-    Cells whose baseline does not show the same come first, and of these as many are named as there are.
+    Cells whose baseline does not show the same come first, and all of them are named.
     """
     departed_cells = [(cell, said) for cell in gate_report.cells if (said := cell.departures)]
     new = [(cell, texts) for cell, texts in departed_cells if not cell.departed_before]
@@ -186,7 +186,7 @@ def departed(gate_report: GateReport) -> list[str]:
 
 
 def show(gate_report: GateReport, console: Console) -> None:
-    """For a terminal: what is not the same, and the sum of it."""
+    """Print the cells that are not the same, and a summary."""
     rows = []
     for cell in _shown(gate_report):
         standing = cell.weighed.decided.standing
@@ -230,7 +230,7 @@ def markdown(gate_report: GateReport) -> str:
 
 
 def workflow_commands(gate_report: GateReport) -> list[str]:
-    """Workflow commands of GitHub Actions, one a cell that shuts the gate, at its scenario's file."""
+    """Workflow commands of GitHub Actions: an error at the scenario's file per cell that shuts the gate."""
     commands = []
     for cell in gate_report.alarms:
         decided = cell.weighed.decided
@@ -242,7 +242,7 @@ def workflow_commands(gate_report: GateReport) -> list[str]:
 
 
 def _data(text: str) -> str:
-    """Escaped as the runner's workflow commands ask."""
+    """Escape the text as the runner's workflow commands require."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
@@ -307,9 +307,9 @@ def _figure(figure: MetricChange) -> dict[str, Any]:
 # The format has no standard; this is the part that Jenkins, GitLab and the common GitHub actions agree on.
 
 
-#: Characters that XML 1.0 has no way to write, beside those that nobody is shown (`harness.formatting.harmless`).
+#: Characters that XML 1.0 cannot represent, besides those that are never shown (`harness.formatting.harmless`).
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-#: Verdict → element below a test case; what is missing passed.
+#: Verdict → element below a test case. Other verdicts have none: the case passed.
 _ELEMENTS = {"fail": "failure", "error": "error", "inconclusive": "skipped", "unsupported": "skipped"}
 _OF_THE_GATE: dict[Standing, str] = {
     "worse": "failure", "differs": "failure", "cannot tell": "skipped", "gone": "skipped",
@@ -317,7 +317,7 @@ _OF_THE_GATE: dict[Standing, str] = {
 
 
 def verdicts(results: Sequence[CellResult]) -> str:
-    """A suite a scenario and engine, a case a cell."""
+    """Render verdicts as JUnit XML: a suite per scenario and engine, a case per cell."""
     suites = []
     for cells in by_scenario(results):
         cell = cells[0].cell
@@ -326,7 +326,7 @@ def verdicts(results: Sequence[CellResult]) -> str:
 
 
 def decisions(gate_report: GateReport) -> str:
-    """One suite, a case a cell."""
+    """Render the gate's decisions as JUnit XML: one suite, a case per cell."""
     return _document([_suite("gate", map(_decision, gate_report.cells))])
 
 

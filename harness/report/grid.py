@@ -1,4 +1,4 @@
-"""Everyone with everyone: clients down, servers across, one figure or one reason a pair."""
+"""Grids of all pairs: clients down, servers across, one figure or reason per pair."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from harness.report.parameters import asked
 from harness.report.table import SYMBOLS
 from harness.scenario.metric_names import MetricName
 
-#: What a pair's figure is.
+#: Metric of a pair's figure.
 METRIC = MetricName("completion", 0, "first")
-#: How narrow a reason may be folded: its longest word.
+#: Minimum width of a folded reason: its longest word.
 _REASON = len("unsupported")
 
 
 def entry(
     result: CellResult, metric: MetricName = METRIC, format_value: Callable[[float], str] = "{:.2f}".format
 ) -> str:
-    """The median of a metric, seconds to the last byte without; else the reason code of the verdict."""
+    """Median of a metric (by default, seconds to the last byte); else the reason code of the verdict."""
     span = result.interval(*metric)
     if span is not None and "completed" in result.outcomes and math.isfinite(span.median):
         return format_value(span.median)
@@ -85,7 +85,7 @@ def markdown(results: Sequence[CellResult]) -> str:
 
 
 def verdicts(results: Sequence[CellResult]) -> str:
-    """The same, each pair with the symbol of its verdict. Who met nobody but itself stands below the grid."""
+    """The same with the symbol of each verdict. Implementations that met only themselves are below the grid."""
     peers = {name for result in results for name in _pair(result) if len(set(_pair(result))) > 1}
     cross, isolated = list[CellResult](), list[CellResult]()
     for result in results:

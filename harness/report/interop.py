@@ -60,7 +60,7 @@ def why_none(results: Sequence[CellResult]) -> str:
 
 
 def matrix_of(results: Sequence[CellResult]) -> InteropMatrix:
-    """What the cells amount to, each implementation's failures with everybody called unsupported."""
+    """Build the matrix of the cells. A case that an implementation fails with everybody counts as unsupported."""
     cells = chosen(results)
     pairs = [(result.cell.client.name, result.cell.server.name) for result in cells]
     entries: dict[tuple[Pair, str], TestcaseResult] = {}
@@ -78,7 +78,7 @@ def matrix_of(results: Sequence[CellResult]) -> InteropMatrix:
 
 
 def _failure(result: CellResult) -> Failure | None:
-    """Where it shows that a cell failed: in the first run that did."""
+    """The failure in the first run that failed."""
     for (run, measured), folder in zip(result.runs, result.folders, strict=True):
         verdict = run_result(run, measured)
         if verdict.word == "failed":
@@ -150,7 +150,7 @@ def _show_grid(title: str, matrix: InteropMatrix, console: Console) -> None:
 
 
 def markdown(matrix: InteropMatrix, published: InteropMatrix | None = None) -> str:
-    """The same for a page, failures by whose they are."""
+    """The same for a page, with failures grouped by responsibility."""
     lines = [f"{_summary(matrix)}. {_LEGEND}.", "", line(["client ↓ server →", *matrix.servers])]
     lines.append(line(["---"] * (1 + len(matrix.servers))))
     for client in matrix.clients:

@@ -1,4 +1,4 @@
-"""What of an interop matrix did not succeed: whose it looks, the first wrong packet, and endpoints' last words."""
+"""Failures of an interop matrix: who seems responsible, the first wrong packet, and endpoints' last log lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHOSE: dict[Whose | None, str] = {
     "endpoint": "What looks to be our endpoints' doing",
     None: "What nobody has looked into",
 }
-#: So many different sentences say why somebody fails with everybody.
+#: Number of different sentences that say why an implementation fails with everybody.
 _SENTENCES = 2
 _EVERYBODY = "What an implementation fails with everybody, which counts as unsupported"
 
@@ -54,7 +54,7 @@ class _Failed:
 
 
 def _failed(matrix: InteropMatrix) -> list[_Failed]:
-    """What failed or decided nothing, and what was relabelled, by pairs and cases."""
+    """Failed, inconclusive and relabelled entries, by pair and case."""
     return [
         _Failed(pair, case, entry)
         for pair in matrix.pairs
@@ -97,7 +97,7 @@ def _words(entry: TestcaseResult) -> list[str]:
 
 
 def markdown(matrix: InteropMatrix) -> list[str]:
-    """Lines of a page: a part for whose the failures look to be, findings with all pairs that show them."""
+    """Lines of a page: a part per responsible party, and each finding with all pairs that show it."""
     failures = _failed(matrix)
     unattributed = [failure for failure in failures if failure.finding is None]
     everybody_groups = _by_everybody([failure for failure in unattributed if failure.entry.relabelled])
@@ -119,7 +119,7 @@ def markdown(matrix: InteropMatrix) -> list[str]:
     if everybody_groups:
         lines += ["", f"**{_EVERYBODY}** ({sum(map(len, everybody_groups))}; nobody has looked into it).", ""]
         lines += [line(["case", "who", "with", "why"]), line(["---"] * 4), *map(_with_everybody, everybody_groups)]
-    # Of those that fail alike one speaks for all.
+    # One failure of a group represents it.
     if with_words := [
         failure for failure in [*unexplained, *(group[0] for group in everybody_groups)] if _words(failure.entry)
     ]:
@@ -139,7 +139,7 @@ def markdown(matrix: InteropMatrix) -> list[str]:
 
 
 def _by_everybody(failures: Sequence[_Failed]) -> list[list[_Failed]]:
-    """Those that one implementation fails with everybody in one case together, in the order of the cases."""
+    """Group failures by case and by the implementation that fails it with everybody, in the order of the cases."""
 
     def place(failure: _Failed) -> tuple[int, Who]:
         assert failure.entry.everybody is not None
@@ -149,7 +149,7 @@ def _by_everybody(failures: Sequence[_Failed]) -> list[list[_Failed]]:
 
 
 def _with_everybody(group: Sequence[_Failed]) -> str:
-    """A row for them: with whom, and why, each sentence once and the most frequent first."""
+    """A row for such a group: with whom, and why. Each sentence appears once, the most frequent first."""
     assert group[0].entry.everybody is not None
     role, name = group[0].entry.everybody
     peers = ", ".join(failure.pair[1 if role == "client" else 0] for failure in group)
@@ -159,7 +159,7 @@ def _with_everybody(group: Sequence[_Failed]) -> str:
 
 
 def _findings(failures: Sequence[_Failed]) -> Iterator[str]:
-    """Rows of findings: who, what, why, and where it shows, the first with its sentence."""
+    """Rows of findings: implementation, failure, reason, cases and pairs, and the sentence of the first."""
     yield line(["who", "fails", "why", "where it shows", "seen there"])
     yield line(["---"] * 5)
     ordered = sorted(failures, key=lambda failure: str(failure.finding))
@@ -179,7 +179,7 @@ def _escaped(text: str) -> str:
 
 
 def report(pair: Pair, case: str, entry: TestcaseResult) -> dict[str, Any]:
-    """What an entry's failure adds to it as data: run, check with its packet, last lines, and whose it looks to be."""
+    """An entry's failure as data: run, check with its packet, last lines, and who seems responsible."""
     finding = blamed(pair, case, entry) if entry.word != "succeeded" else None
     content: dict[str, Any] = {}
     if entry.failure is not None:

@@ -23,12 +23,12 @@ from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
 
 SCHEMA = 1
-#: Of `report --json`: from 2 on, cells of scenarios without objectives are `measured`, and there are rankings.
+#: Schema of `report --json`. From 2 on, cells of scenarios without objectives are `measured`, and there are rankings.
 REPORT_SCHEMA = 2
 
 
 def _link(result: CellResult) -> dict[str, Any]:
-    """The proof of the last run the verdict rests on; valid when there is such a run."""
+    """Link proof of the last run on which the verdict rests: one with a valid link, if there is one."""
     all_proofs = [(run, measured.link) for run, measured in result.runs if measured is not None and measured.link]
     proofs = [(run, link) for run, link in all_proofs if link.valid] or all_proofs
     if not proofs:
@@ -94,13 +94,13 @@ def _cell(result: CellResult) -> dict[str, Any]:
 
 
 def _checks(result: CellResult) -> list[dict[str, Any]]:
-    """What the checks of a test case found in the last run."""
+    """The results of a test case's checks in the last run."""
     measured = result.last[1] if result.last is not None else None
     return [] if measured is None else [check.model_dump(mode="json") for check in measured.checks]
 
 
 def report(results: Iterable[CellResult], requested: Sequence[MetricName] = ()) -> dict[str, Any]:
-    """What `report --json` and `run --json` print. `asked_for`: metrics to rank the cells by."""
+    """What `report --json` and `run --json` print. `requested`: metrics to rank the cells by."""
     cell_results = list(results)
     ranked = [
         ranking
@@ -147,9 +147,9 @@ def plan(
 ) -> dict[str, Any]:
     """What `plan --json` prints: every run, whether it is stored, and the estimates for the rest.
 
-    `disk`: bytes that these leave at least (`least`) and at most (`stay`), that they take beside while they go on
-    (`meanwhile`), that are free (`free`). With shards, what each has to do, and the names of those that have something
-    as the matrix of a job of GitHub Actions.
+    `disk`, in bytes: what these runs leave at least (`least`) and at most (`stay`), what they take in addition while
+    they go on (`meanwhile`), and what is free (`free`). With shards: the work of each, and the names of those that have
+    work as the matrix of a job of GitHub Actions.
     """
     shared = {
         "shards": [asdict(shard) for shard in shards],

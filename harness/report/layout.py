@@ -1,7 +1,7 @@
-"""Tables that fit: one with more columns than there is room for is stacked, and every part says whose rows it has.
+"""Tables that fit the console: a table that is too wide is split into parts, one below the other.
 
-Nothing is cut. Columns that identify a row stand in every part; where not even those have room beside one other, each
-row becomes a block of lines.
+Nothing is cut. Every part has the columns that identify a row. Where even these leave no room for one other column,
+each row becomes a block of lines.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from harness.outcome import Interval
 
 #: What a column takes besides its text: a space on either side, and a line.
 _AROUND = 3
-#: Narrower than this no identifying column is folded to.
+#: Minimum width of a folded identifying column.
 _NARROWEST = 8
-#: Longest word of a reference line that a column is made wider for.
+#: A column is widened for words of a reference line up to this length.
 _WORD = 12
 
-#: What a column of sentences has at least.
+#: Minimum width of a column of sentences.
 SENTENCE = 24
 
 Entry = str | Text
@@ -34,7 +34,7 @@ Entry = str | Text
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table that is to fit."""
+    """A column of a `Fitted` table."""
 
     heading: str
     identifies: bool = False
@@ -49,7 +49,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row, a cell a column."""
+    """A row: a cell per column."""
 
     cells: Sequence[Entry]
     reference: bool = False
@@ -65,7 +65,7 @@ class Fitted:
     rows: Sequence[Row]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The parts, below a title and what was done to make them fit."""
+        """Yield the title, a note where the table is split, and the parts."""
         widths = self._widths(folded=False)
         needed = 1 + self._whole(widths)
         if needed > options.max_width and any(column.if_fits for column in self.columns):
@@ -100,7 +100,7 @@ class Fitted:
         return Fitted(self.title, [self.columns[index] for index in columns], rows)
 
     def _spread(self, selected: Sequence[int], widths: Sequence[int], room: int) -> list[int]:
-        """The widths, those of texts in a part made wider where there is room left, as far as they need it."""
+        """Return the widths, with spare room of a part given to its text columns as far as they need it."""
         widened = list(widths)
         texts = {index: self._text(index) for index in selected if self.columns[index].text}
         spare = room - self._whole([widened[index] for index in selected])
@@ -114,7 +114,7 @@ class Fitted:
         return sum(width + _AROUND for width in widths)
 
     def _widths(self, *, folded: bool) -> list[int]:
-        """What each column needs, with the headings of identifying ones `folded` or not; texts are folded."""
+        """Width that each column needs. Texts are folded; headings of identifying columns only with `folded`."""
         column_widths = []
         for index, column in enumerate(self.columns):
             content_width, heading_width = self._text(index), _width(_heading(column) if folded else column.heading)
@@ -122,7 +122,7 @@ class Fitted:
         return column_widths
 
     def _text(self, index: int) -> int:
-        """The widest cell of a column; of the name of a reference line the longest word."""
+        """Width of the widest cell of a column. The name of a reference line counts by its longest word."""
         column, widest = self.columns[index], 0
         for row in self.rows:
             content = _plain(row.cells[index])
@@ -143,18 +143,18 @@ class Fitted:
             if row.reference and not ruled:
                 table.add_section()
                 ruled = True
-            # What people wrote is no markup.
+            # Text that people wrote is not markup.
             entries = (row.cells[index] for index in selected)
             cells = (Text(_plain(entry)) if isinstance(entry, str) else entry for entry in entries)
             table.add_row(*cells, style="dim" if row.reference else None)
         return table
 
     def _says(self, row: Row, selected: Sequence[int]) -> bool:
-        """Whether a reference line has anything beside its name among these columns."""
+        """Whether a reference line has any entry besides its name in these columns."""
         return any(_plain(row.cells[index]) for index in selected if not self.columns[index].identifies)
 
     def _blocks(self) -> Iterator[Text]:
-        """Each row as lines, a line a column that has something to say."""
+        """Each row as lines, one per column that is not empty."""
         for row in self.rows:
             for column, cell in zip(self.columns, row.cells, strict=True):
                 if _plain(cell):
@@ -163,7 +163,7 @@ class Fitted:
 
 
 def _heading(column: Column) -> str:
-    """The heading, that of an identifying column folded at its dots: a parameter's name."""
+    """The heading. That of an identifying column, a parameter's name, is folded at its dots."""
     return column.heading.replace(".", ".\n") if column.identifies else column.heading
 
 
@@ -182,7 +182,7 @@ def _plain(cell: Entry) -> str:
 
 
 def _folded(widths: Sequence[int], room: int) -> list[int] | None:
-    """The widths, the widest of them made narrower until all have room; None where that is too narrow to read."""
+    """Narrow the widest columns until all have room. None where that is too narrow to read."""
     narrowed = list(widths)
     while sum(narrowed) > room:
         widest = max(range(len(narrowed)), key=narrowed.__getitem__, default=None)
@@ -193,7 +193,7 @@ def _folded(widths: Sequence[int], room: int) -> list[int] | None:
 
 
 def _parts(columns: Sequence[int], widths: Sequence[int], room: int) -> Iterator[list[int]]:
-    """The columns in as many parts as it takes, in their order; one part of none."""
+    """Split the columns, in their order, into as many parts as it takes. Without columns: one empty part."""
     part, space = list[int](), room
     for index in columns:
         if part and widths[index] + _AROUND > space:
@@ -207,19 +207,19 @@ def _parts(columns: Sequence[int], widths: Sequence[int], room: int) -> Iterator
 # --- Numbers and intervals as tables and sentences have them.
 
 
-#: Mbit/s from which on a decimal says enough.
+#: Rates from this one on, Mbit/s, have one decimal.
 _SHOWS: Final = 0.1
 
 
 def number(value: float) -> str:
-    """A number with three significant digits at least; of what is infinitely bad, 'never'."""
+    """A number with three significant digits at least; 'never' for infinity."""
     if math.isinf(value):
         return "never"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def rate(value: float) -> str:
-    """A rate in Mbit/s with a decimal; of one that is less than that shows, its first three digits."""
+    """A rate in Mbit/s with one decimal. A smaller one has three significant digits."""
     return f"{value:.1f}" if not value or value >= _SHOWS else f"{value:.3g}"
 
 
@@ -229,7 +229,7 @@ def shown_unit(unit: str) -> str:
 
 
 def text(span: Interval | None) -> str:
-    """Median, and the interval of several runs where its ends show as something else."""
+    """Median, and the interval of several runs where its ends are displayed differently."""
     if span is None:
         return "–"
     median, low, high = map(number, (span.median, span.low, span.high))

@@ -1,4 +1,4 @@
-"""What there is: scenarios, implementations with what they are and whether they are here, images with their sizes."""
+"""Lists of scenarios, of implementations with their properties and availability, and of images with their sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.report.layout import SENTENCE, Column, Fitted, Row
 from harness.scenario.parameters import PARAMETERS, Role
 from harness.scenario.schema import Implementation, Scenario
 
-#: What stands above those whose manifests do not say `tested`.
+#: Heading of the implementations whose manifests do not say `tested`.
 UNTESTED = "by manifest alone: never run by those who wrote it"
 
 
@@ -43,7 +43,7 @@ class ListedImplementation:
 
 
 def _parameters(entry: ListedImplementation) -> str:
-    """What can be set, by role: names that both roles set stand once."""
+    """Parameters that can be set, by role. Names that both roles share appear once."""
     names_by_role = {role: entry.settable(role) for role in entry.implementation.roles}
     moves = [f"moves {' and '.join(entry.implementation.moves)}"] if entry.implementation.moves else []
     if len(names_by_role) == 2:
@@ -58,7 +58,7 @@ def _parameters(entry: ListedImplementation) -> str:
 
 
 def show(scenarios: Sequence[Scenario], entries: Sequence[ListedImplementation], console: Console) -> None:
-    """Print the scenarios and the implementations, those apart that were never run."""
+    """Print the scenarios and the implementations. Those that were never run have a table of their own."""
     for scenario in scenarios:
         console.print(f"{scenario.name:32} {scenario.title}", markup=False, soft_wrap=True)
     for title, tested in (("implementations", True), (UNTESTED, False)):
@@ -100,7 +100,7 @@ def images_json(images: Mapping[str, MadeImage]) -> dict[str, Any]:
 
 
 def show_images(images: Mapping[str, MadeImage], absent: Mapping[str, str], console: Console) -> None:
-    """Print what was built, how large it is and what it took; and what could not be built, by name."""
+    """Print each image with its size and build time, and the names of those that could not be built."""
     columns = [
         Column("name", identifies=True), Column("image"), Column("MB", right=True), Column("s", right=True), Column(""),
     ]  # fmt: skip

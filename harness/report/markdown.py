@@ -26,12 +26,12 @@ from harness.topology import flow_label
 
 
 def line(cells: Sequence[str]) -> str:
-    """One row of a table. What is a line's end in a cell, or HTML that no report writes, is none there."""
+    """One row of a table. Line ends in cells become spaces; HTML that no report writes is shown as text."""
     return "| " + " | ".join(without_html(cell).replace("\n", " ") for cell in cells) + " |"
 
 
 def scenario_markdown(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> str:
-    """One scenario's table, with its reference lines, and what its cells amount to."""
+    """One scenario's table, with its reference lines, notes and rankings."""
     scenario = results[0].cell.scenario
     headed, goodput = columns(scenario, requested), shows_goodput(scenario, requested)
     parameters = asked([result.cell for result in results])
@@ -94,7 +94,7 @@ def _row(
 def _flows(
     results: Sequence[CellResult], parameters: RequestedParameters, requested: Sequence[MetricName]
 ) -> list[str]:
-    """A row a flow, where the cells' own rows have not room for all of them."""
+    """A row per flow, where the cells' own rows have no room for all of them."""
     headed = flow_columns(results[0].cell.scenario, requested)
     if not headed:
         return []
@@ -109,7 +109,7 @@ def _flows(
 
 
 def summary(results: Sequence[CellResult]) -> str:
-    """One line a scenario and engine: how many cells got which verdict, what their runs took; and the sums."""
+    """A row per scenario and engine: number of cells by verdict, and the time their runs took. Totals follow."""
     groups = by_scenario(results)
     lines = [
         line(["scenario", "engine", "cells", *SYMBOLS, "runs", "virtual s", "wall s", "times real time", MARK]),
@@ -145,5 +145,5 @@ def _summaryline(name: str, engine: str, results: Sequence[CellResult]) -> str:
 
 
 def report(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> str:
-    """All scenarios, one table each; with metrics in place of their own, where they are asked for."""
+    """All scenarios, one table each. Requested metrics replace their own."""
     return "\n".join(scenario_markdown(group, requested) for group in by_scenario(results))

@@ -1,4 +1,4 @@
-"""What stacks make of a client that moves: a table over all servers, with the evidence."""
+"""How stacks respond to a client that moves: a table over all servers, with the evidence."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class MoveRow:
 
     @property
     def scenario(self) -> Scenario:
-        """What was asked for."""
+        """The scenario of the cell."""
         return self.result.cell.scenario
 
     @property
@@ -83,14 +83,14 @@ class MoveRow:
 
     @property
     def label(self) -> str:
-        """Client and server, each with the parameters that were asked of it."""
+        """Client and server, each with its requested parameters."""
         pair = flow_label(self.result.cell, self.flow) if not self.scenario.open_roles else "→".join(self.result.pair)
         parameters = [f"{name.partition('.')[2]}={value}" for name, value in self.result.cell.parameters.items()]
         return " ".join([pair, *parameters]) if not self.scenario.open_roles else pair
 
     @property
     def first(self) -> Handover:
-        """That of the first run that shows it."""
+        """The handover in the first run that shows it."""
         return self.seen[0]
 
     def counted(self, part: Literal["window", "rtt"]) -> str:
@@ -102,12 +102,12 @@ class MoveRow:
 
     @property
     def refusals(self) -> int:
-        """In how many runs the server ended the connection with an error after it."""
+        """Number of runs in which the server ended the connection with an error after the move."""
         return sum(handover.closed.startswith("the server") for handover in self.seen)
 
     @property
     def conduct(self) -> Conduct:
-        """What that is by RFC 9000 §9.4, where all runs agree."""
+        """The server's conduct by RFC 9000 §9.4, where all runs agree."""
         windows, rtts = (
             {getattr(handover, part) for handover in self.seen} - {"unknown"} for part in ("window", "rtt")
         )
@@ -120,7 +120,7 @@ class MoveRow:
 
     @property
     def contradiction(self) -> str:
-        """Where the published survey says otherwise of the window; empty where it does not, or nothing is known."""
+        """What the published survey says, where it contradicts the window. Empty where it does not, or is unknown."""
         published = PUBLISHED.get(self.server)
         windows = {handover.window for handover in self.seen} - {"unknown"}
         incomplete = set(self.result.outcomes) != {"completed"}
@@ -144,12 +144,12 @@ class MoveRow:
 
 
 def moved(results: Sequence[CellResult]) -> list[CellResult]:
-    """Those in which a client moves."""
+    """The cells in which a client moves."""
     return [result for result in results if any(flow.moves for flow in result.cell.scenario.flows)]
 
 
 def rows(results: Sequence[CellResult]) -> list[MoveRow]:
-    """A row a move, by servers; those that no run shows are there, too."""
+    """A row per move, sorted by server. Moves that no run shows are included."""
     move_rows = [row for result in results for row in _of(result)]
     return sorted(move_rows, key=lambda row: (row.server, row.scenario.name, row.label, row.flow, row.move))
 

@@ -1,4 +1,4 @@
-"""The parameters of a table's cells: those that vary become columns, those that all share stand in its title."""
+"""The parameters of a table's cells: those that vary become columns, shared ones go into its title."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from harness.units import Duration, Percentage, QueueSize, Rate, Size
 
 @dataclass(frozen=True)
 class RequestedParameters:
-    """What was asked of the cells of one table."""
+    """Parameters requested of the cells of one table."""
 
     varied: tuple[str, ...]
     """Names that differ between the cells, the columns of the table."""
@@ -32,22 +32,22 @@ class RequestedParameters:
     """A name without a role stands for both of them."""
 
     def cells(self, cell: Cell) -> list[str]:
-        """One cell's entries in the columns; a dash where nothing was asked."""
+        """One cell's entries in the columns; a dash where nothing was requested."""
         table = _joined(cell.parameters) if self.joined else cell.parameters
         return [str(table.get(name, "–")) for name in self.varied]
 
     @property
     def suffix(self) -> str:
-        """What all cells share, for a title: ', server.congestion_control bbr'; empty for nothing."""
+        """The shared parameters, for a title: ', server.congestion_control bbr'; empty for nothing."""
         return "".join(f", {name} {value}" for name, value in self.shared.items())
 
 
 def asked(cells: Sequence[Cell]) -> RequestedParameters:
-    """What varies and what does not."""
+    """Split the parameters of cells into varied and shared ones."""
     tables = [_joined(cell.parameters) for cell in cells]
     joined = len({frozenset(table) for table in tables}) <= 1
     if not joined:
-        # Here both roles are asked alike, there one of them: the names of the roles tell them apart.
+        # Some cells set both roles alike, others set one of them. Names with roles distinguish these.
         tables = [dict(cell.parameters) for cell in cells]
     names = list(dict.fromkeys(name for table in tables for name in sorted(table, key=_order)))
     varied = [name for name in names if len({table.get(name) for table in tables}) > 1]
@@ -56,7 +56,7 @@ def asked(cells: Sequence[Cell]) -> RequestedParameters:
 
 
 def sort_key(cell: Cell) -> tuple[object, ...]:
-    """Cells of one table in the order of their values, small before large."""
+    """Sort key for the cells of one table: by parameter values, small before large."""
     return tuple((name, *_size(value), str(value)) for name, value in sorted(cell.parameters.items()))
 
 
@@ -76,7 +76,7 @@ def _order(name: str) -> tuple[int, str]:
 
 
 def _size(value: ParameterValue) -> tuple[str, float]:
-    """A value as a word and a number to sort by: what it is called or measured in, and how much it is."""
+    """A word and a number to sort a value by: what it is called or measured in, and its amount."""
     text = str(value)
     discipline, _, limit = text.partition(" ")
     if discipline == "RED":
@@ -93,7 +93,7 @@ def _size(value: ParameterValue) -> tuple[str, float]:
 
 # --- The defaults in force of every implementation, and whether stored runs confirm them.
 #
-# A default is what the manifest states. It is confirmed by what runs showed in which the parameter was not set.
+# A default is what the manifest states. Runs in which the parameter was not set can confirm it.
 
 
 #: The columns: those of N. Kuhn's table of parameters (studies/in_sequence_satellite), and others worth a column.
@@ -144,7 +144,7 @@ def _shown(name: str, value: float | str) -> str:
 
 
 def observations(results: Iterable[CellResult]) -> Seen:
-    """(implementation, role, parameter) → what runs showed of it in which nobody had set it."""
+    """(implementation, role, parameter) → observations in runs that did not set it."""
     by_parameter: dict[tuple[str, Role, str], list[Observation]] = {}
     for result in results:
         names = {"client": result.cell.client.name, "server": result.cell.server.name}
@@ -181,7 +181,7 @@ def _default(item: Implementation, role: Role, name: str, evidence: Sequence[Obs
         observed = Counter(words).most_common(1)[0][0]
     confirmed = None
     if stated is not None and evidence:
-        # Each kind of evidence may see its own side of it; one that agrees in most runs confirms.
+        # Each kind of evidence may see its own side of it. Agreement of at least half of the answers confirms.
         agreeing = [PARAMETERS[name].agrees(stated, observation.value) for observation in evidence]
         decisive = [answer for answer in agreeing if answer is not None]
         confirmed = sum(decisive) * 2 >= len(decisive) if decisive else None
@@ -190,7 +190,7 @@ def _default(item: Implementation, role: Role, name: str, evidence: Sequence[Obs
 
 
 def _rows(entries: Sequence[Default]) -> list[tuple[str, Role, list[Default]]]:
-    """(name, role, its defaults); a name tells where nobody has run what it stands for."""
+    """(name, role, its defaults). The name says whether the implementation was never run."""
     rows: dict[tuple[str, Role], list[Default]] = {}
     for entry in entries:
         name = entry.implementation + ("" if entry.tested else " (never run)")
@@ -209,7 +209,7 @@ def show(entries: Sequence[Default], console: Console) -> None:
 
 
 def notes(entries: Sequence[Default]) -> list[str]:
-    """What manifests add to a default, a line each; alike in both roles once."""
+    """Notes of manifests on defaults, a line each. A note that both roles share appears once."""
     roles_by_note: dict[tuple[str, str, str], list[Role]] = {}
     for entry in entries:
         if entry.note:

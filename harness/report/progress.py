@@ -1,7 +1,7 @@
-"""Progress for people: a line per thing that happens, and a sign of life in between.
+"""Progress for people: a line per event, and a sign of life in between.
 
-On a terminal the sign of life is a spinner with the phase and how long the current thing has taken against its
-estimate; elsewhere it is a line every half minute. Runs side by side have a line each, and so has what is built beside.
+On a terminal the sign of life is a spinner with the phase, and the elapsed time against its estimate. Elsewhere it is
+a line every half minute. Parallel runs have a line each, and so have builds of images.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def span(seconds: float) -> str:
 
 
 def _name(cell: Cell, repetition: int, varied: Collection[str] | None) -> str:
-    """A run: scenario, who plays, the values that are varied (all of them, where that is not known), repetition."""
+    """Name of a run: scenario, pair, varied values (all of them, where that is not known), repetition."""
     parameters = {name: value for name, value in cell.parameters.items() if varied is None or name in varied}
     values = ", ".join(f"{name}={value}" for name, value in parameters.items())
     pair = f"{cell.client.name}→{cell.server.name}"
@@ -57,7 +57,7 @@ def _name(cell: Cell, repetition: int, varied: Collection[str] | None) -> str:
 
 
 def _progress(seconds: float, estimate: float) -> list[str]:
-    """How long something has taken against its estimate; nothing where there is none."""
+    """Elapsed time against its estimate. Empty without an estimate."""
     return [f"{seconds:.0f} s of about {span(estimate)}"] if estimate else []
 
 
@@ -72,7 +72,7 @@ class _Running:
 
 
 class Talk:
-    """Listens to events and talks on a console (stderr)."""
+    """Listens to events and prints progress on a console (stderr)."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -108,7 +108,7 @@ class Talk:
             self._say(f"done: {counted(self._ran, 'run')}")
 
     def _beat(self) -> None:
-        """Say that things go on, and for how long already."""
+        """Print signs of life until everything has ended."""
         while not self._ended.wait(1.0 if self._status else SILENCE / 10):
             signs = self._signs_of_life()
             if not signs or (self._status is None and time.monotonic() - self._said < SILENCE):
@@ -120,7 +120,7 @@ class Talk:
                     self._say(f"… {sign}")
 
     def _signs_of_life(self) -> list[str]:
-        """What goes on, and for how long already, a line each; none when nothing does."""
+        """Current activities and their elapsed time, a line each. Empty when nothing goes on."""
         now = time.monotonic()
         # Copies: other threads begin and end runs and builds.
         runs, builds = list(self._runs.values()), list(self._builds.items())
@@ -139,14 +139,14 @@ class Talk:
         self._current = (activity, estimate, time.monotonic())
 
     def interrupted(self) -> None:
-        """Say what an interrupt waits for: the runs and builds under way, which are ended."""
+        """Print what an interrupt waits for: the end of the current runs and builds."""
         under_way = [f"{run.what}{f' ({run.phase})' if run.phase else ''}" for run in list(self._runs.values())]
         under_way += [f"the build of the image {name}" for name in list(self._builds)]
         ending = f"ending {', '.join(under_way)}" if under_way else "ending"
         self._say(f"interrupted: {ending}; a second Ctrl-C ends everything at once", style="yellow")
 
     def __call__(self, event: Event) -> None:
-        """Say what happened."""
+        """Print what happened."""
         match event:
             case PlanMade(to_run=0):
                 self._say(f"all {event.stored} runs are stored: nothing to run (--fresh runs them again)")
@@ -173,7 +173,7 @@ class Talk:
                 self._now("", 0)
                 self._say(f"{title} · about {span(event.seconds_left)} left")
             case PhaseStarted():
-                # A run that is tried again begins with a phase.
+                # A retried run begins with a phase.
                 title = _name(event.cell, event.repetition, self._varied)
                 run = _Running(title, 0, time.monotonic())
                 self._runs.setdefault((event.cell.key, event.repetition), run).phase = event.phase

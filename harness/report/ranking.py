@@ -1,4 +1,4 @@
-"""What a table of several cells amounts to, in sentences: who is best, and how far the others are from it."""
+"""Rankings of cells in sentences: which cell is best, and how far the others are from it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from harness.evaluation.ranking import Ranked, Ranking
 from harness.formatting import counted
 from harness.report.layout import number, shown_unit
 
-#: Before the best of a ranking.
+#: Mark before the best cell of a ranking.
 BEST = "★"
-#: Cells of a ranking that sentences tell of; of more, these and the last.
+#: Sentences describe this many cells of a ranking. In a longer one the last cell is among them.
 MOST = 10
-#: What a factor is called, by whether more of a metric is better, less, or neither.
+#: Word for a factor, by the direction in which a metric is better.
 _WORDS = {"lower": "more", "higher": "less", "neutral": "more"}
 _TIMES = ("s", "ms")
-#: Factors below this one are told in per cent; and per cents below which nobody cares.
+#: Factors below the first appear in per cent. Per cents below the second count as no difference.
 _PERCENT, _SAME = 1.1, 0.01
-#: Paths of a sweep that have a sentence each; of more it is counted who comes first.
+#: This many paths of a sweep have a sentence each. With more, a count says which cells come first.
 MOST_PATHS = 6
 
 
@@ -49,7 +49,7 @@ def _heading(ranking: Ranking) -> str:
 
 
 def _labelled(ranking: Ranking) -> list[str]:
-    """A sentence a cell. What all their labels begin with is said once."""
+    """A sentence per cell. The common beginning of all labels appears once."""
     common = _common([cell.label.split() for cell in ranking.cells])
     best, *runners_up = ranking.cells
     mark = "" if ranking.better == "neutral" else f"{BEST} "
@@ -77,7 +77,7 @@ def _figure(cell: Ranked, unit: str) -> str:
 
 
 def distance(cell: Ranked, ranking: Ranking) -> str:
-    """How far a cell is from the best, and whether that shows."""
+    """Distance of a cell from the best, and whether it is significant."""
     beside = cell.beside
     assert beside is not None, "the best is not beside itself"
     n, base = cell.span.n, ranking.cells[0].span.n
@@ -119,7 +119,7 @@ def _times(factor: float) -> str:
 
 
 def _shown(p: float) -> str:
-    """A probability: by the steps that people know where it shows a difference."""
+    """A p-value: below 0.05 by the usual steps."""
     for step in (0.001, 0.01, 0.05):
         if p < step:
             return f"p < {step:g}"
@@ -131,7 +131,7 @@ def _without(ranking: Ranking) -> list[str]:
 
 
 def report(ranking: Ranking) -> dict[str, Any]:
-    """The same as plain data. What is infinite is a word, as in the store's files."""
+    """The same as plain data. Infinity is a word, as in the store's files."""
     return {
         "scenario": ranking.scenario.name,
         "engine": ranking.engine,
@@ -166,7 +166,7 @@ def plain(value: float) -> float | str:
 
 
 def lines(rankings: Sequence[Ranking]) -> list[str]:
-    """Several rankings below each other; of very many paths how often each contestant comes first."""
+    """Several rankings, one after the other. With many paths: how often each cell comes first."""
     texts: list[str] = []
     for name in dict.fromkeys(ranking.name for ranking in rankings):
         same_metric = [ranking for ranking in rankings if ranking.name == name]
@@ -178,7 +178,7 @@ def lines(rankings: Sequence[Ranking]) -> list[str]:
 
 
 def _counted(rankings: Sequence[Ranking]) -> str:
-    """Who comes first on how many paths, and of how many the distance from the best shows."""
+    """How often each cell comes first, and how many distances from the best are significant."""
     firsts = Counter(ranking.cells[0].label for ranking in rankings)
     parts = ", ".join(
         f"{label} on {count}" for label, count in sorted(firsts.items(), key=lambda entry: (-entry[1], entry[0]))

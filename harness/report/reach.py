@@ -1,4 +1,4 @@
-"""What it would take: the fewest settings with which pairs meet all objectives, or that none within the ranges does."""
+"""The fewest settings with which pairs meet all objectives, or that no set within the ranges does."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sentence(search: Search) -> str:
 
 
 def settings_text(settings: Settings) -> str:
-    """A set for people."""
+    """A set of settings, for people."""
     return " and ".join(f"{name} {level}" for name, level in sorted(settings)) or "as it is"
 
 
@@ -67,7 +67,7 @@ def report(searches: Sequence[Search]) -> dict[str, Any]:
 
 
 def markdown(searches: Sequence[Search]) -> str:
-    """For a page: a table a scenario."""
+    """For a page: a table per scenario."""
     lines: list[str] = []
     for name in dict.fromkeys(search.scenario.name for search in searches):
         group = [search for search in searches if search.scenario.name == name]

@@ -1,4 +1,4 @@
-"""Whose second connection starts from what the first learnt of the path: then a repeat measures that, too."""
+"""Cells whose second connection starts from what the first learnt of the path. Their repeats measure that, too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.outcome import Cell
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Flow
 
-#: What stands behind a repeat's figures that rest on an earlier connection, and begins the line that says so.
+#: Mark of a repeat's figures that rest on an earlier connection, and of the footnote about them.
 MARK = "†"
 
 
@@ -35,7 +35,7 @@ class Seed:
 
 
 def seed_of(cell: Cell) -> Seed | None:
-    """What the repeat of a cell starts from; None where nothing is repeated, resumed, remembered or known of it."""
+    """The seed of a cell's repeat. None where nothing is repeated, resumed or remembered, or nothing is known of it."""
     seeds = (_seed(cell, number, flow) for number, flow in enumerate(cell.scenario.flows) if flow.repeat_after)
     return next((seed for seed in seeds if seed is not None), None)
 
@@ -51,7 +51,7 @@ def _seed(cell: Cell, number: int, flow: Flow) -> Seed | None:
 
 
 def marked(text: str, name: MetricName, seed: Seed | None) -> str:
-    """A figure of a table with the mark, where it is one of a repeat with a seed."""
+    """A figure of a table, with the mark where it belongs to a repeat with a seed."""
     return f"{text} {MARK}" if seed is not None and name.transfer == "repeat" and text != "–" else text
 
 

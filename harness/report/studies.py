@@ -1,7 +1,7 @@
-"""Studies: what one source claims, beside what stored runs show; and which of them are installed.
+"""Studies compare the claims of one source with stored runs. Lists the installed ones.
 
-A package offers studies by an entry point of the group `harness.studies`. It names a `Study`, or a package each of
-whose subpackages has one by the name `STUDY`. This project's own are in studies/ (pyproject.toml).
+A package offers studies by an entry point of the group `harness.studies`. It names a `Study`, or a package
+whose subpackages each define `STUDY`. This project's own studies are in studies/ (pyproject.toml).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.report.parameters import sort_key
 
 #: The entry points that name studies.
 GROUP = "harness.studies"
-#: The page that studies share which have none of their own.
+#: The shared page of studies without a page of their own.
 SHARED = "documents.md"
 
 
@@ -76,7 +76,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Study:
-    """One source beside the runs that try what it says."""
+    """One source, and the runs that test its claims."""
 
     source: str
     """Who says it, and where."""
@@ -104,14 +104,14 @@ class Study:
 
 
 def stored_of(results: Iterable[CellResult], scenario: str) -> list[CellResult]:
-    """The cells of a scenario that have figures, by server and what was asked of them."""
+    """The cells of a scenario that have measurements, sorted by server and parameters."""
     cells = [result for result in results if result.cell.scenario.name == scenario and result.measurements]
     return sorted(cells, key=lambda result: (result.cell.server.name, sort_key(result.cell)))
 
 
 @cache
 def installed_studies() -> dict[str, Study]:
-    """All studies by their names, as they follow each other on pages. Imports them.
+    """All installed studies by name, in the order of pages. Imports them.
 
     InputError: an entry point that cannot be loaded, names no study, or has the name of another.
     """
@@ -125,7 +125,7 @@ def installed_studies() -> dict[str, Study]:
 
 
 def package_studies(package: ModuleType) -> dict[str, Study]:
-    """The studies of a package, by the names of its subpackages, as they follow each other on pages."""
+    """The studies of a package by the names of its subpackages, in the order of pages."""
     names = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
     return in_order({name: importlib.import_module(f"{package.__name__}.{name}").STUDY for name in names})
 

@@ -1,4 +1,4 @@
-"""What the factors of studies are worth: a sentence a time, effects ranked; and profiles beside each other."""
+"""Effects of the factors of studies, a sentence per time, ranked; and profiles compared."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _plain(span: Interval) -> dict[str, Any]:
 
 
 def markdown(study_results: Made) -> str:
-    """For a page: a part a study and pair, with a table of effects a time; then the profiles."""
+    """For a page: a part per study and pair with a table of effects by time; then the profiles."""
     analyses, profile_sets = study_results
     lines: list[str] = []
     for subject_name in dict.fromkeys(analysis.of.name for analysis in analyses):
@@ -109,9 +109,9 @@ def _sentences(analyses: Sequence[Analysis]) -> list[str]:
 
 
 def _effects_table(analyses: Sequence[Analysis]) -> list[str]:
-    """Main effects and interactions as rows, in the order of the largest over all times; the times as columns.
+    """Main effects and interactions as rows, sorted by their largest value over all times. Times are columns.
 
-    What is little of every time has no row.
+    Effects that are small for every time have no row.
     """
     by_factors: dict[tuple[str, ...], dict[str, Effect]] = {}
     by_metric = {analysis.metric: analysis for analysis in analyses}

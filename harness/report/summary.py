@@ -1,4 +1,4 @@
-"""A night in Markdown, for the summary of a CI job."""
+"""A nightly run in Markdown, for the summary of a CI job."""
 
 from __future__ import annotations
 

@@ -49,7 +49,10 @@ def verdict_text(status: str) -> Text:
 
 
 def interval_text(span: Interval | None) -> str:
-    """Median and, with more than one value, the interval: '19.31 [19.28, 19.40]'. What failed before is 'never'."""
+    """Median and, with more than one value, the interval: '19.31 [19.28, 19.40]'.
+
+    A time that was not reached is 'never'.
+    """
     if span is None:
         return "–"
     median, low, high = (
@@ -70,7 +73,7 @@ def _bound(objectives: Sequence[Objective], metric: str) -> str:
 
 
 class ReferenceLine(NamedTuple):
-    """What the rows of a table are held against."""
+    """A reference with which the rows of a table are compared."""
 
     name: str
     told: Mapping[str, str]
@@ -79,16 +82,16 @@ class ReferenceLine(NamedTuple):
     """One per metric."""
 
     def placed(self, varied: Sequence[str]) -> tuple[list[str], str]:
-        """What stands in the columns of the parameters that a table varies, and its name with the other ones."""
+        """Return (entries for the columns of varied parameters, name with the other parameters)."""
         suffix = "".join(f", {name} {value}" for name, value in self.told.items() if name not in varied)
         return [self.told.get(name, "") for name in varied], self.name + suffix
 
 
 def reference_lines(cells: Sequence[Cell], requested: Sequence[MetricName]) -> list[ReferenceLine]:
-    """What is demanded, what textbook slow start reaches, what the line rate allows.
+    """Reference lines: what is demanded, what textbook slow start reaches, what the line rate allows.
 
-    Slow start begins with the initial window that was asked for. Where the cells of a table differ in what the
-    lines rest on, each kind of cell has lines of its own.
+    Slow start begins with the requested initial window. Where the cells of a table differ in what the lines depend
+    on, each kind of cell has lines of its own.
     """
     scenario = cells[0].scenario
     metrics = [name.text(len(scenario.flows)) for name in requested]
@@ -114,7 +117,7 @@ def reference_lines(cells: Sequence[Cell], requested: Sequence[MetricName]) -> l
 
 
 def asked_and_seen(result: CellResult, parameters: RequestedParameters) -> list[str]:
-    """What was asked of a cell, in the columns; and what its last run shows where that is something else."""
+    """The requested parameters of a cell per column, with the value that its last run shows where it differs."""
     last = result.last
     departed_values = (
         {} if last is None else {departure.name: departure.seen.value for departure in departures(last[0], last[1])}
@@ -128,12 +131,12 @@ def asked_and_seen(result: CellResult, parameters: RequestedParameters) -> list[
 
 
 def _ack_limited(cell: Cell, size: Size) -> float:
-    """The time the acknowledgements take, with the ratio asked for, else RFC 9000's two (§13.2.2)."""
+    """The time that acknowledgements take, s, with the requested ratio, else RFC 9000's two (§13.2.2)."""
     return ack_limited_time(cell.scenario.path, size, float(cell.parameters.get(_ACK_RATIO, 2)))
 
 
 def _common(group: Sequence[Cell], cells: Sequence[Cell]) -> dict[str, str]:
-    """What tells some cells of a table from the others."""
+    """Parameters that distinguish a group of cells from the others of the table."""
     shared = asked(cells).shared
     return {name: str(value) for name, value in asked(group).shared.items() if name not in shared}
 
@@ -174,13 +177,13 @@ def _row(
 
 
 def _because(result: CellResult) -> str:
-    """Where the time of the cell's first transfer went, or why it came no further."""
+    """Where the time of the cell's first transfer went, or why it did not finish."""
     transfers = because.attributions(result)
     return because.short(transfers[0]) if transfers else unfinished.short(result)
 
 
 def scenario_table(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> Fitted:
-    """The table of one scenario's cells: with its own figures, or with those asked for."""
+    """The table of one scenario's cells, with its own metrics or the requested ones."""
     scenario, headed = results[0].cell.scenario, columns(results[0].cell.scenario, requested)
     parameters = asked([result.cell for result in results])
     goodput = shows_goodput(scenario, requested)
@@ -200,7 +203,7 @@ def scenario_table(results: Sequence[CellResult], requested: Sequence[MetricName
 
 
 def flow_table(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> Fitted | None:
-    """The flows of one scenario's cells, a row each; None where the cells' own lines have all of them."""
+    """The flows of one scenario's cells, a row each; None where the cells' own rows show all of them."""
     headed = flow_columns(results[0].cell.scenario, requested)
     if not headed:
         return None
@@ -225,7 +228,7 @@ def flow_table(results: Sequence[CellResult], requested: Sequence[MetricName] = 
 
 
 def _identifying(parameters: RequestedParameters) -> list[Column]:
-    """What tells a cell from the others of its table."""
+    """Columns that identify a cell in its table."""
     return [Column(name, identifies=True) for name in (*parameters.varied, "client", "server")]
 
 
@@ -261,7 +264,7 @@ def _notes(results: Sequence[CellResult]) -> list[RenderableType]:
             last = result.last
             if last is not None and result.verdict.status == "error":
                 lines.extend(Text(f"      | {line}", style="dim") for line in last[0].outcome.log_tail[-6:])
-        # Why metrics of flows are absent `report metrics` says.
+        # `report metrics` says why metrics of flows are absent.
         cautions = warnings(result.runs, flows_too=False)
         lines.extend(Text(f"  {name}: warning: {text}", style="yellow") for text in cautions)
     return lines
@@ -277,9 +280,9 @@ def render(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) 
 
 
 def show(results: Sequence[CellResult], console: Console, requested: Sequence[MetricName] = ()) -> None:
-    """Print the tables, one reproduction line per cell, and what several cells amount to; or that there is nothing.
+    """Print the tables, a reproduction line per cell, and rankings; or that there are no results.
 
-    `asked_for`: metrics in place of the scenarios' own.
+    `requested`: metrics that replace the scenarios' own.
     """
     if not results:
         console.print("no stored runs match")

@@ -1,4 +1,4 @@
-"""Why a transfer that failed came no further, in words: what had come, who was silent, how connections ended. Pure."""
+"""Explain in words why a transfer failed: what was received, who was silent, how connections ended. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.outcome import Ending, MeasuredRun, Unfinished, proven_outcome
 
 
 def unfinished(result: CellResult) -> list[tuple[Unfinished, list[Ending]]]:
-    """The transfers of the first run that failed, with how their connections are known to have ended.
+    """The transfers of the first run that failed, with the known ends of their connections.
 
     Empty where none failed, or nothing is known of it.
     """
@@ -38,7 +38,7 @@ def short(result: CellResult) -> str:
 
 def sentence(transfer: Unfinished, endings: Sequence[Ending]) -> str:
     """'351 kB of 1 MB came, the last at 0.4 s; the server was silent for the last 59.6 s, …'"""
-    # Of what one witness tells twice, from its qlog and from its log, once.
+    # A witness may report an end twice, in its qlog and in its log. Such an end appears once.
     distinct = {(end.witness, end.kind, end.by): end for end in reversed(endings)}
     return "; ".join([transfer.sentence, *(end.sentence for end in endings if end in distinct.values())]) + "."
 

@@ -1,4 +1,4 @@
-"""Reference runs made again, for people and as JSON."""
+"""Repeated reference runs, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from harness.store.build_diff import VersionChange
 from harness.store.identity import Equivalence, Ledger
 from harness.store.run_comparison import MetricDifference, RunComparison
 
-#: Changed packages, and figures, that are named; of more only the number is said.
+#: Texts name this many changed packages or figures, and give the number of the others.
 _NAMED = 4
 
 
 def sentence(comparison: RunComparison, ledger: Ledger) -> str:
-    """What came of one run, in a line; where it differs, with the entries of the ledger that say it does not."""
+    """The result of one repeated run, in a line. Where it differs, with the ledger's entries that call it the same."""
     cell = comparison.reference.cell
     name = f"{comparison.reference.name} {cell.scenario.name} {cell.client.name}→{cell.server.name}"
     clauses = [f"{name}: {comparison.answer}"]
@@ -67,7 +67,7 @@ def _figure(figure: MetricDifference, flows: int) -> str:
 
 
 def _bits(comparison: RunComparison) -> str:
-    """What of the bits is other here, in words."""
+    """Differences of code, images, kernel and processor here, in words."""
     facts = [f"other {part.removeprefix('the ')}" for part in comparison.bits]
     if comparison.reference.lab_kernel != comparison.again.lab_kernel:
         facts.append("other lab kernel")
@@ -80,7 +80,7 @@ def _bits(comparison: RunComparison) -> str:
 
 
 def _processors(comparison: RunComparison) -> list[str]:
-    """Whose processors endpoints saw, where either run's saw the host's and they are not the same."""
+    """The processors of both hosts, where they differ and endpoints of either run saw the host's."""
     reference_cpu, rerun_cpu = (str(run.host.get("cpu", "")) for run in (comparison.reference, comparison.again))
     exposed = "host" in (comparison.reference.cpu, comparison.again.cpu)
     return (
@@ -102,7 +102,7 @@ def _some(texts: Sequence[str]) -> str:
 
 
 def show(comparisons: Sequence[RunComparison], console: Console) -> None:
-    """The sum of it."""
+    """Print a summary."""
     counts = Counter(comparison.answer for comparison in comparisons)
     parts = ", ".join(f"{count} {answer}" for answer, count in sorted(counts.items()))
     console.print(f"{counted(len(comparisons), 'reference run')} made again: {parts or 'none'}", markup=False)

@@ -1,1 +1,1 @@
-"""What you write: scenarios, paths, manifests and parameters, as types that are checked where they are read."""
+"""The files that users write: scenarios, paths, manifests and parameters, as types that are validated when read."""

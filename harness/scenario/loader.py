@@ -1,4 +1,4 @@
-"""Reads one YAML file as a type of the schema. What is wrong with it is one error with places and hints."""
+"""Reads a YAML file as a type of the schema. All its mistakes are reported in one error, with positions and hints."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from harness.errors import InputError
 from harness.scenario.schema import FORMS, Part
 from harness.scenario.validation_errors import Location, Mistake, mistakes_in
 
-# --- A YAML file → plain data, and where everything stands in it, within limits that no honest file comes near.
+# --- A YAML file → plain data with positions, within limits that no sensible file reaches.
 #
-# The language is YAML's core: texts, numbers, true and false, nothing, lists, keys with values, aliases. Dates, numbers
-# in other bases and tags are texts or errors; a key is a text, whatever it looks like.
+# The language is the core of YAML: strings, numbers, booleans, null, lists, mappings, aliases. Dates, tags and numbers
+# in other bases are strings or errors; a key is always a string.
 
 
-#: Bytes of a file; the largest that is shipped has 4 kB.
+#: Maximum bytes of a file; the largest in the repository has 4 kB.
 MOST_BYTES = 256 << 10
-#: Lists and mappings within each other; the deepest file that is shipped has 6.
+#: Maximum nesting depth of lists and mappings; the deepest file in the repository has 6.
 MOST_DEPTH = 24
-#: Texts, lists and mappings of a file, with what every alias stands for written out.
+#: Maximum number of strings, lists and mappings of a file, with all aliases expanded.
 MOST_NODES = 20_000
-#: Digits of a whole number: what 64 bits hold.
+#: Maximum digits of an integer: those that 64 bits can hold.
 MOST_DIGITS = 18
 
-#: What may stand in a YAML file (YAML 1.2.2 §5.1, c-printable), the other way round.
+#: Characters that are not allowed in a YAML file (YAML 1.2.2 §5.1, the complement of c-printable).
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-#: What no text may hold, however it is escaped: what moves a terminal's cursor, and halves of characters.
+#: Characters that no string may have, not even escaped: terminal control characters and surrogates.
 _UNUSABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _CORE = "tag:yaml.org,2002:"
 
 
 @dataclass(frozen=True)
 class Position:
-    """A position in a file, for people: line and column count from 1."""
+    """A position in a file; lines and columns count from 1."""
 
     file: Path
     line: int = 1
@@ -53,14 +53,14 @@ class Position:
 
 @dataclass
 class Positions:
-    """Where each key and value of a YAML document stands."""
+    """The positions of all keys and values of a YAML document."""
 
     file: Path
     keys: dict[Location, Position] = field(default_factory=dict)
     values: dict[Location, Position] = field(default_factory=dict)
 
     def find(self, location: Location, *, key: bool = False) -> tuple[Position, str]:
-        """The place of something in the file, or of the nearest thing around it; and its name."""
+        """The position of a location, or of the nearest enclosing one that exists, and that location's name."""
         nearest: Location = ()
         for part in location:
             inner = (*nearest, part)
@@ -72,12 +72,12 @@ class Positions:
         return self.values.get(nearest, Position(self.file)), name
 
 
-#: Not every build of PyYAML has libyaml, which takes a tenth of the time.
+#: libyaml needs a tenth of the time, but not every build of PyYAML has it.
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Core(_FAST):  # type: ignore[misc]
-    """Reads nodes, and knows which plain words are no texts."""
+    """Reads nodes, and decides which plain scalars are not strings."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
@@ -148,7 +148,7 @@ def _text(file: Path, content: bytes) -> str:
 
 @dataclass
 class _Node:
-    """A text, list or mapping, with what its aliases stand for."""
+    """A string, list or mapping, with its aliases expanded."""
 
     anchor: str | None
     nodes: int = 1
@@ -158,7 +158,7 @@ class _Node:
 
 @dataclass
 class _Measure:
-    """How deep a text goes, and what it amounts to, before anything is made of it. Raises InputError."""
+    """Measures depth and expanded size of a YAML text before it is loaded. Raises InputError beyond the limits."""
 
     file: Path
     within: list[_Node] = field(default_factory=list)
@@ -212,12 +212,12 @@ class _Measure:
 
 
 def _start(file: Path, marked: Any) -> Position:
-    """Where an event or a node of PyYAML begins."""
+    """The start of an event or a node of PyYAML."""
     return Position(file, marked.start_mark.line + 1, marked.start_mark.column + 1)
 
 
 def _not_yaml(file: Path, text: str, error: yaml.MarkedYAMLError) -> InputError:
-    """For people: libyaml says less than PyYAML's own parser, which reads the text again."""
+    """The error for people. PyYAML's own parser reads the text again, since its messages are better than libyaml's."""
     try:
         for _ in yaml.parse(text, Loader=yaml.SafeLoader):
             pass
@@ -229,7 +229,7 @@ def _not_yaml(file: Path, text: str, error: yaml.MarkedYAMLError) -> InputError:
 
 
 def _data(node: yaml.Node, location: Location, positions: Positions) -> Any:
-    """The plain data of a node; notes where it stands."""
+    """The plain data of a node; records the positions in it."""
     position = _start(positions.file, node)
     positions.values[location] = position
     if isinstance(node, yaml.SequenceNode):
@@ -263,7 +263,7 @@ def _entries(node: yaml.MappingNode, location: Location, positions: Positions) -
             continue
         positions.keys[(*location, word)] = position
         yield word, _data(value, (*location, word), positions)
-    # What is merged gives way to what is there (yaml.org/type/merge.html).
+    # Keys of the mapping override merged ones (yaml.org/type/merge.html).
     for mapping in merged:
         if not isinstance(mapping, yaml.MappingNode):
             position = _start(positions.file, mapping)
@@ -328,7 +328,7 @@ def load(file: Path, model: type[M], extra: Mapping[str, object] | None = None) 
 
 
 def modelled(data: Any, positions: Positions, model: type[M], extra: Mapping[str, object] | None = None) -> M:
-    """What was read of a file as `model`. Raises InputError with all problems."""
+    """Validate the data of a file as `model`. Raises InputError with all problems."""
     file = positions.file
     if not isinstance(data, dict):
         raise InputError(f"{file}:1:1: expected a mapping of keys to values", "see scenarios/ and images/ for examples")
@@ -340,7 +340,7 @@ def modelled(data: Any, positions: Positions, model: type[M], extra: Mapping[str
 
 
 def error_of(mistakes: Iterable[Mistake], positions: Positions) -> InputError:
-    """The error that names all mistakes of a file, each with its place; the first hint there is."""
+    """The error that names all mistakes of a file, each with its position, and has the first hint."""
     lines, hint = [], ""
     for mistake in mistakes:
         position, name = positions.find(mistake.location, key=mistake.of_key)

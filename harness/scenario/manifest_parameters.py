@@ -1,4 +1,4 @@
-"""What a manifest says of one parameter: how an image is told, which values it takes, and its default. Pure."""
+"""A parameter in a manifest: how it is set on an image, which values are valid, and its default. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.errors import UnfitError, did_you_mean
 from harness.scenario.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, Word, WrittenValue
 from harness.units import Duration, Size
 
-#: What a placeholder in a manifest's text may be called.
+#: Valid names of placeholders in a manifest's text.
 _PLACEHOLDERS = ("value", "bytes", "ms", "s")
 
 
@@ -108,7 +108,7 @@ class Setting(_ManifestPart):
         return value
 
     def own(self, parameter: Parameter, value: ParameterValue) -> str:
-        """The image's own word for a canonical value. ValueError when it is not one of those it takes."""
+        """The image's own word for a canonical value. ValueError for an unsupported value."""
         if self.values is not None:
             words = self.values if isinstance(self.values, dict) else {word: word for word in self.values}
             if str(value) not in words:
@@ -127,14 +127,14 @@ class Setting(_ManifestPart):
         if parameter.kind == "size":
             fields["bytes"] = Size.parse(str(value)).bytes
         elif parameter.kind == "duration":
-            # Plainly, whatever the size: programs read no 1e+06.
+            # Without an exponent: programs do not read 1e+06.
             ns = Decimal(Duration.parse(str(value)).value)
             fields |= {"ms": f"{ns.scaleb(-6).normalize():f}", "s": f"{ns.scaleb(-9).normalize():f}"}
         return text.format(**fields)
 
 
 def _or_without_role(schema: dict[str, Any]) -> None:
-    """For the JSON Schema: the keys of a setting may stand in place of the roles."""
+    """For the JSON Schema: the keys of a setting may replace the roles."""
     schema["properties"] |= Setting.model_json_schema()["properties"]
 
 
@@ -190,7 +190,7 @@ def _check(parameter: Parameter, value: ParameterValue, label: str) -> None:
 
 
 def _check_bounds(parameter: Parameter, setting: Setting) -> None:
-    """ValueError for bounds that no value lies between, or of what has none."""
+    """ValueError for bounds without a value between them, or for a parameter that cannot have bounds."""
     for name, bound in (("minimum", setting.minimum), ("maximum", setting.maximum)):
         if bound is not None and parameter.number(parameter.canonical(bound)) is None:
             raise UnfitError(f"{parameter.name} is {parameter.written}, which has no {name}", "list its values instead")
@@ -204,7 +204,7 @@ def _check_bounds(parameter: Parameter, setting: Setting) -> None:
 
 
 def _check_text(parameter: Parameter, text: str | None) -> None:
-    """ValueError when a text uses a placeholder that a parameter of this kind does not fill."""
+    """ValueError if a text uses a placeholder that a parameter of this kind does not fill."""
     allowed = {"size": {"value", "bytes"}, "duration": {"value", "ms", "s"}}.get(parameter.kind, {"value"})
     for name in re.findall(r"\{([^}]*)\}", text or ""):
         if name not in allowed:

@@ -1,7 +1,7 @@
-"""What a figure of a run is called where people read or write it: repeat_completion, phase2_flow0_throughput.
+"""Names of metrics as people read and write them: repeat_completion, phase2_flow0_throughput.
 
-Inside the harness flow, transfer, phase and move are fields. They become part of a name here and nowhere else, and are
-taken from a name only where a person wrote it: an objective, a metric to compare.
+Inside the harness, flow, transfer, phase and move are fields. Only this module turns them into a name. It parses only
+names that a person wrote, such as that of an objective or of a metric to compare.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TEXT = re.compile(
 
 
 class MetricName(NamedTuple):
-    """A metric, and what it is of."""
+    """A metric, with the flow, transfer, phase and move that it belongs to."""
 
     metric: str
     flow: int | None = None
@@ -33,11 +33,11 @@ class MetricName(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int | None, bool, int | None, int | None]:
-        """The same for what is the same: no metric is both of the first transfer and of none."""
+        """Equal for equal metrics: `transfer` None and 'first' are the same, since no metric exists for both."""
         return self.metric, self.flow, self.transfer == "repeat", self.phase, self.move
 
     def text(self, flows: int) -> str:
-        """For people, in a run of so many flows: the only flow of a run is not named, nor is a first transfer."""
+        """The name for people, in a run of `flows` flows. The only flow of a run and a first transfer are not named."""
         phase = "" if self.phase is None else f"phase{self.phase}_"
         flow = "" if self.flow is None or flows == 1 else f"flow{self.flow}_"
         move = "" if self.move is None else f"move{self.move}_"
@@ -45,7 +45,7 @@ class MetricName(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> MetricName:
-        """What a person wrote. What the text does not name is None: the run's only flow, and the first transfer."""
+        """Parse a name that a person wrote. Parts that it does not name are None: the only flow, the first transfer."""
         match = _TEXT.fullmatch(text)
         assert match is not None, "every part may be empty"
         flow, phase, move = (None if match[part] is None else int(match[part]) for part in ("flow", "phase", "move"))

@@ -1,7 +1,8 @@
 """The vocabulary of endpoint parameters: one name, one meaning and one unit for every implementation. Pure.
 
-A manifest says per role which of them an image honours and how; a scenario or the command line asks for them
-by role. What an image does not honour makes a cell unsupported, by name: nothing is ignored in silence.
+For each role, a manifest lists the parameters that an image supports, and how they are set. A scenario or the command
+line requests them by role. A parameter that an image does not support makes the cell unsupported, with its name in the
+reason: nothing is ignored silently.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ _HOW = {
 
 
 def _word(value: object) -> object:
-    """YAML reads a bare on or off as a boolean; here it is a word."""
+    """Turn a boolean back into the word 'on' or 'off', which YAML reads as a boolean."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
-#: Words and values as files have them.
+#: Words and values as written in files.
 Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | bool)]
 WrittenValue = Annotated[ParameterValue, BeforeValidator(_word, json_schema_input_type=ParameterValue | bool)]
 WrittenNumber = Annotated[
@@ -49,13 +50,13 @@ def other(role: Role) -> Role:
 
 
 def _plain(word: str) -> str:
-    """A word as different stacks write it alike: NewReno, new_reno and reno are one."""
+    """A word without the spelling differences between stacks: NewReno, new_reno and reno are equal."""
     return re.sub(r"[-_ ]", "", word).casefold().removeprefix("new")
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter that is set alike on every implementation."""
+    """A parameter with the same meaning on every implementation."""
 
     name: str
     kind: Kind
@@ -70,7 +71,7 @@ class Parameter:
     """The least and the greatest value that any endpoint could mean; None where there are none."""
 
     def agrees(self, value: ParameterValue, observed: float | str) -> bool | None:
-        """Whether an observation is what a canonical value leads to expect; None where that cannot be said."""
+        """Whether an observation agrees with a canonical value; None if they cannot be compared."""
         expected = self.number(value)
         if expected is None:
             return _plain(str(value)) == _plain(observed) if isinstance(observed, str) else None
@@ -79,7 +80,7 @@ class Parameter:
         return self.near[0] * expected <= observed <= self.near[1] * expected
 
     def canonical(self, value: object) -> ParameterValue:
-        """A value as it is written in results: "100ms" and "0.1 s" are both "100 ms". Raises ValueError."""
+        """A value as written in results: "100ms" and "0.1 s" are both "100 ms". Raises ValueError."""
         canonical = self._canonical(str(_word(value)).strip())
         number = self.number(canonical)
         if self.bounds is not None and number is not None:
@@ -116,17 +117,17 @@ class Parameter:
 
     @property
     def written(self) -> str:
-        """How its values are written."""
+        """Description of how its values are written."""
         return _HOW[self.kind]
 
 
-#: In packets: a million full ones are a second of 10 Gbit/s.
+#: In packets: a million full ones take about a second at 10 Gbit/s.
 _WINDOWS = ("1", "1000000")
-#: max_ack_delay is below 2^14 ms, and its exponent at most 20 (RFC 9000 §18.2), as credit is below 2^62 (§16) and a
-#: datagram of QUIC has 1200 bytes of payload at least (§14), and what UDP can carry at most.
+#: max_ack_delay is below 2^14 ms, and ack_delay_exponent is at most 20 (RFC 9000 §18.2). Flow-control credit is below
+#: 2^62 (§16). A UDP payload has at least 1200 bytes (§14), and at most what UDP can carry.
 _ACK_DELAYS, _CREDITS = ("0 ms", "16383 ms"), ("0 B", "4294967295 GiB")
 
-#: tcp_rmem and tcp_wmem are whole numbers of 31 bits, and their defaults stand before the greatest.
+#: tcp_rmem and tcp_wmem are integers of 31 bits, and their defaults precede the maximum.
 _BUFFERS = ("4 KiB", "2147483647 B")
 
 _ALL = (
@@ -219,7 +220,7 @@ PARAMETERS: dict[str, Parameter] = {parameter.name: parameter for parameter in _
 
 
 def parse_parameter_name(name: str) -> tuple[Role, str]:
-    """Split "server.congestion_control" into role and parameter; ValueError for anything unknown."""
+    """Split "server.congestion_control" into role and parameter; ValueError if either is unknown."""
     role, _, parameter = name.partition(".")
     if role not in ROLES or parameter not in PARAMETERS:
         near = did_you_mean(name, [f"{endpoint}.{key}" for endpoint in ROLES for key in PARAMETERS])
@@ -228,7 +229,7 @@ def parse_parameter_name(name: str) -> tuple[Role, str]:
 
 
 def canonical_value(name: str, value: object) -> ParameterValue:
-    """The canonical form of one value of role.NAME. Raises ValueError that says how it is written."""
+    """The canonical form of a value of role.NAME. Raises ValueError, which says how values are written."""
     parameter = PARAMETERS[parse_parameter_name(name)[1]]
     try:
         return parameter.canonical(value)

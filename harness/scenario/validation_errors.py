@@ -1,4 +1,4 @@
-"""What is wrong with something that a person wrote, and where in it; pydantic's own words never reach people."""
+"""Mistakes in a file, with location and hint, in plain words: users never see pydantic's own messages."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from harness.formatting import shown
 
 Location = tuple[int | str, ...]
 
-#: What a key's own errors are located at, behind the key.
+#: Last part of the location of an error in a key itself.
 _KEY = "[key]"
-#: Pydantic's type of error → what it expected.
+#: Pydantic's error type → the expected value.
 _EXPECTED = {
     "string_type": "a text",
     "int_type": "a whole number",
@@ -35,9 +35,9 @@ _EXPECTED = {
     "model_type": "keys with values",
     "model_attributes_type": "keys with values",
 }
-#: Of those, the ones that say that a value has no parts.
+#: Error types for a value that should be a mapping.
 _PARTS = {"dict_type", "model_type", "model_attributes_type"}
-#: What is expected → how that is written.
+#: Expected value → how it is written.
 _WRITTEN = {
     "a text": "put it in quotes",
     "a whole number": "write digits alone, such as 5",
@@ -46,7 +46,7 @@ _WRITTEN = {
     "a list": "write [one, other], or a line each that begins with '- '",
     "keys with values": "write {key: value}, or a line each",
 }
-#: Pydantic's type of error → its limit's name, and how a value stands to it.
+#: Pydantic's error type → name of the limit, and the relation that a value must have to it.
 _BOUNDS = {
     "greater_than": ("gt", "more than"),
     "greater_than_equal": ("ge", "at least"),
@@ -57,7 +57,7 @@ _BOUNDS = {
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing that is wrong."""
+    """One mistake."""
 
     location: Location
     """Where, in what was written."""
@@ -71,7 +71,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class _LocatedError:
-    """One of pydantic's errors, located in what was written: its names for the members of a union are not there."""
+    """An error of pydantic, with its location in the file: pydantic's names of union members are left out of it."""
 
     error: Mapping[str, Any]
     location: Location
@@ -123,12 +123,12 @@ def mistakes_in(
     model: type[BaseModel] | None = None,
     forms: Mapping[str, str] | None = None,
 ) -> list[Mistake]:
-    """What pydantic refused of `content`, each thing once and in words for people.
+    """The mistakes that pydantic found in `content`, each once, in words for people.
 
-    `model`: whose keys are named where one is unknown; `forms`: pattern → what matches it.
+    `model`: its keys are suggested for an unknown key; `forms`: pattern → description of what matches it.
     """
     candidates = [_locate(content, raw) for raw in errors.errors(include_url=False)]
-    # Pydantic counts only the valid items of a list; the invalid ones have errors of their own.
+    # Pydantic counts only the valid items of a list; the invalid ones have their own errors.
     candidates = [
         outer
         for outer in candidates
@@ -136,14 +136,14 @@ def mistakes_in(
     ]
     owners = _owners(model) if model is not None else {}
     mistakes: dict[Mistake, None] = {}
-    # Unknown keys first: what is missing is often one of them.
+    # Unknown keys first: a missing key is often one of them, misspelt.
     for error in sorted(_likely(candidates, content), key=lambda error: error.type != "extra_forbidden"):
         mistakes.setdefault(_mistake(error, content, owners, forms or {}))
     return list(mistakes)
 
 
 def _likely(candidates: list[_LocatedError], content: object) -> Iterator[_LocatedError]:
-    """Of a union's members, of which pydantic tried each in turn, the errors of the one that was meant."""
+    """For each union, keep only the errors of the member that was probably meant; pydantic tries all members."""
     members: dict[Location, dict[str, list[_LocatedError]]] = {}
     for error in candidates:
         for location, member in error.unions:
@@ -162,7 +162,7 @@ def _likely(candidates: list[_LocatedError], content: object) -> Iterator[_Locat
 
 
 def _with_parts(by_member: Mapping[str, list[_LocatedError]], location: Location) -> str | None:
-    """The member of a union that has keys: it complains of one of them."""
+    """The member of a union that is a mapping with keys: its errors are about keys."""
     for member, errors in by_member.items():
         if any(_inside(error.location, location) or error.type in ("missing", "extra_forbidden") for error in errors):
             return member
@@ -170,7 +170,7 @@ def _with_parts(by_member: Mapping[str, list[_LocatedError]], location: Location
 
 
 def _own_words(by_member: Mapping[str, list[_LocatedError]]) -> str:
-    """The first member that has words of its own for what is wrong, else the first."""
+    """The first member with an error message of its own, else the first member."""
     with_message = (name for name, errors in by_member.items() if any(error.type == "value_error" for error in errors))
     return next(with_message, next(iter(by_member)))
 
@@ -262,7 +262,7 @@ def _many(value: object, context: Mapping[str, Any], forms: Mapping[str, str]) -
     return f"{count} entries, and there is room for {context['max_length']}", "leave some out", ""
 
 
-#: Pydantic's type of error → text, hint, and the key inside that it is about.
+#: Pydantic's error type → text, hint, and the inner key that it is about.
 _OTHERS: dict[str, Callable[[object, Mapping[str, Any], Mapping[str, str]], tuple[str, str, str] | None]] = {
     "literal_error": _literal,
     "string_pattern_mismatch": _pattern,
@@ -275,7 +275,7 @@ _OTHERS: dict[str, Callable[[object, Mapping[str, Any], Mapping[str, str]], tupl
 
 @cache
 def _owners(model: type[BaseModel]) -> dict[str, list[str]]:
-    """Key → what has it, of a model and the models inside it."""
+    """Key → the models that have it, for a model and its nested models."""
     schema = model.model_json_schema(by_alias=True)
     owners: dict[str, list[str]] = {}
     for name, part in {"the file itself": schema, **schema.get("$defs", {})}.items():

@@ -1,6 +1,4 @@
-"""Intervals for a handful of repetitions, without assuming a distribution; how evenly flows share, and what one costs
-the other.
-"""
+"""Distribution-free intervals for a handful of repetitions; fairness of shares, and harm by a competitor."""
 
 from __future__ import annotations
 
@@ -9,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from harness.outcome import Interval
 
-#: Coverage that an interval is to have where the number of values allows it.
+#: The coverage of an interval, where the number of values allows it.
 COVERAGE = 0.95
-#: From so many values on, order statistics reach that coverage: 1 - 2·2⁻⁶ = 0.969, with five it is 0.938.
+#: The number of values from which order statistics reach that coverage: 1 - 2·2⁻⁶ = 0.969, with five it is 0.938.
 ENOUGH = 6
 
 
@@ -52,10 +50,10 @@ def _rank(n: int) -> tuple[int, float]:
 
 
 def decisive(limit: int) -> list[int]:
-    """Numbers of values, `most` at most, whose interval can be narrower than that of any fewer.
+    """Sample sizes up to `limit` whose interval can be narrower than that of any smaller one.
 
-    The first reaches `COVERAGE`; from each to the next the interval leaves out one more value at either end. In between
-    it can only grow: its ends are values of the same rank among more.
+    The first reaches `COVERAGE`. At each next one the interval leaves out one more value at either end. In between it
+    can only grow: its ends are values of the same rank among more.
     """
     return [n for n in range(ENOUGH, limit + 1) if n == ENOUGH or _rank(n)[0] > _rank(n - 1)[0]]
 
@@ -91,7 +89,7 @@ def product(values: Sequence[float]) -> float:
 
 
 def harm(alone: float, beside: float, *, more_is_better: bool) -> float:
-    """What a competitor costs a flow: 0 where nothing, towards 1 where everything.
+    """The harm of a competitor to a flow: 0 for none, towards 1 for a total loss.
 
     (x - y) / x where more is better (throughput), (y - x) / y where less is (delay, loss), with x the metric of the
     flow alone and y beside the competitor. R. Ware et al., Beyond Jain's Fairness Index, HotNets 2019. Negative where

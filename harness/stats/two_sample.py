@@ -1,9 +1,9 @@
-"""Two samples beside each other, without assuming a distribution: by what factor they differ, and whether that shows.
+"""Distribution-free comparison of two samples: the factor by which they differ, and its significance.
 
-The test is that of Mann and Whitney, the factor the estimate of Hodges and Lehmann, and the interval around it the one
-that leaves out 1 where the test, alone, finds a difference: M. Hollander, D. A. Wolfe, E. Chicken, Nonparametric
-Statistical Methods, 3rd ed., §4.1 to §4.3. All rest on the order of the values, so that values may be infinite (a
-transfer that never finished).
+The test is that of Mann and Whitney, and the factor is the estimate of Hodges and Lehmann. Its interval excludes 1
+where the test, without adjustment, finds a difference: M. Hollander, D. A. Wolfe, E. Chicken, Nonparametric Statistical
+Methods, 3rd ed., §4.1 to §4.3. All rest on the order of the values, so that values may be infinite (a transfer that
+never finished).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import numpy as np
 
 from harness.stats.intervals import COVERAGE
 
-#: What a difference is shown by: the probability of one as large by chance is no larger.
+#: Significance level: the largest probability of such a difference by chance at which it counts as shown.
 ALPHA = 1 - COVERAGE
-#: Values of both samples together beyond which the normal approximation tells: it is off by less than 0.001 there.
+#: Values of both samples together above which the normal approximation is used: its error is less than 0.001 there.
 _MANY = 100
 
 Counts: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -29,7 +29,7 @@ Counts: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """A sample beside another one, the base."""
+    """The comparison of a sample with another one, the base."""
 
     factor: float | None
     """How many times the base the sample is: median of all ratios; None where that is no finite number."""
@@ -46,7 +46,7 @@ class Comparison:
 
 
 def compare(sample: Sequence[float], base: Sequence[float]) -> Comparison:
-    """A sample beside a base. Values may be infinite. ValueError for an empty sample and for NaN."""
+    """Compare a sample with a base. Values may be infinite. ValueError for an empty sample and for NaN."""
     if not sample or not base or any(math.isnan(value) for value in (*sample, *base)):
         raise ValueError("a comparison needs values on both sides, and numbers only")
     n, m = len(sample), len(base)
@@ -64,12 +64,12 @@ def compare(sample: Sequence[float], base: Sequence[float]) -> Comparison:
 
 
 def least_p(n: int, m: int) -> float:
-    """The smallest p of n values beside m: when all of one lie above all of the other."""
+    """The smallest p of n values against m: when all of one sample lie above all of the other."""
     return min(1.0, 2 / math.comb(n + m, n))
 
 
 def enough(comparisons: int) -> int:
-    """Values each side must have for so many comparisons with one base to be able to show a difference."""
+    """The values that each side needs so that this many comparisons with one base can show a difference."""
     n = 2
     while least_p(n, n) * comparisons > ALPHA:
         n += 1
@@ -77,7 +77,7 @@ def enough(comparisons: int) -> int:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """The p of several comparisons, so adjusted that one among them misleads no more often than one alone would.
+    """The p-values of several comparisons, adjusted for multiple testing: the family-wise error is that of one test.
 
     S. Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6 (1979). None stays None.
     """
@@ -91,17 +91,17 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def ratio(value: float, base: float) -> float:
-    """One value by another; of two that are alike, zeros and infinities too, it is 1."""
+    """The ratio of two values; 1 for two equal ones, including zeros and infinities."""
     if value == base:
         return 1.0
     return math.inf if base == 0 else value / base
 
 
 def _p(sample: Sequence[float], base: Sequence[float]) -> float:
-    """Of the rank sum, both ways: exact, with ties too; of many values by the normal approximation."""
+    """The two-sided p of the rank sum: exact, with ties too; for many values by the normal approximation."""
     n, m = len(sample), len(base)
     if n + m > _MANY:
-        # It takes a while to import, and few have so many.
+        # The import is slow, and few comparisons have so many values.
         from scipy.stats import mannwhitneyu
 
         # Ranks, since infinities have no difference.
@@ -124,7 +124,7 @@ def _doubled_ranks(values: Sequence[float]) -> list[int]:
 
 @lru_cache(maxsize=64)
 def _sums(ranks: tuple[int, ...], n: int) -> Counts:
-    """In how many ways n of these ranks sum up to 0, 1, 2 …: the distribution of a rank sum.
+    """The number of ways in which n of these ranks sum up to 0, 1, 2 …: the distribution of a rank sum.
 
     The shift algorithm of B. Streitberg and J. Röhmel, Exact distributions for permutations and rank tests, Statistical
     Software Newsletter 12 (1986).
@@ -154,6 +154,6 @@ def _rank(n: int, m: int) -> tuple[int, float]:
 
 
 def u_counts(n: int, m: int) -> Counts:
-    """In how many orders of n and m values, all different, Mann and Whitney's U is 0, 1 … n·m."""
+    """The number of orders of n and m values, all different, in which Mann and Whitney's U is 0, 1 … n·m."""
     counts = _sums(tuple(range(2, 2 * (n + m) + 1, 2)), n)
     return counts[n * (n + 1) :: 2][: n * m + 1]

@@ -1,4 +1,4 @@
-"""In which bits two runs of one point differ: the lab, the images and what was in them, the engine. Pure."""
+"""Differences in code of two runs of one point: the lab, the images and their contents, the engine. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.store.identity import Ledger, cell_identities
 
 
 def other_bits(stored: Cell, today: Cell, ledger: Ledger) -> tuple[str, ...]:
-    """In which parts of their keys two cells of one point differ, in words; empty where the keys are equal."""
+    """The parts of their keys in which two cells of one point differ, in words; empty where the keys are equal."""
     if stored.key == today.key:
         return ()
     sides = [cell_identities(cell, ledger) for cell in (stored, today)]
@@ -36,10 +36,10 @@ class VersionChange:
 def changes(
     first: Run, second: Run, lookups: tuple[Callable[[str], Contents | None], Callable[[str], Contents | None]]
 ) -> tuple[list[VersionChange], list[str]]:
-    """(what two runs' images hold in other versions, images that differ in files beside these or are not known).
+    """(changed versions of packages and programs in two runs' images, images with other changed or unknown contents).
 
-    `known`: digest → contents, for either run. Images of which a run has no digest are not compared. Of digests by
-    different rules only packages and programs are: that the digests differ says nothing.
+    `lookups`: digest → contents, for either run. Images without a digest in a run are not compared. Digests by
+    different rules differ in any case, so for these only packages and programs are compared.
     """
     pairs: dict[tuple[str, str], list[str]] = {}
     for name in {**first.contents, **second.contents}:
@@ -60,7 +60,7 @@ def changes(
 
 
 def _joined(version_changes: list[VersionChange]) -> list[VersionChange]:
-    """What changed alike in several images, once."""
+    """The changes, those that are equal in several images once."""
     images: dict[tuple[str, tuple[str, str]], list[str]] = {}
     for change in version_changes:
         images.setdefault((change.name, change.versions), []).append(change.image)
@@ -69,7 +69,7 @@ def _joined(version_changes: list[VersionChange]) -> list[VersionChange]:
 
 def _between(image: str, first: Contents, second: Contents) -> list[VersionChange]:
     def comparable_versions(contents: Contents) -> Mapping[str, str]:
-        # Records by a former rule have programs that no longer count.
+        # Records by a former rule list programs that no longer count.
         return contents.packages | {path: digest for path, digest in contents.programs.items() if counts(path[1:])}
 
     sides = comparable_versions(first), comparable_versions(second)

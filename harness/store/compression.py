@@ -1,10 +1,10 @@
-"""A finished run's folder made small: what was measured is compressed, or removed.
+"""Reduce a finished run's folder: its artefacts are compressed, or removed.
 
-A file is written beside the old one first, brought to the disk, renamed, and only then is the old one removed: whatever
-ends the process, one of the two is there and whole, and readers take either (`harness.capture.files`).
+A new file is written beside the old one, synced to the disk, and renamed. Only then is the old one removed. If the
+process ends at any time, one of the two is there and whole, and readers take either (`harness.capture.files`).
 
-Captures keep the head of every packet, most of which is encrypted: alone they shrink to a half. Both sides hold the
-same packets, though, so they go into one archive, where the second capture is found again in the first.
+Captures keep the head of every packet, most of which is encrypted: alone they shrink to a half. But both sides hold the
+same packets, so they go into one archive, in which the second capture is compressed as a repetition of the first.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from harness.engine.process_owner import lives, owner
 from harness.reading import is_regular, open_regular
 from harness.writing import replaced
 
-#: What stays of a run's folder whatever becomes of what was measured: its record and figures, and the lab by hand.
+#: Entries of a run's folder that are never compressed or removed: its record and figures, and the lab by hand.
 STAYS = frozenset(
     {"run.json", "measured.json", "series.parquet", "compose.yaml", "cell.env", "lab.json", "plan", "by-hand"}
 )
-#: What stays as it is because other tools are given it as it is.
+#: Files that stay uncompressed because other tools read them.
 _AS_IT_IS = frozenset({"keys.log"})
-#: Files of up to a block of the disk would not take less of it.
+#: Files of up to a block of the disk would not take less space.
 _BLOCK = 4096
-#: Behind the name of a file that is being written; then comes who writes it.
+#: Suffix of a file that is being written; the owner of the process follows.
 UNFINISHED = ".packing-"
 #: Levels of zstd: a qlog of 95 MB takes 4.3 MB and half a second. Higher ones take longer than they are worth.
 _TEXT, _CAPTURES = 6, 8
-#: Of the archive: a packet of the first capture is found again in the second as far back as decoders go without being
-#: asked to (128 MiB, `zstd -d`), by a table with a place for every so many bytes, several in every packet's head.
+#: Parameters of the archive. A packet is found again as far back as decoders go by default (128 MiB, `zstd -d`), with a
+#: table that has an entry for every so many bytes, several in every packet's head.
 _NEAREST, _FURTHEST, _PLACE = 20, 27, 2
-#: Bytes handed over at a time.
+#: Bytes copied at a time.
 _BUFFER = 1 << 20
 
 
 def pack(folder: Path) -> None:
-    """Compress what was measured in a run's folder, as far as that can be done: what cannot stays as it is.
+    """Compress the artefacts in a run's folder. Files that cannot be compressed stay as they are.
 
-    An endpoint's log may belong to another user, and the disk may be full. What an ended process began is finished.
+    An endpoint's log may belong to another user, and the disk may be full. The work of an ended process is completed.
     """
     _remove_unfinished(folder)
-    # A file that has its name is whole.
+    # A file with its final name is whole.
     completed = [work for work in _work(folder) if is_regular(work.target) or _made(work)]
     try:
         for place in {work.target.parent for work in completed}:
@@ -64,10 +64,10 @@ def pack(folder: Path) -> None:
 
 
 def strip(folder: Path, trash: Path) -> None:
-    """Remove what was measured from a run's folder; its record and figures stay, and the lab by hand. Raises OSError.
+    """Remove the artefacts from a run's folder. Its record and figures stay, and the lab by hand. Raises OSError.
 
-    `aside`: a folder on the same disk that nobody reads, which is made and removed. What is removed is moved there
-    first, the simulator's folder before all others: by that one knows that a run can be measured again.
+    `trash`: a folder on the same disk that nobody reads, which is created and removed. Artefacts are moved there first,
+    the simulator's folder before all others: a run that has that folder can be measured again.
     """
     entries = [item for item in folder.iterdir() if item.name not in STAYS]
     trash.mkdir(parents=True, exist_ok=True)
@@ -77,12 +77,12 @@ def strip(folder: Path, trash: Path) -> None:
 
 
 def is_packed(folder: Path) -> bool:
-    """Whether a run's folder takes what it will take: its captures are compressed, or gone."""
+    """Whether a run's folder has its final size: its captures are compressed, or removed."""
     return not any((place / name).exists() for place in simulators(folder) for name in CAPTURES.values())
 
 
 def disk_use(path: Path) -> int:
-    """Bytes that a file or a folder with all that is below takes of the disk, whole blocks; 0 where there is none."""
+    """Bytes that a file, or a folder with its content, takes on the disk, in whole blocks; 0 where there is none."""
     total = _blocks(path)
     for place, folders, files in os.walk(path):
         total += sum(_blocks(Path(place, name)) for name in (*folders, *files))
@@ -98,7 +98,7 @@ def _blocks(path: Path) -> int:
 
 @dataclass(frozen=True)
 class _Work:
-    """Files, and the one that they become."""
+    """Files, and the file that they are compressed into."""
 
     target: Path
     files: Sequence[Path]
@@ -119,7 +119,7 @@ def _work(folder: Path) -> Iterator[_Work]:
 
 
 def _large(folder: Path) -> Iterator[Path]:
-    """The files that were measured and are worth compressing, but for captures of the simulators."""
+    """The artefacts that are worth compressing, except captures of the simulators."""
     places = simulators(folder)
     for place, names, files in os.walk(folder):
         directory = Path(place)
@@ -135,7 +135,7 @@ def _large(folder: Path) -> Iterator[Path]:
 
 
 def _made(work: _Work) -> bool:
-    """Write what files become, and give it its name; whether that could be done."""
+    """Write the compressed file, and give it its final name. Gives whether that succeeded."""
     try:
         with replaced(work.target, f"{work.target.name}{UNFINISHED}{owner()}") as out:
             work.write(work.files, out)
@@ -177,7 +177,7 @@ def _tar_size(sizes: Sequence[int]) -> int:
 
 
 def _sync(folder: Path) -> None:
-    """Bring a folder's names to the disk."""
+    """Sync the entries of a folder to the disk."""
     place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(place)
@@ -186,7 +186,7 @@ def _sync(folder: Path) -> None:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove what processes that no longer live were writing."""
+    """Remove unfinished files of processes that have ended."""
     for file in folder.rglob(f"*{UNFINISHED}*"):
         if not lives(file.name.rpartition(UNFINISHED)[2]):
             with suppress(OSError):

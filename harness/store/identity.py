@@ -1,4 +1,4 @@
-"""The key of a cell: a hash of the lab it amounts to, who plays in it, and what makes its runs. Pure."""
+"""The key of a cell: a hash of its compiled lab, its implementations, and the code and images of its runs. Pure."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from harness.scenario.schema import NAME, Part, Scenario
 from harness.scenario.validation_errors import Mistake
 from harness.topology import build_lab, digest_form
 
-# --- Which keys of the scenario format a cell uses: by these the scope of an equivalence is given. Pure.
+# --- The keys of the scenario format that a cell uses. They define the scope of an equivalence. Pure.
 
 
-#: Keys that change no run: words for people, what runs are judged by, and which cells there are.
+#: Keys that change no run: texts for people, criteria for runs, and the choice of cells.
 _BESIDE = frozenset(
     {
         "schema", "name", "title", "description", "references", "objectives", "milestones", "repetitions", "clients",
         "servers", "vary", "combine", "study",
     }
 )  # fmt: skip
-#: Keys whose own keys are names: of paths, or of parameters.
+#: Keys of mappings with names as keys: of paths, or of parameters.
 _NAMES = frozenset({"paths"})
 _PARAMETERS = frozenset({"parameters", "draw", "checks"})
 
 
 def scenario_keys(cell: Cell) -> frozenset[str]:
-    """The keys that a cell's scenario sets to something else than their defaults, at any depth.
+    """The keys that a cell's scenario sets to other values than their defaults, at any depth.
 
-    Beside them stand the words that a key chooses from (`red`, `udp`, `nat-address`) and the names of the parameters
-    that are asked for (`server.congestion_control`).
+    They include the chosen words of keys with a choice (`red`, `udp`, `nat-address`) and the names of the requested
+    parameters (`server.congestion_control`).
     """
     return frozenset({*_keys(cell.scenario), *cell.parameters})
 
@@ -64,7 +64,7 @@ def _keys(part: Part) -> Iterator[str]:
 
 
 def _inside(value: Any) -> Iterator[str]:
-    """The keys of the parts that a value is, or consists of."""
+    """The keys of the parts in a value."""
     if isinstance(value, Part):
         yield from _keys(value)
     elif isinstance(value, Mapping):
@@ -82,7 +82,7 @@ def _words(hint: Any) -> set[str]:
 
 @functools.cache
 def known_keys() -> frozenset[str]:
-    """Every key that `scenario_keys` can give, but for the names of checks."""
+    """Every key that `scenario_keys` can give, except the names of checks."""
     return frozenset({*_every_key(Scenario, set()), *dimensions()})
 
 
@@ -137,7 +137,7 @@ class Identity(Part):
 
     @property
     def component(self) -> Component:
-        """What it is a version of."""
+        """The component that it is a version of."""
         return self.kind, self.name
 
 
@@ -184,7 +184,7 @@ class Entries(Part):
 
 @dataclass(frozen=True)
 class Ledger:
-    """Which digests are the same thing; without a file none."""
+    """The digests that are equivalent; none without a file."""
 
     entries: Entries = field(default_factory=Entries)
     places: Mapping[Equivalence, Position] = field(default_factory=dict)
@@ -194,7 +194,7 @@ class Ledger:
     def chain(self, component: Component, digest: str, keys: Callable[[], frozenset[str]]) -> Iterator[Equivalence]:
         """The entries from a digest to the identity that a cell with it is stored under.
 
-        `keys`: the cell's scenario keys. They are asked for only where an entry has a scope.
+        `keys`: the cell's scenario keys. It is called only where an entry has a scope.
         """
         while (entry := self.by_digest.get((component, digest))) is not None:
             if entry.except_ and not entry.covers(keys()):
@@ -203,13 +203,13 @@ class Ledger:
             digest = entry.same_as
 
     def identity(self, component: Component, digest: str, keys: Callable[[], frozenset[str]]) -> str:
-        """The digest that a cell's results are stored under; the same one where no entry covers the cell."""
+        """The digest that a cell's results are stored under; `digest` itself where no entry covers the cell."""
         for entry in self.chain(component, digest, keys):
             digest = entry.same_as
         return digest
 
     def joining(self, stored: Cell, today: Mapping[Component, str]) -> list[Equivalence]:
-        """The entries by which a stored cell's digests and those of today are the same; none where they differ."""
+        """The entries that make a stored cell's digests equal to today's; none where the digests differ."""
         entries: list[Equivalence] = []
         for component, digest in components(stored).items():
             digests = digest, today.get(component, digest)
@@ -221,7 +221,7 @@ class Ledger:
         return entries
 
     def with_entry(self, entry: Equivalence) -> Ledger:
-        """The same with one more entry, and the identity that it ends at declared. ValueError where it cannot be."""
+        """The ledger with one more entry, whose final identity is declared. ValueError where that is invalid."""
         end = Identity(kind=entry.kind, name=entry.name, digest=entry.same_as)
         declared = (entry.component, entry.same_as) in self.by_digest or end in self.entries.identities
         entries = Entries(
@@ -235,11 +235,11 @@ class Ledger:
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """What keys depend on of the ledger: kind, name, digest, what that is the same as, and the scope."""
+        """The fields of the ledger that keys depend on: kind, name, digest, equal digest, and scope."""
         return tuple((e.kind, e.name, e.digest, e.same_as, *e.except_) for e in self.entries.equivalences)
 
     def affected(self, before: Sequence[Link]) -> set[str]:
-        """Digests whose identity may be another one than by the links of an earlier ledger."""
+        """Digests whose identity may differ from that by the links of an earlier ledger."""
         changed = {link[2] for link in {*self.links} ^ {*before}}
         count = len(changed) - 1
         while count < len(changed):
@@ -248,7 +248,7 @@ class Ledger:
         return changed
 
     def place(self, entry: Equivalence) -> str:
-        """Where an entry stands, for people; empty where it is in no file yet."""
+        """The position of an entry in its file, for people; empty where it is in no file yet."""
         return str(self.places.get(entry, ""))
 
 
@@ -257,7 +257,7 @@ def _by_digest(equivalences: Sequence[Equivalence]) -> dict[tuple[Component, str
 
 
 def components(cell: Cell) -> dict[Component, str]:
-    """What makes a cell's runs: component → digest, as its runs record it."""
+    """The components of a cell's runs: component → digest, as its runs record it."""
     images = {cell.client.name: cell.client_image, cell.server.name: cell.server_image}
     images |= {name: endpoint.image for name, endpoint in cell.others.items()}
     digests: dict[Component, str] = {
@@ -268,7 +268,7 @@ def components(cell: Cell) -> dict[Component, str]:
 
 
 def cell_identities(cell: Cell, ledger: Ledger) -> dict[Component, str]:
-    """What makes a cell's runs: component → the identity that its results are stored under."""
+    """The components of a cell's runs: component → the identity that its results are stored under."""
     return {
         component: ledger.identity(component, digest, lambda: scenario_keys(cell))
         for component, digest in components(cell).items()
@@ -276,7 +276,7 @@ def cell_identities(cell: Cell, ledger: Ledger) -> dict[Component, str]:
 
 
 def read_ledger(file: Path) -> Ledger:
-    """The ledger in a file; an empty one where there is none. InputError, with file, line and column, for a bad one."""
+    """The ledger in a file; empty without a file. InputError, with file, line and column, for an invalid one."""
     if not file.exists():
         return Ledger()
     data, positions = read_yaml(file)
@@ -292,7 +292,7 @@ def _places(entries: Entries, positions: Positions) -> dict[Equivalence, Positio
 
 
 def _mistakes(entries: Entries) -> Iterator[Mistake]:
-    """What cannot stand in a ledger: two names of one thing, a digest that nobody knows, a circle, an unknown key."""
+    """Mistakes of a ledger: two names of one digest, an unknown digest, a circle, an unknown key."""
     declared = {(identity.component, identity.digest) for identity in entries.identities}
     named: set[tuple[Component, str]] = set(declared)
     if len(declared) < len(entries.identities):
@@ -341,7 +341,7 @@ _HEAD = """\
 
 
 def write_ledger(file: Path, ledger: Ledger) -> None:
-    """Write a ledger in place of what is there. OSError."""
+    """Write a ledger, in place of an existing one. OSError."""
     lines = [_HEAD + "schema: 1", "identities:"]
     lines += [f"  - {_flow(identity)}" for identity in ledger.entries.identities]
     lines += ["equivalences:"]
@@ -366,7 +366,7 @@ def _text(value: object) -> str:
 
 
 def day_of_today() -> str:
-    """The day, as a proof names it."""
+    """Today's date, in the form of a proof."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
@@ -374,10 +374,10 @@ def day_of_today() -> str:
 
 
 def cell_key(cell: Cell, ledger: Ledger) -> str:
-    """16 hexadecimal digits of BLAKE2b over what a cell's runs depend on.
+    """16 hexadecimal digits of BLAKE2b over the inputs of a cell's runs.
 
-    That is the lab it amounts to, who plays in it, the identities of the images, of the simulator and of the engine,
-    and the parameters that were asked for, which a run must show. No titles, objectives or other words.
+    These are its compiled lab, its implementations, the identities of the images, of the simulator and of the engine,
+    and the requested parameters, which a run must show. Titles, objectives and other texts are left out.
     """
     identities = cell_identities(cell, ledger)
     players = [cell.implementation(role, flow).name for role in ROLES for flow in range(len(cell.scenario.flows))]
@@ -393,14 +393,14 @@ def cell_key(cell: Cell, ledger: Ledger) -> str:
 
 
 def compiled(cell: Cell) -> str:
-    """Digest of the lab that a cell amounts to: path program, hosts, flows, what each endpoint is told, seed.
+    """Digest of a cell's compiled lab: path program, hosts, flows, each endpoint's configuration, seed.
 
-    Where an implementation does not support what is asked there is no lab. The digest is then that of what was asked,
-    and of the reason.
+    There is no lab where an implementation does not support the request. The digest is then that of the request and
+    of the reason.
     """
     draw = cell.scenario.model_dump(mode="json", include={"draw"})
     try:
-        # What is drawn differs between repetitions.
+        # Drawn values differ between repetitions, so their distributions are added.
         content = digest_form(build_lab(cell, 0)) | draw
     except UnsupportedError as error:
         request = cell.scenario.model_dump(
@@ -412,10 +412,10 @@ def compiled(cell: Cell) -> str:
 
 
 def used(content: Any) -> Any:
-    """A document without keys that say nothing: null, false, an empty text, list or mapping.
+    """A document without empty values: null, false, an empty text, list or mapping.
 
-    A key that is added to the format later says nothing in the cells that were stored before, so that it changes
-    none of their digests.
+    A key that is added to the format later is empty in the cells that were stored before, so that it changes none of
+    their digests.
     """
     if isinstance(content, Mapping):
         filled = {key: used(value) for key, value in content.items()}

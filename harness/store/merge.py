@@ -1,11 +1,11 @@
-"""Runs of other stores taken into one's own: each run once, by the key of its cell and its repetition.
+"""Merge runs of other stores into one store: each run once, by the key of its cell and its repetition.
 
-A run that is there already is the same one, or it is not taken: nothing of a store is ever replaced but a run that the
-ground had spoilt.
+If the store has a run already, the other one is the same, or is not taken. Only a run that its environment had
+invalidated is ever replaced.
 
-Whose the other store is nobody knows. Of its files regular ones alone are copied, through no link, to names that were
-free; its record, figures and series are written anew from what was read and understood of them. The lab by hand is not
-taken: its files have Docker mount folders, and those are of the machine that wrote them.
+The other store may be a stranger's. Only its regular files are copied, through no link, to unused names. The record,
+figures and series are written again from their parsed content. The lab by hand is not copied: its files make Docker
+mount folders of the machine that wrote them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from harness.store.run_comparison import other_figures
 from harness.writing import copy_tree
 
 _SPOILT = "infrastructure"
-#: What of a run's folder is not copied.
+#: Entries of a run's folder that are not copied.
 _OWN_WORDS = (RUN, MEASURED, SERIES, *BY_HAND)
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """A run that two stores have with other figures, though what it depends on is the same."""
+    """A run that two stores have with different figures, although it depends on the same inputs."""
 
     run: Run
     there: str
@@ -39,7 +39,7 @@ class Conflict:
 
 @dataclass
 class Merged:
-    """What came of it."""
+    """The result of a merge."""
 
     taken: int = 0
     there: int = 0
@@ -50,9 +50,9 @@ class Merged:
 
 
 def merge(store: Store, sources: Sequence[StoreReader], report: Callable[[str], object] = lambda text: None) -> Merged:
-    """Take the runs of other stores over, in order. Raises EngineError when the disk refuses.
+    """Merge the runs of other stores into a store, in order. Raises EngineError when the disk refuses.
 
-    `say` is told of each store when it is begun.
+    `report` is called with each store at its start.
     """
     merged = Merged()
     for source in sources:
@@ -81,7 +81,7 @@ def _take(store: Store, source: StoreReader, run: Run, merged: Merged) -> None:
     partial = store.begin(key, number)
     folder = source.folder(key, number)
     try:
-        # A run in columns has no folder: its figures are all there is.
+        # A run in columns has no folder, but figures only.
         skipped = [] if status_of(folder) is None else copy_tree(folder, partial, _OWN_WORDS)
         store.keep_contents(one for digest in run.contents.values() if (one := source.contents(digest)) is not None)
         store.finish(partial, run, measured, source.series(key, number))
@@ -100,7 +100,7 @@ def _take(store: Store, source: StoreReader, run: Run, merged: Merged) -> None:
 
 
 def parted(first: Run, first_measured: MeasuredRun | None, second: Run, second_measured: MeasuredRun | None) -> str:
-    """In what two runs of one key differ, in words; empty for one and the same, and in virtual time for nothing."""
+    """The difference of two runs of one key, in words; empty for the same run, and for equal runs in virtual time."""
     if not first.cell.deterministic:
         same_run = (first.started_at, first.wall) == (second.started_at, second.wall)
         return "" if same_run else "another run of the same repetition, in real time"

@@ -1,7 +1,7 @@
-"""What a Parquet file becomes once it is unpacked, by its own headers, before anybody unpacks it.
+"""The unpacked size of a Parquet file, from its own headers, before it is unpacked.
 
-A few bytes may stand for gigabytes: a page of zeros, a run of one value. Whoever reads a page makes room for what its
-header says, and refuses a page that has more. So the sum over all pages is what the whole file can become. Headers are
+A few bytes may unpack to gigabytes: a page of zeros, a run of one value. A reader allocates the size in a page's
+header, and refuses a page that has more. So the sum over all pages limits the size of the whole file. Headers are
 structures of Thrift's compact protocol (thrift.apache.org); their fields are those of
 parquet.thrift (apache/parquet-format).
 """
@@ -16,7 +16,7 @@ _MAGIC = b"PAR1"
 #: Bytes of the longest footer, and of the longest header of a page: the footer of the reference's largest table has a
 #: thousandth of it.
 _FOOTER, _HEADER = 16 << 20, 1 << 20
-#: Structures and lists in each other, values of one header, and pages of a file, at most.
+#: The most nested structures and lists, values of one header, and pages of a file.
 _DEEPEST, _MOST, _PAGES = 24, 4_000_000, 1_000_000
 
 _Struct = dict[int, Any]
@@ -24,7 +24,7 @@ _Struct = dict[int, Any]
 
 @dataclass(frozen=True)
 class ParquetFooter:
-    """What a file says of itself."""
+    """The sizes that a file claims in its headers."""
 
     rows: int
     values: int
@@ -44,7 +44,7 @@ class _Compact:
         self._left = _MOST
 
     def struct(self, depth: int = 0) -> _Struct:
-        """Number of a field → its value."""
+        """Read a structure: number of a field → its value."""
         if depth > _DEEPEST:
             raise ValueError("structures within structures")
         fields: _Struct = {}
@@ -83,7 +83,7 @@ class _Compact:
         return self._value(kind, depth + 1)
 
     def _counted(self, count: int) -> int:
-        # Each takes a byte at least, but for structures without a field, which take one, too.
+        # Each element takes at least a byte, even a structure without a field.
         if count > len(self._data) - self.at:
             raise ValueError("a list longer than the header")
         return count
@@ -113,7 +113,7 @@ class _Compact:
 
 
 def claim_of(content: BinaryIO, size: int) -> ParquetFooter:
-    """What an open file of `size` bytes says of itself. Raises OSError, and ValueError where it is no Parquet file."""
+    """The claims of an open file of `size` bytes. Raises OSError, and ValueError where it is no Parquet file."""
     try:
         return _claim(content, size)
     except (IndexError, KeyError, TypeError, AttributeError) as error:
@@ -143,7 +143,7 @@ def _claim(content: BinaryIO, size: int) -> ParquetFooter:
 
 
 def _pages(content: BinaryIO, size: int, column: _Struct) -> Iterator[tuple[int, int]]:
-    """(values, bytes once it is unpacked) of each page of a column's part."""
+    """(values, unpacked bytes) of each page of a column's part."""
     offsets = [column[9], *([column[11]] if column.get(11) else [])]
     at, end = min(offsets), min(offsets) + column[7]
     if not 0 < at <= end <= size:
@@ -155,6 +155,6 @@ def _pages(content: BinaryIO, size: int, column: _Struct) -> Iterator[tuple[int,
         unpacked, packed = header[2], header[3]
         if unpacked < 0 or packed < 0:
             raise ValueError("a page of less than nothing")
-        # Of data, in either version; a dictionary's values are in its bytes.
+        # Values of a data page, of either version; a dictionary's values are counted by its bytes.
         yield max(header.get(kind, {}).get(1, 0) for kind in (5, 8)), unpacked
         at += reader.at + packed

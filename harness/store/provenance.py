@@ -1,4 +1,4 @@
-"""Where a run's bits come from, for its record: the project's commit, the engine's versions, what is in the images."""
+"""The origin of a run's code, for its record: the project's commit, the engine's versions, the images' contents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.errors import EngineError
 
 @dataclass(frozen=True)
 class Provenance:
-    """What is the same for all runs of a command."""
+    """The provenance that all runs of a command share."""
 
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of Docker and Compose, where they were used."""
@@ -25,7 +25,7 @@ class Provenance:
     """Where images may have come from."""
 
     def origins(self, references: Mapping[str, str]) -> dict[str, dict[str, str]]:
-        """Of what was in a lab, the images that came from the registry: name → what they are called there."""
+        """The images of a lab that came from the registry: name → their name there."""
         if not self.registry:
             return {}
         origins = {name: origin_of(reference, self.registry) for name, reference in references.items()}
@@ -33,9 +33,9 @@ class Provenance:
         return {"images_from": registered} if registered else {}
 
     def contents(self, ids: Mapping[str, str], references: Mapping[str, str]) -> dict[str, Contents]:
-        """What is in the images of a run, by their names in it; without those of which it cannot be learnt.
+        """The contents of the images of a run, by their names in it; without those whose contents cannot be determined.
 
-        `ids`, `references`: name → image ID, and what the image is called.
+        `ids`, `references`: name → image ID, and the reference of the image.
         """
         if self.images is None:
             return {}
@@ -45,13 +45,13 @@ class Provenance:
                 try:
                     contents[name] = self.images.of(references[name], identity)
                 except (EngineError, OSError):
-                    # A run is worth keeping without; its record then says less.
+                    # A run is worth storing without these contents; its record is then less complete.
                     continue
         return contents
 
 
 def commit_of(root: Path) -> str:
-    """The commit of a checkout, with + behind it where files that git knows were changed; empty where git says none."""
+    """The commit of a checkout, with + appended if tracked files were changed; empty where git gives none."""
     try:
         commit = _git(root, "rev-parse", "HEAD")
         changed = _git(root, "status", "--porcelain", "--untracked-files=no")

@@ -1,7 +1,7 @@
-"""What the files of a run say: its record and what was measured of it; and how tables are read and written.
+"""The content of a run's files: its record and its measurements; and reading and writing of tables.
 
-Somebody else may have written them, or put something in their place: what is no regular file, is larger than any honest
-one, or holds what no record or table of this format has, is refused and never waited for.
+Somebody else may have written these files, or replaced them. A file is refused, without waiting, if it is not regular,
+is larger than any honest one, or holds content that no record or table of this format has.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from harness.writing import replace
 
 #: The most bytes of a record (the largest of the reference's has a thousandth of it), and of a file with a table.
 MOST_RECORD, MOST_TABLE = 64 << 20, 1 << 30
-#: What a small file may claim to become: the most rows of a table, and values of all its columns; of a table whose rows
-#: become objects the most values, a twentieth of which the largest of the reference's has.
+#: Limits of the size that a small file may claim: the most rows of a table, and values of all its columns; and the most
+#: values of a table whose rows become objects. The largest of the reference's has a twentieth of the last one.
 MOST_ROWS, MOST_VALUES, MOST_OBJECTS = 100_000_000, 600_000_000, 60_000_000
-#: Bytes that a page of a table may have once it is unpacked, and all of them together.
+#: The most unpacked bytes of a page of a table, and of all pages together.
 MOST_PAGE, MOST_UNPACKED = 1 << 30, 4 << 30
 
 #: Column → type of the series of a run (`harness.analysis.timeseries`).
@@ -49,13 +49,13 @@ def read_object(file: Path) -> dict[str, Any]:
 def plain(text: bytes | str, *, once: bool = False) -> Any:
     """The plain data of a JSON text, as RFC 8259 has it. Raises ValueError.
 
-    `once`: a name that an object has twice is an error too, since nobody can tell which of the two is meant (§4).
+    `once`: a duplicate name in an object is an error too, since its meaning is ambiguous (§4).
     """
     text = text if isinstance(text, str) else text.decode()
     try:
         content = (_JSON_ONCE if once else _JSON).decode(text)
         if _SURROGATE.search(text):
-            # Half of a pair is no character, and nobody could write it (RFC 8259 §8.2).
+            # A lone surrogate is no character, and cannot be encoded (RFC 8259 §8.2).
             json.dumps(content, ensure_ascii=False).encode()
         return content
     except RecursionError as error:
@@ -71,7 +71,7 @@ def plain_object(text: bytes | str) -> dict[str, Any]:
 
 
 def _refuse(word: str) -> float:
-    """The harness writes infinity as a text, and never NaN (RFC 8259 §6 has neither)."""
+    """Refuse infinity and NaN: the harness writes infinity as a text, and never NaN (RFC 8259 §6 has neither)."""
     raise ValueError(f"it says {word}, which is no number in JSON")
 
 
@@ -84,7 +84,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-#: Made once: for each text alone it would take longer than most texts.
+#: Created once: to create a decoder takes longer than to decode most texts.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _JSON = json.JSONDecoder(parse_constant=_refuse)
 _JSON_ONCE = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique)
@@ -95,9 +95,9 @@ class OtherSchemaError(ValueError):
 
 
 def require_schema(schema: object, ours: int) -> None:
-    """OtherSchemaError unless a record is of the schema that this harness writes: another one's keys mean other things.
+    """OtherSchemaError unless a record is of the schema that this harness writes: keys of others have other meanings.
 
-    `schema`: as the record has it; None where it has none, as the first schema had.
+    `schema`: as in the record; None where it has none, as in the first schema.
     """
     schema = 1 if schema is None else schema
     if schema != ours:
@@ -114,14 +114,14 @@ def read_run(text: bytes) -> Run:
 
 
 def read_measured(text: bytes) -> MeasuredRun:
-    """What was measured of a run, from its JSON. Raises ValueError."""
+    """The measurements of a run, from their JSON. Raises ValueError."""
     content = plain_object(text)
     require_schema(content.get("schema"), MEASURED_SCHEMA)
     return MeasuredRun.model_validate(content)
 
 
 def unreadable(error: Exception) -> str:
-    """Why a file cannot be read, in half a sentence; of a record that is wrong in many places the first."""
+    """Why a file cannot be read, as half a sentence; for a record with many mistakes, the first one."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"] if part != "[key]")
@@ -132,17 +132,16 @@ def unreadable(error: Exception) -> str:
 
 
 class TableError(ValueError):
-    """A file holds no table of the form that it is to have."""
+    """A file does not hold a table of the required form."""
 
 
 def read_frame(
     file: Path, schema: Mapping[str, pl.DataType], *, exact: bool = False, values: int | None = None
 ) -> pl.DataFrame:
-    """A table of a Parquet file, with those of its columns that `schema` has, of its types. Raises OSError, TableError.
+    """A table of a Parquet file: its columns that `schema` has, with the schema's types. Raises OSError, TableError.
 
-    A column that the file lacks is left out, since the file may be older than it. `exact`: then that is an error too,
-    and so is a value that is not there. A number that is NaN is an error in any case. `values`: how many there is room
-    for, MOST_VALUES without.
+    A column that the file lacks is left out, since the file may be older than the column. `exact`: a missing column, or
+    a missing value, is an error. NaN is an error in any case. `values`: the most values, MOST_VALUES by default.
     """
     try:
         with open_regular(file) as content:
@@ -157,13 +156,13 @@ def read_frame(
             return _typed(frame, schema, exact=exact)
     except TableError:
         raise
-    # What polars does not know how to refuse it calls a panic, which is no Exception.
+    # Polars panics on input that it cannot refuse otherwise, and a panic is no Exception.
     except (ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise TableError(f"it is no table: {_first_line(error)}") from error
 
 
 def _require_room(claim: ParquetFooter, values: int) -> None:
-    """TableError for a table that would become more than there is room for."""
+    """TableError for a table that exceeds the limits once it is unpacked."""
     for label, size, limit in (("row", claim.rows, MOST_ROWS), ("value", claim.values, values)):
         if size > limit:
             raise TableError(f"it has {counted(size, label)}, and there is room for {limit}")
@@ -177,7 +176,7 @@ def _typed(frame: pl.DataFrame, schema: Mapping[str, pl.DataType], *, exact: boo
     for column in frame:
         kind = schema[column.name]
         try:
-            # From numbers to texts everything can be cast: that would be a text nobody wrote.
+            # Polars can cast any number to a text, but nobody wrote such a text.
             if column.dtype != kind and (column.dtype == pl.String) != (kind == pl.String) and column.dtype != pl.Null:
                 raise TableError(f"its column {shown(column.name)} is of {column.dtype}, not of {kind}")
             cast = column.cast(kind)
@@ -196,7 +195,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def write_frame(frame: pl.DataFrame, file: Path, **options: Any) -> None:
-    """Write a frame as Parquet, in place of what is there; `how`: as polars has it. OSError, also for polars' own."""
+    """Write a frame as Parquet, in place of an existing file. `options`: polars'. OSError, also for polars' errors."""
     content = io.BytesIO()
     frame.write_parquet(content, compression="zstd", **options)
     replace(file, content.getbuffer())

@@ -3,14 +3,14 @@
 Layout (documented in results/README.md)::
 
     runs/<cell key>/<repetition>/run.json, measured.json, series.parquet, artefacts …
-    runs/<cell key>/replaced/<time>-<repetition>/   what a fresh run stood in for
+    runs/<cell key>/replaced/<time>-<repetition>/   a run that a new one replaced
     runs/equivalences.json                          the ledger that the keys were made by (`harness.store.identity`)
-    images/<digest>.json                            what was in an image that runs name
+    images/<digest>.json                            the contents of an image that runs name
     partial/<owner>.<cell key>.<repetition>/        a run in progress
-    partial/<owner>.<cell key>.<repetition>.small/  a finished run is being made small
+    partial/<owner>.<cell key>.<repetition>.small/  a finished run is being compressed
 
-A run's folder is renamed into place when it is finished, so a crash of anything loses no finished run and
-leaves no half-written one among them. Its artefacts are made small after that (`harness.store.compression`).
+A run's folder is renamed into place when it is finished. So a crash loses no finished run, and leaves no
+half-written one among them. Its artefacts are compressed after that (`harness.store.compression`).
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ from harness.store.records import (
 from harness.writing import replace, settle_modes
 
 RUN, MEASURED, SERIES = "run.json", "measured.json", "series.parquet"
-#: The lab of a run in real time, to be brought up by hand: files and folders of its folder.
+#: The lab of a run in real time, to be brought up by hand: files and folders in the run's folder.
 BY_HAND = ("compose.yaml", "cell.env", "plan", "by-hand")
-#: Where in a cell's folder the runs are that others stand in for.
+#: The folder of a cell's replaced runs, in the cell's folder.
 _REPLACED = "replaced"
-#: Behind the name of what stands beside a run whose artefacts are being compressed or removed.
+#: Suffix of the marker of a run whose artefacts are being compressed or removed.
 _SMALL = ".small"
 _CONTENTS, _KNOWN_LINKS = TypeAdapter(Contents), TypeAdapter(tuple[tuple[str, ...], ...])
-#: Among the cells' folders, the links of the ledger that their keys were made by.
+#: File among the cells' folders: the links of the ledger from which their keys were computed.
 _LINKS = "equivalences.json"
 
 
 def _unused(folder: Path, repetition: int) -> Path:
-    """Where a run goes that another stands in for; several may, within a second."""
+    """A free path for a replaced run; there may be several within a second."""
     folder.mkdir(exist_ok=True)
     name = f"{time.strftime('%Y%m%dT%H%M%S')}-{repetition}"
     names = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(1)))
@@ -76,7 +76,7 @@ def _unused(folder: Path, repetition: int) -> Path:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold a folder between processes. OSError."""
+    """Lock a folder against other processes. OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -86,7 +86,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _is_folder(place: Path) -> bool:
-    """Whether it is one, and no link to one."""
+    """Whether it is a folder, and not a link to one."""
     try:
         status = status_of(place)
     except OSError:
@@ -95,12 +95,12 @@ def _is_folder(place: Path) -> bool:
 
 
 class StoreReader(Protocol):
-    """Runs that are kept, in whatever form, for who reads them. What cannot be read is a ResultError."""
+    """Read access to stored runs, in any form. An unreadable run is a ResultError."""
 
     root: Path
 
     def folder(self, key: str, repetition: int) -> Path:
-        """Where a run is, or what it is called by where only its figures are kept."""
+        """The folder of a run; only a name where nothing but its figures is kept."""
         ...
 
     def cell_keys(self) -> list[str]:
@@ -108,11 +108,11 @@ class StoreReader(Protocol):
         ...
 
     def runs(self, key: str) -> list[Run]:
-        """All finished runs of a cell that can be read, by repetition."""
+        """All readable finished runs of a cell, by repetition."""
         ...
 
     def measured(self, key: str, repetition: int) -> MeasuredRun | None:
-        """What was measured of a run, or None."""
+        """The measurements of a run, or None."""
         ...
 
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
@@ -120,22 +120,22 @@ class StoreReader(Protocol):
         ...
 
     def contents(self, digest: str) -> Contents | None:
-        """What was in an image, by the digest that runs name; None where it is not known."""
+        """The contents of an image, by the digest that runs name; None where unknown."""
         ...
 
     def leave_out(self, place: Path, why: str) -> None:
-        """Tell, once, that what is kept in a folder does not count, and why."""
+        """Report, once, that a stored run is ignored, and why."""
         ...
 
 
 class Store:
     """The runs below one folder.
 
-    The folder may be named by a link; below it none is followed.
+    The folder's own path may be a link. Below it no link is followed.
     """
 
     def __init__(self, root: Path, warn: Callable[[str], object] = lambda text: None) -> None:
-        """`warn` is told of every run that cannot be read and is left out, once."""
+        """`warn` is called, once, for every unreadable run, which is left out."""
         self.root = root.resolve()
         self._warn = warn
         self._told: set[Path] = set()
@@ -145,7 +145,7 @@ class Store:
     # --- reading
 
     def folder(self, key: str, repetition: int) -> Path:
-        """Where a run is, or will be."""
+        """The folder of a run, which need not exist yet."""
         return self.root / "runs" / key / str(repetition)
 
     def run(self, key: str, repetition: int) -> Run | None:
@@ -165,7 +165,7 @@ class Store:
         return run
 
     def stamp(self, key: str, repetition: int) -> tuple[int, int] | None:
-        """What tells a run from one that later stands in for it; None where there is none."""
+        """A value that distinguishes a run from its later replacement; None where there is no run."""
         try:
             status = status_of(self.folder(key, repetition) / RUN)
         except OSError:
@@ -173,7 +173,7 @@ class Store:
         return None if status is None else (status.st_ino, status.st_mtime_ns)
 
     def runs(self, key: str) -> list[Run]:
-        """All finished runs of a cell that can be read, by repetition."""
+        """All readable finished runs of a cell, by repetition."""
         folder = self.root / "runs" / key
         try:
             with held_folder(folder):
@@ -197,7 +197,7 @@ class Store:
         return runs
 
     def leave_out(self, place: Path, why: str) -> None:
-        """Tell, once, that what is kept in a folder does not count, and why."""
+        """Report, once, that a stored run is ignored, and why."""
         name = "/".join(place.relative_to(self.root / "runs").parts)
         self._tell(place, f"the run {name} is left out: {why} ('harness run' makes it again)")
 
@@ -207,7 +207,7 @@ class Store:
             self._warn(text)
 
     def every_folder(self, key: str) -> list[Path]:
-        """The folders of all finished runs of a cell, by repetition, and of those that others stand in for."""
+        """The folders of all finished runs of a cell, by repetition, and then of its replaced runs."""
         folder = self.root / "runs" / key
         repetitions = sorted((int(item.name), item) for item in folder.iterdir() if item.name.isdecimal())
         replaced = sorted((folder / _REPLACED).iterdir()) if _is_folder(folder / _REPLACED) else []
@@ -217,13 +217,13 @@ class Store:
         """Keys of all cells that have runs."""
         folder = self.root / "runs"
         if folder.is_symlink():
-            # Whoever reads its runs is told of a link below it.
+            # Links below it are reported when its runs are read.
             self._tell(folder, f"no run is read: {folder} is a link, which is not followed (--store names its target)")
             return []
         return sorted(item.name for item in folder.iterdir() if item.is_dir()) if folder.is_dir() else []
 
     def measured(self, key: str, repetition: int) -> MeasuredRun | None:
-        """What was measured of a run, or None; a file of another schema is named."""
+        """The measurements of a run, or None; a file of another schema is reported."""
         file = self.folder(key, repetition) / MEASURED
         try:
             return read_measured(record_bytes(file))
@@ -231,11 +231,11 @@ class Store:
             self._tell(file, f"what was measured of the run {key}/{repetition} is not read: {file}: {error}")
             return None
         except (OSError, ValueError):
-            # Measuring again makes it new.
+            # Measuring again replaces it.
             return None
 
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
-        """The series of a run (see `harness.analysis.timeseries`), or None; a file that cannot be read is named."""
+        """The series of a run (see `harness.analysis.timeseries`), or None; an unreadable file is reported."""
         file = self.folder(key, repetition) / SERIES
         try:
             return None if status_of(file) is None else read_frame(file, SERIES_SCHEMA, exact=True)
@@ -244,7 +244,7 @@ class Store:
             return None
 
     def contents(self, digest: str) -> Contents | None:
-        """What was in an image, by the digest that runs name; None where it is not known."""
+        """The contents of an image, by the digest that runs name; None where unknown."""
         if not is_digest(digest):
             return None
         try:
@@ -256,14 +256,14 @@ class Store:
     # --- keys
 
     def rekey(self, ledger: Ledger) -> int:
-        """Give runs the keys that they have by a ledger, where these are others than by the ledger before. How many.
+        """Give runs their keys by a ledger, where these differ from their keys by the ledger before.
 
-        EngineError when the disk refuses.
+        Gives the number of renamed runs. EngineError when the disk refuses.
         """
         folder = self.root / "runs"
         try:
             if not folder.is_dir():
-                # The first run is the first of this ledger, too.
+                # The first run will record this ledger.
                 self._ledger = ledger
                 return 0
             if ledger.links == (before := self._links()):
@@ -279,7 +279,7 @@ class Store:
         replace(self.root / "runs" / _LINKS, json.dumps(ledger.links).encode(), f".{_LINKS}.{owner()}")
 
     def _links(self) -> tuple[tuple[str, ...], ...]:
-        """Of the ledger that the keys were made by; none where they were made without one."""
+        """The links of the ledger that the keys were computed from; none where there was no ledger."""
         try:
             return _KNOWN_LINKS.validate_json(record_bytes(self.root / "runs" / _LINKS))
         except (FileNotFoundError, ValueError):
@@ -295,7 +295,7 @@ class Store:
                         continue
                     run = read_run(text)
                 except (ValueError, UnfitFileError):
-                    # Whoever reads the cell's runs names it.
+                    # It is reported when the cell's runs are read.
                     continue
                 new_key = cell_key(run.cell, ledger) if run.cell.compiled else key
                 if new_key != key:
@@ -304,7 +304,7 @@ class Store:
         return count
 
     def _move(self, folder: Path, run: Run) -> None:
-        """Put a run in its place under another key; beside the runs that are replaced where that place is taken."""
+        """Move a run to its folder under another key, or among the replaced runs if that folder exists."""
         replace(folder / RUN, run.model_dump_json(by_alias=True, indent=1).encode())
         target = self.folder(run.cell.key, run.repetition)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -318,7 +318,7 @@ class Store:
     # --- writing
 
     def require_space(self, needed: int) -> None:
-        """EngineError when the disk has less than `needed` bytes free: a run would fail in somebody's name."""
+        """EngineError when the disk has less than `needed` bytes free: an implementation might be blamed for that."""
         folder = self.root
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -343,7 +343,7 @@ class Store:
         return folder
 
     def _require_no_links(self) -> None:
-        """EngineError where a folder of the store leads somewhere else: nothing is written there."""
+        """EngineError where a folder of the store is a link: nothing is written through it."""
         for name in ("runs", "partial", "images", "claims"):
             if (self.root / name).is_symlink():
                 raise EngineError(
@@ -360,12 +360,12 @@ class Store:
         *,
         artefacts: bool = True,
     ) -> Path:
-        """Write run.json, measured.json and series.parquet, put the folder in its place, and compress what is in it.
+        """Write run.json, measured.json and series.parquet, move the folder into place, and compress its content.
 
-        `artefacts`: keep what all that was measured from; else it is removed.
+        `artefacts`: keep the artefacts that the run was measured from; else they are removed.
         """
         target = self.folder(run.cell.key, run.repetition)
-        # By this the next command knows a folder that this process did not come to make small.
+        # This marker shows the next command a folder that this process did not manage to compress.
         small = partial.with_name(f"{partial.name}{_SMALL}")
         try:
             small.mkdir()
@@ -382,7 +382,7 @@ class Store:
         return target
 
     def adopt(self, partial: Path, run: Run) -> Path:
-        """Put the folder of a run in its place that is finished already: somebody else's store made it. EngineError."""
+        """Move the folder of a run into place that was finished already, in another store. EngineError."""
         target = self.folder(run.cell.key, run.repetition)
         try:
             self._put(partial, target, run.repetition)
@@ -402,7 +402,7 @@ class Store:
         partial.rename(target)
 
     def write_measured(self, folder: Path, measured: MeasuredRun | None, series: pl.DataFrame | None = None) -> None:
-        """Write what was measured beside its run; its series first, so that whoever sees the figures has them too.
+        """Write the measurements of a run, its series first: readers that see the figures find the series, too.
 
         EngineError when the disk refuses.
         """
@@ -415,10 +415,10 @@ class Store:
             raise disk_error(error, folder) from error
 
     def keep_contents(self, contents: Iterable[Contents]) -> None:
-        """Write what is in images, each once, for the runs that name it by its digest."""
+        """Write the contents of images, each once, for the runs that name them by digest."""
         for image in contents:
             if not is_digest(image.digest):
-                # It would be the name of some other file.
+                # It could be the name of some other file.
                 continue
             file = self.root / "images" / f"{image.digest}.json"
             if not file.exists():
@@ -431,7 +431,7 @@ class Store:
         shutil.rmtree(partial, ignore_errors=True)
 
     def remove(self, folder: Path) -> None:
-        """Remove a finished run, wholly or not at all, by its folder. EngineError when the disk refuses."""
+        """Remove a finished run, completely or not at all, by its folder. EngineError when the disk refuses."""
         trash = self._aside(folder)
         try:
             trash.parent.mkdir(exist_ok=True)
@@ -452,14 +452,14 @@ class Store:
             raise disk_error(error, folder) from error
 
     def _aside(self, folder: Path) -> Path:
-        """Where something goes before it is removed: whatever is left there is removed by the next command."""
+        """The path for something that is being removed; the next command removes what is left there."""
         name = ".".join(folder.relative_to(self.root / "runs").parts)
         return self.root / "partial" / f"{owner()}.{name}.removed"
 
     def remove_orphans(self, needed: Callable[[str], bool] = lives) -> list[str]:
-        """Drop runs in progress whose harness process is gone, or else not `needed`, and compress what it had finished.
+        """Drop runs in progress whose owner is not `needed` (by default: has ended), and compress those it finished.
 
-        The names of the former.
+        Gives the names of the dropped ones.
         """
         removed = []
         for folder in self._partials():
@@ -477,6 +477,6 @@ class Store:
 
     def _partials(self) -> Iterator[Path]:
         folder = self.root / "partial"
-        # Behind a link would be somebody's files, which nobody is making either.
+        # Behind a link there would be somebody else's files, not runs in progress.
         if _is_folder(folder):
             yield from folder.iterdir()

@@ -1,4 +1,4 @@
-"""A stored run beside the same one made again: the same to the byte, the same figures, or where they part. Pure."""
+"""Comparison of a stored run with its repetition: identical to the byte, equal figures, or where they differ. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Answer = Literal["identical", "same figures", "differs"]
 
 @dataclass(frozen=True)
 class MetricDifference:
-    """A measurement that came out differently."""
+    """A measurement that differs between the runs."""
 
     name: MetricName
     unit: str
@@ -26,14 +26,14 @@ class MetricDifference:
 
     @property
     def both(self) -> tuple[float, float] | None:
-        """The two values, where both runs have one and they differ: what one of them lacks, other code has measured."""
+        """The two values, if both runs have one and they differ. If one run lacks it, other code measured that run."""
         reference, again = self.values
         return None if reference is None or again is None or reference == again else (reference, again)
 
 
 @dataclass(frozen=True)
 class RunComparison:
-    """A reference run beside the same one made here."""
+    """The comparison of a reference run with its repetition here."""
 
     reference: Run
     again: Run
@@ -59,13 +59,13 @@ def compared(
     stores: tuple[StoreReader, StoreReader],
     ledger: Ledger,
 ) -> RunComparison:
-    """A reference run beside one made here, with what was measured of each and the stores that have them."""
+    """Compare a reference run with its repetition here, given the measurements and the store of each."""
     same_captures = bool(run.captures) and run.captures == again.captures
-    # Of test cases the reference has captures' digests, and no figures that others could be held against.
+    # For test cases the reference has digests of captures, but no figures to compare.
     has_figures = measured is not None and bool(measured.measurements)
     figures = other_figures(measured, remeasured) if has_figures else ()
     same_figures = has_figures and not figures and _ended_alike(run, again)
-    # What was measured by other code may come out differently of equal captures.
+    # Other code may measure different figures from equal captures.
     answer: Answer = "identical" if same_captures else "same figures" if same_figures else "differs"
     at = parting(run.trail, again.trail) if not same_captures and run.trail and again.trail else None
     changed, other_files = changes(run, again, (stores[0].contents, stores[1].contents))
@@ -75,7 +75,7 @@ def compared(
 
 
 def differing_digests(first: Run, second: Run) -> tuple[str, ...]:
-    """In which captures and random streams two runs differ."""
+    """The captures and random streams in which two runs differ."""
     sides = sorted({*first.captures, *second.captures})
     hosts = sorted({*first.random, *second.random})
     return (
@@ -89,7 +89,7 @@ def _ended_alike(first: Run, second: Run) -> bool:
 
 
 def other_figures(first: MeasuredRun | None, second: MeasuredRun | None) -> tuple[MetricDifference, ...]:
-    """The measurements in which two runs differ; those of what happened in the lab, not of the CPU it took."""
+    """The measurements in which two runs differ: those of events in the lab, not of the CPU time that it took."""
     sides = [_figures(measured) for measured in (first, second)]
     names = sorted({*sides[0], *sides[1]}, key=lambda name: name.text(2))
     pairs = {name: (sides[0].get(name), sides[1].get(name)) for name in names}

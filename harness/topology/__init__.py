@@ -1,4 +1,4 @@
-"""Cell → Lab: hosts, addresses, simulator plan, flows. Pure; both engines build what it says.
+"""Cell → Lab: hosts, addresses, simulator plan, flows. Pure; both engines build the lab from it.
 
 Addresses and names are those of the published network simulator (quic-network-simulator): client
 193.167.0.100, server 193.167.100.100, the simulator at .2 of both networks. Further flows count up from

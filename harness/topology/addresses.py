@@ -1,7 +1,7 @@
 """The addresses of a lab: the interop runner's networks, shifted by slot where several labs are up at once.
 
-Each path has a network of clients; the servers' network is shared. Those of further paths lie so far from the first
-one's that slots have room between them. Between segments in a row there are further networks, which no endpoint is in.
+Each path has a network of clients; the servers' network is shared. The networks of the clients of further paths are far
+enough apart for the slots between them. Between segments in a row there are further networks, without endpoints.
 """
 
 from __future__ import annotations
@@ -11,22 +11,21 @@ from typing import Literal
 Side = Literal["left", "right"]
 """left: clients, right: servers."""
 
-#: Host part of the first simulator's addresses, behind which the others count up on the servers' side; of those of the
-#: first flow's endpoints, behind which further flows do; and of those that clients seem to have behind a path that
-#: rewrites theirs.
+#: Host parts of addresses: of the first simulator, from which the others count up on the servers' side; of the first
+#: flow's endpoints, from which further flows count up; and of the addresses that a path writes in place of a client's.
 SIMULATOR, FIRST, MAPPED = 2, 100, 150
-#: Addresses that a path has for rewriting, before they come round again.
+#: Addresses that a path has for rewriting, before it reuses them.
 MAPPED_COUNT = 100
-#: From one path's network of clients to the next, in the third byte; slots lie between.
+#: Distance of two paths' networks of clients, in the third byte; slots lie between.
 _PATH = 25
 #: The first network between two segments, two for each of seven boundaries; slots lie between.
 _BETWEEN, _NEXT = 126, 9
-#: Of the two that are in a network between two segments: host parts, of the one at the clients' end first.
+#: Host parts of the two stations in a network between two segments, that at the clients' end first.
 ENDS = 2, 3
 
 
 def network(side: Side, slot: int, path: int = 0) -> tuple[str, str]:
-    """A side's network, IPv4 and IPv6; that of the clients of a path by its number."""
+    """A side's network, IPv4 and IPv6. `path`: the number of the path whose clients' network it is."""
     return _written(_third(side, slot, path))
 
 
@@ -41,7 +40,7 @@ def between(number: int, slot: int) -> tuple[str, str]:
 
 
 def address_between(number: int, slot: int, host: int) -> tuple[str, str]:
-    """A host's addresses in such a network, IPv4 and IPv6."""
+    """A host's addresses in a network between two segments, IPv4 and IPv6."""
     return _host(_BETWEEN + _NEXT * number + slot, host)
 
 

@@ -1,4 +1,4 @@
-"""The lab of one run of a cell: its hosts, their addresses, and what each endpoint is asked."""
+"""The lab of one run of a cell: its hosts, their addresses, and each endpoint's configuration."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from harness.topology.segments import Layout, Station, layout
 from harness.topology.spec import SERVER_PORT, Host, Interface, Lab, LabFile, LabFlow, LabMove, Network, Simulator
 from harness.units import Duration, Size
 
-# --- The hosts of a flow, and what their endpoints are told: addresses, environment, what to serve or to send.
+# --- The hosts of a flow, and their endpoints' configuration: addresses, environment, files to serve, traffic to send.
 
 
 def _traffic(flow: Flow, seed: int, words: list[str]) -> str:
-    """TRAFFIC of the generator: what it sends, for how long or how much, and what its sender is told, as JSON."""
+    """TRAFFIC of the generator, as JSON: its model, its duration or size, and the options of its sender."""
     if flow.stop is not None:
         extent: dict[str, float] = {"seconds": (flow.stop.value - flow.start.value) / 1e9}
     else:
@@ -77,7 +77,7 @@ def _environment(cell: Cell, role: Role, index: int, configs: dict[Role, Given],
 
 
 def requests(names: Iterable[str], ip_version: int) -> str:
-    """REQUESTS of a client: the addresses of the files that it downloads."""
+    """REQUESTS of a client: the URLs of the files that it downloads."""
     return " ".join(f"https://server{ip_version}:{SERVER_PORT}/{name}" for name in names)
 
 
@@ -89,7 +89,7 @@ def ways_of(scenario: Scenario, flow: Flow) -> list[Path]:
 
 
 def served_size(flow: Flow, *paths: Path) -> Size:
-    """What a server holds ready for a QUIC flow: the file, or more than can pass before the flow is cut off."""
+    """The size that a server serves to a QUIC flow: the file, or more than can pass before the flow is cut off."""
     if flow.download is not None:
         return flow.download
     assert flow.stop is not None
@@ -99,7 +99,7 @@ def served_size(flow: Flow, *paths: Path) -> Size:
 
 
 def _round_size(least: float) -> Size:
-    """1, 2 or 5 times a power of ten MB: whatever the stops of flows, they share a handful of files."""
+    """1, 2 or 5 times a power of ten MB, so that flows with different stops share a handful of files."""
     decade = 10 ** max(6, math.floor(math.log10(least)))
     return Size(next(step * decade for step in (1, 2, 5, 10) if step * decade >= least))
 
@@ -116,7 +116,7 @@ def _file_name(number: int, files: Files) -> str:
 
 
 def served_folder(flow: Flow) -> str:
-    """The folder of the files of a flow that has several, the same for all that have the same ones."""
+    """The folder of the files of a flow that has several; flows with the same files share it."""
     labels = (
         f"{group.count}x{group.size.label()}" + (f"n{group.name_length or ''}" if group.name_length else "")
         for group in flow.files
@@ -130,7 +130,7 @@ def served_name(flow: Flow, *paths: Path) -> str:
 
 
 def interfaces_of(scenario: Scenario, index: int, slot: int) -> tuple[Interface, ...]:
-    """Where a flow's client is: a network for each path it is on at some time, that of the first one first."""
+    """The interfaces of a flow's client: one for each path that it is on at some time, the first path's first."""
     paths = list(scenario.every_path)
     interfaces = []
     for name in paths_of(scenario, scenario.flows[index]):
@@ -141,12 +141,12 @@ def interfaces_of(scenario: Scenario, index: int, slot: int) -> tuple[Interface,
 
 
 def client_network(name: str, number: int) -> str:
-    """What the network of a path's clients is called."""
+    """The name of the network of a path's clients."""
     return f"left-{name}" if number else "left"
 
 
 def _routes(scenario: Scenario, slot: int) -> str:
-    """ROUTES of a server: each further path's network of clients, and which simulator leads there."""
+    """ROUTES of a server: each further path's network of clients, and the simulator that leads there."""
     routes: list[str] = []
     # All segments in a row lie behind one simulator.
     for number in range(1, 1 if scenario.in_sequence else len(scenario.every_path)):
@@ -194,16 +194,16 @@ def pair(
 
 
 def server_of(engine: EngineName) -> Server:
-    """What serves a bottleneck that the scenario gives no token bucket: only in real time are timers late."""
+    """The server of a bottleneck without a token bucket in the scenario: timers are late in real time only."""
     return "serial" if ENGINES[engine].virtual_time else "bucket"
 
 
-#: Seeds of paths lie so far apart: each has several, of its directions and what delays in them.
+#: Distance of the seeds of two paths: each path has several, for its directions and their netems.
 _PATH_SEED = 1000
 
 
 def _networks(scenario: Scenario, slot: int) -> dict[str, Network]:
-    """Of paths beside each other."""
+    """The networks of parallel paths."""
     networks = {}
     for number, name in enumerate(scenario.every_path):
         ipv4, ipv6 = network("left", slot, number)
@@ -215,7 +215,7 @@ def _networks(scenario: Scenario, slot: int) -> dict[str, Network]:
 def _simulators(
     scenario: Scenario, places: Sequence[Station], server: Server, seed: int, slot: int, movements: list[Moving]
 ) -> list[Simulator]:
-    """`places`: where each stands."""
+    """The simulators of parallel paths. `places`: the station of each."""
     path_outages, simulators = outages(scenario), []
     for number, (name, path) in enumerate(scenario.every_path.items()):
         mappings = [mapping for flow in movements for mapping in flow.mappings.get(name, ())]
@@ -239,7 +239,7 @@ def _simulators(
 
 
 def _places(scenario: Scenario, slot: int) -> tuple[Station, ...]:
-    """Where the simulators of paths beside each other stand, in their order."""
+    """The stations of the simulators of parallel paths, in order."""
     stations = []
     for number, name in enumerate(scenario.every_path):
         (left, left6), (right, right6) = (
@@ -262,7 +262,7 @@ def _layout(scenario: Scenario, slot: int) -> Layout:
 
 
 def flow_label(cell: Cell, index: int) -> str:
-    """'quiche', 'ngtcp2 → quiche', 'quiche (reno)', 'TCP (cubic)', 'UDP (poisson)'."""
+    """The label of a flow: 'quiche', 'ngtcp2 → quiche', 'quiche (reno)', 'TCP (cubic)', 'UDP (poisson)'."""
     flow = cell.scenario.flows[index]
     algorithm = effective_parameters(cell, index).get(f"{flow.sender}.congestion_control")
     if flow.kind != "quic":
@@ -356,7 +356,7 @@ def _access(scenario: Scenario, slot: int, path: int) -> dict[str, Duration]:
 
 
 def _effective(cell: Cell) -> dict[str, ParameterValue]:
-    """Parameters as set: those of the matrix's pair, and of each flow what differs from them."""
+    """The effective parameters: those of the matrix's pair, and for each flow those that differ from them."""
     shared = effective_parameters(cell) if cell.scenario.open_roles else {}
     own = {
         f"flow{index}.{name}": value

@@ -1,4 +1,4 @@
-"""What moves make of a lab: the addresses clients have, what their paths do to them, what they are told."""
+"""The effects of moves on a lab: the clients' addresses, the mappings of their paths, the clients' MOVES."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Addresses = tuple[str, str]
 
 @dataclass(frozen=True)
 class Moving:
-    """What one flow's moves amount to."""
+    """The effects of one flow's moves."""
 
     moves: tuple[LabMove, ...]
     mappings: Dictionary[str, tuple[AddressMapping, ...]]
@@ -31,14 +31,14 @@ class Moving:
 
 
 def moving(scenario: Scenario, slot: int) -> list[Moving]:
-    """What the moves of each flow amount to."""
+    """The effects of the moves of each flow."""
     paths = list(scenario.every_path)
     used = dict.fromkeys(paths, 0)
     return [_moving(scenario, index, slot, paths, used) for index in range(len(scenario.flows))]
 
 
 def _moving(scenario: Scenario, index: int, slot: int, paths: list[str], used: dict[str, int]) -> Moving:
-    """`used`: of each path the addresses for mappings that were handed out so far."""
+    """`used`: for each path the number of mapping addresses that were assigned so far."""
     flow = scenario.flows[index]
     own_addresses = {path: address("left", slot, FIRST + index, number) for number, path in enumerate(paths)}
     external: dict[str, tuple[Addresses, int | None]] = {
@@ -83,12 +83,12 @@ def _seconds(time: Duration) -> str:
 
 
 def outages(scenario: Scenario) -> dict[str, tuple[Outage, ...]]:
-    """Path → when it forwards nothing, in order of time."""
+    """Path → its outages, in order of time."""
     by_path: dict[str, dict[int, Outage]] = {}
     for name, path in scenario.every_path.items():
         for begin, end in path.blackhole.times if path.blackhole is not None else ():
             by_path.setdefault(name, {})[begin.value] = Outage(from_ns=begin.value, until_ns=end.value)
     for loss in losses(scenario):
-        # Of several clients that lose it together it is one outage.
+        # Several clients that lose it together make one outage.
         by_path.setdefault(loss.path, {})[loss.at_ns] = Outage(from_ns=loss.at_ns, until_ns=loss.until_ns)
     return {path: tuple(by_start[at] for at in sorted(by_start)) for path, by_start in by_path.items()}

@@ -1,4 +1,4 @@
-"""A lab as documents: what its simulators are told, what readers of its artefacts find, what its digest is of."""
+"""A lab as documents: the plans of its simulators, lab.json for readers of its artefacts, the content of its digest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.topology.spec import (
     Simulator,
 )
 
-#: What runs a proxy, in the simulator's image.
+#: The command of a proxy, in the simulator's image.
 PROXY_COMMAND = ("python3", "-m", "simulator.split")
 
 
@@ -63,7 +63,7 @@ def sim_plan(lab: Lab, simulator: Simulator) -> dict[str, Any]:
 
 
 def _next_ones(lab: Lab, simulator: Simulator) -> list[dict[str, Any]]:
-    """Of segments in a row, those that stand beside a simulator, as neighbours."""
+    """The stations next to a simulator, as neighbours, where segments are in a row."""
     stations = lab.stations
     place = next((number for number, station in enumerate(stations) if station is simulator), 0)
     sides = {"left": stations[place - 1 : place] if place else (), "right": stations[place + 1 : place + 2]}
@@ -76,7 +76,7 @@ def _next_ones(lab: Lab, simulator: Simulator) -> list[dict[str, Any]]:
 
 
 def proxy_plan(proxy: ProxyHost) -> dict[str, Any]:
-    """What a proxy is told (see images/sim/simulator/split.py), as plain data."""
+    """The plan of a proxy (see images/sim/simulator/split.py), as plain data."""
     return {
         "schema": 1,
         "addresses": {side: interface.prefixed for side, interface in proxy.interfaces.items()},
@@ -97,12 +97,12 @@ def _names(lab: Lab) -> list[str]:
 
 
 def summary(lab: Lab) -> dict[str, Any]:
-    """lab.json: addresses and link figures, for whoever reads the run's artefacts. What is not set is left out."""
+    """lab.json: addresses and link figures, for readers of the run's artefacts. Unset fields are left out."""
     return lab_facts(lab).model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def lab_facts(lab: Lab) -> LabFacts:
-    """What a lab was asked to be, as its readers find it."""
+    """The configuration of a lab, as its readers find it."""
     first = lab.simulators[0]
     program = first.program
     whole = lab.whole if lab.whole is not None else program
@@ -140,7 +140,7 @@ def _proxy(lab: Lab, proxy: ProxyHost) -> ProxyFacts:
 
 
 def _path(lab: Lab, simulator: Simulator) -> PathFacts:
-    # Behind any segment in a row are the same clients.
+    # All segments in a row have the same clients behind them.
     network = lab.networks[(lab.simulators[0] if lab.whole is not None else simulator).left.network]
     program = simulator.program
     faults: dict[str, Any] = {"faults": program.faults} if program.faults else {}
@@ -158,7 +158,7 @@ def _path(lab: Lab, simulator: Simulator) -> PathFacts:
 
 def _flow(lab: Lab, flow: LabFlow) -> FlowAddresses:
     client, server = lab.host(flow.client), lab.host(flow.server)
-    # Those of a client as either side of a path sees them.
+    # The addresses of a client as either side of a path sees them.
     addresses = dict.fromkeys([*client.addresses, *(address for move in flow.moves for address in move.addresses)])
     moves: dict[str, Any] = {}
     if flow.path or flow.moves:
@@ -179,10 +179,10 @@ def _flow(lab: Lab, flow: LabFlow) -> FlowAddresses:
 
 
 def digest_form(lab: Lab) -> dict[str, Any]:
-    """What a cell's digest is of: all that a lab's runs depend on but the images, and nothing for people alone.
+    """The content of a cell's digest: all that a lab's runs depend on, except the images, and no text for people.
 
-    The names are part of the digest, and therefore written out here: a field of a lab can have another name without
-    any cell becoming another one.
+    The names are part of the digest, and therefore written out here: a field of a lab can be renamed without a change
+    of any cell's digest.
     """
     return {
         "kernel": lab.sim_kernel,
@@ -222,7 +222,7 @@ def digest_form(lab: Lab) -> dict[str, Any]:
                 "hosts": host.hosts,
                 "environment": host.environment,
                 "sysctls": host.sysctls,
-                # What its image may do it may do otherwise. Whether its root is read-only changes nothing that works.
+                # With other capabilities an image may behave differently. A read-only root changes nothing that works.
                 "capabilities": host.container.capabilities,
             }
             for host in lab.hosts

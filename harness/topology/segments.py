@@ -1,4 +1,4 @@
-"""The lab of segments in a row: a simulator for each, proxies between them, and everybody's ways to everybody else."""
+"""The lab of segments in a row: a simulator for each, proxies between them, and the routes of all stations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.scenario.schema import Scenario
 from harness.topology.addresses import ENDS, SIMULATOR, Side, address, address_between, between, network
 from harness.topology.spec import Interface, Network, ProxyHost, Route
 
-#: What every proxy's kernel is set to: it forwards, and what comes for others' addresses is not taken for forged.
+#: Settings of every proxy's kernel: it forwards, and does not take packets for others' addresses for forged.
 _FORWARDING = {
     "net.ipv4.conf.all.rp_filter": "0",
     "net.ipv4.conf.default.rp_filter": "0",
@@ -18,13 +18,13 @@ _FORWARDING = {
     "net.ipv6.conf.all.disable_ipv6": "0",
     "net.ipv6.conf.all.forwarding": "1",
 }
-#: The first two of the three figures of a buffer: its least and its first size (Linux's own).
+#: The first two of the three figures of a buffer: its minimum and its default size (Linux's own).
 _SEND, _LEAST, _FIRST = "4096 16384", 4096, 131072
 
 
 @dataclass(frozen=True)
 class Station:
-    """Where one stands whom packets pass: a simulator, or a proxy."""
+    """The interfaces and routes of a simulator or a proxy, which packets pass."""
 
     left: Interface
     right: Interface
@@ -33,7 +33,7 @@ class Station:
 
 @dataclass(frozen=True)
 class Layout:
-    """Who is in which network, from the clients' end to the servers'."""
+    """The networks, simulators and proxies, from the clients' end to the servers'."""
 
     networks: dict[str, Network]
     simulators: tuple[Station, ...]
@@ -41,7 +41,7 @@ class Layout:
 
 
 def layout(scenario: Scenario, slot: int) -> Layout:
-    """The networks of segments in a row, and who is in them."""
+    """The networks of segments in a row, and their stations."""
     kinds = _kinds(scenario)
     networks = _networks(len(kinds), slot)
     names = list(networks)
@@ -58,7 +58,7 @@ def layout(scenario: Scenario, slot: int) -> Layout:
 
 
 def _kinds(scenario: Scenario) -> list[Asked | None]:
-    """Who stands one after the other, from the clients' end: None for a simulator."""
+    """The stations in order, from the clients' end: None for a simulator."""
     kinds: list[Asked | None] = [None]
     for boundary in scenario.proxies:
         kinds += [None] if boundary is None else [boundary, None]
@@ -84,7 +84,7 @@ def _end(networks: dict[str, Network], names: Sequence[str], number: int, side: 
 
 
 def _routes(stations: Sequence[Station], networks: dict[str, Network], number: int) -> tuple[Route, ...]:
-    """The ways of one station to the networks that it is not in."""
+    """The routes of one station to the networks that it is not in."""
     names, routes = list(networks), []
     for place, name in enumerate(names):
         if place in (number, number + 1):
@@ -98,7 +98,7 @@ def _routes(stations: Sequence[Station], networks: dict[str, Network], number: i
 
 
 def _receive(proxy: Asked, mtu: int) -> str:
-    """tcp_rmem: what a connection starts with holds its initial window, which is half of it (tcp_win_from_space)."""
+    """tcp_rmem: a connection's default buffer holds its initial window, which is half of it (tcp_win_from_space)."""
     first = min(max(_FIRST, 2 * mtu * proxy.initial_rwnd), proxy.tcp_rmem_max.bytes)
     return f"{_LEAST} {first} {proxy.tcp_rmem_max.bytes}"
 

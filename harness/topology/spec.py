@@ -1,4 +1,4 @@
-"""What a lab is: everything that an engine needs to bring a cell up."""
+"""The specification of a lab: everything that an engine needs to bring a cell up."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SERVER_PORT = 443
 SERVER_WAIT = 15.0
 #: Period of the simulator's counters, seconds.
 SAMPLE = 0.1
-#: After the stop of a flow that ends by itself, seconds in which it is to do so: its last data is still under way.
+#: Seconds after its stop in which a flow that ends by itself must end: its last data is still in flight.
 DRAIN = 10.0
-#: From the moment the path is up to a client's first datagram, seconds: its wait for the simulator, its start.
+#: Seconds from when the path is up to a client's first datagram: its wait for the simulator, and its start.
 CLIENT_START = 5.0
-#: From the last byte of a client's file to its own end, seconds, where its time is over by then. To close a connection
-#: takes three times the probe timeout (RFC 9000 §10.2): 5.4 s and more where a round trip takes 0.6 s.
+#: Seconds from the last byte of a client's file to the client's end, where its time limit has passed by then. Closing a
+#: connection takes three times the probe timeout (RFC 9000 §10.2): 5.4 s and more where a round trip takes 0.6 s.
 CLIENT_END = 10.0
 
 
@@ -31,7 +31,7 @@ class Spec(BaseModel):
 
 
 class Interface(Spec):
-    """A place in a network."""
+    """An interface in a network."""
 
     network: str
     ipv4: str
@@ -49,7 +49,7 @@ class Interface(Spec):
 
 
 class Host(Spec):
-    """One endpoint: what a container, or a namespace with that image as its root, is given."""
+    """One endpoint: the settings of a container, or of a namespace with that image as its root."""
 
     name: str
     """client0, server0, …"""
@@ -68,17 +68,17 @@ class Host(Spec):
 
     @property
     def ipv4(self) -> str:
-        """Of its first interface."""
+        """The IPv4 address of its first interface."""
         return self.interfaces[0].ipv4
 
     @property
     def ipv6(self) -> str:
-        """Of its first interface."""
+        """The IPv6 address of its first interface."""
         return self.interfaces[0].ipv6
 
     @property
     def addresses(self) -> list[str]:
-        """Of all its interfaces, IPv4 and IPv6."""
+        """The IPv4 and IPv6 addresses of all its interfaces."""
         return [address for interface in self.interfaces for address in interface.addresses]
 
 
@@ -92,7 +92,7 @@ class Network(Spec):
 
 
 class Route(Spec):
-    """The way to a network that one is not in."""
+    """The route to a network that a station is not in."""
 
     network: str
     """IPv4 or IPv6, with the length of its prefix."""
@@ -103,7 +103,7 @@ class Route(Spec):
 
 
 class ProxyHost(Spec):
-    """What stands between two segments, and forwards: to either side as a router, but for the TCP that it splits."""
+    """A proxy between two segments: it forwards in both directions as a router, except for the TCP that it splits."""
 
     name: str
     """proxy0, proxy1, … from the clients' end."""
@@ -124,7 +124,7 @@ class ProxyHost(Spec):
 
 
 class Simulator(Spec):
-    """A path between its clients' network and the servers'; or a segment of one, between two that others are in."""
+    """A path between its clients' network and the servers', or one segment of a path in a row of segments."""
 
     name: str
     """sim; of the further ones sim-NAME, by the path. Its artefacts are in a folder of that name."""
@@ -172,7 +172,7 @@ class LabFile(Spec):
 
 
 class LabFlow(Spec):
-    """What one client is to do."""
+    """The configuration of one flow: its client's transfers."""
 
     flow: int
     client: str
@@ -203,7 +203,7 @@ class LabFlow(Spec):
 
     @property
     def cut_off(self) -> bool:
-        """Whether it is the engine that ends it, at its stop; a generator ends by itself."""
+        """Whether the engine ends it at its stop. A generator ends by itself."""
         return self.kind in ("quic", "https") and self.stop is not None
 
 
@@ -242,11 +242,11 @@ class Lab(Spec):
         return next(host for host in self.hosts if host.name == name)
 
     def time_limit(self, flow: LabFlow) -> float:
-        """Seconds from a client's first datagram in which its transfer must come to an end."""
+        """Seconds from a client's first datagram within which its transfer must end."""
         return self.timeout if flow.stop is None else flow.stop - flow.start + DRAIN
 
     def patience(self, flow: LabFlow) -> float:
-        """Seconds from a client's start to its first datagram; 0 where the datagrams do not tell, as in plain UDP."""
+        """Seconds from a client's start to its first datagram; 0 where datagrams do not show that, as in plain UDP."""
         return 0.0 if flow.kind == "udp" else CLIENT_START
 
     def simulator(self, path: str) -> Simulator:
@@ -255,7 +255,7 @@ class Lab(Spec):
 
     @property
     def stations(self) -> tuple[Simulator | ProxyHost, ...]:
-        """What packets pass between client and server of segments in a row, from the clients' end; else nothing."""
+        """The simulators and proxies of segments in a row, from the clients' end; empty for other labs."""
         by_network = {proxy.left.network: proxy for proxy in self.proxies}
         stations: list[Simulator | ProxyHost] = []
         for simulator in self.simulators if self.whole is not None else ():
@@ -266,5 +266,5 @@ class Lab(Spec):
 
     @property
     def programs(self) -> tuple[PathProgram, ...]:
-        """Of every path."""
+        """The program of every path."""
         return tuple(simulator.program for simulator in self.simulators)

@@ -1,4 +1,4 @@
-"""What a run shows of its clients' moves: on the wire, and in what the server's stack says of itself."""
+"""Clients' moves in a run: on the wire, and in the reports of the server's stack."""
 
 from __future__ import annotations
 

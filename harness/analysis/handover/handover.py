@@ -1,4 +1,4 @@
-"""A client's move, and what the server's stack made of it: validation of the path, delivery, errors."""
+"""A client's move, and the reaction of the server's stack: path validation, delivery, errors."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from harness.outcome import Handover
 from harness.outcome.measured import TRACE_FROM, TRACE_STEP, TRACE_TO
 from harness.scenario.parameters import ROLES, Role
 
-# --- Who ended the connection with an error after a move, as the wire shows it.
+# --- Which endpoint closed the connection with an error after a move, as seen on the wire.
 
 
 @dataclass(frozen=True)
 class ErrorClose:
-    """An endpoint ended the connection with an error."""
+    """An endpoint closed the connection with an error."""
 
     by: Role
     after_ms: float
@@ -61,10 +61,10 @@ def _words(close: CloseFrame) -> str:
     return f"{name}: {reason}" if reason else name
 
 
-# --- Validation of the new path (RFC 9000 §8.2), and what the client's first packet from there was: decrypted packets.
+# --- Validation of the new path (RFC 9000 §8.2), and the client's first packet on it: from decrypted packets.
 
 
-#: NEW_CONNECTION_ID is the fourth (RFC 9000 §9.1).
+#: Probing frames; NEW_CONNECTION_ID is the fourth kind (RFC 9000 §9.1).
 _PROBING = frozenset((PADDING, 0x18, PATH_CHALLENGE, PATH_RESPONSE))
 
 
@@ -79,14 +79,14 @@ class Validation:
 
     @property
     def seconds(self) -> float:
-        """How long that took."""
+        """The time from challenge to response, s."""
         return (self.answered_ns - self.asked_ns) / 1e9
 
 
 def validation(moved: Moved, by: Sender) -> Validation | None:
-    """The first challenge of an endpoint on the new path that was answered; None without one, or without keys.
+    """An endpoint's first challenge on the new path that was answered; None without one, or without keys.
 
-    RFC 9002 §6.2.2 lets its time be the first estimate of the round trip.
+    RFC 9002 §6.2.2 allows its time as the first RTT estimate.
     """
     challenged = list(_both(moved, by))
     answers = {data: passage for passage, frames in _both(moved, _other(by)) for data in frames.responses}
@@ -94,7 +94,7 @@ def validation(moved: Moved, by: Sender) -> Validation | None:
         for data in frames.challenges:
             if data in answers and answers[data].came_ns >= passage.left_ns:
                 return Validation(passage.left_ns, answers[data].came_ns)
-    # An answer to what could not be read is one to the padding that came before it.
+    # A response to an unreadable challenge belongs to the padded packet before it.
     readable = {data for _, frames in challenged for data in frames.challenges}
     first = min((passage.left_ns for data, passage in answers.items() if data not in readable), default=None)
     for passage, frames in challenged:
@@ -106,12 +106,12 @@ def validation(moved: Moved, by: Sender) -> Validation | None:
 
 
 def _hides(frames: Frames) -> bool:
-    """Whether there is nothing but padding as far as a packet could be read: quic-go pads in front of the frames."""
+    """Whether the readable part of a packet is only padding: quic-go pads in front of the frames."""
     return frames.types == (PADDING,) and frames.hidden > 0
 
 
 def probed(moved: Moved) -> bool | None:
-    """Whether the client's first packet on the new path was a probe; None where it could not be read."""
+    """Whether the client's first packet on the new path was a probe; None if it could not be read."""
     if moved.first is None or not moved.known_to_client:
         return None
     for opened in moved.view.opened(moved.window, "client"):
@@ -126,7 +126,7 @@ def probed(moved: Moved) -> bool | None:
 
 @dataclass(frozen=True)
 class _Passed:
-    """One packet on its way, ns."""
+    """When one packet was sent and arrived, ns."""
 
     left_ns: int
     came_ns: int
@@ -137,9 +137,10 @@ def _other(sender: Sender) -> Sender:
 
 
 def _both(moved: Moved, sender: Sender) -> Iterator[tuple[_Passed, Frames]]:
-    """The packets that an endpoint sent on the new path that have probes, or may: when they left it and came.
+    """The packets with probes, or possible probes, that an endpoint sent on the new path: sending and arrival times,
+    frames.
 
-    Packets are read at the client's side, where those that got lost on the way to it are not.
+    Packets are read at the client's side, so those lost on the way to it are missing.
     """
     passage = moved.to_client if sender == "server" else moved.to_server
     if passage is None:
@@ -160,34 +161,34 @@ def _both(moved: Moved, sender: Sender) -> Iterator[tuple[_Passed, Frames]]:
 # --- handover
 
 
-#: A close is still a move's where the transfer ended, or the next move came, so little before, ns.
+#: A close still belongs to a move if it came at most this long after the transfer's end or the next move, ns.
 _LATER = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class SeenMove(Moved):
-    """One move of the client of a flow over QUIC, and the server's answer to it."""
+    """One move of the client of a flow over QUIC, and the server's reaction to it."""
 
     @cached_property
     def state(self) -> ServerState | Unavailable:
-        """What the server tells of itself; why it does not."""
+        """The state that the server reports; or why it does not."""
         return state_of(self)
 
     @cached_property
     def window_answer(self) -> WindowAnswer:
-        """What became of the congestion window."""
+        """What happened to the congestion window."""
         state = self.state
         return WindowAnswer("unknown", state.text) if isinstance(state, Unavailable) else window_answer(self, state)
 
     @cached_property
     def rtt_answer(self) -> RttAnswer:
-        """What became of the estimate of the round-trip time."""
+        """What happened to the RTT estimate."""
         state = self.state
         return RttAnswer("unknown", state.text) if isinstance(state, Unavailable) else rtt_answer(self, state)
 
     @property
     def handover(self) -> Handover:
-        """The same as a record."""
+        """The move as a record."""
         identity = {
             "flow": self.facts.flow, "transfer": self.window.name, "move": self.number, "at": self.move.at,
             "how": self.move.how, "path": self.move.path,
@@ -214,14 +215,14 @@ class SeenMove(Moved):
 
     @property
     def closed(self) -> str:
-        """Who ended the connection with an error after it, and with which; empty where nobody did."""
+        """Which endpoint closed the connection with an error after the move, and the error; empty if none did."""
         close = closing(self)
         if close is None or close.after_ms * 1e6 > self.until_ns - self.asked_ns + _LATER:
             return ""
         return f"the {close.by} closed the connection {close.after_ms:.0f} ms after it: {close.error}"
 
     def _trace(self, name: str) -> list[float | None]:
-        """One figure of the server around the move; empty where it tells none, or after the end."""
+        """One figure of the server around the move; empty if it reports none, or after the end."""
         state = self.state
         if isinstance(state, Unavailable):
             return []
@@ -243,15 +244,15 @@ def _seen(view: RunView) -> list[SeenMove]:
     ]
 
 
-# --- What came to the client around a move: how much, after what silence, and what it had already.
+# --- Delivery to the client around a move: how much, after what silence, and what it already had.
 
 
-#: How long after a move what is sent again counts as sent again because of it, ns.
+#: Retransmissions within this time after a move count as caused by it, ns.
 AFTER_NS = 2_000_000_000
 
 
 def delivered(moved: Moved, span_ns: int) -> int | Unavailable:
-    """Bytes of UDP payload that came to the client in so much time from the move on, by whatever path."""
+    """Bytes of UDP payload that the client received in so much time from the move on, by any path."""
     passage, end = moved.to_client, moved.data_end_ns
     assert passage is not None and end is not None, "moves with nothing to measure are left out"
     until = moved.asked_ns + span_ns
@@ -262,7 +263,7 @@ def delivered(moved: Moved, span_ns: int) -> int | Unavailable:
 
 
 def gap_ns(moved: Moved) -> int | Unavailable:
-    """From the last data for the old address to the first for the new one at the client; 0 where they overlap."""
+    """Time from the last data for the old address to the first for the new one at the client; 0 if they overlap."""
     passage = moved.to_client
     assert passage is not None, "moves with nothing to measure are left out"
     data = passage.arrived & (passage.entered.payload >= FULL) & (passage.entered.t_ns < moved.until_ns)
@@ -274,9 +275,9 @@ def gap_ns(moved: Moved) -> int | Unavailable:
 
 
 def spurious(moved: Moved) -> int | Unavailable:
-    """Packets that brought the client nothing but stream data it had, in the two seconds after the move.
+    """Packets that brought the client only stream data it already had, in the two seconds after the move.
 
-    Only what was sent again although it had come, or was still to come, does that.
+    Only data that were sent again although they had arrived, or were still to arrive, cause that.
     """
     connections = moved.view.opened(moved.window, "server")
     if not connections:

@@ -1,4 +1,4 @@
-"""What the server's qlog says of its state around a move, and the round trip that the captures show there."""
+"""The server's state around a move from its qlog, and the round trip that the captures show there."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from harness.capture.capture import Flags, Ints
 from harness.capture.matching import MatchedPackets
 from harness.scenario.schema import Path
 
-#: Traces in whole ms, and clocks that are read before the work, put an event so much before what it answers, ns.
+#: Traces in whole ms, and clocks that are read before the work, date an event up to this long before its cause, ns.
 CLOCK_NS = 1_500_000
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class StepSeries:
-    """One figure of the sender over time: n values, each held until the next."""
+    """One figure of the sender over time: n values, each in force until the next."""
 
     t_ns: Ints
     value: Floats
@@ -36,13 +36,13 @@ class StepSeries:
         return float(self.value[at - 1]) if at else None
 
     def between(self, start_ns: int, end_ns: int) -> StepSeries:
-        """The values told from start to end."""
+        """The values reported from start to end."""
         inside = (self.t_ns >= start_ns) & (self.t_ns < end_ns)
         return StepSeries(self.t_ns[inside], self.value[inside])
 
     @property
     def steps(self) -> StepSeries:
-        """Without those that are as the one before."""
+        """The values that differ from the one before."""
         keep = np.ones(len(self.value), np.bool_)
         keep[1:] = self.value[1:] != self.value[:-1]
         return StepSeries(self.t_ns[keep], self.value[keep])
@@ -50,7 +50,7 @@ class StepSeries:
 
 @dataclass(frozen=True)
 class ServerState:
-    """The server's state as its qlog tells it; times in ns since the epoch."""
+    """The server's state as its qlog reports it; times in ns since the epoch."""
 
     rows: pl.DataFrame
     """t_ns, and the figures of `qlog.read_recovery`."""
@@ -58,13 +58,13 @@ class ServerState:
     """UDP payload of its usual datagram, bytes."""
 
     def figure(self, name: str) -> StepSeries:
-        """One of the figures, where it was told."""
+        """One of the figures, at the times when it was reported."""
         samples = self.rows.select("t_ns", name).drop_nulls()
         return StepSeries(samples["t_ns"].to_numpy(), samples[name].to_numpy())
 
 
 def state_of(moved: Moved) -> ServerState | Unavailable:
-    """What the server told of the connection of a move."""
+    """The state that the server reported of a move's connection."""
     if moved.facts.sender != "server":
         return Unavailable("the client sends the data")
     series = moved.view.series
@@ -72,7 +72,7 @@ def state_of(moved: Moved) -> ServerState | Unavailable:
     trace = next(iter(traces_of(moved.view, moved.window, "server")), None)
     if trace is None or lifetime is None:
         return Unavailable("the server wrote no qlog of the connection")
-    # The longest path's: RTTs that are far below it all along are in seconds.
+    # The longest path's RTT: reported RTTs that are always far below it are in seconds.
     longest = max(map(_base_ms, moved.view.scenario.every_path.values()))
     rows = qlog.read_recovery(trace, longest)
     if not len(rows):
@@ -88,12 +88,12 @@ def _base_ms(path: Path) -> float:
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """The round trip of the new path as its packets show it: to the client and back, with all that waits in queues."""
+    """The round trip of the new path from its packets: to the client and back, queues included."""
 
     moved: Moved
 
     def at(self, moment_ns: int) -> float | None:
-        """That of the last packets that had come by a moment, ms; None where none had."""
+        """That of the last packets that had arrived by a moment, ms; None without any."""
         (up_left, up_came), (down_left, down_came) = self._up, self._down
         up = int(np.searchsorted(up_came, moment_ns, side="right")) - 1
         if up < 0:
@@ -105,17 +105,17 @@ class RoundTrip:
 
     @cached_property
     def _down(self) -> tuple[Ints, Ints]:
-        """When packets for the new address left the server and came, in order of coming."""
+        """When packets for the new address left the server and arrived, in order of arrival."""
         return _arrivals(self.moved.to_client, self.moved.to_new)
 
     @cached_property
     def _up(self) -> tuple[Ints, Ints]:
-        """The same of packets from the client after its move."""
+        """The same for packets from the client after its move."""
         return _arrivals(self.moved.to_server, self.moved.from_new)
 
 
 def _arrivals(passage: MatchedPackets | None, select: Callable[[MatchedPackets], Flags]) -> tuple[Ints, Ints]:
-    """When chosen packets entered the path and came out of it, in order of coming; both of shape (n,)."""
+    """When selected packets entered and left the path, in order of leaving it; both of shape (n,)."""
     assert passage is not None, "moves with nothing to measure are left out"
     rows = np.flatnonzero(select(passage) & passage.arrived)
     rows = rows[np.argsort(passage.out_ns[rows], kind="stable")]

@@ -1,4 +1,4 @@
-"""What a sender's congestion window and its RTT estimate did when its client moved, from its qlog."""
+"""The reaction of a sender's congestion window and RTT estimate to its client's move, from its qlog."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from harness.analysis.handover.state import CLOCK_NS, Floats, RoundTrip, ServerS
 from harness.analysis.handover.wire import EARLY, Moved
 from harness.outcome import RttReaction, WindowReaction
 
-#: A window that has at least this share of what it was is kept; one below the other, with losses, has collapsed: a
-#: single reduction leaves half (RFC 9002 §7.3.2) or more.
+#: A window that has at least this share of its former size is kept. A window below the other share, with losses, has
+#: collapsed: a single reduction leaves half (RFC 9002 §7.3.2) or more.
 KEPT, COLLAPSED = 0.9, 0.4
-#: What congestion controls multiply their window by at a loss (RFC 9002 §7.3.2, RFC 9438 §4.6, RFC 8511 §3.1).
+#: Factors by which congestion controls multiply their window at a loss (RFC 9002 §7.3.2, RFC 9438 §4.6, RFC 8511 §3.1).
 _REDUCTIONS = (0.5, 0.7, 0.85)
-#: By how much an initial window differs for datagrams of 1200 and 1280 B; and those of 1200 and 1452 B make any window.
+#: Relative difference of initial windows with datagrams of 1200 and 1280 B; and ratio of any window with datagrams of
+#: 1200 and 1452 B.
 _UNIT, _STEP = 0.1, 1.25
-#: Less than this share of a window is nothing of it.
+#: Less than this share of a window is negligible.
 _TRIFLE = 0.05
-#: Packets by which a window may be larger than what was acknowledged makes it: clocks are read at other moments.
+#: Packets by which a window may exceed what the acknowledged data explain: clocks are read at other moments.
 _MORE = 2
 #: RFC 9002 §7.2: ten datagrams of 1200 B; a trace may begin later.
 _RECOMMENDED = 12_000.0
-#: More than this factor in a round trip is no slow start, which adds what was acknowledged (RFC 9002 §7.3.1).
+#: Growth by more than this factor in a round trip is not slow start, which adds what was acknowledged (RFC 9002
+#: §7.3.1).
 _LEAP = 2.0
-#: Round trips of both paths after the switch in which the stack's answer is looked for, and so much time more, ns.
+#: The stack's reaction is looked for in so many round trips of the longest path after the switch, plus this time, ns.
 _ROUNDS, _MORE_NS = 2.0, 100_000_000
 
 
 @dataclass(frozen=True)
 class WindowAnswer:
-    """What became of the window."""
+    """What happened to the congestion window."""
 
     what: WindowReaction
     evidence: str
@@ -62,7 +64,7 @@ def window_answer(moved: Moved, state: ServerState) -> WindowAnswer:
 
 
 def horizon(moved: Moved, arrived: int) -> int:
-    """Until when a stack's answer is looked for, ns since the epoch."""
+    """Until when a stack's reaction is looked for, ns since the epoch."""
     paths = moved.view.scenario.every_path.values()
     longest = max(path.rtt.seconds for path in paths)
     return min(moved.until_ns, arrived + round(_ROUNDS * longest * 1e9) + _MORE_NS)
@@ -72,7 +74,7 @@ def _answer(
     moved: Moved, state: ServerState, before: float, later: StepSeries, initials: Sequence[float],
     leaps: Sequence[float],
 ) -> WindowAnswer:  # fmt: skip
-    """`leaps`: windows to which the stack leapt before, which are its way to start (picoquic's on long paths)."""
+    """`leaps`: windows to which the stack leapt before; that is its way of starting (picoquic's on long paths)."""
     values, first = np.concatenate([[before], later.value]), initials[0]
     falls = [at for at, value in enumerate(later.value) if value < KEPT * values[at] or value == first]
     acknowledged = _acknowledged(moved, later)
@@ -105,9 +107,9 @@ def _answer(
 
 
 def _is_anew(last: float, value: float, initials: Sequence[float], state: ServerState, acknowledged: float) -> bool:
-    """Whether a window fell to an initial one, about: its unit, a datagram, may be another than at the beginning.
+    """Whether a window fell to about an initial one: its unit, a datagram, may differ from that at the beginning.
 
-    Where the trace tells it not at once, slow start may have added what was acknowledged of the new path.
+    If the trace reports it with a delay, slow start may have added what was acknowledged of the new path.
     """
     near = any(abs(value - initial) <= max(state.packet, _UNIT * initial) for initial in initials)
     grown = (1 - _UNIT) * min(initials) <= value <= max(initials) + acknowledged and value < COLLAPSED * last
@@ -115,12 +117,14 @@ def _is_anew(last: float, value: float, initials: Sequence[float], state: Server
 
 
 def _is_reduction(last: float, value: float, packet: int) -> bool:
-    """Whether a fall is what a congestion control does at a loss, be it a packet that only was overtaken."""
+    """Whether a fall is what a congestion control does at a loss, even if a packet was only reordered."""
     return any(abs(value - factor * last) <= packet for factor in _REDUCTIONS)
 
 
 def _fallen(moved: Moved, before: float, last: float, later: StepSeries, by_loss: bool) -> WindowAnswer:
-    """Of a window that fell from its last value to no initial one. `by_loss`: as it does at losses."""
+    """The answer for a window that fell, but not to an initial one. `by_loss`: the falls look like reductions at
+    losses.
+    """
     least = int(later.value.argmin())
     after, when_ns = float(later.value[least]), int(later.t_ns[least])
     if not by_loss and not _lost(moved, int(later.t_ns[0])):
@@ -133,9 +137,9 @@ def _fallen(moved: Moved, before: float, last: float, later: StepSeries, by_loss
 
 
 def _acknowledged(moved: Moved, later: StepSeries) -> Floats:
-    """Bytes sent to the new address that could be acknowledged when each value was told.
+    """Bytes sent to the new address that could be acknowledged when each value was reported.
 
-    What is acknowledged of the old path's must not count (RFC 9000 §9.4).
+    Acknowledgements of the old path's packets must not count (RFC 9000 §9.4).
     """
     passage = moved.to_client
     assert passage is not None, "moves with nothing to measure are left out"
@@ -147,35 +151,35 @@ def _acknowledged(moved: Moved, later: StepSeries) -> Floats:
 
 
 def _rises(later: StepSeries, acknowledged: Floats, since: int, packet: int, leaps: Sequence[float]) -> list[int]:
-    """Which values are more than slow start makes of those before: it adds what is acknowledged (RFC 9002 §7.3.1)."""
+    """Values that exceed slow start from the one before: slow start adds what is acknowledged (RFC 9002 §7.3.1)."""
     rises = []
     for at in range(since + 1, len(later.value)):
         value, last = float(later.value[at]), float(later.value[at - 1])
         bound = _STEP * last + float(acknowledged[at] - acknowledged[at - 1]) + _MORE * packet
         following = float(later.value[at + 1]) if at + 1 < len(later.value) else value
-        # Of one that is not there for long another path is meant: some stacks (quiche) have a controller for each.
+        # A value that soon falls again belongs to another path: some stacks (quiche) have a controller for each.
         if value > bound and following >= COLLAPSED * value and not _near(value, leaps, packet):
             rises.append(at)
     return rises
 
 
 def _leap(later: StepSeries, rises: Sequence[int], last: float) -> int | None:
-    """The one of these that a rule makes: on its own, and to more than a trifle of the last window."""
+    """The rise that a rule made: an isolated one, to more than a trifle of the last window."""
     alone = (at for at in rises if at - 1 not in rises and at + 1 not in rises)
     return next((at for at in alone if later.value[at] >= _TRIFLE * last), None)
 
 
 def _leapt(moved: Moved, state: ServerState, until_ns: int) -> list[float]:
-    """The windows to which it leapt before a moment."""
+    """The windows to which the stack leapt before a moment."""
     windows = state.figure("congestion_window").between(0, until_ns).steps
     rtt = max(path.rtt.value for path in moved.view.scenario.every_path.values())
     return [float(windows.value[at]) for at in _leaps(windows, rtt, state.packet)]
 
 
 def _leaps(windows: StepSeries, rtt_ns: int, packet: int) -> list[int]:
-    """Which values are more than slow start makes of the ones before in the time between."""
+    """Values that exceed slow start from the one before, given the time between."""
     rounds = np.maximum(1.0, np.diff(windows.t_ns) / max(rtt_ns, 1))
-    # So many rounds explain any window.
+    # Forty rounds explain any window.
     bound = _LEAP ** np.minimum(rounds, 40.0) * windows.value[:-1] + packet
     return (np.flatnonzero(windows.value[1:] > bound) + 1).tolist()
 
@@ -185,7 +189,7 @@ def _near(value: float, references: Sequence[float], packet: int) -> bool:
 
 
 def _lost(moved: Moved, until_ns: int) -> bool:
-    """Whether data that was under way at the move or was sent since then did not come, by a moment."""
+    """Whether data in flight at the move, or sent since, were lost before a moment."""
     passage = moved.to_client
     assert passage is not None, "moves with nothing to measure are left out"
     longest = max(path.rtt.value for path in moved.view.scenario.every_path.values())
@@ -193,20 +197,21 @@ def _lost(moved: Moved, until_ns: int) -> bool:
     return bool((~passage.arrived & (t_ns >= moved.asked_ns - 2 * longest) & (t_ns < until_ns)).any())
 
 
-# --- What a sender's estimate of the round-trip time did when its client moved (RFC 9002 §5), from its qlog.
+# --- The reaction of a sender's RTT estimate to its client's move (RFC 9002 §5), from its qlog.
 
 
-#: An estimate so far from the round trip that packets have is off.
+#: An estimate is off if it differs by more than this share from the round trip that packets have.
 OFF = 0.20
-#: One that goes at least this part of the way to it in a step is new: the old one goes an eighth (RFC 9002 §5.3).
+#: An estimate is new if it covers at least this share of the difference in a step: the old one covers an eighth (RFC
+#: 9002 §5.3).
 _ANEW = 0.5
-#: Values closer than this are the same, ms.
+#: Values closer than this are equal, ms.
 _EXACT = 0.001
 
 
 @dataclass(frozen=True)
 class RttAnswer:
-    """What became of the estimate."""
+    """What happened to the RTT estimate."""
 
     what: RttReaction
     evidence: str
@@ -244,7 +249,9 @@ def rtt_answer(moved: Moved, state: ServerState) -> RttAnswer:
 
 
 def _what(before: float, later: StepSeries, trip: RoundTrip) -> tuple[RttReaction, str]:
-    """Value after value until it is right: by a step that new samples do not make of the old, or little by little."""
+    """Follow the estimate until it is right: by a step too large for new samples to make from the old one, or
+    gradually.
+    """
     value, has_sample, has_path_rtt = before, False, False
     for t_ns, following in zip(later.t_ns.tolist(), later.value.tolist(), strict=True):
         path_rtt = trip.at(t_ns)
@@ -283,7 +290,7 @@ def _off_ns(arrived: int, before: float, later: StepSeries, trip: RoundTrip) -> 
 
 
 def _old_samples(moved: Moved, state: ServerState) -> int | None:
-    """A sample of r at t is of a packet that was sent at t - r."""
+    """A sample of r at time t belongs to a packet that was sent at t - r."""
     latest, switched = state.figure("latest_rtt_ms"), moved.switched_ns
     if switched is None or not len(latest.value):
         return None

@@ -1,7 +1,7 @@
 """One move of a client as both sides of the paths saw it. All times are ns since the epoch.
 
-Who a client is to the server is an address and a port, as the server's side sees them (right capture): where a path
-rewrites them, the client's own side shows nothing of it.
+The server identifies a client by an address and a port, as the server's side sees them (right capture). If a path
+rewrites them, the client's own side does not show that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.topology.spec import LabMove
 
 Flags = npt.NDArray[np.bool_]
 
-#: A datagram so much earlier than a move was due may be its first: clocks are read after what they are to tell, ns.
+#: A datagram up to this long before the scheduled move may be its first: clocks are read after the event, ns.
 EARLY = 1_000_000
 _NOBODY = np.zeros(0, np.int64)
 
@@ -49,22 +49,22 @@ class Moved:
 
     @property
     def asked_ns(self) -> int:
-        """When it was to happen."""
+        """When the move was scheduled."""
         return self.zero_ns + round(self.move.at * 1e9)
 
     @property
     def due_ns(self) -> int:
-        """When the client itself was to do something."""
+        """When the client itself was to act."""
         return self.asked_ns + round(self.move.gap * 1e9)
 
     @property
     def known_to_client(self) -> bool:
-        """Whether the client was told."""
+        """Whether the client was told to move."""
         return not self.move.how.startswith("nat-")
 
     @cached_property
     def data_end_ns(self) -> int | None:
-        """When the last data of the transfer came to the client; None where none did."""
+        """When the last data of the transfer arrived at the client; None if none did."""
         passage = self.to_client
         if passage is None:
             return None
@@ -73,13 +73,13 @@ class Moved:
 
     @property
     def own_addresses(self) -> tuple[str, ...]:
-        """The client's own on the path that it is on from then on."""
+        """The client's own addresses on its path after the move."""
         lab = self.view.of_path(self.move.path).lab
         return () if lab is None else next(flow for flow in lab.flows if flow.flow == self.facts.flow).client.addresses
 
     @property
     def why_not(self) -> str:
-        """Why there is nothing to measure of it: half a sentence; empty where there is."""
+        """Why the move cannot be measured: half a sentence; empty if it can."""
         if self.to_client is None or self.to_server is None:
             return "a capture is missing"
         end = self.data_end_ns
@@ -91,7 +91,7 @@ class Moved:
             return "nothing came to the server from the new address"
         return ""
 
-    # --- what passed
+    # --- packets
 
     @cached_property
     def to_client(self) -> MatchedPackets | None:
@@ -123,7 +123,9 @@ class Moved:
         return self.is_new(passage.entered, to_client=True)
 
     def from_new(self, passage: MatchedPackets) -> Flags:
-        """Which of the client's datagrams left it on the new path; of what it does not know, those after the first."""
+        """Which of the client's datagrams were sent on the new path; if the client was not told, those after
+        the first.
+        """
         entered = passage.entered
         since = self.left_ns if self.left_ns is not None else self.until_ns
         new = (entered.t_ns >= since) & (entered.t_ns < self.until_ns)
@@ -133,7 +135,7 @@ class Moved:
 
     @cached_property
     def _at_server(self) -> Capture | None:
-        """What came from the client, at the server's side."""
+        """The datagrams from the client, at the server's side."""
         right, window = self.view.right, self.window
         if right is None:
             return None
@@ -145,17 +147,17 @@ class Moved:
         datagrams = self._at_server
         return _NOBODY if datagrams is None else np.flatnonzero(self.is_new(datagrams, to_client=False))
 
-    # --- when
+    # --- times
 
     @cached_property
     def arrived_ns(self) -> int | None:
-        """When the first datagram from the new address came to the server; None where none did."""
+        """When the first datagram from the new address arrived at the server; None if none did."""
         datagrams = self._at_server
         return int(datagrams.t_ns[self._new_rows[0]]) if datagrams is not None and len(self._new_rows) else None
 
     @cached_property
     def first(self) -> Capture | None:
-        """The client's first datagram from there, alone, as it left the client; None where none did."""
+        """The client's first datagram from the new address, alone, as it left the client; None if there was none."""
         if self.known_to_client:
             left = self.view.of_path(self.move.path).left
             if left is None:
@@ -170,14 +172,14 @@ class Moved:
 
     @property
     def left_ns(self) -> int | None:
-        """When that was."""
+        """When that datagram left the client."""
         return None if self.first is None else int(self.first.t_ns[0])
 
     @cached_property
     def switched_ns(self) -> int | None:
-        """When the server's first datagram with data for the new address left it; None where none did.
+        """When the server's first datagram with data for the new address left it; None if none did.
 
-        Decrypted where there are keys; else by its size, which that of a PATH_CHALLENGE may have, too.
+        Decrypted if there are keys; otherwise by its size, which a PATH_CHALLENGE may have, too.
         """
         passage = self.to_client
         if passage is None:
@@ -194,11 +196,13 @@ class Moved:
         rows = np.flatnonzero(new)
         return int(passage.entered.t_ns[rows[0]]) if len(rows) else None
 
-    # --- who
+    # --- identifiers
 
     @cached_property
     def _both(self) -> tuple[Capture, int, int] | None:
-        """The client's datagrams at the server, the last one before the move's first, and that."""
+        """The client's datagrams at the server, the row of the last one before the move's first, and the
+        first's row.
+        """
         datagrams = self._at_server
         if datagrams is None or not len(self._new_rows) or not self._new_rows[0]:
             return None
@@ -222,7 +226,7 @@ class Moved:
 
     @property
     def destination_id_changed(self) -> bool | None:
-        """Whether the client used another destination connection ID from then on; None where there is none to see."""
+        """Whether the client used another destination connection ID from then on; None if none can be seen."""
         datagrams = self._at_server
         if datagrams is None or self._both is None or self.view.left is None:
             return None
@@ -239,7 +243,7 @@ class Moved:
 
 
 def moves_of(view: RunView) -> list[Moved]:
-    """The moves of all flows over QUIC, in order of flows and of time; nothing without lab.json or captures."""
+    """The moves of all flows over QUIC, in order of flows and of time; empty without lab.json or captures."""
     if view.lab is None or view.left is None:
         return []
     sent = view.left.t_ns[~view.left.to_client]

@@ -1,7 +1,7 @@
 """The test cases of the QUIC interop runner, judged from decrypted captures.
 
-A check is one place in `harness.analysis.interop.checks`: a function below its declaration. Scenarios name the checks
-of their case; verdicts, tables and pages read what they found.
+A check is in one place in `harness.analysis.interop.checks`: a function below its declaration. Scenarios name the
+checks of their case; verdicts, tables and pages read the results.
 """
 
 from harness.analysis.interop.registry import Check, declared, mistakes

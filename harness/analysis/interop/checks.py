@@ -1,4 +1,4 @@
-"""The checks of the interop runner's test cases, by the part of the protocol that they look at."""
+"""The checks of the interop runner's test cases, by the part of the protocol that they examine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.capture.quic.invariants import VERSION_2, Form, integer
 from harness.formatting import counted
 from harness.scenario.parameters import ROLES, Role, other
 
-# --- What was downloaded.
+# --- The downloaded files.
 
 
 @check(
@@ -25,7 +25,7 @@ from harness.scenario.parameters import ROLES, Role, other
     needs_keys=False,
 )
 def files(evidence: Evidence, expected: bool) -> Found:
-    """As the engine compared them with the served ones."""
+    """Uses the engine's comparison with the served files."""
     for transfer in evidence.run.transfers:
         if not transfer.intact:
             detail = evidence.run.outcome.detail or "not as it was served"
@@ -35,7 +35,7 @@ def files(evidence: Evidence, expected: bool) -> Found:
     return Passed(f"{sum(transfer.size for transfer in evidence.run.transfers)} B, whole")
 
 
-# --- How connections begin: how many, with which version, and whether the server asks for proof of address first.
+# --- Connection establishment: the number of handshakes, the version, and Retry.
 
 
 _VERSION_1 = 1
@@ -53,9 +53,10 @@ def _named(version: int) -> str:
     needs_keys=False,
 )
 def handshakes(evidence: Evidence, expected: int) -> Found:
-    """A server keeps the ID of its first Initial packet for a connection's whole handshake.
+    """A server uses the ID of its first Initial packet for a connection's whole handshake.
 
-    One that refuses, or closes what it never answered, sends an Initial packet, too, but without CRYPTO data.
+    A server that refuses a connection, or closes one it never answered, also sends an Initial packet, but without
+    CRYPTO data.
     """
     handshake_packets: dict[bytes, Packet] = {}
     for packet in evidence.of("server", Form.INITIAL):
@@ -105,7 +106,7 @@ def version(evidence: Evidence, name: str) -> Found:
     needs_keys=False,
 )
 def client_hellos(evidence: Evidence, minimum: int) -> Found:
-    """Counted are Initial packets that begin the client's CRYPTO stream."""
+    """Counts Initial packets that begin the client's CRYPTO stream."""
     count = sum(_begins_hello(packet) for packet in evidence.of("client", Form.INITIAL))
     text = f"{counted(count, 'ClientHello')}, asked at least {minimum}"
     return Passed(text) if count >= minimum else Failed(text)
@@ -128,7 +129,7 @@ def _begins_hello(packet: Packet) -> bool:
     needs_keys=False,
 )
 def retry(evidence: Evidence, policy: str) -> Found:
-    """§17.2.5.3: a client does not start its packet numbers anew."""
+    """§17.2.5.3: a client does not restart its packet numbers."""
     sent = list(evidence.of("server", Form.RETRY))
     if policy == "never":
         return Failed("the server sent a Retry", sent[0]) if sent else Passed("no Retry")
@@ -171,7 +172,7 @@ def version_negotiation(evidence: Evidence, expected: bool) -> Found:
     return Passed("Version Negotiation was sent")
 
 
-# --- What protects packets: cipher suites, sessions that are resumed, early data, key updates.
+# --- Packet protection: cipher suites, session resumption, early data, key updates.
 
 
 _CHACHA20 = 0x1303
@@ -229,7 +230,7 @@ def resumed(evidence: Evidence, expected: bool) -> Found:
     source="RFC 9001 §4.6, RFC 8446 §4.2.10",
 )
 def early_data(evidence: Evidence, limit: int) -> Found:
-    """Bytes are those of packets' payloads, over all connections, as the interop runner counts them."""
+    """Counts the bytes of packets' payloads, over all connections, as the interop runner does."""
     early = list(evidence.of("client", Form.ZERO_RTT))
     if not early:
         return Failed("the client sent no 0-RTT packet")
@@ -302,7 +303,7 @@ def stream_limit(evidence: Evidence, maximum: int) -> Found:
     source="RFC 9000 §19.6",
 )
 def server_crypto(evidence: Evidence, minimum: int) -> Found:
-    """By the offsets that it comes to."""
+    """Uses the highest offset of the CRYPTO stream."""
     ends = [
         stream.end
         for connection in evidence.connections
@@ -315,10 +316,10 @@ def server_crypto(evidence: Evidence, minimum: int) -> Found:
     return Passed(text) if max(ends) >= minimum else Failed(text)
 
 
-# --- Where datagrams come from and go to: amplification, ECN, IP versions, addresses that change.
+# --- Addresses and IP headers of datagrams: amplification, ECN, IP versions, address changes.
 
 
-#: A connection ID that nobody guesses (RFC 9000 §8.1): bytes.
+#: Length of a connection ID that cannot be guessed (RFC 9000 §8.1): bytes.
 _ENTROPY = 8
 
 
@@ -353,7 +354,7 @@ def amplification(evidence: Evidence, factor: int) -> Found:
         if packet.form is Form.RETRY:
             tokens.add(packet.header.token)
         if packet.header.data == datagram.payload[: len(packet.header.data)]:
-            # The first packet of its datagram stands for it.
+            # Count a datagram once, at its first packet.
             sent += datagram.size
             if sent > factor * received:
                 return Failed(f"{sent} B sent, and {received} B had come: more than {factor} times as much", packet)
@@ -362,7 +363,7 @@ def amplification(evidence: Evidence, factor: int) -> Found:
 
 
 def _at_server(evidence: Evidence) -> Iterator[tuple[Datagram, Packet | None]]:
-    """What came to the server, and what it sent, in order of time; a packet for what it sent."""
+    """The datagrams that the server received and sent, in order of time; a sent one comes with its packet."""
     arrivals: list[tuple[int, Datagram, Packet | None]] = [
         (datagram.t_ns, datagram, None) for datagram in evidence.arrived["client"]
     ]
@@ -413,7 +414,7 @@ def ecn(evidence: Evidence, expected: bool) -> Found:
     needs_keys=False,
 )
 def ip(evidence: Evidence, ip_version: str) -> Found:
-    """Of both senders."""
+    """Checks both senders."""
     mismatch = next((packet for packet in evidence.sent if packet.datagram.ip != int(ip_version)), None)
     return (
         Passed(f"all over IPv{ip_version}") if mismatch is None else Failed(f"over IPv{mismatch.datagram.ip}", mismatch)
@@ -429,7 +430,7 @@ def ip(evidence: Evidence, ip_version: str) -> Found:
     source="RFC 9000 §9.3, §8.2",
 )
 def rebound(evidence: Evidence, changed: str) -> Found:
-    """By what the server sends to: paths are those it uses (§9)."""
+    """By the addresses that the server sends to: a path counts once the server uses it (§9)."""
     paths = _paths(evidence, "server")
     if changed == "address" and len({client[0] for client, _ in paths}) < 2:
         return Failed("the server sent to a single address of the client")
@@ -444,7 +445,7 @@ def rebound(evidence: Evidence, changed: str) -> Found:
     source="RFC 9000 §9.5, §9.6",
 )
 def migrated(evidence: Evidence, expected: bool) -> Found:
-    """By what the client sends from and to."""
+    """By the addresses that the client sends from and to."""
     paths = _paths(evidence, "client")
     validation = _validated(evidence, paths, "client")
     if not isinstance(validation, Passed):
@@ -457,7 +458,9 @@ def migrated(evidence: Evidence, expected: bool) -> Found:
 
 
 def _paths(evidence: Evidence, sender: Role) -> dict[tuple[Address, Address], Packet]:
-    """(client's end, server's end) of each path that a sender uses with 1-RTT packets → its first packet there."""
+    """(client's address, server's address) of each path that a sender uses with 1-RTT packets → its first
+    packet there.
+    """
     paths: dict[tuple[Address, Address], Packet] = {}
     for packet in evidence.of(sender, Form.INITIAL, Form.HANDSHAKE, Form.SHORT):
         ends = (packet.datagram.source, packet.datagram.destination)
@@ -466,7 +469,7 @@ def _paths(evidence: Evidence, sender: Role) -> dict[tuple[Address, Address], Pa
 
 
 def _validated(evidence: Evidence, paths: dict[tuple[Address, Address], Packet], sender: Role) -> Found:
-    """Whether each further path begins with a PATH_CHALLENGE of `sender`, and all of these are answered."""
+    """Whether each path but the first begins with a PATH_CHALLENGE of `sender`, and all challenges are answered."""
     if len(paths) < 2:
         return Failed(f"the {sender} used a single path")
     challenges: dict[bytes, Packet] = {}

@@ -1,4 +1,4 @@
-"""What checks look at: a run's packets, as they were sent, and its files."""
+"""The evidence for checks: a run's packets as they were sent, and its files."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from harness.capture.quic.invariants import Form
 from harness.outcome import Run
 from harness.scenario.parameters import ROLES, Role
 
-#: Side of a capture → who sends what is captured there first.
+#: Side of a capture → the endpoint at that side, whose packets are captured there first.
 _NEAR: dict[str, Role] = {"left": "client", "right": "server"}
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One run's packets in order of time, each as its sender's side of the path has it."""
+    """One run's packets in order of time, each as captured at its sender's side of the path."""
 
     sent: tuple[Packet, ...]
     arrived: Mapping[Role, tuple[Datagram, ...]]
@@ -35,25 +35,25 @@ class Evidence:
     run: Run
 
     def of(self, sender: Role, *forms: Form) -> Iterator[Packet]:
-        """The packets of a sender, of some kinds."""
+        """The packets of a sender that have one of these forms."""
         return (packet for packet in self.sent if packet.sender == sender and packet.form in forms)
 
     @cached_property
     def zero_ns(self) -> int:
-        """The client's first datagram."""
+        """The time of the client's first datagram."""
         return self.sent[0].t_ns if self.sent else 0
 
     def lost(self, packet: Packet) -> bool:
-        """Whether the datagram that a packet was sent in never came to the other side."""
+        """Whether the datagram of a packet never arrived at the other side."""
         return all(datagram.payload != packet.datagram.payload for datagram in self.arrived[packet.sender])
 
     def seconds(self, t_ns: int) -> float:
-        """A time on the run's clock."""
+        """A time on the run's clock, s."""
         return (t_ns - self.zero_ns) / 1e9
 
 
 def evidence_of(artefacts: Artefacts, *, keys: bool = True) -> Evidence:
-    """Read a run's captures, and decrypt them, without `keys` Initial packets alone. Raises OSError, ValueError."""
+    """Read a run's captures, and decrypt them; without `keys` only Initial packets. Raises OSError, ValueError."""
     if artefacts.lab is None:
         raise ValueError("lab.json is missing")
     flows = [flow for flow in artefacts.lab.flows if flow.kind == "quic"]

@@ -1,4 +1,4 @@
-"""Everyone with everyone over all test cases: what came of each, and where two such matrices disagree. Pure."""
+"""All pairs of client and server over all test cases: their results, and the disagreements of two matrices. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Who = tuple[Role, str]
 
 @dataclass(frozen=True)
 class Failure:
-    """Where a failure shows: in which run, at which packet, and what the endpoints said last."""
+    """Where a failure shows: in which run, at which packet, and the endpoints' last log lines."""
 
     run: str
     """KEY/REPETITION."""
@@ -30,7 +30,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class TestcaseResult:
-    """One pair in one test case."""
+    """The result of one pair in one test case."""
 
     word: Word
     reason: str = ""
@@ -42,13 +42,13 @@ class TestcaseResult:
 
     @property
     def relabelled(self) -> bool:
-        """Whether it failed, and is called unsupported."""
+        """Whether it failed, and is reported as unsupported."""
         return self.everybody is not None
 
 
 @dataclass(frozen=True)
 class InteropMatrix:
-    """Entries by pair and case; what was not run is not there."""
+    """Entries by pair and case; pairs and cases that were not run have none."""
 
     clients: tuple[str, ...]
     servers: tuple[str, ...]
@@ -72,9 +72,9 @@ class InteropMatrix:
 
 
 def relabelled(matrix: InteropMatrix) -> InteropMatrix:
-    """What an implementation fails with everybody counts as unsupported, as the runner has it (its issue 388).
+    """Report a case that an implementation fails with every peer as unsupported, as the runner does (its issue 388).
 
-    Not where there is only one client, or one server: then nobody could tell.
+    Not with only one client or one server, because then the cause is unknown.
     """
     if len(matrix.clients) < 2 or len(matrix.servers) < 2:
         return matrix
@@ -103,7 +103,7 @@ def _relabel(
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A pair and a case of which two matrices say different things."""
+    """A pair and a case with different results in two matrices."""
 
     pair: Pair
     case: str
@@ -112,10 +112,10 @@ class Disagreement:
 
 
 def disagreements(ours: InteropMatrix, theirs: InteropMatrix) -> list[Disagreement]:
-    """Where one says that a case succeeded and the other that it failed, by pairs and cases.
+    """Entries that succeeded in one matrix and failed in the other, by pairs and cases.
 
-    Names of ours that end in -qns are published images of the same name without. What one of both does not support,
-    or could not tell, is no disagreement.
+    Our names that end in -qns are published images; theirs lack the suffix. A case that one side does not support, or
+    could not decide, is no disagreement.
     """
     conflicts = []
     for (pair, case), entry in ours.entries.items():

@@ -17,14 +17,14 @@ from harness.scenario.validation_errors import Mistake
 
 @dataclass(frozen=True)
 class Passed:
-    """It is as demanded; the sentence says what was seen."""
+    """The requirement is met; the sentence says what was seen."""
 
     sentence: str
 
 
 @dataclass(frozen=True)
 class Failed:
-    """It is not."""
+    """The requirement is not met."""
 
     sentence: str
     packet: Packet | None = None
@@ -33,7 +33,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Undetermined:
-    """It cannot be told."""
+    """The check cannot be decided."""
 
     sentence: str
 
@@ -60,7 +60,7 @@ class Check:
 
     @property
     def written(self) -> str:
-        """How it is written in a scenario."""
+        """An example of it as a scenario writes it."""
         value = {"a count": "1", "true": "true", "a word": self.words[0] if self.words else ""}[self.takes]
         return f"{self.name}: {value}"
 
@@ -71,7 +71,7 @@ _DECLARED: dict[str, Check] = {}
 def check(
     name: str, *, takes: Takes, title: str, source: str, words: tuple[str, ...] = (), needs_keys: bool = True
 ) -> Callable[[Callable[[Evidence, Any], Found]], Callable[[Evidence, Any], Found]]:
-    """Declare the function below as a check. ValueError for a name that another one has."""
+    """Declare the decorated function as a check. ValueError for a name that is already taken."""
 
     def declare(judge: Callable[[Evidence, Any], Found]) -> Callable[[Evidence, Any], Found]:
         if name in _DECLARED:
@@ -88,10 +88,10 @@ def declared() -> dict[str, Check]:
     return dict(sorted(_DECLARED.items()))
 
 
-# --- The interop runner's test cases and measurements, in its order, with what it calls them.
+# --- The interop runner's test cases and measurements, in its order, with its names.
 
 
-#: Where their scenarios are.
+#: The folder of their scenarios.
 FOLDER: Final = "interop/"
 #: Name → abbreviation.
 CASES: Final[dict[str, str]] = {
@@ -107,7 +107,7 @@ DISABLED: Final = frozenset({"versionnegotiation"})
 
 
 def case_of(scenario: str) -> str | None:
-    """The test case that a scenario is; None of any other."""
+    """The test case of a scenario; None for any other scenario."""
     name = scenario.removeprefix(FOLDER)
     return name if scenario.startswith(FOLDER) and name in CASES else None
 
@@ -116,7 +116,7 @@ def case_of(scenario: str) -> str | None:
 
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
-    """Checks that nobody knows, and values that they do not take."""
+    """Unknown checks, and values that a check does not take."""
     checks = declared()
     for name, value in scenario.checks.items():
         entry = checks.get(name)

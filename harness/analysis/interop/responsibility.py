@@ -1,7 +1,7 @@
-"""Whose a failure is: what looks like a bug of an implementation, and what is our endpoints' doing.
+"""Who is responsible for a failure: findings that look like a bug of an implementation, or that our endpoints cause.
 
-Data, one entry a finding, with what it rests on; pages and tables join it to the entries of a matrix. What is not here
-has not been looked into.
+Data, one entry per finding, with its evidence; pages and tables join it to the entries of a matrix. Failures without an
+entry have not been investigated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Whose = Literal["implementation", "endpoint"]
 
 @dataclass(frozen=True)
 class Blame:
-    """One finding: which failures it explains, and whose they are."""
+    """One finding: which failures it explains, and who is responsible."""
 
     role: Role
     implementation: str
@@ -35,7 +35,7 @@ class Blame:
     """What the failure's sentence has in it, where the reason does not tell it from others."""
 
     def explains(self, pair: Pair, case: str, entry: TestcaseResult) -> bool:
-        """Whether an entry of a matrix is of this kind."""
+        """Whether the finding explains an entry of a matrix."""
         return (
             pair[0 if self.role == "client" else 1] == self.implementation
             and (self.reason == entry.reason if self.reason else entry.word != "unsupported" or entry.relabelled)
@@ -44,7 +44,7 @@ class Blame:
         )
 
 
-#: A NAT gives the client another port, or address, in the midst of a transfer.
+#: A NAT gives the client another port, or address, in the middle of a transfer.
 _REBOUND = ("rebind-port", "rebind-addr")
 
 KNOWN: tuple[Blame, ...] = (
@@ -101,5 +101,5 @@ KNOWN: tuple[Blame, ...] = (
 
 
 def blamed(pair: Pair, case: str, entry: TestcaseResult) -> Blame | None:
-    """The finding that an entry is of; None of one that nobody has looked into."""
+    """The finding that explains an entry; None if nobody has investigated it."""
     return next((blame for blame in KNOWN if blame.explains(pair, case, entry)), None)

@@ -1,7 +1,7 @@
 """The runner's result.json: written, validated and read (quic-interop-runner, run.py -j). Pure.
 
-Outer lists of results are flat, client by client; each entry lists the cases of one pair. A test is known by an
-abbreviation, and what that stands for the document itself says: others may have other letters than ours.
+Outer lists of results are flat, client by client; each entry lists the cases of one pair. A test is identified by an
+abbreviation, which the document itself explains: other documents may use other letters than ours.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.formatting import shown
 from harness.store.records import plain
 
 _WORDS = ("succeeded", "failed", "unsupported")
-#: Key → what it holds.
+#: Key → the types of its value.
 _KEYS: dict[str, tuple[type, ...]] = {
     "start_time": (int, float), "end_time": (int, float), "log_dir": (str,), "servers": (list,), "clients": (list,),
     "urls": (dict,), "tests": (dict,), "quic_version": (str,), "results": (list,), "measurements": (list,),
@@ -27,9 +27,9 @@ _KEYS: dict[str, tuple[type, ...]] = {
 def written(
     matrix: InteropMatrix, titles: Mapping[str, str], urls: Mapping[str, str], start: float, end: float, log_dir: str
 ) -> dict[str, Any]:
-    """The document. `titles`: case → what it is; `urls`: implementation → its page; times in s since the epoch.
+    """The document. `titles`: case → its description; `urls`: implementation → its page; times in s since the epoch.
 
-    What is inconclusive has no result (null), as a case that the runner did not run.
+    An inconclusive result is null, like that of a case that the runner did not run.
     """
     tests = {abbr: {"name": name, "desc": titles.get(name, "")} for name, abbr in (CASES | MEASUREMENTS).items()}
     return {
@@ -59,7 +59,7 @@ def _measurements(matrix: InteropMatrix, pair: Pair) -> list[dict[str, Any]]:
 
 
 def problems(document: Any) -> Iterator[str]:
-    """What of a document is not as the runner writes it; nothing where all is."""
+    """How a document differs from what the runner writes; nothing if it is valid."""
     if not isinstance(document, dict):
         yield "it is no object"
         return
@@ -126,7 +126,7 @@ def _listed(place: str, listed: Any, tests: Mapping[str, Any], measurements: boo
 
 
 def parse(text: bytes, name: str) -> Any:
-    """The document of a file's content, not yet validated. InputError where it is no JSON; `name`: of its file."""
+    """The document in a file's content, not yet validated. InputError if it is no JSON; `name`: the file's name."""
     try:
         return plain(text, once=True)
     except ValueError as error:
@@ -134,7 +134,7 @@ def parse(text: bytes, name: str) -> Any:
 
 
 def read(document: Any, name: str) -> InteropMatrix:
-    """The matrix of a document. InputError where it is not as the runner writes it; `name`: of its file."""
+    """The matrix of a document. InputError if it is not as the runner writes it; `name`: the file's name."""
     defects = list(problems(document))
     if defects:
         raise InputError(f"{name} is no result.json of the interop runner: {defects[0]}", "it is what run.py -j writes")

@@ -1,7 +1,7 @@
-"""The verdict on a cell whose scenario has checks: pass where all hold in every run. Pure.
+"""The verdict on a cell whose scenario has checks: pass if all hold in every run. Pure.
 
-A run that broke off counts as failed, whoever broke it: a test case is to succeed. What the ground spoilt counts for
-nothing, and a check that cannot be made keeps a cell from passing.
+A run that broke off counts as failed, whichever endpoint broke it off: a test case is to succeed. Runs that the
+environment invalidated do not count, and a check that cannot be made keeps a cell from passing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RunResult:
 
 
 def run_result(run: Run, measured: MeasuredRun | None) -> RunResult:
-    """What came of one run."""
+    """The result of one run."""
     outcome = proven_outcome(run, measured)
     role = outcome.role or ""
     if outcome.status == "unsupported":
@@ -58,7 +58,7 @@ def run_result(run: Run, measured: MeasuredRun | None) -> RunResult:
 
 
 def failure(check: InteropCheck) -> str:
-    """A failed check in a sentence: what, at which packet of whose side's capture, when."""
+    """A failed check in a sentence: what failed, at which packet of which side's capture, when."""
     text = f"{check.check}: {check.sentence}"
     if check.sender is None:
         return text
@@ -66,7 +66,7 @@ def failure(check: InteropCheck) -> str:
 
 
 def verdict_of(runs: Sequence[tuple[Run, MeasuredRun | None]]) -> Verdict:
-    """The verdict on the runs of a cell. What differs from run to run is said, and decides nothing."""
+    """The verdict on the runs of a cell. Runs that differ are reported, and make it inconclusive."""
     results = [run_result(*pair) for pair in runs]
     if not results:
         return Verdict(status="error", reason="no_runs", sentence="The cell has not been run.")
@@ -101,12 +101,12 @@ CheckValue = bool | int | str
 
 
 def checked(artefacts: Artefacts) -> tuple[InteropCheck, ...]:
-    """What the checks of a run's scenario find, in their order there; nothing for a scenario without."""
+    """The results of the checks of a run's scenario, in the scenario's order; empty for a scenario without checks."""
     requested = artefacts.scenario.checks
     if not requested:
         return ()
     checks = declared()
-    # What needs no secrets is read faster without them.
+    # Checks that need no secrets are faster without them.
     keys = any(checks[name].needs_keys for name in requested if name in checks)
     try:
         evidence = evidence_of(artefacts, keys=keys)

@@ -1,6 +1,6 @@
 """From a finished run's artefacts to measurements and the proof of its link.
 
-A metric is one place in this package: a function below its declaration (see `registry`); nothing else changes.
+A metric is in one place in this package: a function below its declaration (see `registry`); nothing else changes.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def measure(folder: Path, run: Run) -> MeasuredRun:
 
 
 def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFrame | None]:
-    """Measure a run from the artefacts in its folder; its series too (`analysis.timeseries`), where captures allow.
+    """Measure a run from the artefacts in its folder; also its series (`analysis.timeseries`), if captures allow.
 
-    Never raises on what it finds there: a missing or damaged artefact costs the metrics that need it, and
-    `warnings` says which one it was. A link that cannot be proven is invalid.
+    Never raises because of the artefacts: a missing or damaged one costs the metrics that need it, and `warnings` names
+    it. A link that cannot be proven is invalid.
     """
     view = RunView(folder, run)
     measurements: list[Measurement] = []

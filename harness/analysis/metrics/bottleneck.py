@@ -41,7 +41,7 @@ def _mean(link: SharedBottleneck, series: str) -> Told:
     source="both captures; RFC 5166 §2.1.2; CCPerf's mean_qdisc_delay_l2",
 )  # fmt: skip
 def mean_queue_delay(link: SharedBottleneck) -> Told:
-    """By Little's law mean_queue_packets by the packets that passed in a second, nearly."""
+    """By Little's law about mean_queue_packets divided by the packets that passed in a second."""
     arrivals, departures, _ = link.stays()
     during = (arrivals >= link.start * 1e9) & (arrivals <= link.end * 1e9)
     return Value((departures[during] - arrivals[during]).mean() / 1e6, _CAPTURES) if during.any() else None
@@ -53,7 +53,7 @@ def mean_queue_delay(link: SharedBottleneck) -> Told:
     source="both captures; CCPerf's mean_sending_rate_l1",
 )  # fmt: skip
 def mean_link_rate(link: SharedBottleneck) -> Told:
-    """At layer 2, as the link's own rate."""
+    """At layer 2, like the link's own rate."""
     _, departures, length = link.stays()
     during = (departures >= link.start * 1e9) & (departures <= link.end * 1e9)
     return Value(float(length[during].sum()) * 8 / (link.end - link.start) / 1e6, _CAPTURES)
@@ -65,7 +65,7 @@ def mean_link_rate(link: SharedBottleneck) -> Told:
     source="struct tc_red_xstats, net/sched/sch_red.c",
 )  # fmt: skip
 def early_drops_to_client(link: SharedBottleneck) -> Told:
-    """With limit_drops_to_client they are queue_drops_to_client; where the queue is not RED that is all there is."""
+    """Together with limit_drops_to_client they are queue_drops_to_client; a queue without RED has only that metric."""
     return _drops(link, "early")
 
 
@@ -91,6 +91,6 @@ def _drops(link: SharedBottleneck, cause: str) -> Told:
     formula="dropped / came", source="both captures; RFC 5166 §2.1.3",
 )  # fmt: skip
 def drop_rate(link: SharedBottleneck) -> Told:
-    """Told from losses on the link by the replay (`analysis.link_replay`)."""
+    """The replay tells these drops from losses on the link (`analysis.link_replay`)."""
     fate = link.direction.replayed.fate
     return Value(float((fate == Fate.QUEUE_DROP).mean()), _CAPTURES) if len(fate) else None

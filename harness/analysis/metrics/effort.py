@@ -1,4 +1,4 @@
-"""What a transfer cost the machines: CPU time, and datagrams a receiver was too slow for."""
+"""The cost of a transfer to the machines: CPU time, and datagrams that a receiver was too slow for."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Metrics of each flow that shares a path, or is cut off at a time: CCPerf's, from real stacks.
 
-A run of one file downloaded to its end has none of these: its questions are other ones, and its metrics stay as they
-are. A flow counts from its client's first packet to its stop (where it has none, to its last arrival; see
-`harness.analysis.timeseries.lifetimes`); samples are the bins and grid points of the series
-(`harness.analysis.timeseries`) that lie wholly within that time. Means are arithmetic, and what a flow's source does
-not expose is absent, with a reason. CCPerf: ccperf.net/metrics; RFC 5166 is behind most of them.
+A run of one file downloaded to its end has none of these; it has metrics of its own. A flow counts from its client's
+first packet to its stop, or to its last arrival if it has none (see `harness.analysis.timeseries.lifetimes`). Samples
+are the bins and grid points of the series (`harness.analysis.timeseries`) that lie wholly within that time. Means are
+arithmetic. A figure that a flow's source does not expose is absent, with a reason. CCPerf: ccperf.net/metrics; most
+metrics rest on RFC 5166.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from harness.capture.qlog import Losses
 from harness.capture.tcp_info import read_iperf3
 from harness.formatting import flows_named
 
-# --- What a sender took for lost and did about it: from its qlog (QUIC), its kernel (TCP) or its segments.
+# --- Loss detection and recovery of a sender: from its qlog (QUIC), its kernel (TCP) or its segments.
 
 
-#: A recovery period lasts a round trip at least (RFC 9002 §7.3.2); below this part of it a trace shows none.
+#: A recovery period lasts a round trip at least (RFC 9002 §7.3.2); if a trace's periods are shorter than this share of
+#: it, the trace does not show them.
 _SHORT = 0.5
 
 
@@ -61,7 +62,7 @@ def mean_recovery_time(flow: SharedFlow) -> Told:
     "CCPerf's total_retransmissions_l4",
 )  # fmt: skip
 def retransmissions(flow: SharedFlow) -> Told:
-    """What a sender sent again."""
+    """The packets that a sender sent again."""
     return _count(flow, _losses(flow).lost) if flow.responsive else None
 
 
@@ -81,14 +82,14 @@ def _count(flow: SharedFlow, value: int | None) -> Told:
 
 
 def _losses(flow: SharedFlow) -> Losses:
-    """What the sender of a flow with congestion control told."""
+    """The losses that the sender of a flow with congestion control reported."""
     if flow.facts.kind == "https":
         return _of_segments(flow)
     return _of_kernel(flow) if flow.facts.kind == "tcp" else _of_trace(flow)
 
 
 def _of_segments(flow: SharedFlow) -> Losses:
-    """What went again as the capture has it; no timer expires in it."""
+    """Retransmissions by the capture; expired timers are not visible in it."""
     sent = flow.lifetime.sent
     resent = sent_again(sent, client_port(sent, flow.facts.sender == "server"))
     return Losses(int(resent.sum()), None, None)
@@ -107,7 +108,7 @@ def _of_kernel(flow: SharedFlow) -> Losses:
 
 
 def _episodes(rows: pl.DataFrame) -> tuple[float, ...]:
-    """Lengths, ms, of the runs of samples in Recovery or Loss that ended, from their first to the first one after."""
+    """Lengths, ms, of completed runs of samples in Recovery or Loss, from their first sample to the first one after."""
     inside = np.concatenate(([False], rows["ca_state"].is_in(["recovery", "loss"]).to_numpy())).astype(np.int8)
     begins, ends = np.flatnonzero(np.diff(inside) == 1), np.flatnonzero(np.diff(inside) == -1)
     t_ms = rows["t_ns"].to_numpy() / 1e6
@@ -128,10 +129,10 @@ def _of_trace(flow: SharedFlow) -> Losses:
     return Losses(lost, logged.timeouts, periods)
 
 
-# --- How fast a flow's data went: to its receiver, from its sender, between the applications, in acknowledgements.
+# --- Rates of a flow's data: to its receiver, from its sender, between the applications, in acknowledgements.
 
 
-#: A file larger than this multiple of the payload that had arrived was sized in advance.
+#: A file larger than this multiple of the received payload was allocated in advance.
 _AHEAD = 1.1
 
 
@@ -153,7 +154,7 @@ def mean_throughput(flow: SharedFlow) -> Told:
     "payload is all there is; RFC 5166 §2.1.1; CCPerf's mean_throughput_l7",
 )  # fmt: skip
 def mean_throughput_l7(flow: SharedFlow) -> Told:
-    """The file of a download, the bytes of a TCP stream, which arrived in order."""
+    """The file of a download, or the in-order bytes of a TCP stream."""
     if flow.facts.kind == "udp":
         return Value(flow.mean_rate(flow.lifetime.received), flow.at_receiver)
     is_download = flow.facts.kind != "tcp"
@@ -164,7 +165,7 @@ def mean_throughput_l7(flow: SharedFlow) -> Told:
 
 
 def _file(flow: SharedFlow) -> float | None:
-    """Bytes in the file at the flow's end; None where they do not grow with what arrives."""
+    """Bytes in the file at the flow's end; None if the file does not grow with the received data."""
     if flow.view.growth is None:
         return None
     growth, end_ns = growth_of(flow.view.growth, flow.number, 0), flow.lifetime.zero_ns + flow.lifetime.end_ns
@@ -178,7 +179,7 @@ def _file(flow: SharedFlow) -> float | None:
 def _stream(flow: SharedFlow) -> float | None:
     requested = flow.view.flows[flow.number].download
     if requested is not None and flow.complete:
-        # The last acknowledgements are under way when the flow ends.
+        # The last acknowledgements are in flight when the flow ends.
         return float(requested.bytes)
     rows = _acknowledged(flow)
     return None if rows is None else float(rows["bytes_acked"][-1])
@@ -215,7 +216,7 @@ def mean_sending_rate(flow: SharedFlow) -> Told:
     source="iperf3 --json; CCPerf's mean_sending_rate_l7",
 )  # fmt: skip
 def mean_sending_rate_l7(flow: SharedFlow) -> Told:
-    """More than was sent is what waited in the socket's buffer."""
+    """The excess over what was sent waited in the socket's buffer."""
     path = flow.view.path(f"{artefacts.endpoint(flow.number, flow.facts.sender)}/{artefacts.IPERF3}")
     report = None if path is None or flow.facts.kind != "tcp" else read_iperf3(path)
     return None if report is None else Value(report.rate_mbps, "iperf3")
@@ -227,7 +228,7 @@ def mean_sending_rate_l7(flow: SharedFlow) -> Told:
     source="tcpi_bytes_acked; CCPerf's mean_delivery_rate_l4",
 )  # fmt: skip
 def mean_delivery_rate(flow: SharedFlow) -> Told:
-    """QUIC's traces do not say what was acknowledged either."""
+    """QUIC's traces do not report acknowledged bytes either."""
     if flow.facts.kind == "udp":
         return None
     if flow.facts.kind == "quic":
@@ -246,7 +247,7 @@ def mean_delivery_rate(flow: SharedFlow) -> Told:
     source="capture at the receiver's side; CCPerf's cov_throughput_l4",
 )  # fmt: skip
 def cov_throughput(flow: SharedFlow) -> Told:
-    """It grows as samples get shorter; CCPerf's length is not published (`series.grid`)."""
+    """It grows as samples get shorter; CCPerf's sample length is not published (`series.grid`)."""
     value = flow.samples("throughput").value
     return Value(value.std() / value.mean(), flow.at_receiver) if len(value) and value.mean() > 0 else None
 
@@ -257,7 +258,7 @@ def cov_throughput(flow: SharedFlow) -> Told:
     source="capture at the receiver's side; lab.json; CCPerf's mean_utilization_bw_l4",
 )  # fmt: skip
 def utilisation_bandwidth(flow: SharedFlow) -> Told:
-    """The throughput is payload, the rate that of frames: a full packet's headers keep this below 1."""
+    """The throughput is payload and the rate is frames, so a full packet's headers keep this below 1."""
     samples = flow.samples("throughput")
     capacity = flow.capacity(samples.t)
     if not capacity.all():
@@ -265,7 +266,7 @@ def utilisation_bandwidth(flow: SharedFlow) -> Told:
     return Value((samples.value / capacity).mean(), flow.at_receiver) if len(samples.t) else None
 
 
-# --- A sender's window, flight and round trips, by its qlog (QUIC) or its kernel (TCP), and what follows from them.
+# --- A sender's window, flight and round trips, by its qlog (QUIC) or its kernel (TCP), and figures from them.
 
 
 @flow_metric(
@@ -313,7 +314,7 @@ def _series_mean(flow: SharedFlow, series: str) -> Told:
     source="qlog's min_rtt (where it has none, latest_rtt); tcpi_min_rtt; CCPerf's mean_est_qdelay_l4",
 )  # fmt: skip
 def mean_est_queue_delay(flow: SharedFlow) -> Told:
-    """As the sender sees it: queues in both directions and delayed acknowledgements are in it."""
+    """As the sender sees it: it includes queues in both directions and delayed acknowledgements."""
     if not flow.responsive:
         return None
     srtt = flow.points("srtt").value
@@ -329,7 +330,7 @@ def mean_est_queue_delay(flow: SharedFlow) -> Told:
     source="as mean_in_flight; CCPerf's cov_in_flight_l4",
 )  # fmt: skip
 def cov_in_flight(flow: SharedFlow) -> Told:
-    """How much what a sender has in flight varies."""
+    """How much the bytes in flight vary."""
     value = flow.points("in_flight").value
     return Value(value.std() / value.mean(), flow.sender_tells) if len(value) and value.mean() > 0 else None
 
@@ -341,7 +342,7 @@ def cov_in_flight(flow: SharedFlow) -> Told:
     "thumb, ICC 1979; CCPerf's mean_network_power_l4",
 )  # fmt: skip
 def network_power(flow: SharedFlow) -> Told:
-    """What throughput a flow gets for its delay."""
+    """A flow's throughput relative to its delay."""
     rates, srtt = flow.samples("throughput"), flow.points("srtt")
     bins = np.floor(srtt.t / BIN + 1e-6).astype(np.int64)
     ratios = [
@@ -359,7 +360,7 @@ def network_power(flow: SharedFlow) -> Told:
     source="as mean_in_flight; lab.json; CCPerf's mean_utilization_bdp_l4",
 )  # fmt: skip
 def utilisation_bdp(flow: SharedFlow) -> Told:
-    """How much of what its path holds a flow has in flight."""
+    """How much of its path's BDP a flow has in flight."""
     share = shares_of_bdp(flow)
     return Value(share.mean(), flow.sender_tells) if len(share) else None
 
@@ -376,7 +377,7 @@ def shares_of_bdp(flow: SharedFlow) -> Floats:
 
 
 def _round_trips_ms(flow: SharedFlow, t: Floats, first_ms: float) -> Floats:
-    """The path's round trip without queues at each moment, ms: `first_ms` at first, then as its delays change."""
+    """The path's round trip without queues at each moment, ms: `first_ms` at first, then adjusted by delay changes."""
     rtt_ms = np.full(len(t), first_ms)
     for direction in flow.view.of_path(flow.facts.path).directions.values():
         for before, after in pairwise(direction.phases):
@@ -384,13 +385,13 @@ def _round_trips_ms(flow: SharedFlow, t: Floats, first_ms: float) -> Floats:
     return rtt_ms
 
 
-# --- How long a flow took, how long its packets did, and how far apart they came; and flows that came late or not.
+# --- Completion time of a flow, packet delay and packet spacing; and flows that started late or never.
 
 
-#: Weight of the newest gap in the moving average: that of the smoothed RTT (RFC 6298 §2, RFC 9002 §5.3). CCPerf's
-#: own weight is not published.
+#: Weight of the newest gap in the moving average: that of the smoothed RTT (RFC 6298 §2, RFC 9002 §5.3). CCPerf's own
+#: weight is not published.
 WEIGHT = 1 / 8
-#: From here on a late start is said, s: a client needs a tenth for its own start in real time.
+#: A later start than this is reported, s: a client needs a tenth of a second for its own start in real time.
 LATE = 0.25
 
 
@@ -399,10 +400,10 @@ LATE = 0.25
     formula="last - first", source="captures; CCPerf's flow_completion_time_l4",
 )  # fmt: skip
 def flow_completion_time(flow: SharedFlow) -> Told:
-    """Of a flow that is cut off this is about how long it was let run; what was queued then still arrives.
+    """For a flow that is cut off this is about its allowed time; packets queued then still arrive.
 
-    Of TCP that ends with its size both are those of the connection that has the data: what its generator arranges on
-    another before and after is no part of it.
+    For TCP that ends with its size both are those of the data connection: the generator's control connection before and
+    after is not part of it.
     """
     if flow.facts.stop is None and not flow.complete:
         return Absent("it did not come to its end")
@@ -418,7 +419,7 @@ def flow_completion_time(flow: SharedFlow) -> Told:
     "applications",
 )  # fmt: skip
 def mean_one_way_delay(flow: SharedFlow) -> Told:
-    """With the queue, the propagation delay and the flow's own access delay."""
+    """Includes the queue, the propagation delay and the flow's own access delay."""
     delay_ms = _delays(flow)
     return Value(delay_ms.mean(), "both captures") if len(delay_ms) else None
 
@@ -461,18 +462,18 @@ def moving_average(values: list[float], weight: float = WEIGHT) -> list[float]:
 def late_start(view: RunView) -> Iterator[Finding]:
     """No figure, only a caution: a flow whose client sent its first packet well after the flow's start.
 
-    On the clock of the flow that began soonest, relative to its start.
+    On the clock of the flow that began earliest relative to its start.
     """
     late = {flow.number: flow.lifetime.start_ns / 1e9 - flow.facts.start for flow in flows_of(view)}
     numbers = [number for number, seconds in late.items() if seconds > LATE]
-    # A flow alone is late for nobody: of TCP that ends with its size it is what its generator arranges before.
+    # A single flow is never late: for TCP that ends with its size the delay is the generator's control connection.
     if numbers and len(late) > 1:
         yield Caution(f"{flows_named(numbers)} began later than asked, by {max(late.values()):.2f} s at most")
 
 
 @measures
 def silent(view: RunView) -> Iterator[Finding]:
-    """No figure, only a caution: a flow of which nothing arrived has no metrics."""
+    """No figure, only a caution: a flow without received data has no metrics."""
     if not view.shared or view.lab is None or view.series is None:
         return
     for facts in view.lab.flows:
@@ -480,7 +481,7 @@ def silent(view: RunView) -> Iterator[Finding]:
             yield Caution(f"nothing of flow {facts.flow} arrived at its receiver's side: it has no metrics")
 
 
-# --- What throughput is worth to a flow.
+# --- The utility of throughput to a flow.
 
 
 @flow_metric(
@@ -499,7 +500,7 @@ def utility_pf(flow: SharedFlow) -> Told:
     source="capture at the receiver's side; RFC 5166 §2.3.1; CCPerf's mean_utility_mpdf_l4",
 )  # fmt: skip
 def utility_mpdf(flow: SharedFlow) -> Told:
-    """Less the time that a bit takes at that rate."""
+    """The negative time per bit at that rate."""
     return _utility_mean(flow, potential_delay)
 
 
@@ -514,7 +515,7 @@ def potential_delay(rate: Floats) -> Floats:
 
 
 def _utility_mean(flow: SharedFlow, utility: Callable[[Floats], Floats]) -> Told:
-    """The mean over a flow's samples; where more than one in a hundred have none, it is said how many."""
+    """The mean over a flow's samples; if more than one in a hundred have none, their number is reported."""
     value = flow.samples("throughput").value
     positive = value[value > 0]
     if not len(positive):

@@ -1,7 +1,7 @@
-"""What a move of a client costs, and what the server's stack does about it.
+"""The cost of a client's move, and the reaction of the server's stack.
 
-Times count from when the move was asked for; of what a client does itself, from when it was to do it. What the client
-gets counts by whatever path it comes. A move that came after the end of its transfer has none of them.
+Times count from the requested time of the move; for the client's own actions, from the time when it was to act. Data
+for the client count on any path. A move that came after the end of its transfer has none of these metrics.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from harness.scenario.metric_names import MetricName
 _LEFT, _RIGHT, _BOTH, _OPENED, _QLOG = (
     "left capture", "right capture", "both captures", "left capture, decrypted", "qlog",
 )  # fmt: skip
-#: What the document's handover throughput is over (S.-Y. Kim, S.-J. Koh, Adaptive Control of Congestion Window in QUIC,
+#: The interval of the paper's handover throughput (S.-Y. Kim, S.-J. Koh, Adaptive Control of Congestion Window in QUIC,
 #: §III.C), ns.
 HANDOVER_NS = 100_000_000
 _SOURCE = "the server's qlog, and the captures' clock"
 
 
 def handovers(view: RunView) -> tuple[Handover, ...]:
-    """Every move with the server's stack's answer, as a record."""
+    """Every move with the reaction of the server's stack, as a record."""
     return tuple(moved.handover for moved in seen_moves(view))
 
 
 @measures
 def unseen_moves(view: RunView) -> Iterator[Finding]:
-    """Yield a caution for each move of which there is nothing to measure."""
+    """Yield a caution for each move that cannot be measured."""
     for moved in seen_moves(view):
         if moved.why_not:
             name = MetricName("", moved.facts.flow, moved.window.name, move=moved.number).text(len(view.flows))
@@ -59,7 +59,7 @@ def address_used(moved: SeenMove) -> Told:
     formula="moment - when the client was to move, or its path to rewrite its address", source="right capture",
 )  # fmt: skip
 def address_seen(moved: SeenMove) -> Told:
-    """When the server could know."""
+    """When the server could know of the move."""
     assert moved.arrived_ns is not None, "moves with nothing to measure are left out"
     return Value((moved.arrived_ns - moved.due_ns) / 1e6, _RIGHT)
 
@@ -70,7 +70,7 @@ def address_seen(moved: SeenMove) -> Told:
     source="right capture, decrypted where there are keys; RFC 9000 §9.3",
 )  # fmt: skip
 def address_answered(moved: SeenMove) -> Told:
-    """When the server went over to the new address."""
+    """When the server switched to the new address."""
     assert moved.arrived_ns is not None, "moves with nothing to measure are left out"
     if moved.switched_ns is None:
         return Absent("the server sent no data to the new address")
@@ -93,7 +93,7 @@ def path_validation(moved: SeenMove) -> Told:
     source="both captures, decrypted; RFC 9000 §8.2, §9.1",
 )  # fmt: skip
 def path_probe(moved: SeenMove) -> Told:
-    """The client's path validation, of one that is told to probe."""
+    """The client's path validation, if it is told to probe."""
     return _validation(moved, "client") if moved.move.how == "migrate" else None
 
 
@@ -112,7 +112,7 @@ def _validation(moved: SeenMove, by: Sender) -> Told:
     source="both captures",
 )  # fmt: skip
 def delivery_gap(moved: SeenMove) -> Told:
-    """For how long nothing came."""
+    """For how long no data arrived."""
     gap = gap_ns(moved)
     return Absent(gap.text) if isinstance(gap, Unavailable) else Value(gap / 1e6, _BOTH)
 
@@ -122,7 +122,7 @@ def delivery_gap(moved: SeenMove) -> Told:
     formula="Σ payload of the datagrams that came then, by whatever path", source="both captures",
 )  # fmt: skip
 def delivered_100ms(moved: SeenMove) -> Told:
-    """What came in 100 ms."""
+    """Bytes received in 100 ms."""
     return _delivered(moved, HANDOVER_NS)
 
 
@@ -131,7 +131,7 @@ def delivered_100ms(moved: SeenMove) -> Told:
     formula="as delivered_100ms", source="both captures",
 )  # fmt: skip
 def delivered_500ms(moved: SeenMove) -> Told:
-    """What came in 500 ms."""
+    """Bytes received in 500 ms."""
     return _delivered(moved, 500_000_000)
 
 
@@ -140,7 +140,7 @@ def delivered_500ms(moved: SeenMove) -> Told:
     formula="as delivered_100ms", source="both captures",
 )  # fmt: skip
 def delivered_2s(moved: SeenMove) -> Told:
-    """What came in 2 s."""
+    """Bytes received in 2 s."""
     return _delivered(moved, 2_000_000_000)
 
 
@@ -155,7 +155,7 @@ def _delivered(moved: SeenMove, span_ns: int) -> Told:
     source="both captures; S.-Y. Kim, S.-J. Koh, Adaptive Control of Congestion Window in QUIC, §III.C",
 )  # fmt: skip
 def handover_throughput(moved: SeenMove) -> Told:
-    """The document's figure of merit."""
+    """The paper's figure of merit."""
     size = delivered(moved, HANDOVER_NS)
     return Absent(size.text) if isinstance(size, Unavailable) else Value(8e3 * size / HANDOVER_NS, _BOTH)
 
@@ -165,7 +165,7 @@ def handover_throughput(moved: SeenMove) -> Told:
     formula="packets of which all STREAM frames that could be read had come before", source="left capture, decrypted",
 )  # fmt: skip
 def spurious_retransmissions(moved: SeenMove) -> Told:
-    """What was sent again without need."""
+    """Packets that were sent again without need."""
     count = spurious(moved)
     return Absent(count.text) if isinstance(count, Unavailable) else Value(count, _OPENED)
 
@@ -195,7 +195,7 @@ def cwnd_after(moved: SeenMove) -> Told:
     formula="cwnd_after / cwnd_before", source=_SOURCE,
 )  # fmt: skip
 def cwnd_kept(moved: SeenMove) -> Told:
-    """How much of the window the move left."""
+    """How much of the window remained after the move."""
     answer = moved.window_answer
     if answer.before is None or answer.after is None:
         return Absent(answer.evidence)
@@ -253,7 +253,7 @@ def srtt_after(moved: SeenMove) -> Told:
     source=f"{_SOURCE}; RFC 9002 §5",
 )  # fmt: skip
 def rtt_estimate_off(moved: SeenMove) -> Told:
-    """How long the sender's timers were another path's."""
+    """How long the sender's timers were those of another path."""
     off, evidence = moved.rtt_answer.off_ns, moved.rtt_answer.evidence
     return Absent(f"no value is right by then ({evidence})") if off is None else Value(off / 1e6, _QLOG)
 
@@ -264,7 +264,7 @@ def rtt_estimate_off(moved: SeenMove) -> Told:
     source=f"{_SOURCE}; RFC 9000 §9.4 forbids them to count for the new path",
 )  # fmt: skip
 def old_path_samples(moved: SeenMove) -> Told:
-    """Whether ACKs of the old path fed the new one's estimate."""
+    """Whether ACKs of the old path updated the new path's estimate."""
     count = moved.rtt_answer.old_samples
     return Absent("the server's qlog tells no samples of the round-trip time") if count is None else Value(count, _QLOG)
 

@@ -1,7 +1,7 @@
 """Decorators that make a metric of a function: of a flow, of the bottleneck, of all flows together.
 
-The function's name is the metric's. It returns a figure, or why there is none where one might look for it, or None
-where what it is given has no such thing.
+The metric has the function's name. The function returns a figure, or the reason why an expected figure is missing, or
+None if the metric does not apply.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.outcome import Absence, Better, Measurement
 
 @dataclass(frozen=True)
 class Value:
-    """What was measured."""
+    """A measured figure."""
 
     value: float
     vantage: str
@@ -86,7 +86,7 @@ def link_metric(*, unit: str, better: Better, title: str, formula: str, source: 
 def network_metric(
     *, unit: str, better: Better, title: str, formula: str, source: str, least: int = 2
 ) -> Callable[[OfFlows], OfFlows]:
-    """A metric of all flows of a run together, where so many at least have series."""
+    """A metric of all flows of a run together, if at least so many have series."""
 
     def mark(function: OfFlows) -> OfFlows:
         metric = _declare("network", function, unit, better, title, formula, source)

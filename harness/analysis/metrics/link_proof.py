@@ -1,7 +1,7 @@
-"""The link proof: whether the emulated path was the one asked for.
+"""The link proof: whether the emulated path behaved as requested.
 
-Each direction is held against an exact replay of its own arrivals (`replay`), and its packets are counted
-against the kernel's counters. Outside a tolerance the run is worth nothing, and the problem says the figure.
+Each direction is compared with an exact replay of its own arrivals (`replay`), and its packets are counted against the
+kernel's counters. Outside a tolerance the run is invalid, and the problem states the figure.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from harness.netem.bounds import FRAME, bucket_share
 from harness.outcome import DirectionProof, LinkProof
 from harness.scenario.schema import FRAME_HEADER, Link
 
-#: Delay above (or, for rounding of µs captures and clock reads, hardly below) what was asked, ns.
+#: Allowed delay above what was requested, or below it (hardly any, for rounding of µs captures and clock reads), ns.
 DELAY_ABOVE, DELAY_BELOW = 1_000_000, 200_000
-#: Relative error of the rate in busy periods, and how far off the ends of a busy period may be, s.
+#: Relative error of the rate in busy periods, and allowed error of each end of a busy period, s.
 RATE, RATE_EDGE = 0.01, 0.001
 #: Share of packets that may vanish without reason (at least two packets: the last of a capture are uncertain).
 UNASKED, UNASKED_PACKETS = 0.001, 2
-#: 99th percentile of lateness beyond a drift in a busy period, ms. Real time runs on a shared machine, so there the
-#: drift of a late timer and 1 % of the RTT are let pass too; virtual time is exact but for clock reads. Whatever the
-#: clock, two packet times are the link's own grain.
+#: 99th percentile of lateness beyond a drift in a busy period, ms. Real time runs on a shared machine, so the drift of
+#: a late timer and 1 % of the RTT are tolerated there too. Virtual time is exact but for clock reads. With either
+#: clock, two packet times are the link's own granularity.
 LATENESS_REAL, LATENESS_VIRTUAL = 5.0, 1.0
 DRIFT_REAL, DRIFT_VIRTUAL = RATE, 0.0
 LATENESS_SHARE = 0.01
-#: Bytes of what answers a client that begins later and asks whether the simulator is ready: over IPv4 a SYN-ACK and the
-#: ACK of its FIN. They pass the queue towards the clients, and are no packets of a flow.
+#: Bytes that answer the readiness check of a client that begins later: over IPv4 a SYN-ACK and the ACK of its FIN. They
+#: pass the queue towards the clients, and are not packets of a flow.
 READY_ANSWER = 74 + 66
-#: Above this share of what is allowed, a run in real time is valid, but worth a caution.
+#: Above this share of the allowed lateness, a run in real time is valid, but gets a caution.
 LATENESS_CAUTION = 0.5
-#: From this share of the round trip or of the queue on, a bucket that nobody asked for is worth a caution.
+#: From this share of the round trip or of the queue on, a token bucket that was not requested gets a caution.
 BUCKET_CAUTION = 0.1
-#: From this share of the packets on, those that left too close to a change to prove anything are worth a caution.
+#: From this share of the packets on, packets that left too close to a change to prove anything get a caution.
 UNPROVEN_CAUTION = 0.5
-#: A loss rate less probable than this is not the one asked for.
+#: A loss rate less probable than this is not the requested one.
 IMPROBABLE = 1e-6
-#: How late a scheduled change may be, ms, and how long before the end it must have been due to be missed, s.
+#: How late a scheduled change may be, ms, and how long before the end it must have been due to count as missed, s.
 CHANGE_LATE, CHANGE_MISSED = 100.0, 1.0
 _FOREVER = 2**62
 
@@ -118,10 +118,10 @@ def _proof(view: RunView, direction: LinkDirection) -> DirectionProof:
 
 
 def _conservation(view: RunView, direction: LinkDirection) -> tuple[int, int, int]:
-    """Drops of the queue, of random loss, and of nobody: in = out + drops + in flight at the end.
+    """Drops of the queue, of random loss, and without cause: in = out + drops + in flight at the end.
 
-    The kernel's counts where there are any, else what the replay takes each missing packet for. What was lost after
-    the kernel was last asked, as when a client is ended by its time and its connection is reset, is in no count.
+    The kernel's counts if there are any, otherwise the replay's fate of each missing packet. Losses after the last read
+    of the counters are in no count, for example when a client's time is over and its connection is reset.
     """
     fate = direction.replayed.fate
     if view.counters is not None and len(view.counters):
@@ -135,9 +135,9 @@ def _conservation(view: RunView, direction: LinkDirection) -> tuple[int, int, in
     queue_drops = int(fates[Fate.QUEUE_DROP]) if queue is None else queue
     loss_drops = int(fates[Fate.LOST]) if loss is None else loss
     if faults_to(view, direction.name):
-        loss_drops = int(fates[Fate.LOST])  # held against what was asked below
+        loss_drops = int(fates[Fate.LOST])  # compared with the requested loss below
     elif not lossy:
-        loss_drops = 0  # netem dropped for want of room, which nobody asked for
+        loss_drops = 0  # netem dropped for lack of room, which was not requested
     vanished = int(fates[Fate.QUEUE_DROP] + fates[Fate.LOST])
     return queue_drops, loss_drops, max(0, vanished - queue_drops - loss_drops)
 
@@ -161,7 +161,9 @@ def _largest_frame(view: RunView) -> int:
 
 
 def _unsplit(view: RunView) -> Iterator[str]:
-    """TCP connections that passed a proxy as they were: on either side another one must be, acknowledged there."""
+    """TCP connections that passed a proxy unchanged. On each side there must be another connection,
+    acknowledged there.
+    """
     for flow in split_flows(view):
         assert view.lab is not None
         sides = {path.simulator: view.of_path(path.path) for path in view.lab.paths}
@@ -226,9 +228,9 @@ def _delay_problems(view: RunView, direction: LinkDirection) -> list[str]:
 
 
 def _longest_gap_ns(view: RunView, direction: LinkDirection) -> int:
-    """How long the only packet of a queue may wait for an opportunity; 0 where the service is no random process.
+    """How long the only packet of a queue may wait for an opportunity; 0 if the service is no random process.
 
-    The gaps end at ten times their mean (`harness.netem.bottleneck`), or are those of a cold start.
+    The gaps are at most ten times their mean (`harness.netem.bottleneck`), or those of a cold start.
     """
     if not direction.served_at_random:
         return 0
@@ -307,9 +309,9 @@ def _loss_problems(view: RunView, direction: LinkDirection, proof: DirectionProo
 
 
 def _losses_by_phase(view: RunView, direction: LinkDirection) -> list[npt.NDArray[np.bool_]]:
-    """Of each phase, which of the packets that came to the random loss were lost, in order of departure.
+    """For each phase, which of the packets that reached the random loss were lost, in order of departure.
 
-    A phase begins with a change of delay or loss, which is when netem is seeded, or with the return of the path.
+    A phase begins with a change of delay or loss, which is when netem is seeded, or with the end of an outage.
     """
     replayed, phases = direction.replayed, direction.phases
     starts = [
@@ -326,7 +328,7 @@ def _losses_by_phase(view: RunView, direction: LinkDirection) -> list[npt.NDArra
 
 
 def _changes(path: RunView, run: RunView) -> tuple[tuple[float, ...], list[str]]:
-    """How late each change of a path took effect, ms, and what is wrong with that, from the zero of the whole run."""
+    """How late each change of a path took effect, ms, and the problems with that, from the zero of the whole run."""
     start = min(
         [window.zero_ns for window in run.windows if window.zero_ns is not None], default=path.events.first_datagram_ns
     )
@@ -351,11 +353,11 @@ def _changes(path: RunView, run: RunView) -> tuple[tuple[float, ...], list[str]]
 
 
 def _scheduled(path: RunView) -> Iterator[tuple[int, float, str]]:
-    """What was to change of a path: (number of its change, or -1; when, s; what)."""
+    """The scheduled changes of a path: (number of its change, or -1; when, s; what)."""
     lab = path.lab
     assert lab is not None
     for index, change in enumerate(lab.changes):
-        if change.to_client is not None or change.to_server is not None:  # else to what it was already
+        if change.to_client is not None or change.to_server is not None:  # otherwise nothing changes
             yield index, change.at, f"change {index}"
     for outage in lab.outages:
         yield -1, outage.from_ns / 1e9, "the loss of the path"
@@ -396,12 +398,12 @@ def _cautions(view: RunView, direction: LinkDirection, proof: DirectionProof) ->
 
 
 def _is_of_host(view: RunView) -> bool:
-    """Whether the path ran on the host's kernel, whose queueing disciplines are as they are."""
+    """Whether the path ran on the host's kernel, with its unmodified queueing disciplines."""
     return (view.run.sim_kernel or view.events.kernel).startswith("host")
 
 
 def _unproven(direction: LinkDirection) -> float:
-    """Share of the delivered packets whose departure is held against nothing, since it was close to a change."""
+    """Share of the delivered packets whose departure is not checked, because it was close to a change."""
     delivered = direction.replayed.fate == Fate.DELIVERED
     if direction.served_at_random or len(direction.phases) == 1 or not delivered.any():
         return 0.0
@@ -409,7 +411,7 @@ def _unproven(direction: LinkDirection) -> float:
 
 
 def _link(view: RunView, direction: LinkDirection) -> Link:
-    """One direction as the scenario has it."""
+    """One direction as the scenario describes it."""
     path = view.emulated
     return path.to_client if direction.name == "to_client" else path.to_server
 

@@ -1,9 +1,9 @@
 """Metrics of all flows of a run together: sums, and how evenly they share.
 
-Over all flows, unresponsive ones too, as CCPerf does it; fairness among the flows with congestion control stands
-beside it, as "…_responsive", where others run with them. "…_samples" is the mean of the index over the samples of 0.1 s
-in which at least two flows were active throughout, "…_means" the index of the flows' mean throughputs: flows that
-take turns are unfair by the first and fair by the second.
+They cover all flows, unresponsive ones too, as CCPerf does it. Fairness among the flows with congestion control is
+reported separately, as "…_responsive", if other flows run with them. "…_samples" is the mean of the index over the
+samples of 0.1 s in which at least two flows were active throughout. "…_means" is the index of the flows' mean
+throughputs. Flows that take turns are unfair by the first and fair by the second.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def entropy(view: RunView) -> Iterator[Finding]:
 
 @measures
 def product(view: RunView) -> Iterator[Finding]:
-    """Per sample only where all flows were active, for the unit is another with fewer."""
+    """Samples count only if all flows were active, because the unit is different with fewer."""
     return _over_samples_and_means(view, _PRODUCT, intervals.product, all_active=True)
 
 
@@ -84,8 +84,8 @@ def _over_samples_and_means(
 ) -> Iterator[Finding]:
     """An index of the throughputs in Mbit/s over samples and of means.
 
-    With `all_active` samples count in which every flow was active, else those in which two were; those in which nothing
-    at all arrived never do.
+    With `all_active`, samples count in which every flow was active, otherwise those with at least two active flows.
+    Samples without any received data never count.
     """
     flows = flows_of(view)
     if len(flows) < 2:
@@ -123,7 +123,7 @@ _SHARED_JAIN = declare(
 
 @dataclass(frozen=True)
 class Phase:
-    """A time in which the same flows with congestion control are active, by their starts and stops as planned.
+    """A time in which the same flows with congestion control are active, by their planned starts and stops.
 
     It counts from its first moment, convergence included.
     """
@@ -137,11 +137,13 @@ class Phase:
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Its duration, s."""
         return self.end - self.start
 
     def jain(self) -> float | Absent:
-        """Jain's index of the mean throughputs of its flows with congestion control; of nothing there are no shares."""
+        """Jain's index of the mean throughputs of its flows with congestion control; without data there are no
+        shares.
+        """
         shares = [throughput(flow, self) for flow in self.flows]
         return intervals.jain(shares) if any(shares) else Absent(f"nobody received anything in phase {self.number}")
 
@@ -159,12 +161,12 @@ def phases(flows: Sequence[SharedFlow]) -> list[Phase]:
 
 
 def _shared(flows: Sequence[SharedFlow]) -> list[Phase]:
-    """The same, where there are at least two flows with congestion control in all; else none."""
+    """The phases, if there are at least two flows with congestion control in total; otherwise none."""
     return phases(flows) if sum(flow.responsive for flow in flows) > 1 else []
 
 
 def _end(flow: SharedFlow) -> float:
-    """A flow's stop, or where it has none its last arrival, s since time zero."""
+    """A flow's stop, or its last arrival if it has none, s since time zero."""
     return flow.lifetime.end_ns / 1e9 if flow.facts.stop is None else flow.facts.stop
 
 
@@ -178,7 +180,7 @@ def throughput(flow: SharedFlow, phase: Phase) -> float:
 
 @measures
 def by_phase(view: RunView) -> Iterator[Finding]:
-    """In each phase the throughput of its flows, and of those without congestion control; and Jain's index."""
+    """For each phase the throughput of its flows, and of those without congestion control; and Jain's index."""
     flows = flows_of(view)
     for phase in _shared(flows):
         for flow in flows:
@@ -199,7 +201,7 @@ def by_phase(view: RunView) -> Iterator[Finding]:
     formula="(Σx)² / (n·Σx²) of the mean throughputs of its flows with congestion control", source=_JAIN_SOURCE,
 )  # fmt: skip
 def jain_shared(flows: Sequence[SharedFlow]) -> Told:
-    """The one figure for a run whose flows come and go."""
+    """A single figure for a run whose flows come and go."""
     busiest = max(_shared(flows), key=lambda phase: (len(phase.flows), phase.seconds), default=None)
     if busiest is None or len(busiest.flows) < 2:
         return None
@@ -216,7 +218,7 @@ def jain_shared(flows: Sequence[SharedFlow]) -> Told:
     "link has too",
 )  # fmt: skip
 def utilisation_shared(flows: Sequence[SharedFlow]) -> Told:
-    """A service process is counted by its mean rate."""
+    """A service process counts with its mean rate."""
     sending = [flow for flow in flows if flow.responsive and flow.facts.sender == "server"]
     if not sending:
         return None
@@ -252,7 +254,7 @@ def agg_throughput(flows: Sequence[SharedFlow]) -> Told:
     source="captures at the senders' sides",
 )  # fmt: skip
 def agg_sending_rate(flows: Sequence[SharedFlow]) -> Told:
-    """Beside agg_throughput: what was lost on the way is the difference."""
+    """The difference to agg_throughput was lost on the way."""
     return _mean_rate(flows, "sending_rate")
 
 
@@ -295,7 +297,7 @@ def agg_utilisation_bandwidth(flows: Sequence[SharedFlow]) -> Told:
     source="as mean_in_flight; CCPerf's mean_agg_in_flight_l4",
 )  # fmt: skip
 def agg_in_flight(flows: Sequence[SharedFlow]) -> Told:
-    """Absent where one does not tell."""
+    """Absent if one sender does not report it."""
     return _mean_flight(flows, lambda flow: flow.points("in_flight").value)
 
 
@@ -306,12 +308,12 @@ def agg_in_flight(flows: Sequence[SharedFlow]) -> Told:
     source="as utilisation_bdp; CCPerf's mean_agg_utilization_bdp_l4",
 )  # fmt: skip
 def agg_utilisation_bdp(flows: Sequence[SharedFlow]) -> Told:
-    """Absent where one does not tell."""
+    """Absent if one sender does not report it."""
     return _mean_flight(flows, shares_of_bdp)
 
 
 def _mean_flight(flows: Sequence[SharedFlow], amount: Callable[[SharedFlow], Floats]) -> Told:
-    """The mean over time of the sum of an amount over flows with congestion control, given where in_flight is."""
+    """The mean over time of the sum of an amount over flows with congestion control, at the points of in_flight."""
     responsive = [flow for flow in flows if flow.responsive]
     silent = [flow.number for flow in responsive if not len(flow.points("in_flight").t)]
     if silent:

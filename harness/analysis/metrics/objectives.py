@@ -1,4 +1,4 @@
-"""Whether an objective can be judged: on a metric there is, of what the scenario has, in a unit that converts."""
+"""Whether an objective can be judged: its metric exists, the scenario has its flow, and its unit converts."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from harness.netem.mobility import rebounds, told
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Objective, Scenario
 
-#: Units of one dimension: (from, to) → what one of the first is in the second.
+#: Units of one dimension: (from, to) → factor.
 _SCALES = {("ms", "s"): 1e-3, ("s", "ms"): 1e3}
-#: Units in which nothing is below 0.
+#: Units without negative values.
 _NEVER_NEGATIVE = frozenset({"s", "ms", "Mbit/s", "packets", "B"})
-#: Of these, those in which 0 is a figure that there may be: packets lost, time without anything.
+#: The units among these in which 0 is a possible figure: packets lost, time without anything.
 _MAY_BE_NONE = frozenset({"packets", "B", "ms", "Mbit/s"})
-#: How a bound is written in the units that have a dimension an objective can be written in.
+#: Example of a bound in each unit that an objective can be written in.
 _WRITTEN = {"s": "3 s", "ms": "50 ms", "Mbit/s": "20 Mbit/s"}
 
 
 def converted(value: float, unit: str, to: str) -> float | None:
-    """A value in another unit; None where it does not convert. "1" stands for any unit that bounds cannot name."""
+    """A value in another unit; None if it does not convert. "1" stands for any unit that bounds cannot name."""
     if unit == to or (to == "1" and unit not in _WRITTEN):
         return value
     scale = _SCALES.get((unit, to))
@@ -31,7 +31,7 @@ def converted(value: float, unit: str, to: str) -> float | None:
 
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
-    """What is wrong with a scenario's objectives, and its checks."""
+    """The mistakes in a scenario's objectives, and in its checks."""
     yield from interop.mistakes(scenario)
     for index, objective in enumerate(scenario.objectives):
         at = ("objectives", index)
@@ -58,12 +58,12 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
 
 
 def _sizes(scenario: Scenario, metric: Metric) -> list[str]:
-    """What a * in a metric's name stands for; one text for a name without."""
+    """The texts for a * in a metric's name; one text for a name without."""
     return [size.label() for size in scenario.milestones_within()] if "*" in metric.name else [""]
 
 
 def _whose(name: MetricName, metric: Metric, flows: int) -> tuple[str, str] | None:
-    """What is wrong with the flow that an objective names or does not, and a hint."""
+    """A mistake in the flow that an objective names or omits, and a hint."""
     if metric.layer not in ("flow", "move"):
         return None if name.flow is None else (f"{name.metric} is not a flow's", f"write '{name.metric}'")
     if name.flow is None and flows > 1:
@@ -76,7 +76,7 @@ def _whose(name: MetricName, metric: Metric, flows: int) -> tuple[str, str] | No
 
 
 def _which_move(name: MetricName, metric: Metric, scenario: Scenario) -> tuple[str, str] | None:
-    """What is wrong with the move that an objective names or does not, and a hint. Its flow is one there is."""
+    """A mistake in the move that an objective names or omits, and a hint. Its flow exists."""
     count = len(scenario.flows)
     if metric.layer != "move":
         bare = name._replace(move=None).text(count)

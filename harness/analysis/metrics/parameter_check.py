@@ -1,4 +1,4 @@
-"""Whether a run is what its cell is called: what endpoints wrote of themselves, against what they were told."""
+"""Whether a run has the parameters of its cell: endpoints' own records, compared with their configuration."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from harness.outcome.deviations import contradiction, contradictions
 
 
 def contradicted(view: RunView, observed: Sequence[Observation]) -> tuple[str, ...]:
-    """What endpoints' own records say against what they were told, a sentence each. Raises OSError.
+    """Contradictions between endpoints' own records and their configuration, a sentence each. Raises OSError.
 
-    Of every flow of TCP it is the congestion control in its generator's report; of the pair's flow over QUIC the one
+    For every TCP flow it is the congestion control in its generator's report; for the pair's flow over QUIC the one
     that a qlog names (`observed`).
     """
     sentences = list(contradictions(view.run, observed))

@@ -61,7 +61,7 @@ QUEUE_DELAY = {
 
 @measures
 def drops(view: RunView) -> Iterator[Finding]:
-    """Yield drops of the queue and of random loss, per direction; of several paths together."""
+    """Yield drops of the queue and of random loss, per direction; with several paths their sum."""
     links = [(path.counters, path.lab) for path in view.every_path]
     for index, transfer in enumerate(get_args(TransferName)):
         span = view.span(index)
@@ -80,13 +80,13 @@ def drops(view: RunView) -> Iterator[Finding]:
 
 
 def _device(settings: LinkSettings, kind: str) -> str:
-    """Whose discipline drops: the bottleneck's queue, or netem on the way out."""
+    """The device whose discipline drops: the bottleneck's queue, or netem at the egress."""
     return settings.device if kind == "queue" else settings.egress
 
 
 @measures
 def marks(view: RunView) -> Iterator[Finding]:
-    """Yield CE marks per direction whose queue may mark; and a caution where nobody let it."""
+    """Yield CE marks per direction whose queue may mark; and a caution if no packet was ECN-capable."""
     path = view.emulated
     for to, link in (("to_client", path.to_client), ("to_server", path.to_server)):
         passage = getattr(view, to)
@@ -106,8 +106,8 @@ def marks(view: RunView) -> Iterator[Finding]:
 
 @measures
 def queue_delay(view: RunView) -> Iterator[Finding]:
-    """Yield median, 95th percentile and longest wait, on whichever path; nothing of segments in a row, which have each
-    their own (`analysis.metrics.times`).
+    """Yield median, 95th percentile and longest wait, on any path. Nothing for segments in series, which have their own
+    metrics (`analysis.metrics.segments`).
     """
     waits = []
     if view.in_sequence:
@@ -129,6 +129,6 @@ def queue_delay(view: RunView) -> Iterator[Finding]:
 
 
 def _within(window: TransferWindow, entered: Capture) -> npt.NDArray[np.bool_]:
-    """Which packets are a transfer's."""
+    """Which packets belong to a transfer."""
     own = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
     return np.asarray(own, np.bool_)

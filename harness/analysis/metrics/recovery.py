@@ -23,7 +23,7 @@ RETRANSMITTED_SHARE = declare(
 def retransmitted_share(view: RunView) -> Iterator[Finding]:
     """Yield retransmitted_share.
 
-    Absent where the server writes no qlog, or none that names losses although packets were lost on the path.
+    Absent if the server writes no qlog, or none that names losses although packets were lost on the path.
     """
     for window in view.windows:
         if window.over_tcp:
@@ -34,7 +34,7 @@ def retransmitted_share(view: RunView) -> Iterator[Finding]:
             continue
         sent, lost = counts
         if lost == 0 and _vanished(view, window):
-            # Some stacks (quiche) log no losses: a share of nought would be wrong, and a warning per run noise.
+            # Some stacks (quiche) log no losses: a share of zero would be wrong, and a warning per run noise.
             continue
         yield of_transfer(RETRANSMITTED_SHARE, window, lost / sent, "qlog")
 
@@ -50,7 +50,7 @@ def _of_segments(view: RunView, window: TransferWindow) -> Iterator[Finding]:
 
 
 def _counts(view: RunView, window: TransferWindow) -> tuple[int, int] | None:
-    """Packets sent and lost on one transfer's connection; None where no trace tells."""
+    """Packets sent and lost on one transfer's connection; None if no trace reports them."""
     traces = [summary for path in traces_of(view, window, "server") if (summary := summarise(path)).sent]
     return (sum(trace.sent for trace in traces), sum(trace.lost for trace in traces)) if traces else None
 
@@ -61,6 +61,6 @@ def _vanished(view: RunView, window: TransferWindow) -> bool:
         return False
     entered = passage.entered
     vanished = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns)
-    # What was under way at the end is not lost: two seconds cover the longest path.
+    # Packets in flight at the end are not lost: two seconds cover the longest path.
     vanished &= (entered.t_ns < window.transfer.ended_ns - 2_000_000_000) & ~passage.arrived
     return bool(vanished.any())

@@ -1,9 +1,9 @@
-"""The list of metrics: what each is, declared beside the code that measures it.
+"""The list of metrics: each is declared beside the code that measures it.
 
-A metric is one place in any module of this package: a function below its declaration. `harness.analysis.metrics.kinds`
-has decorators for metrics of a flow, of the bottleneck and of all flows together; what is measured otherwise declares
-its metrics with `declare` and marks the function that yields them with `@measures`. Measuring, tables, JSON, the page
-docs/metrics.md and the check of objectives read the declarations; a unit is written nowhere else.
+A metric is in one place, in any module of this package: a function below its declaration.
+`harness.analysis.metrics.kinds` has decorators for metrics of a flow, of the bottleneck and of all flows together.
+Other metrics are declared with `declare`, and `@measures` marks the function that yields them. Measuring, tables, JSON,
+the page docs/metrics.md and the check of objectives read the declarations; a unit is written nowhere else.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _MEASURING: dict[str, Measuring] = {}
 
 
 def declare(name: str, *, layer: Layer, unit: str, better: Better, title: str, formula: str, source: str) -> Metric:
-    """A new metric. Raises ValueError for a name that another one has."""
+    """A new metric. Raises ValueError for a name that is already taken."""
     if name in _DECLARED:
         raise ValueError(f"the metric {name} is declared twice")
     _DECLARED[name] = Metric(name, layer, unit, better, title, formula, source)
@@ -85,7 +85,7 @@ def declare(name: str, *, layer: Layer, unit: str, better: Better, title: str, f
 def measures(function: F) -> F:
     """Register a pure function from a run to measurements, absences and cautions.
 
-    It yields nothing where the run is not one that has the metric, and an absence where one might look for it.
+    It yields nothing if the metric does not apply to the run, and an absence if one might expect it.
     """
     _MEASURING[f"{function.__module__}.{function.__name__}"] = function
     return function
@@ -99,7 +99,7 @@ _ORDER = (
 
 
 def measuring() -> dict[str, Measuring]:
-    """All such functions by qualified name: those of a module together, in the order in which they stand there."""
+    """All such functions by qualified name: those of a module together, in the order of their definition."""
     _import_all()
 
     def place(item: tuple[str, Measuring]) -> tuple[int, str]:
@@ -116,20 +116,20 @@ def declared() -> dict[str, Metric]:
 
 
 def find(name: str) -> Metric | None:
-    """The metric of measurements of that name; None where nobody has it."""
+    """The metric of measurements with that name; None if there is none."""
     _import_all()
     return _found(name, len(_DECLARED))
 
 
 @cache
 def _found(name: str, count: int) -> Metric | None:
-    """The same while so many are declared: a verdict asks for a few names, again and again."""
+    """The same while so many are declared: a verdict looks up a few names repeatedly."""
     metrics = declared()
     return metrics.get(name) or next((metric for metric in metrics.values() if metric.is_called(name)), None)
 
 
 def unit_of(measurement: Measurement) -> str:
-    """The unit of a measurement, as declared: older runs wrote others for the same."""
+    """The unit of a measurement, as declared: older runs wrote other units for the same metric."""
     metric = find(measurement.name)
     return measurement.unit if metric is None or "^n" in metric.unit else metric.unit
 

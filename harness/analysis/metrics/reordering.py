@@ -1,4 +1,4 @@
-"""Packets that came behind others which had left later: RFC 4737, by the order in which packets left and came."""
+"""Reordered packets: those that arrived after others that were sent later (RFC 4737)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Reordering:
-    """The n packets of one transfer and direction that came, in order of arrival; arrays of shape (n,)."""
+    """The n received packets of one transfer and direction, in order of arrival; arrays of shape (n,)."""
 
     reordered: Flags
     """Whether one that left later had come before (§3.3: s < NextExp)."""
@@ -34,27 +34,27 @@ class Reordering:
 
     @property
     def ratio(self) -> float:
-        """Reordered packets by packets that came (§4.1); 0 where none came."""
+        """Reordered packets divided by received packets (§4.1); 0 if none arrived."""
         return float(self.reordered.mean()) if len(self.reordered) else 0.0
 
 
 def reordering(came_ns: Ints) -> Reordering:
-    """Of m packets in the order in which they left, by when each came; -1 of one that never did. Shape (m,).
+    """The reordering of m packets in sending order, by the time when each arrived; -1 if it never did. Shape (m,).
 
-    Data that are sent again leave anew, in another packet.
+    Data that are sent again are in another packet.
     """
     arrivals = np.flatnonzero(came_ns >= 0)
     arrivals = arrivals[np.argsort(came_ns[arrivals], kind="stable")]
     t_ns = came_ns[arrivals]
     furthest = np.maximum.accumulate(arrivals)
     reordered = arrivals < furthest
-    # The first that left later and came before: the furthest only grows, so it is found by halving.
+    # The first packet that was sent later and arrived before. `furthest` only grows, so a binary search finds it.
     place = np.arange(len(arrivals))
     first = np.where(reordered, np.searchsorted(furthest, arrivals, side="right"), place)
     return Reordering(reordered, place - first, t_ns - t_ns[first])
 
 
-# --- What the path did to the order of packets (RFC 4737), and packets that were taken for lost though they came.
+# --- Reordering by the path (RFC 4737), and packets that were declared lost though they arrived.
 
 
 _CAPTURES = "both captures"
@@ -111,7 +111,7 @@ def _data(view: RunView, window: TransferWindow) -> MatchedPackets | None:
 
 @measures
 def taken_for_lost(view: RunView) -> Iterator[Finding]:
-    """Yield spurious_losses, of data that go to the client."""
+    """Yield spurious_losses, for data that go to the client."""
     for window in view.windows:
         spurious = spurious_losses(view, window)
         if isinstance(spurious, Unavailable):

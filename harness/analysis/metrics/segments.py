@@ -1,4 +1,4 @@
-"""What each segment of a path in a row did: its queue, its losses, and how soon TCP was acknowledged in it."""
+"""Each segment in series: its queue, its losses, and how soon TCP was acknowledged in it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ACK_DELAY = declare(
 
 @measures
 def segments(view: RunView) -> Iterator[Finding]:
-    """Yield drops and waits of each segment in a row, both ways."""
+    """Yield drops and waits of each segment in series, in both directions."""
     for segment in view.every_path if view.in_sequence else ():
         name = str(segment.alone)
         for side, direction in segment.directions.items():
@@ -61,7 +61,7 @@ def segments(view: RunView) -> Iterator[Finding]:
 
 @measures
 def acknowledgements(view: RunView) -> Iterator[Finding]:
-    """Yield how soon each segment's data were acknowledged, of each TCP flow."""
+    """Yield how soon each segment's data were acknowledged, for each TCP flow."""
     for flow in split_flows(view):
         flow_legs = legs(view, flow)
         for leg in flow_legs:

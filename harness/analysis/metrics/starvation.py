@@ -1,4 +1,4 @@
-"""How much of a transfer the endpoints and the simulator waited for a processor; whoever waited too long was starved.
+"""How much of a transfer the endpoints and the simulator waited for a processor; too long a wait is starvation.
 
 In real time only: in virtual time a process that waits does so while the lab's clock stands still.
 """
@@ -17,13 +17,13 @@ from harness.capture.counters import MACHINE, Kind, Waited, waited
 from harness.outcome import Absence
 from harness.scenario.parameters import ROLES
 
-#: Share of a transfer from which on whoever waited that long for a processor was starved, and the run shows the
-#: machine; and the share from which on that is worth a caution (docs/limits.md has the runs both rest on).
+#: From the first share of a transfer on, a process that waited that long for a processor was starved, and the run
+#: measures the machine. From the second share on, it gets a caution (docs/limits.md has the runs both rest on).
 STARVED, CAUTION = 0.18, 0.10
-#: The least part of a transfer that samples must span to speak for it.
+#: Samples must span at least this share of a transfer to represent it.
 SPANNED = 0.5
 _HINT = "end what else runs on this machine, or use --engine virtual, where nobody waits"
-#: What a container is judged by: the first of these that there is.
+#: The kinds of wait that a container is judged by: the first one available.
 _WAITS: tuple[Kind, ...] = ("longest", "pressure")
 _CALLED = {"client": "client", "server": "server", "sim": "simulator, which serves all flows,"}
 _SOURCE = "run_delay of /proc/TID/schedstat (Documentation/scheduler/sched-stats.rst), every 0.1 s"
@@ -56,7 +56,7 @@ STEAL = declare(
 
 @dataclass(frozen=True)
 class Starvation:
-    """Who was starved in a run, and who nearly was, in a sentence each."""
+    """The starved containers of a run, and the nearly starved ones, in a sentence each."""
 
     starved: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Starvation:
 
 @measures
 def waiting(view: RunView) -> Iterator[Finding]:
-    """Yield waiting and pressure, of several simulators those of the one that waited most, and steal."""
+    """Yield waiting and pressure, with several simulators those of the one that waited most, and steal."""
     if view.waits is None:
         return
     for window in view.windows:
@@ -86,7 +86,7 @@ def waiting(view: RunView) -> Iterator[Finding]:
 
 
 def starvation(view: RunView) -> Starvation:
-    """Who waited for the processor for too long in a run in real time, to be judged like its link."""
+    """The containers that waited too long for the processor in a run in real time, to be judged like its link."""
     if view.waits is None:
         return Starvation()
     delays = [delay for window in view.windows for delay in _kept_from_running(view, window) if delay[0] >= CAUTION]
@@ -98,7 +98,7 @@ def starvation(view: RunView) -> Starvation:
 
 
 def _kept_from_running(view: RunView, window: TransferWindow) -> Iterator[tuple[float, str]]:
-    """(share of a transfer, who was kept from running so long, and by what)."""
+    """(share of a transfer, which container could not run for so long, and why)."""
     during = f"of {_called(window)}"
     for container in chain.from_iterable(containers(view, window).values()):
         waits = (one for kind in _WAITS if (one := _waited(view, window, container, kind)) is not None)
@@ -113,7 +113,7 @@ def _kept_from_running(view: RunView, window: TransferWindow) -> Iterator[tuple[
 
 
 def _waited(view: RunView, window: TransferWindow, container: str, kind: Kind) -> Waited | None:
-    """What a sum grew over a transfer, from its first datagram on; None where samples do not span enough of it."""
+    """The growth of a sum over a transfer, from its first datagram on; None if samples do not span enough of it."""
     assert view.waits is not None
     start, end = window.start_ns if window.zero_ns is None else window.zero_ns, window.transfer.ended_ns
     wait = waited(view.waits, container, kind, start, end)
@@ -126,13 +126,13 @@ def _steal(view: RunView, window: TransferWindow) -> float | None:
 
 
 def containers(view: RunView, window: TransferWindow) -> dict[str, tuple[str, ...]]:
-    """Role → the containers that a transfer's figures stand for. The simulators serve all flows: the first has them."""
+    """Role → the containers of a transfer's figures. The simulators serve all flows: they count for the first flow."""
     flow = window.transfer.flow
     ends: dict[str, tuple[str, ...]] = {role: (f"{role}{flow}",) for role in ROLES}
     return ends if flow else {**ends, "sim": view.simulators}
 
 
 def _called(window: TransferWindow) -> str:
-    """A transfer in a sentence."""
+    """A transfer's name in a sentence."""
     ordinal = "the second transfer" if window.transfer.index else "the transfer"
     return ordinal if window.alone else f"{ordinal} of flow {window.transfer.flow}"

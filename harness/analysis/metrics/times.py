@@ -1,9 +1,9 @@
 """Times of a transfer: completion, milestones, first byte, handshake; and the goodput that follows.
 
-Zero is the client's first datagram at the simulator's client side (left capture). What arrives is judged by the
-client's file, so it holds for every implementation alike, and by decrypted packets where the file does not tell
-(`analysis.delivery`). A moment is the middle of the two samples of the file's size around it (10 ms apart as a rule),
-and there is no interpolation over more than that. Of TCP with a size its segments tell (`analysis.delivery`).
+Zero is the client's first datagram at the simulator's client side (left capture). Arrival is judged by the client's
+file, so it means the same for every implementation, and by decrypted packets if the file does not show it
+(`analysis.delivery`). A moment is the middle of the two samples of the file's size around it (10 ms apart as a rule).
+There is no interpolation over more than that. For TCP with a size its segments are used (`analysis.delivery`).
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def milestones(view: RunView) -> Iterator[Finding]:
 
 
 def _with_an_end(view: RunView) -> Iterator[tuple[TransferWindow, int, Delivery | Segments]]:
-    """The transfers that end by themselves, how much each transfers, and what tells when it came.
+    """The transfers that end by themselves: window, size, and the source of its arrival times.
 
-    A flow of TCP of which nothing arrived is left out.
+    A TCP flow without received data is left out.
     """
     flows = {flow.number: flow for flow in flows_of(view)}
     for window in view.windows:
@@ -93,7 +93,7 @@ def _with_an_end(view: RunView) -> Iterator[tuple[TransferWindow, int, Delivery 
 
 
 def _with_several_files(view: RunView) -> Iterator[tuple[TransferWindow, Objects]]:
-    """The transfers of several files, and what tells when these came."""
+    """The transfers of several files, and the source of their arrival times."""
     for window in view.windows:
         if window.flow.files:
             yield window, Objects(view, window)
@@ -102,7 +102,7 @@ def _with_several_files(view: RunView) -> Iterator[tuple[TransferWindow, Objects
 def _told(
     window: TransferWindow, metric: Metric, moment: DeliveryTime | Unavailable, star: str = ""
 ) -> Iterator[Finding]:
-    """A time as a measurement, with a word where it is known loosely; or why it is absent."""
+    """A time as a measurement, with a caution if it is imprecise; or why it is absent."""
     name = metric.name.replace("*", star)
     if isinstance(moment, Unavailable):
         yield Absence(metric=name, flows=(window.transfer.flow,), transfer=window.name, why=moment.text)
@@ -130,11 +130,11 @@ def first_byte(view: RunView) -> Iterator[Finding]:
 def handshake(view: RunView) -> Iterator[Finding]:
     """Yield handshake.
 
-    A client may send 1-RTT packets once it has the server's Finished (RFC 9001 §5.7, §4.1.1), and all but the
-    laziest do at once: the request or an acknowledgement. It is what an observer can see of the handshake's
-    end at the client. A 1-RTT packet coalesced behind a Handshake packet counts (RFC 9000 §12.2); one behind
-    Initial and Handshake packets is beyond what the capture keeps, and then the client's next packet counts. TLS over
-    TCP has its client answer the server's first flight with its Finished at once, and the request behind it.
+    A client may send 1-RTT packets once it has the server's Finished (RFC 9001 §5.7, §4.1.1). All but the laziest do so
+    at once, with the request or an acknowledgement. It is the handshake's end at the client as an observer can see it.
+    A 1-RTT packet coalesced behind a Handshake packet counts (RFC 9000 §12.2). One behind Initial and Handshake packets
+    is beyond the captured bytes, and then the client's next packet counts. With TLS over TCP the client answers the
+    server's first flight at once with its Finished, and the request follows.
     """
     if view.left is None:
         return

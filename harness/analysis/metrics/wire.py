@@ -70,7 +70,7 @@ def volume(view: RunView) -> Iterator[Finding]:
 
 @measures
 def acknowledgements(view: RunView) -> Iterator[Finding]:
-    """Yield ack_packets and ack_ratio, of downloads."""
+    """Yield ack_packets and ack_ratio of downloads."""
     for window in view.windows:
         down, up = _sent(view, window, True), _sent(view, window, False)
         if window.flow.kind != "quic" or down is None or up is None:
@@ -88,7 +88,7 @@ def acknowledgements(view: RunView) -> Iterator[Finding]:
 def zero_rtt(view: RunView) -> Iterator[Finding]:
     """Yield zero_rtt of repeats.
 
-    A 0-RTT packet coalesced behind the Initial packet counts too, unless something follows the Initial packet
+    A 0-RTT packet coalesced behind the Initial packet counts too. It does not if something follows the Initial packet
     of the first connection as well, which had no ticket: then it is padding.
     """
     for window in view.windows:
@@ -113,7 +113,7 @@ def zero_rtt(view: RunView) -> Iterator[Finding]:
 
 @measures
 def cut_short(view: RunView) -> Iterator[Finding]:
-    """No figure, only a caution: a capture that was cut short undercounts."""
+    """No figure, only a caution: counts from a truncated capture are too low."""
     for side, capture in (("left", view.left), ("right", view.right)):
         if capture is not None and capture.truncated:
             yield Caution(f"the {side} capture ends inside a packet: counts from it are lower bounds")

@@ -1,7 +1,7 @@
 """Where a transfer's time goes: every moment, from the client's first datagram to the last byte, in exactly one state.
 
-Artefacts become a conversation (`gather`), a rule a state says when it may have been in that (`rules`), and what
-several claim is the first one's (`partition`). What none claims stays unexplained.
+Artefacts become a conversation (`inputs`). One rule per state gives the times at which the transfer may be in it
+(`rules`). If several rules claim a moment, the first one gets it (`partition`). Unclaimed time stays unexplained.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def attribute(folder: Path, run: Run) -> Attributed:
 
 
 def attributed(view: RunView) -> Attributed:
-    """The same of a run that is looked at already. Never raises on what it finds there."""
+    """The same for a run that is open already. Never raises because of its artefacts."""
     attributions: list[Attribution] = []
     absent: list[NotAttributed] = []
     for window in view.windows:
@@ -39,7 +39,7 @@ def attributed(view: RunView) -> Attributed:
                 continue
             edges, states = partition(conv)
             durations, notes = lasted(edges, states), notes_of(conv)
-        except Exception as error:  # what one transfer's data spoil must not cost the others
+        except Exception as error:  # one transfer's bad data must not cost the others
             absent.append(NotAttributed(flow=flow, transfer=name, why=f"{type(error).__name__}: {error}"))
             continue
         parts = tuple(

@@ -1,4 +1,4 @@
-"""From a run's artefacts to the transfers that rules look at, with the flow control that held each."""
+"""From a run's artefacts to the conversations that rules examine, with their flow control."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ from harness.capture.quic.frames import NOT_ELICITING
 from harness.capture.quic.invariants import Form
 from harness.capture.streams import largest_stream
 
-# --- Flow control's credit over time: QUIC's of decrypted packets (RFC 9000 §4.1), TCP's of every segment's header.
+# --- Flow control credit over time: QUIC's from decrypted packets (RFC 9000 §4.1), TCP's from every segment's header.
 
 
-#: A sender that goes on so soon after the first credit of a connection had waited for it, ns.
+#: A sender that continues this soon after a connection's first credit had waited for it, ns.
 _AT_ONCE = 5_000_000
 
 
 def credits_of(
     view: RunView, window: OneTransfer, up: MatchedPackets, at_sender: Callable[[Ints], Ints], zero_ns: int
 ) -> tuple[Credit, ...] | None:
-    """Of the answer's stream, and of its connection; None where its packets cannot be decrypted.
+    """Credit of the response's stream, and of its connection; None if its packets cannot be decrypted.
 
     `up`: the client's packets through the link; `at_sender`: from moments at the sender to the conversation's clock.
     """
@@ -76,7 +76,7 @@ def credits_of(
         for index, frames in enumerate(connection.frames)
         for stream_id, limit in frames.granted
     ]
-    # Of the many packets that grant nothing it is not asked when they came.
+    # Arrival times are computed only for packets that grant credit.
     granting = np.isin(up.entered.key, np.array([key for _, key, _, _ in limits], np.uint64))
     came_ns = up.out_ns[granting] + _access(up)[granting]
     entered = zip(up.entered.t_ns[granting].tolist(), up.entered.key[granting].tolist(), strict=True)
@@ -101,10 +101,10 @@ def credits_of(
 
 
 def receive_window(down: MatchedPackets, up: MatchedPackets, at_sender: Callable[[Ints], Ints]) -> Credit | None:
-    """TCP's: each segment of the client says up to which byte it takes more (RFC 9293 §3.8.6, RFC 7323 §2).
+    """TCP's credit: each segment of the client announces the last byte that it accepts (RFC 9293 §3.8.6, RFC 7323 §2).
 
-    `down`, `up`: the packets of one connection through the link. None where its opening was not captured. Shapes:
-    g segments of the client that came, u segments of the server.
+    `down`, `up`: the packets of one connection through the link. None if its opening was not captured. Shapes: g
+    segments of the client that arrived, u segments of the server.
     """
     sent, answers = down.entered, up.entered
     server_syns, client_syns = np.flatnonzero(sent.flags & SYN), np.flatnonzero(answers.flags & SYN)
@@ -112,7 +112,7 @@ def receive_window(down: MatchedPackets, up: MatchedPackets, at_sender: Callable
         return None
     initial = int(sent.sequence[server_syns[0]])
     shifts = sent.shift[server_syns[0]], answers.shift[client_syns[0]]
-    # Either end scales only where both said so, and no SYN's own window is scaled (RFC 7323 §2.2).
+    # Windows are scaled only if both SYNs offered it, and a SYN's own window never is (RFC 7323 §2.2).
     shift = 0 if NO_SHIFT in shifts else int(shifts[1])
     rows = np.flatnonzero(up.arrived & (answers.flags & ACK != 0) & (answers.flags & SYN == 0))
     heard_ns = up.out_ns[rows] + _access(up)[rows]
@@ -128,7 +128,7 @@ def _access(up: MatchedPackets) -> Ints:
 
 
 def _used(opened: SentPackets, stream: int) -> dict[int | None, Ints]:
-    """Bytes that each packet shows to be used of one stream's credit, and of the connection's (None), shape (n,)."""
+    """Bytes used of one stream's credit, and of the connection's (None), as each packet shows them, shape (n,)."""
     furthest: dict[int, int] = {}
     of_stream, of_connection = array("q"), array("q")
     total = 0
@@ -144,7 +144,7 @@ def _used(opened: SentPackets, stream: int) -> dict[int | None, Ints]:
 
 
 def _initial(view: RunView, window: OneTransfer) -> dict[str, int | None]:
-    """The first limits, as the transport parameters in either end's trace have them (RFC 9000 §18.2)."""
+    """The initial limits, from the transport parameters in either endpoint's trace (RFC 9000 §18.2)."""
     connection = TransferConnection(view, window)
     client, server = connection.settings("client"), connection.settings("server")
     for parameters in (client.local if client is not None else None, server.remote if server is not None else None):
@@ -155,8 +155,8 @@ def _initial(view: RunView, window: OneTransfer) -> dict[str, int | None]:
 
 
 def _with_initial(credit: Credit, initial: int | None) -> Credit:
-    """With the first limit. Where nobody tells it, what had been used when the sender went on as soon as the first
-    credit came, after it had stood still.
+    """The credit with its initial limit. If the limit is unknown, it is what had been used when the sender, after a
+    standstill, continued as soon as the first credit arrived.
     """
     if initial is None and len(credit.granted_ns):
         moment = int(credit.granted_ns[0])
@@ -191,35 +191,38 @@ class TransferClock:
 
     @cached_property
     def _floors(self) -> Ints:
-        """When the last packet of all former delays comes, of each phase, shape (p,)."""
+        """When the last packet of all former delays arrives, for each phase, shape (p,)."""
         last = self.changes_ns - self.zero_ns + self.delays_ns[:-1]
         floors: Ints = np.concatenate([[-_EVER], np.maximum.accumulate(last)]).astype(np.int64)
         return floors
 
     def at_sender(self, t_ns: Ints) -> Ints:
-        """Moments at the sender, on the client's clock: when a packet that leaves then has come, and all before it.
+        """Moments at the sender, on the client's clock: when a packet that leaves then has arrived, and all packets
+        before it.
 
-        So the order of moments stays, also where the delay falls and packets overtake others.
+        So the order of moments is kept, even if the delay falls and packets overtake others.
         """
         phase = np.searchsorted(self.changes_ns, t_ns, side="right")
         arrivals: Ints = np.maximum(t_ns - self.zero_ns + self.delays_ns[phase], self._floors[phase])
         return arrivals
 
     def round_trips(self, up_changes_ns: Ints, up_delays_ns: Ints) -> Steps:
-        """The path's own round trip of what the client sends at each moment, by the delays towards the server."""
+        """The path's own round trip for packets that the client sends at each moment, by the delays towards the
+        server.
+        """
 
         def comes(t_ns: Ints) -> Ints:
             arrivals: Ints = t_ns + up_delays_ns[np.searchsorted(up_changes_ns, t_ns, side="right")]
             return arrivals
 
-        # Of an answer to what left just before a delay towards the client changes, and just behind.
+        # The responses to packets sent just before and just after a delay towards the client changes.
         switch_ns = np.concatenate([self.changes_ns - delay for delay in up_delays_ns])
         sent_ns = np.unique(np.concatenate([[self.zero_ns], up_changes_ns, switch_ns]))
         return Steps(sent_ns - self.zero_ns, self.at_sender(comes(sent_ns)) - (sent_ns - self.zero_ns))
 
 
 def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unavailable:
-    """One transfer's, or why it cannot be told where its time went."""
+    """The conversation of one transfer, or why its time cannot be attributed."""
     span = _end(view, window)
     if isinstance(span, Unavailable):
         return span
@@ -284,7 +287,7 @@ def _delays(direction: LinkDirection, access: int) -> Ints:
 
 
 def _end(view: RunView, window: OneTransfer) -> tuple[int, int] | Unavailable:
-    """(time zero since the epoch, end since then), ns: of the time that the metric `completion` has."""
+    """(time zero since the epoch, end since then), ns: the time of the metric `completion`."""
     delivery: Delivery | Segments = Delivery(view, window)
     size, zero_ns = window.transfer.size, window.zero_ns
     if not window.has_file:
@@ -310,8 +313,9 @@ def _of(passage: MatchedPackets, window: OneTransfer, port: int | None = None) -
 
 
 def _service(down: LinkDirection) -> tuple[Ints, Ints]:
-    """When the bottleneck began and ended to serve each of n packets, each in its own time at the rate; -1 for one that
-    the queue dropped. Where opportunities are random: from when it was its turn. Both of shape (n,).
+    """When the bottleneck began and ended to serve each of n packets, with its own transmission time at the rate; -1
+    for a packet that the queue dropped. With random opportunities, service begins when it is the packet's turn. Both of
+    shape (n,).
     """
     passage, replayed = down.passage, down.replayed
     t_ns = passage.entered.t_ns
@@ -331,7 +335,7 @@ def _service(down: LinkDirection) -> tuple[Ints, Ints]:
     service_ns = np.round(passage.entered.length[rows] * 8e9 / np.maximum(rates, 1)[replayed.phase[rows]]).astype(
         np.int64
     )
-    # Behind a token bucket several leave at once; each is given its time behind the one before.
+    # After a token bucket several packets leave at once; each gets its transmission time after the one before.
     busy_ns = np.cumsum(service_ns)
     ends[rows] = busy_ns + np.maximum.accumulate(departures[rows] - busy_ns)
     starts[rows] = ends[rows] - service_ns
@@ -353,7 +357,7 @@ def _sent(down: LinkDirection, mask: Flags, starts: Ints, ends: Ints, clock: Tra
 
 
 def _seen_inside(view: RunView, window: OneTransfer, keys: Keys) -> tuple[Flags | None, Flags | None]:
-    """`bare` and `needless` of the sender's packets with these keys in the capture, by what is in them, shape (n,)."""
+    """`bare` and `needless` for the sender's packets with these capture keys, by their frames, shape (n,)."""
     opened = () if window.over_tcp else view.opened(window, "server")
     bare = [
         key
@@ -371,9 +375,9 @@ def _seen_inside(view: RunView, window: OneTransfer, keys: Keys) -> tuple[Flags 
 def _acknowledged(
     up: LinkDirection, mask: Flags, clock: TransferClock, delivered_ns: Ints, access_ns: int
 ) -> Acknowledged:
-    """What the client's packets acknowledge, at most: all that had come when each left.
+    """The most that the client's packets acknowledge: all packets that had arrived when each was sent.
 
-    `delivered_ns`: when each packet of the sender came to the client, ns since the epoch, -1 of one that never did.
+    `delivered_ns`: when each packet of the sender arrived at the client, ns since the epoch, -1 if it never did.
     """
     passage = up.passage
     rows = np.flatnonzero(mask & passage.arrived)
@@ -393,9 +397,9 @@ def _acknowledged(
 def _first(
     view: RunView, window: OneTransfer, zero_ns: int, sent: Capture, delivered_ns: Ints, up: LinkDirection
 ) -> tuple[int, int] | None:
-    """(when the client could ask, when the first byte of the answer had come), ns since time zero.
+    """(when the client could send its request, when the first byte of the response arrived), ns since time zero.
 
-    `sent`: what the server sent, `delivered_ns` when each came to the client. None where nothing of that was captured.
+    `sent`: the server's packets, `delivered_ns`: when each arrived at the client. None if none of that was captured.
     """
     assert view.left is not None
     requests = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
@@ -423,7 +427,7 @@ def _first(
 
 
 def _first_of_stream(view: RunView, window: OneTransfer) -> int | None:
-    """When the first packet came that has data of the answer, of packets that can be decrypted; ns since the epoch."""
+    """When the first packet with data of the response arrived, by decrypted packets; ns since the epoch."""
     first_ns = None
     for opened in () if window.over_tcp else view.opened(window, "server"):
         stream = largest_stream(opened)
@@ -435,7 +439,7 @@ def _first_of_stream(view: RunView, window: OneTransfer) -> int | None:
 
 
 def _window(view: RunView, window: OneTransfer, clock: TransferClock) -> WindowSamples | None:
-    """The congestion window of a transfer's connection, as its sender tells it (qlog, tcp_info)."""
+    """The congestion window of a transfer's connection, as its sender reports it (qlog, tcp_info)."""
     series = view.series
     state = None if series is None else series.states.get(window.transfer.flow)
     if series is None or state is None:
@@ -454,7 +458,7 @@ def _window(view: RunView, window: OneTransfer, clock: TransferClock) -> WindowS
 def _credits(
     view: RunView, window: OneTransfer, down: MatchedPackets, up: MatchedPackets, clock: TransferClock
 ) -> tuple[Credit, ...] | None:
-    """Flow control's, of a transfer's packets in both directions; None where nobody can know of it."""
+    """Flow control credits of a transfer, from its packets in both directions; None if they are unknown."""
     if not window.over_tcp:
         return credits_of(view, window, up, clock.at_sender, clock.zero_ns)
     credit = receive_window(down, up, clock.at_sender)
@@ -462,7 +466,7 @@ def _credits(
 
 
 def _mistaken(view: RunView, window: OneTransfer, clock: TransferClock) -> Mistaken:
-    """Packets that the sender took for lost and that came."""
+    """Packets that the sender declared lost and that arrived."""
     spurious = spurious_losses(view, window)
     if not isinstance(spurious, Spurious):
         return Mistaken(np.zeros(0, np.int64), np.zeros(0, np.int64))

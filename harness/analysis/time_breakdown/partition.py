@@ -20,7 +20,7 @@ from harness.analysis.time_breakdown.transfer import (
 from harness.outcome.measured import STATES, State
 
 Rule = Callable[[Conversation], Ints]
-#: Before what a sender does of itself come what it cannot help; a moment is the first's that claims it.
+#: External causes come before what the sender does by itself; a moment belongs to the first state that claims it.
 PRECEDENCE: dict[State, Rule] = {
     "handshake": rules.handshake,
     "request": rules.request,
@@ -35,23 +35,23 @@ PRECEDENCE: dict[State, Rule] = {
     "slow_start": rules.slow_start,
     "window_limited": rules.window_limited,
 }
-#: The sender waits for acknowledgements in these.
+#: In these states the sender waits for acknowledgements.
 _WAITING: tuple[State, ...] = ("recovery", "spurious_recovery", "slow_start", "window_limited")
 _ORDER: tuple[State, ...] = tuple(STATES)
-#: Of `Attribution.bands`.
+#: Number of bands in `Attribution.bands`.
 BANDS = 100
 
 
 def partition(conv: Conversation) -> tuple[Ints, Ints]:
     """(edges, states): the n pieces of the time from 0 to the end, shape (n + 1,), and the state of each, shape (n,).
 
-    A state is its place in `STATES`. Neighbours differ. What no rule claims is unexplained.
+    A state is its index in `STATES`. Neighbours differ. Unclaimed time is unexplained.
     """
     spans = {state: rule(conv) for state, rule in PRECEDENCE.items()}
     edges = pieces(0, conv.end_ns, list(spans.values()))
     states = _labelled(edges, spans)
     waiting = flagged(edges, np.isin(states, [_ORDER.index(state) for state in _WAITING]))
-    # Where nothing is left to send but what was lost, it waits for no window.
+    # If only lost data are left to send, the sender does not wait for a window.
     late = rules.acknowledgements(conv, without(waiting, merged(rules.repair(conv))))
     if len(late):
         finer = distinct(edges, np.clip(late.ravel(), 0, conv.end_ns))
@@ -73,14 +73,14 @@ def _labelled(edges: Ints, spans: dict[State, Ints]) -> Ints:
 
 
 def lasted(edges: Ints, states: Ints) -> dict[State, int]:
-    """How long each state lasted, ns; those that never were are left out."""
+    """How long each state lasted, ns; states that never occurred are left out."""
     sums = np.zeros(len(_ORDER), np.int64)
     np.add.at(sums, states, np.diff(edges))
     return {state: int(sums[place]) for place, state in enumerate(_ORDER) if sums[place]}
 
 
 def bands(edges: Ints, states: Ints) -> str:
-    """The states over time in hundredths, each of which is that of its longest state (see `Attribution.bands`)."""
+    """The states over time in hundredths; each shows its longest state (see `Attribution.bands`)."""
     if edges[-1] <= edges[0]:
         return ""
     cuts = np.round(np.linspace(edges[0], edges[-1], BANDS + 1)).astype(np.int64)

@@ -1,6 +1,6 @@
-"""When a transfer was in each state: a rule a function, with where it comes from. Pure.
+"""When a transfer was in each state: one function per rule, with its source. Pure.
 
-Which state a moment belongs to that several rules claim is `partition.PRECEDENCE`.
+`partition.PRECEDENCE` decides between several rules that claim a moment.
 """
 
 from __future__ import annotations
@@ -28,53 +28,53 @@ from harness.analysis.time_breakdown.transfer import (
 from harness.formatting import counted
 from harness.outcome.measured import State
 
-#: A window that grows by less than this in a round trip is not in slow start: RFC 9002 §7.3.1 doubles it, HyStart++'s
-#: conservative slow start has half of half (RFC 9406 §4.3: CSS_GROWTH_DIVISOR 4).
+#: A window that grows by less than this factor in a round trip is not in slow start: RFC 9002 §7.3.1 doubles it, and
+#: HyStart++'s conservative slow start grows by a quarter of that (RFC 9406 §4.3: CSS_GROWTH_DIVISOR 4).
 GROWTH = 1.2
-#: So many round trips with the same bytes are a limit that does not grow: in as many congestion avoidance would have
-#: added as many packets (RFC 9002 §7.3.3).
+#: So many round trips with the same bytes are a constant limit: in that time congestion avoidance would have added as
+#: many packets (RFC 9002 §7.3.3).
 STEADY = 4
-#: No probe timeout is shorter than this many of the path's round trips: RFC 9002 §6.2.1 adds four times rttvar, which
-#: begins at half a round trip (§5.3), to the round trip, and the receiver's max_ack_delay.
+#: No probe timeout is shorter than this many of the path's round trips. To the round trip RFC 9002 §6.2.1 adds four
+#: times rttvar, which begins at half a round trip (§5.3), and the receiver's max_ack_delay.
 SILENCE = 1.25
-#: A bottleneck that is busy for this part of a round trip is full.
+#: A bottleneck is full if it is busy for this share of a round trip.
 FULL = 0.95
-#: Bytes in flight that differ by less than this part of them, or by two packets, are the same: TCP's send buffer lets
-#: go of a third at once (sk_stream_min_wspace, include/net/sock.h), which shifts their peaks by some packets.
+#: Bytes in flight are equal if they differ by less than this share, or by two packets. TCP's send buffer frees a third
+#: at once (sk_stream_min_wspace, include/net/sock.h), which shifts their peaks by some packets.
 LEVEL = 0.02
-#: A packet leaves upon an acknowledgement where it leaves within this part of the mean time between two of them, and a
-#: sender sends upon acknowledgements where this part of its bytes leaves so.
+#: A packet is sent upon an acknowledgement if it leaves within this share of the mean time between two
+#: acknowledgements. A sender is ack-clocked if it sends this share of its bytes that way.
 CLOCKED, MOSTLY = 1 / 3, 0.9
-#: So many times the mean time between two packets without one are a silence.
+#: A silence is a time without a packet of so many times the mean time between two packets.
 SILENT = 3
-#: Of the congestion window: less room than this, or than two packets, is none.
+#: Less room than this share of the congestion window, or than two packets, is none.
 ROOM = 0.05
 
 
 def handshake(conv: Conversation) -> Ints:
-    """From the client's first datagram until it can ask: its first 1-RTT packet, of TLS over TCP what follows the
-    server's first flight (RFC 9001 §4.1.1, §5.7; RFC 8446 §2). With 0-RTT it is nothing.
+    """From the client's first datagram until it can send its request: its first 1-RTT packet, or for TLS over TCP the
+    segment that follows the server's first flight (RFC 9001 §4.1.1, §5.7; RFC 8446 §2). With 0-RTT it is empty.
     """
     return merged([(0, conv.request_ns)])
 
 
 def request(conv: Conversation) -> Ints:
-    """From then until the first byte of the answer is there: a round trip, and what the server takes to begin."""
+    """From then until the first byte of the response arrives: a round trip, and the server's response time."""
     return merged([(conv.request_ns, conv.first_ns)])
 
 
 def line_rate(conv: Conversation) -> Ints:
-    """The bottleneck serves this transfer's packets, of those that arrive, without a gap: each for its own time at the
-    link's rate, as the replay of the arrivals has it. T-RAT calls such a flow bandwidth-limited (Zhang et al., On the
+    """The bottleneck serves this transfer's packets that arrive, without a gap. Each takes its own transmission time at
+    the link's rate, by the replay of the arrivals. T-RAT calls such a flow bandwidth-limited (Zhang et al., On the
     Characteristics and Origins of Internet Flow Rates, SIGCOMM 2002, §4.1).
     """
     return conv.served
 
 
 def slow_start(conv: Conversation) -> Ints:
-    """From the answer's first packet until the first loss is detected, or a round trip sends less than 1.2 times what
-    the one before it sent: the congestion window grows, and limits (RFC 9002 §7.3.1; T-RAT §4.1: congestion-limited in
-    slow start). The window is seen as bytes sent from a packet until its acknowledgement, so no trace is needed.
+    """From the response's first packet until the first loss is detected, or a round trip sends less than 1.2 times the
+    bytes of the one before it. The congestion window grows, and limits (RFC 9002 §7.3.1; T-RAT §4.1: congestion-limited
+    in slow start). The window is seen as bytes sent from a packet until its acknowledgement, so no trace is needed.
     """
     return merged([(conv.first_ns, slow_start_end(conv))])
 
@@ -94,16 +94,19 @@ def slow_start_end(conv: Conversation) -> int:
 
 
 def recovery(conv: Conversation) -> Ints:
-    """Recovery periods: from when the sender can know of a loss until a packet is acknowledged that left after that
-    (RFC 9002 §7.3.2; of TCP CA_Recovery, RFC 6675). A period's other losses begin none. What the bottleneck served of
-    packets that were lost behind it is in it, and so is the end, where nothing is left to send but what was lost.
+    """Recovery periods: from when the sender can detect a loss until a packet is acknowledged that was sent after that
+    (RFC 9002 §7.3.2; for TCP CA_Recovery, RFC 6675). Other losses in a period begin none. The state includes the time
+    in which the bottleneck served packets that were lost after it. It also includes the end, when only lost data are
+    left to send.
     """
     detected_ns, lost = conv.detected
     return merged([*_periods(conv, detected_ns, conv.sent.t_ns[lost]), *conv.wasted.tolist(), *repair(conv)])
 
 
 def _periods(conv: Conversation, declared_ns: Ints, left_ns: Ints) -> list[tuple[int, int]]:
-    """Recovery periods that n packets begin: when each was taken for lost, in order, and when it left, shape (n,)."""
+    """Recovery periods that n packets begin: when each was declared lost, in order, and when it was sent, shape
+    (n,).
+    """
     acknowledged = (
         np.maximum.accumulate(conv.acknowledged.upto) if len(conv.acknowledged.upto) else conv.acknowledged.upto
     )
@@ -120,10 +123,11 @@ def _periods(conv: Conversation, declared_ns: Ints, left_ns: Ints) -> list[tuple
 
 
 def spurious_recovery(conv: Conversation) -> Ints:
-    """Recovery periods that packets begin which were taken for lost and came (RFC 9002 §6.1: reordering beyond the
-    thresholds), and then the time in which the congestion window limits and is still smaller than it was before: a
-    sender that finds out sets it back (RFC 4015 §3.2). It ends where a packet is lost, for which it would be cut. What
-    the bottleneck served of packets that brought nothing but data that had come is in it, too.
+    """Recovery periods begun by packets that were declared lost and arrived (RFC 9002 §6.1: reordering beyond the
+    thresholds). After them it includes the time in which the congestion window limits and is still smaller than before:
+    a sender that detects the error restores it (RFC 4015 §3.2). It ends when a packet is really lost, for which the
+    window would be cut. The state also includes the time in which the bottleneck served packets with nothing but data
+    that had already arrived.
     """
     mistaken = conv.mistaken
     periods = merged(_periods(conv, mistaken.t_ns, mistaken.left_ns))
@@ -131,8 +135,9 @@ def spurious_recovery(conv: Conversation) -> Ints:
 
 
 def _reduced(conv: Conversation, periods: Ints) -> Ints:
-    """From the beginning of each period until the window, or where the sender does not tell it what a round trip sends,
-    is what it was before: spans. One that ends slow start lasts: set back, the window would double once more.
+    """Spans from the beginning of each period until the window is back at its former size. If the sender does not
+    report its window, the bytes of a round trip are used. A period that ends slow start lasts to the end: a restored
+    window would double once more.
     """
     loss_ns, _ = conv.detected
     doubling = slow_start_end(conv) + conv.rtt_ns
@@ -144,7 +149,7 @@ def _reduced(conv: Conversation, periods: Ints) -> Ints:
     for begin in periods[:, 0].tolist():
         if spans and begin < spans[-1][1]:
             continue
-        # The window may be told anew just before the loss is.
+        # The window may be reported again just before the loss is.
         before = values[(moments >= begin - 2 * conv.rtt_ns) & (moments < begin)]
         target = np.inf if begin <= doubling else before.max(initial=0)
         after = np.flatnonzero((moments > begin + conv.rtt_ns) & (values >= target))
@@ -155,9 +160,9 @@ def _reduced(conv: Conversation, periods: Ints) -> Ints:
 
 
 def repair(conv: Conversation) -> list[tuple[int, int]]:
-    """From when the rest to send is no more than what was lost and not sent again: the sender waits for no window, but
-    to know what was lost (RFC 9002 §6). Every byte has left once by then; where packets cannot be decrypted, that is
-    taken from sizes.
+    """From when the unsent rest is no more than the lost bytes that have not been sent again. The sender then waits for
+    no window, but to detect the losses (RFC 9002 §6). Every byte has been sent once by then; if packets cannot be
+    decrypted, that is estimated from sizes.
     """
     sent = conv.sent
     lost = np.where(sent.lost, sent.size, 0)
@@ -166,7 +171,7 @@ def repair(conv: Conversation) -> list[tuple[int, int]]:
     if conv.spent_ns < conv.end_ns:
         return [(conv.spent_ns, conv.end_ns)]
     unsent = conv.totals[-1] - conv.totals[1:]
-    # What was lost of the last round trip before each packet, and may have to go again.
+    # Bytes lost in the last round trip before each packet, which may have to be sent again.
     since = np.searchsorted(sent.t_ns, sent.t_ns - 2 * conv.rtt.at(sent.t_ns))
     before = np.concatenate([[0], np.cumsum(lost)])
     repairable = before[1:] - before[since]
@@ -175,8 +180,8 @@ def repair(conv: Conversation) -> list[tuple[int, int]]:
 
 
 def window_limited(conv: Conversation) -> Ints:
-    """After slow start and outside recovery the congestion window is full (RFC 9002 §7.3.3, §7.8), or, where the sender
-    does not tell it, what a round trip sends has fallen after a loss or still grows (T-RAT §4.1: congestion-limited).
+    """After slow start and outside recovery the congestion window is full (RFC 9002 §7.3.3, §7.8). If the sender does
+    not report it: the bytes of a round trip have fallen after a loss or still grow (T-RAT §4.1: congestion-limited).
     """
     return without(_later(conv), steady(conv) if conv.window is None else _room(conv))
 
@@ -188,9 +193,9 @@ def _later(conv: Conversation) -> Ints:
 
 def flow_control(conv: Conversation) -> Ints:
     """The sender has used the peer's credit, of a stream or of the connection, up to less than a packet, and no new
-    one has come (RFC 9000 §4.1: blocked; tcp_info's tcpi_rwnd_limited, which counts the same of a receive window;
-    T-RAT §4.1: receiver-window-limited). MAX_DATA and MAX_STREAM_DATA are those of the decrypted packets, TCP's receive
-    window is that of every segment's header.
+    credit has arrived (RFC 9000 §4.1: blocked; tcp_info's tcpi_rwnd_limited, which counts the same for a receive
+    window; T-RAT §4.1: receiver-window-limited). MAX_DATA and MAX_STREAM_DATA are read from decrypted packets, TCP's
+    receive window from every segment's header.
     """
     return merged(np.concatenate([NONE, *(exhausted(credit, conv) for credit in conv.credits or ())]))
 
@@ -206,11 +211,11 @@ def exhausted(credit: Credit, conv: Conversation) -> Ints:
 
 
 def buffer_limited(conv: Conversation) -> Ints:
-    """The sender keeps to a buffer: credit and window have room, and what is in flight comes back to the same bytes in
-    each round trip, since packets leave only when acknowledgements have made place for them (tcp_info's
-    tcpi_sndbuf_limited; T-RAT §4.1: sender-window-limited). Of a sender that does not tell its window, bytes that grow
-    by much less than congestion avoidance adds. TCP's send buffer wakes its program when a third is free, and lets it
-    write more than there is room for, so that of TCP which tells its window any silence with room in it will do.
+    """The sender is limited by a buffer. Credit and window have room, and the bytes in flight return to the same peak
+    in each round trip, because packets leave only when acknowledgements free space (tcp_info's tcpi_sndbuf_limited;
+    T-RAT §4.1: sender-window-limited). If the sender does not report its window, bytes that grow much less than in
+    congestion avoidance count. TCP's send buffer wakes its program when a third is free, and lets it write more than
+    there is room for. So for TCP with a reported window any silence with room in the window counts.
     """
     if conv.window is None:
         return both(_level(conv), _open(conv))
@@ -223,28 +228,28 @@ def buffer_limited(conv: Conversation) -> Ints:
 
 
 def _waits(conv: Conversation, start_ns: int, end_ns: int) -> bool:
-    """Whether packets leave upon acknowledgements alone for so long, a round trip at least."""
+    """Whether packets leave only upon acknowledgements for so long, a round trip at least."""
     return _clocked(conv, start_ns, end_ns, max(2, (end_ns - start_ns) // conv.rtt_ns))
 
 
 def sender_idle(conv: Conversation) -> Ints:
-    """Data and window are there, and for a round trip at least the window is never full: nothing is sent, since the
-    server has nothing ready, or paces below the path's rate (RFC 9002 §7.8: underutilised; tcp_info's tcpi_busy_time
-    without the limits; T-RAT §4.1: application-limited). Of a sender that does not tell its window: the same bytes
-    round trip after round trip. Nothing where nobody knows whether credit was there, and nothing once every byte has
-    left: then no data are there.
+    """Data and window are available, and for a round trip at least the window is never full: nothing is sent, because
+    the server has nothing ready, or paces below the path's rate (RFC 9002 §7.8: underutilised; tcp_info's
+    tcpi_busy_time without the limits; T-RAT §4.1: application-limited). If the sender does not report its window: the
+    same bytes round trip after round trip. Empty if the credit is unknown, and after every byte has been sent, because
+    then there are no data.
     """
     idle = steady(conv) if conv.window is None else _room(conv)
     return without(both(idle, _open(conv)), buffer_limited(conv))
 
 
 def _open(conv: Conversation) -> Ints:
-    """After slow start, while there are data, and somebody knows of credit: spans."""
+    """After slow start, while there are data, if credit is known: spans."""
     return NONE if conv.credits is None else both(_later(conv), merged([(0, conv.spent_ns)]))
 
 
 def _level(conv: Conversation) -> Ints:
-    """Round trips in a row, `STEADY` at least, in which the most in flight is the same to within `LEVEL`, and in which
+    """Runs of `STEADY` or more round trips in which the peak in flight is the same to within `LEVEL`, and in which
     packets leave upon acknowledgements: spans.
     """
     begins, sent = conv.rounds.begin_ns, conv.sent
@@ -275,9 +280,9 @@ def _grows(peaks: Sequence[int], payload: int) -> bool:
 
 
 def _clocked(conv: Conversation, start_ns: int, end_ns: int, rounds: int) -> bool:
-    """Whether there is a silence in each round trip between two moments, and what leaves, leaves as soon as an
-    acknowledgement comes, or, of a sender that paces what its buffer holds, stops with as much in flight as ever.
-    A sender that only paces leaves its packets evenly.
+    """Whether there is a silence in each round trip between two moments, and packets leave as soon as an
+    acknowledgement arrives. A sender that paces what its buffer holds counts too, if it stops with as much in flight as
+    ever. A sender that only paces sends its packets evenly.
     """
     ack_ns = conv.acknowledged.t_ns
     ack_ns = ack_ns[(ack_ns >= start_ns) & (ack_ns < end_ns)]
@@ -297,7 +302,9 @@ def _clocked(conv: Conversation, start_ns: int, end_ns: int, rounds: int) -> boo
 
 
 def runs(values: Sequence[int], within: int) -> Iterator[tuple[int, int]]:
-    """Runs of values that differ by no more than `within` from each other: where each begins, and the next one does."""
+    """Runs of values that differ by no more than `within` from each other: (index of the first, index after the
+    last).
+    """
     start = 0
     for number in range(1, len(values) + 1):
         run = values[start : number + 1]
@@ -307,8 +314,8 @@ def runs(values: Sequence[int], within: int) -> Iterator[tuple[int, int]]:
 
 
 def steady(conv: Conversation) -> Ints:
-    """Round trips in a row, `STEADY` at least, in which bytes sent differ by no more than two packets, and in which
-    nothing is lost or taken for lost: spans.
+    """Runs of `STEADY` or more round trips in which bytes sent differ by no more than two packets, and in which nothing
+    is lost or declared lost: spans.
     """
     begins, sizes = conv.rounds.begin_ns, conv.rounds.size
     edges = np.append(begins, conv.end_ns)
@@ -333,14 +340,14 @@ def _room(conv: Conversation) -> Ints:
 
 
 def _edges(conv: Conversation, window: WindowSamples) -> Ints:
-    """Between which neither the flight nor a window changes."""
+    """Moments between which neither the flight nor a window changes."""
     return distinct(conv.sent.t_ns, conv.acknowledged.t_ns, window.t_ns, np.array([conv.end_ns]))
 
 
 def probe_timeouts(conv: Conversation) -> Ints:
-    """From the last packet that got through until a new acknowledgement, around a probe: a packet that leaves though
-    others are unacknowledged, and for more than a round trip nothing left and nothing came (RFC 9002 §6.2; of TCP a
-    retransmission timeout, tcp_info's total_rto_time).
+    """From the last delivered packet until a new acknowledgement, around a probe. A probe is a packet that leaves while
+    others are unacknowledged, after more than a round trip in which nothing was sent or received (RFC 9002 §6.2; for
+    TCP a retransmission timeout, tcp_info's total_rto_time).
     """
     sent, acks = conv.sent, conv.acknowledged
     if len(sent) < 2:
@@ -348,7 +355,7 @@ def probe_timeouts(conv: Conversation) -> Ints:
     last_ack_ns = np.concatenate([[-_UNLIMITED], acks.t_ns])[np.searchsorted(acks.t_ns, sent.t_ns, side="right")]
     before = np.concatenate([[sent.t_ns[0]], sent.t_ns[:-1]])
     quiet = sent.t_ns - np.maximum(last_ack_ns, before)
-    # The sender knows the round trip of what it heard last.
+    # The sender knows the round trip of the last packet it received.
     probes = np.flatnonzero(quiet >= SILENCE * conv.rtt.at(sent.t_ns - quiet))
     probes = probes[(probes > 0) & (sent.t_ns[probes] > conv.first_ns)]
     probes = probes[conv.acknowledged_by(sent.t_ns[probes]) < probes]
@@ -366,8 +373,8 @@ def probe_timeouts(conv: Conversation) -> Ints:
 
 
 def shared(conv: Conversation) -> Ints:
-    """The bottleneck serves other flows while packets of this one wait for it, or while it is full and this one, after
-    slow start, has no more of it than its congestion window (T-RAT §4.1: bandwidth-limited by sharing).
+    """The bottleneck serves other flows while packets of this one wait for it. Or it is full, and this flow, after slow
+    start, has only the share that its congestion window gives it (T-RAT §4.1: bandwidth-limited by sharing).
     """
     waits = both(conv.others, conv.queued)
     if not len(conv.others):
@@ -379,7 +386,7 @@ def shared(conv: Conversation) -> Ints:
 
 
 def _busy(spans: Ints, edges: Ints) -> Floats:
-    """The part of each of n pieces that spans cover, shape (n,)."""
+    """The share of each of n pieces that spans cover, shape (n,)."""
     covered = np.concatenate([[0], np.cumsum(spans[:, 1] - spans[:, 0])])
     at = np.searchsorted(spans[:, 0], edges, side="right") - 1
     ends = np.where(at >= 0, covered[at] + np.minimum(edges, spans[at, 1]) - spans[np.maximum(at, 0), 0], 0)
@@ -387,9 +394,9 @@ def _busy(spans: Ints, edges: Ints) -> Floats:
 
 
 def acknowledgements(conv: Conversation, waiting: Ints) -> Ints:
-    """Of the time in which the sender waits for its window (`waiting`) so much of each round trip as that took longer
-    for its acknowledgement: the client held it (RFC 9000 §13.2.1), or it was queued on the return path (RFC 3449 §2.1).
-    A window-limited sender sends a window a round trip, so that by this much it would have waited less.
+    """Of the time in which the sender waits for its window (`waiting`), the part of each round trip by which its
+    acknowledgement was late. The client delayed it (RFC 9000 §13.2.1), or it was queued on the return path (RFC 3449
+    §2.1). A window-limited sender sends a window per round trip, so it would have waited that much less.
     """
     rounds = conv.rounds
     if not len(rounds.begin_ns):
@@ -408,15 +415,15 @@ def acknowledgements(conv: Conversation, waiting: Ints) -> Ints:
     return merged(np.stack([cut[:, 1] - np.round(share[round_index] * durations).astype(np.int64), cut[:, 1]], axis=1))
 
 
-#: Of a credit before the first, and of a moment before all.
+#: Stands for a credit before the first, and for a moment before all others.
 _UNLIMITED = 2**62
 
 
-# --- What goes with a part: the figure behind it, in few words. Pure.
+# --- Notes: the figure behind each state, in few words. Pure.
 
 
 def notes_of(conv: Conversation) -> dict[State, str]:
-    """State → what goes with it; of some there is nothing to say."""
+    """State → its note; some states have none."""
     notes: dict[State, str] = {}
     late = conv.rounds.late_ns
     if len(late):
@@ -445,7 +452,7 @@ def notes_of(conv: Conversation) -> dict[State, str]:
 
 
 def _blocked(credits: Sequence[Credit], conv: Conversation) -> str:
-    """Whose credit was used up; of TCP's receive window also how large it was at most meanwhile."""
+    """Whose credit was used up; for TCP's receive window also its largest size meanwhile."""
     (first, *_) = credits
     if first.name != RECEIVE_WINDOW:
         return f"credit of the {' and '.join(credit.name for credit in credits)}"

@@ -1,8 +1,8 @@
-"""One transfer as its rules look at it: what left, what came, what was acknowledged, and which windows were in force.
+"""One transfer as its rules see it: packets sent, received and acknowledged, and the windows in force.
 
-All moments are ns since the client's first datagram, on the clock of the client's side: what happened at the sender
-stands at the moment at which a packet that left then would be at the client, through an empty path. So a gap in what
-arrives stands beside what the sender did at that time.
+All moments are ns since the client's first datagram, on the clock of the client's side. An event at the sender is
+placed at the moment when a packet that left then would arrive at the client through an empty path. So a gap in the
+arrivals is at the same moment as the sender's action that caused it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ NONE: Ints = np.zeros((0, 2), np.int64)
 
 
 def distinct(*moments: Ints) -> Ints:
-    """All of these moments, each once, in order; they are in order for the most part, and np.unique would hash them."""
+    """All of these moments, each once, in order. They are mostly in order, and np.unique would hash them."""
     ordered = np.sort(np.concatenate(moments), kind="stable")
     unique: Ints = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
     return unique
 
 
 def merged(spans: Ints | Sequence[tuple[int, int]], gap_ns: int = 0) -> Ints:
-    """Any spans, in order and without overlaps; those at most `gap_ns` apart are one, empty ones are none."""
+    """Any spans, in order and without overlaps; spans at most `gap_ns` apart are joined, empty ones dropped."""
     ordered = np.asarray(spans, np.int64).reshape(-1, 2)
     ordered = ordered[ordered[:, 1] > ordered[:, 0]]
     if not len(ordered):
@@ -55,29 +55,31 @@ def inside(moments: Ints, spans: Ints) -> Flags:
 
 
 def both(left: Ints, right: Ints) -> Ints:
-    """What lies in both."""
+    """The intersection of two sets of spans."""
     edges = _edges(left, right)
     return flagged(edges, inside(edges[:-1], left) & inside(edges[:-1], right))
 
 
 def without(left: Ints, right: Ints) -> Ints:
-    """What lies in the first alone."""
+    """The difference of two sets of spans: time in the first alone."""
     edges = _edges(left, right)
     return flagged(edges, inside(edges[:-1], left) & ~inside(edges[:-1], right))
 
 
 def total(spans: Ints) -> int:
-    """How long they last, ns."""
+    """Their total duration, ns."""
     return int((spans[:, 1] - spans[:, 0]).sum())
 
 
 def flagged(edges: Ints, flags: Flags) -> Ints:
-    """The n pieces between n + 1 edges in order that are flagged."""
+    """The flagged ones of the n pieces between n + 1 edges in order."""
     return merged(np.stack([edges[:-1], edges[1:]], axis=1)[flags])
 
 
 def pieces(start_ns: int, end_ns: int, spans: Sequence[Ints]) -> Ints:
-    """Edges, in order, of the pieces into which spans cut the time from start to end; a piece is in a span or not."""
+    """Edges, in order, of the pieces into which spans cut the time from start to end; each piece is inside or outside a
+    span.
+    """
     cuts = np.concatenate([np.array([start_ns, end_ns], np.int64), *(span_array.ravel() for span_array in spans)])
     return distinct(np.clip(cuts, start_ns, end_ns))
 
@@ -91,15 +93,15 @@ def _edges(*spans: Ints) -> Ints:
 
 
 _NOTHING: Ints = np.zeros(0, np.int64)
-#: The bottleneck serves one packet after the other: what is closer to each other than this has no gap, ns.
+#: The bottleneck serves one packet after the other: packets closer together than this have no gap, ns.
 NO_GAP = 2_000
-#: What TCP's credit is called.
+#: The name of TCP's credit.
 RECEIVE_WINDOW = "receive window"
 
 
 @dataclass(frozen=True)
 class SentArrays:
-    """The n packets of the sender, in the order in which they left; arrays of shape (n,)."""
+    """The n packets of the sender, in the order in which they were sent; arrays of shape (n,)."""
 
     t_ns: Ints
     size: Ints
@@ -120,7 +122,7 @@ class SentArrays:
 
     @cached_property
     def used(self) -> Flags:
-        """It arrived, and was not needless."""
+        """The packet arrived, and was not needless."""
         return self.arrived if self.needless is None else self.arrived & ~self.needless
 
     @property
@@ -135,7 +137,7 @@ class SentArrays:
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """The m packets of the client that came to the sender, in order of arrival; arrays of shape (m,)."""
+    """The m packets of the client that arrived at the sender, in order of arrival; arrays of shape (m,)."""
 
     t_ns: Ints
     upto: Ints
@@ -144,7 +146,7 @@ class Acknowledged:
 
 @dataclass(frozen=True)
 class Credit:
-    """A limit of flow control (RFC 9000 §4.1; of TCP the receive window, RFC 9293 §3.8.6), and what of it was used."""
+    """A flow control limit (RFC 9000 §4.1; for TCP the receive window, RFC 9293 §3.8.6), and its use."""
 
     name: str
     granted_ns: Ints
@@ -159,13 +161,13 @@ class Credit:
 
 @dataclass(frozen=True)
 class WindowSamples:
-    """A window as the sender tells it, held until it changes; arrays of shape (w,)."""
+    """A window as the sender reports it, in force until it changes; arrays of shape (w,)."""
 
     t_ns: Ints
     bytes: Floats
 
     def at(self, moments: Ints) -> Floats:
-        """It at each moment; infinite before the first value."""
+        """The window at each moment; infinite before the first value."""
         values = np.concatenate([[np.inf], self.bytes])
         return values[np.searchsorted(self.t_ns, moments, side="right")]
 
@@ -179,14 +181,14 @@ class Steps:
     values: Ints
 
     def at(self, moments: Ints) -> Ints:
-        """It at each moment."""
+        """The figure at each moment."""
         values: Ints = self.values[np.maximum(np.searchsorted(self.t_ns, moments, side="right") - 1, 0)]
         return values
 
 
 @dataclass(frozen=True)
 class Mistaken:
-    """s packets that the sender took for lost though they came, in the order in which it did; arrays of shape (s,)."""
+    """s packets that were declared lost though they arrived, in the order of declaration; arrays of shape (s,)."""
 
     t_ns: Ints
     """When it took each for lost."""
@@ -196,7 +198,7 @@ class Mistaken:
 
 @dataclass(frozen=True)
 class Rounds:
-    """Round trips of the answer; arrays of shape (r,)."""
+    """Round trips of the response; arrays of shape (r,)."""
 
     begin_ns: Ints
     size: Ints
@@ -239,13 +241,13 @@ class Conversation:
 
     @cached_property
     def payload(self) -> int:
-        """Payload of the packets in which most bytes went."""
+        """Payload of the packets that carried most bytes."""
         sizes, counts = np.unique(self.sent.size[self.sent.size > 0], return_counts=True)
         return int(sizes[(sizes * counts).argmax()]) if len(sizes) else 0
 
     @property
     def rtt_ns(self) -> int:
-        """The path's own round trip when the answer began, ns."""
+        """The path's own round trip when the response began, ns."""
         return self.rtt_at(self.first_ns)
 
     def rtt_at(self, moment: int) -> int:
@@ -258,17 +260,17 @@ class Conversation:
 
     @cached_property
     def served(self) -> Ints:
-        """When the bottleneck served what then arrived, and was of use: spans."""
+        """When the bottleneck served packets that then arrived, and were useful: spans."""
         return self._service(self.sent.used)
 
     @cached_property
     def wasted(self) -> Ints:
-        """When it served what was lost behind it: spans."""
+        """When it served packets that were lost after it: spans."""
         return self._service(~self.sent.arrived)
 
     @cached_property
     def needless(self) -> Ints:
-        """When it served what brought nothing but data that had come: spans."""
+        """When it served packets with nothing but data that had already arrived: spans."""
         return self._service(self.sent.arrived & ~self.sent.used)
 
     def _service(self, mask: Flags) -> Ints:
@@ -287,15 +289,15 @@ class Conversation:
         return np.concatenate([[0], np.cumsum(self.sent.size)]).astype(np.int64)
 
     def acknowledged_by(self, moments: Ints) -> Ints:
-        """Packets up to which was acknowledged at each moment, shape of `moments`."""
+        """Number of packets acknowledged at each moment, shape of `moments`."""
         largest_acked = np.concatenate([[0], np.maximum.accumulate(self.acknowledged.upto)]).astype(np.int64)
         counts: Ints = largest_acked[np.searchsorted(self.acknowledged.t_ns, moments, side="right")]
         return counts
 
     def in_flight(self, moments: Ints) -> Ints:
-        """Bytes that had left and were not acknowledged at each moment (RFC 9002 §2).
+        """Bytes that were sent and not acknowledged at each moment (RFC 9002 §2).
 
-        What was lost below the largest acknowledged packet is none of it.
+        Packets lost below the largest acknowledged one do not count.
         """
         left = np.searchsorted(self.sent.t_ns, moments, side="right")
         unacknowledged: Ints = self.totals[left] - self.totals[np.minimum(self.acknowledged_by(moments), left)]
@@ -303,10 +305,10 @@ class Conversation:
 
     @cached_property
     def detected(self) -> tuple[Ints, Ints]:
-        """(when, which): losses in the order in which the sender could know of them, both of shape (l,).
+        """(when, which): losses in the order in which the sender could detect them, both of shape (l,).
 
-        By the packet threshold (RFC 9002 §6.1.1), when three that left later are acknowledged. Probes of the path MTU
-        are none (RFC 9000 §14.4).
+        By the packet threshold (RFC 9002 §6.1.1): three packets that were sent later are acknowledged. Probes of the
+        path MTU do not count (RFC 9000 §14.4).
         """
         lost = np.flatnonzero(self.sent.lost & (self.sent.size <= self.payload) & (self.sent.size > 0))
         largest_acked = np.maximum.accumulate(self.acknowledged.upto) if len(self.acknowledged.upto) else _NOTHING
@@ -318,8 +320,8 @@ class Conversation:
 
     @cached_property
     def rounds(self) -> Rounds:
-        """The answer's round trips, as senders count them (RFC 9406 §4.2): one ends when the first packet that left in
-        it, and came, is acknowledged, and the next begins.
+        """The response's round trips, as senders count them (RFC 9406 §4.2). A round trip ends, and the next begins,
+        when its first packet that arrived is acknowledged.
         """
         sent, acks = self.sent, self.acknowledged
         largest_acked = np.maximum.accumulate(acks.upto) if len(acks.upto) else _NOTHING
@@ -351,8 +353,8 @@ class Conversation:
 
     @cached_property
     def spent_ns(self) -> int:
-        """When the furthest byte of the answer had come, as the credit of its stream shows: from then at the latest
-        there is nothing to send but what was lost. The transfer's end where packets cannot be decrypted.
+        """When the furthest byte of the response had arrived, by its stream's credit: at the latest from then on only
+        lost data are left to send. The transfer's end if packets cannot be decrypted.
         """
         used = self.credits[0] if self.credits else None
         if used is None or not len(used.used):
@@ -361,7 +363,7 @@ class Conversation:
 
     @property
     def sending_ns(self) -> tuple[int, int]:
-        """From the first byte of the answer until the sender had nothing left to send."""
+        """From the first byte of the response until the sender had nothing left to send."""
         last = int(self.sent.t_ns[self.sent.size > 0].max(initial=self.first_ns))
         return self.first_ns, min(max(last, self.first_ns), self.end_ns)
 

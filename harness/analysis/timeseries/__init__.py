@@ -1,9 +1,9 @@
 """Series of a run over time: of each flow, of the bottleneck, of all flows together.
 
 One long frame: flow (Int16: a flow's number, or one of the numbers below), name, t (s since time zero), value. Time
-zero is such that every flow's client sent its first packet at or after the flow's start: what is due at t = 5 s in a
-scenario is at t = 5 s here, or as much later as its client took to start. A value of a bin stands at its beginning;
-bins and grids start at multiples of their width.
+zero is chosen so that every flow's client sent its first packet at or after the flow's start. So an event due at t = 5
+s in a scenario is at t = 5 s here, or later by as much as its client took to start. The value of a bin is placed at its
+beginning; bins and grids start at multiples of their width.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from harness.analysis.timeseries.network import bottleneck_series, file_series, 
 from harness.analysis.timeseries.sender import sender_series, sender_states
 from harness.store.records import SERIES_SCHEMA
 
-#: Instead of a flow's number: the bottleneck towards the clients, all flows together, the bottleneck the other way
-#: (only where a flow sends that way). Those of several paths have numbers below (`bottleneck_number`).
+#: In place of a flow's number: the bottleneck towards the clients, all flows together, and the bottleneck in the other
+#: direction (only if a flow sends in that direction). Those of several paths have lower numbers (`bottleneck_number`).
 BOTTLENECK: Final = -1
 NETWORK: Final = -2
 RETURN_BOTTLENECK: Final = -3
 
 
 def bottleneck_number(path: int, paths: int, side: Side) -> int:
-    """Instead of a flow's number: that of a path's bottleneck, by the path's place among so many.
+    """In place of a flow's number: the number of a path's bottleneck, by the path's index among so many.
 
-    A path alone has the two above. Of several none has them: who asks for the bottleneck would get one of many.
+    A single path has the two numbers above. With several paths none has them: a query for "the bottleneck" would get
+    one of many.
     """
     if paths == 1:
         return BOTTLENECK if side == "to_client" else RETURN_BOTTLENECK
@@ -44,7 +45,7 @@ SCHEMA: Final = dict(SERIES_SCHEMA)
 
 @dataclass(frozen=True)
 class Description:
-    """What a series holds."""
+    """The meaning of a series."""
 
     unit: str
     meaning: str
@@ -54,7 +55,7 @@ class Description:
 _CAPTURES = "both captures"
 _SENDER = "the sender: qlog's metrics_updated for QUIC, tcp_info for TCP"
 
-#: Name → what it is. A name may be a flow's and the network's: there it is the sum over the flows.
+#: Name → description. A name may be a flow's and the network's: the network's is the sum over the flows.
 SERIES: Final[dict[str, Description]] = {
     "received": Description(
         "B",

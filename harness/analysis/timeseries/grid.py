@@ -10,11 +10,11 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-#: Width of a bin of rates and counts, s. CCPerf's is not published: that its Poisson flows vary by 0.12 would fit 0.1 s
-#: with datagrams of 1448 B, or 0.05 s with 512 B, of which everything else in its table speaks. In bins as short as
-#: 0.05 s a flow of 1 Mbit/s has four packets, and the utilities of single bins are noise.
+#: Width of a bin of rates and counts, s. CCPerf's width is not published: its Poisson flows vary by 0.12, which would
+#: fit 0.1 s with datagrams of 1448 B, or 0.05 s with 512 B. Everything else in its table suggests 512 B. In bins as
+#: short as 0.05 s a flow of 1 Mbit/s has four packets, and the utilities of single bins are noise.
 BIN = 0.1
-#: Distance of points of what has a value at every moment, s.
+#: Distance between points of a quantity that has a value at every moment, s.
 GRID = 0.02
 BIN_NS, GRID_NS = 100_000_000, 20_000_000
 
@@ -31,12 +31,12 @@ NOTHING = Points(np.zeros(0), np.zeros(0))
 
 
 def bin_of(t_ns: Ints) -> Ints:
-    """Number of the bin that each moment (ns since time zero) falls into."""
+    """Number of the bin that contains each moment (ns since time zero)."""
     return np.asarray(t_ns // BIN_NS, np.int64)
 
 
 def sums(t_ns: Ints, amounts: npt.ArrayLike, first: int, last: int) -> Floats:
-    """Sum of the amounts in each of the bins first … last; what falls outside is left out."""
+    """Sum of the amounts in each of the bins first … last; amounts outside these bins are ignored."""
     bins = bin_of(t_ns)
     inside = (bins >= first) & (bins <= last)
     weights = np.broadcast_to(np.asarray(amounts, np.float64), bins.shape)
@@ -45,7 +45,7 @@ def sums(t_ns: Ints, amounts: npt.ArrayLike, first: int, last: int) -> Floats:
 
 
 def beginnings(first: int, last: int) -> Floats:
-    """Where the bins first … last begin, s."""
+    """Start times of the bins first … last, s."""
     return np.arange(first, last + 1) / round(1 / BIN)
 
 

@@ -17,7 +17,7 @@ _NEVER = 2**62
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A flow from its first packet to its stop, or to the end of what it has to transfer.
+    """A flow from its first packet to its stop, or to the end of its data.
 
     All times in ns since time zero but `zero_ns`.
     """
@@ -40,12 +40,12 @@ class Lifetime:
 
     @property
     def seconds(self) -> float:
-        """How long it ran."""
+        """Its duration, s."""
         return (self.end_ns - self.start_ns) / 1e9
 
     @property
     def bins(self) -> tuple[int, int]:
-        """First and last bin that lie wholly within it; the last may be before the first."""
+        """First and last bin that lie wholly within it; the last may precede the first."""
         return -(-self.start_ns // BIN_NS), self.end_ns // BIN_NS - 1
 
 
@@ -62,7 +62,7 @@ def zero_of(view: Artefacts) -> int | None:
 
 
 def lifetimes_of(view: Artefacts, zero_ns: int) -> dict[int, Lifetime]:
-    """Flow → when it ran, of those whose payload arrived."""
+    """Flow → its lifetime, for flows whose payload arrived."""
     if view.lab is None or view.left is None or view.right is None:
         return {}
     lifetimes = {}
@@ -82,7 +82,7 @@ def _lifetime(flow: FlowAddresses, left: Capture, right: Capture, zero_ns: int, 
     answers = received.where(received.to_client != down)
     sent, received = sent.where(sent.to_client == down), received.where(received.to_client == down)
     if flow.kind == "tcp" and flow.stop is None:
-        # The generator's own connection begins round trips before, and says after the end that it is over.
+        # The generator's control connection begins some round trips earlier, and reports the end after it.
         port = data_port(received, down)
         first = np.flatnonzero(~at_client.to_client & (at_client.source_port == port))
         arrived = np.flatnonzero((received.payload > 0) & (client_port(received, down) == port))
@@ -98,11 +98,11 @@ def _lifetime(flow: FlowAddresses, left: Capture, right: Capture, zero_ns: int, 
 
 
 def client_port(received: Capture, down: bool) -> npt.NDArray[np.int64]:
-    """The client's port of packets that go towards it (`down`) or come from it, shape (n,)."""
+    """The client's port of packets that go to it (`down`) or come from it, shape (n,)."""
     return received.destination_port if down else received.source_port
 
 
 def data_port(received: Capture, down: bool) -> int:
-    """The client's port of the connection that carries most of the payload; 0 where nothing came."""
+    """The client's port of the connection that carries most of the payload; 0 if nothing arrived."""
     ports, port_index = np.unique(client_port(received, down), return_inverse=True)
     return int(ports[np.bincount(port_index, weights=received.payload).argmax()]) if len(ports) else 0

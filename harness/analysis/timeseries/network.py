@@ -70,7 +70,7 @@ def _sum(parts: list[Points], width: float) -> Points:
 def samples(
     rates: Mapping[int, Points], lifetimes: Mapping[int, Lifetime], flow_numbers: Iterable[int]
 ) -> tuple[int, np.ndarray]:
-    """Rates of the chosen flows in each bin from the first one given; NaN where a flow was not active all through.
+    """Rates of the given flows in each bin from the first one returned; NaN where a flow was not active throughout.
 
     Shape (bins, flows).
     """
@@ -94,10 +94,10 @@ def _fairness(rates: Mapping[int, Points], lifetimes: Mapping[int, Lifetime], fl
     return Points(beginnings(first, first + len(table) - 1)[is_defined], value[is_defined])
 
 
-# --- The bottleneck's queue over time, from what entered it and what left it.
+# --- The bottleneck's queue over time, from the packets that entered and left it.
 #
 # A packet is in the queue from its arrival at the near interface until it left the far one, less the propagation delay
-# (`Direction.departures_ns`). One that was dropped never was in it.
+# (`Direction.departures_ns`). A dropped packet was never in it.
 
 
 def bottleneck_series(direction: LinkDirection, zero_ns: int) -> dict[str, Points]:
@@ -127,22 +127,24 @@ def bottleneck_series(direction: LinkDirection, zero_ns: int) -> dict[str, Point
 
 
 def _whose(direction: LinkDirection, mask: npt.NDArray[np.bool_], zero_ns: int) -> Points:
-    """When each of the chosen packets came, and its flow."""
+    """When each of the selected packets arrived, and its flow."""
     entered = direction.passage.entered
     return Points(seconds(entered.t_ns[mask] - zero_ns), entered.flow[mask].astype(np.float64))
 
 
 def stays(direction: LinkDirection, zero_ns: int) -> tuple[Ints, Ints, Ints]:
-    """When each packet that passed the queue came and left (ns since time zero), and its length (bytes), shape (n,)."""
+    """When each packet that passed the queue arrived and left (ns since time zero), and its length (bytes),
+    shape (n,).
+    """
     entered, departures_ns = direction.passage.entered, direction.departures_ns()
     passed = departures_ns >= 0
     arrivals, departures = entered.t_ns[passed], departures_ns[passed]
-    # No packet leaves before it came: clocks are read, and captures taken, a few µs off.
+    # No packet leaves before it arrives, but clocks are read, and captures taken, with errors of a few µs.
     return arrivals - zero_ns, np.maximum(departures, arrivals) - zero_ns, entered.length[passed]
 
 
 def _inside(arrivals: Ints, departures: Ints, amount: Ints, moments: Ints) -> Points:
-    """Sum of what had come and not left at each moment."""
+    """Sum of the amounts that had arrived and not left at each moment."""
     return Points(seconds(moments), _total(arrivals, amount, moments) - _total(departures, amount, moments))
 
 
@@ -168,7 +170,7 @@ def _capacity(direction: LinkDirection, zero_ns: int, end_ns: int) -> Points:
     return Points(np.array(t), np.array([*(phase.rate_bps for phase in phases), phases[-1].rate_bps]) / 1e6)
 
 
-# --- What the captures show of each flow: rates, delay, drops.
+# --- Series of each flow from the captures: rates, delay, drops.
 
 
 def wire_series(view: LinkView, flow: FlowAddresses, lifetime: Lifetime) -> dict[str, Points]:
@@ -195,7 +197,7 @@ def wire_series(view: LinkView, flow: FlowAddresses, lifetime: Lifetime) -> dict
 
 def _ack_ratio(lifetime: Lifetime, first: int, last: int) -> Points:
     """Packets with data per packet of the receiver, in each bin that has both."""
-    # A handshake is answered by rules of its own (RFC 9000 §13.2.1).
+    # Handshake packets are acknowledged by other rules (RFC 9000 §13.2.1).
     data, answers = (
         packets.where((packets.form == Form.SHORT) | (packets.form == Form.NONE))
         for packets in (lifetime.received, lifetime.answers)
@@ -221,7 +223,7 @@ def _delays(passages: list[MatchedPackets], lifetime: Lifetime, first: int, last
 
 
 def _delay(passage: MatchedPackets, flow: int) -> tuple[Ints, Floats]:
-    """When each packet of a flow came out, ns since the epoch, and how long it took, ms."""
+    """When each packet of a flow left the path, ns since the epoch, and its delay, ms."""
     own = np.flatnonzero((passage.entered.flow == flow) & passage.arrived)
     access = 0 if passage.access_ns is None else passage.access_ns[own]
     out_ns = passage.out_ns[own] + access
@@ -237,17 +239,17 @@ def _drops(directions: list[LinkDirection], lifetime: Lifetime, first: int, last
     return Points(beginnings(first, last), sums(np.concatenate(drop_ns) - lifetime.zero_ns, 1, first, last))
 
 
-# --- How much of its file a client had over time.
+# --- The size of the client's file over time.
 
 
-#: A file larger than this multiple of the payload that had come over the wire was sized in advance.
+#: A file larger than this multiple of the received payload was allocated in advance.
 AHEAD = 1.1
-#: So long after a sample what had been on the wire may be in the file, ns: the two are written by different clocks.
+#: Payload seen on the wire up to this long after a sample may be in the file, ns: the two use different clocks.
 _AFTERWARDS = 20_000_000
 
 
 def file_series(view: Artefacts, lifetime: Lifetime) -> dict[str, Points]:
-    """The series `received` of one flow's transfers, one after the other; nothing where no file tells."""
+    """The series `received` of one flow's transfers, one after the other; empty without file samples."""
     parts = [
         points
         for window in view.windows
@@ -261,17 +263,17 @@ def file_series(view: Artefacts, lifetime: Lifetime) -> dict[str, Points]:
 
 
 def _received(view: Artefacts, window: TransferWindow, lifetime: Lifetime) -> Points | None:
-    """Of one transfer, from nothing at its first datagram to its last sample."""
+    """The series of one transfer, from zero at its first datagram to its last sample."""
     if view.growth is None or window.zero_ns is None or not window.has_file:
         return None
     growth = growth_of(view.growth, lifetime.flow, window.transfer.index)
     if not len(growth.t_ns) or not growth.size.any():
         return None
-    # A capture with gaps accuses nobody.
+    # A capture with gaps proves nothing.
     if view.capture_drops == 0 and _in_advance(growth, lifetime, window):
         return None
     zero_ns, last_ns = window.zero_ns - lifetime.zero_ns, int(growth.t_ns[-1]) - lifetime.zero_ns
-    # Of samples before the first datagram nothing is told: the file was empty.
+    # Samples before the first datagram are set to zero: the file was empty.
     t_ns = np.concatenate([[zero_ns], np.maximum(growth.t_ns - lifetime.zero_ns, zero_ns)])
     size = np.concatenate([[0], growth.size]).astype(np.float64)
     moments = grid_ns(zero_ns, last_ns)
@@ -281,7 +283,7 @@ def _received(view: Artefacts, window: TransferWindow, lifetime: Lifetime) -> Po
 
 
 def _in_advance(growth: Growth, lifetime: Lifetime, window: TransferWindow) -> bool:
-    """Whether the file ever was larger than all payload that had come."""
+    """Whether the file was ever larger than all received payload."""
     received = lifetime.received
     inside: Ints = np.flatnonzero((received.t_ns >= window.start_ns) & (received.t_ns < window.end_ns))
     total = np.concatenate([[0], np.cumsum(received.payload[inside])])

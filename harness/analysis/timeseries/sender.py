@@ -1,4 +1,4 @@
-"""What each sender says of its window, its flight and its round trips."""
+"""The congestion window, flight and round trips that each sender reports."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from harness.capture.files import content_size
 from harness.scenario.parameters import Role
 from harness.topology.lab_file import FlowAddresses
 
-# --- Which of an endpoint's qlog files are of a transfer's connection. Here and nowhere else.
+# --- Which of an endpoint's qlog files belong to a transfer's connection. This is decided here and nowhere else.
 
 
-#: What is read of a trace to tell whose it is, bytes.
+#: The part of a trace that is read to identify its connection, bytes.
 _HEAD = 1 << 16
 
 
 def traces_of(view: Artefacts, window: TransferWindow, role: Role) -> list[Path]:
     """The traces of one endpoint of a transfer's connection: those that name it first, else the largest first.
 
-    A trace is of a connection that it names by the destination of the client's first Initial packet (RFC 9000 §7.2), or
-    in whose time it begins; where the flow has one transfer, all of the endpoint's are of that. Raises OSError.
+    A trace belongs to the connection whose first client Initial packet had the destination ID that it names (RFC 9000
+    §7.2), or in whose time it begins. If the flow has one transfer, all of the endpoint's traces belong to it. Raises
+    OSError.
     """
     flow = window.transfer.flow
     alone = sum(candidate.transfer.flow == flow for candidate in view.windows) == 1
@@ -49,17 +50,17 @@ def traces_of(view: Artefacts, window: TransferWindow, role: Role) -> list[Path]
 # --- sender
 
 
-#: A trace's own clock is believed where it puts the trace's first event so close to the connection's first packet, ns.
+#: A trace's own clock is trusted if it puts the first event this close to the connection's first packet, ns.
 _NEAR = 500_000_000
-#: A first sample of the round-trip time before this part of the path's is the initial value, no sample.
+#: A first round-trip time before this share of the path's RTT has passed is the initial value, not a sample.
 _EARLY = 0.98
-#: A window above this stands for none, bytes.
+#: A larger window means that there is none, bytes.
 _UNLIMITED = 2.0**50
 
 
 @dataclass(frozen=True)
 class SenderReport:
-    """What a sender told of its state in one of its connections, and when that was; ns since time zero."""
+    """The state that a sender reported in one of its connections, and its time span; ns since time zero."""
 
     state: pl.DataFrame
     """t_ns, cwnd, in_flight (packets), srtt, min_rtt (ms). Values that are not known yet are null."""
@@ -68,7 +69,7 @@ class SenderReport:
 
 
 def sender_series(reports: Sequence[SenderReport]) -> dict[str, Points]:
-    """cwnd, in_flight and srtt of one flow, as far as its sender tells; nothing between two connections."""
+    """cwnd, in_flight and srtt of one flow, as far as its sender reports them; nothing between two connections."""
     series = {}
     for name in ("cwnd", "in_flight", "srtt"):
         parts = [
@@ -80,9 +81,9 @@ def sender_series(reports: Sequence[SenderReport]) -> dict[str, Points]:
 
 
 def sender_states(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime) -> list[SenderReport]:
-    """A sender's state as it told it, connection by connection; nothing where it does not, as of a flow over UDP.
+    """A sender's reported state, connection by connection; empty without reports, as for a flow over UDP.
 
-    The kernel's figures are those that a generator writes down.
+    The kernel's figures are those that a generator records.
     """
     if flow.kind in ("udp", "https"):
         return []
@@ -98,7 +99,9 @@ def sender_states(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime) -> l
 
 
 def _span(window: TransferWindow, lifetime: Lifetime, *, alone: bool) -> tuple[int, int]:
-    """From a transfer's first datagram to its end; of one that is alone from its flow's start to its end."""
+    """From a transfer's first datagram to its end; for the only transfer of a flow, from the flow's start to
+    its end.
+    """
     if alone or window.zero_ns is None:
         return lifetime.start_ns, lifetime.end_ns
     return window.zero_ns - lifetime.zero_ns, window.transfer.ended_ns - lifetime.zero_ns
@@ -107,7 +110,7 @@ def _span(window: TransferWindow, lifetime: Lifetime, *, alone: bool) -> tuple[i
 def _tcp(view: Artefacts, flow: int, lifetime: Lifetime) -> pl.DataFrame | None:
     """From tcp_info. In flight by tcp_packets_in_flight (include/net/tcp.h): packets_out - sacked - lost + retrans.
 
-    Where the samples have no sacked and retrans, what was acknowledged selectively is in it.
+    If the samples lack sacked and retrans, selectively acknowledged packets are included.
     """
     rows = view.tcp(flow)
     if rows is None:
@@ -123,7 +126,7 @@ def _tcp(view: Artefacts, flow: int, lifetime: Lifetime) -> pl.DataFrame | None:
 
 
 def _quic(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime, window: TransferWindow) -> pl.DataFrame | None:
-    """From the metrics_updated events of the server's trace; bytes divided by the payload of its usual datagram."""
+    """From the metrics_updated events of the server's trace; bytes are divided by the payload of its usual datagram."""
     trace = _trace_of(view, window)
     base_ms = base_rtt_ms(view, flow)
     if trace is None or base_ms is None:
@@ -132,7 +135,7 @@ def _quic(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime, window: Tran
     if not len(rows):
         return None
     size = usual_payload(lifetime.sent)
-    # What was set before there can have been a sample is the initial value (RFC 9002 §6.2.2).
+    # A value set before there can be a sample is the initial value (RFC 9002 §6.2.2).
     sampled = pl.col("t_ms") >= _EARLY * base_ms
     least = pl.col("min_rtt_ms") if rows["min_rtt_ms"].count() else pl.col("latest_rtt_ms")
     return rows.select(
@@ -146,7 +149,7 @@ def _quic(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime, window: Tran
 
 
 def trace_of(view: Artefacts, flow: int) -> Path | None:
-    """The trace of a flow's server with the most in it, of its first connection."""
+    """The largest trace of a flow's server, of its first connection."""
     window = next((window for window in view.windows if window.transfer.flow == flow), None)
     return None if window is None else _trace_of(view, window)
 
@@ -158,8 +161,8 @@ def _trace_of(view: Artefacts, window: TransferWindow) -> Path | None:
 def first_event_ns(view: Artefacts, trace: Path, lifetime: Lifetime, window: TransferWindow) -> int:
     """When a trace's first event happened, ns since the epoch.
 
-    By the trace's own clock, if it has one and that agrees with the captures; else when the client's first packet came
-    out at the server's side, with which a server's trace begins.
+    By the trace's own clock, if it has one that agrees with the captures. Otherwise it is when the client's first
+    packet left the path at the server's side, because a server's trace begins with it.
     """
     first_packet_ns = lifetime.zero_ns + lifetime.start_ns
     if view.right is not None:
@@ -171,18 +174,18 @@ def first_event_ns(view: Artefacts, trace: Path, lifetime: Lifetime, window: Tra
 
 
 def usual_payload(sent: Capture) -> int:
-    """Payload of the datagrams or segments in which most bytes went."""
+    """Payload of the datagrams or segments that carried most bytes."""
     sizes, counts = np.unique(sent.payload[sent.payload > 0], return_counts=True)
     return int(sizes[(sizes * counts).argmax()])
 
 
 def usual_frame(sent: Capture) -> int:
-    """The same packets' length as frames, bytes."""
+    """Frame length of the same packets, bytes."""
     return int(np.median(sent.length[sent.payload == usual_payload(sent)]))
 
 
 def base_rtt_ms(view: Artefacts, flow: FlowAddresses) -> float | None:
-    """The round trip that was asked for, without any queue; of several paths on the one that the client starts on."""
+    """The configured round trip without queues; with several paths, that of the path that the client starts on."""
     if view.lab is None:
         return None
     links = next((path.links for path in view.lab.paths if path.path == flow.path), view.lab.links)

@@ -1,4 +1,4 @@
-"""QUIC as it was on the wire: every packet of whole frames, decrypted and checked (RFC 9001 §5).
+"""QUIC on the wire: every packet of captures with whole frames, decrypted and verified (RFC 9001 §5).
 
 Unlike `harness.capture.quic.protection`, which reads the heads of many packets, this takes long headers too and
 verifies tags: AEADs and hashes are those of the `cryptography` library.
@@ -32,7 +32,7 @@ from harness.capture.quic.protection import (
 )
 from harness.scenario.parameters import ROLES, Role, other
 
-# --- The packets of a datagram, and what of them is not encrypted (RFC 9000 §17, §12.2; RFC 9369 §3.2).
+# --- The packets of a datagram, and their unencrypted fields (RFC 9000 §17, §12.2; RFC 9369 §3.2).
 
 
 LONG, _FIXED = 0x80, 0x40
@@ -44,7 +44,7 @@ _INTEGRITY = 16
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """One packet of a datagram, with what can be read of it without keys."""
+    """One packet of a datagram, with the fields that can be read without keys."""
 
     form: Form
     data: bytes
@@ -59,7 +59,7 @@ class Header:
 
 
 def split(payload: bytes) -> Iterator[Header]:
-    """The packets of a datagram; what is no packet ends it."""
+    """The packets of a datagram, up to the first bytes that are no packet."""
     position = 0
     while position < len(payload):
         packet = _packet(payload[position:])
@@ -113,7 +113,7 @@ class _Opens(Protocol):
 
 @dataclass(frozen=True)
 class DecryptedPacket:
-    """A packet without its protection."""
+    """A packet whose protection was removed."""
 
     number: int
     phase_bit: bool
@@ -123,7 +123,7 @@ class DecryptedPacket:
 
 @dataclass
 class Key:
-    """What opens the packets of one sender in one packet number space, and one key phase."""
+    """The key of one sender's packets in one packet number space, and one key phase."""
 
     secret: bytes
     aead: Aead
@@ -158,7 +158,7 @@ class Key:
         return self._ecb.update(sample)
 
     def unmasked(self, header: Header, at: int, largest: int) -> tuple[int, int, bytes] | None:
-        """First byte, packet number and the header as it was authenticated; None of a packet that is too short.
+        """First byte, packet number and the header as it was authenticated; None for a packet that is too short.
 
         `at`: where the packet number starts; `largest`: the largest number before (RFC 9000 §A.3), -1 for none.
         """
@@ -173,7 +173,7 @@ class Key:
         return first, number, bytes([first]) + data[1:at] + number_bytes
 
     def open(self, header: Header, first: int, number: int, head: bytes) -> DecryptedPacket | None:
-        """The packet's payload; None where its tag does not fit."""
+        """The packet with its payload; None where its tag does not verify."""
         iv = self._keys.iv
         nonce = (int.from_bytes(iv, "big") ^ number).to_bytes(len(iv), "big")
         body = header.data[len(head) :]
@@ -236,7 +236,7 @@ class Packet:
             return None
 
 
-# --- What TLS says in CRYPTO frames, as far as QUIC's checks ask (RFC 8446 §4, RFC 9000 §18).
+# --- The TLS messages in CRYPTO frames, as far as QUIC's checks need them (RFC 8446 §4, RFC 9000 §18).
 
 
 CLIENT_HELLO, SERVER_HELLO, ENCRYPTED_EXTENSIONS, CERTIFICATE = 1, 2, 8, 11
@@ -248,7 +248,7 @@ MAX_STREAMS_BIDI, PREFERRED_ADDRESS = 0x08, 0x0D
 
 @dataclass
 class CryptoStream:
-    """The CRYPTO frames of one sender and packet number space, put in order."""
+    """The CRYPTO frames of one sender and packet number space, reassembled in order."""
 
     _pieces: dict[int, bytes] = field(default_factory=dict)
     _whole: bytearray = field(default_factory=bytearray)
@@ -256,7 +256,7 @@ class CryptoStream:
     """Offset behind the farthest byte."""
 
     def add(self, offset: int, data: bytes) -> None:
-        """Take what one frame brings."""
+        """Add the data of one frame."""
         self.end = max(self.end, offset + len(data))
         if len(data) > len(self._pieces.get(offset, b"")):
             self._pieces[offset] = data
@@ -275,7 +275,7 @@ class CryptoStream:
             at += 4 + size
 
     def client_random(self) -> bytes | None:
-        """Of a ClientHello that need not be whole."""
+        """The random of a ClientHello, which need not be complete."""
         random = bytes(self._whole[6:38])
         return random if len(random) == 32 and self._whole[0] == CLIENT_HELLO else None
 
@@ -290,7 +290,7 @@ class Hello:
 
 
 def client_hello(body: bytes) -> Hello:
-    """Raises IndexError where it is cut short."""
+    """Parse a ClientHello. Raises IndexError where it is truncated."""
     at = 34 + 1 + body[34]
     size = int.from_bytes(body[at : at + 2], "big")
     suites = tuple(int.from_bytes(body[i : i + 2], "big") for i in range(at + 2, at + 2 + size, 2))
@@ -300,18 +300,18 @@ def client_hello(body: bytes) -> Hello:
 
 
 def server_hello(body: bytes) -> Hello:
-    """Raises IndexError where it is cut short."""
+    """Parse a ServerHello. Raises IndexError where it is truncated."""
     at = 34 + 1 + body[34]
     return Hello((int.from_bytes(body[at : at + 2], "big"),), _PSK in dict(_extensions(body[at + 3 :])))
 
 
 def accepts_early_data(body: bytes) -> bool:
-    """Whether EncryptedExtensions do (RFC 8446 §4.2.10)."""
+    """Whether EncryptedExtensions accept early data (RFC 8446 §4.2.10)."""
     return _EARLY_DATA in dict(_extensions(body))
 
 
 def transport_parameters(body: bytes) -> dict[int, bytes]:
-    """Those of EncryptedExtensions, by their identifiers; empty where they cannot be read."""
+    """The transport parameters in EncryptedExtensions, by identifier; empty where they cannot be read."""
     data = dict(_extensions(body)).get(_PARAMETERS, b"")
     parameters: dict[int, bytes] = {}
     at = 0
@@ -341,20 +341,20 @@ def _extensions(data: bytes) -> Iterator[tuple[int, bytes]]:
         at += 4 + size
 
 
-# --- From datagrams in the order in which they were sent to decrypted packets, connection by connection.
+# --- From datagrams, in the order in which they were sent, to the decrypted packets of each connection.
 
 
-#: Packets with a long header that keys open → the label of their secret, without its sender.
+#: Encrypted packets with a long header → the label of their secret, without its sender.
 _LABELS = {Form.HANDSHAKE: "HANDSHAKE_TRAFFIC_SECRET", Form.ZERO_RTT: "EARLY_TRAFFIC_SECRET"}
 #: Packet number spaces (RFC 9000 §12.3): 0-RTT and 1-RTT packets share one.
 _SPACE = {Form.INITIAL: 0, Form.HANDSHAKE: 1, Form.ZERO_RTT: 2, Form.SHORT: 2}
-#: The latest connections with a client that are tried when nothing says whose a packet is.
+#: How many of the latest connections are tried when nothing shows to which one a packet belongs.
 _TRIED = 4
 
 
 @dataclass
 class DissectedConnection:
-    """One connection, and what its handshake said."""
+    """One connection, and the results of its handshake."""
 
     number: int
     first: Packet
@@ -390,11 +390,11 @@ class DissectedConnection:
             yield self._initial[original, version]
 
     def largest(self, sender: Role, form: Form) -> int:
-        """The largest packet number of a space so far."""
+        """The largest packet number in a packet number space so far, -1 for none."""
         return self._largest.get((sender, _SPACE[form]), -1)
 
     def note(self, sender: Role, form: Form, number: int) -> None:
-        """A packet number was seen."""
+        """Record a packet number."""
         self._largest[sender, _SPACE[form]] = max(number, self.largest(sender, form))
 
     @property
@@ -405,7 +405,7 @@ class DissectedConnection:
 
 
 class Opener:
-    """Opens packets; datagrams are given in order of time."""
+    """Opens packets. Datagrams must come in order of time."""
 
     def __init__(self, secrets: Mapping[tuple[bytes, str], bytes]) -> None:
         """`secrets`: (client's random, label) → secret, of key logs."""
@@ -426,10 +426,10 @@ class Opener:
             else:
                 yield self._long(Packet(datagram, sender, header), client)
 
-    # --- whose it is
+    # --- the connection of a packet
 
     def _register(self, role: Role, connection_id: bytes, connection: DissectedConnection) -> None:
-        """Packets to `role` with this destination ID are of the connection."""
+        """Assign packets to `role` with this destination ID to the connection."""
         self._by_id[role, connection_id] = connection
         if len(connection_id) not in self._lengths[role]:
             self._lengths[role] = sorted([*self._lengths[role], len(connection_id)], reverse=True)
@@ -437,7 +437,7 @@ class Opener:
     def _candidates(
         self, packet: Packet, client: Address, destination_id: bytes | None
     ) -> Iterator[DissectedConnection]:
-        """Connections that a packet may be of, the likeliest first. `known`: its destination ID, where written."""
+        """Connections that a packet may belong to, the likeliest first. `destination_id`: where the packet has one."""
         receiver = other(packet.sender)
         yielded: list[DissectedConnection] = []
         ids = [destination_id] if destination_id is not None else self._ids(packet.header.data, receiver)
@@ -507,7 +507,7 @@ class Opener:
     def _take(
         self, packet: Packet, connection: DissectedConnection, decrypted: DecryptedPacket, client: Address
     ) -> Packet:
-        """A packet with a long header was opened: remember what it tells."""
+        """Record the state that an opened packet with a long header shows."""
         sender, header = packet.sender, packet.header
         connection.note(sender, header.form, decrypted.number)
         self._register(sender, header.source_id, connection)
@@ -540,7 +540,7 @@ class Opener:
         return packet
 
     def _own_ids(self, header: Header, connection: DissectedConnection, sender: Role) -> list[bytes]:
-        """Destination IDs that a short header may have: those of the connection first."""
+        """The destination IDs that a short header may have, those of the connection first."""
         ids = self._ids(header.data, other(sender))
         return sorted(ids, key=lambda connection_id: self._by_id.get((other(sender), connection_id)) is not connection)
 
@@ -552,7 +552,7 @@ class Opener:
             return None
         first, number, head = unmasked
         phase_bit = bool(first & 0x04)
-        # The next phase, or, of a packet that comes late, the one before.
+        # The next phase, or the one before, for a late packet.
         order = [current_phase] if phase_bit == bool(current_phase & 1) else [current_phase + 1, current_phase - 1]
         for phase in order:
             if phase < 0:

@@ -1,4 +1,4 @@
-"""What the error codes of CONNECTION_CLOSE are called (RFC 9000 §20, RFC 9001 §4.8, RFC 9114 §8.1, RFC 9204 §6)."""
+"""Names of the error codes of CONNECTION_CLOSE (RFC 9000 §20, RFC 9001 §4.8, RFC 9114 §8.1, RFC 9204 §6)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _NAMES = {
 }  # fmt: skip
 #: TLS's alerts (RFC 9001 §4.8), and the codes of HTTP/3 and QPACK (RFC 9114 §8.1, RFC 9204 §6) and small ones.
 _ALERTS, _APPLICATION = range(0x100, 0x200), {*range(0x100, 0x111), *range(0x200, 0x203), *range(0x20)}
-#: What ends a connection in order: NO_ERROR (RFC 9000 §20.1), H3_NO_ERROR (RFC 9114 §8.1), and HTTP/0.9's 0.
+#: Codes that close without an error: NO_ERROR (RFC 9000 §20.1), H3_NO_ERROR (RFC 9114 §8.1), and HTTP/0.9's 0.
 _IN_ORDER = {True: {0}, False: {0, 0x100}}
 
 
 def is_known(close: CloseFrame) -> bool:
-    """Whether its code is one that endpoints send, and its words can be read.
+    """Whether its code is one that endpoints send, and its reason phrase is printable.
 
-    Of a datagram's first bytes alone nobody can tell that it was decrypted: a stateless reset (RFC 9000 §10.3) may look
-    like a close with any code and any words.
+    The first bytes of a datagram do not show that it was decrypted correctly: a stateless reset (RFC 9000 §10.3) may
+    look like a close with any code and any reason.
     """
     assigned = close.code in _NAMES or close.code in _ALERTS if close.by_transport else close.code in _APPLICATION
     reason = close.reason.decode(errors="replace")
@@ -35,7 +35,7 @@ def in_order(close: CloseFrame) -> bool:
 
 
 def error_name(code: int, *, by_transport: bool) -> str:
-    """FLOW_CONTROL_ERROR, CRYPTO_ERROR 0x128, application error 0x101."""
+    """The name of a code: FLOW_CONTROL_ERROR, CRYPTO_ERROR 0x128, application error 0x101."""
     if not by_transport:
         return f"application error {code:#x}"
     return "NO_ERROR" if code == 0 else _NAMES.get(code, f"CRYPTO_ERROR {code:#x}")

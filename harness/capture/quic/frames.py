@@ -1,4 +1,4 @@
-"""The frames of packets, as far as their payloads were captured (RFC 9000 §19): of one, and of many at once."""
+"""The frames of one packet, or of many at once, as far as their payloads were captured (RFC 9000 §19)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CloseFrame:
 
 
 class Frames(NamedTuple):
-    """What could be read of one packet."""
+    """The frames that could be read of one packet."""
 
     streams: tuple[StreamFrame, ...]
     types: tuple[int, ...]
@@ -66,7 +66,7 @@ class FrameError(ValueError):
 
 
 PADDING, PING = 0x00, 0x01
-#: Type → how many variable-length integers follow it, where nothing else does.
+#: Type → the number of variable-length integers that follow it, for frames of integers only.
 _INTEGERS = {
     PING: 0,
     0x04: 3,  # RESET_STREAM
@@ -81,7 +81,7 @@ _INTEGERS = {
     0x24: 4,  # RESET_STREAM_AT (draft-ietf-quic-reliable-stream-reset)
     0xAF: 4,  # ACK_FREQUENCY (draft-ietf-quic-ack-frequency)
 }  # fmt: skip
-#: Type → how many variable-length integers stand before a length and as many bytes.
+#: Type → the number of variable-length integers before a length and as many bytes.
 _PREFIXED = {
     0x07: 0,  # NEW_TOKEN
     0x31: 0,  # DATAGRAM with a length (RFC 9221 §4)
@@ -93,10 +93,10 @@ CONNECTION_CLOSE, APPLICATION_CLOSE = 0x1C, 0x1D
 _PROBE = 8
 MAX_DATA, MAX_STREAM_DATA = 0x10, 0x11
 ACK, ACK_ECN, _CRYPTO, _NEW_CONNECTION_ID, _DATAGRAM = 0x02, 0x03, 0x06, 0x18, 0x30
-#: Types of frames of which alone a packet is not ack-eliciting (RFC 9002 §2).
+#: Types of frames that do not make a packet ack-eliciting (RFC 9002 §2).
 NOT_ELICITING = frozenset({PADDING, ACK, ACK_ECN, CONNECTION_CLOSE, APPLICATION_CLOSE})
 STREAM, STREAM_LAST = 0x08, 0x0F
-#: What no stream reaches (RFC 9000 §4.5).
+#: An offset that no stream reaches (RFC 9000 §4.5).
 BEYOND = 1 << 62
 FIN, LEN, OFF = 0x01, 0x02, 0x04
 #: Bytes of a stateless reset token, and the longest connection ID (RFC 9000 §19.15).
@@ -104,11 +104,11 @@ _TOKEN, _LONGEST_ID = 16, 20
 
 
 class _CutError(Exception):
-    """What was captured ends here."""
+    """The captured bytes end here."""
 
 
 class _Reader:
-    """A place in what was captured of a payload of `size` bytes."""
+    """A position in the captured bytes of a payload of `size` bytes."""
 
     __slots__ = ("data", "position", "size")
 
@@ -136,13 +136,13 @@ class _Reader:
         raise _CutError
 
     def skip(self, count: int) -> None:
-        """Go over bytes, which need not have been captured."""
+        """Skip bytes, which need not have been captured."""
         self.position += count
         if self.position > self.size:
             raise FrameError(f"a frame needs {self.position} B of a payload of {self.size} B")
 
     def bytes(self, count: int) -> bytes:
-        """Bytes that have to be captured."""
+        """Read bytes, which must have been captured."""
         data, at = self.data, self.position
         if at + count > len(data):
             self._end(at + count)
@@ -151,7 +151,7 @@ class _Reader:
 
 
 def read_frames(data: bytes, size: int) -> Frames:
-    """The frames of a payload of `size` bytes (without its tag), of which `data` holds the first.
+    """The frames of a payload of `size` bytes (without its tag). `data` holds its first bytes.
 
     Raises FrameError on a type that 1-RTT packets do not have, or a frame that is longer than the packet.
     """
@@ -216,7 +216,7 @@ def _stream(reader: _Reader, kind: int) -> StreamFrame:
 
 
 def _close(reader: _Reader, kind: int, before: CloseFrame | None) -> CloseFrame:
-    """A CONNECTION_CLOSE frame, unless one came before."""
+    """Read a CONNECTION_CLOSE frame. Gives the one before, if there was one."""
     code = reader.integer()
     if kind == CONNECTION_CLOSE:
         reader.integer()
@@ -278,7 +278,7 @@ def _acknowledgement(reader: _Reader, kind: int, largest: int) -> None:
         reader.integer()
 
 
-# --- The frames of many packets at once, of those that have nothing but what most packets have.
+# --- The frames of many packets at once, for packets that have the usual frames only.
 
 
 Bytes = npt.NDArray[np.uint8]
@@ -292,8 +292,8 @@ _LONGEST = 8
 def read_common(plain: Bytes, captured: Ints, size: Ints) -> Iterator[Frames | None]:
     """The frames of each of n payloads of STREAM, ACK, MAX_DATA, MAX_STREAM_DATA, PADDING and PING frames alone.
 
-    `plain` holds their first bytes, shape (n, w), of which `seen` were captured, and `size` is their whole length, both
-    of shape (n,). None for payloads that have other frames, or are none: `frames.read_frames` says what they are.
+    `plain` holds their first bytes, shape (n, w). `captured` of these were captured, and `size` is their whole length,
+    both of shape (n,). None for payloads with other frames, or without frames: `read_frames` reads these.
     """
     reading = _FrameReading(plain, captured, size)
     reading.run()
@@ -301,7 +301,7 @@ def read_common(plain: Bytes, captured: Ints, size: Ints) -> Iterator[Frames | N
 
 
 class _FrameReading:
-    """All payloads are read in step, a frame of each at a time."""
+    """Reads all payloads in step, one frame of each at a time."""
 
     def __init__(self, plain: Bytes, captured: Ints, size: Ints) -> None:
         self._plain = plain
@@ -346,12 +346,12 @@ class _FrameReading:
         return ~self._cut[rows] & ~self._other[rows]
 
     def _integer(self, rows: Ints) -> Ints:
-        """A variable-length integer of each (RFC 9000 §16); of one that is cut off, anything."""
+        """A variable-length integer of each row (RFC 9000 §16). The value of one that is cut off is undefined."""
         at = np.minimum(self._at[rows], self._data.shape[1] - _LONGEST)
         first = self._data[rows, at].astype(np.int64)
         value: Ints = first & 0x3F
         length = 1 << (first >> 6)
-        # Of what was not captured nobody knows how long it is.
+        # The length of an integer that was not captured is unknown.
         length[self._at[rows] >= self._seen[rows]] = 1
         end = self._at[rows] + length
         for byte in range(1, _LONGEST):
@@ -417,7 +417,7 @@ class _FrameReading:
         behind = (self._plain[rows] != PADDING) & (column >= at) & (column < captured)
         self._at[rows] = np.where(behind.any(axis=1), behind.argmax(axis=1), self._seen[rows])
 
-    # --- what came of it
+    # --- results
 
     def frames(self) -> Iterator[Frames | None]:
         """As `read_common`."""

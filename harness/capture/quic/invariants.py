@@ -1,4 +1,4 @@
-"""What an observer can read of a QUIC datagram without keys (RFC 8999; RFC 9000 §17; RFC 9369 §3.2)."""
+"""The fields of a QUIC datagram that an observer can read without keys (RFC 8999; RFC 9000 §17; RFC 9369 §3.2)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Form(IntEnum):
     """Not of QUIC: a segment of TCP, or a datagram of a flow without a connection."""
 
 
-#: Those with both connection IDs and a packet number.
+#: Forms with both connection IDs and a packet number.
 LONG_HEADERS: Final = (Form.INITIAL, Form.ZERO_RTT, Form.HANDSHAKE)
 VERSION_2: Final = 0x6B3343CF
 _TYPES_1 = (Form.INITIAL, Form.ZERO_RTT, Form.HANDSHAKE, Form.RETRY)

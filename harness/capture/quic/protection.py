@@ -1,7 +1,7 @@
 """Packet protection of QUIC for many packets at once (RFC 9001 §5 and §6, RFC 9369 §3.3).
 
 Authentication tags are not checked: captures keep the heads of packets only. All AEADs of QUIC encrypt with a
-stream of bytes that depends on key and packet number alone, so that a head can be read without the rest.
+keystream that depends only on key and packet number, so that a head can be read without the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.capture.quic.invariants import VERSION_2
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
-#: Bytes of a sample for header protection, of what it gives, and of the authentication tag (RFC 9001 §5.4.1, §5.3).
+#: Bytes of a sample for header protection, of its mask, and of the authentication tag (RFC 9001 §5.4.1, §5.3).
 SAMPLE, MASK, TAG = 16, 5, 16
 _BLOCK = 16
 _IV = 12
@@ -49,7 +49,7 @@ def candidates(secret: bytes) -> tuple[Aead, ...]:
 
 @dataclass(frozen=True)
 class Keys:
-    """What protects the packets of one direction, in one key phase."""
+    """The keys of one direction's packets, in one key phase."""
 
     aead: Aead
     key: bytes
@@ -95,7 +95,7 @@ def header_masks(keys: Keys, samples: Bytes) -> Bytes:
 
 
 def keystream(keys: Keys, numbers: Ints, size: int) -> Bytes:
-    """What the first `size` bytes of the payload of each packet are XORed with: packet numbers (n,) → (n, size).
+    """The bytes that the first `size` payload bytes of each packet are XORed with: packet numbers (n,) → (n, size).
 
     Block i of GCM encrypts nonce and counter i + 2 (NIST SP 800-38D §7.1), that of CCM a byte of flags, nonce and
     counter i + 1 (RFC 3610 §2.3 with L = 3), that of ChaCha20 counter i + 1 (RFC 8439 §2.8).
@@ -143,8 +143,8 @@ def _chacha20(key: bytes, starts: Bytes, size: int) -> Bytes:
 _RESERVED, _PHASE, _LENGTH = 0x18, 0x04, 0x03
 #: Bits of it that header protection covers (RFC 9001 §5.4.1).
 _PROTECTED = 0x1F
-#: Largest step from one packet number to a later one. No sender has that many packets under way, and a number that was
-#: not decrypted with the right key is as a rule further away.
+#: Largest step from one packet number to a later one. No sender has that many packets in flight, and a number that was
+#: decrypted with a wrong key is usually further away.
 _LARGEST_STEP = 1 << 20
 #: Packets that are decrypted together.
 _PART = 1 << 17
@@ -171,7 +171,7 @@ class Heads:
 
 @dataclass(frozen=True)
 class Protection:
-    """What it takes to open one direction of a connection."""
+    """The secrets and parameters that open one direction of a connection."""
 
     secret: bytes
     """Its first application traffic secret."""
@@ -186,7 +186,7 @@ class Protection:
 
 @dataclass(frozen=True)
 class Packets:
-    """m of these packets, decrypted, in order of arrival; arrays have shape (m,) unless said."""
+    """m decrypted packets, in order of arrival; arrays have shape (m,) unless said."""
 
     row: Ints
     """Which of the packets given."""
@@ -212,10 +212,10 @@ class Packets:
 def decrypt(heads: Heads, protection: Protection) -> Packets:
     """Remove the protection of short-header packets (RFC 9001 §5.4, §5.3), over all key phases (§6).
 
-    What does not belong is left out: packets of which the sample of header protection was not captured (the 54 bytes
-    that a capture has of a datagram over IPv4 always hold it, the 34 over IPv6 do with IDs up to 13 bytes), those with
-    reserved bits (RFC 9000 §17.3.1 has them 0; three of four that a wrong key opens have not), and those whose number
-    is out of all relation to the numbers before. With a wrong secret the rest is what chance leaves.
+    Three kinds of packets are left out. The first are those whose sample of header protection was not captured: the 54
+    bytes that a capture has of a datagram over IPv4 always hold it, the 34 over IPv6 do with IDs up to 13 bytes. The
+    second have reserved bits set: RFC 9000 §17.3.1 has them 0, and three of four that a wrong key opens have not. The
+    third have a number far from the numbers before. With a wrong secret the packets that remain do so by chance.
     """
     at = 1 + protection.id_length
     is_complete = (heads.seen >= at + 4 + SAMPLE) & (heads.size >= at + 4 + TAG)
@@ -249,13 +249,13 @@ def decrypt(heads: Heads, protection: Protection) -> Packets:
 
 
 def _in_parts(count: int) -> Iterator[slice]:
-    """So many rows, a part at a time: what is computed of a packet takes many times as much as is kept of it."""
+    """Slices of `count` rows: to compute a packet takes many times the memory of its result."""
     for start in range(0, count, _PART):
         yield slice(start, min(start + _PART, count))
 
 
 def _payloads(data: Bytes, at: int, length: Ints) -> Bytes:
-    """What is behind the packet number of each head, zero beyond it. `at`: where the number starts."""
+    """The bytes behind the packet number of each head, zero beyond them. `at`: where the number starts."""
     width = data.shape[1] - at - 1
     plain = np.zeros((len(data), width), np.uint8)
     for size in range(1, 5):  # bytes of the packet number, behind which the payload starts
@@ -265,37 +265,38 @@ def _payloads(data: Bytes, at: int, length: Ints) -> Bytes:
 
 
 def _truncated(protected: Bytes, length: Ints) -> Ints:
-    """The bytes of the packet number as a number: of the four that could be it, the first `length`."""
+    """The packet number's bytes as a number: the first `length` of the four that may belong to it."""
     value = np.ascontiguousarray(protected).view(">u4")[:, 0].astype(np.int64)
     shifted: Ints = value >> (8 * (4 - length))
     return shifted
 
 
 def numbers(truncated: Ints, length: Ints, largest: int = -1) -> Ints:
-    """Packet numbers in order of arrival (RFC 9000 §A.3), -1 for what is none: truncated ones (-1: none), their bytes.
+    """Packet numbers in order of arrival (RFC 9000 §A.3), -1 for none.
 
-    `largest`: the largest number before the first. Where that is nothing, -1, the first is taken as it stands: a sender
-    without an acknowledgement writes all of it, up to four bytes.
+    `truncated`: the encoded numbers, -1 for none; `length`: their bytes. `largest`: the largest number before the
+    first. Where it is -1 (none), the first is taken as it stands: a sender without an acknowledgement writes all of it,
+    up to four bytes.
     """
     decoded = np.empty(len(truncated), np.int64)
     for part in _in_parts(len(truncated)):
         estimate = _near_to_the_one_before(truncated[part], length[part], largest)
         decoded[part] = _one_by_one(truncated[part], length[part], largest) if estimate is None else estimate
-        # All that a number depends on of those before it.
+        # A number depends on the ones before it through their largest only.
         largest = max(largest, int(decoded[part].max()))
     return decoded
 
 
 def _near_to_the_one_before(truncated: Ints, length: Ints, largest: int) -> Ints | None:
-    """The same of all at once, each taken for the nearest to the one before; None where that is not what it is.
+    """As `numbers`, for all at once, each taken for the nearest to the one before; None where that is not correct.
 
-    Every number follows from the largest of those before it: numbers that satisfy this are the ones.
+    Every number follows from the largest of those before it: numbers that satisfy this are the right ones.
     """
     present = np.flatnonzero(truncated >= 0)
     if not len(present):
         return np.full(len(truncated), -1, np.int64)
     short, window = truncated[present], np.int64(1) << 8 * length[present]
-    # From a number to the next, by the bits that both have.
+    # The steps between neighbours, by the bits that both have.
     common = np.minimum(window[1:], window[:-1])
     first = decode_number(largest, int(short[0]), 8 * int(length[present[0]]))
     guess = first + np.concatenate([[0], np.cumsum((np.diff(short) + common // 2) % common - common // 2)])

@@ -1,4 +1,4 @@
-"""What factors of a study are worth: stored cells → effects in seconds, with intervals. Pure."""
+"""Effects of a study's factors: stored cells → effects in seconds, with intervals. Pure."""
 
 from harness.doe.effects.analysis import Analysis, Conditional, Effect, Response, analyses, analysis
 from harness.doe.effects.samples import CombinationRuns, Studied, metrics_of, studied

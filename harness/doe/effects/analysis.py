@@ -1,10 +1,10 @@
-"""What each factor of a study, and each two together, are worth in seconds of one time. Pure.
+"""Effects of each factor of a study, and of each two-factor interaction, on one time, in seconds. Pure.
 
-Every repetition of a cell has the seed that the same repetition of every other cell has (`harness.topology.run_seed`):
-the same draws of loss, and of what a scenario draws, such as a delay's phase. So each repetition is the whole study
-once, and gives each effect once; the interval is that of these (`harness.stats.intervals.interval`), without assuming a
-distribution. What a model of factors and interactions of two leaves unexplained is not in it: in virtual time it is no
-noise.
+A repetition has the same seed in every cell (`harness.topology.run_seed`). So it has the same random losses and the
+same drawn values, such as a delay's phase. Each repetition is thus one replicate of the whole study and gives one value
+of each effect. The interval is computed from these values (`harness.stats.intervals.interval`) and assumes no
+distribution. It does not include the residuals of the model of factors and two-factor interactions: in virtual time
+they are not noise.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from harness.planning.design import Rows
 from harness.scenario.parameters import ParameterValue
 from harness.stats.intervals import interval
 
-# --- A linear model of a design's factors and their interactions of two, fitted by least squares. Pure.
+# --- A linear model of a design's factors and their two-factor interactions, fitted by least squares. Pure.
 #
-# Levels are coded by deviations from their mean (sum coding), so that the intercept is the mean over all combinations
-# and a level's coefficient how far it lies from that, whatever the other factors: D. C. Montgomery, Design and Analysis
-# of Experiments, 8th ed., §5.3 and §10.3. Least squares are scipy's (the pseudoinverse).
+# Levels are coded by deviations from their mean (sum coding). So the intercept is the mean over all combinations. A
+# level's coefficient is its deviation from that mean, over all levels of the other factors: D. C. Montgomery, Design
+# and Analysis of Experiments, 8th ed., §5.3 and §10.3. The least-squares fit uses scipy's pseudoinverse.
 
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-#: A factor's number, or those of two that interact.
+#: A factor's index, or the indices of two factors that interact.
 Term = tuple[int, ...]
-#: Below this a coefficient is a rounding error.
+#: A smaller coefficient is a rounding error.
 _NOTHING = 1e-8
 
 
 def pseudoinverse(matrix: Array) -> Array:
-    """Of least squares."""
-    # It takes half a second to import, and only who looks at a study needs it.
+    """The pseudoinverse of a matrix, for least squares."""
+    # The import takes half a second, and only the analysis of a study needs it.
     from scipy.linalg import pinv
 
     return np.asarray(pinv(matrix), dtype=np.float64)
@@ -47,7 +47,7 @@ def pseudoinverse(matrix: Array) -> Array:
 
 @dataclass(frozen=True)
 class Linear:
-    """The terms that a design's combinations can tell apart, and what each of them is not told from."""
+    """The terms that a design's combinations can tell apart, and the aliases of each term."""
 
     counts: tuple[int, ...]
     """Levels of each factor."""
@@ -57,11 +57,11 @@ class Linear:
     """Term → interactions that are not in the model, whose effects would be taken for its own."""
 
     def columns(self, rows: Rows) -> Array:
-        """The model's matrix: a row a combination."""
+        """The model's matrix: one row per combination, one column per coefficient."""
         return _matrix(rows, self.counts, self.terms)
 
     def contrast(self, levels: Mapping[int, int]) -> Array:
-        """What to multiply coefficients by for the mean at these levels, over all of those of the other factors."""
+        """Weights of the coefficients for the mean at these levels, over all levels of the other factors."""
         parts = [np.ones(1)]
         for term in self.terms:
             coded = np.ones(1)
@@ -74,15 +74,15 @@ class Linear:
 
     @cached_property
     def interactions(self) -> tuple[Term, ...]:
-        """Those of two factors that are in the model."""
+        """The two-factor interactions in the model."""
         return tuple(term for term in self.terms if len(term) == 2)
 
 
 def linear(rows: Rows, counts: Sequence[int]) -> Linear | None:
     """The model of a design; None where even its main effects cannot be told apart.
 
-    Interactions are in it where all that are not are just another term's alias, as in a regular fraction; else there
-    are none.
+    It includes interactions if each excluded interaction is an alias of exactly one term, as in a regular fraction.
+    Otherwise it includes none.
     """
     mains: list[Term] = [(n,) for n in range(len(counts))]
     pairs: list[Term] = list(itertools.combinations(range(len(counts)), 2))
@@ -129,7 +129,7 @@ def _width(counts: Sequence[int], term: Term) -> int:
 
 @cache
 def _codes(count: int) -> Array:
-    """What stands for each level of a factor. Shape (levels, levels - 1)."""
+    """Sum coding of the levels of a factor. Shape (levels, levels - 1)."""
     return np.vstack([np.eye(count - 1), -np.ones(count - 1)])
 
 
@@ -148,13 +148,13 @@ def _matrix(rows: Rows, counts: Sequence[int], terms: Sequence[Term]) -> Array:
 # --- analysis
 
 
-#: Of the median time: what is less than this part of it counts as nothing where a condition is looked for.
+#: A share of the median time: a smaller effect counts as zero in the search for conditional effects.
 LITTLE = 0.01
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What a factor, or two together, is worth."""
+    """The effect of a factor, or of the interaction of two."""
 
     factors: tuple[str, ...]
     worse: tuple[ParameterValue, ...]
@@ -168,7 +168,7 @@ class Effect:
 
     @property
     def shown(self) -> bool:
-        """Whether the interval leaves out nothing at all; of one repetition there is none."""
+        """Whether the interval excludes zero; False for one repetition, which has no interval."""
         return self.saved.n > 1 and not self.saved.low <= 0 <= self.saved.high
 
 
@@ -183,7 +183,7 @@ class Response:
 
 @dataclass(frozen=True)
 class Conditional:
-    """What a factor is worth at each level of another."""
+    """The effect of a factor at each level of another."""
 
     factor: str
     given: str
@@ -194,7 +194,7 @@ class Conditional:
 
 @dataclass(frozen=True)
 class Analysis:
-    """One time of one study."""
+    """The analysis of one time of one study."""
 
     of: Studied
     metric: str
@@ -219,23 +219,23 @@ class Analysis:
 
 @dataclass(frozen=True)
 class _Fits:
-    """A model's coefficients, a row a repetition."""
+    """A model's coefficients, one row per repetition."""
 
     model: Linear
     coefficients: Array
 
     def span(self, contrast: Array) -> Interval:
-        # To a nanosecond: what is beyond is rounding. And no zero has a sign.
+        # Rounded to a nanosecond, which removes rounding errors; + 0.0 turns -0.0 into 0.0.
         return interval(round(float(value), 9) + 0.0 for value in self.coefficients @ contrast)
 
 
 def analyses(results: Iterable[CellResult]) -> list[Analysis]:
-    """Every time of every study among stored cells."""
+    """Analyses of every time of every study among stored cells."""
     return [analysis(study, metric) for study in studied(results) for metric in metrics_of(study.scenario)]
 
 
 def analysis(study: Studied, metric: str) -> Analysis:
-    """What the factors of a study are worth of one time."""
+    """The effects of a study's factors on one time."""
     full_study, study = study, _with_times(study, metric)
     times = {cell.levels: cell.times(metric) for cell in study.cells}
     late = sum(timed_out for runs in times.values() for _, timed_out in runs.values())
@@ -266,7 +266,7 @@ def analysis(study: Studied, metric: str) -> Analysis:
 
 
 def _with_times(study: Studied, metric: str) -> Studied:
-    """A study without the levels of which no cell has a time, and the factors that have one level then."""
+    """A study without levels that have no time in any cell, and then without factors that have only one level left."""
     timed = [cell for cell in study.cells if cell.times(metric)]
     level_indices = [sorted({cell.levels[n] for cell in timed}) for n in range(len(study.factors))]
     varying = [n for n, places in enumerate(level_indices) if len(places) > 1]
@@ -279,7 +279,7 @@ def _with_times(study: Studied, metric: str) -> Studied:
 
 
 def _fitted(model: Linear, times: dict[tuple[int, ...], dict[int, tuple[float, bool]]]) -> Array:
-    """The model's coefficients for each repetition that has enough cells for it."""
+    """The model's coefficients (columns) for each repetition (rows) that has enough cells for a fit."""
     inverses: dict[tuple[tuple[int, ...], ...], Array | None] = {}
     coefficients = []
     for repetition in sorted({number for runs in times.values() for number in runs}):
@@ -313,7 +313,7 @@ def _effects(
 
 
 def _ranked(effects: Iterable[Effect]) -> tuple[Effect, ...]:
-    # To a microsecond: what rounding makes of equal ones is no rank.
+    # Rounded to a microsecond, so that rounding errors do not rank equal effects.
     return tuple(sorted(effects, key=lambda effect: (-round(abs(effect.saved.median), 6), effect.factors)))
 
 
@@ -331,7 +331,7 @@ def _main(
 
 
 def _together(fits: _Fits, term: Term, names: Sequence[str], levels: Sequence[Sequence[ParameterValue]]) -> Effect:
-    """The two levels of each between which the interaction is greatest."""
+    """The interaction of two factors, between the two levels of each where it is greatest."""
     factor, condition = term
     candidates: list[tuple[Interval, tuple[int, int], tuple[int, int]]] = []
     for a in itertools.permutations(range(len(levels[factor])), 2):
@@ -345,7 +345,7 @@ def _together(fits: _Fits, term: Term, names: Sequence[str], levels: Sequence[Se
 
 
 def _difference(fits: _Fits, factor: int, places: tuple[int, int], condition: int, level: int) -> Array:
-    """From one level of a factor to another, at a level of the other one."""
+    """The contrast between two levels of a factor, at a level of another factor (`condition`)."""
     worse, better = ({factor: place, condition: level} for place in places)
     return fits.model.contrast(worse) - fits.model.contrast(better)
 

@@ -1,4 +1,4 @@
-"""The stored cells of a study, pair by pair: the level of each factor, and the times of each repetition. Pure."""
+"""The stored cells of a study, per pair: the level of each factor, and the times of each repetition. Pure."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from harness.units import Duration, Percentage, Rate, Size
 
 @dataclass(frozen=True)
 class CombinationRuns:
-    """One combination of levels that was run."""
+    """The runs of one combination of levels."""
 
     result: CellResult
     levels: tuple[int, ...]
     """Of each factor, its number."""
 
     def times(self, metric: str) -> dict[int, tuple[float, bool]]:
-        """Repetition → seconds of the first transfer, and whether it failed before.
+        """Repetition → (seconds of the first transfer, whether the transfer failed before it reached the metric).
 
-        Then the scenario's timeout stands for it, which is less than it would have taken. Repetitions that failed
-        otherwise are left out.
+        A failed transfer counts as the scenario's timeout, which is less than it would have taken. Repetitions that
+        failed in another way are left out.
         """
         name = MetricName(metric, 0, "first")
         times: dict[int, tuple[float, bool]] = {}
@@ -47,7 +47,7 @@ class CombinationRuns:
 
 @dataclass(frozen=True)
 class Studied:
-    """The cells of one study by one pair that tell the same factors."""
+    """The cells of one study and pair that have the same factors."""
 
     scenario: Scenario
     client: str
@@ -61,20 +61,21 @@ class Studied:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name for people: scenario, pair, engine and fixed parameters."""
         suffix = "".join(f", {name} {value}" for name, value in self.rest.items())
         return f"{self.scenario.name} {self.client}→{self.server} ({self.engine}{suffix})"
 
 
 def metrics_of(scenario: Scenario) -> list[str]:
-    """The times that a study is about: of each milestone, or of the whole."""
+    """The times that a study analyses: of each milestone, or of the whole transfer."""
     return [f"milestone_{size.label()}" for size in scenario.milestones_within()] or ["completion"]
 
 
 def studied(results: Iterable[CellResult]) -> list[Studied]:
-    """The studies with factors among stored cells, by scenario and pair; and sweeps, which are designs, too.
+    """The studies with factors among stored cells, by scenario and pair. Sweeps count as studies too.
 
-    Of a sweep the factors are what its cells were asked for in several values. It is of one flow that downloads a file.
+    The factors of a sweep are the parameters that have several values in its cells. A sweep needs a scenario of one
+    flow that downloads a file.
     """
     groups: dict[tuple[object, ...], list[CellResult]] = {}
     for result in results:
@@ -90,10 +91,10 @@ def studied(results: Iterable[CellResult]) -> list[Studied]:
 
 
 def _factors(result: CellResult) -> tuple[str, ...]:
-    """The factors of its study that a cell was told; none where the pair honours others, too.
+    """The factors of its study that a cell sets; none where it leaves out a factor that the pair honours.
 
-    Such a cell is no combination of the study, but one of a search (`harness.doe.minimal_settings`).
-    Without a study all that was asked.
+    Such a cell belongs to a search (`harness.doe.minimal_settings`), not to the study's design.
+    Without a study: all parameters of the cell, if it is a single download.
     """
     cell = result.cell
     flows, study = cell.scenario.flows, cell.scenario.study
@@ -127,7 +128,7 @@ def _studied(group: list[CellResult]) -> Studied:
 
 
 def _joined(group: list[CellResult], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names with one for both roles where these were always asked for the same."""
+    """Names of factors, with one name for both roles where the two always have the same value."""
     factors: dict[str, None] = {}
     for name in names:
         bare_name = name.partition(".")[2]
@@ -142,7 +143,7 @@ def _level(result: CellResult, name: str) -> ParameterValue:
 
 
 def _levels(group: list[CellResult], name: str) -> tuple[ParameterValue, ...]:
-    """The levels that some cell has, as the study orders them; of a sweep small before large."""
+    """The levels that occur in any cell, in the study's order; for a sweep in ascending order."""
     levels = dict.fromkeys(_level(result, name) for result in group)
     scenario = group[-1].cell.scenario
     study = scenario.study
@@ -154,7 +155,7 @@ def _levels(group: list[CellResult], name: str) -> tuple[ParameterValue, ...]:
 
 
 def _number(name: str, level: ParameterValue) -> float:
-    """A level as a number to sort by; infinite of a word."""
+    """A level as a number to sort by, in base units; infinite for a word."""
     parameter = PARAMETERS.get(name.rpartition(".")[2])
     if parameter is not None:
         number = parameter.number(level)
@@ -165,7 +166,7 @@ def _number(name: str, level: ParameterValue) -> float:
     return math.inf
 
 
-# --- The stored cells of a study's profiles, pair by pair: the times with each, and what of it is not honoured. Pure.
+# --- The stored cells of a study's profiles, per pair: the times with each profile, and settings not honoured. Pure.
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ class Profiled:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name for people: scenario, pair and engine."""
         return f"{self.scenario.name} {self.client}→{self.server} ({self.engine})"
 
 
@@ -212,7 +213,7 @@ def profiled(results: Iterable[CellResult]) -> list[Profiled]:
 
 
 def _rest(cell: Cell) -> dict[str, ParameterValue]:
-    """What was asked of a cell beside its profile."""
+    """Parameters of a cell that none of its study's profiles sets."""
     study = cell.scenario.study
     profile_settings = (
         {name for settings in study.profiles.values() for name in settings} if study is not None else set[str]()

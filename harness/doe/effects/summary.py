@@ -1,4 +1,4 @@
-"""What a study supports, in a sentence a time. Pure."""
+"""Conclusions from a study, one sentence per time. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from harness.formatting import counted
 from harness.outcome import Interval
 from harness.scenario.parameters import ParameterValue
 
-#: Decimals of seconds at most.
+#: The most decimals of a time in seconds.
 _FINEST = 3
-#: How many times as much as what counts for nothing a factor is worth where it is said to matter there alone.
+#: An effect is reported as conditional if it is at least this many times the threshold of a negligible effect.
 _SEVERAL = 5
 
 
@@ -29,25 +29,25 @@ def called(metric: str) -> str:
 
 
 def seconds(span: Interval, analysis: Analysis) -> str:
-    """A figure with its interval; of one repetition the figure alone."""
+    """A time in seconds with its interval; for one repetition without."""
     middle, low, high = (rounded(value, analysis) for value in (span.median, span.low, span.high))
     return f"{middle} s" if span.n < 2 or low == high else f"{middle} s [{low}, {high}]"
 
 
 def rounded(value: float, analysis: Analysis) -> str:
-    """In tenths of a second, or finer where a tenth is more than a fiftieth of the study's time."""
+    """Seconds to one decimal, or more decimals where 0.1 s is more than a fiftieth of the study's median time."""
     digits = min(_FINEST, max(1, math.ceil(-math.log10(analysis.median / 50)))) if analysis.median > 0 else 1
-    # No zero has a sign.
+    # + 0.0 turns -0.0 into 0.0.
     return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def is_little(span: Interval, analysis: Analysis) -> bool:
-    """Whether a figure is less than a hundredth of the study's time."""
+    """Whether an effect is less than a hundredth of the study's median time."""
     return abs(span.median) < LITTLE * analysis.median
 
 
 def sentence(analysis: Analysis) -> str:
-    """What the factors are worth of one time, the greatest first, and which of them matter only with another."""
+    """The effects on one time, the greatest first, and the factors that matter only at a level of another factor."""
     subject = f"{called(analysis.metric)} (median {rounded(analysis.median, analysis)} s)"
     if analysis.problem:
         return f"Of {subject} nothing can be said: {analysis.problem}."
@@ -80,16 +80,16 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def conditions(analysis: Analysis) -> list[Conditional]:
-    """Factors that are worth something at one level of another, and at the others less than a hundredth of the time.
+    """Factors that have an effect at one level of another factor, and less than 1 % of the time at its other levels.
 
-    Of two that need each other the one that is worth more.
+    Of two factors that depend on each other, only the one with the greater effect is listed.
     """
     little = LITTLE * analysis.median
     rank = [effect.factors[0] for effect in analysis.main]
     by_pair: dict[frozenset[str], Conditional] = {}
     for conditional in sorted(analysis.conditionals, key=lambda conditional: rank.index(conditional.factor)):
         matters = [span for span in conditional.saved if span.median >= little and (span.n < 2 or span.low > 0)]
-        # Several times as much as what counts for nothing, lest it be a matter of degree.
+        # The effect must be several times the threshold: a small excess over it would be a matter of degree.
         if len(matters) == 1 and matters[0].median >= _SEVERAL * little and len(conditional.saved) > 1:
             by_pair.setdefault(frozenset((conditional.factor, conditional.given)), conditional)
     return list(by_pair.values())
@@ -120,7 +120,7 @@ class LevelPair:
 
 
 def surface(study: Studied, metric: str, x_factor: str, y_factor: str) -> list[LevelPair]:
-    """Every two levels of two factors that some cell with a time has. KeyError for a name that is no factor."""
+    """Each pair of levels of two factors that occurs in a cell with a time. Raises KeyError for a name of no factor."""
     names = list(study.factors)
     if x_factor not in names or y_factor not in names:
         raise KeyError(x_factor if x_factor not in names else y_factor)

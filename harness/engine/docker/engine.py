@@ -87,7 +87,7 @@ class ComposeEngine:
         return self._paths
 
     def _left(self) -> None:
-        """Return when the former run's containers are removed."""
+        """Wait until the former run's containers are removed."""
         previous, self._leaving = self._leaving, None
         if previous is not None:
             previous.gone()

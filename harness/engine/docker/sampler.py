@@ -1,4 +1,4 @@
-"""What is watched from outside while a lab runs: growth of the clients' files, CPU time, waits for it, log sizes."""
+"""Samples of a running lab, from outside: growth of the clients' files, CPU time, waits for the CPU, log sizes."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import TextIO
 
 from harness.errors import disk_error
 
-# --- How long the processes of a container waited for a processor, as their kernel counts it: starvation shows there.
+# --- How long the processes of a container waited for a processor, as the kernel counts it. Starvation shows there.
 #
 # Each figure is a sum of nanoseconds that only grows:
 #
-# * `run_delay`: of every thread, the time in which it could have run and did not (the second number of
-#   /proc/TID/schedstat, Documentation/scheduler/sched-stats.rst), added up over the container's threads. A thread that
-#   ended counts with what it had at the last look; one that came and went between two looks is missed.
-# * `longest`: from look to look, the wait of the thread that waited most. Threads of a container that wait for each
-#   other, as those that look at the same packet do, count once.
+# * `run_delay`: the time in which a thread was runnable and did not run (the second number of /proc/TID/schedstat,
+#   Documentation/scheduler/sched-stats.rst), added up over the container's threads. A thread that ended counts with its
+#   value of the last sample. One that began and ended between two samples is missed.
+# * `longest`: the sum, over all intervals between samples, of the wait of the thread that waited most. Threads of a
+#   container that wait for each other, as those that handle the same packet do, count once.
 # * `pressure`: the time in which at least one thread of the control group waited (PSI's "some",
-#   Documentation/accounting/psi.rst), which misses nobody. Only control groups v2 have it, where the kernel keeps it.
-# * `stopped`: the time between two looks that both found a thread stopped (SIGSTOP).
-# * `steal`: of the whole machine, the time that the hypervisor kept its processors from it (proc_stat(5)).
+#   Documentation/accounting/psi.rst). It misses no thread. Only control groups v2 have it, where the kernel keeps it.
+# * `stopped`: the time between two samples that both found a thread stopped (SIGSTOP).
+# * `steal`: the time for which the hypervisor took processors from the whole machine (proc_stat(5)).
 
 
-#: What stands in place of a container's name for figures of the whole machine.
+#: In place of a container's name: figures of the whole machine.
 MACHINE = "machine"
 _CGROUP = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
@@ -55,7 +55,7 @@ def cgroup_folder(pid: int) -> Path | None:
 
 
 def stolen_ns() -> int | None:
-    """What the hypervisor has taken of all processors since boot, ns; None where the kernel does not say."""
+    """Time that the hypervisor has taken from all processors since boot, ns; None where the kernel does not say."""
     try:
         fields = (_PROC / "stat").read_text().partition("\n")[0].split()
         return int(fields[_STEAL]) * 10**9 // os.sysconf("SC_CLK_TCK")
@@ -65,7 +65,7 @@ def stolen_ns() -> int | None:
 
 @dataclass
 class _Thread:
-    """What the last look found of a thread."""
+    """The last sample of a thread."""
 
     said: str
     run_delay: int
@@ -74,7 +74,7 @@ class _Thread:
 
 @dataclass
 class Waiting:
-    """The sums of one container, from look to look."""
+    """The sums of one container, updated with each sample."""
 
     cgroup: Path
     proc: Path = _PROC
@@ -86,7 +86,7 @@ class Waiting:
     _last_ns: int = 0
 
     def look(self, now_ns: int) -> Iterator[tuple[str, int]]:
-        """(kind, ns) of each sum there is; none once the container has ended."""
+        """Take a sample. (kind, ns) of each sum; none once the container has ended."""
         present = self._present()
         if not present:
             return
@@ -104,7 +104,7 @@ class Waiting:
             yield "pressure", pressure
 
     def _present(self) -> set[str]:
-        """The numbers of its threads, as this machine knows them."""
+        """The thread IDs of the container, in the host's PID namespace."""
         for name in ("cgroup.threads", "tasks"):
             try:
                 return set((self.cgroup / name).read_text().split())
@@ -113,16 +113,16 @@ class Waiting:
         return set()
 
     def _look_at(self, number: str) -> tuple[int, bool]:
-        """What a thread waited since the last look, ns, and whether it was stopped from then to now."""
+        """(wait of a thread since the last sample, ns; whether both samples found it stopped)."""
         try:
             schedstat = (self.proc / number / "schedstat").read_text()
             run_delay = int(schedstat.split()[1])
             before = self._threads.get(number)
             if before is not None and run_delay < before.run_delay:
-                # Another thread has the number now.
+                # Another thread has this ID now.
                 self._of_ended += before.run_delay
                 before = None
-            # Whoever ran meanwhile was not stopped, and need not be asked.
+            # A thread that ran meanwhile was not stopped, so its state need not be read.
             idle = before is not None and before.said == schedstat
             stopped = idle and (self.proc / number / "stat").read_text().rpartition(")")[2].split()[0] == "T"
         except (OSError, ValueError, IndexError):
@@ -149,13 +149,13 @@ class Waiting:
 PERIOD = 0.01
 #: Period of CPU and log-size samples, seconds.
 SLOW_PERIOD = 0.5
-#: Period of the looks at who waits for a processor, seconds, and the share of the time they may take: with many
-#: containers they become rarer.
+#: Period of the samples of waits, seconds, and the share of time that they may take. With many containers they become
+#: rarer.
 WAITS_PERIOD, WAITS_SHARE = 0.1, 0.01
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes of all files directly in a folder; what vanishes meanwhile counts as nothing."""
+    """Bytes of all files directly in a folder. Files that vanish meanwhile do not count."""
     total = 0
     try:
         with os.scandir(folder) as entries:
@@ -208,7 +208,7 @@ def receive_buffer_errors(pid: int) -> int | None:
 
 
 def _spent(pid: int) -> tuple[int, int]:
-    """CPU time of a process's cgroup, ns, and its namespace's receive buffer errors; 0 for what nobody knows."""
+    """CPU time of a process's cgroup, ns, and its namespace's receive buffer errors; 0 where unknown."""
     file = cgroup_usage(pid)
     return (None if file is None else read_usage(file)) or 0, receive_buffer_errors(pid) or 0
 
@@ -253,9 +253,9 @@ class Sampler:
             self._logs.update(logs)
 
     def watch_process(self, container: str, pid: int, *, new: bool = True) -> None:
-        """Watch the CPU time of a container and its waits for it, by the process that runs in it.
+        """Watch the CPU time of a container and its waits for the CPU. `pid`: its process.
 
-        `new`: it was started for this run; of another one that counts which comes from now on.
+        `new`: it was started for this run. For an older container only the time from now on counts.
         """
         with self._lock:
             if self._containers.get(container) == pid:
@@ -267,7 +267,7 @@ class Sampler:
                 self._waiting[container] = Waiting(folder)
 
     def watch_download(self, folder: Path, flow: int, transfer: int) -> None:
-        """Watch the growth of a download; a former one of the same flow is no longer watched."""
+        """Watch the growth of a download. It replaces a former one of the same flow."""
         with self._lock:
             self._downloads = [item for item in self._downloads if item.flow != flow]
             self._downloads.append(_Watched(folder, flow, transfer))
@@ -330,7 +330,7 @@ class Sampler:
 
     @staticmethod
     def _sample(watched: _Watched, growth: TextIO) -> None:
-        """Write the sample when the file grew, with the one before, so that the two bracket the growth."""
+        """Write a sample if the size changed, and the sample before it, so that the two bracket the change."""
         size = folder_size(watched.folder)
         sample = (time.time_ns(), size)
         before = watched.last
@@ -356,8 +356,8 @@ class Sampler:
                 self.overflowed = container
 
     def _sample_waits(self, waits: TextIO) -> float:
-        """Write who has waited how long so far; the seconds of CPU time that this took."""
-        # Not by the wall's clock: who has to wait in between is to look all the more.
+        """Write how long each container has waited so far. Returns the CPU seconds that this took."""
+        # CPU time, not wall time: a sampler that has to wait itself must not sample less often.
         began = time.thread_time()
         for container, waiting in self._waiting.items():
             now_ns = time.time_ns()

@@ -1,4 +1,4 @@
-"""Conducts the endpoints of a lab in real time: what the lifecycle says is done with containers, their ends are noted.
+"""Conducts the endpoints of a lab in real time: performs the lifecycle's actions on containers, and notes their ends.
 
 Its counterpart in virtual time is images/sim/simulator/conductor.py.
 """
@@ -23,26 +23,26 @@ from harness.engine.run_dir import diary
 from harness.outcome import Outcome, Transfer
 from harness.topology import CLIENT_END, SERVER_WAIT, Lab
 
-#: Seconds after which the simulator should have said that the path is up, or why not.
+#: Seconds after which the simulator should have reported that the path is up, or why not.
 _READY_WAIT = 2 * SERVER_WAIT + 15
-#: Seconds between two looks at what nobody gives notice of: readiness and a client's first datagram; a shell that holds
-#: a client; the size of logs.
+#: Seconds between two polls of what has no events: readiness and a client's first datagram; the shell of a waiting
+#: client; the size of logs.
 _LOOK_READY, _LOOK_HELD, _LOOK = 0.05, 0.001, 0.25
 
 
 class Containers(Protocol):
-    """What endpoints run in; see `harness.engine.docker.containers.Project`."""
+    """The containers of the endpoints; see `harness.engine.docker.containers.Project`."""
 
     def next_death(self, timeout: float) -> Death | None:
-        """The next container that ended, waiting so many seconds for it."""
+        """The next container that ended. Waits at most `timeout` seconds; None where none ended."""
         ...
 
     def release(self, service: str) -> bool:
-        """Let a client that is held go on; False while it is not there yet."""
+        """Start a client that waits; False while its shell is not there yet."""
         ...
 
     def start_again(self, service: str) -> None:
-        """Start a container that ended once more."""
+        """Start a container again that has ended."""
         ...
 
     def tell(self, *services: str) -> None:
@@ -50,12 +50,12 @@ class Containers(Protocol):
         ...
 
     def befell(self, service: str) -> ExternalFailure | None:
-        """What befell a container from outside; None where nothing did that is known of."""
+        """The external failure of a container; None where none is known."""
         ...
 
 
 class Clock(Protocol):
-    """What tells the time: the module `time`."""
+    """A clock, such as the module `time`."""
 
     def monotonic(self) -> float:
         """Seconds."""
@@ -67,7 +67,7 @@ class Clock(Protocol):
 
 
 def flows(lab: Lab) -> list[Flow]:
-    """What the clients of a lab do when."""
+    """The flows of a lab, as the lifecycle takes them."""
     return [
         Flow(
             flow.client, flow.server, flow.start, flow.stop if flow.cut_off else None, flow.repeat_after,
@@ -89,7 +89,7 @@ class Conductor:
         enter: Callable[[str], None],
         clock: Clock = time,
     ) -> None:
-        """`folder`: the run's; `enter` is called with a word for each phase that begins."""
+        """`folder`: the run's; `enter`: called with the name of each phase that begins."""
         self.blamed = "sim"
         """The host whose log says more about what happened."""
         self._lab = lab
@@ -121,7 +121,7 @@ class Conductor:
         return sorted(self._transfers, key=lambda item: (item.flow, item.index))
 
     def begin(self) -> None:
-        """All containers were started just now."""
+        """Begin the lifecycle: all containers were started just now."""
         self._perform(self._lifecycle.begin(self._clock.monotonic()))
 
     def watch(self) -> Outcome:
@@ -143,7 +143,7 @@ class Conductor:
         return self._from_outside() or self._outcome or Outcome(status="completed")
 
     def _from_outside(self) -> Outcome | None:
-        """What befell the containers themselves comes before what they did because of it."""
+        """The outcome of an external failure, if there is one. It explains what the containers did because of it."""
         proxies = [proxy.name for proxy in self._lab.proxies]
         for name in (*self._simulators, *proxies, *(host.name for host in self._lab.hosts)):
             if (external := self._containers.befell(name)) is not None:
@@ -156,7 +156,7 @@ class Conductor:
         return self._outcome is not None or self._lifecycle.over
 
     def _decide(self, blamed: str, outcome: Outcome) -> None:
-        """Something ends the run. Of several that do at once the first decides."""
+        """End the run with an outcome. Only the first call counts."""
         if self._outcome is None:
             self.blamed, self._outcome = blamed, outcome
 
@@ -171,7 +171,7 @@ class Conductor:
             self._decide("sim", exit_rules.of_simulator("", "the simulator was not ready in time"))
 
     def _look_for_openings(self) -> None:
-        """Of each transfer the first datagram, which the simulator tells of: from there on its time counts."""
+        """Find the first datagram of each transfer in the simulators' events. Its time begins with that datagram."""
         new_events: list[dict[str, Any]] = []
         for name in self._simulators:
             events = diary(self._folder, simulator=name)
@@ -188,23 +188,23 @@ class Conductor:
         return bool(flow.file) and self._received(client) >= flow.size
 
     def _received(self, client: str) -> int:
-        """Bytes of a client's file by now."""
+        """Bytes of a client's file so far."""
         flow = self._flows[client]
         try:
-            # Of a link its own: it is no file that was downloaded.
+            # The size of a link itself: a link is no downloaded file.
             return (self._folder / f"flow{flow.flow}" / "downloads" / flow.file).lstat().st_size if flow.file else 0
         except FileNotFoundError:
             return 0
 
     def _until_next(self, now: float) -> float:
-        """Seconds to wait for a death: to the next thing that is due, or that nobody gives notice of."""
+        """Seconds to wait for a death, until the next action is due or the next poll."""
         wake = self._lifecycle.wake
         awaits = not self._ready or self._lifecycle.awaited
         looks = [_LOOK_READY if awaits else _LOOK, *([_LOOK_HELD] if self._held else [])]
         return max(_LOOK_HELD, min([*looks, *([] if wake is None else [wake - now])]))
 
     def _hear(self, timeout: float) -> None:
-        """Wait for a container's end, and take all that have come."""
+        """Wait for a container's end, and handle all ends so far."""
         death = self._containers.next_death(timeout)
         while death is not None and not self._over():
             if death.service in self._simulators:
@@ -230,13 +230,13 @@ class Conductor:
             message = f"the simulator ended with exit code {death.exit_code}"
             return death.service, exit_rules.of_simulator("", message, death.exit_code)
         outcome = exit_rules.of_simulator(failed["reason"], failed["message"], death.exit_code)
-        # Of the servers the first, where one did not answer.
+        # Blame the first server, where one did not answer.
         return next((host.name for host in self._lab.hosts if host.role == outcome.role), death.service), outcome
 
     # --- what is done
 
     def _perform(self, actions: Sequence[Action], ended_ns: int = 0) -> None:
-        """Do what the lifecycle says. `ended_ns`: when the endpoint ended whose end this answers."""
+        """Perform the lifecycle's actions. `ended_ns`: end of the endpoint whose end led to them."""
         for action in actions:
             match action:
                 case Start(host, index):
@@ -290,7 +290,7 @@ class Conductor:
         self, client: str, index: int, at_ns: int, exit_code: int | None = None, *, cut_off: bool = False,
         received: int = 0,
     ) -> None:  # fmt: skip
-        """Note a transfer that is over, and make room for a repeat. `received`: what counts where its time was over."""
+        """Note a transfer that is over, and make room for a repeat. `received`: bytes, where it timed out."""
         flow = self._flows[client]
         if client in self._held:
             self._held.remove(client)
@@ -304,7 +304,7 @@ class Conductor:
                 flow=flow.flow,
                 index=index,
                 size=flow.size,
-                # One that its shell held all the while was none of any length.
+                # A transfer that never started has no duration.
                 started_ns=self._started_ns.get(client, at_ns),
                 ended_ns=at_ns,
                 exit_code=exit_code,

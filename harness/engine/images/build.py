@@ -1,7 +1,7 @@
-"""Images: what a build context is called, whether it is there, building and pulling it.
+"""Images: identities of build contexts, building and pulling.
 
-A built image's identity is the hash of its folder and of what it is built on, so it is known before the
-build, equal on every machine, and an unchanged image costs nothing.
+A built image's identity is the hash of its folder and of the images below. So it is known before the build, it is equal
+on every machine, and an unchanged image is not built again.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ from harness.errors import EngineError, HarnessError
 from harness.outcome import Image
 from harness.scenario.schema import Implementation
 
-# --- What an image is built from: the identity of a build context, and a copy of it to build.
+# --- Build contexts: their identity, and a copy to build from.
 
 
 #: The record of what is in an image, beside its recipe (`harness.engine.images.record`).
 RECORD = "components.json"
-#: Files of a recipe's folder that make no other image.
+#: Files of a recipe's folder that do not influence the image.
 _OF_NO_IMAGE = ("image.yaml", RECORD)
 
 
 def folder_hash(folder: Path) -> str:
-    """Hash of the names, modes and contents of all files of a build context, as far as they do something.
+    """Hash of the names, modes and contents of all files of a build context that influence the image.
 
-    The manifest is left out: a colour or a note makes no other image. The record of what is in the image is left out
-    as well. So are comments and docstrings of Python (`harness.engine.code_digest`).
+    The manifest is left out, since a colour or a note does not change the image. So is the record of the image's
+    contents, and so are comments and docstrings of Python (`harness.engine.code_digest`).
     """
     digest = hashlib.blake2b(digest_size=16)
     left_out = {folder / name for name in _OF_NO_IMAGE}
@@ -70,10 +70,10 @@ def folder_hash(folder: Path) -> str:
 
 @contextmanager
 def fresh(folder: Path) -> Iterator[Path]:
-    """A copy of a build context whose files are of now.
+    """A copy of a build context, with the present as modification time of all files.
 
-    Cargo, make and their like go by times. What a cache holds (`RUN --mount=type=cache`) may be newer than a checkout's
-    files and have been made of others: of another branch's, or of another checkout's. They would take it for these.
+    Cargo, make and the like compare times. Objects in a build cache (`RUN --mount=type=cache`) may be newer than a
+    checkout's files, and may come from another branch or checkout. Such tools would take them for up to date.
     """
     with tempfile.TemporaryDirectory(prefix="quic-lab-context-") as scratch:
         # `shutil.copy` keeps modes, and no times.
@@ -86,7 +86,7 @@ def fresh(folder: Path) -> Iterator[Path]:
 BASE_IMAGE = "debian:trixie-slim"
 #: Label on every image built here.
 IMAGE_LABEL = "org.quic-lab.image"
-#: Build arguments that limit the compilers which run at once: Cargo's, and the Go command's and compiler's.
+#: Build arguments that limit the number of parallel compilers: of Cargo, and of the Go command and compiler.
 _JOBS = ("CARGO_BUILD_JOBS", "GOMAXPROCS")
 #: Seconds a build may take to end what the daemon runs for it.
 CANCEL_SECONDS = 10.0
@@ -121,7 +121,7 @@ class Build:
 
     @cached_property
     def identity(self) -> str:
-        """Hash of the folder and, through `on`, of everything below, as they were when it was asked for first."""
+        """Hash of the folder and, through `on`, of all images below, at the time of the first access."""
         digest = hashlib.blake2b(f"{folder_hash(self.folder)}\0{self.target}".encode(), digest_size=16)
         if self.upstream:
             digest.update(f"\0upstream={self.upstream}".encode())
@@ -136,7 +136,7 @@ class Build:
         return f"{PREFIX}/{self.name}:{self.identity[:12]}{stage}"
 
     def missing(self) -> list[Build]:
-        """What of the build and those below it is not there yet, in the order they must be made."""
+        """The build and those below it, as far as they are not there yet, in the order of building."""
         if inspect_image(self.reference) is not None:
             return []
         below = [build for item in self.on.values() for build in item.missing()]
@@ -153,7 +153,7 @@ def _unique(builds: list[Build]) -> list[Build]:
 def kernel_lacks_queues(
     configurations: Sequence[Path] = (Path("/proc/config.gz"), Path(f"/boot/config-{os.uname().release}")),
 ) -> bool:
-    """Whether this kernel's configuration leaves out netem or RED; False where it is not to be had."""
+    """Whether this kernel's configuration leaves out netem or RED; False where it cannot be read."""
     for file in configurations:
         try:
             content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
@@ -170,7 +170,7 @@ class Images:
     def __init__(
         self, images: Path, state: Path, ca_bundle: Path | None = None, registry: Registry | None = None
     ) -> None:
-        """`registry`: where images are looked for before they are built."""
+        """`registry`: images are pulled from it, where it has them, instead of built."""
         self._registry = registry
         self._folder = images
         self._state = state
@@ -193,14 +193,14 @@ class Images:
 
     @property
     def others(self) -> dict[str, Build]:
-        """The images that are built here and are no implementation's: name → build. The simulator is that without a
-        kernel of its own.
+        """The images that are built here and belong to no implementation: name → build. The simulator is the one
+        without a kernel of its own.
         """
         builds = (self.endpoint, self.rust, self.go, self._sim_host, self.lab_kernel, self.probe, self.ns3)
         return {build.name: build for build in builds}
 
     def of(self, implementation: Implementation, manifest_folder: Path) -> Build | None:
-        """How an implementation's image is built, or None when it is a published one."""
+        """The build of an implementation's image, or None when it is a published image."""
         if implementation.build is None:
             return None
         folder = (manifest_folder / implementation.build).resolve()
@@ -219,7 +219,7 @@ class Images:
         return replace(build, on={argument: below for argument, below in shared.items() if argument in named})
 
     def _identity_of(self, published: str | None) -> str:
-        """Of a published image that a build starts from, as far as it is here: a tag may move."""
+        """Identity of a published image that a build starts from, since a tag may move; empty where it is not here."""
         if published is None:
             return ""
         with suppress(EngineError):
@@ -243,12 +243,12 @@ class Images:
         return Image(reference=build.reference, identity=build.identity)
 
     def sim(self, kernel: str) -> Image:
-        """The simulator for a kernel: host, lab, or auto, which is settled by a probe when it is built."""
+        """The simulator for a kernel: host, lab, or auto. A probe decides about auto when it is built."""
         return Image(reference=self.sim_build(kernel).reference, identity=self._sim_identity)
 
     @cached_property
     def _sim_identity(self) -> str:
-        """Of the simulator and the lab kernel, whichever is used: so it is known before the choice is settled."""
+        """Identity of simulator and lab kernel together: so it is known before the kernel is chosen."""
         text = f"{folder_hash(self._folder / 'sim')}{self.lab_kernel.identity}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -269,19 +269,19 @@ class Images:
 
     @property
     def sim_settled(self) -> bool:
-        """Whether it is known which simulator 'auto' is on this machine."""
+        """Whether it is known which simulator 'auto' means on this machine."""
         return self._host_kernel() is not None
 
     def builds_before_settling(self) -> list[Build]:
-        """What is built while it is not known which simulator 'auto' is: the one that asks the host's kernel.
+        """Builds that are needed to decide which simulator 'auto' means: the one that probes the host's kernel.
 
-        Where the kernel's own configuration leaves out a queue, the answer is known, and the lab kernel, which takes
-        longest of all, need not wait for the question.
+        Where the host kernel's configuration leaves out a queue, the answer is known. Then the lab kernel, which takes
+        longest of all, is built at once.
         """
         return [self._sim_host, self._sim_lab] if kernel_lacks_queues() else [self._sim_host]
 
     def settle_sim(self, announce: Announce) -> None:
-        """Ask the host kernel, once, whether it has the queues, so that the lab kernel is built only if needed."""
+        """Probe the host kernel for the queues, once, so that the lab kernel is built only if needed."""
         if self._host_kernel() is None:
             self.make(self._sim_host, announce)
             completed = docker(
@@ -294,9 +294,9 @@ class Images:
             self._probe_file().write_text(completed.stdout)
 
     def make(self, build: Build, announce: Announce, jobs: int | None = None) -> None:
-        """Build an image and what it is built on, as far as they are not there. Raises EngineError.
+        """Build an image and the images below it, as far as they are not there. Raises EngineError.
 
-        `jobs`: how many compilers may run at once; as many as there are cores without.
+        `jobs`: number of parallel compilers; one per core without.
         """
         missing = build.missing()
         if missing and self._taken(build):
@@ -307,7 +307,7 @@ class Images:
                 self._run_build(item, jobs)
 
     def _taken(self, build: Build) -> bool:
-        """Whether an image could be taken from the registry. EngineError where that gives another one."""
+        """Pull an image from the registry. Whether it has it. EngineError where it has another one of that name."""
         return self._registry is not None and self._registry.take(build.reference, build.identity)
 
     def _run_build(self, build: Build, jobs: int | None) -> None:
@@ -318,13 +318,13 @@ class Images:
         for argument, below in build.on.items():
             command += ["--build-arg", f"{argument}={below.reference}"]
         if jobs is not None:
-            # A build is a control group beside the containers': no scheduling class inside it would make way for them.
+            # A build is in a control group beside the containers'. No scheduling class in it would yield to them.
             for argument in sorted(build.arguments & set(_JOBS)):
                 command += ["--build-arg", f"{argument}={jobs}"]
         if build.target:
             command += ["--target", build.target]
         if self._ca is not None:
-            # Companies and CI put proxies with their own authority before the registries.
+            # Companies and CI have proxies with certificates of their own in front of the registries.
             command += ["--secret", f"id=ca,src={self._ca}"]
         with log.open("wb") as out, fresh(build.folder) as context:
             code = self._wait_for([*command, str(context)], out)
@@ -338,11 +338,11 @@ class Images:
             )
 
     def _wait_for(self, command: list[str], out: BinaryIO) -> int:
-        """Run a build to its end, in a session of its own: Ctrl-C reaches the harness, which ends it. Its exit code."""
+        """Run a build to its end. Returns its exit code. It has a session of its own: on Ctrl-C the harness ends it."""
         with self._lock:
             if self._cancelled:
                 return -1
-            # A harness that is killed leaves no build behind, which would go on for minutes and hold the cores.
+            # The build ends with the harness. Else it would go on for minutes, and use the cores.
             process = subprocess.Popen(
                 [*ending_with_us("TERM"), *command], stdout=out, stderr=subprocess.STDOUT, start_new_session=True
             )
@@ -357,7 +357,7 @@ class Images:
                 self._processes.discard(process)
 
     def cancel(self) -> None:
-        """End the builds that other threads have under way, and let no further one begin; their `make` raises."""
+        """End the builds of other threads, and start no more. Their `make` raises."""
         with self._lock:
             self._cancelled = True
             processes = list(self._processes)
@@ -378,7 +378,7 @@ class Images:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a `docker buildx build`: told to, it ends what the daemon runs for it."""
+    """End a `docker buildx build`. On SIGTERM it also ends what the daemon runs for it."""
     process.terminate()
     try:
         process.wait(CANCEL_SECONDS)
@@ -387,12 +387,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def ours(image: str) -> bool:
-    """Whether a labelled image was made by the project: what others build on our base inherits its label."""
+    """Whether an image with our label is ours: images that others build on our base inherit the label."""
     return image == BASE_IMAGE or image.startswith((f"{PREFIX}/", f"{PREFIX}-test/"))
 
 
 def remove_everything() -> list[str]:
-    """Remove all containers, networks and images of the project from Docker. Names of what was removed."""
+    """Remove all containers, networks and images of the project from Docker. Returns the names of what was removed."""
     removed: list[str] = []
     owner_filter = ("--filter", f"label={OWNER_LABEL}")
     for kind, listing, removal, form in (
@@ -407,7 +407,7 @@ def remove_everything() -> list[str]:
     return removed
 
 
-# --- What came of building an image: the engines make it, reports show it.
+# --- Result of building an image.
 
 
 @dataclass(frozen=True)
@@ -430,11 +430,11 @@ class MadeImage:
 def make_side_by_side(
     images: Images, simulator: Build | None, implementations: Mapping[str, Build], announce: Announce
 ) -> dict[str, MadeImage]:
-    """Build all of these and what they are built on. Name → what came of it: what is below first, then by name.
+    """Build all of these and the images below them. Name → result: images below come first, then by name.
 
-    `simulator`: the one that is built beside them; None for none.
+    `simulator`: is built together with them; None for none.
     """
-    # What implementations are built on first and alone; then the longest first, so that no core ends up idle.
+    # First the images below, one at a time. Then the longest builds first, so that no core is idle at the end.
     shared = {below.reference: below for build in implementations.values() for below in build.on.values()}
     shared_results = {build.name: _make(images, build, announce) for build in shared.values()}
     builds = {**({} if simulator is None else {"sim": simulator}), **implementations}
@@ -462,7 +462,7 @@ def _with_below(build: Build) -> list[Build]:
     return [build, *(below for item in build.on.values() for below in _with_below(item))]
 
 
-# --- What is needed from elsewhere: published images and repositories, and whether they can be had here.
+# --- Availability of published images and repositories.
 
 
 #: Seconds an answer may take.
@@ -470,10 +470,10 @@ PATIENCE = 5.0
 
 
 def missing(implementation: Implementation) -> str | None:
-    """Why an implementation that is not on this machine cannot be made here; None where it can be.
+    """Why an implementation that is not on this machine cannot be built here; None where it can be.
 
-    Published images are never pulled unasked, so one that is not present counts as missing; a repository is
-    asked for. Raises EngineError when the Docker daemon does not answer.
+    Published images are never pulled without a request, so an absent one counts as missing. A repository is contacted.
+    Raises EngineError when the Docker daemon does not answer.
     """
     if implementation.image is not None:
         return None if inspect_image(implementation.image) else _not_present("its image", implementation.image)
@@ -493,7 +493,7 @@ def _not_present(phrase: str, image: str) -> str:
 @cache
 def _unreachable(repository: str) -> str:
     """Why a Git repository does not answer over HTTP; empty when it does."""
-    # What `git clone` asks first (gitprotocol-http, smart clients).
+    # The first request of `git clone` (gitprotocol-http, smart clients).
     url = f"{repository.removesuffix('/')}/info/refs?service=git-upload-pack"
     try:
         with urllib.request.urlopen(url, timeout=PATIENCE):

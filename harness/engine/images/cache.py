@@ -1,9 +1,9 @@
-"""The cache: what can be made again and is kept between runs, bounded in size.
+"""The cache: files that are kept between runs and can be made again, bounded in size.
 
-Layout: `rootfs/` exported images (see `harness.engine.images.rootfs_export`), `files/` what they share, `www/` served
-files, `contents/` what was found in images, `certs*/`; `uses/` has an empty file for each exported image and served
-file: its time of modification says when that was used last, and whoever uses it holds a lock on it (flock(2)). What is
-locked is never removed; a lock goes with its process.
+Layout: `rootfs/` exported images (see `harness.engine.images.rootfs_export`), `files/` the files that they share,
+`www/` served files, `contents/` contents of images, `certs*/` certificates. `uses/` has an empty file for each exported
+image and served file. Its modification time is the time of the last use, and its users hold a lock on it (flock(2)).
+Locked items are never removed. A lock ends with its process.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from harness.engine.images.hardlink_pool import SharedFiles
 from harness.engine.process_owner import lives
 from harness.errors import EngineError
 
-#: What the cache may grow to, bytes, before what was used least recently goes; a half of it belongs to served files.
+#: Size of the cache, bytes, from which on the least recently used items are removed. Half of it is for served files.
 LIMIT = 10 * 10**9
-#: What is being made is called this, then its owner.
+#: Name of an unfinished item: this, then its owner.
 UNFINISHED = "unfinished."
-#: In the folder of an exported image, written last: without it the rest is of no use.
+#: File in the folder of an exported image. It is written last: an export without it is incomplete.
 EXPORT = "export.json"
-#: Under this name it has the bytes on the disk of what is in its ROOT and in no other export.
+#: Key in that file: bytes on the disk of what is in its ROOT and is not shared with other exports.
 UNSHARED = "unshared"
 _ROOTS, _WWW, _CONTENTS, _USES, _POOL = "rootfs", "www", "contents", "uses", "files"
 
 
 @dataclass(frozen=True)
 class CacheItem:
-    """Something in the cache that can go by itself."""
+    """Something in the cache that can be removed by itself."""
 
     name: str
     """Below the cache: 'rootfs/1234', of all exports of an image; 'www/10MB.bin'."""
@@ -58,9 +58,9 @@ class Cache:
         self._keep_others_out()
 
     def _keep_others_out(self) -> None:
-        """Nobody but its owner comes to the cache, nor to the files of images in it: these are strangers'.
+        """Restrict the cache and the files of images in it to its owner: these files come from strangers.
 
-        What is somebody else's stays as it is, and so does a folder like /tmp that is merely used for a cache, too.
+        Folders of other users are not changed, and neither is a folder like /tmp that is also used for a cache.
         """
         is_own = is_cache(self.folder) and not self.folder.stat().st_mode & stat.S_ISVTX
         for place in (*([self.folder] if is_own else []), self.roots, self.folder / _POOL):
@@ -69,7 +69,7 @@ class Cache:
                     place.chmod(0o700)
 
     def _make(self) -> None:
-        """Make the folder where it is not there, and those of images. OSError."""
+        """Make the cache's folder and its subfolders, where they are missing. OSError."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         for place in (self.folder, self.roots, self.folder / _POOL, self.folder / _USES):
             place.mkdir(mode=0o700, exist_ok=True)
@@ -78,7 +78,7 @@ class Cache:
 
     @contextlib.contextmanager
     def use(self, *names: str) -> Iterator[None]:
-        """While it lasts nobody removes these: 'rootfs/1234', 'www/10MB.bin'. They need not be there yet."""
+        """Within the context nobody removes these items: 'rootfs/1234', 'www/10MB.bin'. They need not exist yet."""
         with contextlib.ExitStack() as locks:
             for name in sorted(set(names)):
                 lock = self._lock(name, fcntl.LOCK_SH)
@@ -87,7 +87,7 @@ class Cache:
             yield
 
     def _lock(self, name: str, operation: int) -> int | None:
-        """A descriptor that holds a lock; None where that cannot be, since nothing can be written here or removed."""
+        """A descriptor that holds a lock; None where the cache is read-only, so that nothing can be removed."""
         file = self.folder / _USES / name.replace("/", "-")
         while True:
             try:
@@ -100,7 +100,7 @@ class Cache:
                 raise cache_error(error, self.folder) from error
             try:
                 fcntl.flock(lock, operation)
-                # Whoever removed what was used so far has removed this file with it.
+                # Another process may have removed the item, and this file with it, before the lock was taken.
                 if os.path.samestat(os.fstat(lock), file.stat()):
                     if operation == fcntl.LOCK_SH:
                         os.utime(lock)
@@ -114,7 +114,7 @@ class Cache:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """While it lasts no other process, and no other thread of this one, shares files or removes any."""
+        """Within the context no other process or thread shares files or removes any."""
         lock = self._lock("pool", fcntl.LOCK_EX)
         try:
             yield
@@ -125,7 +125,7 @@ class Cache:
     # --- what is there
 
     def kept(self) -> list[CacheItem]:
-        """What can go, what was used least recently first."""
+        """The items that can be removed, the least recently used first."""
         places: dict[str, list[Path]] = {}
         for place in [*_entries(self.roots), *_entries(self.www)]:
             if not place.name.startswith(UNFINISHED):
@@ -142,7 +142,7 @@ class Cache:
             return 0.0
 
     def sizes(self) -> dict[str, int]:
-        """Bytes on the disk, by folder of the cache; files beside them by their name. What is shared counts once."""
+        """Bytes on the disk, by folder of the cache, and by name for other files. Shared files count once."""
         counted: set[tuple[int, int]] = set()
         sizes = {place.name: _bytes(place, counted) for place in _entries(self.folder) if place != self.roots}
         if self.roots.is_dir():
@@ -153,10 +153,10 @@ class Cache:
     # --- bounds
 
     def bound(self) -> list[str]:
-        """Remove what was used least recently until the cache is within its limit. Names of what was removed.
+        """Remove the least recently used items until the cache is within its limit. Returns their names.
 
-        Served files and the rest have half of the limit each that the other cannot take from them: a file of 10 GB
-        costs no exported image.
+        Served files and the rest have half of the limit each. So a served file of 10 GB does not cause the removal of
+        exported images.
         """
         removed: list[str] = []
         oversized = self._over()
@@ -169,7 +169,7 @@ class Cache:
         return removed
 
     def _over(self) -> frozenset[str]:
-        """The kinds of what is kept that have to give way: those beyond their half, while the whole is too large."""
+        """The kinds whose items must be removed: those beyond their half, while the whole cache is too large."""
         sizes = self.sizes()
         whole, served = sum(sizes.values()), sizes.get(_WWW, 0)
         if whole <= self.limit:
@@ -178,10 +178,9 @@ class Cache:
         return frozenset(kind for kind, size in parts.items() if size > self.limit / 2)
 
     def tidy(self, images: Collection[str] | None) -> list[str]:
-        """Remove what is of no use: exports that broke off, that were damaged, or that no image needs any more.
+        """Remove exports that are unfinished, damaged, or needed by no image any more. Returns their names.
 
-        `images`: the IDs of those that Docker has; None where it does not answer, and then all are needed. Names of
-        what was removed.
+        `images`: IDs of Docker's images; None where Docker does not answer: then all exports are needed.
         """
         removed = self.remove_orphans()
         if images is None:
@@ -197,7 +196,7 @@ class Cache:
         return removed
 
     def remove_orphans(self) -> list[str]:
-        """Remove what a process that no longer lives was making, and exports that were damaged. Names of all that."""
+        """Remove unfinished items of dead processes, and damaged exports. Returns their names."""
         removed = []
         for place in [*self.roots.glob(f"{UNFINISHED}*"), *self.www.glob(f"{UNFINISHED}*")]:
             if not lives(place.name.removeprefix(UNFINISHED).partition(".")[0]):
@@ -210,7 +209,7 @@ class Cache:
         return removed
 
     def remove(self, item: CacheItem) -> bool:
-        """Remove something, unless it is in use. Whether it was removed."""
+        """Remove an item, unless it is in use. Whether it was removed."""
         try:
             lock = self._lock(item.name, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -231,7 +230,7 @@ class Cache:
 
 
 def _is_own(place: Path) -> bool:
-    """Whether it is a folder of this process's user."""
+    """Whether a path is a folder of this process's user."""
     try:
         status = place.lstat()
     except OSError:
@@ -245,12 +244,12 @@ def is_cache(folder: Path) -> bool:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes on the disk of all that is in a folder; 0 where there is none."""
+    """Bytes on the disk of everything in a folder; 0 where there is none."""
     return _bytes(folder, set())
 
 
 def short_id(image_id: str) -> str:
-    """What an image's exports and the note of what is in it are called by. `image_id`: sha256:…."""
+    """Name of an image's exports and of its file in `contents/`. `image_id`: sha256:…."""
     return image_id.removeprefix("sha256:")[:24]
 
 
@@ -276,7 +275,7 @@ def _entries(folder: Path) -> list[Path]:
 
 def _drop(place: Path) -> None:
     if place.is_dir():
-        # Without this file nobody takes what is left for whole.
+        # Without this file nobody takes the rest for a complete export.
         (place / EXPORT).unlink(missing_ok=True)
         shutil.rmtree(place, ignore_errors=True)
     else:
@@ -288,7 +287,7 @@ def _on_disk(place: Path) -> int:
 
 
 def _export_bytes(folder: Path, counted: set[tuple[int, int]]) -> int:
-    """Bytes on the disk of an export but for what it shares: as it was counted when it was made."""
+    """Bytes on the disk of an export without its shared files, as counted when it was made."""
     try:
         below = int(json.loads((folder / EXPORT).read_bytes())[UNSHARED])
         return below + _on_disk(folder) + sum(_on_disk(place) for place in _entries(folder))
@@ -297,7 +296,7 @@ def _export_bytes(folder: Path, counted: set[tuple[int, int]]) -> int:
 
 
 def _bytes(place: Path, counted: set[tuple[int, int]]) -> int:
-    """Bytes on the disk of a file, or of all in a folder, but for those of files that were `counted`."""
+    """Bytes on the disk of a file, or of everything in a folder, except for files that are in `counted` already."""
     total = 0
     below = [str(place)]
     while below:
@@ -313,6 +312,6 @@ def _bytes(place: Path, counted: set[tuple[int, int]]) -> int:
                 with os.scandir(path) as entries:
                     below += [entry.path for entry in entries]
         except FileNotFoundError:
-            # Somebody removes it meanwhile.
+            # Somebody has removed it meanwhile.
             continue
     return total

@@ -1,7 +1,7 @@
 """The components of an image: packages of Debian and of Python, modules of Go, crates of Rust, and programs of its own.
 
-They are read from the stream of `docker export`, in one pass. Nothing is unpacked and no link is followed, for an image
-is a stranger's. A part that is malformed is left out: its files still count for the digest of the contents.
+They are read from the stream of `docker export`, in one pass. Nothing is unpacked and no link is followed, since an
+image is not trusted. Malformed parts are left out, but their files still count for the digest of the contents.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from harness.engine.images.contents import ImageEntry, contents_of, counts, expo
 from harness.errors import EngineError
 from harness.formatting import harmless
 
-# --- What a program in Go says of itself: the modules that it was built of, and the compiler.
+# --- Build information of a Go program: its modules, and the version of the compiler.
 #
 # The Go command writes it into every program, behind a mark (Go's debug/buildinfo, runtime/debug.BuildInfo). Since Go
-# 1.18 two texts follow the mark's 32 bytes: the version of Go, and lines of modules. Older programs are not read.
+# 1.18 a header of 32 bytes, which begins with the mark, precedes two texts: the version of Go, and lines of modules.
+# Older programs are not read.
 
 
-#: How a program for Linux begins (elf(5)), and how the build information does.
+#: First bytes of a program for Linux (elf(5)), and of the build information.
 _ELF, _MARK = b"\x7fELF", b"\xff Go buildinf:"
-#: The information stands at a multiple of so many bytes. So long is its head, in bytes.
+#: Alignment of the build information, and length of its header, bytes.
 _ALIGNMENT, _HEAD = 16, 32
-#: Bit of the head's flags: the texts follow the head itself.
+#: Bit of the header's flags: the texts follow the header directly.
 _INLINE = 0x2
-#: Bytes that are kept behind a mark. A program of a thousand modules has 100 kB.
+#: Bytes that are kept from a mark on. A program with a thousand modules has 100 kB.
 _MOST = 1 << 20
-#: Marks in a program that are looked at. The Go tools have some in their own texts.
+#: Marks that are examined in a program. The Go tools have some in their own texts.
 _MOST_MARKS = 8
-#: Bytes of random numbers before and behind the lines of modules.
+#: Bytes of a random sentinel before and after the lines of modules.
 _SENTINEL = 16
 
 
@@ -55,7 +56,7 @@ class Module(NamedTuple):
 
 
 class GoProgram:
-    """The build information of a program whose bytes come in blocks. It keeps 8 MB at most."""
+    """Reads the build information of a program whose bytes come in blocks. It keeps 8 MB at most."""
 
     def __init__(self) -> None:
         self._position = 0
@@ -83,12 +84,12 @@ class GoProgram:
         self._position += len(block)
 
     def modules(self) -> list[Module]:
-        """The modules that the program was built of, and Go as `stdlib`; empty where it says nothing."""
+        """The modules of the program, and Go itself as `stdlib`; empty where it has no build information."""
         return next((modules for buffer in self._kept if (modules := _modules(bytes(buffer)))), [])
 
 
 def _modules(text: bytes) -> list[Module]:
-    """The modules of build information, which begins with its mark; empty where it is none."""
+    """The modules of build information. `text` begins with the mark; empty where it is no build information."""
     if len(text) < _HEAD or not text[len(_MARK) + 1] & _INLINE:
         return []
     version, remainder = _string(text[_HEAD:])
@@ -96,7 +97,7 @@ def _modules(text: bytes) -> list[Module]:
     go_version = version.decode(errors="replace")
     if not go_version.startswith("go"):
         return []
-    # A version may name experiments behind a blank.
+    # A version may be followed by a blank and names of experiments.
     compiler = Module("stdlib", go_version.removeprefix("go").partition(" ")[0], "")
     whole = len(lines) > 2 * _SENTINEL and lines[-_SENTINEL - 1 : -_SENTINEL] == b"\n"
     inner = lines[_SENTINEL:-_SENTINEL].decode(errors="replace") if whole else ""
@@ -104,9 +105,9 @@ def _modules(text: bytes) -> list[Module]:
 
 
 def _listed(text: str) -> list[Module]:
-    """The modules of lines: `dep`, path, version and sum, with tabs between them; `=>` replaces the one above.
+    """The modules of lines of `dep`, path, version and sum, separated by tabs; `=>` replaces the module above.
 
-    The program's own module (`mod`) counts where it has a version: else it is the folder that it was built in.
+    The program's own module (`mod`) counts if it has a version. Without one it is only the folder of the build.
     """
     modules: list[Module] = []
     for line in text.split("\n"):
@@ -115,13 +116,15 @@ def _listed(text: str) -> list[Module]:
         if word in ("mod", "dep"):
             modules.append(Module(name, version, digest))
         elif word == "=>" and modules:
-            # A folder has no version. Its path is the builder's own matter, so the name stays.
+            # A folder has no version. Its path says nothing elsewhere, so the module's name stays.
             modules[-1] = Module(name, version, digest) if version else Module(modules[-1].name, "", "")
     return [module for module in modules if module.name and module.version != "(devel)"]
 
 
 def _string(text: bytes) -> tuple[bytes, bytes]:
-    """A text behind its length (a varint of encoding/binary), and what follows; empty ones where it is cut off."""
+    """(a text that follows its length, the rest). The length is a varint of Go's encoding/binary. Both are empty where
+    the text is cut off.
+    """
     length = 0
     for place, byte in enumerate(text[:10]):
         length |= (byte & 0x7F) << (7 * place)
@@ -137,19 +140,19 @@ def _string(text: bytes) -> tuple[bytes, bytes]:
 
 #: Kinds of components, by the package types of the purl specification.
 KINDS = ("deb", "pypi", "golang", "cargo")
-#: Where images of Rust have the list of their crates.
+#: Path of the list of crates in images of Rust programs.
 CARGO_LOCK = "usr/local/share/lock/Cargo.lock"
-#: Where the lab kernel has the version of Debian's package of its source.
+#: Paths of a file with the version of Debian's source package of the lab kernel.
 _KERNEL_VERSIONS = ("linux.version", "opt/lab/linux.version")
 _OS_RELEASES = ("usr/lib/os-release", "etc/os-release")
 _DPKG_INFO = "var/lib/dpkg/info"
 #: Folders of documents, which a slim image of Debian leaves out.
 _DOCUMENTS = ("doc", "man", "info", "locale", "lintian", "bug", "doc-base")
-#: Folders that are links into usr where that is merged.
+#: Folders that are links into usr, where / and /usr are merged.
 _MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-#: Bytes that are kept of one text and of all texts, and files that an image may have.
+#: Limits: bytes of one text, bytes of all texts, number of files of an image.
 _MOST_TEXT, _MOST_TEXTS, _MOST_FILES = 32 << 20, 512 << 20, 2_000_000
-#: Characters of a distribution's metadata in which its name and version are looked for.
+#: Characters of a distribution's metadata that are searched for its name and version.
 _MOST_HEADER = 1 << 16
 _NAME = re.compile(r"[A-Za-z0-9@][\w.+~/@-]{0,254}", re.ASCII)
 _VERSION = re.compile(r"[\w.+~:!-]{0,255}", re.ASCII)
@@ -177,7 +180,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Composition:
-    """What an image is made of."""
+    """The components and files of an image."""
 
     components: tuple[Component, ...]
     """Sorted, each once."""
@@ -190,7 +193,7 @@ class Composition:
 
 
 def composition_of(reference: str) -> Composition:
-    """The components of an image of Docker's: some seconds. Raises EngineError."""
+    """The components of an image that Docker has. Takes some seconds. Raises EngineError."""
     with exported(reference) as stream:
         return composition_of_tar(stream, reference)
 
@@ -207,7 +210,7 @@ def composition_of_tar(stream: IO[bytes], name: str) -> Composition:
 
 @dataclass
 class _Observer:
-    """Sees every file on its way to the digest, and keeps the texts that name components."""
+    """Reads every file on its way to the digest, and keeps the texts that list components."""
 
     name: str
     """Of the image, for errors."""
@@ -218,7 +221,7 @@ class _Observer:
     _bytes_kept: int = 0
 
     def see(self, path: str, blocks: Iterable[bytes]) -> Iterator[bytes]:
-        """Pass on the blocks of a file. EngineError where the image has more files or texts than any honest one."""
+        """Pass on the blocks of a file. EngineError where an image has suspiciously many files or texts."""
         if path in self.digests:
             raise _twice(self.name, path)
         digest, program = hashlib.sha256(), GoProgram()
@@ -231,7 +234,7 @@ class _Observer:
             yield block
         self.digests[path] = digest.hexdigest()
         self.modules.update(program.modules())
-        # A text that is too long is left out, for its end would be missing.
+        # A text that is too long is left out, since its end would be missing.
         if text is not None and len(text) <= _MOST_TEXT:
             self.texts[path] = bytes(text)
             self._bytes_kept += len(text)
@@ -244,7 +247,7 @@ def _twice(image: str, path: str) -> EngineError:
 
 
 def _names_components(path: str) -> bool:
-    """Whether the text of a file is needed."""
+    """Whether a file lists components, so that its text is needed."""
     if path in (CARGO_LOCK, *_KERNEL_VERSIONS, *_OS_RELEASES):
         return True
     folder, _, name = path.rpartition("/")
@@ -254,14 +257,14 @@ def _names_components(path: str) -> bool:
 
 
 class _ImageReading:
-    """What an image's entries and texts say."""
+    """Derives the components from an image's entries and texts."""
 
     def __init__(self, entries: list[ImageEntry], observer: _Observer, status: str) -> None:
         self._entries = {entry.path: entry for entry in entries}
         self._texts, self._modules = observer.texts, observer.modules
         self._status = status
         self._contents = contents_of(entries, status).digest
-        # A hard link has the digest of the file that it is another name of.
+        # A hard link has the digest of the file that it links to.
         by_content = {
             self._entries[path].content: sha256
             for path, sha256 in observer.digests.items()
@@ -277,7 +280,7 @@ class _ImageReading:
         """Paths of the files of all packages and distributions."""
 
     def composition(self) -> Composition:
-        """All of it."""
+        """All components and files."""
         components = {*self._packages(), *self._distributions(), *self._crates(), *self._kernel(), *self._go()}
         sound = sorted(item for item in components if _is_sound(item))
         files = {
@@ -301,17 +304,17 @@ class _ImageReading:
             name, architecture = fields.get("Package", ""), fields.get("Architecture", "")
             if not fields.get("Status", "").endswith(" installed"):
                 continue
-            # A package that may be there for several architectures has its architecture in the names of its files.
+            # A package that can be installed for several architectures has its architecture in the names of its files.
             names = [stem for stem in (f"{name}:{architecture}", name) if f"{stem}.list" in infos]
             listed = self._text(f"{_DPKG_INFO}/{names[0]}.list").split("\n") if names else []
             digest = self._digest_of(self._merged(line.strip("/")) for line in listed)
-            # The scripts that dpkg runs for a package are executable, and in no list.
+            # The scripts that dpkg runs for a package are executable, but in no list.
             self._owned.update(script for stem in names for script in scripts[stem])
             source = re.sub(r"\s*\((.*)\)$", r" \1", fields.get("Source", ""))
             yield Component("deb", name, fields.get("Version", ""), architecture, source, digest)
 
     def _merged(self, path: str) -> str:
-        """A path of a package's list as it stands in the image, where `lib` may be a link to `usr/lib`."""
+        """A path of a package's list → its path in the image, where `lib` may be a link to `usr/lib`."""
         top, slash, subpath = path.partition("/")
         entry = self._entries.get(top)
         if slash and top in _MERGED and entry is not None and entry.kind == "link":
@@ -334,9 +337,9 @@ class _ImageReading:
     # --- Python, Rust, Go
 
     def _distributions(self) -> Iterator[Component]:
-        """Distributions by the core metadata and RECORD of Python's specification of installed projects."""
+        """Python distributions, from their core metadata and RECORD (specification of installed projects)."""
         for path in [path for path in self._texts if path.endswith("/METADATA")]:
-            # A name or a version stands among the first lines. The rest is a description.
+            # Name and version are among the first lines. The rest is a description.
             fields = HeaderParser().parsestr(self._text(path)[:_MOST_HEADER])
             name, version = str(fields.get("Name", "")).strip(), str(fields.get("Version", "")).strip()
             folder = PurePosixPath(path).parent
@@ -345,12 +348,12 @@ class _ImageReading:
                 yield Component("pypi", name, version, digest=self._digest_of(listed))
 
     def _recorded(self, text: str, root: str) -> list[str]:
-        """The paths of a RECORD, from the image's root; none where it is malformed."""
+        """The paths of a RECORD, from the image's root; empty where it is malformed."""
         try:
             rows = [row[0] for row in csv.reader(text.splitlines()) if row]
         except csv.Error:
             return []
-        # A path that leads out of the root ends at the root, as everywhere.
+        # A path cannot leave the root, as in any file system.
         return [posixpath.normpath(posixpath.join("/", root, row)).lstrip("/") for row in rows]
 
     def _crates(self) -> Iterator[Component]:
@@ -373,7 +376,8 @@ class _ImageReading:
     def _digest_of(self, paths: Iterable[str]) -> str:
         """SHA-256 over the sorted lines 'path NUL SHA-256, or target of a link' of the files that are in the image.
 
-        Left out are documents, and what `harness.engine.images.contents` leaves out. Empty where no file is left.
+        Documents are left out, and so are the files that `harness.engine.images.contents` leaves out. Empty where no
+        file is left.
         """
         present = {path for path in paths if path in self._digests}
         self._owned |= present
@@ -391,7 +395,7 @@ def _paragraphs(text: str) -> Iterator[Mapping[str, str]]:
 
 
 def _is_sound(item: Component) -> bool:
-    """Whether a component's texts are such as its kind has."""
+    """Whether a component's name, versions and architecture are well-formed."""
     if not (_NAME.fullmatch(item.name) and _VERSION.fullmatch(item.version)):
         return False
     return bool(_SOURCE.fullmatch(item.source) and _VERSION.fullmatch(item.architecture))
@@ -411,5 +415,5 @@ def _is_sum(text: str) -> bool:
 
 
 def _legible(path: str) -> str:
-    """A path without what breaks a line or is no text, which a stranger's may have."""
+    """A path in which line breaks, tabs and control characters are escaped, since an untrusted image may have some."""
     return harmless(path.replace("\n", "\\n").replace("\t", "\\t"))

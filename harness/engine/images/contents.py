@@ -1,13 +1,13 @@
-"""What is really in an image: its packages and programs, and one digest of all its files.
+"""The contents of an image: its packages and programs, and one digest of all its files.
 
-An image's identity is that of its recipe. Two machines that build the same recipe on different days get other packages
-from the distribution; the digest here tells such images apart, whatever the times and layers of their builds, and the
-lists say by what.
+An image's identity is that of its recipe. Two machines that build the same recipe on different days get different
+packages from the distribution. The digest here tells such images apart, independently of the times and layers of their
+builds. The lists say what differs.
 
-Left out, since they differ between builds of the same packages: times, owners, caches, logs, Python's compiled files,
-which carry the times of their sources, what Docker writes into every container, and what Debian's packages write when
-they are installed: /etc/shadow has the day of its last change, a changed file leaves a copy of its former state, and
-the package ssl-cert makes a key and a certificate of its own.
+Some data differ between builds of the same packages, and are left out: times, owners, caches, logs, Python's compiled
+files (which have the times of their sources), what Docker writes into every container, and what Debian's packages write
+when they are installed. For example, /etc/shadow has the day of its last change, a changed file leaves a copy of its
+former state, and the package ssl-cert makes a key and a certificate of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from harness.engine.images.rootfs_export import FILES, ROOT, exported_folder
 from harness.outcome.run import CONTENTS_DIGEST
 from harness.reading import read_regular
 
-#: Folders whose files are left out, and single files, from the root.
+#: Folders whose files are left out, and single files that are left out; from the root.
 _LEFT_OUT = (
     "dev", "proc", "sys", "run", "tmp", "var/cache", "var/log", "var/lib/apt", "var/tmp", "root/.cache",
     ".dockerenv", "etc/hostname", "etc/hosts", "etc/resolv.conf", "etc/mtab", "etc/machine-id",
@@ -43,13 +43,13 @@ _LEFT_OUT = (
     "var/lib/dpkg/statoverride-old", "var/backups",
     "etc/ssl/certs/ssl-cert-snakeoil.pem", "etc/ssl/private/ssl-cert-snakeoil.key",
 )  # fmt: skip
-#: Targets of links that are left out wherever they are: this one is called by a hash of the name in the certificate.
+#: Links to these targets are left out: the name of this link is a hash of the name in the certificate.
 _LEFT_OUT_TARGETS = ("ssl-cert-snakeoil.pem",)
-#: The mark of the rule by which files are left out, at the start of a digest. Another rule needs another mark. Digests
-#: by the first rule have no mark; the second, "2-", counted the key and certificate of ssl-cert.
+#: A digest begins with this mark of the rule by which files are left out. Another rule needs another mark. Digests by
+#: the first rule have no mark; the second rule, "2-", counted the key and certificate of ssl-cert.
 _RULE = "3-"
 _STATUS = "var/lib/dpkg/status"
-#: Bytes that are read of it at most: that of a whole desktop has 10 MB.
+#: Bytes that are read of that file at most. The file of a whole desktop has 10 MB.
 _MOST_STATUS = 64 << 20
 _BLOCK = 1 << 20
 
@@ -81,7 +81,7 @@ class ImageEntry:
 
 
 def contents_of(entries: Iterable[ImageEntry], status: str) -> Contents:
-    """What those files amount to; `status`: dpkg's status file."""
+    """Contents of an image with these files; `status`: text of dpkg's status file."""
     counted = sorted((entry for entry in entries if _counts(entry)), key=lambda entry: entry.path)
     digest = hashlib.blake2b(digest_size=16)
     for entry in counted:
@@ -93,13 +93,13 @@ def contents_of(entries: Iterable[ImageEntry], status: str) -> Contents:
 
 
 def is_program(entry: ImageEntry) -> bool:
-    """Whether it is an executable file or a shared object."""
+    """Whether an entry is an executable file or a shared object."""
     return entry.kind == "file" and (entry.executable or ".so" in PurePosixPath(entry.path).suffixes)
 
 
 def is_digest(text: str) -> bool:
-    """Whether a text may be the digest of contents: files of a store are called by it."""
-    # With its end named as Python's expressions name it.
+    """Whether a text is a valid digest of contents. Files of a store are named by such digests."""
+    # `fullmatch` replaces the anchors of the schema's expression.
     return re.fullmatch(CONTENTS_DIGEST.strip("^$"), text) is not None
 
 
@@ -109,12 +109,12 @@ def comparable(first: str, second: str) -> bool:
 
 
 def _counts(entry: ImageEntry) -> bool:
-    """Whether a file says what an image is."""
+    """Whether an entry counts for the digest."""
     return counts(entry.path) and not (entry.kind == "link" and entry.content in _LEFT_OUT_TARGETS)
 
 
 def counts(path: str) -> bool:
-    """Whether a file of that path, from the root without a slash before it, says what an image is."""
+    """Whether a file counts for the digest. `path`: from the root, without a leading slash."""
     parts = PurePosixPath(path).parts
     if "__pycache__" in parts:
         return False
@@ -132,13 +132,13 @@ def _packages(status: str) -> dict[str, str]:
 
 @contextmanager
 def exported(reference: str) -> Iterator[IO[bytes]]:
-    """The stream of `docker export` of an image: a tar file. EngineError when Docker does not give it."""
-    # An image may have no command, and a container must. This one never starts.
+    """The stream of `docker export` of an image: a tar file. EngineError when Docker fails."""
+    # A container needs a command, and an image may have none. This container never starts.
     container = docker("create", reference, "none").stdout.strip()
     try:
         with start(["export", container], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as export:
             assert export.stdout is not None
-            # Popen's pipe is one of text; its bytes are below.
+            # Popen's pipe is a text stream; its buffer has the bytes.
             yield export.stdout.buffer  # type: ignore[attr-defined]
         if export.returncode != 0:
             raise failure(f"exporting the image {reference}", "docker export failed")
@@ -147,12 +147,12 @@ def exported(reference: str) -> Iterator[IO[bytes]]:
 
 
 def exported_contents(reference: str) -> Contents:
-    """What an image of Docker's holds, from its export: a few seconds. EngineError when Docker does not give it."""
+    """Contents of an image that Docker has, from its export. Takes a few seconds. EngineError when Docker fails."""
     with exported(reference) as stream:
         return _of_tar(stream)
 
 
-#: Sees the content of a file on its way to the digest: the file's path and its blocks in, the same blocks out.
+#: Observes the content of a file on its way to the digest: takes the file's path and blocks, returns the same blocks.
 See = Callable[[str, Iterable[bytes]], Iterable[bytes]]
 
 
@@ -165,9 +165,9 @@ def _of_tar(stream: IO[bytes]) -> Contents:
 
 
 def tar_entries(stream: IO[bytes], see: See = _unseen) -> tuple[list[ImageEntry], str]:
-    """The files and links of a tar file, read once from its begin to its end, and the text of dpkg's status file.
+    """(files and links of a tar file, text of dpkg's status file). The stream is read once, from start to end.
 
-    Raises tarfile.TarError for what is no tar file.
+    Raises tarfile.TarError where it is no tar file.
     """
     entries: dict[str, ImageEntry] = {}
     status = ""
@@ -185,23 +185,23 @@ def tar_entries(stream: IO[bytes], see: See = _unseen) -> tuple[list[ImageEntry]
                 assert content is not None
                 blocks: Iterable[bytes] = iter(lambda file=content: file.read(_BLOCK), b"")  # type: ignore[misc]
                 if path == _STATUS:
-                    # What stands beyond tells of no more packages, and counts for the digest all the same.
+                    # The rest is not searched for packages, but counts for the digest all the same.
                     data = content.read(_MOST_STATUS)
                     status, blocks = data.decode(errors="replace"), itertools.chain([data], blocks)
                 entries[path] = ImageEntry(path, "file", bool(member.mode & 0o111), _digest(see(path, blocks)))
-        # What stands behind the archive's end must be read, or Docker sees a pipe that breaks.
+        # The rest after the archive's end must be read, or Docker sees a broken pipe.
         while stream.read(_BLOCK):
             pass
     return list(entries.values()), status
 
 
 def folder_contents(root: Path) -> Contents:
-    """What a root file system in a folder holds. Raises OSError."""
+    """Contents of a root file system in a folder. Raises OSError."""
     return _of_sealed(root, entries(root))
 
 
 def _of_export(export: Path) -> Contents:
-    """What an exported image holds, as it was counted then. Raises OSError, and ValueError where that is damaged."""
+    """Contents of an exported image, from its list of files. Raises OSError, and ValueError where that is damaged."""
     return _of_sealed(export / ROOT, read_entries(export / FILES))
 
 
@@ -217,7 +217,7 @@ def _of_sealed(root: Path, sealed: Iterable[FileEntry]) -> Contents:
 
 
 def _status_in(root: Path) -> str:
-    """Dpkg's status file of a root file system; empty where there is none, or a link that would lead out of it."""
+    """Text of dpkg's status file in a root file system; empty where there is none, or a link out of the root."""
     try:
         return read_regular(root.resolve() / _STATUS, _MOST_STATUS).decode(errors="replace")
     except OSError:
@@ -232,7 +232,7 @@ def _digest(blocks: Iterable[bytes]) -> str:
 
 
 def _kept(file: Path) -> Contents | None:
-    """What a file of the cache says; None where it is not there, damaged, or by a former rule."""
+    """Contents from a file of the cache; None where it is not there, damaged, or by a former rule."""
     try:
         contents = Contents(**json.loads(file.read_bytes()))
         return contents if contents.digest.startswith(_RULE) else None
@@ -241,18 +241,18 @@ def _kept(file: Path) -> Contents | None:
 
 
 class KnownContents:
-    """The contents of images by their ID, each looked through once: `<cache>/contents/<image ID>.json`."""
+    """The contents of images by their ID, each inspected once: `<cache>/contents/<image ID>.json`."""
 
     def __init__(self, cache: Path) -> None:
         self._cache = cache
 
     def by_digest(self, digest: str) -> Contents | None:
-        """What an image holds that was looked through before, by the digest of its contents."""
+        """Contents of an image that was inspected before, by their digest; None otherwise."""
         files = sorted((self._cache / "contents").glob("*.json"))
         return next((kept for file in files if (kept := _kept(file)) is not None and kept.digest == digest), None)
 
     def of(self, reference: str, image_id: str) -> Contents:
-        """What an image holds, from where it was exported to, else from Docker. EngineError, OSError.
+        """Contents of an image, from its export in the cache, else from Docker. EngineError, OSError.
 
         `image_id`: sha256:….
         """
@@ -263,7 +263,7 @@ class KnownContents:
         try:
             contents = exported_contents(reference) if export is None else _of_export(export)
         except ValueError:
-            # The export's own list is damaged.
+            # The export's list of files is damaged.
             contents = exported_contents(reference)
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_suffix(f".{os.getpid()}.{threading.get_ident()}")

@@ -1,7 +1,7 @@
-"""What a folder of files held when it was made, told apart from what it holds now.
+"""A manifest of a folder's files, and checks of the folder against it.
 
-Two looks: at names, kinds, modes, sizes and times of modification, which takes milliseconds and finds what was deleted,
-cut short, written to or put there; and at every byte, which takes as long as reading them, and finds the rest.
+There are two checks. The quick one looks at names, kinds, modes, sizes and modification times. It takes milliseconds,
+and finds files that were deleted, truncated, written to or added. The full one reads every byte, and finds the rest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 #: Bytes that are read at once.
 _BLOCK = 1 << 20
-#: Of a program's mode: that it runs as its owner, as its group, whoever starts it.
+#: Bits of a program's mode with which it runs as its owner, or its group, whoever starts it.
 SET_ID_BITS = stat.S_ISUID | stat.S_ISGID
 
 
@@ -60,14 +60,14 @@ def _walk(root: Path) -> dict[str, os.stat_result]:
 
 
 def _size(status: os.stat_result) -> int:
-    # What a folder's size says depends on the file system, and on the folder's past.
+    # The size of a folder depends on the file system, and on the folder's past.
     return 0 if stat.S_ISDIR(status.st_mode) else status.st_size
 
 
 def appearance(root: Path) -> str:
-    """Digest of what the first look sees. Raises OSError.
+    """Digest of what the quick check looks at. Raises OSError.
 
-    Not seen are owners, who may have been changed for somebody to clear the folder, and numbers of inodes.
+    Owners and inode numbers are left out: owners may have been changed so that somebody can clear the folder.
     """
     return _appearance(
         (path, status.st_mode, _size(status), status.st_mtime_ns) for path, status in _walk(root).items()
@@ -75,7 +75,7 @@ def appearance(root: Path) -> str:
 
 
 def appearance_of(sealed: Iterable[FileEntry]) -> str:
-    """The same of what a folder held when it was sealed."""
+    """The same digest of a manifest."""
     return _appearance((entry.path, entry.mode, entry.size, entry.modified_ns) for entry in sealed)
 
 
@@ -85,9 +85,9 @@ def _appearance(attributes: Iterable[tuple[str, int, int, int]]) -> str:
 
 
 def disarm(root: Path) -> dict[str, int]:
-    """Take from a folder what would give whoever comes to it another's rights: set-uid and set-gid bits, devices.
+    """Remove set-uid and set-gid bits and device files from a folder: they would give a user another one's rights.
 
-    Path → mode, with these bits, of the programs that had them. Raises OSError.
+    Returns path → former mode, with these bits, of the programs that had them. Raises OSError.
     """
     modes = {}
     for path, status in sorted(_walk(root).items()):
@@ -100,12 +100,12 @@ def disarm(root: Path) -> dict[str, int]:
 
 
 def runs_as_another(mode: int) -> bool:
-    """Whether what has that kind and mode (st_mode) is a program that runs as its owner or group, whoever starts it."""
+    """Whether a file of this kind and mode (st_mode) is a program that runs as its owner or group."""
     return stat.S_ISREG(mode) and bool(mode & SET_ID_BITS)
 
 
 def disarmed(sealed: Iterable[FileEntry]) -> list[FileEntry]:
-    """What was sealed, without such bits."""
+    """A manifest without such bits."""
     return [
         entry._replace(mode=entry.mode & ~SET_ID_BITS) if runs_as_another(entry.mode) else entry for entry in sealed
     ]
@@ -121,7 +121,7 @@ def file_content(file: Path | str) -> str:
 
 
 def entries(root: Path) -> list[FileEntry]:
-    """Everything in a folder, read to its last byte. Raises OSError."""
+    """The manifest of a folder, from all its bytes. Raises OSError."""
     return [_entry(root, path, status) for path, status in sorted(_walk(root).items())]
 
 
@@ -136,7 +136,7 @@ def _entry(root: Path, path: str, status: os.stat_result) -> FileEntry:
 
 
 def differences(root: Path, sealed: list[FileEntry]) -> list[str]:
-    """What is other in a folder than when it was sealed, each as half a sentence: 'usr/lib/libz.so.1 is missing'."""
+    """Differences of a folder from its manifest, each as a clause: 'usr/lib/libz.so.1 is missing'."""
     before = {entry.path: entry for entry in sealed}
     changes = []
     try:
@@ -157,12 +157,12 @@ def differences(root: Path, sealed: list[FileEntry]) -> list[str]:
 
 
 def write_entries(file: Path, sealed: list[FileEntry]) -> None:
-    """Keep what was sealed. Raises OSError."""
+    """Write a manifest. Raises OSError."""
     file.write_text(json.dumps(sealed, separators=(",", ":")))
 
 
 def read_entries(file: Path) -> list[FileEntry]:
-    """What `write_entries` kept. Raises OSError, and ValueError where the file is damaged itself."""
+    """Read a manifest of `write_entries`. Raises OSError, and ValueError where the file itself is damaged."""
     try:
         return [FileEntry(*row) for row in json.loads(file.read_bytes())]
     except TypeError as error:

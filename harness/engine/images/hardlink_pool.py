@@ -1,7 +1,7 @@
-"""Files that several folders hold are on the disk once: hard links to a pool, by content, mode, owner and time.
+"""A pool of hard links: files that several folders have are on the disk once. Keys are content, mode, owner and time.
 
-Images share their layers, and builds of one recipe most of their files. What is linked is never written to. A folder
-looks as it did, but for the number of links of its files.
+Images share layers, and builds of one recipe share most of their files. Linked files are never written to. Only the
+number of links of a folder's files changes.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from pathlib import Path
 
 from harness.engine.images.file_manifest import FileEntry, file_content
 
-#: What a file system answers that has no hard links, or none between these two places.
+#: Errors of a file system without hard links, or without hard links between two places.
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.ENOSYS})
 
 
 class SharedFiles:
-    """A pool of files, on one file system with the folders that share it."""
+    """A pool of files, on the same file system as the folders that share it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def share(self, root: Path, sealed: list[FileEntry], scratch: Path) -> None:
-        """Put links to the pool in place of a folder's files; what the pool lacks comes into it. Raises OSError.
+        """Replace a folder's files with links to the pool, and add those that the pool lacks. Raises OSError.
 
-        `sealed`: everything in the folder. `scratch`: a name on the same file system that is free, and left so.
+        `sealed`: the folder's manifest. `scratch`: an unused path on the same file system; it is unused afterwards,
+        too.
         """
         equal: Counter[str] = Counter()
         first: dict[int, Path] = {}
@@ -39,12 +40,12 @@ class SharedFiles:
             file = root / entry.path
             status = file.stat()
             if status.st_ino in first:
-                # Names of one file stay names of one file.
+                # Hard links within the folder stay hard links.
                 if not file.samefile(first[status.st_ino]):
                     _replace(file, first[status.st_ino], scratch)
                 continue
             first[status.st_ino] = file
-            # Files of one folder that are equal stay two: programs tell them apart by their inodes.
+            # Equal files of one folder stay separate: programs tell them apart by their inodes.
             name = _name(entry, status)
             equal[name] += 1
             pooled = self._folder / name[:2] / f"{name}.{equal[name]}"
@@ -64,7 +65,7 @@ class SharedFiles:
         try:
             _replace(file, pooled, scratch)
         except OSError as error:
-            # It has as many links as a file can have.
+            # The pooled file has the maximum number of links.
             if error.errno != errno.EMLINK:
                 raise
             _take(file, pooled)
@@ -75,7 +76,7 @@ class SharedFiles:
                 yield from entries
 
     def prune(self) -> int:
-        """Remove what no folder has any more. The bytes on the disk of what is left."""
+        """Remove files that no folder has any more. Returns the bytes on the disk of the remaining ones."""
         left = 0
         for file in self._files():
             status = file.stat()
@@ -87,13 +88,13 @@ class SharedFiles:
 
 
 def unshared(root: Path, sealed: list[FileEntry]) -> int:
-    """Bytes on the disk of what is in a folder and in no pool: folders, links, and files that could not be shared."""
+    """Bytes on the disk of a folder's unshared parts: folders, links, and files that are not in the pool."""
     statuses = ((root / entry.path).lstat() for entry in sealed)
     return sum(status.st_blocks * 512 for status in statuses if status.st_nlink == 1 or stat.S_ISDIR(status.st_mode))
 
 
 def _is(pooled: Path, status: os.stat_result, content: str) -> bool:
-    """Whether a file of the pool is what its name says: somebody may have damaged it."""
+    """Whether a file of the pool has the content and attributes of its name: somebody may have damaged it."""
     try:
         actual = pooled.stat()
     except FileNotFoundError:
@@ -105,13 +106,13 @@ def _is(pooled: Path, status: os.stat_result, content: str) -> bool:
 
 
 def _replace(file: Path, target: Path, scratch: Path) -> None:
-    """A link to another file in place of this one."""
+    """Replace a file with a link to `target`."""
     os.link(target, scratch)
     scratch.replace(file)
 
 
 def _take(file: Path, pooled: Path) -> None:
-    """A file comes into the pool; one that was damaged there, or has as many links as can be, leaves it."""
+    """Put a file into the pool. It replaces one that is damaged, or that has the maximum number of links."""
     pooled.parent.mkdir(parents=True, exist_ok=True)
     pooled.unlink(missing_ok=True)
     os.link(file, pooled)

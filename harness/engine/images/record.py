@@ -1,7 +1,7 @@
-"""The record of what is in an image, beside its recipe, and what differs between the two.
+"""The record of an image's contents, beside its recipe, and differences between an image and its record.
 
-A record (`components.json`) has no time and no name of a machine. Each component has a line of its own, so that a diff
-of two records is a list of what changed.
+A record (`components.json`) has no time and no host name. Each component has a line of its own, so that a diff of two
+records lists the changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.engine.images.components import KINDS, Component, Composition
 from harness.errors import InputError
 from harness.reading import read_regular
 
-#: What a record says of a base that mmdebstrap made here, and of one that is not on this machine.
+#: Value of a record for a base that mmdebstrap made here, and for a base that is not on this machine.
 BOOTSTRAPPED, UNKNOWN = "bootstrapped", "unknown"
 _SCHEMA = 1
 #: Bytes of a record at most. The largest, of Rust, has 100 kB.
@@ -28,7 +28,7 @@ _MOST = 16 << 20
 
 @dataclass(frozen=True)
 class ImageRecord:
-    """What is in an image, and what it was built on."""
+    """The contents of an image, and its base."""
 
     base: str
     """Digest of the published image that it starts from (sha256:…), `bootstrapped` or `unknown`."""
@@ -91,9 +91,9 @@ def write_record(folder: Path, record: ImageRecord) -> Path:
 
 
 def base_of(build: Build) -> str:
-    """What a built image was built on, as a record says it. Raises EngineError.
+    """The base of a built image, in the form of a record. Raises EngineError.
 
-    An image FROM scratch has none of its base's layers: what compiled it is the base that is here.
+    An image FROM scratch has none of its base's layers: its base is the one that compiled it, which is on this machine.
     """
     if build.upstream:
         return build.upstream.rpartition("@")[2]
@@ -115,7 +115,7 @@ def _is_from_scratch(build: Build) -> bool:
 
 
 def differences(recorded: ImageRecord, now: ImageRecord) -> list[str]:
-    """What differs between an image and its record, each as a sentence; empty where nothing does."""
+    """The differences between an image and its record, each as a sentence; empty where there are none."""
     expected, actual = recorded.composition, now.composition
     lines = [*_components(expected.components, actual.components), *_files(expected.files, actual.files)]
     if recorded.base != now.base and UNKNOWN not in (recorded.base, now.base):
@@ -142,7 +142,7 @@ def _components(recorded: Iterable[Component], now: Iterable[Component]) -> Iter
 
 
 def _by_name(components: Iterable[Component]) -> dict[tuple[str, str, str], dict[str, list[Component]]]:
-    """Kind, name and architecture → version → the components, more than one where the image has other copies."""
+    """(kind, name, architecture) → version → components: more than one where the image has several copies."""
     named: dict[tuple[str, str, str], dict[str, list[Component]]] = {}
     for item in components:
         versions = named.setdefault((item.kind, item.name, item.architecture), {})

@@ -1,12 +1,12 @@
-"""Images by their identities from a registry: pulled instead of built, and held against what they say they hold.
+"""A registry of images by identity: images are pulled instead of built, and verified against their seals.
 
-An image built here is named by the hash of its recipe, which is the same on every machine: whoever has built it can
-give it to others. It goes there with two labels: the identity, and a seal, a digest of its files
-(`harness.engine.images.contents`) and of how it starts. An image whose files are not those of its seal is refused. A
-seal tells what was altered on the way or by hand; it is no signature: whoever may write to a registry is trusted.
+The tag of an image built here is the hash of its recipe, which is the same on every machine. So one machine can push an
+image for others. It is pushed with two labels. One is its identity. The other is a seal: a digest of its files
+(`harness.engine.images.contents`) and of how it starts. An image with other files than those of its seal is refused. A
+seal detects changes on the way or by hand. It is no signature: everybody who may write to a registry is trusted.
 
-An image's SBOM (`harness.engine.images.sbom`) goes along, as an image `NAME:TAG-sbom` with the file /sbom.cdx.json
-alone. The SHA-256 of that file is the value of the image's own label `org.quic-lab.sbom`.
+An image's SBOM (`harness.engine.images.sbom`) is pushed, too, as an image `NAME:TAG-sbom` with only the file
+/sbom.cdx.json. The SHA-256 of that file is the value of the image's own label `org.quic-lab.sbom`.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from harness.errors import EngineError
 
 IDENTITY_LABEL, SEAL_LABEL = "org.quic-lab.identity", "org.quic-lab.seal"
 SBOM_LABEL = "org.quic-lab.sbom"
-#: The SBOM in an image of its own. A command lets `docker create` make a container of it.
+#: The SBOM in an image of its own. The image has a command, since `docker create` needs one.
 SBOM_FILE = "sbom.cdx.json"
 _SBOM_RECIPE = f'FROM scratch\nCOPY {SBOM_FILE} /\nCMD ["/{SBOM_FILE}"]\n'
 #: Seconds that a pull or a push may take.
 _PATIENCE = 900
-#: Of an image's configuration, how it starts.
+#: Keys of an image's configuration that say how it starts.
 _START = ("Entrypoint", "Cmd", "Env", "User", "WorkingDir", "ExposedPorts", "Volumes", "StopSignal")
-#: What a registry that answers says of an image that it has not.
+#: Error messages of a registry that does not have an image.
 _NOT_THERE = ("not found", "manifest unknown", "repository does not exist")
 
 
 def seal_of(reference: str) -> str:
-    """Digest of an image's files and of how it starts. A few seconds. Raises EngineError."""
+    """Digest of an image's files and of how it starts. Takes a few seconds. Raises EngineError."""
     return _seal(reference, exported_contents(reference).digest)
 
 
@@ -61,13 +61,13 @@ class Registry:
         self.place = place.rstrip("/")
 
     def name(self, reference: str) -> str:
-        """What an image of ours is called there."""
+        """Name of an image of the harness in this registry."""
         return f"{self.place}/{reference}"
 
     def take(self, reference: str, identity: str) -> bool:
-        """Pull an image under its own name; False where the registry has it not.
+        """Pull an image, and tag it with its own name; False where the registry does not have it.
 
-        EngineError where the registry does not answer, and where what it has is not what it says.
+        EngineError where the registry does not answer, and where the image does not match its labels.
         """
         name = self.name(reference)
         completed = docker("pull", "--quiet", name, check=False, timeout=_PATIENCE)
@@ -79,7 +79,7 @@ class Registry:
             self._require_whole(name, identity)
             docker("tag", name, reference)
         except EngineError:
-            # Nobody is to find it under either name.
+            # The image must not remain under either name.
             docker("rmi", name, check=False)
             raise
         return True
@@ -99,7 +99,7 @@ class Registry:
             )
 
     def give(self, reference: str, identity: str) -> str:
-        """Push an image's SBOM, then the image with its labels; what that is called there. Raises EngineError."""
+        """Push an image's SBOM, then the image with its labels. Returns its name there. Raises EngineError."""
         name = self.name(reference)
         composition = composition_of(reference)
         sbom = sbom_of(reference, composition).encode()
@@ -113,7 +113,7 @@ class Registry:
         return name
 
     def _push(self, name: str, context: Mapping[str, bytes], labels: Mapping[str, str]) -> None:
-        """Build an image of a few files, push it, and remove it from here. Raises EngineError."""
+        """Build an image from a few files, push it, and remove it locally. Raises EngineError."""
         words = [word for label, value in labels.items() for word in ("--label", f"{label}={value}")]
         with tempfile.TemporaryDirectory(prefix="quic-lab-push-") as folder:
             for file, content in context.items():
@@ -127,7 +127,7 @@ class Registry:
 
 
 def origin_of(reference: str, place: str) -> str:
-    """What an image is called in a registry that it was pulled from, with its digest; empty where it was built here."""
+    """Name, with digest, of an image in the registry that it was pulled from; empty where it was built here."""
     with suppress(EngineError):
         digests = (inspect_image(reference) or {}).get("RepoDigests") or []
         return next((digest for digest in digests if digest.startswith(f"{place}/")), "")

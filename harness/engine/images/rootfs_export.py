@@ -1,16 +1,16 @@
-"""Root file systems of images as folders, exported once per image ID: what the virtual engine's guests run from.
+"""Root file systems of images as folders, exported once per image ID. Guests of the virtual engine run from them.
 
-Layout: `<cache>/rootfs/<image ID>.<number>/` with the files in `rootfs/`, what each of them was in `files.json`, and
-`export.json`, which is written last. Nothing in there is ever written to: guests mount it read-only below a private
-layer. Files are shared with other exports (`harness.engine.images.hardlink_pool`). An image may have several names:
-`names.json` has those under which an export was used and that `export.json` does not say.
+Layout: `<cache>/rootfs/<image ID>.<number>/` has the files in `rootfs/`, their manifest in `files.json`, and
+`export.json`, which is written last. Exports are never written to: guests mount them read-only below a private layer.
+Files are shared with other exports (`harness.engine.images.hardlink_pool`). An image may have several names:
+`names.json` has those under which an export was used, and that are not in `export.json`.
 
-An image is a stranger's. On this disk none of its programs runs as its owner, whoever starts it, and there are no
-devices; `export.json` says which programs had such bits. Nobody but the cache's owner comes to an export.
+An image is not trusted. On this disk no program of it runs as its owner or group, and there are no devices.
+`export.json` lists the programs that had set-uid or set-gid bits. Only the cache's owner has access to an export.
 
-An export that has come to harm says nothing about an implementation. At every use it is looked at as one looks at a
-parcel; where a run did not complete, its contents are counted. A damaged one is exported anew, under the next number:
-whoever still runs on the old one is not disturbed.
+A damaged export says nothing about an implementation. Every use includes the quick check of its files; after a run that
+did not complete follows the full check (`harness.engine.images.file_manifest`). A damaged image is exported again,
+under the next number, so that guests on the old export are not disturbed.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ from harness.errors import EngineError
 
 #: platform.machine() → Docker's name of the architecture.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-#: In the folder of an export: its files; what they were; and what EXPORT is called once they are no more.
+#: In the folder of an export: its files; their manifest; the name of EXPORT after damage was found.
 ROOT, FILES, DAMAGED = "rootfs", "files.json", "damaged.json"
-#: In the folder of an export: its further names, and since when each is its own, in seconds since the epoch.
+#: In the folder of an export: its other names → since when it has each, seconds since the epoch.
 NAMES = "names.json"
-#: In EXPORT, and of a RootFs: which programs had set-uid or set-gid bits.
+#: Key in EXPORT, and field of RootFs: the programs that had set-uid or set-gid bits.
 SET_IDS = "set_ids"
-#: Seconds after which a process looks again at an export that it uses: to look takes 25 ms.
+#: Seconds after which a process repeats the quick check of an export that it uses. The check takes 25 ms.
 LOOK_AGAIN = 60.0
-#: So many of a damaged export's differences are named.
+#: Number of a damaged export's differences that a message names.
 _NAMED = 2
 
 
 @dataclass(frozen=True)
 class RootFs:
-    """An exported image, with what it says about the process it starts."""
+    """An exported image, with its settings of the process to start."""
 
     reference: str
     id: str
@@ -90,7 +90,7 @@ def exported_folder(cache: Path, image_id: str) -> Path | None:
 
 @dataclass(frozen=True)
 class Exported:
-    """Root file systems that nobody removes meanwhile."""
+    """Root file systems that are locked, so that nobody removes them."""
 
     roots: dict[str, RootFs]
     """By the names of their images."""
@@ -113,7 +113,7 @@ class RootFileSystems:
         """Name of an image → what is wrong with its export, until there is a new one."""
 
     def known(self, reference: str) -> RootFs | None:
-        """The image that had a name last, as it was exported, without asking Docker."""
+        """The exported image that had a name last, without a request to Docker."""
         newest: tuple[float, RootFs] | None = None
         for file in self._cache.roots.glob(f"*/{EXPORT}"):
             root, since = _read(file), _names(file.parent).get(reference)
@@ -127,10 +127,10 @@ class RootFileSystems:
 
     @contextlib.contextmanager
     def use(self, references: Iterable[str]) -> Iterator[Exported]:
-        """The root file systems of images, exported if they are not there or not as they were, and held meanwhile.
+        """The root file systems of images, locked. They are exported where they are missing or damaged.
 
-        Raises EngineError. An image that was exported before is used as it is while the Docker daemon does not answer,
-        or does not have it any more.
+        Raises EngineError. While the Docker daemon does not answer, or does not have an image any more, an earlier
+        export is used.
         """
         roots: dict[str, RootFs] = {}
         repaired: list[str] = []
@@ -147,12 +147,12 @@ class RootFileSystems:
             yield Exported(roots, tuple(repaired))
 
     def of(self, reference: str) -> RootFs:
-        """The root file system of an image, as `use` gives it, for a moment."""
+        """The root file system of an image, as from `use`, but not locked afterwards."""
         with self.use([reference]) as exported:
             return exported.roots[reference]
 
     def _image(self, reference: str) -> tuple[str, dict[str, Any] | None]:
-        """(ID of an image, what Docker says of it); where it says nothing, the ID of what was exported. EngineError."""
+        """(ID of an image, result of `docker image inspect`). Without one, (ID of the export, None). EngineError."""
         cause = EngineError(f"there is no image {reference} on this machine", "build or pull it ('harness run' does)")
         image = None
         try:
@@ -167,7 +167,7 @@ class RootFileSystems:
         return str(image["Id"]), image
 
     def _with_damage(self, reference: str, cause: EngineError) -> EngineError:
-        """Why an image cannot be exported; where it is to be anew, that it was damaged is what there is to say."""
+        """The error for an image that cannot be exported. Where its export was damaged, the error says that."""
         if reference not in self._damage:
             return cause
         return EngineError(
@@ -176,7 +176,7 @@ class RootFileSystems:
         )
 
     def _whole(self, reference: str, identity: str, image: dict[str, Any] | None) -> RootFs:
-        """An export that looks as it did when it was made. OSError, EngineError."""
+        """An export that passes the quick check. OSError, EngineError."""
         folder = exported_folder(self._cache.folder, identity)
         if folder is not None:
             with self._cache.alone():
@@ -188,7 +188,7 @@ class RootFileSystems:
                 if image is None:
                     return replace(root, reference=reference)
                 self._note_name(reference, folder)
-                # The same bits may have been exported under another name.
+                # The same image may have been exported under another name.
                 if root.reference == reference:
                     return root
                 return replace(_described(reference, image, folder / ROOT), set_ids=root.set_ids)
@@ -199,7 +199,7 @@ class RootFileSystems:
         return self._export(reference, image)
 
     def _note_name(self, reference: str, folder: Path) -> None:
-        """Keep for `known` that an image goes by a name now."""
+        """Note, for `known`, that an image has a name now."""
         if self._named.get(reference) == folder:
             return
         root = self.known(reference)
@@ -208,7 +208,7 @@ class RootFileSystems:
         self._named[reference] = folder
 
     def _look_at(self, folder: Path) -> list[str]:
-        """What shows of an export's damage; nothing if a look was taken a moment ago."""
+        """Damage of an export by the quick check; empty if the check was made a moment ago."""
         if time.monotonic() - self._looked.get(folder, -LOOK_AGAIN) < LOOK_AGAIN:
             return []
         damage = _look(folder)
@@ -217,7 +217,7 @@ class RootFileSystems:
         return damage
 
     def damaged(self, roots: Iterable[RootFs]) -> bool:
-        """Count the files of exports: whether one is not what it was, whatever it looks like. It is not used again."""
+        """Whether one of these exports is damaged, by the full check. A damaged one is not used again."""
         any_damaged = False
         for root in {root.rootfs: root for root in roots}.values():
             folder = Path(root.rootfs).parent
@@ -256,7 +256,7 @@ class RootFileSystems:
 
 
 def seal(root: RootFs, sealed: list[FileEntry]) -> None:
-    """Say beside an export what its image is, and what its files are: `sealed`, all of them. OSError."""
+    """Write an export's manifest, `sealed`, and then `export.json` with its image. OSError."""
     folder = Path(root.rootfs).parent
     write_entries(folder / FILES, sealed)
     described = {name: value for name, value in asdict(root).items() if name not in ("rootfs", SET_IDS)}
@@ -268,9 +268,9 @@ def seal(root: RootFs, sealed: list[FileEntry]) -> None:
 
 
 def _disarm_older(folder: Path) -> None:
-    """Take from an export of an older harness what `disarm` takes from a new one. Raises OSError.
+    """Apply `disarm` to an export of an older harness. Raises OSError.
 
-    What was counted then says which files these are, so that damage still shows.
+    The export's manifest says which files have such bits, so that damage can still be found.
     """
     try:
         content = json.loads((folder / EXPORT).read_bytes())
@@ -278,13 +278,13 @@ def _disarm_older(folder: Path) -> None:
             return
         sealed = read_entries(folder / FILES)
     except (OSError, ValueError, TypeError):
-        # It is damaged, and found to be.
+        # It is damaged, and a later check finds that.
         return
     armed = {entry.path: stat.S_IMODE(entry.mode) for entry in sealed if runs_as_another(entry.mode)}
     content |= {"appearance": appearance_of(disarmed(sealed)), SET_IDS: armed}
     unfinished = folder / f"{UNFINISHED}{EXPORT}.{owner()}.{threading.get_ident()}"
     unfinished.write_text(json.dumps(content, indent=1))
-    # First: where this breaks off, the export is taken for damaged, and nothing of it is lost unsaid.
+    # This is written first: if the rest fails, the export counts as damaged.
     unfinished.replace(folder / EXPORT)
     folder.chmod(0o700)
     for path in armed:
@@ -307,7 +307,7 @@ def _place(unfinished: Path, roots: Path, image_id: str) -> Path:
 
 
 def _read(file: Path) -> RootFs | None:
-    """What an export says of itself; None where it says nothing that can be understood."""
+    """The root file system of an `export.json`; None where that cannot be read."""
     try:
         content = json.loads(file.read_bytes())
         return RootFs(**content["image"], rootfs=str(file.parent / ROOT), set_ids=content.get(SET_IDS, {}))
@@ -316,7 +316,7 @@ def _read(file: Path) -> RootFs | None:
 
 
 def _names(folder: Path) -> dict[str, float]:
-    """An export's further names; none where it has none, or they cannot be read."""
+    """An export's other names → since when; empty where it has none, or they cannot be read."""
     try:
         names = json.loads((folder / NAMES).read_bytes())
         return {str(name): float(since) for name, since in names.items()}
@@ -325,7 +325,7 @@ def _names(folder: Path) -> dict[str, float]:
 
 
 def _add_name(folder: Path, reference: str) -> None:
-    """Note another name of an export. A cache that cannot be written keeps the names it has."""
+    """Add a name to an export. A read-only cache keeps the names that it has."""
     names = _names(folder)
     unfinished = folder / f"{UNFINISHED}{NAMES}.{owner()}.{threading.get_ident()}"
     with contextlib.suppress(OSError):
@@ -334,7 +334,7 @@ def _add_name(folder: Path, reference: str) -> None:
 
 
 def _look(folder: Path) -> list[str]:
-    """What is other in an export than when it was made, as far as it shows; counted only where it does."""
+    """Differences of an export from its manifest. The full check is made only where the quick one finds some."""
     try:
         recorded = json.loads((folder / EXPORT).read_bytes())["appearance"]
         if appearance(folder / ROOT) == recorded:
@@ -345,7 +345,7 @@ def _look(folder: Path) -> list[str]:
 
 
 def _count(folder: Path) -> list[str]:
-    """What is other in an export than when it was made, to the last byte."""
+    """Differences of an export from its manifest, by the full check."""
     try:
         return differences(folder / ROOT, read_entries(folder / FILES))
     except (OSError, ValueError):
@@ -358,8 +358,8 @@ def _damage(reference: str, folder: Path, damage: list[str]) -> str:
 
 
 def _discard(folder: Path) -> None:
-    """Nobody who comes takes this export for whole; who uses it goes on. OSError."""
-    # Somebody else may have found the same.
+    """Mark an export as damaged. Its present users go on; there are no new ones. OSError."""
+    # Another process may have marked it already.
     with contextlib.suppress(FileNotFoundError):
         (folder / EXPORT).replace(folder / DAMAGED)
 
@@ -387,7 +387,7 @@ def _signal(name: str) -> int:
 
 
 def _require_architecture(reference: str, image: dict[str, Any]) -> None:
-    """EngineError for an image of another machine, by name."""
+    """EngineError for an image of another architecture."""
     host_architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
     image_architecture = image.get("Architecture", host_architecture)
     if image_architecture != host_architecture:
@@ -398,7 +398,7 @@ def _require_architecture(reference: str, image: dict[str, Any]) -> None:
 
 
 def _extract(reference: str, folder: Path) -> None:
-    """Write an image's files to a folder, but for device files: only root could make them, and no guest needs them."""
+    """Write an image's files to a folder, without device files: only root can make them, and no guest needs them."""
     container = docker("create", reference).stdout.strip()
     try:
         with start(["export", container], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as export:
@@ -410,5 +410,5 @@ def _extract(reference: str, folder: Path) -> None:
             raise failure(f"exporting the image {reference}", completed.stderr or "docker export failed")
     finally:
         docker("rm", "--force", container, check=False)
-    # Whoever exported it may clear the cache, whatever modes the image's files have.
+    # The cache's owner must be able to clear it, whatever modes the image's files have.
     subprocess.run(["chmod", "-R", "u+rwX", str(folder)], check=False, capture_output=True)

@@ -1,6 +1,6 @@
 """The components of an image as an SBOM: CycloneDX 1.6 (ECMA-424), JSON, with purls (package-url/purl-spec).
 
-The same image has the same SBOM, to the byte: it has no time, and its serial number is made of its content.
+The same image has the same SBOM, to the byte: it has no time, and its serial number is derived from its content.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 #: The namespace of serial numbers (RFC 9562 §5.5).
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "sbom.quic-lab.invalid")
 _NOBODY = uuid.UUID(int=0)
-#: Property that has a component's digest, where that is not of one artefact.
+#: Property with a component's digest, where that is not the hash of a single artefact.
 _PROPERTIES = {"deb": "quic-lab:files-sha256", "pypi": "quic-lab:files-sha256", "golang": "quic-lab:go-sum"}
 
 
 def sbom_of(reference: str, composition: Composition) -> str:
     """The SBOM of an image. `reference`: its name and tag, `quic-lab/quiche:902314085cc8`."""
-    # A second to import, and few commands need it.
+    # The import takes a second, and few commands need it.
     from cyclonedx.model.bom import Bom, BomMetaData
     from cyclonedx.model.component import Component, ComponentType
     from cyclonedx.output.json import JsonV1Dot6
@@ -37,7 +37,7 @@ def sbom_of(reference: str, composition: Composition) -> str:
 
     def text(serial: uuid.UUID) -> str:
         bom = Bom(serial_number=serial, metadata=BomMetaData(component=image), components=parts)
-        # The library writes none then, whatever it says of the type.
+        # With None the library writes no time, although the type does not allow None.
         bom.metadata.timestamp = None  # type: ignore[assignment]
         bom.register_dependency(image, parts)
         return JsonV1Dot6(bom).output_as_string(indent=1) + "\n"
@@ -54,10 +54,10 @@ def purl_of(part: Part, distribution: str) -> PackageURL:
         vendor = distribution.partition("-")[0] or "debian"
         return PackageURL("deb", vendor, part.name, part.version, {key: word for key, word in words.items() if word})
     if part.kind == "golang":
-        # Its type has lower-case names.
+        # The purl type golang has lower-case names.
         folder, _, name = part.name.lower().rpartition("/")
         return PackageURL("golang", folder or None, name, part.version or None)
-    # PyPI's names are told apart as PEP 503 says.
+    # Names of PyPI are normalized (PEP 503).
     name = re.sub(r"[-_.]+", "-", part.name).lower() if part.kind == "pypi" else part.name
     return PackageURL(part.kind, None, name, part.version)
 
@@ -69,7 +69,7 @@ def _packages(composition: Composition) -> list[Component]:
     packages, copies = [], Counter[str]()
     for part in composition.components:
         purl = purl_of(part, composition.distribution)
-        # An image may have two copies of a package with other content.
+        # An image may have two copies of a package with different content.
         copies[str(purl)] += 1
         number = copies[str(purl)]
         property_name = _PROPERTIES.get(part.kind)

@@ -1,7 +1,7 @@
 """The virtual engine: a lab inside one lab kernel whose clock jumps over idle time (time-travel=inf-cpu).
 
-The same images, path program and simulator as under Compose; each endpoint is a set of namespaces on its image's
-root file system. CPU costs no virtual time, and nothing on the host can disturb the result.
+It uses the same images, path program and simulator as the compose engine. Each endpoint is a set of namespaces on its
+image's root file system. CPU costs no virtual time, and nothing on the host can disturb the result.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from harness.errors import EngineError
 from harness.outcome import EngineName, Outcome, Transfer
 from harness.topology import Lab
 
-#: How a kernel begins to say why it cannot go on.
+#: Beginning of a kernel's panic message.
 PANIC = "Kernel panic - not syncing"
-#: How often a run is made whose root file systems turn out to be damaged, and are exported anew.
+#: Attempts at a run whose root file systems turn out to be damaged, and are exported again.
 ATTEMPTS = 2
-#: What it says then where its processes have used up its memory (mm/oom_kill.c; its init sets panic_on_oom).
+#: Panic message where processes have used up the guest's memory (mm/oom_kill.c; its init sets panic_on_oom).
 OUT_OF_MEMORY = "Out of memory"
-#: And where a process of the host was lost that programs of the guest are in (images/lab-kernel/lab_inproc.c).
+#: Panic message where a host process was lost that runs programs of the guest (images/lab-kernel/lab_inproc.c).
 LOST = re.compile(r"lost the process of the host behind (?P<host>[^:]*): (?P<program>.*): (?P<how>.*)")
-#: What ended it there if it made a call of the host that the lab kernel never makes.
+#: Signal in that message if the process made a host system call that the lab kernel never makes.
 FORBIDDEN = signal.strsignal(signal.SIGSYS)
-#: A disk with less room than this is full, bytes.
+#: A disk with less free space than this is full, bytes.
 FULL = 1 << 20
-#: What a run is said to lack whose endpoints saw the host's processor.
+#: Warning for a run whose endpoints saw the host's processor.
 HOST_CPU = "cpu: the host's: on another machine this run need not be the same"
 _INIT = ["/usr/bin/python3", "-S", "-m", "simulator.world"]
 
@@ -66,8 +66,8 @@ class VirtualEngine:
         trace: Path | None = None,
         kernel: LabKernel = OWN,
     ) -> None:
-        """`cores`: those labs may run on, one at a time; `stall`: see `Guest.run`; `trace`: where system calls go;
-        `kernel`: instead of the simulator's own.
+        """`cores`: those that labs may run on, one lab per core; `stall`: see `Guest.run`; `trace`: file for system
+        calls; `kernel`: the lab kernel, by default the simulator's own.
         """
         self._cache = cache
         self._images = RootFileSystems(cache)
@@ -92,7 +92,7 @@ class VirtualEngine:
         """Nothing to do: each run has a guest of its own."""
 
     def remove_orphans(self) -> list[str]:
-        """End guests of harness processes that no longer live, and remove the exports that they broke off."""
+        """End guests of dead harness processes, and remove their unfinished exports."""
         return [*remove_orphans(), *self._cache.remove_orphans()]
 
     def run(self, lab: Lab, folder: Path, progress: Progress) -> EngineResult:
@@ -113,8 +113,8 @@ class VirtualEngine:
         raise EngineError(f"an image was damaged again once it was exported anew: {warnings[-1]}", "is the disk sound?")
 
     def _prepared(self, lab: Lab, folder: Path, stack: contextlib.ExitStack) -> Exported:
-        """What a lab is run on, held. EngineError."""
-        # What is made once and kept is made by one run at a time.
+        """Prepare a lab's files and root file systems, and lock them. EngineError."""
+        # Files that are made once and kept are made by one run at a time.
         with self._preparing:
             stack.enter_context(serving(lab, self._cache))
             prepare_folder(lab, folder, self._cache.folder)
@@ -122,7 +122,7 @@ class VirtualEngine:
             return stack.enter_context(self._images.use([lab.sim_image, *(host.image for host in lab.hosts)]))
 
     def _tried(self, lab: Lab, folder: Path, progress: Progress, roots: dict[str, RootFs]) -> EngineResult | None:
-        """What came of a lab; None where it may have come of damaged files, which nobody suspects who completes."""
+        """The result of a lab; None where damaged files may be the reason of it. A completed run is not suspected."""
         try:
             result = self._run(lab, folder, progress, roots)
         except EngineError:
@@ -198,9 +198,9 @@ class VirtualEngine:
     def _outcome(
         self, lab: Lab, folder: Path, end: GuestEnd, events: list[dict[str, Any]], kills: int
     ) -> tuple[Outcome, str]:
-        """(what happened, whose log says more: a host, or the lab kernel for "").
+        """(outcome, host whose log says more, or "" for the lab kernel).
 
-        `kills`: how many processes this machine's kernel killed meanwhile for want of memory.
+        `kills`: number of processes that this machine's kernel killed for lack of memory during the run.
         """
         if end.spun:
             detail = f"the clock stood still for {self._stall:g} s of CPU time: {end.spun} was running all the while"
@@ -232,7 +232,7 @@ class VirtualEngine:
         )
 
     def _escaped(self, lab: Lab, name: str, program: str) -> tuple[Outcome, str]:
-        """A program of the guest made a call of the host."""
+        """The outcome where a program of the guest made a host system call."""
         detail = (
             f"{program} in {name or 'the simulator'} called this machine's kernel past the lab's, which no program "
             "does by mistake: it was ended, and the run with it (docs/untrusted.md)"
@@ -244,42 +244,42 @@ class VirtualEngine:
 
 
 def disk_of(lab: Lab, log_limit: int) -> int:
-    """Bytes that a lab may write: each endpoint's logs and downloads, and what captures take of all that is sent."""
+    """Bytes that a lab may write: logs and downloads of each endpoint, and captures of all that is sent."""
     sent = sum(flow.size * (1 if flow.repeat_after is None else 2) for flow in lab.flows)
     return DISK + len(lab.hosts) * exit_rules.log_limit(lab, log_limit) + 4 * sent
 
 
 def _wordless(end: GuestEnd) -> str:
-    """What is to be said of a lab kernel that said nothing, and whose file is as it was exported."""
+    """Message for a lab kernel that ended without one, and whose file is undamaged."""
     signalled = f" ({signal.Signals(end.signal).name})" if end.signal else ""
     return f"without a word{signalled}: 'dmesg' may tell more; --engine compose does without it"
 
 
 @functools.cache
 def kernel_digest(kernel: Path) -> str:
-    """SHA-256 of a lab kernel's file, read once: exported images do not change."""
+    """SHA-256 of a lab kernel's file. It is read once, since exported images do not change."""
     return file_digest(kernel)
 
 
 def console_tail(folder: Path) -> tuple[str, ...]:
-    """The last lines of a guest's console; of a panic its first ones, which say why."""
+    """The last lines of a guest's console; for a panic its first lines, which say why."""
     lines = tail(folder / "sim" / "console.log", 80)
     first = next((number for number, line in enumerate(lines) if PANIC in line), None)
     return lines[-12:] if first is None else lines[first : first + 12]
 
 
 def _empty(folder: Path) -> None:
-    """Remove what a run left in its folder. Raises EngineError."""
+    """Empty a run's folder. Raises EngineError."""
     try:
         for place in folder.iterdir():
-            # A link is removed, whatever it leads to.
+            # A link is removed, not its target.
             shutil.rmtree(place) if place.is_dir() and not place.is_symlink() else place.unlink()
     except OSError as error:
         raise EngineError(f"{error.filename}: {error.strerror}", "check the folder's permissions") from error
 
 
 def require_disk(folder: Path) -> None:
-    """EngineError when the disk is full: what a guest wrote there then did not all arrive."""
+    """EngineError when the disk is full: then the guest's files may be incomplete."""
     if shutil.disk_usage(folder).free < FULL:
         raise EngineError(f"the disk is full: {folder}", "free space (results/, 'docker system df') and run again")
 

@@ -1,4 +1,4 @@
-"""The world that a guest of virtual time is given: its memory, its folders and the endpoints in it."""
+"""Configuration of a guest in virtual time: its memory, its folders and the endpoints in it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from harness.engine.virtual.uml_guest import seen
 from harness.netem.bounds import FRAME
 from harness.topology import CLIENT_END, PROXY_COMMAND, Host, Lab, ProxyHost, proxy_environment
 
-#: Memory of a guest beyond what its queues hold, MiB: kernel, init and page cache, and each endpoint's processes.
+#: Memory of a guest beside that of its queues, MiB: kernel, init and page cache; processes of each endpoint.
 BASE_MEMORY, ENDPOINT_MEMORY = 384, 160
-#: The kernel begins to save at TCP's buffers once they take this part of its memory (tcp_init_mem, net/ipv4/tcp.c).
+#: The kernel limits TCP's buffers once they take this fraction of its memory, 1/TCP_SHARE (tcp_init_mem,
+#: net/ipv4/tcp.c).
 TCP_SHARE = 16
 
 
 def guest_memory_mib(lab: Lab, images: Mapping[str, RootFs]) -> int:
-    """MiB of a lab's guest: what the simulator's own kernel would get, and room for the endpoints.
+    """Memory of a lab's guest, MiB: that of the simulators' own kernels, and room for the endpoints.
 
-    What an endpoint that does not run as root writes is held in memory: its downloads, and as much again of logs. TCP's
-    buffers that were asked for must not make the kernel short of memory for TCP.
+    Files of an endpoint that does not run as root are in memory: its downloads, and as much again for logs. Requested
+    TCP buffers must not exceed the kernel's memory for TCP.
     """
     written_bytes = 0
     for host in lab.hosts:
@@ -43,15 +44,15 @@ def _as_root(image: RootFs) -> bool:
 
 
 def roots_of(images: Mapping[str, RootFs]) -> dict[str, Path]:
-    """The images' root file systems by the names a guest has for them: their order in the lab, not their place here."""
+    """Name in the guest → root file system of an image. Names are numbered in the lab's order: no path of this host."""
     places = dict.fromkeys(image.rootfs for image in images.values())
     return {f"image{number}": Path(place) for number, place in enumerate(places)}
 
 
 def world_document(lab: Lab, images: dict[str, RootFs], log_limit: int) -> dict[str, Any]:
-    """world.json: the endpoints of a lab and what they are given (images/sim/simulator/world.py reads it).
+    """world.json: the endpoints of a lab and their settings (images/sim/simulator/world.py reads it).
 
-    It names no folder of this machine: the guest reads it, and what it reads is the same everywhere.
+    It names no folder of this machine, so that the guest reads the same everywhere.
     """
     roots = {str(place): seen(name) for name, place in roots_of(images).items()}
     return {
@@ -68,7 +69,7 @@ def world_document(lab: Lab, images: dict[str, RootFs], log_limit: int) -> dict[
 
 
 def _simulators(lab: Lab) -> dict[str, Any]:
-    """The simulators of a lab that has several, and the networks they are in; one alone is where its plan says."""
+    """The simulators of a lab that has several, and their networks; empty for one alone, whose plan has them."""
     if len(lab.simulators) == 1:
         return {}
     return {
@@ -84,11 +85,11 @@ def _simulators(lab: Lab) -> dict[str, Any]:
 
 
 def sample_ns(lab: Lab) -> int:
-    """Period of the samples of file sizes, ns: what four frames take towards the client, within 2 and 10 ms.
+    """Period of the samples of file sizes, ns: transmission time of four frames to the client, within 2 and 10 ms.
 
-    A file cannot grow faster than its frames come, and every sample costs wall time.
+    A file cannot grow faster than its frames arrive, and every sample costs wall time.
     """
-    # What comes through segments in a row comes at the rate of the slowest.
+    # Data that passes several segments arrives at the rate of the slowest.
     rate = max(
         rate
         for program in (lab.programs if lab.whole is None else (lab.whole,))
@@ -104,7 +105,7 @@ def _described(image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
     described = asdict(image) | {"rootfs": roots[image.rootfs]}
     del described["id"], described["identity"]
     if not described["set_ids"] or _as_root(image):
-        # To root they give nothing, and a layer with copies of these files would be for nothing.
+        # To root these bits give nothing, so a layer with copies of these files would be useless.
         del described["set_ids"]
     return described
 

@@ -1,7 +1,7 @@
-"""What keeps a lab kernel, and whatever escapes from its guest, to its own folders (images/lab-kernel/sandbox.c).
+"""The sandbox restricts a lab kernel, and whatever escapes from its guest, to its own folders.
 
-The program that does it comes with the simulator's image. What a host offers of its layers is tried once for each kind
-of place that a guest's folders are in, since an idmapped mount is for the file system to offer.
+Its program, images/lab-kernel/sandbox.c, is part of the simulator's image. Which of its layers a host offers is tried
+once for each kind of file system that a guest's folders are on, since not all of them support idmapped mounts.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pathlib import Path
 
 from harness.errors import EngineError
 
-#: Where the simulator's image has the program.
+#: Path of the program in the simulator's image.
 PROGRAM = "opt/lab/sandbox"
-#: The users of the host from here on are nobody's: below are those that systemd-nspawn(1) and newuidmap(1) hand out.
+#: User IDs of the host from here on are unused: systemd-nspawn(1) and newuidmap(1) allocate lower ones.
 BASE = 0x7F000000
-#: `off`: guests have all that the harness has.
+#: Environment variable; with `off` guests have all rights of the harness.
 VARIABLE = "HARNESS_SANDBOX"
-#: Bytes of a guest's memory file system beyond its memory: its kernel, and what that writes about itself.
+#: Bytes of a guest's memory file system beside its memory: its kernel, and the kernel's own files.
 ROOM = 64 << 20
-#: The largest file that a guest may write is as large as its memory, or this.
+#: Size of the largest file that a guest may write, bytes, unless its memory is larger.
 LARGEST_FILE = 64 << 30
 #: Seconds that a trial may take.
 _LONGEST = 20
@@ -33,7 +33,7 @@ FAILED = 125
 
 @dataclass(frozen=True)
 class SharedFolder:
-    """A folder of the host that a guest has."""
+    """A folder of the host that a guest has access to."""
 
     folder: Path
     writable: bool = False
@@ -54,12 +54,12 @@ class Sandbox:
 
     @property
     def text(self) -> str:
-        """For a run's record."""
+        """Text for a run's record."""
         return "; ".join(("on", *(f"without {part}" for part in self.missing)))
 
 
 class Sandboxes:
-    """What this host offers, tried once."""
+    """The sandboxes that this host offers, tried once."""
 
     def __init__(self) -> None:
         self._tried: dict[object, Sandbox] = {}
@@ -74,12 +74,12 @@ class Sandboxes:
             return self._tried[key]
 
 
-#: Of this process.
+#: The sandboxes of this process.
 SANDBOXES = Sandboxes()
 
 
 def wanted() -> bool:
-    """Whether guests are kept to their folders: not where HARNESS_SANDBOX is 'off'. EngineError for other words."""
+    """Whether guests are sandboxed: not where HARNESS_SANDBOX is 'off'. EngineError for other values."""
     word = os.environ.get(VARIABLE) or "on"
     if word not in ("on", "off"):
         raise EngineError(f"{VARIABLE}: '{word}' is neither 'on' nor 'off'", "leave it out: then it is on")
@@ -97,7 +97,7 @@ def sandbox_command(
 ) -> list[str]:
     """The command line that starts a kernel.
 
-    `memory`: bytes of its guest; `report`: a descriptor for what the kernel says of itself.
+    `memory`: bytes of its guest; `report`: a file descriptor for the kernel's report about itself.
     """
     return [
         str(program), *_folders(places), "--memory", str(memory + ROOM), "--file", str(max(memory, LARGEST_FILE)),

@@ -23,39 +23,40 @@ from harness.errors import EngineError
 from harness.formatting import size_of
 from harness.reading import read_regular
 
-#: In the environment of a guest's process: who started it.
+#: Environment variable of a guest's process: its owner.
 OWNER_VARIABLE = "QUIC_LAB_OWNER"
-#: The working directory of a guest's process, as the guest's kernel finds it.
+#: The working directory of a guest's process, as the guest's kernel sees it.
 HERE = "/proc/self/cwd"
-#: What an init calls the folder of its lab on this machine.
+#: Path by which a guest's init finds the folder of its lab.
 LAB = f"{HERE}/lab"
-#: Scratch folders are called this, then their owner.
+#: Name of a scratch folder: this, then its owner.
 SCRATCH = "quic-lab"
 #: Seconds of the guest's own CPU time without any movement of its clock after which it is ended.
 STALL = 60.0
-#: So many times as long, by the wall's clock, a guest may take for that on a machine that has other work.
+#: On a busy machine a guest may take so many times as long for that, in wall time.
 PATIENCE = 10
-#: Seconds without any movement of its clock, in all of which none of its processes was ready to run, after which it is
-#: ended: whatever it waits for does not come. One that waits for its turn is ready, and who was stopped does not sleep.
+#: Seconds without any movement of its clock in which none of its processes was runnable. After them it is ended, since
+#: the event that it waits for does not come. Processes that wait for a CPU are runnable, and stopped ones do not sleep.
 ASLEEP = 30.0
-#: From here on a guest's process of the host has no memory of its program (User Mode Linux's TASK_SIZE), but the lab
-#: kernel's, and what that was started with.
+#: From this address on, the host process of a guest's program has no memory of the program (User Mode Linux's
+#: TASK_SIZE), but that of the lab kernel, and the strings that this was started with.
 ABOVE_PROGRAMS = 0x7F8000000000
-#: Of proc_pid_stat(5): asleep, and ended but not yet reaped.
+#: States of proc_pid_stat(5): asleep, and ended but not yet reaped.
 _SLEEPING = frozenset("SZ")
-#: Room that is left where the guest's memory file is, bytes.
+#: Bytes that must stay free on the file system with the guest's memory file.
 _SLACK = 16 << 20
-#: Seconds between two looks at what a guest takes of this machine.
+#: Seconds between two checks of a guest's use of memory and disk.
 LOOK = 1.0
-#: Bytes of memory that all processes of a guest may have beside its memory file. Lab kernels have some tens of MB.
+#: Bytes of memory that all processes of a guest together may have beside its memory file. Lab kernels use some tens of
+#: MB.
 PRIVATE = 1 << 30
 #: Bytes that a guest may write, unless its lab needs more.
 DISK = 16 << 30
-#: What a lab kernel says that is refused a socket to be commanded by.
+#: Message of a lab kernel that cannot open its socket for commands.
 NO_CONSOLE = "Failed to initialize management console"
-#: What the sandbox's own processes are called: the one that was started, and the first of its namespace.
+#: Name of the sandbox's own processes: the one that was started, and the first of its namespace.
 SANDBOX = Path(PROGRAM).name
-#: Bytes of what a kernel says of itself, at most.
+#: Bytes that are read of a kernel's report about itself at most.
 _SAID = 4096
 
 
@@ -84,14 +85,14 @@ class GuestEnd:
 
 
 def seen(name: str) -> str:
-    """What an init calls one of its guest's folders on this machine: the same on every machine."""
+    """Path by which a guest's init finds a folder of the guest. It is the same on every machine."""
     return f"{HERE}/{name}"
 
 
 def ram_folder(needed: int) -> Path:
-    """Where a guest's memory is kept: TMPDIR if set, else /dev/shm. EngineError if that does not do.
+    """Folder for a guest's memory file: TMPDIR if set, else /dev/shm. EngineError if it is unsuitable.
 
-    The lab kernel maps its memory from a file there, with the right to execute.
+    The lab kernel maps its memory from a file there, with the right to execute. `needed`: bytes.
     """
     folder = _memory_folder()
     hint = "set TMPDIR to a folder on a file system that is not mounted noexec, best a tmpfs"
@@ -112,7 +113,7 @@ def ram_folder(needed: int) -> Path:
 
 @dataclass(frozen=True)
 class _Start:
-    """How a lab kernel is started."""
+    """Command and settings to start a lab kernel."""
 
     command: list[str]
     scratch: str
@@ -123,7 +124,7 @@ class _Start:
     """What the sandbox writes: how the kernel entered its programs."""
 
     def entered(self) -> str:
-        """What the kernel said of itself (images/lab-kernel/lab_inproc.c)."""
+        """The kernel's report on how it entered its programs (images/lab-kernel/lab_inproc.c)."""
         if self.report is not None:
             self.report.seek(0)
             return self.report.read(_SAID).rstrip(b"\0").decode(errors="replace").strip()
@@ -134,7 +135,7 @@ class _Start:
 
 
 def require_memory(needed: int) -> None:
-    """EngineError where this machine has less memory left than a guest may need, bytes."""
+    """EngineError where this machine has less free memory than a guest may need. `needed`: bytes."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -151,7 +152,7 @@ class Guest:
     """A lab kernel with its init, from start to end."""
 
     def __init__(self, kernel: Path, rootfs: Path, memory_mib: int, seed: int, start_ns: int, core: int) -> None:
-        """`rootfs` is the guest's root on this machine; its clock starts at `start_ns` (ns since the epoch)."""
+        """`rootfs`: the guest's root on this machine; `start_ns`: start of its clock, ns since the epoch."""
         self._kernel = kernel
         self._rootfs = rootfs
         self._memory = memory_mib
@@ -162,7 +163,7 @@ class Guest:
         self._process_id = 0
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it at once."""
         if self._process_id:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process_id, signal.SIGKILL)
@@ -170,8 +171,8 @@ class Guest:
     def command(self, init: list[str]) -> list[str]:
         """The kernel's command line.
 
-        The kernel mixes it into its random numbers, so it names no folder: those are in the working directory, and the
-        same seed gives the same numbers wherever they are.
+        The kernel mixes it into its random numbers, so it has no path of this machine. Folders are in the working
+        directory, so that the same seed gives the same numbers everywhere.
         """
         return [
             str(self._kernel), f"mem={self._memory}M", "seccomp=on", "time-travel=inf-cpu",
@@ -193,12 +194,12 @@ class Guest:
         settings: Mapping[str, str] | None = None,
         disk: int = DISK,
     ) -> GuestEnd:
-        """Run until it ends by itself or its clock stands still for `stall` seconds of CPU time.
+        """Run until it ends by itself, or its clock stands still for `stall` seconds of CPU time.
 
-        Its init finds the folder `lab` of this machine as LAB, and each of `folders` by what `seen` says; it may write
-        to `lab` alone. What it prints goes to `console`, but for the clock. `settings` are variables that the kernel
-        itself reads (LAB_CPU, LAB_TRACE). It is ended once there are more than `disk` bytes in `lab`. EngineError when
-        it cannot be started.
+        Its init finds the folder `lab` as LAB, and each of `folders` at the path of `seen`. It may write only to `lab`.
+        Its output goes to `console`, without the lines of the clock. `settings`: environment variables that the kernel
+        itself reads (LAB_CPU, LAB_TRACE). `disk`: it is ended once there are more bytes in `lab`. EngineError when it
+        cannot be started.
         """
         places = {name: SharedFolder(folder) for name, folder in {"rootfs": self._rootfs, **(folders or {})}.items()}
         places["lab"] = SharedFolder(lab, writable=True)
@@ -214,7 +215,7 @@ class Guest:
 
     @contextlib.contextmanager
     def _confined(self, init: list[str], places: Mapping[str, SharedFolder]) -> Iterator[_Start]:
-        """How the kernel is started, confined as far as this host can and nobody asked otherwise. EngineError."""
+        """Prepare the kernel's start. It is sandboxed, as far as this host can, unless that is off. EngineError."""
         needed, program, kernel = self._memory << 20, self._rootfs / PROGRAM, self.command(init)
         sandbox = SANDBOXES.of(program, self._kernel, places) if wanted() else None
         if sandbox is not None and sandbox.own_memory:
@@ -225,7 +226,7 @@ class Guest:
         with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}.{owner()}.", dir=folder) as scratch:
             if sandbox is not None:
                 with tempfile.TemporaryFile() as report:
-                    # So that what is written there at the end finds its place, however full the disk is by then.
+                    # Reserves the space for the report at the end, when the disk may be full.
                     with contextlib.suppress(OSError):
                         os.posix_fallocate(report.fileno(), 0, _SAID)
                     words = sandbox_command(
@@ -241,7 +242,7 @@ class Guest:
 
     @contextlib.contextmanager
     def _started(self, start: _Start, settings: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-        # Where it keeps its memory, and what it says of itself: in its working directory.
+        # Its memory file and its report are in its working directory.
         environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": HERE, "TMPDIR": HERE,
                        "LAB_SEED": str(self._seed), **settings, OWNER_VARIABLE: owner()}  # fmt: skip
         try:
@@ -249,7 +250,7 @@ class Guest:
                 start.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                 errors="replace", env=environment, start_new_session=True, cwd=start.scratch,
                 pass_fds=[] if start.report is None else [start.report.fileno()],
-                # The modes of what a guest writes here are what its own processes say, whoever runs it.
+                # Processes of the guest set the modes of its files, whoever runs it.
                 umask=0,
             )  # fmt: skip
         except OSError as error:
@@ -315,10 +316,10 @@ class Guest:
 
 
 class _Stillness:
-    """Tells a guest whose clock stands still from one that waits for its turn on a busy machine.
+    """Distinguishes a guest whose clock stands still from one that waits for a CPU on a busy machine.
 
-    The lab kernel waits for the process of the host that a program is in. It ends where somebody ended that one
-    (images/lab-kernel/lab_inproc.c), but for faults that nobody has thought of.
+    The lab kernel waits for the host process of a program. If somebody ended that process, it ends as well
+    (images/lab-kernel/lab_inproc.c), except for unforeseen faults.
     """
 
     def __init__(self, guest: int, stall: float) -> None:
@@ -334,27 +335,29 @@ class _Stillness:
         self._slept_since = self._since
 
     def too_long(self) -> bool:
-        """Whether the guest has computed for `stall` seconds, or not even come to that in `PATIENCE` times as long."""
+        """Whether the guest has used `stall` seconds of CPU time, or `PATIENCE` times as much wall time."""
         idle_seconds = time.monotonic() - self._since
         if idle_seconds < self._stall / 4:
-            # Looking costs: most clocks move many times a second.
+            # Reading the CPU time costs, and most clocks move many times a second.
             return False
         now = _used(self._guest)
         if now != self._last or any(process.state not in _SLEEPING for process in now.values()):
             self._slept_since, self._last = time.monotonic(), now
         used = sum(process.user + process.system for process in now.values()) / os.sysconf("SC_CLK_TCK")
         if self._used is None:
-            # At most what the wall's clock says has been used by now.
+            # So far it has used at most as much CPU time as wall time.
             self._used = used - self._stall / 4
         return used - self._used >= self._stall or idle_seconds >= PATIENCE * self._stall
 
     def asleep(self) -> bool:
-        """Whether it has slept for too long, as seen by `too_long`."""
+        """Whether it has slept for too long, by the last checks of `too_long`."""
         return bool(self._last) and time.monotonic() - self._slept_since >= ASLEEP
 
 
 class _Bounds:
-    """Tells a guest that takes what no guest needs: what has left it has the whole machine's memory and disk else."""
+    """Detects a guest that uses more than any guest needs. A process that escaped from it could use up memory and disk
+    of the whole machine otherwise.
+    """
 
     def __init__(self, group: int, folder: Path, disk: int) -> None:
         self._group = group
@@ -363,7 +366,7 @@ class _Bounds:
         self._looked = time.monotonic()
 
     def exceeded(self) -> str:
-        """What a guest has taken too much of, in words; looked at every LOOK seconds."""
+        """What a guest has used too much of, as text; empty where it has not. Checked every LOOK seconds."""
         if time.monotonic() - self._looked < LOOK:
             return ""
         self._looked = time.monotonic()
@@ -388,9 +391,9 @@ def _memory_folder() -> Path:
 
 
 def remove_orphans() -> list[str]:
-    """End guests whose harness process is gone, and drop their scratch folders. Names of what was removed.
+    """End guests whose harness process is dead, and remove their scratch folders. Returns their names.
 
-    Most have ended by themselves: a guest whose console nobody reads ends when it says the time.
+    Most have ended by themselves: a guest whose console nobody reads ends when it prints the time.
     """
     removed = []
     for process, label in guests():
@@ -406,7 +409,7 @@ def remove_orphans() -> list[str]:
 
 
 def guests() -> list[tuple[int, str]]:
-    """(process, owner) of the lab kernels that run on this machine under our name."""
+    """(process, owner) of the lab kernels on this machine that a harness started."""
     running = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -428,10 +431,10 @@ def _environment(process: int) -> dict[str, str]:
 
 
 def spinner(guest: int, seconds: float = 0.5) -> str:
-    """The program inside a guest that uses the CPU, with the endpoint it belongs to; empty if it cannot be told.
+    """The program inside a guest that uses the CPU, with its endpoint; empty if it cannot be found out.
 
-    Each process of a guest has a process of the host behind it, with the same memory: the strings a program was
-    started with stand at the top of its stack (the System V ABI's initial process stack).
+    Each process of a guest has a host process with the same memory. The strings that a program was started with are at
+    the top of its stack (the System V ABI's initial process stack).
     """
     before = _used(guest)
     time.sleep(seconds)
@@ -439,7 +442,7 @@ def spinner(guest: int, seconds: float = 0.5) -> str:
     if not spent:
         return ""
     kernel = _kernel(guest, before)
-    # A loop of system calls keeps the kernel busier than the program that makes them.
+    # With a loop of system calls the kernel is busier than the program, so the kernel is left out.
     programs = {
         process: used
         for process, used in spent.items()
@@ -451,7 +454,7 @@ def spinner(guest: int, seconds: float = 0.5) -> str:
 
 
 def _kernel(guest: int, processes: Mapping[int, _Used]) -> int:
-    """The lab kernel's process: the first one below the sandbox's, or the guest's own where it is not confined."""
+    """The lab kernel's process: the first one below the sandbox's, or the guest's own process without a sandbox."""
     while guest in processes and processes[guest].name == SANDBOX:
         guest = next((process for process, now in processes.items() if now.parent == guest), 0)
     return guest
@@ -459,7 +462,7 @@ def _kernel(guest: int, processes: Mapping[int, _Used]) -> int:
 
 @dataclass(frozen=True)
 class _Used:
-    """What proc_pid_stat(5) says of a process."""
+    """Fields of a process from proc_pid_stat(5)."""
 
     name: str
     state: str
@@ -485,7 +488,7 @@ def _used(group: int) -> dict[int, _Used]:
 
 
 def _program(process: int) -> str:
-    """What a guest's process was started as: 'client0: /usr/bin/python3'."""
+    """Endpoint and program of a guest's process: 'client0: /usr/bin/python3'."""
     try:
         areas = [line.split() for line in Path(f"/proc/{process}/maps").read_text().splitlines()]
         memory = Path(f"/proc/{process}/mem").open("rb", buffering=0)  # noqa: SIM115

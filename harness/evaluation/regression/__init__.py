@@ -1,7 +1,7 @@
-"""A gate for nightly runs: stored cells beside those of a baseline, figure by figure. Pure.
+"""A gate for nightly runs: compares stored cells with those of a baseline, figure by figure. Pure.
 
-Where both are of the same bits and of virtual time, every figure is the same to the last digit, or somebody hides
-chance from the lab. Where the bits differ, a figure has changed when it is off by more than a tolerance, and, where
-chance plays a part, when a test over all figures of the matrix together shows it (see
+With the same code and images in virtual time, every figure must be equal to the last digit; else the lab has a hidden
+source of randomness. With other code or images, a figure has changed if it differs by more than a tolerance. If the
+figures are random, a test over all figures of the matrix must also show the change (see
 `harness.evaluation.regression.decision`).
 """

@@ -1,4 +1,4 @@
-"""Changes that somebody has accepted, for a time: the file of `harness gate --allow`."""
+"""Changes that somebody has accepted for a limited time: the file of `harness gate --allow`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Allowances(Part):
 
 @dataclass(frozen=True)
 class Weighed:
-    """A decision with what was accepted of it."""
+    """A decision with its accepted changes."""
 
     decided: Decided
     accepted: tuple[Allowance, ...] = ()
@@ -66,13 +66,13 @@ class Weighed:
 
     @property
     def alarm(self) -> bool:
-        """Whether it keeps the gate shut."""
+        """Whether it fails the gate."""
         return self.decided.standing in ALARMS and not self.accepted
 
 
 @dataclass(frozen=True)
 class Applied:
-    """A matrix weighed."""
+    """The decisions of a matrix, with the accepted changes applied."""
 
     cells: tuple[Weighed, ...]
     expired: tuple[Allowance, ...]
@@ -83,14 +83,14 @@ class Applied:
 
 @dataclass(frozen=True)
 class AllowedNames:
-    """What an allowance may name."""
+    """Names that an allowance may use."""
 
     scenarios: Collection[str]
     implementations: Collection[str]
 
 
 def read_allowances(file: Path, names: AllowedNames) -> tuple[Allowance, ...]:
-    """Those of a file. Raises InputError with its place, also for a name that nobody has: it would accept nothing."""
+    """Read the allowances of a file. Raises InputError with its position, also for an unknown name."""
     data, positions = read_yaml(file)
     allowances = modelled(data, positions, Allowances).allow
     if mistakes := [
@@ -121,7 +121,7 @@ def _unknown(location: Location, allowance: Allowance, names: AllowedNames) -> I
 
 
 def apply(decided: Sequence[Decided], allowances: Sequence[Allowance], today: datetime.date) -> Applied:
-    """Weigh decisions by what is accepted on a day."""
+    """Apply the allowances that are valid on the day `today` to the decisions."""
     valid = [allowance for allowance in allowances if allowance.until >= today]
     cells = tuple(_weighed(decision, valid) for decision in decided)
     used = {id(allowance) for cell in cells for allowance in cell.accepted}

@@ -1,4 +1,4 @@
-"""What a gate kept of its baseline: the cells that have changed since, beside how many there were of each standing."""
+"""The part of a baseline that a gate keeps: the cells that changed, and the number of cells of each standing."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from harness.store.records import read_object, unreadable
 from harness.store.results import StoreReader, disk_error
 
 _COMPARED = "compared.json"
-#: What has nothing of before, or has not changed as far as its runs tell.
+#: Standings of cells that have no baseline, or for which the runs show no change.
 _LEFT_OUT: frozenset[Standing] = frozenset({"same", "new", "cannot tell"})
 
 
 @dataclass(frozen=True)
 class BaselineComparison:
-    """What a whole comparison came to."""
+    """The summary of a comparison."""
 
     within: Annotated[float, Field(allow_inf_nan=False)]
     """Change of a figure up to which it counted as the same."""
@@ -36,9 +36,9 @@ _READ = TypeAdapter(BaselineComparison)
 
 
 def write_former(root: Path, decided: Sequence[Decided], within: float, source: StoreReader) -> int:
-    """Keep the changed cells of a baseline (`source`) as a store in columns below `root`, which has none yet.
+    """Write the changed cells of a baseline (`source`) to a new columnar store below `root`.
 
-    Returns how many. Raises InputError where something is there, EngineError when the disk refuses.
+    Returns their number. InputError if `root` is not empty; EngineError if the disk refuses.
     """
     if root.exists() and any(root.iterdir()):
         raise InputError(f"--keep {root}: something is there already", "name a new folder, or remove it")
@@ -60,7 +60,7 @@ def write_former(root: Path, decided: Sequence[Decided], within: float, source: 
 
 
 def read_former(root: Path) -> BaselineComparison | None:
-    """What `write_former` wrote of the comparison; None where it has not. ResultError where it cannot be read."""
+    """Read the summary that `write_former` wrote; None if there is none. ResultError if it cannot be read."""
     file = root / _COMPARED
     if not is_columnar(root) or not file.exists():
         return None

@@ -1,15 +1,15 @@
-"""What has become of each figure of a matrix since its baseline.
+"""How each figure of a matrix has changed since its baseline.
 
-* **Same bits, virtual time.** Every figure of a repetition is the same to the last digit; where one is not, the cell
-  *differs*, whatever the tolerance.
-* **No chance in it** (`harness.evaluation.regression.decision`). A metric has changed when every value of now is off
-  every value of the baseline by more than the tolerance, to the same side.
-* **Chance in it.** A metric has changed when its Hodges–Lehmann factor is beyond the tolerance and the test of Mann and
-  Whitney shows it at `ALPHA`, adjusted over all tests of the matrix (Holm): the probability that a matrix in which
-  nothing changed has one false alarm or more is at most `ALPHA`. It is the same when the factor's interval lies within
-  the tolerance, and else cannot be told: more runs would tell.
-* **Outcomes.** More runs that fail are judged alike, by Fisher's exact test, in the same family. A cell all of whose
-  runs fail, two at least, where none of two or more did, is worse without a test.
+* **Same code and images, virtual time.** Every figure of a repetition must be equal to the last digit. If one is not,
+  the cell *differs*, whatever the tolerance.
+* **Deterministic** (see `plays`). A metric has changed if every current value differs from every baseline value by more
+  than the tolerance, in the same direction.
+* **Random.** A metric has changed if its Hodges–Lehmann factor is beyond the tolerance and the Mann–Whitney test is
+  significant at `ALPHA`, adjusted over all tests of the matrix (Holm). The probability of one or more false alarms in
+  an unchanged matrix is at most `ALPHA`. A metric is the same if the factor's interval lies within the tolerance. Else
+  it cannot be told, and more runs are needed.
+* **Outcomes.** An increase of failed runs is tested by Fisher's exact test, in the same family. If all runs of a cell
+  fail, two at least, and none of two or more did before, the cell is worse without a test.
 """
 
 from __future__ import annotations
@@ -35,46 +35,46 @@ from harness.store.build_diff import VersionChange, changes, other_bits
 from harness.store.identity import Ledger
 from harness.store.run_comparison import other_figures
 
-# --- Cells of two stores that are the same to a person, and in what their bits differ.
+# --- Pairs of the same cell in two stores, and the differences of their code and image versions.
 
 
-#: Digest of an image's contents → the contents, as a store knows them.
+#: Digest of an image's contents → the contents, if the store has them.
 Known = Callable[[str], Contents | None]
-#: Of a manifest: what is said of an implementation, and makes no other run.
+#: Keys of a manifest that do not influence runs.
 _WORDS = {"title", "project", "licence", "version", "build_time", "tested", "colour", "marker", "notes"}
-#: Packages and programs that a cause names at most.
+#: Maximum number of packages and programs that a cause names.
 _NAMED = 4
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A cell in the baseline and now; one of them may be missing, not both."""
+    """A cell in the baseline and now; one of the two may be missing."""
 
     base: CellResult | None
     now: CellResult | None
 
     @property
     def cell(self) -> Cell:
-        """The one of now, where there is one."""
+        """The current cell, else that of the baseline."""
         result = self.now or self.base
         assert result is not None
         return result.cell
 
     @property
     def name(self) -> str:
-        """For people: the scenario, the pair, and what was asked."""
+        """For people: the scenario, the pair, and the parameters."""
         result = self.now or self.base
         assert result is not None
         return f"{result.cell.scenario.name} {result.name}"
 
     @property
     def same_bits(self) -> bool:
-        """Whether both have the same key: all that their runs depend on is the same."""
+        """Whether both have the same key, so that everything their runs depend on is the same."""
         return self.base is not None and self.now is not None and self.base.cell.key == self.now.cell.key
 
 
 def pairs(base: Sequence[CellResult], now: Sequence[CellResult]) -> list[Pair]:
-    """Each cell that is in either, once; those of now first, in their order."""
+    """Each cell of the baseline or of now, once; the current ones first, in their order."""
     older = {point_of(result.cell): result for result in base}
     current_pairs = [Pair(older.pop(point_of(result.cell), None), result) for result in now]
     return [*current_pairs, *(Pair(result, None) for result in older.values())]
@@ -89,7 +89,7 @@ def causes(pair: Pair, lookups: tuple[Known, Known], ledger: Ledger) -> list[str
         return []
     base, now = pair.base, pair.now
     differences = list(other_bits(base.cell, now.cell, ledger))
-    # What endpoints are told is in the lab: that a manifest says it is nearer to whoever changed it.
+    # The parameters of endpoints are part of the lab; naming the manifest helps whoever changed it.
     differences += _manifests(base.cell, now.cell)
     if base.runs and now.runs:
         differences += _contents(base.runs[0][0], now.runs[0][0], lookups)
@@ -135,13 +135,13 @@ def _contents(base: Run, now: Run, lookups: tuple[Known, Known]) -> list[str]:
 
 def _said(change: VersionChange) -> str:
     before, after = (version or "none" for version in change.versions)
-    # Programs have digests for versions: that they differ is all there is to say.
+    # The version of a program is a digest, which people cannot read.
     versions = f" {before} → {after}" if max(len(before), len(after)) < 32 else ""
     return f"{change.name}{versions} in {change.image}"
 
 
 def _around(base: Run, now: Run) -> list[str]:
-    """What the two machines and harnesses differ in, which no key has."""
+    """Differences of the machines and harnesses, which are not part of any key."""
     differences = []
     if base.commit != now.commit:
         differences.append(f"the harness ({base.commit[:8] or 'unknown'} → {now.commit[:8] or 'unknown'})")
@@ -150,19 +150,19 @@ def _around(base: Run, now: Run) -> list[str]:
     return differences
 
 
-# --- Whether chance has a part in what a cell's figures come to.
+# --- Whether the figures of a cell are random.
 
 
-#: Traffic whose packets leave when their law says, whatever the seed.
+#: Traffic models whose sending times do not depend on the seed.
 _REGULAR = frozenset({"bulk", "cbr"})
 
 
 def plays(cell: Cell) -> bool:
-    """Whether another seed, or other bits that change nothing of substance, may give other figures.
+    """Whether another seed, or an irrelevant change of code or images, may give other figures.
 
-    In real time always. In virtual time where the scenario draws something (loss, damage, jitter, a service process,
-    RED's early drops, ranges, a generator's gaps), and where several flows share a queue, so that the order of two
-    packets decides whose is dropped.
+    Always in real time. In virtual time if the scenario draws random numbers (loss, damage, jitter, a service process,
+    RED's early drops, ranges, a generator's gaps). Also if several flows share a queue, since the order of two packets
+    then decides which one is dropped.
     """
     scenario = cell.scenario
     return (
@@ -177,18 +177,18 @@ def plays(cell: Cell) -> bool:
 
 
 Standing = Literal["same", "better", "worse", "differs", "cannot tell", "new", "gone"]
-#: The gravest first: what a cell's figures come to together.
+#: Order in which the standings of figures decide that of their cell, the gravest first.
 GRAVITY: tuple[Standing, ...] = ("differs", "worse", "cannot tell", "gone", "new", "better", "same")
-#: Those that keep the gate shut.
+#: Standings that fail the gate.
 ALARMS: frozenset[Standing] = frozenset({"differs", "worse"})
-#: Outcomes that are nobody's figure: the ground spoilt the run.
+#: Outcomes that do not count: the environment invalidated the run.
 _SPOILT = frozenset({"infrastructure"})
 OUTCOME = "outcome"
 
 
 @dataclass(frozen=True)
 class MetricChange:
-    """One metric of a cell in the baseline and now, or how its runs ended."""
+    """One metric of a cell, or the outcomes of its runs, in the baseline and now."""
 
     name: str
     """For people; `OUTCOME` for how runs ended."""
@@ -207,7 +207,7 @@ class MetricChange:
 
 @dataclass(frozen=True)
 class Decided:
-    """A pair with what has become of it."""
+    """A pair with the decision on its change."""
 
     pair: Pair
     standing: Standing
@@ -218,7 +218,7 @@ class Decided:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Something that is to be decided of a pair."""
+    """One test of a pair."""
 
     pair: Pair
     name: str
@@ -235,10 +235,10 @@ class _Trial:
 def decide(
     cell_pairs: Sequence[Pair], metrics: Sequence[MetricName] = (), *, within: float, looks: int = 1
 ) -> list[Decided]:
-    """What has become of each pair. `metrics`: metrics beside those of objectives and of the scenario's headline.
+    """Decide how each pair has changed. `metrics`: in addition to those of objectives and of the scenario's headline.
 
-    `within`: factor − 1 up to which a figure counts as the same. `looks`: how often a matrix may be looked at until it
-    can be told; each is given its share of `ALPHA` (Bonferroni). ValueError for a `within` below 0.
+    `within`: factor − 1 up to which a figure counts as the same. `looks`: how often a matrix may be evaluated; each
+    evaluation has an equal share of `ALPHA` (Bonferroni). ValueError for a `within` below 0.
     """
     if within < 0:
         raise ValueError("a tolerance is no negative number")
@@ -253,7 +253,7 @@ def decide(
 
 
 def exact(pair: Pair) -> bool:
-    """Whether every figure of both has to be the same: virtual time, one key, the same in all images and the lab."""
+    """Whether all figures of a pair must be equal: virtual time, one key, equal image contents, lab kernel and CPU."""
     if not pair.same_bits or not pair.cell.deterministic or pair.base is None or pair.now is None:
         return False
     before, after = ([run for run, _ in result.runs] for result in (pair.base, pair.now))
@@ -278,11 +278,11 @@ def _decided(pair: Pair, figures: tuple[MetricChange, ...] | None) -> Decided:
     return Decided(pair, next((standing for standing in GRAVITY if standing in standings), "cannot tell"), figures)
 
 
-# --- the same bits
+# --- the same code and images
 
 
 def _differing(base: CellResult, now: CellResult) -> list[MetricChange]:
-    """What is not the same in repetitions that both have."""
+    """Figures that differ in repetitions that both sides have."""
     older = {run.repetition: (run, measured) for run, measured in base.runs}
     figures = []
     for run, measured in now.runs:
@@ -311,11 +311,11 @@ def _told(name: str, base: tuple[float, ...], now: tuple[float, ...], why: str, 
     return MetricChange(name, unit, base, now, "differs", f"{why}; the bits are the same")
 
 
-# --- other bits, or real time
+# --- other code or images, or real time
 
 
 def gated(scenario: Scenario, requested: Sequence[MetricName] = ()) -> list[MetricName]:
-    """The metrics that the gate looks at: of the objectives, of the headline, of the repeat, and those asked for."""
+    """The metrics that the gate compares: of the objectives, of the headline, of the repeat, and the requested ones."""
     names = [MetricName.parse(objective.metric) for objective in scenario.objectives]
     names += headline(scenario)
     repeated = [number for number, flow in enumerate(scenario.flows) if flow.repeat_after is not None]
@@ -357,7 +357,7 @@ def _ends(pair: Pair) -> _Trial:
 
 
 def _failed(result: CellResult | None) -> tuple[float, ...]:
-    """1 for each run that broke off, or in which a check of its scenario failed."""
+    """1 for each run that did not complete, or in which a check of its scenario failed, else 0."""
     assert result is not None
     return tuple(
         float(end != "completed" or any(check.status == "failed" for check in (measured.checks if measured else ())))
@@ -367,11 +367,11 @@ def _failed(result: CellResult | None) -> tuple[float, ...]:
 
 
 def _fisher(base: Sequence[float], now: Sequence[float]) -> float | None:
-    """The p of failures on one side beside the other (Fisher's exact test); None where no run failed, or all did."""
+    """The p-value of the difference in failures (Fisher's exact test); None if no run failed, or all did."""
     failed = sum(base) + sum(now)
     if not base or not now or failed in (0, len(base) + len(now)):
         return None
-    # It takes a while to import, and few need it.
+    # The import is slow and rarely needed.
     from scipy.stats import fisher_exact
 
     table = np.array([[sum(side), len(side) - sum(side)] for side in (base, now)], np.int64)
@@ -426,7 +426,7 @@ def _middle(comparison: Comparison, low: float, high: float, why: str) -> tuple[
 
 
 def _ratios(trial: _Trial) -> tuple[float, float]:
-    """The smallest and the largest ratio of a value of now to one of the baseline."""
+    """The smallest and the largest ratio of a current value to a baseline value."""
     return ratio(min(trial.now), max(trial.base)), ratio(max(trial.now), min(trial.base))
 
 

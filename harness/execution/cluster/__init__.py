@@ -1,4 +1,4 @@
 """Runs in virtual time on many machines: a driver has the plan and the store, workers need only this package.
 
-The machines are Dask's (`distributed`): a scheduler, and workers that anybody starts by `dask worker`. A run is a task.
+The cluster is one of Dask (`distributed`): a scheduler, and workers started with `dask worker`. Each run is a task.
 """

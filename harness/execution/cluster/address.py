@@ -1,8 +1,8 @@
-"""Where a cluster is: an address that somebody else started, or one that is started here and ends with this process.
+"""The address of a cluster: an existing one, or a local one that is started here and ends with this process.
 
-Whoever reaches a scheduler may run anything on its workers, and what it answers may run anything at a driver. So one
-of our own lets in who has its certificates, which are made for it and go with it; and one that lets in anybody is
-spoken to only where the words say that it does.
+Anybody who can reach a scheduler can run code on its workers, and its answers can run code at a driver. So a local
+scheduler requires certificates, which are made for it and removed with it. A scheduler without authentication is used
+only if the option says so explicitly.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from harness.errors import EngineError, InputError
 from harness.execution.cluster import tls
 from harness.formatting import shown
 
-#: Seconds that a scheduler of our own has to come up.
+#: Seconds to wait for the start of a local scheduler.
 START = 300.0
-#: Workers that are started here at most: each is a process of its own.
+#: Maximum number of local workers: each is a process.
 MOST_LOCAL = 256
-#: Before the address of a scheduler that lets in anybody: it is not spoken to by mistake.
+#: Required prefix for the address of a scheduler without authentication, so that it is not used by mistake.
 UNAUTHENTICATED = "unauthenticated:"
-#: prctl(2): the signal that a process gets when the one that started it has ended.
+#: prctl(2): the signal that a process gets when its parent ends.
 _PR_SET_PDEATHSIG = 1
-# Loaded now: between fork and exec a process with threads may do next to nothing.
+# Loaded now, because very little is allowed between fork and exec in a process with threads.
 _LIBC = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """What `--cluster` and its companions say."""
+    """The values of `--cluster` and related options."""
 
     address: str
     """tcp://HOST:PORT, tls://HOST:PORT; empty where the cluster is started here."""
@@ -56,7 +56,7 @@ class ClusterOptions:
 
 @dataclass(frozen=True)
 class Scheduler:
-    """One that answers."""
+    """A scheduler that answers."""
 
     address: str
     tls: Path | None
@@ -64,12 +64,12 @@ class Scheduler:
 
     @property
     def security(self) -> Any:
-        """What Dask is told of that. InputError."""
+        """Dask's security object for it; None without TLS. Raises InputError."""
         return None if self.tls is None else tls.security(self.tls)
 
 
 def place_of(text: str, folder: Path | None = None, files: str = "", verify: str = "") -> ClusterOptions | None:
-    """What the words say; None where there is no cluster. Raises InputError."""
+    """The cluster options from the command line; None without a cluster. Raises InputError."""
     if not text:
         dependent_options = {"--cluster-tls": folder, "--cluster-files": files, "--verify": verify}
         for option, value in dependent_options.items():
@@ -120,11 +120,11 @@ def _share(text: str) -> float:
 
 @contextlib.contextmanager
 def started(cluster: ClusterOptions, environment: Mapping[str, str], threads: int = 1) -> Iterator[Scheduler]:
-    """A scheduler; one of our own, with its workers, ends when this is left, or with this process.
+    """Provide a scheduler. A local one, with its workers, ends with the context, or with this process.
 
-    `environment`: of the workers, beside this process's; `threads`: of each, a run at a time each. Other users of this
-    machine reach its ports, too: without a folder of certificates it has some that nobody else ever sees. Raises
-    EngineError.
+    `environment`: variables of the workers, in addition to those of this process; `threads`: threads of each worker,
+    which make one run at a time each. Other users of this machine can reach the ports, so without a folder of
+    certificates temporary ones are made. Raises EngineError.
     """
     if cluster.address:
         _require_host(cluster.address)
@@ -149,7 +149,7 @@ def started(cluster: ClusterOptions, environment: Mapping[str, str], threads: in
 
 
 def _require_host(address: str) -> None:
-    """EngineError for an address whose host nobody knows: to wait for it would help nobody."""
+    """EngineError for an address whose host cannot be resolved."""
     host, _, port = address.partition("://")[2].rpartition(":")
     try:
         socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
@@ -158,9 +158,9 @@ def _require_host(address: str) -> None:
 
 
 def scheduler_command(folder: Path | None, port: int, *, everywhere: bool = True) -> list[str]:
-    """A scheduler; without TLS it listens on loopback alone, since whoever reaches it may run anything.
+    """The command of a scheduler. Without TLS it listens only on loopback, since its clients can run any code.
 
-    InputError where the folder has no certificates.
+    InputError if the folder has no certificates.
     """
     if folder is None:
         listener = ["--host", "127.0.0.1", "--protocol", "tcp"]
@@ -176,7 +176,7 @@ def dask(command: str) -> list[str]:
 
 @contextlib.contextmanager
 def _process(command: list[str], log: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    # Of a session of its own: Ctrl-C is for this process, which ends the others when it has ended its own work.
+    # In a new session: Ctrl-C is for this process, which ends the others after its own work.
     with log.open("ab") as out:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,

@@ -1,7 +1,7 @@
-"""Works on a plan with a cluster: keeps plan − store, hands out runs, writes what comes back, and goes on after faults.
+"""Executes a plan on a cluster: keeps plan − store, submits runs, stores the answers, and continues after faults.
 
-Few more runs than there are cores are handed out at a time, the longest first. So another driver on the same store can
-share the work, and when this one ends little is under way.
+Only a few more runs than there are cores are submitted at a time, the longest first. So another driver on the same
+store can share the work, and few runs are under way when this one ends.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from harness.formatting import counted
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.store.merge import parted
 
-# --- What the driver of a cluster's plan works with: the ground of a checkout, and the runs that it hands out.
+# --- The backend of a driver, and the runs that it submits.
 
 
 class CoordinatorBackend(Protocol):
-    """What the driver of a plan works with."""
+    """Describes, locks and stores runs for the driver of a plan."""
 
     def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
-        """A run as a worker is told of it, and the bytes of memory that it takes there. Raises EngineError."""
+        """The order for a run, and the bytes of memory that the run needs at a worker. Raises EngineError."""
         ...
 
     def claim(self, item: PlannedRun) -> RunLock | int:
@@ -50,21 +50,21 @@ class CoordinatorBackend(Protocol):
         ...
 
     def take(self, item: PlannedRun, answer: Answer, attempt: int) -> bool:
-        """Store what a worker made, and tell of it; whether it is to be made once more. Raises HarnessError."""
+        """Store a worker's run and report it; returns whether it is to be made again. Raises HarnessError."""
         ...
 
     def unpacked(self, item: PlannedRun, answer: Answer) -> tuple[Run, MeasuredRun | None]:
-        """What a worker made, to be held against what is stored. Raises ResultError."""
+        """A worker's run, for a comparison with the stored one. Raises ResultError."""
         ...
 
     def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
-        """A run that is stored. Raises ResultError."""
+        """The stored run. Raises ResultError."""
         ...
 
 
 @dataclass
 class Task:
-    """A run that was handed out, or will be."""
+    """A run that was submitted, or will be."""
 
     item: PlannedRun
     attempt: int = 1
@@ -80,17 +80,17 @@ class Task:
     """How often all workers went that could make it."""
 
 
-# --- Runs that are made twice, on different workers: which ones, and whether they came out the same.
+# --- Verification: runs that are made twice on different workers, and whether their results are the same.
 
 
 def is_sample(item: PlannedRun, share: float) -> bool:
-    """Whether a run belongs to a share of all runs: by what it is, so that the same plan has the same sample."""
+    """Whether a run is in the sample. This depends only on key and repetition, so the same plan has the same sample."""
     digest = hashlib.blake2b(f"verify {item.cell.key}/{item.repetition}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") < share * 2**64
 
 
 def sample(items: list[PlannedRun], share: float) -> set[tuple[str, int]]:
-    """(key, repetition) of the runs that are made twice; of few runs at least one."""
+    """(key, repetition) of the runs that are made twice; at least one if `share` is positive."""
     if not items or share <= 0:
         return set()
     sampled = [item for item in items if is_sample(item, share)] or [min(items, key=lambda item: item.cell.key)]
@@ -99,7 +99,7 @@ def sample(items: list[PlannedRun], share: float) -> set[tuple[str, int]]:
 
 @dataclass
 class Twice:
-    """What came of the runs that were made twice."""
+    """Results of the runs that were made twice."""
 
     same: int = 0
     parted: list[str] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Twice:
     def compare(
         self, first: tuple[Run, MeasuredRun | None], second: tuple[Run, MeasuredRun | None], workers: tuple[str, str]
     ) -> None:
-        """Hold two runs of one key and repetition against each other, by the rule of a merge."""
+        """Compare two runs of one key and repetition, by the rule of a merge."""
         why = parted(*first, *second)
         if not why:
             self.same += 1
@@ -121,7 +121,7 @@ class Twice:
 
     @property
     def sentence(self) -> str:
-        """For people; empty where none was to be made twice."""
+        """Summary for people; empty if no run was to be made twice."""
         parts = []
         if self.same or self.parted:
             runs = counted(self.same + len(self.parted), "run")
@@ -135,24 +135,24 @@ class Twice:
 # --- coordinator
 
 
-#: Seconds after which the driver looks up, at the latest: at Ctrl-C, and at who came and went.
+#: Maximum seconds between two checks of the driver: for Ctrl-C, and for workers that joined or left.
 PULSE, LOOK = 0.5, 2.0
-#: Seconds between two signs of how far things are.
+#: Seconds between two reports of the progress.
 SIGN = 1.0
-#: Seconds that a lost scheduler has to come back, and a second worker where one is needed.
+#: Seconds to wait for a lost scheduler, and for a second worker if one is needed.
 BACK = 60.0
-#: Seconds that a plan waits for the first worker that can take part, saying so.
+#: Seconds between two warnings that no worker takes part, or that none has enough memory.
 SAID = 10.0
-#: On so many machines a run may fail for want of their ground before the plan is given up.
+#: Number of machines whose environment may fail for a run before the plan is given up.
 MACHINES = 3
-#: So often the workers that could make a run may all be gone before it is blamed: as often as Dask lets them die of one
-#: (distributed.scheduler.allowed-failures). One that comes back is another to Dask, which counts from nothing then.
+#: How often all workers that could make a run may vanish before the run is blamed: as often as Dask lets workers die of
+#: one task (distributed.scheduler.allowed-failures). Dask counts from zero for a worker that comes back.
 GONE = 3
 
 
 @dataclass
 class Driver:
-    """One plan, worked on once."""
+    """Executes one plan once."""
 
     todo: Sequence[PlannedRun]
     ground: CoordinatorBackend
@@ -183,7 +183,7 @@ class Driver:
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def work(self) -> None:
-        """Make all runs. Raises what storing raises, and EngineError where it cannot go on; what ended is stored."""
+        """Make all runs. Raises what storing raises, and EngineError if it cannot continue; complete runs are kept."""
         self._done, self._took, self._begun = 0, 0.0, time.monotonic()
         self._lost: list[str] = []
         self._looked = self._signed = 0.0
@@ -210,7 +210,7 @@ class Driver:
         heapq.heappush(self._open, (-self.ground.expected(task.item.cell), next(self._numbers), task))
 
     def _turn(self) -> None:
-        """One step: look who is there, hand out, take what came."""
+        """One step: update the workers, submit runs, store answers."""
         try:
             if time.monotonic() - self._looked >= LOOK:
                 self._look()
@@ -220,7 +220,7 @@ class Driver:
             self._reconnect(error)
         self._sign()
 
-    # --- who is there
+    # --- workers
 
     def _look(self) -> None:
         self._looked = time.monotonic()
@@ -229,7 +229,7 @@ class Driver:
         if len(self._crew.members) > 1:
             self._together = self._looked
         if changed:
-            # Whoever could do them may have gone before others came.
+            # The workers that could make these runs may have left before others joined.
             for key in self._crew.take_back(self._crew.adrift()):
                 self._left_behind(self._out.pop(key))
         for task in self._aside:
@@ -255,7 +255,7 @@ class Driver:
             self._again(task)
 
     def _reconnect(self, error: EngineError) -> None:
-        """What was under way is made again, by whoever is there then. EngineError where nobody is."""
+        """Connect again, and submit the runs under way again. EngineError if no scheduler answers in time."""
         self.listen(Warned(f"{error.message}; what was under way is made again"))
         self._crew.close()
         for task in self._out.values():
@@ -275,7 +275,7 @@ class Driver:
                     ) from error
                 time.sleep(PULSE)
 
-    # --- handing out
+    # --- submission
 
     def _fill(self) -> None:
         if self._suspects and not (self._open or self._out or self._aside):
@@ -312,14 +312,14 @@ class Driver:
         return True
 
     def _others(self, first: str) -> list[str]:
-        """Workers that may make a run a second time: of other machines, where there are any."""
+        """Workers that may repeat a run of worker `first`: those on other machines, if there are any."""
         candidates = [member for member in self._crew.members.values() if member.address != first]
         first_member = self._crew.members.get(first)
         elsewhere = [member for member in candidates if first_member is None or member.host != first_member.host]
         return [member.address for member in elsewhere or candidates]
 
     def _give(self, task: Task) -> bool:
-        """Hand a run out, if there is a worker with so much memory."""
+        """Submit a run, if a worker has the memory for it."""
         order, memory = self.ground.order(task.item, self._crew.name)
         workers = self._others(task.first) if task.first else None
         task.memory = memory
@@ -330,18 +330,18 @@ class Driver:
         ):
             return False
         second = "-second" if task.first else ""
-        # The connection's own: the scheduler may still have tasks of a driver that was killed, which nobody waits for.
+        # Unique to this connection: the scheduler may still have tasks of a driver that was killed.
         key = f"{self._crew.name}-{task.item.cell.key}-{task.item.repetition}-{next(self._numbers)}{second}"
         self._out[key] = task
         self._crew.give(key, order, self.ground.expected(task.item.cell), memory, workers)
         return True
 
     def _stuck(self, deferred: list[Task]) -> None:
-        """Nothing is under way, and what is left cannot be handed out now."""
+        """Nothing is under way, and the remaining runs cannot be submitted now: give up second runs, or warn."""
         if not self._crew.members or any(task.claim is None and not task.first for task in deferred):
             return
         for task in deferred:
-            # Whoever made it is the only one there, and has been for long: who died may be begun anew.
+            # The worker that made it has been the only one for long enough: another one may have restarted in between.
             if task.first and not self._others(task.first) and time.monotonic() - self._together > BACK:
                 self.verified.alone += 1
                 self._aside.remove(task)
@@ -353,10 +353,10 @@ class Driver:
             runs = counted(len(unplaceable), "run")
             self.listen(Warned(f"no worker has the memory for {runs}: {need} MiB, and the most is {largest >> 20} MiB"))
 
-    # --- taking in
+    # --- answers
 
     def _take(self, ended: Sequence[tuple[str, Answer | BaseException]]) -> None:
-        """What came at once: one that ends everything costs none of the others."""
+        """Handle answers that arrived together; if one raises an error, the others are still handled."""
         failure: Exception | None = None
         for key, answer in ended:
             if (task := self._out.pop(key, None)) is not None:
@@ -391,14 +391,16 @@ class Driver:
         self.verified.compare(self.ground.stored(task.item), repeated, (task.first, answer.worker))
 
     def _broke(self, task: Task, error: BaseException) -> None:
-        """No answer came: every worker that was given the run died, or it is a fault of ours."""
+        """No answer came: every worker that had the run died, or this package has a bug."""
         if type(error).__name__ != "KilledWorker":
             raise error
         self._blame(task, str(error))
 
     def _blame(self, task: Task, reason: str) -> None:
-        """Deaths count against all runs that a worker was given, whichever it died of. So who is blamed gets workers to
-        itself before it is given up.
+        """Handle a run that may have killed workers.
+
+        A death counts against all runs that the worker had, whichever killed it. So a suspect is first made alone, with
+        no other run under way; if that fails too, it is given up.
         """
         if not task.alone:
             task.alone, task.gone = True, 0
@@ -409,7 +411,7 @@ class Driver:
         self._over(task)
 
     def _ground_failed(self, task: Task, answer: Answer) -> None:
-        """A machine cannot make runs: it gets none any more, and others make what it had."""
+        """A machine cannot make runs: it gets no more of them, and other workers make those that it had."""
         machine = f"the worker {answer.worker} on {answer.host}"
         for key in self._crew.dismiss(answer.worker):
             self._again(self._out.pop(key))
@@ -420,7 +422,7 @@ class Driver:
         self._again(task)
 
     def _over(self, task: Task) -> None:
-        """A run has ended: with the last of them the cell may need more."""
+        """A run has ended; if it was the last one of its cell, add the cell's next runs."""
         self._let_go(task)
         key = task.item.cell.key
         self._left[key] -= 1
@@ -436,7 +438,7 @@ class Driver:
                 task.claim.__exit__(None, None, None)
             task.claim = None
 
-    # --- telling
+    # --- reports
 
     def _sign(self, *, now: bool = False) -> None:
         moment = time.monotonic()

@@ -1,4 +1,4 @@
-"""A scheduler and the workers that take part: who they are, what they are given to do, and what comes back."""
+"""The connection of a driver to a Dask cluster: enrols workers, submits runs and fetches answers."""
 
 from __future__ import annotations
 
@@ -16,43 +16,46 @@ from harness.execution.cluster.image_transfer import Depot
 from harness.execution.cluster.messages import CORE, MEMORY, WANTED, Answer, Member, Order, build, named
 from harness.execution.cluster.worker import deliver, dismiss, enrol, make
 
-#: Seconds that a scheduler has to answer.
+#: Seconds to wait for an answer of the scheduler.
 ANSWER = 20.0
-#: Seconds after which answers that were told of do not come any more.
+#: Seconds to wait for announced answers.
 FETCH = 30.0
-#: Between two looks whether the worker that has an answer is still there, seconds.
+#: Seconds between two checks whether the worker that has an answer still exists.
 _GLANCE = 0.5
-#: Workers that are sent files at once.
+#: Number of workers that are sent files in parallel.
 _SENDERS = 4
-#: Bytes of answers that are fetched at once where each may be large.
+#: Number of answers that are fetched at once if each may be large.
 _AT_ONCE = 4
-#: Runs that are handed out in one message, and small answers that are fetched in one.
+#: Number of runs that are submitted, and of small answers that are fetched, in one message.
 _TOGETHER = 64
-#: Seconds between two looks at what has ended.
+#: Seconds between two checks for tasks that have ended.
 _PAUSE = 0.02
 
-#: What `distributed` raises for a task, or a result, that it has no more.
+#: Errors of `distributed` for a task or a result that it no longer has.
 _GONE = frozenset({"CancelledError", "FutureCancelledError", "CommClosedError"})
 
-#: State of a task that its scheduler does not know any more: the connection was lost.
+#: State of a task that the scheduler no longer knows, because the connection was lost.
 _FORGOTTEN = "cancelled"
-#: States of a task that is under way. The answer of a "lost" one was, with its worker, and Dask has it made anew.
+#: States of a task that is under way. A "lost" one has lost its answer with a worker, and Dask makes it again.
 _UNDER_WAY = frozenset({"pending", "lost"})
 
 Work = Callable[[Order], Answer]
 
 
 class LostConnectionError(EngineError):
-    """The scheduler does not answer any more."""
+    """The scheduler no longer answers."""
 
 
 class Crew:
-    """What a driver has of a cluster, for as long as one connection lasts."""
+    """The workers and tasks of one connection to a scheduler."""
 
     def __init__(
         self, address: str, security: Any, image_source: Depot, say: Callable[[str], object], work: Work = make
     ) -> None:
-        """`security`: of `distributed`, None without TLS; `say` is told who is refused. EngineError: nobody answers."""
+        """`security`: of `distributed`, None without TLS; `say`: gets a text for each refused worker.
+
+        EngineError if no scheduler answers.
+        """
         from distributed import Client
 
         self._depot = image_source
@@ -75,7 +78,7 @@ class Crew:
         self._closed = False
         self._senders = ThreadPoolExecutor(_SENDERS, thread_name_prefix="parcel")
         try:
-            # Not typed there.
+            # Untyped in `distributed`.
             client: Any = Client
             self._client = client(address, security=security, timeout=ANSWER, set_as_default=False, name="quic-lab")
         except (OSError, TimeoutError, ValueError, RuntimeError) as error:
@@ -90,12 +93,15 @@ class Crew:
     def _scheduler(self) -> str:
         return str(self._call(lambda: self._client.scheduler_info(n_workers=0))["id"])
 
-    # --- who takes part
+    # --- workers
 
     def look(self) -> bool:
-        """Enrol workers that came, forget those that went; whether tasks may be adrift since. LostConnectionError."""
+        """Enrol new workers, and forget those that left; returns whether tasks may have lost their workers.
+
+        Raises LostConnectionError.
+        """
         worker_cores = self._call(self._client.ncores)
-        # Dask connects again by itself, but what was asked of the scheduler before is then forgotten there.
+        # Dask reconnects by itself, but a new scheduler does not know earlier requests.
         if self._scheduler() != self._known or any(future.status == _FORGOTTEN for future in self._tasks.values()):
             raise LostConnectionError("the connection to the scheduler was lost")
         departed = self.members.keys() - worker_cores.keys()
@@ -115,7 +121,7 @@ class Crew:
             self.members[address] = Member(address, reply["host"], int(reply["cores"]), int(reply["memory"]))
             return
         if isinstance(reply, OSError) or reply is None:
-            # It went while it was asked; if it comes back it is asked again.
+            # It left during the enrolment; if it comes back, it is enrolled again.
             return
         self._others.add(address)
         if isinstance(reply, Mapping):
@@ -128,7 +134,7 @@ class Crew:
         self._say(f"the worker {address} {why}: it gets nothing to do")
 
     def dismiss(self, address: str) -> list[str]:
-        """Give a worker nothing any more; the keys of the tasks that it had, which are taken back."""
+        """Exclude a worker from new tasks, and cancel its tasks; returns their keys."""
         self.members.pop(address, None)
         self._others.add(address)
         with suppress(LostConnectionError):
@@ -139,21 +145,21 @@ class Crew:
 
     @property
     def cores(self) -> int:
-        """Of all that take part."""
+        """Number of cores of all enrolled workers."""
         return sum(member.cores for member in self.members.values())
 
-    # --- what they do
+    # --- tasks
 
     def give(self, key: str, order: Order, seconds: float, memory: int, workers: Collection[str] | None = None) -> None:
-        """Have a run made, by some of the workers if they are named. `seconds`: longer ones come first.
+        """Queue a run, for some of the workers if `workers` is given. `seconds`: longer runs come first.
 
-        It goes out with the next `hand_out`.
+        The next `hand_out` sends it.
         """
         allowed = None if workers is None else tuple(sorted(workers))
         self._given.setdefault((memory, allowed), []).append((key, order, seconds))
 
     def hand_out(self) -> None:
-        """Send what was given: runs in one message cost a fraction of what each costs alone. LostConnectionError."""
+        """Send the queued runs, many in one message, which costs less per run. Raises LostConnectionError."""
         batches, self._given = self._given, {}
         for (memory, allowed), runs in batches.items():
             resources = {f"{CORE}{build()}": 1, f"{MEMORY}{build()}": memory}
@@ -164,7 +170,7 @@ class Crew:
         self, runs: Sequence[tuple[str, Order, float]], resources: Mapping[str, float], allowed: Collection[str] | None
     ) -> None:
         keys, orders = [key for key, _, _ in runs], [order for _, order, _ in runs]
-        # They come in their order, the longest first.
+        # The runs are in order, the longest first.
         futures = self._call(
             lambda: self._client.map(
                 self._work, orders, key=keys, pure=False, priority=runs[0][2], resources=resources,
@@ -174,7 +180,7 @@ class Crew:
         self._tasks |= zip(keys, futures, strict=True)
 
     def take_back(self, keys: Any) -> list[str]:
-        """Cancel tasks; those that were under way."""
+        """Cancel tasks; returns the keys of those that were under way."""
         active = [key for key in list(keys) if key in self._tasks]
         if not active:
             return []
@@ -183,9 +189,9 @@ class Crew:
         return active
 
     def adrift(self) -> list[str]:
-        """Tasks that no worker has, though they are not done: those that could do them went before others came.
+        """Keys of unfinished tasks that no worker has: the workers that could make them left before others joined.
 
-        Two looks have to find them so: a task may be on its way to the scheduler, or done there and not yet known here.
+        Two checks in a row must find a task so: it may be on its way to the scheduler, or its end not yet known here.
         """
         processing = self._call(self._client.processing)
         running = {key for keys in processing.values() for key in keys}
@@ -195,9 +201,12 @@ class Crew:
         return strays
 
     def wait(self, seconds: float, large: bool) -> list[tuple[str, Answer | BaseException]]:
-        """What has ended, after so many seconds at most. LostConnectionError. `large`: answers have artefacts."""
+        """Wait up to `seconds` for tasks that have ended; returns key and answer, or error, of each.
+
+        `large`: answers have artefacts. Raises LostConnectionError.
+        """
         deadline = time.monotonic() + seconds
-        # To look is cheaper than to be called back: Dask has a coroutine and a thread woken for each that is.
+        # Polling is cheaper than callbacks: Dask starts a coroutine and wakes a thread for each callback.
         while not (ended := self._over(_AT_ONCE if large else _TOGETHER)) and time.monotonic() < deadline:
             time.sleep(min(_PAUSE, seconds))
         if self._client.status not in ("running", "connecting"):
@@ -214,14 +223,14 @@ class Crew:
         return answers
 
     def _over(self, limit: int) -> list[Any]:
-        """Futures of tasks that are no longer under way, so many at most."""
+        """Futures of tasks that are no longer under way, at most `limit`."""
         return list(islice((future for future in self._tasks.values() if future.status not in _UNDER_WAY), limit))
 
     def _fetch(self, futures: list[Any]) -> list[tuple[str, Answer | BaseException]]:
-        """The answers of tasks that are done, a `TimeoutError` of each where none comes.
+        """The answers of finished tasks; a `TimeoutError` for each if they do not come in time.
 
-        None at all where one was lost with its worker meanwhile. Dask has that made anew by whoever is enrolled, and
-        would wait for it, maybe for ever; the others are fetched the next time.
+        Empty if one answer was lost with its worker meanwhile. Dask makes that one again on any enrolled worker, and
+        might wait for ever; the others are fetched the next time.
         """
         keys = [future.key for future in futures]
 
@@ -252,15 +261,15 @@ class Crew:
         except (OSError, TimeoutError) as error:
             raise LostConnectionError(f"the connection to the scheduler is lost: {error}") from error
         except Exception as error:
-            # (Of several kinds in different places of `distributed`.)
+            # (`distributed` raises different types in different places.)
             if self._client.status != "running" or type(error).__name__ in _GONE:
                 raise LostConnectionError(f"the connection to the scheduler is lost: {error}") from error
             raise
 
-    # --- what they lack
+    # --- missing images
 
     def _asked(self, event: Any) -> None:
-        """A worker asks for files. In a thread of the client's, which must not wait."""
+        """Handle a worker's request for files. Called in a thread of the client, which must not block."""
         message = event[1] if isinstance(event, tuple | list) else event
         if not self._closed:
             self._senders.submit(self._send, message["worker"], message["what"], message["digest"])
@@ -270,7 +279,7 @@ class Crew:
             replies = self._client.run(deliver, stream_id, piece, why, workers=[address], on_error="ignore")
             return bool(replies.get(address)) and not self._closed
 
-        with suppress(Exception):  # who asked notices that nothing comes, and says so
+        with suppress(Exception):  # the worker notices that nothing comes, and reports it
             try:
                 if all(put(piece) for piece in self._depot.pieces(digest)):
                     put(None)
@@ -278,7 +287,7 @@ class Crew:
                 put(None, error.message)
 
     def close(self) -> None:
-        """End the connection; tasks under way are of no use to anybody then, and end."""
+        """Close the connection; tasks under way are cancelled, since nobody needs them."""
         self._closed = True
         self._senders.shutdown(wait=False, cancel_futures=True)
         with suppress(Exception):

@@ -1,9 +1,9 @@
-"""An exported image on its way to another machine: a stream of bytes known by the digest of what it holds.
+"""Transfers exported images to other machines, as byte streams that are identified by a digest.
 
-A parcel is compressed with zstd. In it are the length of a head (8 bytes, big-endian), the head, and the contents of
-all files in its order. The head (JSON) has everything that `harness.engine.images.file_manifest` knows of the files,
-the digest of each content among it, and which of them are names of one file. The parcel's digest is that of its head:
-who has the head has the digests of all contents, so that nothing else needs to be believed.
+A parcel is compressed with zstd. It consists of the length of a head (8 bytes, big-endian), the head, and the contents
+of all files in the order of the head. The head (JSON) has all that `harness.engine.images.file_manifest` records of the
+files, including the digest of each file's content, and lists the hard links. The parcel's digest is that of its head.
+As the head has the digests of all contents, nothing else needs to be trusted.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from harness.errors import EngineError
 from harness.formatting import size_of
 from harness.writing import place_below
 
-#: Bytes of a piece: what is in flight at once, and what a worker is handed in one message.
+#: Bytes of a piece: the unit of reading, and of one message to a worker.
 PIECE = 4 << 20
 _LENGTH = 8
 #: zstd's level: 100 MB take half a second and become 35 MB.
 _LEVEL = 3
-#: No head is longer, bytes: an image of 100,000 files has one of 15 MB.
+#: Maximum length of a head, bytes: that of an image with 100,000 files is 15 MB.
 _LONGEST = 256 << 20
 
 
 def head_of(export: Path) -> bytes:
-    """The head of the parcel of an export, from what was counted when it was made. Raises OSError, ValueError."""
+    """The head of the parcel of an export, from the manifest of its files. Raises OSError, ValueError."""
     return _head(export / ROOT, read_entries(export / FILES))
 
 
@@ -58,7 +58,7 @@ def _head(root: Path, manifest: list[FileEntry]) -> bytes:
 
 
 def _links(root: Path, manifest: list[FileEntry]) -> dict[str, str]:
-    """Names of a file that has an earlier name in the folder → that one. Programs tell files apart by their inodes."""
+    """Hard links: path → earlier path of the same inode. They matter because programs identify files by inode."""
     path_by_inode: dict[int, str] = {}
     links = {}
     for entry in manifest:
@@ -72,12 +72,12 @@ def _links(root: Path, manifest: list[FileEntry]) -> dict[str, str]:
 
 
 def digest_of(head: bytes) -> str:
-    """What a parcel is known by, hexadecimal."""
+    """The digest that identifies a parcel, hexadecimal."""
     return hashlib.blake2b(head, digest_size=16).hexdigest()
 
 
 def pieces(export: Path) -> Iterator[bytes]:
-    """The parcel of an export, in pieces of at most `PIECE` bytes. Raises OSError, and ValueError for a damaged one."""
+    """The parcel of an export, in pieces of at most `PIECE` bytes. Raises OSError; ValueError for a damaged export."""
     head = head_of(export)
     content = json.loads(head)
     compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).chunker(chunk_size=PIECE)
@@ -91,7 +91,7 @@ def pieces(export: Path) -> Iterator[bytes]:
 
 
 class _Pieces(io.RawIOBase):
-    """Pieces that arrive one after the other, as a file to be read."""
+    """A readable file made of the pieces that arrive one after the other."""
 
     def __init__(self, arriving: Iterable[bytes]) -> None:
         self._arriving = iter(arriving)
@@ -113,9 +113,9 @@ class _Pieces(io.RawIOBase):
 
 
 def unpack(arriving: Iterable[bytes], digest: str, root: Path) -> list[FileEntry]:
-    """Write the files of a parcel to an empty folder; what they are, counted there.
+    """Write the files of a parcel to an empty folder; returns their manifest, read from the folder.
 
-    EngineError where it is not the parcel of that digest, to the last byte. Raises OSError.
+    EngineError unless every byte belongs to the parcel with that digest. Raises OSError.
     """
     mismatch = EngineError(f"what arrived as the files of an image is not what was asked for ({digest})")
     decompressor = zstandard.ZstdDecompressor()
@@ -152,9 +152,9 @@ def _exactly(stream: zstandard.ZstdDecompressionReader, size: int) -> bytes:
 
 
 def _require_fit(manifest: list[FileEntry], links: dict[str, str], root: Path) -> None:
-    """ValueError for files that no export has: outside the folder, behind a link, with another's rights, too large.
+    """ValueError for files that no export has: outside the folder, behind a link, with setuid bits, too large.
 
-    Whoever made the head may write anything into it, and its digest says no more than that it is the same head.
+    The sender can write anything into the head, and the digest proves only that the head is the requested one.
     """
     kinds: dict[str, int] = {}
     size = 0
@@ -193,7 +193,7 @@ def _write(
             _settle(entry, target)
         else:
             raise ValueError(f"{entry.path} is no file, folder or link")
-    # A folder's time is that of its last change, and it may forbid any: what is below comes first.
+    # Folders come last: writing below one changes its time, and its mode may forbid writing.
     for entry in reversed(manifest):
         if stat.S_ISDIR(entry.mode):
             _settle(entry, root / entry.path)
@@ -216,12 +216,12 @@ def _settle(entry: FileEntry, target: Path) -> None:
     os.utime(target, ns=(entry.modified_ns, entry.modified_ns))
 
 
-# --- Root file systems that came from another machine, and the virtual engine on them: no Docker is asked for anything.
+# --- Root file systems from another machine, and the virtual engine that uses them. Docker is not needed.
 
 
 @dataclass(frozen=True)
 class SentImage:
-    """An image that a run is made with, as its driver describes it."""
+    """An image of a run, as its driver describes it."""
 
     reference: str
     id: str
@@ -239,14 +239,14 @@ class SentImage:
 
     @classmethod
     def of(cls, root: RootFs, parcel: str) -> SentImage:
-        """An exported image."""
+        """The description of an exported image."""
         return cls(
             root.reference, root.id, root.identity, tuple(root.command), tuple(root.environment), root.working_dir,
             root.user, root.stop_signal, parcel, dict(root.set_ids),
         )  # fmt: skip
 
     def inspected(self) -> dict[str, Any]:
-        """As Docker would describe it, where there were Docker."""
+        """The description that Docker would give of the image."""
         config = {
             "Entrypoint": list(self.command), "Env": list(self.environment), "WorkingDir": self.working_dir,
             "User": self.user, "StopSignal": str(self.stop_signal),
@@ -254,7 +254,7 @@ class SentImage:
         return {"Id": self.id, "RepoDigests": [self.identity], "Config": config}
 
     def at(self, rootfs: Path) -> RootFs:
-        """The same, with its files in a folder of this machine."""
+        """The image with its files in the folder `rootfs` of this machine."""
         return RootFs(
             self.reference, self.id, self.identity, str(rootfs), list(self.command), list(self.environment),
             self.working_dir, self.user, self.stop_signal, dict(self.set_ids),
@@ -266,7 +266,7 @@ Fetch = Callable[[str], Iterable[bytes]]
 
 
 class TravelledRoots(RootFileSystems):
-    """The images that a driver sends, each once: kept in this machine's cache, and fetched anew where damaged."""
+    """The images that a driver sends. Each is fetched once into this machine's cache, and again if it is damaged."""
 
     def __init__(self, cache: Cache, images: Mapping[str, SentImage], fetch: Fetch) -> None:
         """`images`: by reference."""
@@ -281,7 +281,7 @@ class TravelledRoots(RootFileSystems):
     def _export(self, reference: str, image: dict[str, Any]) -> RootFs:
         identity = str(image["Id"])
         with _alone(self._cache.folder, identity):
-            # Another worker of this machine may have been faster.
+            # Another worker of this machine may have fetched it meanwhile.
             folder = exported_folder(self._cache.folder, identity)
             if folder is None:
                 folder = self._arrived(reference, image)
@@ -289,7 +289,7 @@ class TravelledRoots(RootFileSystems):
         return self._sent[reference].at(folder / ROOT)
 
     def _arrived(self, reference: str, image: dict[str, Any]) -> Path:
-        """Fetch what is not there. EngineError, OSError."""
+        """Fetch an image into the cache; returns its folder. Raises EngineError, OSError."""
         unfinished = self._cache.roots / f"{UNFINISHED}{owner()}.{threading.get_ident()}"
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700, parents=True)
@@ -325,7 +325,7 @@ class TravelledEngine(VirtualEngine):
 
 @contextlib.contextmanager
 def _alone(cache: Path, identity: str) -> Iterator[None]:
-    """While it lasts nobody else on this machine fetches an image. OSError."""
+    """Lock the fetching of an image between the workers of this machine. Raises OSError."""
     file = cache / "uses" / f"fetch-{short_id(identity)}"
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as lock:
@@ -333,14 +333,14 @@ def _alone(cache: Path, identity: str) -> Iterator[None]:
         yield
 
 
-# --- The driver's side of what travels: exported images as parcels, sent to who asks, or laid down where workers read.
+# --- The driver's side: parcels of exported images, sent on request, or written to a place that workers can read.
 
 
 class Depot:
-    """The images of a plan, held in the cache while the plan is worked on."""
+    """The images of a plan as parcels; they stay in the cache while the plan is executed."""
 
     def __init__(self, exported: RootFileSystems, contents: KnownContents, files: str = "") -> None:
-        """`files`: where parcels are laid down (fsspec), empty where they are sent."""
+        """`files`: folder or URL (fsspec) that parcels are written to; empty if they are sent."""
         self._exported = exported
         self._known = contents
         self.files = files
@@ -359,7 +359,7 @@ class Depot:
         self._held.close()
 
     def sent(self, reference: str) -> SentImage:
-        """An image as workers are told of it; exported, and laid down, where that is still to be done. EngineError."""
+        """Describe an image for workers; export it, and write its parcel, if needed. Raises EngineError."""
         if reference not in self._sent:
             root = self._held.enter_context(self._exported.use([reference])).roots[reference]
             export = Path(root.rootfs).parent
@@ -376,11 +376,11 @@ class Depot:
         return self._sent[reference]
 
     def contents(self, references: Iterable[str]) -> dict[str, Contents]:
-        """What is really in images, by reference, where that is known."""
+        """The contents of images, by reference, as far as they are known."""
         return {reference: self._contents[reference] for reference in references if reference in self._contents}
 
     def pieces(self, digest: str) -> Iterator[bytes]:
-        """A parcel. EngineError where there is none, or it cannot be read."""
+        """The pieces of a parcel. EngineError if it does not exist, or cannot be read."""
         if digest not in self._exports:
             raise EngineError(f"the driver has no image {digest}")
         try:

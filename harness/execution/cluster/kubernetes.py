@@ -1,7 +1,7 @@
 """A cluster on Kubernetes: a scheduler and its workers as manifests (`kubectl apply -f`).
 
-Only objects that every Kubernetes has: no operator is installed, and nothing of it takes a privilege. Certificates
-come from a Secret that `kubectl create secret generic quic-lab-certificates --from-file=FOLDER` makes.
+The manifests use only built-in objects: no operator is installed, and no privileges are needed. Certificates come from
+a Secret that `kubectl create secret generic quic-lab-certificates --from-file=FOLDER` makes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import yaml
 
 NAME, PORT = "quic-lab", 8786
 SECRET, CERTIFICATES = f"{NAME}-certificates", "/certificates"
-#: Where guests' memory is, and what is kept between runs.
+#: Folders of the guests' memory and of the cache.
 RAM, CACHE = "/ram", "/cache"
-#: Any user but root will do.
+#: Any user except root.
 _USER = 1000
 _TLS = [
     word
@@ -26,11 +26,12 @@ Manifest = dict[str, Any]
 
 
 def manifests(image: str, workers: int, memory_gib: int, cache_gib: int) -> str:
-    """YAML of a scheduler, the service by which workers find it, and so many workers of a core each.
+    """YAML of a scheduler, its service, and `workers` workers with one core each.
 
-    `image` has Python and this package; `memory_gib` is a worker's, its guest's included.
+    `image` contains Python and this package; `memory_gib` is the memory of a worker, including its guest, GiB;
+    `cache_gib` is the size of its cache volume, GiB.
     """
-    # A tmpfs counts as memory of who writes to it.
+    # A tmpfs counts as memory of the container that writes to it.
     ram, disk = {"medium": "Memory", "sizeLimit": f"{memory_gib * 512}Mi"}, {"sizeLimit": f"{cache_gib}Gi"}
     worker = _container(
         "worker", image,
@@ -68,7 +69,7 @@ def _container(
     role: str, image: str, command: list[str], resources: dict[str, str], folders: dict[str, Manifest],
     environment: dict[str, str],
 ) -> Manifest:  # fmt: skip
-    """The specification of a pod of one container, which may do what an ordinary user may, and no more."""
+    """The specification of a pod with one unprivileged container."""
     volumes = [{"name": path.strip("/"), **source} for path, source in folders.items()]
     return {
         "securityContext": {

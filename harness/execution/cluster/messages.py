@@ -1,4 +1,4 @@
-"""What a driver and its workers write each other: both of one version, and before that is known nothing is sent."""
+"""Messages between a driver and its workers. Both have the same version; until that is known, nothing is sent."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from harness.engine.kernel import Entry
 from harness.evaluation.retention import Artefacts
 from harness.execution.cluster.image_transfer import SentImage
 
-#: Name of a resource that a worker has as much of as it has threads, and of one that it has bytes of memory of: behind
-#: it is the version of the package. Workers of another version have none of it, and so never get a run.
+#: Prefixes of the names of two worker resources: its number of threads, and its memory in bytes. The version of the
+#: package follows. Workers of another version do not have these resources, and so never get a run.
 CORE, MEMORY = "quic-lab-core-", "quic-lab-memory-"
-#: Name of the topic on which workers ask their driver for files: behind it is who that is.
+#: Prefix of the topic on which workers request files from their driver; the name of the driver follows.
 WANTED = "quic-lab-wanted-"
 
 
 @dataclass(frozen=True)
 class Order:
-    """A run that is to be made."""
+    """A run that a worker is to make."""
 
     cell: str
     """JSON."""
@@ -46,7 +46,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of it."""
+    """The result of an order."""
 
     worker: str
     """Address of the worker."""
@@ -64,7 +64,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Member:
-    """A worker that takes part."""
+    """An enrolled worker."""
 
     address: str
     host: str
@@ -73,7 +73,7 @@ class Member:
     """Bytes."""
 
 
-# --- Which version of this package a process runs: by the text of its modules, not by a number that somebody raises.
+# --- The version of this package that a process runs: a digest of its modules, not a number that somebody maintains.
 
 
 _PACKAGE = Path(harness.__file__).resolve().parent
@@ -81,12 +81,12 @@ _PACKAGE = Path(harness.__file__).resolve().parent
 
 @functools.cache
 def build() -> str:
-    """Digest of all modules of the package, hexadecimal: what two machines must share to work on one plan."""
+    """Digest of all modules of the package, hexadecimal: two machines that work on one plan must have the same."""
     return build_of(_PACKAGE)
 
 
 def build_of(package: Path) -> str:
-    """The same of a package in some folder."""
+    """The same digest, of the package in a folder."""
     digest = hashlib.blake2b(digest_size=8)
     for file in sorted(package.rglob("*.py")):
         digest.update(f"{file.relative_to(package)}\0".encode())

@@ -1,6 +1,6 @@
-"""TLS between driver, scheduler and workers: one folder with an authority, a certificate and its key, for all of them.
+"""TLS between driver, scheduler and workers: all use one folder with a CA certificate, a certificate and its key.
 
-Who has the folder may take part, and nobody else. `harness cluster tls` makes it once; every machine has a copy.
+Only a machine that has the folder can take part. `harness cluster tls` makes it once; every machine has a copy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DAYS = 365
 
 
 def write(folder: Path) -> None:
-    """Make the three files. InputError where there are some already; raises OSError."""
+    """Make the three files. InputError if one exists already; raises OSError."""
     existing = [name for name in (AUTHORITY, CERTIFICATE, KEY) if (folder / name).exists()]
     if existing:
         raise InputError(f"{folder} has a {existing[0]} already", "name another folder, or remove it there")
@@ -35,7 +35,7 @@ def write(folder: Path) -> None:
     secret = member_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     write_new(target / KEY, secret, 0o600)
     write_new(target / CERTIFICATE, member.public_bytes(pem))
-    # The authority's own key is kept nowhere: it signs nothing more.
+    # The key of the CA is not kept, since it signs nothing more.
     write_new(target / AUTHORITY, authority.public_bytes(pem))
 
 
@@ -49,7 +49,7 @@ def _certificate(
         .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        # Clocks differ.
+        # The clocks of machines differ.
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + datetime.timedelta(days=DAYS))
         .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
@@ -58,7 +58,7 @@ def _certificate(
 
 
 def files(folder: Path) -> dict[str, str]:
-    """The three files of a folder: authority, certificate, key. InputError where one is missing."""
+    """Paths of the three files of a folder: CA certificate, certificate, key. InputError if one is missing."""
     missing = [name for name in (AUTHORITY, CERTIFICATE, KEY) if not (folder / name).is_file()]
     if missing:
         raise InputError(f"{folder} has no {missing[0]}", "'harness cluster tls FOLDER' makes all it takes")
@@ -66,19 +66,19 @@ def files(folder: Path) -> dict[str, str]:
 
 
 def security(folder: Path) -> Any:
-    """What Dask is told of it: nobody is spoken to in the clear. InputError."""
+    """Dask's security object for the folder, which requires encryption. Raises InputError."""
     from distributed.security import Security
 
     paths = files(folder)
     roles = ("client", "scheduler", "worker")
     kinds = {"cert": CERTIFICATE, "key": KEY}
     pairs = {f"tls_{role}_{kind}": paths[name] for role in roles for kind, name in kinds.items()}
-    # Not typed there.
+    # Untyped in `distributed`.
     security_class: Any = Security
     return security_class(require_encryption=True, tls_ca_file=paths[AUTHORITY], **pairs)
 
 
 def options(folder: Path) -> list[str]:
-    """The same as options of `dask scheduler` and `dask worker`. InputError."""
+    """The same as options of `dask scheduler` and `dask worker`. Raises InputError."""
     paths = files(folder)
     return ["--tls-ca-file", paths[AUTHORITY], "--tls-cert", paths[CERTIFICATE], "--tls-key", paths[KEY]]

@@ -1,7 +1,7 @@
-"""What a worker does for a driver: it takes part if it is of the same version, fetches what it lacks, and makes runs.
+"""The worker's side of a cluster: it enrols if it has the driver's version, fetches missing images, and makes runs.
 
-Nothing here outlives a task but the cache: `HARNESS_CACHE`, `~/.cache/quic-lab` without it, at most
-`HARNESS_CACHE_LIMIT` large. A run that nobody waits for any more is ended with its guest.
+Only the cache outlives a task: it is in `HARNESS_CACHE`, by default `~/.cache/quic-lab`, and has at most
+`HARNESS_CACHE_LIMIT` bytes. A run that the scheduler no longer waits for is ended with its guest.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ from harness.store.provenance import Provenance
 from harness.store.results import Store
 from harness.units import Size
 
-#: Seconds without a piece of what was asked for after which it does not come any more.
+#: Seconds without a piece of a requested parcel after which the transfer has failed.
 SILENCE = 120.0
-#: Pieces that wait at a worker to be unpacked.
+#: Maximum number of received pieces that wait to be unpacked.
 _WAITING = 4
-#: Seconds between two looks at whether a run is still wanted.
+#: Seconds between two checks whether the scheduler still waits for a run.
 _LOOK = 0.5
-#: Memory that measuring a run takes beside its guest, bytes: captures of 2 × 100 MB and their frames.
+#: Memory that measuring a run needs beside its guest, bytes: captures of 2 × 100 MB and their frames.
 MEASURING = 768 << 20
 
 _arrivals: dict[str, queue.Queue[bytes | Exception | None]] = {}
 """What pieces are for → the pieces that have come."""
 
 
-# --- taking part
+# --- enrolment
 
 
 async def enrol(driver_build: str, dask_worker: Any = None) -> dict[str, Any]:
-    """Take part, if this is the driver's version of the package: say so to the scheduler. What this worker is.
+    """Offer this worker's resources to the scheduler if it has the driver's version of the package.
 
-    Everything in it is a plain value, whatever version the other side is.
+    Returns a description of the worker, in plain values that any version can read.
     """
     if driver_build != build():
         return {"refused": named(), "host": platform.node()}
@@ -73,10 +73,11 @@ async def enrol(driver_build: str, dask_worker: Any = None) -> dict[str, Any]:
 
 
 def _go_on(dask_worker: Any) -> None:
-    """Have Dask not pause this worker for its process's memory, which no run frees: the driver would wait for ever.
+    """Keep Dask from pausing this worker for the memory of its process.
 
-    What runs take is bounded by their guests and by the worker's resources. A nanny ends a worker that takes too much
-    all the same, and the driver has its runs made elsewhere.
+    No run frees that memory, so the driver would wait for ever.
+    The memory of runs is bounded by their guests and by the worker's resources. A nanny still ends a worker that uses
+    too much, and the driver then has its runs made elsewhere.
     """
     from distributed.core import Status
 
@@ -86,12 +87,12 @@ def _go_on(dask_worker: Any) -> None:
 
 
 async def dismiss(driver_build: str, dask_worker: Any = None) -> None:
-    """Take part no longer."""
+    """Withdraw this worker's cores from the scheduler."""
     await dask_worker.set_resources(**{f"{CORE}{driver_build}": 0})
 
 
 def _memory(dask_worker: Any) -> int:
-    """Bytes that guests and measuring may take: what the worker was given, and what is free where guests' memory is."""
+    """Bytes available to guests and measuring: the smaller of Dask's memory limit and the space for guest memory."""
     memory_limit = getattr(dask_worker.memory_manager, "memory_limit", None)
     folder = os.environ.get("TMPDIR") or "/dev/shm"
     with contextlib.suppress(OSError):
@@ -101,7 +102,7 @@ def _memory(dask_worker: Any) -> int:
 
 
 def cache() -> Cache:
-    """What this machine keeps between runs. Raises EngineError where its limit is no size."""
+    """The cache of this machine. Raises EngineError if its limit is not a size."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     text = os.environ.get("HARNESS_CACHE_LIMIT")
     try:
@@ -112,7 +113,7 @@ def cache() -> Cache:
 
 
 def _tidy() -> None:
-    """Remove what workers that no longer live have left: guests, scratch folders, what was being unpacked, runs."""
+    """Remove leftovers of workers that have ended: guests, scratch folders, partly unpacked images, runs."""
     remove_orphans()
     with contextlib.suppress(HarnessError, OSError):
         image_cache = cache()
@@ -122,11 +123,11 @@ def _tidy() -> None:
                 shutil.rmtree(place, ignore_errors=True)
 
 
-# --- what it lacks
+# --- missing images
 
 
 async def deliver(stream_id: str, piece: bytes | None, why: str = "") -> bool:
-    """Take a piece of what was asked for, its end (None), or why it does not come. False where nobody waits for it."""
+    """Receive a piece of a requested parcel, its end (None), or why it failed. False if nobody waits for it."""
     arriving = _arrivals.get(stream_id)
     while arriving is not None and arriving.qsize() >= _WAITING:
         await asyncio.sleep(0.005)
@@ -138,7 +139,7 @@ async def deliver(stream_id: str, piece: bytes | None, why: str = "") -> bool:
 
 
 def _asked_for(order: Order, digest: str, demand: Wanted) -> Iterator[bytes]:
-    """The pieces of a parcel: from where the driver said, else from the driver itself."""
+    """The pieces of a parcel: from the place that the order names, else from the driver."""
     if order.files:
         yield from _read(order.files, digest)
         return
@@ -184,7 +185,7 @@ def _read(files: str, digest: str) -> Iterator[bytes]:
 
 
 class Wanted:
-    """Whether the scheduler still waits for the task that this thread works on."""
+    """Whether the scheduler still waits for the task of this thread."""
 
     def __init__(self) -> None:
         from distributed import get_worker
@@ -198,7 +199,7 @@ class Wanted:
         return alive and task is not None and task.state not in ("cancelled", "released", "forgotten")
 
     def require(self) -> None:
-        """EngineError once it does not."""
+        """EngineError if the scheduler no longer waits."""
         if not self:
             raise EngineError("nobody waits for the run any more")
 
@@ -224,13 +225,13 @@ def _ended_when_unwanted(engine: TravelledEngine, demand: Wanted) -> Iterator[No
 
 @contextlib.contextmanager
 def _core() -> Iterator[int]:
-    """A core that no other worker of this machine has taken; one of those taken where there are more workers."""
+    """A core that no other worker of this machine uses; a random one if there are more workers than cores."""
     cores = sorted(os.sched_getaffinity(0))
     with contextlib.ExitStack() as stack:
         for core in cores:
             place = Path(tempfile.gettempdir()) / f"quic-lab-{os.getuid()}.core{core}"
             try:
-                # Others write to that folder, too, and may have put a link there.
+                # Other users can write to that folder, and may have put a link there.
                 lock = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
                 stack.callback(os.close, lock)
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -243,19 +244,19 @@ def _core() -> Iterator[int]:
 
 @dataclass(frozen=True)
 class _Told(Provenance):
-    """What a driver knows of the images: a worker looks into none."""
+    """Provenance with the contents of images as the driver knows them: a worker does not read images."""
 
     known: Mapping[str, str] = field(default_factory=dict)
     """Reference → digest of its contents."""
 
     def contents(self, ids: Mapping[str, str], references: Mapping[str, str]) -> dict[str, Contents]:
-        """See `Provenance`; digests alone, for the driver keeps the rest."""
+        """See `Provenance`; digests alone, since the driver stores the rest."""
         digests = {name: self.known.get(references.get(name, "")) for name in ids}
         return {name: Contents(digest, {}, {}) for name, digest in digests.items() if digest is not None}
 
 
 def make(order: Order) -> Answer:
-    """Make a run; the task that a driver submits. What fails for want of this machine's ground is in the answer."""
+    """Make a run: the task that a driver submits. If the environment of this machine fails, the answer says why."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -293,9 +294,9 @@ def _made(order: Order) -> tuple[dict[str, bytes], bytes]:
 
 
 def packed(folder: Path) -> tuple[dict[str, bytes], bytes]:
-    """A run's folder: what stays of every run, by its place, and the rest as an archive (tar); empty for none.
+    """A run's folder as path → content of the files that every run keeps, and a tar archive of the rest, empty if none.
 
-    What is in it is compressed already; and to take an archive apart costs the driver more than to write a few files.
+    The archive's files are compressed already. Unpacking an archive costs the driver more than writing a few files.
     """
     files, archived = dict[str, bytes](), list[Path]()
     for entry in sorted(folder.iterdir()):
@@ -314,6 +315,6 @@ def packed(folder: Path) -> tuple[dict[str, bytes], bytes]:
 
 
 def _regular(place: Path) -> list[Path] | None:
-    """A file, or all files of a folder; None where there is anything else, or nothing, in it."""
+    """A file, or all files of a folder; None if the folder is empty or has anything but regular files."""
     files = sorted(place.iterdir()) if place.is_dir() and not place.is_symlink() else [place]
     return files if files and all(file.is_file() and not file.is_symlink() for file in files) else None

@@ -1,4 +1,4 @@
-"""Designs of experiments: factors and levels → the combinations that are run, for each pair what it honours. Pure."""
+"""Designs of experiments: factors and levels → the combinations that run, limited to what each pair honours. Pure."""
 
 from harness.planning.design.factorial import (
     MOST_COMBINATIONS,

@@ -1,4 +1,4 @@
-"""A design and how many levels factors have → the combinations that are run, and what these cannot tell apart. Pure."""
+"""A design and the number of levels of each factor → the combinations that run, and their aliases. Pure."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import numpy as np
 
 from harness.scenario.schema import DesignKind, Experiment
 
-# --- Regular two-level fractions: so many factors and a resolution → rows of 0 and 1. Pure.
+# --- Regular two-level fractions: a number of factors and a resolution → rows of 0 and 1. Pure.
 #
-# A fraction of 2^p runs has p basic factors in all combinations; each further one is the product of some of them, its
-# generator. The words of the defining relation are all products of generators; the length of the shortest is the
-# resolution (G. E. P. Box, J. S. Hunter, The 2^(k-p) fractional factorial designs, Technometrics 3, 1961). No table
-# stands here: generators are searched for, and every word is looked at. pyDOE3 1.6 (fracfact_by_res) looks at the
-# lengths of generators alone, not at their products: its 7 factors of "resolution V" in 32 runs have resolution IV.
+# A fraction of 2^p runs has p basic factors in all combinations. Each of the other factors is the product of some of
+# them, its generator. The words of the defining relation are all products of generators. The length of the shortest
+# word is the resolution (G. E. P. Box, J. S. Hunter, The 2^(k-p) fractional factorial designs, Technometrics 3, 1961).
+# There is no table: the code searches for generators and checks every word. pyDOE3 1.6 (fracfact_by_res) checks the
+# lengths of generators alone, not of their products: its 7 factors of "resolution V" in 32 runs have resolution IV.
 
 
-#: A run a row: the number of each factor's level, from 0.
+#: One row per run, with the index of each factor's level, from 0.
 Rows = list[tuple[int, ...]]
 
 
 def fraction(factors: int, least: int) -> Rows:
     """The levels, 0 or 1, of each run (rows) and factor (columns), in as few runs as the search finds.
 
-    The resolution is at least `least`; with too few factors for any fraction all combinations. ValueError for less than
-    one factor.
+    The resolution is at least `least`. With too few factors for any fraction, the rows are all combinations. Raises
+    ValueError for less than one factor.
     """
     if factors < 1:
         raise ValueError("a fraction needs a factor")
@@ -38,7 +38,7 @@ def fraction(factors: int, least: int) -> Rows:
     runs = np.arange(2**basic)
     columns = [(runs >> (basic - 1 - place)) & 1 for place in range(basic)]
     for word in generators:
-        # The product of levels -1 and +1, of an even number the negative one: so all are low together in the first run.
+        # The product of levels -1 and +1, negated for an even number of factors: so all are low in the first run.
         columns.append(np.bitwise_xor.reduce([columns[place] for place in _places(word)]))
     return [tuple(int(level) for level in row) for row in zip(*columns, strict=True)]
 
@@ -49,7 +49,7 @@ def _places(word: int) -> Iterator[int]:
 
 @lru_cache(maxsize=64)
 def _generators(factors: int, least: int) -> tuple[int, tuple[int, ...]]:
-    """The number of basic factors, and for each further one those that it is the product of, as a set of bits."""
+    """The number of basic factors, and the generator of each other factor, as a bit mask of basic factors."""
     # 2^p runs tell 2^p - 1 columns apart.
     for basic in range(factors.bit_length(), factors):
         generators = _search(basic, factors - basic, least)
@@ -59,16 +59,16 @@ def _generators(factors: int, least: int) -> tuple[int, tuple[int, ...]]:
 
 
 def _search(basic: int, number: int, least: int) -> tuple[int, ...] | None:
-    """So many generators of so many basic factors, no word shorter than `least`; None where the search finds none.
+    """`number` generators from `basic` factors, with no word shorter than `least`; None where the search finds none.
 
-    Generators of an odd number of factors come first: products of any number of them are no shorter than four.
+    Generators with an odd number of factors come first: their products give words of length four or more.
     """
     candidates = sorted(
         (mask for mask in range(1, 2**basic) if mask.bit_count() + 1 >= least),
         key=lambda mask: (mask.bit_count() % 2 == 0, mask.bit_count(), mask),
     )
     generators: list[int] = []
-    # Basic factors of a product of generators → of how many, at least. A word is both together.
+    # Bit mask of a product of generators → the least number of generators in it. A word consists of both.
     words: dict[int, int] = {}
     for mask in candidates:
         if len(generators) == number:
@@ -83,8 +83,8 @@ def _search(basic: int, number: int, least: int) -> tuple[int, ...] | None:
 
 
 def resolution(rows: Sequence[Sequence[int]]) -> int:
-    """The length of the shortest word of a regular two-level fraction, by its rows alone; one more than its factors
-    where there is none.
+    """The length of the shortest word of a regular two-level fraction, from its rows alone; the number of factors plus
+    one where there is no word.
     """
     signs = 2 * np.array(rows) - 1
     count = signs.shape[1]
@@ -98,15 +98,15 @@ def resolution(rows: Sequence[Sequence[int]]) -> int:
 # --- combinations
 
 
-#: Combinations of one pair: what more than that many are is a slip.
+#: The most combinations of one pair; more than that are a mistake.
 MOST_COMBINATIONS = 1000
-#: Draws of a random design that are looked at for one that tells all main effects apart.
+#: The most draws of a random design, until one tells all main effects apart.
 _DRAWS = 200
 
 
 @dataclass(frozen=True)
 class Aliases:
-    """What a fraction cannot tell apart, by factors' numbers."""
+    """Effects that a fraction cannot tell apart, by the factors' indices."""
 
     of_main: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
     """A factor, and the interactions of two that change with it."""
@@ -125,16 +125,16 @@ def size(kind: DesignKind, number: int, counts: Sequence[int]) -> int:
 
 
 def most_cells(study: Experiment) -> int:
-    """How many cells a pair has that honours everything."""
+    """The number of cells of a pair that honours all factors or profiles."""
     if study.profiles:
         return 1 + len(study.profiles)
     return size(study.kind, study.number, [len(levels) for levels in study.factors.values()])
 
 
 def combinations(kind: DesignKind, number: int, counts: Sequence[int], seed: str) -> Rows:
-    """The level of each factor (columns) in each combination that is run (rows), the base first where it is among them.
+    """The level of each factor (columns) in each combination that runs (rows); the base comes first if it is included.
 
-    `counts`: levels of each factor; of a fraction all are 2. `seed`: what a random design is drawn by.
+    `counts`: number of levels of each factor, all 2 for a fraction. `seed`: seed of a random design.
     """
     if not counts:
         return []
@@ -152,15 +152,17 @@ def combinations(kind: DesignKind, number: int, counts: Sequence[int], seed: str
 
 
 def least_of_random(counts: Sequence[int]) -> int:
-    """Combinations that it takes at least to tell all main effects apart: one, and one for each further level."""
+    """The least number of combinations that tells all main effects apart: one, plus one for each level after a
+    factor's first.
+    """
     return 1 + sum(count - 1 for count in counts)
 
 
 def _drawn(number: int, counts: Sequence[int], seed: str) -> Rows:
-    """So many of all combinations, each as likely: of several draws the first that tells all main effects apart."""
+    """`number` of all combinations, drawn uniformly: the first of several draws that tells all main effects apart."""
     total, rows = math.prod(counts), Rows()
     for draw in range(_DRAWS):
-        # Of a text's seed and of random() alone Python promises that they stay as they are.
+        # Python guarantees a stable sequence across versions only for random() and a seed that is a string.
         source = random.Random(f"{seed} {draw}")
         indices: dict[int, None] = {}
         while len(indices) < number:
@@ -186,7 +188,7 @@ def _main_columns(rows: Rows, counts: Sequence[int]) -> np.ndarray[tuple[int, in
 
 
 def aliases(rows: Rows) -> Aliases:
-    """What rows of two levels each cannot tell apart: columns that are the same, or each other's opposite."""
+    """Effects that two-level rows cannot tell apart, because their columns are equal or opposite."""
     if not rows:
         return Aliases((), ())
     signs = 2 * np.array(rows) - 1

@@ -1,8 +1,8 @@
-"""What a study is for one pair of implementations: the factors and levels that the two honour, and its points. Pure.
+"""The design of a study for one pair of implementations: the factors and levels that it honours, and its points. Pure.
 
-A pair honours a level where it can be told it, or where it is in force untold
-(`harness.planning.endpoint_config.refusal`). What it does not honour is absent, with the reason; nothing is guessed in
-its place.
+A pair honours a level that it can be configured with, or that is its default
+(`harness.planning.endpoint_config.refusal`). A level that it does not honour is absent, with the reason; no other level
+replaces it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PairDesign:
 
     @property
     def aliases(self) -> Aliases:
-        """What its combinations cannot tell apart, where all factors have two levels."""
+        """Effects that its combinations cannot tell apart; empty unless all factors have two levels."""
         if all(len(levels) == 2 for levels in self.factors.values()):
             return aliases(self.rows)
         return Aliases((), ())
@@ -58,7 +58,7 @@ class PairDesign:
 def players_of(
     scenario: Scenario, client: Implementation, server: Implementation, contestants: Mapping[str, Contestant]
 ) -> Pair:
-    """Who plays the flow that a study is of: the matrix's pair, or whom the flow names."""
+    """The implementations at the ends of the studied flow: the matrix's pair, or those that the flow names."""
     players: dict[Role, Implementation] = {"client": client, "server": server}
     for role in ROLES:
         name = studied_flow(scenario).implementation(role)
@@ -74,15 +74,15 @@ def studied_flow(scenario: Scenario) -> Flow:
 
 
 def of_pair(point: Point, pair: Pair) -> PairDesign:
-    """The study of a point's scenario for one pair. `point`: what holds in all of its cells."""
+    """The study of a point's scenario for one pair. `point`: the parameters common to all of its cells."""
     study = point.scenario.study
     assert study is not None
     return _profiles(point, pair) if study.profiles else _factors(point, pair)
 
 
 def honoured(point: Point, pair: Pair) -> tuple[dict[str, tuple[object, ...]], dict[str, str]]:
-    """Factor → the levels of it that a pair honours, as written, where there are two at least; and what it does not
-    honour → why.
+    """Factor → the levels that a pair honours, as written, where there are at least two; and NAME or NAME LEVEL that it
+    does not honour → the reason.
     """
     study = point.scenario.study
     assert study is not None
@@ -173,14 +173,14 @@ def _refused(point: Point, pair: Pair, name: str, level: object) -> str:
     return next(filter(None, refusals), "")
 
 
-# --- What is wrong with a study before anybody plays it: names, levels, and a design that cannot be had. Pure.
+# --- Errors in a study that need no pair: names, levels, and an impossible design. Pure.
 
 
 _DESIGN: Location = ("study", "design")
 
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
-    """What is wrong with a scenario's study; nothing where it has none."""
+    """Errors in a scenario's study; none where it has no study."""
     study = scenario.study
     if study is None:
         return
@@ -217,7 +217,7 @@ def _factor(point: Point, study: Experiment, name: str) -> Iterator[Mistake]:
 
 
 def _overlaps(scenario: Scenario, study: Experiment) -> Iterator[Mistake]:
-    """Factors that are another one's, or are drawn."""
+    """Factors that duplicate another factor, or that are drawn."""
     owners: dict[object, str] = {}
     drawn = {_place(scenario, name) for name in scenario.draw}
     for name in study.factors:
@@ -230,7 +230,9 @@ def _overlaps(scenario: Scenario, study: Experiment) -> Iterator[Mistake]:
 
 
 def _place(scenario: Scenario, name: str) -> object:
-    """What a name stands for; None of one that stands for nothing, which is said elsewhere."""
+    """The identity of the parameter or path property that a name stands for; None for an invalid name, which is
+    reported elsewhere.
+    """
     if not is_of_path(name):
         return name
     try:

@@ -1,8 +1,7 @@
-"""Altair's charts, but that copies of them are made quickly.
+"""Altair's charts with a fast copy.
 
-Altair makes a copy by calling what makes a chart. Layers that are put together anew copy what is in them, several
-times, and so on below them; and every panel of a figure and every layer within another is copied. That took most of
-the time of drawing.
+Altair copies a chart by calling its constructor. The constructor of a layered chart copies its layers again, several
+times and recursively; and every panel of a figure and every nested layer is copied. That took most of the drawing time.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from altair.utils.schemapi import SchemaBase
 
 class _Copied(SchemaBase):
     def copy(self, deep: bool | Iterable[Any] = True, ignore: list[str] | None = None) -> Self:
-        """The same chart, with everything in it that can be changed; frames are the same ones."""
+        """A copy of the chart and of all its mutable parts; data frames are shared."""
         return cast(Self, _copied(self)) if deep is True and not ignore else super().copy(deep, ignore)
 
 
@@ -24,7 +23,7 @@ class Marks(_Copied, alt.Chart):
     """One kind of mark."""
 
 
-#: Views are called by a digest of what they are, in which their class is by its name.
+#: Altair names views by a digest of their content, which includes the name of the class.
 Marks.__name__ = alt.Chart.__name__
 
 

@@ -1,4 +1,4 @@
-"""Flows of one run, or of several runs, as curves over one time axis: bytes, window, round trips, queue, drops."""
+"""Flows of one or several runs as curves over one time axis: bytes, window, round-trip time, queue, drops."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from harness.report.plots.theme import INK, OPTIMUM, SOFT, WIDTH, Chart, Panel, 
 from harness.report.plots.view import DrawnFlow, PlotData
 from harness.units import Size
 
-#: Runs that one figure can tell apart.
+#: The most runs in one figure that a reader can tell apart.
 MOST = 8
 #: Heights of the panels, and of a row of ticks, pixels.
 _BYTES, _PANEL, _ROW = 200, 110, 16
-#: How much longer than what it shows the time axis is.
+#: Ratio of the time axis' length to the time shown.
 _ROOM = 1.015
-#: Part of it from which on words stand to the left of what they belong to.
+#: Share of the time axis beyond which words stand to the left of their point.
 _RIGHT = 0.7
-#: Part of the highest value below which they stand above it.
+#: Share of the highest value below which words stand above their point.
 _LOW = 0.08
 #: Points of the textbook's curve.
 _POINTS = 120
-#: What a row of ticks shows of one run: series, name, colour.
+#: Rows of ticks for one run: (series, name, colour).
 _KINDS = (("drop", "dropped", INK), ("mark", "marked", OPTIMUM), ("loss", "lost at random", SOFT))
 _FRAME = {"flow": pl.String, "t": pl.Float64, "value": pl.Float64}
 
@@ -62,7 +62,7 @@ class Curve:
     """With the name and the look that it has in the figure."""
 
     def series(self, name: str) -> pl.DataFrame:
-        """One of its series: flow, t, value, part (which of its transfers)."""
+        """One of its series, a frame of flow, t (s), value and part (index of the transfer)."""
         own = self._own(name).with_columns(flow=pl.lit(self.shown.name))
         begins = np.array(self.begins[1:])
         return own.with_columns(part=pl.Series(np.searchsorted(begins, own["t"].to_numpy(), side="right")))
@@ -72,7 +72,7 @@ class Curve:
 
     @cached_property
     def received(self) -> pl.DataFrame:
-        """What its client had of the file, MB; of a flow without one the payload that had arrived on the wire."""
+        """MB of the file that its client had received; without a file, the payload that had arrived on the wire."""
         file = self.series("received")
         if not file.is_empty():
             return file.with_columns(pl.col("value") / 1e6)
@@ -81,14 +81,14 @@ class Curve:
 
     @cached_property
     def begins(self) -> list[float]:
-        """When each of its transfers began, s: the first datagram, with nothing received yet."""
+        """When each of its transfers began, s: at the first datagram, before any byte was received."""
         file = self._own("received")
         empty = (pl.col("value") == 0) & (pl.col("value").shift(1, fill_value=1.0) > 0)
         return file.filter(empty)["t"].to_list() or [self.flow.start]
 
     @cached_property
     def milestones(self) -> pl.DataFrame:
-        """When it had how much, as measured: flow, t, value (MB), text."""
+        """Measured milestones: a frame of flow, t (s), value (MB received) and text."""
         begins, rows = self.begins, []
         for measurement in () if self.run.measured is None else self.run.measured.measurements:
             size = _size_of(measurement.name, self)
@@ -107,9 +107,9 @@ class Curve:
 
     @cached_property
     def textbook(self) -> pl.DataFrame:
-        """What slow start and then the line rate allow of each transfer: flow (which of them), t, value (MB).
+        """Bytes that ideal slow start and then the line rate allow: a frame of flow (the transfer), t (s), value (MB).
 
-        Nothing of flows beside others, which have no line rate of their own, and of those without a file.
+        Empty for a flow beside other flows, which has no line rate of its own, and for a flow without a file.
         """
         cell = self.run.run.cell
         flow_spec = cell.scenario.flows[self.flow.index]
@@ -123,7 +123,7 @@ class Curve:
 
 
 def _size_of(metric: str, curve: Curve) -> Size | None:
-    """How much had been received when a metric of time was reached; None of other metrics."""
+    """The bytes that had been received when a time metric was reached; None for other metrics."""
     name, _, label = metric.partition("_")
     if metric == "completion":
         return curve.run.run.cell.scenario.flows[curve.flow.index].file
@@ -131,10 +131,10 @@ def _size_of(metric: str, curve: Curve) -> Size | None:
 
 
 def curves_of(runs: Sequence[PlotData]) -> list[Curve]:
-    """A curve for each flow; of several runs with names that say what they differ in, and looks of their own."""
+    """A curve for each flow. With several runs, names say how the runs differ, and every curve has its own look."""
     if len(runs) == 1:
         flows = runs[0].flows
-        # The number of one that is alone tells nothing.
+        # A single flow needs no number.
         bare = len(flows) == 1
         return [
             Curve(runs[0], flow, replace(flow, name=flow.name.removeprefix(f"{flow.index} ")) if bare else flow)
@@ -154,7 +154,7 @@ def curves_of(runs: Sequence[PlotData]) -> list[Curve]:
 
 
 def labels(runs: Sequence[PlotData]) -> list[str]:
-    """A name for each run: what tells it from the others; where only their bits differ, its cell's key."""
+    """A name for each run: the words that differ between the runs; its cell's key where only code or images differ."""
     shared = set(common(runs))
     names = [" · ".join(word for key, word in run.words.items() if (key, word) not in shared) for run in runs]
     counts = Counter(names)
@@ -166,17 +166,17 @@ def labels(runs: Sequence[PlotData]) -> list[str]:
 
 
 def common(runs: Sequence[PlotData]) -> list[tuple[str, str]]:
-    """What all runs have in common of what they are called by: (what, word)."""
+    """The words that the names of all runs have in common: (kind of word, word)."""
     return [item for item in runs[0].words.items() if all(item in run.words.items() for run in runs)]
 
 
 def stacked(runs: Sequence[PlotData]) -> Chart | None:
-    """The panels of these runs above each other; None where nothing was received."""
+    """The panels of these runs, stacked vertically; None where nothing was received."""
     curves = curves_of(runs)
     received = _joined(curve.received for curve in curves)
     if received.is_empty():
         return None
-    # A little more, for what stands at the very end.
+    # A little longer, to leave room for points at the very end.
     span = (0.0, _ROOM * max(_end(curve) for curve in curves))
     flows = [curve.shown for curve in curves]
     panels: list[Panel] = [_bytes(curves, received, span)]
@@ -201,13 +201,13 @@ def _joined(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _same(values: Iterable[float]) -> float | None:
-    """The value that all have; None where they differ."""
+    """The common value; None where the values differ."""
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None
 
 
 def _end(curve: Curve) -> float:
-    """Where a curve's time ends, s: with its last packet; of a run that did not complete the whole of it is shown."""
+    """Where a curve ends, s: at its last packet, or at the end of a run that did not complete."""
     if curve.run.run.outcome.status != "completed":
         return curve.run.end
     ends = [curve.received["t"].max(), curve.series("throughput")["t"].max()]
@@ -215,7 +215,7 @@ def _end(curve: Curve) -> float:
 
 
 def _bytes(curves: Sequence[Curve], received: pl.DataFrame, span: tuple[float, float]) -> alt.LayerChart:
-    """What was received over time, with milestones, what was demanded of them, and what slow start allows."""
+    """Bytes received over time, with milestones, their objectives, and the limit by slow start and line rate."""
     flows = [curve.shown for curve in curves]
     axis = value_axis("received (MB)", top(received["value"].max()))
     textbooks: dict[tuple[object, ...], pl.DataFrame] = {}
@@ -242,9 +242,9 @@ def _bytes(curves: Sequence[Curve], received: pl.DataFrame, span: tuple[float, f
 
 
 def _words(milestones: pl.DataFrame, span: tuple[float, float], axis: alt.Y) -> list[alt.Chart]:
-    """Times beside their milestones, on the side where there is room."""
+    """Texts with times beside the milestones, on the side that has room."""
     layers = []
-    # Below a curve that rises there is room, but not at the right edge, and not on the axis.
+    # There is room below a rising curve, but not at the right edge, and not on the axis.
     below = (pl.col("t") <= _RIGHT * span[1]) & (pl.col("value") > _LOW * pl.lit(milestones["value"].max()))
     for align, sign, mask in (("left", 1, below), ("right", -1, ~below)):
         side = milestones.filter(mask)
@@ -256,7 +256,7 @@ def _words(milestones: pl.DataFrame, span: tuple[float, float], axis: alt.Y) -> 
 
 
 def _demanded(curves: Sequence[Curve], span: tuple[float, float]) -> pl.DataFrame:
-    """The objectives on milestones of one flow's first transfer, where all runs have them: flow, t, value (MB)."""
+    """Objectives on milestones of the first transfer that all runs share: a frame of flow, t (s), value (MB)."""
     per_curve: list[set[tuple[float, float]]] = []
     for curve in curves:
         scenario = curve.run.run.cell.scenario
@@ -269,7 +269,7 @@ def _demanded(curves: Sequence[Curve], span: tuple[float, float]) -> pl.DataFram
 
 
 def _queue(runs: Sequence[PlotData], curves: Sequence[Curve], span: tuple[float, float]) -> Panel | None:
-    """The bottleneck's queue: filled for one run, a line each for several."""
+    """The bottleneck's queue: a filled area for one run, a line for each of several runs."""
     if not all(run.has("queue_length") for run in runs):
         return None
     if len(runs) == 1:
@@ -290,13 +290,13 @@ def _queue(runs: Sequence[PlotData], curves: Sequence[Curve], span: tuple[float,
 
 
 def _apart(frame: pl.DataFrame, span: tuple[float, float]) -> pl.DataFrame:
-    """Of ticks too close to be told apart one."""
+    """Ticks without those that are too close to another to be told apart."""
     spot = (pl.col("t") / span[1] * 2 * WIDTH).floor().alias("spot")
     return frame.unique([spot], keep="first", maintain_order=True)
 
 
 def _ticks(runs: Sequence[PlotData], curves: Sequence[Curve], span: tuple[float, float]) -> Chart:
-    """A row of ticks each: of one run what became of packets at the bottleneck, of several the drops of each."""
+    """Rows of ticks: for one run the fates of packets at the bottleneck, for several runs the drops of each."""
     if len(runs) == 1:
         rows = [(name, colour, runs[0].of_bottleneck(series)) for series, name, colour in _KINDS]
         rows = [row for row in rows if row[0] == _KINDS[0][1] or not row[2].is_empty()]
@@ -305,7 +305,7 @@ def _ticks(runs: Sequence[PlotData], curves: Sequence[Curve], span: tuple[float,
         shown = [first[run.run.name] for run in runs]
         drops = [run.of_bottleneck("drop") for run in runs]
         rows = [(f"dropped · {flow.name}", flow.look.colour, frame) for flow, frame in zip(shown, drops, strict=True)]
-    # The number first: a long name is cut, and its colour tells whose row it is.
+    # The number comes first, because a long name is cut. The colour identifies the row.
     named = [(f"{frame.height:,} {name}", colour, _apart(frame, span)) for name, colour, frame in rows]
     scale = alt.Scale(domain=[name for name, _, _ in named])
     axis = alt.Axis(ticks=False, domain=False, labelLimit=200)

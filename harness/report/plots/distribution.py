@@ -45,7 +45,7 @@ def distribution(run: PlotData) -> Chart | None:
 
 
 def ecdf(run: PlotData, frame: pl.DataFrame) -> pl.DataFrame:
-    """flow, x, share: a step curve for each flow over its values between its start and its stop."""
+    """The ECDF of each flow's values between its start and its stop, as step curves: a frame of flow, x, share."""
     curves = []
     for flow in present(run, frame):
         last = run.end if flow.stop is None else flow.stop
@@ -53,7 +53,7 @@ def ecdf(run: PlotData, frame: pl.DataFrame) -> pl.DataFrame:
         values = np.sort(inside["value"].to_numpy())
         if not len(values):
             continue
-        # Thinned at equal shares, with both ends.
+        # Keep values at equal steps of the share, and both ends.
         ranks = np.unique(np.linspace(0, len(values) - 1, min(len(values), _POINTS)).round().astype(int))
         shares = (ranks + 1) / len(values)
         curves.append(
@@ -83,16 +83,16 @@ def _panel(curves: pl.DataFrame, flows: Sequence[DrawnFlow], title: str) -> Any:
     return sized(chart, 260, 300)
 
 
-# --- Cells beside each other: every run a point, with median and interval, the best on top.
+# --- Cells side by side: a point per run, with median and interval, the best cell on top.
 
 
-#: Cells of a figure at most; of more, the first.
+#: The most cells of a figure; of more cells, it shows the first.
 MOST = 60
-#: What is said beside the edge of runs whose transfers failed.
+#: Text at the edge for runs whose transfers failed.
 _LATE = {"timed out": "not in time", "did not finish": "did not finish"}
 #: Height of a cell's row, pixels.
 _ROW = 22
-#: Values so far apart that only a logarithmic axis shows both ends.
+#: Ratio of the largest to the smallest value above which the axis is logarithmic.
 _FAR = 20.0
 
 
@@ -103,7 +103,7 @@ def chart(ranking: Ranking) -> Chart | None:
     if not values:
         return None
     order = [cell.label for cell in cells]
-    # What is infinite is drawn to the edge.
+    # Infinite values are drawn at the edge.
     edge = min(values) * 0.9 if ranking.better == "higher" else max(values) * 1.1
     runs = [(cell.label, value) for cell in cells for value in cell.values if math.isfinite(value)]
     spans = [
@@ -137,7 +137,7 @@ def chart(ranking: Ranking) -> Chart | None:
 
 
 def specification(ranking: Ranking) -> dict[str, Any] | None:
-    """The figure as Vega-Lite, with its heading and data; None where there is nothing to draw."""
+    """The figure as a Vega-Lite specification, with heading and data; None where there is nothing to draw."""
     with warnings.catch_warnings(), debug_mode(False):
         figure = chart(ranking)
         if figure is None:
@@ -151,7 +151,10 @@ def specification(ranking: Ranking) -> dict[str, Any] | None:
 
 
 def write(ranking: Ranking, folder: Path) -> Path | None:
-    """Draw a ranking as SVG below a folder, in its scenario's; the file. Raises EngineError where the disk refuses."""
+    """Draw a ranking as SVG in its scenario's folder below `folder`, and return the file; None without a figure.
+
+    Raises EngineError for errors of the disk.
+    """
     vega_lite = specification(ranking)
     if vega_lite is None:
         return None

@@ -1,4 +1,4 @@
-"""What is in flight against what comes of it, with the optimum: Kleinrock's operating point."""
+"""Kleinrock's operating point: throughput and round-trip time against packets in flight, with the optimum."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ Spot = tuple[float, float]
 
 _PLANE_HEIGHT = 320
 
-#: Flows beyond which numbers beside the markers would only cover each other.
+#: The most flows whose markers have numbers beside them; more numbers would overlap.
 _NUMBERED = 6
-#: From a marker to its number, pixels.
+#: Distance from a marker to its number, pixels.
 _NEAR = 13.0
-#: From a number to other markers and numbers, where it has room, pixels.
+#: Distance from a number to other markers and numbers that is enough, pixels.
 _FREE = 12.0
 
 
@@ -85,9 +85,9 @@ def operating_point_plane(run: PlotData) -> Chart | None:
 
 
 def numbered(run: PlotData, points: pl.DataFrame, x: alt.X, y: alt.Y, size: tuple[int, int]) -> list[alt.Chart]:
-    """A marker a flow; of a few flows with the flow's number near it, where neighbours leave room.
+    """A marker per flow; with few flows, also the flow's number near it, where neighbours leave room.
 
-    `size` is that of the panel, pixels; the axes have their domains.
+    `size`: width and height of the panel, pixels. The axes must have their domains.
     """
     marks = (
         Marks(points)
@@ -112,14 +112,14 @@ def numbered(run: PlotData, points: pl.DataFrame, x: alt.X, y: alt.Y, size: tupl
 
 
 def _domain(axis: alt.X | alt.Y) -> tuple[float, float]:
-    """Where an axis begins and ends."""
+    """The first and the last value of an axis."""
     content: Any = axis.to_dict()
     low, high = content["scale"]["domain"]
     return low, high
 
 
 def beside_markers(spots: Sequence[Spot]) -> list[Spot]:
-    """A place for a number near each of these markers (pixels): the first that is free, or the one with most room."""
+    """Places for numbers near markers, all in pixels: per marker the first with enough room, or that with most."""
     places: list[Spot] = []
     for marker in spots:
         around = [
@@ -133,7 +133,7 @@ def beside_markers(spots: Sequence[Spot]) -> list[Spot]:
 
 
 def means(run: PlotData, x: str, y: str) -> pl.DataFrame:
-    """flow, number, x, y: two figures of each flow that has both."""
+    """Two metrics of each flow that has both: a frame of flow, number, x, y."""
     rows = [
         (flow.name, str(flow.index), across, up)
         for flow in run.flows
@@ -147,7 +147,7 @@ def means(run: PlotData, x: str, y: str) -> pl.DataFrame:
 # --- in flight operating point
 
 
-#: Of a panel: width and height, pixels.
+#: Width and height of a panel, pixels.
 _SIZE = (300, 280)
 
 
@@ -160,7 +160,7 @@ def in_flight_operating_point(run: PlotData) -> Chart | None:
 
     The grey line is the ideal path's: below one bandwidth-delay product (BDP) the round trip takes the path's own
     time and throughput grows with what is in flight, above it the queue and with it the round trip grow (L. Kleinrock,
-    Power and deterministic rules of thumb, ICC 1979). Beside each flow stands what all of them make together.
+    Power and deterministic rules of thumb, ICC 1979). A cross marks all flows together.
     """
     base, rate, bdp = run.round_trip, run.link.rate.value / 1e6, run.bdp
     trips, rates = means(run, "mean_in_flight", "mean_srtt"), means(run, "mean_in_flight", "mean_throughput")
@@ -189,7 +189,9 @@ def in_flight_operating_point(run: PlotData) -> Chart | None:
 
 
 def _joint(run: PlotData, trips: pl.DataFrame) -> pl.DataFrame:
-    """x, trip, rate of all flows together: sums over the network of the means in time, and the mean of the sRTTs."""
+    """All flows together, a frame of x, trip and rate: the network's mean packets in flight and mean throughput, both
+    summed over flows, and the mean of the flows' sRTTs.
+    """
     flight = run.network("agg_in_flight")
     if flight is None:
         return pl.DataFrame(schema={"x": pl.Float64, "trip": pl.Float64, "rate": pl.Float64})

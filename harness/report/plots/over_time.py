@@ -31,7 +31,7 @@ from harness.report.plots.registry import plot, plot_of_pair, plot_of_runs
 from harness.report.plots.theme import FILL, INK, WIDTH, Chart
 from harness.report.plots.view import PlotData
 
-#: Height of all rows together, and of one at least and at most, pixels.
+#: Height of all rows together, and the least and the greatest height of a row, pixels.
 _ALL, _LOW, _HIGH = 400, 45, 110
 
 
@@ -49,7 +49,7 @@ def congestion_window(run: PlotData) -> Chart | None:
     axis = value_axis("packets", top(frame["value"].max()), ticks=5 if height > 60 else 2)
     rows = []
     for flow in flows:
-        # A row that says whose it is needs no dashes, and knows its own flow only.
+        # The row has the flow's name as title, so it needs no dashes and no other flow's look.
         solid, last = replace(flow, look=replace(flow.look, dash=())), flow is flows[-1]
         own = frame.filter(pl.col("flow") == flow.name)
         row = lines(own, [solid], axis, (0.0, run.end), steps=True, legend=False, labels=last)
@@ -61,7 +61,7 @@ def congestion_window(run: PlotData) -> Chart | None:
 # --- How often a receiver acknowledges, over time.
 
 
-#: Bins above this share of all are no strategy's: single packets that end a gap.
+#: Quantile of the bins above which values are clipped: they are single packets after a gap, not an ACK strategy.
 _MOST = 0.99
 _RATIO_HEIGHT = 180
 
@@ -79,7 +79,7 @@ def ack_ratio(run: PlotData) -> Chart | None:
     return sized(layered(lines(shown, flows, axis, (0.0, run.end), steps=True)), _RATIO_HEIGHT)
 
 
-# --- Packets that the bottleneck's queue drops over time, and whose they were.
+# --- Packets that the bottleneck's queue drops over time, by flow.
 
 
 #: Width of the bins, s.
@@ -115,7 +115,7 @@ def rates(drops: pl.DataFrame, end: float) -> pl.DataFrame:
 
 
 def drop_rows(run: PlotData, span: tuple[float, float]) -> Chart:
-    """One row a flow, a tick for each of its drops; of those too close to be told apart one."""
+    """One row per flow, with a tick for each of its drops; ticks too close to be told apart are drawn once."""
     names = {flow.index: flow.name for flow in run.flows}
     spot = ((pl.col("t") - span[0]) / (span[1] - span[0]) * 2 * WIDTH).floor().alias("spot")
     drops = (
@@ -125,7 +125,7 @@ def drop_rows(run: PlotData, span: tuple[float, float]) -> Chart:
         .select("t", flow=pl.col("value").cast(pl.Int16).replace_strict(names, default="", return_dtype=pl.String))
     )
     flows = present(run, drops) or [flow for flow in run.flows if flow.responsive] or list(run.flows)
-    # Rows of flows without drops too.
+    # The domain includes rows of flows without drops.
     scale = alt.Scale(domain=[flow.name for flow in flows])
     rows = alt.Y("flow:N", scale=scale, title=None, axis=alt.Axis(ticks=False, domain=False))
     colour = looks(flows, legend=False)["color"]
@@ -133,7 +133,7 @@ def drop_rows(run: PlotData, span: tuple[float, float]) -> Chart:
     return sized(cast(alt.Chart, ticks.encode(x=time_axis(span), y=rows, color=colour)), max(16 * len(flows), 20))
 
 
-# --- What arrives at each receiver over time.
+# --- Throughput at each receiver over time.
 
 
 @plot("Throughput at the receivers", "throughput", note="transport payload that arrived, per 0.1 s")
@@ -142,7 +142,7 @@ def receiver_throughput(run: PlotData) -> Chart | None:
     return rates_over_time(run, "throughput", "throughput (Mbit/s)")
 
 
-# --- What each sender puts into the network over time.
+# --- Sending rate of each sender over time.
 
 
 @plot("Sending rate", "sending_rate", note="transport payload with retransmissions, per 0.1 s")
@@ -151,7 +151,7 @@ def sender_throughput(run: PlotData) -> Chart | None:
     return rates_over_time(run, "sending_rate", "sending rate (Mbit/s)")
 
 
-# --- What each sender puts into the network over time, with the sawtooth averaged out.
+# --- Sending rate of each sender over time, with the sawtooth averaged out.
 
 
 @plot(
@@ -214,11 +214,11 @@ def window_queue_drops(run: PlotData) -> Chart | None:
         drop_rows(run, span),
         spacing=10,
     )
-    # Not all flows need have drops.
+    # Some flows may have no drops, so the panels' scales are independent.
     return apart(panels)
 
 
-# --- Queue, congestion windows and round-trip time over time: of one run, and of RED beside DropTail.
+# --- Queue, congestion windows and round-trip time over time: one run, and RED beside DropTail.
 
 
 _NEEDS = ("queue_length", "cwnd", "srtt")

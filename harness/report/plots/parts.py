@@ -1,4 +1,4 @@
-"""What several figures are made of: lines of flows over time, the shaded capacity, rulers with a word on them."""
+"""Parts of several figures: lines of flows over time, the shaded capacity, rulers with a label."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ P = TypeVar("P", alt.Chart, alt.LayerChart)
 Span = tuple[float, float]
 Side = Literal["top", "middle", "bottom"]
 
-#: Points of a line, and of all lines of a panel, at most: more than its pixels would only make the files large.
+#: The most points of a line, and of all lines of a panel: more points than pixels only make the files larger.
 LINE, PANEL = 1200, 12_000
 
-#: Characters of a name beyond which each has a line of its own in a legend.
+#: If a name has more characters than this, each name has a line of its own in the legend.
 _LONG_NAME = 36
 
 #: In the interactive page: dragging and, with shift, the wheel move the time axis, a click on the legend picks a flow.
@@ -29,7 +29,7 @@ _PICKED = alt.selection_point(name="picked", fields=["flow"], bind="legend")
 
 
 def rounded_up(value: float) -> float:
-    """The next of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten: where an axis ends."""
+    """The end of an axis: the next of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten."""
     if value <= 0:
         return 1.0
     power = 10.0 ** (len(str(int(value))) - 1) if value >= 1 else 0.1
@@ -40,7 +40,7 @@ def rounded_up(value: float) -> float:
 
 
 def top(*values: object) -> float:
-    """Where an axis from zero ends so that all these values are on it."""
+    """The end of an axis from zero that includes all these values; values that are no numbers are ignored."""
     numbers = [float(value) for value in values if isinstance(value, int | float)]
     return rounded_up(max(numbers, default=0.0) * 1.02)
 
@@ -51,7 +51,7 @@ def within(frame: pl.DataFrame, span: Span) -> pl.DataFrame:
 
 
 def thinned(frame: pl.DataFrame, points: int = LINE) -> pl.DataFrame:
-    """A series with at most about so many points a flow: of each stretch of them the lowest and the highest."""
+    """A series with at most about `points` points per flow: the lowest and the highest value of each interval."""
     stretch = (pl.int_range(pl.len()).over("flow") * (points // 2) // pl.len().over("flow")).alias("stretch")
     spot, dense = pl.int_range(pl.len()).alias("spot"), pl.len().over("flow") > points
     marked = frame.with_columns(stretch, spot, dense.alias("many"))
@@ -69,12 +69,12 @@ def thinned(frame: pl.DataFrame, points: int = LINE) -> pl.DataFrame:
 
 
 def brief(value: float) -> str:
-    """A number for people, of three digits, or of all before its point."""
+    """A number for people: three significant digits, or all digits before the decimal point."""
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def time_axis(span: Span, *, labels: bool = True) -> alt.X:
-    """The time axis; of panels above each other only the lowest has labels."""
+    """The time axis; in stacked panels only the lowest has labels."""
     axis = alt.Axis(title="time (s)", tickCount=11) if labels else alt.Axis(title=None, labels=False, tickCount=11)
     return alt.X("t:Q", scale=alt.Scale(domain=list(span), nice=False), axis=axis)
 
@@ -86,12 +86,12 @@ def value_axis(title: str, highest: float, ticks: int = 5) -> alt.Y:
 
 
 def looks(flows: Iterable[DrawnFlow], *, legend: bool = True, points: bool = False) -> dict[str, Any]:
-    """Encodings of `flow`: colour, and dash of a line or shape of a point, with one legend for both."""
+    """Encodings of `flow` as colour and as dashes of lines or shapes of points, with one legend for both."""
     shown = list(flows)
     names = [flow.name for flow in shown]
     symbol: dict[str, Any] = {"symbolSize": 70, "symbolStrokeWidth": 0.6} if points else {"symbolType": "stroke"}
     if max(map(len, names), default=0) > _LONG_NAME:
-        # What tells runs apart is never cut.
+        # Long names distinguish runs, so they must not be cut.
         symbol |= {"labelLimit": WIDTH}
     columns = 1 if "labelLimit" in symbol else min(len(names), 4)
     key = alt.Legend(columns=columns, **symbol) if legend else None
@@ -102,7 +102,7 @@ def looks(flows: Iterable[DrawnFlow], *, legend: bool = True, points: bool = Fal
         shapes = alt.Scale(domain=names, range=[flow.look.shape for flow in shown])
         return {"color": colours, "shape": alt.Shape("flow:N", sort=names, legend=key, scale=shapes)}
     dashes = alt.Scale(domain=names, range=[list(flow.look.dash) or [1, 0] for flow in shown])
-    # Else it is a point scale, which of one flow makes no number.
+    # The default would be a point scale, which yields no number for a single flow.
     widths = alt.Scale(type="ordinal", domain=names, range=[flow.look.width for flow in shown])
     return {
         "color": colours,
@@ -112,7 +112,7 @@ def looks(flows: Iterable[DrawnFlow], *, legend: bool = True, points: bool = Fal
 
 
 def present(view: PlotData, frame: pl.DataFrame) -> list[DrawnFlow]:
-    """The flows that a frame has, in their order."""
+    """The flows that occur in a frame, in the run's order."""
     names = set(frame["flow"].unique())
     return [flow for flow in view.flows if flow.name in names]
 
@@ -127,9 +127,9 @@ def lines(
     legend: bool = True,
     labels: bool = True,
 ) -> alt.Chart:
-    """A line a flow over time, each with its colour and dashes; where the frame has parts, one for each of them.
+    """A line per flow over time, with the flow's colour and dashes; if the frame has parts, a line per part.
 
-    Panels of one figure are given the same flows: they share one legend.
+    All panels of a figure must get the same flows, because they share one legend.
     """
     chart = (
         Marks(thinned(frame, min(LINE, PANEL // max(frame["flow"].n_unique(), 1))))
@@ -147,7 +147,7 @@ def lines(
 
 
 def shaded_capacity(view: PlotData) -> alt.LayerChart:
-    """Grey up to the bottleneck's rate, with the rate written beside its end."""
+    """A grey area up to the bottleneck's rate, with the rate as a label at its end."""
     steps = view.capacity
     area = (
         Marks(steps)
@@ -161,7 +161,7 @@ def shaded_capacity(view: PlotData) -> alt.LayerChart:
 def ruler(
     value: float, text: str, end: float, *, dash: Sequence[int] = (4, 3), side: Side = "middle"
 ) -> alt.LayerChart:
-    """A thin horizontal line at a value, with a word beside its end."""
+    """A thin horizontal line at a value, with a label at its end."""
     line = (
         Marks(pl.DataFrame({"value": [value]}))
         .mark_rule(color=SOFT, strokeDash=list(dash) or [1, 0], strokeWidth=1)
@@ -171,7 +171,7 @@ def ruler(
 
 
 def word(t: float, value: float, text: str, *, side: Side = "middle") -> alt.Chart:
-    """A word on the right margin, at the height of a value; `side` is its baseline."""
+    """A label on the right margin, at the height of a value; `side` is its baseline."""
     label = (
         Marks(pl.DataFrame({"t": [t], "value": [value], "text": [text]}))
         .mark_text(align="left", baseline=side, dx=5, color=SOFT, fontSize=10, lineBreak="\n", clip=False)
@@ -181,25 +181,25 @@ def word(t: float, value: float, text: str, *, side: Side = "middle") -> alt.Cha
 
 
 def haloed(text: alt.Chart, **mark: Any) -> list[alt.Chart]:
-    """Words over what is drawn: twice, in white below. `text` has their encodings, `mark` those of their looks."""
+    """Labels on top of other marks, with a white halo below. `text` has the encodings, `mark` the style."""
     halo = text.mark_text(**{**mark, "color": "white", "stroke": "white", "strokeWidth": 3, "strokeJoin": "round"})
     return [halo, text.mark_text(**mark)]
 
 
 def layered(*layers: Panel) -> alt.LayerChart:
-    """Charts on top of each other, the first below."""
+    """Charts on top of each other, the first at the bottom."""
     return Layers(layer=layers)
 
 
 def sized(chart: P, height: int = HEIGHT, width: int = WIDTH) -> P:
-    """A panel of a figure, with its size."""
-    # Not `properties`, which makes a copy of all that is in it.
+    """The chart, with its size set in place, pixels."""
+    # `properties` would copy the whole chart.
     chart.width, chart.height = width, height
     return chart
 
 
 def apart(panels: alt.VConcatChart) -> alt.VConcatChart:
-    """Panels that know different flows, each with a legend of its own if it has one."""
+    """Panels with different flows, each with scales and a legend of its own."""
     independent: Literal["independent"] = "independent"
     return cast(
         alt.VConcatChart, panels.resolve_scale(color=independent, strokeDash=independent, strokeWidth=independent)
@@ -207,7 +207,7 @@ def apart(panels: alt.VConcatChart) -> alt.VConcatChart:
 
 
 def binned(frame: pl.DataFrame, width: float, summary: pl.Expr | None = None) -> pl.DataFrame:
-    """A series' values per bin of `width` s, at the middles of the bins: their means, or another summary."""
+    """A series per bin of `width` s, at the middle of each bin: the mean of its values, or `summary`."""
     number = (pl.col("t") / width + 1e-6).floor()
     return (
         frame.group_by("flow", number.alias("bin"), maintain_order=True)
@@ -217,17 +217,17 @@ def binned(frame: pl.DataFrame, width: float, summary: pl.Expr | None = None) ->
 
 
 def smoothed_rates(frame: pl.DataFrame, width: float) -> pl.DataFrame:
-    """Rates in bins of `width` s: what passed by the bin's length, also where a flow ran in a part of it only."""
+    """Rates in bins of `width` s: the amount per bin length, also where a flow ran in only a part of the bin."""
     return binned(frame, width, pl.col("value").sum() * BIN / width)
 
 
 def centred(frame: pl.DataFrame, width: float) -> pl.DataFrame:
-    """A series of bins with their values in the middle, where a line is to go through them."""
+    """A series of bins, moved to the middles of the bins, for a line through them."""
     return frame.with_columns(t=(pl.col("t") + width / 2).round(4))
 
 
 def rates_over_time(view: PlotData, name: str, title: str, *, smoothed: float | None = None) -> Panel | None:
-    """A rate of every flow over the capacity, Mbit/s: in the bins it is stored in, or as means over wider ones."""
+    """A rate of every flow on top of the capacity, Mbit/s, in its stored bins or as means over `smoothed` s."""
     frame = view.of_flows(name)
     if frame.is_empty():
         return None
@@ -250,7 +250,7 @@ def queue_panel(
             y=value_axis("queue (kB)", highest or top(limit, frame["value"].max())),
         )
     )
-    # RED's max is often just below the limit: their words keep out of each other's way.
+    # RED's max is often just below the limit: their labels must not overlap.
     limit_side: Side = "bottom" if view.thresholds else "middle"
     rulers = [ruler(limit, f"limit {brief(limit)} kB", span[1], dash=(), side=limit_side)]
     if view.thresholds is not None:

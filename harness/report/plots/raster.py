@@ -1,7 +1,7 @@
-"""SVG → PNG in a process of its own, beside the one that draws (`python -m harness.report.plots.raster`).
+"""SVG → PNG in a process of its own, in parallel with the drawing (`python -m harness.report.plots.raster`).
 
-vl-convert keeps Python's lock while it paints. Standard input has one JSON object a line: svg (the text), png (the file
-to write), scale. The first error ends the process, with one line on standard error.
+vl-convert holds Python's global interpreter lock while it renders. Standard input has one JSON object per line, with
+svg (the text), png (the file to write) and scale. The first error ends the process, with one line on standard error.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from harness.writing import replace
 #: Pixels of a PNG per pixel of a figure.
 SCALE = 2
 
-#: Has a PNG made of an SVG's text: (svg, file).
+#: Renders an SVG's text to a PNG file: (svg, file).
 Paint = Callable[[str, Path], None]
 
 
 @contextmanager
 def painting() -> Iterator[Paint]:
-    """A process that makes PNGs while this one goes on; all are there when the context ends. Raises EngineError."""
+    """A process that makes PNGs in parallel; all of them exist when the context ends. Raises EngineError."""
     words = [sys.executable, "-m", "harness.report.plots.raster"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stderr is not None
         stdin = process.stdin
 
         def paint(svg: str, file: Path) -> None:
-            # Where it has ended with an error, that is what is said in the end.
+            # If the process has ended with an error, the error is reported at the end.
             with suppress(BrokenPipeError):
                 stdin.write(json.dumps({"svg": svg, "png": str(file), "scale": SCALE}) + "\n")
                 stdin.flush()
@@ -51,7 +51,7 @@ def painting() -> Iterator[Paint]:
 
 
 def paint_all(lines: TextIO) -> None:
-    """Make the PNGs that are asked for. Raises OSError and ValueError."""
+    """Make the requested PNGs: one JSON object per line. Raises OSError and ValueError."""
     for line in lines:
         request = json.loads(line)
         replace(Path(request["png"]), vl_convert.svg_to_png(request["svg"], scale=request["scale"]))

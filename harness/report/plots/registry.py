@@ -44,17 +44,17 @@ class Plot:
 
     @property
     def shows(self) -> str:
-        """What is in it, in a line."""
+        """Its content in one line: the first line of the function's docstring."""
         return (self.draw.__doc__ or "").strip().partition("\n")[0]
 
     def fits(self, run: PlotData) -> bool:
-        """Whether a run is drawn so without being asked."""
+        """Whether this plot is drawn for a run by default."""
         if self.of == "transfer":
             return len(run.flows) == 1
         return self.of == "flows" and run.run.cell.scenario.has_series
 
     def chart(self, *runs: PlotData) -> Chart | None:
-        """The chart without its heading; None where a run has not what it needs."""
+        """The chart without its heading; None where a run lacks a series that it needs."""
         if any(not run.has(name) for run in runs for name in self.needs):
             return None
         return self.draw(runs) if self.of == "runs" else self.draw(*runs)
@@ -64,20 +64,20 @@ _PLOTS: dict[str, Plot] = {}
 
 
 def plot(title: str, *needs: str, note: str = "", of: Literal["flows", "transfer"] = "flows") -> Callable[[Draw], Draw]:
-    """Register a pure function from a run to a chart. Its name is that of the figure.
+    """Register a pure function from a run to a chart. The function's name is the figure's name.
 
-    `of`: which runs are drawn so without being asked, those of flows that share or stop, or those of one flow.
+    `of`: the runs that are drawn by default: those whose flows share the path or stop, or those of one flow.
     """
     return lambda function: _registered(function, title, note, needs, of)
 
 
 def plot_of_pair(title: str, *needs: str, note: str = "") -> Callable[[DrawPair], DrawPair]:
-    """Register a pure function from two runs, which differ in their queues' disciplines alone, to a chart."""
+    """Register a pure function to a chart from two runs that differ only in the queue discipline."""
     return lambda function: _registered(function, title, note, needs, "pair")
 
 
 def plot_of_runs(title: str, *needs: str, note: str = "") -> Callable[[DrawRuns], DrawRuns]:
-    """Register a pure function from several runs, whatever they differ in, to a chart."""
+    """Register a pure function to a chart from several runs, which may differ in anything."""
     return lambda function: _registered(function, title, note, needs, "runs")
 
 

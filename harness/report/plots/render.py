@@ -1,4 +1,4 @@
-"""Charts → files: PNG at twice the size, SVG, and one page a run with all its figures, which works offline."""
+"""Charts → files: PNG at twice the size, SVG, and one HTML page per run with all its figures, which works offline."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAGE = "figures.html"
 
 
 class Format(StrEnum):
-    """What a figure is written as."""
+    """File formats of figures."""
 
     PNG = "png"
     SVG = "svg"
@@ -53,7 +53,7 @@ class RenderedFigure:
 
 @dataclass(frozen=True)
 class Heading:
-    """What stands above the figures of a page."""
+    """The heading of a page of figures."""
 
     title: str
     place: str
@@ -63,8 +63,8 @@ class Heading:
 
 
 def figure(plot: Plot, *runs: PlotData) -> RenderedFigure | None:
-    """A plot of a run, or of a pair; None where what it needs is not there."""
-    # What figures are made of does not change from run to run: the tests hold it against the schema.
+    """A plot of one run, a pair or several runs; None where they lack data for it."""
+    # The structure of figures does not depend on the run. The tests validate it against the schema, so this does not.
     with warnings.catch_warnings(), alt.data_transformers.enable("default", max_rows=None), debug_mode(False):
         # Panels share the parameters of the interactive page on purpose.
         warnings.filterwarnings("ignore", "Automatically deduplicated selection parameter")
@@ -80,9 +80,9 @@ def figure(plot: Plot, *runs: PlotData) -> RenderedFigure | None:
 
 
 def figures(run: PlotData, partner: PlotData | None = None, only: Collection[str] = ()) -> Iterator[RenderedFigure]:
-    """Figures of a run, in alphabetical order: those that fit it, or those that are asked for.
+    """Figures of a run, in alphabetical order: those that fit it, or those that `only` names.
 
-    With its partner of the other discipline those of the pair too.
+    With `partner`, the run with the other queue discipline, the figures of the pair are included.
     """
     for plot in plots().values():
         selected = plot.name in only if only else plot.of == "pair" or plot.fits(run)
@@ -94,10 +94,10 @@ def figures(run: PlotData, partner: PlotData | None = None, only: Collection[str
 
 
 def page_script(cache: Path) -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script that needs nothing from elsewhere; kept in a folder."""
+    """Vega, Vega-Lite and Vega-Embed as one self-contained script, which is cached in a folder."""
     file = cache.resolve() / f"vega-embed-{vl_convert.get_vega_embed_version()}-{vl_convert.get_vega_version()}.js"
     if not file.exists():
-        # Making it takes longer than all figures of a run.
+        # The bundling takes longer than all figures of a run.
         script = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
         file.parent.mkdir(parents=True, exist_ok=True)
         _write_whole(file, script)
@@ -105,12 +105,12 @@ def page_script(cache: Path) -> str:
 
 
 def _write_whole(file: Path, text: str) -> None:
-    """Write a file that others find whole or not at all."""
+    """Write a file atomically: other processes find it complete or not at all."""
     replace(file, text.encode(), f"{file.stem}.{os.getpid()}")
 
 
 def has_letters() -> bool:
-    """Whether this machine has a font: PNGs are made with its own, and without one they have no words."""
+    """Whether this machine has a font. PNGs use the machine's fonts, and without any they have no text."""
     empty, word = (
         vl_convert.svg_to_png(
             f'<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text y="15" font-family="{FONT}">{text}'
@@ -130,12 +130,13 @@ def write(
     partner: PlotData | None = None,
     only: Collection[str] = (),
 ) -> list[Path]:
-    """Write a run's figures into a folder, made if needed; the files. Raises EngineError.
+    """Write a run's figures into a folder, which is created if needed, and return the files. Raises EngineError.
 
-    `cache` is a folder for what all pages share. A run that has nothing to draw leaves no folder. The page comes last.
+    `cache`: a folder for the script that all pages share. A run without figures leaves no folder. The page is written
+    last.
     """
     heading = Heading(run.run.cell.scenario.title, run.place, f"cell {run.run.name}")
-    # The page of all of them is not replaced by one of some.
+    # A page with selected figures must not replace the page with all of them.
     return _write(figures(run, partner, only), heading, folder, formats, cache, PAGE if not only else "chosen.html")
 
 
@@ -160,7 +161,10 @@ def _write(
 
 
 def write_together(runs: Sequence[PlotData], folder: Path, formats: Collection[Format], cache: Path) -> list[Path]:
-    """Write the figures of several runs into a folder, made if needed; the files. Raises EngineError."""
+    """Write the figures of several runs into a folder, which is created if needed, and return the files.
+
+    Raises EngineError.
+    """
     rendered = [item for plot in plots().values() if plot.of == "runs" and (item := figure(plot, *runs)) is not None]
     names = ", ".join(run.run.name for run in runs)
     heading = Heading("Runs side by side", " · ".join(word for _, word in common(runs)), f"runs {names}")
@@ -168,7 +172,7 @@ def write_together(runs: Sequence[PlotData], folder: Path, formats: Collection[F
 
 
 def svg(item: RenderedFigure) -> str:
-    """A figure as the text of an SVG."""
+    """The SVG of a figure, as text."""
     return str(vl_convert.vegalite_to_svg(item.specification))
 
 
@@ -176,7 +180,7 @@ def _write_pictures(item: RenderedFigure, stem: Path, formats: Collection[Format
     picture, files = svg(item), []
     if paint is not None:
         files.append(stem.with_suffix(".png"))
-        # From the SVG, which Vega has drawn already.
+        # The PNG is made from the SVG, so that Vega draws only once.
         paint(picture, files[-1])
     if Format.SVG in formats:
         files.append(stem.with_suffix(".svg"))
@@ -184,7 +188,7 @@ def _write_pictures(item: RenderedFigure, stem: Path, formats: Collection[Format
     return files
 
 
-#: Characters within which a page names its figures.
+#: The links to a page's figures are within this many bytes at its start.
 _HEAD = 8192
 
 _PAGE = """<!doctype html>
@@ -213,7 +217,7 @@ dragging moves, and a double click goes back.</p>
 """
 
 
-#: What draws the figures of a page.
+#: The script that draws the figures of a page.
 _DRAWING = """
 const figures = SPECIFICATIONS;
 for (const [name, specification] of Object.entries(figures)) {
@@ -225,9 +229,9 @@ for (const [name, specification] of Object.entries(figures)) {
 
 
 def _policy(*scripts: str) -> str:
-    """What the page may do (Content Security Policy 3): run these scripts, draw, and fetch nothing.
+    """The page's Content Security Policy (level 3): it may run these scripts and draw, and fetch nothing.
 
-    Vega makes functions of its own expressions ('unsafe-eval').
+    Vega compiles its expressions to functions, which needs 'unsafe-eval'.
     """
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
@@ -249,7 +253,7 @@ def page(heading: Heading, rendered: Sequence[RenderedFigure], script: str) -> s
         {item.plot.name: item.specification for item in rendered}, separators=(",", ":"), ensure_ascii=False
     )
     script = script.replace("</script", "<\\/script")
-    # A word in the data must not end the script.
+    # Text in the data must not end the script element.
     drawing = _DRAWING.replace("SPECIFICATIONS", specifications.replace("<", "\\u003c"))
     return (
         Environment(autoescape=True)

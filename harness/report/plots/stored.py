@@ -1,4 +1,4 @@
-"""Which stored runs are drawn, beside which others, where their figures go, and which of them are missing."""
+"""Selection of the stored runs to draw, their partners, the folders of their figures, and the missing figures."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from harness.report.plots.view import PlotData
 from harness.scenario.schema import FRAME_HEADER, Red
 from harness.store.results import MEASURED, RUN, SERIES, Store, StoreReader
 
-# --- Runs that belong beside each other: RED and DropTail on the same path, with the same flows.
+# --- Pairs of runs: RED and DropTail on the same path, with the same flows.
 
 
 def is_red(cell: Cell) -> bool:
-    """Whether the bottleneck towards the client has RED."""
+    """Whether the bottleneck towards the client uses RED."""
     return isinstance(cell.scenario.path.to_client.queue, Red)
 
 
@@ -55,19 +55,19 @@ def _but_for_the_queue(cell: Cell) -> object:
 
 Span = tuple[float, float]
 
-#: Characters of a folder's name that tells several runs apart, at most.
+#: The most characters of a folder's name for several runs; a longer one is cut, and a digest is appended.
 _LONGEST = 100
 
-#: All stored results of the cells that are wanted.
+#: All stored results of the cells that a predicate selects.
 Search = Callable[[Callable[[Cell], bool]], list[CellResult]]
 
-#: A stored run, and what was measured of it.
+#: A stored run and its measurements.
 Stored = tuple[Run, MeasuredRun | None]
 
 
 @dataclass(frozen=True)
 class PlottedRun:
-    """A run to draw, and the run with DropTail that belongs beside it where it has RED."""
+    """A run to draw; if it uses RED, also its partner run with DropTail."""
 
     run: PlotData
     partner: PlotData | None = None
@@ -75,7 +75,7 @@ class PlottedRun:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a drawing is of, without its series, which are large."""
+    """The run of a drawing and its partner, without their series, which are large."""
 
     run: Stored
     partner: Stored | None = None
@@ -86,13 +86,13 @@ class Subject:
         return [stored[0] for stored in (self.run, self.partner) if stored is not None]
 
     def files(self, store: StoreReader) -> list[Path]:
-        """What is drawn: the files of the run, and of its partner, that are there."""
+        """The existing files from which the run and its partner are drawn."""
         folders = [store.folder(run.cell.key, run.repetition) for run in self.runs]
         files = (folder / name for folder in folders for name in (RUN, MEASURED, SERIES))
         return [file for file in files if file.exists()]
 
     def drawing(self, store: StoreReader, span: Span | None = None) -> PlottedRun:
-        """With the series, of a detail of that span. Raises ResultError."""
+        """The runs with their series. `span`: the detail to show, s. Raises ResultError."""
         return PlottedRun(
             _drawn(store, self.run, span), None if self.partner is None else _drawn(store, self.partner, span)
         )
@@ -101,12 +101,12 @@ class Subject:
 def find_drawings(
     store: StoreReader, results: Sequence[CellResult], search: Search, run_names: Sequence[str], span: Span | None
 ) -> Iterator[PlottedRun]:
-    """The drawings of the runs asked for, each read when it is its turn. Raises HarnessError."""
+    """The drawings of the requested runs; each is read when it is needed. Raises HarnessError."""
     return (subject.drawing(store, span) for subject in find_subjects(results, search, run_names))
 
 
 def find_subjects(results: Sequence[CellResult], search: Search, run_names: Sequence[str] = ()) -> list[Subject]:
-    """The runs to draw: those asked for as KEY/REPETITION, else the first of each cell. Raises InputError."""
+    """The runs to draw: those requested as KEY/REPETITION, else the first of each cell. Raises InputError."""
     selected = [pair for result in results for pair in result.runs]
     if run_names:
         names = {run.name: (run, measured) for run, measured in selected}
@@ -118,7 +118,7 @@ def find_subjects(results: Sequence[CellResult], search: Search, run_names: Sequ
         first = {run.cell.key: run.repetition for run, _ in reversed(selected)}
         selected = [(run, measured) for run, measured in selected if run.repetition == first[run.cell.key]]
     reds = [run.cell for run, _ in selected if is_red(run.cell)]
-    # The partners need not be among what was asked for.
+    # Partners may be outside the requested results.
     candidates = search(lambda cell: any(beside(red, cell) for red in reds)) if reds else []
     return [Subject((run, measured), _partner(run, candidates)) for run, measured in selected]
 
@@ -139,7 +139,7 @@ def _partner(run: Run, candidates: Sequence[CellResult]) -> Stored | None:
 
 
 def folder_name(run: Run) -> Path:
-    """Where a run's figures go: scenario / who played, parameters, engine, seed, repetition."""
+    """The folder of a run's figures: scenario / pair, parameters, engine, seed and repetition."""
     cell = run.cell
     words = [cell.client.name, cell.server.name] if cell.scenario.open_roles else []
     words += [f"{name}={value}" for name, value in cell.parameters.items()]
@@ -148,7 +148,7 @@ def folder_name(run: Run) -> Path:
 
 
 def folder_of(runs: Sequence[PlotData]) -> Path:
-    """Where the figures of several runs go: together / what tells them apart; long names are cut and numbered."""
+    """The folder of several runs' figures: together / the runs' labels; a long name is cut, and a digest appended."""
     name = "-and-".join(_plain(label) for label in labels(runs))
     if len(name) > _LONGEST:
         digest = hashlib.sha256(" ".join(run.run.name for run in runs).encode()).hexdigest()[:8]
@@ -157,39 +157,39 @@ def folder_of(runs: Sequence[PlotData]) -> Path:
 
 
 def _plain(word: str) -> str:
-    """A word as a part of a file's name."""
+    """A word in a form that is safe in a file's name."""
     return re.sub(r"[^A-Za-z0-9.=_]+", "_", word)
 
 
-# --- The figures of many cells: which of them are there already, and drawing the others in several processes.
+# --- The figures of many cells: finding those that are up to date, and drawing the others in several processes.
 
 
-#: What is drawn without being asked for: PNGs take as long as everything else together.
+#: The default formats. PNGs are left out, since they take as long as everything else together.
 FORMATS = (Format.SVG, Format.HTML)
-#: Cells a process more is worth its start for.
+#: The least number of cells per process that is worth the process' start.
 _WORTH = 2
-#: CPU time of a cell's figures and of a process' start, s, as it is on a common machine: for people who wait.
+#: CPU time of a cell's figures and of a process' start on a common machine, s, for the estimate that users see.
 _CELL, _START = 3.0, 2.0
-#: How soon Ctrl-C is heard while others draw, s.
+#: The longest delay before Ctrl-C takes effect while other processes draw, s.
 _HEARS = 0.5
 
 
 @dataclass(frozen=True)
 class FigureSheet:
-    """The figures of one cell: what they are of, and the folder they go to."""
+    """The figures of one cell: their subject and their folder."""
 
     subject: Subject
     folder: Path
 
     @property
     def name(self) -> str:
-        """Of the run that is drawn: KEY/REPETITION."""
+        """The name of the run that is drawn: KEY/REPETITION."""
         return self.subject.run[0].name
 
 
 @dataclass(frozen=True)
 class DrawnSheet:
-    """What came of a sheet."""
+    """The result of drawing a sheet."""
 
     sheet: FigureSheet
     figures: int
@@ -200,7 +200,7 @@ class DrawnSheet:
 
 @dataclass(frozen=True)
 class Made:
-    """What there is of many cells in the end."""
+    """The sheets of many cells: drawn now, or up to date before."""
 
     drawn: tuple[DrawnSheet, ...]
     """Drawn now, or not, with the reason."""
@@ -208,7 +208,7 @@ class Made:
     """There already."""
 
     def problems(self) -> list[str]:
-        """A sentence for each reason, with the number of cells and one of them."""
+        """A sentence for each reason, with the number of cells and the name of one."""
         reasons: dict[str, list[str]] = {}
         for item in self.drawn:
             if item.problem is not None:
@@ -219,7 +219,7 @@ class Made:
         ]
 
     def sentence(self, place: str) -> str:
-        """How many figures of how many cells there are in a place, and of how many cells they were there before."""
+        """A sentence with the number of figures and of cells in a place, and of cells that were drawn before."""
         sheets = [item for item in (*self.drawn, *self.kept) if item.figures]
         before = "all" if len(self.kept) == len(sheets) else len(self.kept)
         drawn_before = f" ({before} drawn before)" if self.kept else ""
@@ -236,10 +236,10 @@ def draw_missing(
     processes: int,
     say: Callable[[str], None],
 ) -> Made:
-    """Draw the first run of each of these cells into `target`, but those whose figures are newer than what they show.
+    """Draw the first run of each of these cells into `target`, unless its figures are newer than its data.
 
-    Raises HarnessError where the store cannot be read; what goes wrong with one cell is in the result. `say` is told
-    before it takes a while.
+    `say` gets a message before the drawing, which takes a while. Raises HarnessError where the store cannot be read.
+    Errors of single cells are in the result.
     """
     sheets = [FigureSheet(subject, target / folder_name(subject.run[0])) for subject in find_subjects(results, search)]
     figure_counts = [(sheet, figures_there(sheet.folder, sheet.subject.files(store))) for sheet in sheets]
@@ -256,7 +256,7 @@ def draw_missing(
 
 
 def draw_transfer(store: StoreReader, run: Run, measured: MeasuredRun | None, target: Path, cache: Path) -> Path | None:
-    """The figure of one run's transfer, drawn unless it is newer than the run; None where there is nothing to draw.
+    """The file with the figure of one run's transfer, drawn unless it is newer than the run; None without a figure.
 
     Raises HarnessError.
     """
@@ -269,7 +269,7 @@ def draw_transfer(store: StoreReader, run: Run, measured: MeasuredRun | None, ta
 
 
 def figures_there(folder: Path, shown: Sequence[Path]) -> int:
-    """How many figures a folder has, if its page and all pictures on it are newer than the files they show; else 0."""
+    """The number of figures in a folder; 0 unless its page and all its pictures are newer than the files in `shown`."""
     try:
         since = max((file.stat().st_mtime_ns for file in shown), default=0)
         page = folder / PAGE
@@ -280,14 +280,14 @@ def figures_there(folder: Path, shown: Sequence[Path]) -> int:
 
 
 def draw(root: Path, sheets: Sequence[FigureSheet], cache: Path, processes: int) -> Iterator[DrawnSheet]:
-    """Draw runs of the store below `root`, side by side in so many processes; with one, in this one."""
+    """Draw runs of the store below `root` in `processes` parallel processes; with one, in this process."""
     if processes == 1:
         yield from (_draw(root, sheet, cache) for sheet in sheets)
         return
-    # Not forked: polars and V8 have threads.
+    # Spawned, not forked, because polars and V8 have threads.
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
     try:
-        # Ctrl-C is for this process; those begun here inherit that they do not hear it.
+        # Only this process handles Ctrl-C: the processes that start here inherit the blocked signal.
         previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             futures: dict[Future[DrawnSheet], FigureSheet] = {
@@ -297,13 +297,13 @@ def draw(root: Path, sheets: Sequence[FigureSheet], cache: Path, processes: int)
             signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
         pending = set(futures)
         while pending:
-            # Not for ever: where the kernel gives Ctrl-C to another thread, this one hears of it when it wakes.
+            # With a timeout: if the kernel delivers Ctrl-C to another thread, this one handles it when it wakes.
             completed, pending = wait(pending, _HEARS, FIRST_COMPLETED)
             for future in completed:
                 error = future.exception()
                 yield future.result() if error is None else DrawnSheet(futures[future], 0, reason(error))
     except BaseException:
-        # Nobody waits for what is half drawn: without its page, which comes last, it is drawn again.
+        # Unfinished sheets are abandoned. They have no page, which is written last, so they will be drawn again.
         for process in multiprocessing.active_children():
             process.terminate()
         raise
@@ -320,31 +320,31 @@ def _draw(root: Path, sheet: FigureSheet, cache: Path) -> DrawnSheet:
     return DrawnSheet(sheet, sum(file.suffix == ".svg" for file in files))
 
 
-# --- Which stored runs `harness run` draws in the end.
+# --- The stored runs that `harness run` draws at its end.
 
 
 Telling = tuple[CellResult, Run, MeasuredRun | None]
 
-#: Verdicts, the worst first; what is not among them comes last.
+#: Verdicts in order of severity, the worst first; verdicts that are not listed come last.
 _WORST = ("error", "fail", "inconclusive")
 
 
 def with_figures(results: Iterable[CellResult]) -> list[CellResult]:
-    """Those of these cells that have all their figures drawn: whose flows share the path, or come and go on it."""
+    """The cells for which all figures are drawn: their flows share the path, or start and stop on it."""
     return [result for result in results if result.runs and result.cell.scenario.has_series]
 
 
 def telling_runs(results: Iterable[CellResult]) -> list[Telling]:
-    """The measured runs of single downloads, the one to look at first in front.
+    """The measured runs of single downloads, the most interesting one first.
 
-    That is one of the worst verdict; among these one that did not complete, then the slowest, then the latest.
+    They are sorted by the severity of the verdict; then runs that did not complete, then slower, then later runs first.
     """
     runs = [
         (result, run, measured)
         for result in results
         if not result.cell.scenario.has_series
         for run, measured in result.runs
-        # Of one that nobody could play there is nothing to see.
+        # A run of an unsupported cell has nothing to show.
         if measured is not None
     ]
     return sorted(runs, key=_gravity)
@@ -359,7 +359,7 @@ def _gravity(item: Telling) -> tuple[int, bool, float, float]:
 
 
 def _moment(run: Run) -> float:
-    """When a run began, s since the epoch; 0 where that was not noted."""
+    """The start of a run, s since the epoch; 0 where it was not recorded."""
     try:
         return datetime.fromisoformat(run.started_at).timestamp()
     except ValueError:

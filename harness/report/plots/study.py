@@ -1,4 +1,4 @@
-"""What factors of a study are worth: effects ranked, two factors as a heat map, the response to one."""
+"""Figures of a study's effects: ranked effects, a heat map of two factors, the response to one factor."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from harness.scenario.parameters import ParameterValue
 from harness.store.results import disk_error
 from harness.writing import replace
 
-#: Effects of a picture at most; of more, the greatest.
+#: The most effects of a figure; of more effects, it shows the greatest.
 MOST = 16
 _ROW, _PANEL, _SQUARE = 20, 240, 54
-#: A factor's bar, and an interaction's.
+#: Colours of a factor's bar and of an interaction's.
 _MAIN, _TOGETHER = "#4e79a7", "#c8c8c8"
-#: From white to a blue that black letters are read on.
+#: From white to a blue on which black text is readable.
 _COLOURS = ["#ffffff", "#9ecae1"]
 _WORDS = {"effect", "kind", "text", "level", "one", "other", "time"}
 
 
 def tornado(analyses: Sequence[Analysis]) -> dict[str, Any] | None:
-    """The effects of one study as Vega-Lite, a panel a time, ranked over all of them; None where there are none."""
+    """The effects of one study as Vega-Lite, a panel per time, ranked over all times; None without effects."""
     analyses = [analysis for analysis in analyses if analysis.main]
     if not analyses:
         return None
@@ -90,7 +90,10 @@ def _bars(analysis: Analysis, names: Sequence[str], span: tuple[float, float], *
 
 
 def heat_map(study: Studied, metric: str, x_factor: str, y_factor: str) -> dict[str, Any] | None:
-    """Mean times at the levels of two factors as Vega-Lite; None where no cell has a time. KeyError for no factor."""
+    """Mean times at the levels of two factors as Vega-Lite; None where no cell has a time.
+
+    Raises KeyError for a name of no factor.
+    """
     squares = surface(study, metric, x_factor, y_factor)
     if not squares:
         return None
@@ -111,7 +114,7 @@ def heat_map(study: Studied, metric: str, x_factor: str, y_factor: str) -> dict[
 
 
 def responses(analyses: Sequence[Analysis], factor: str) -> dict[str, Any] | None:
-    """The mean time at each level of one factor as Vega-Lite, a line a time; None where there is none."""
+    """The mean time at each level of one factor as Vega-Lite, a line per time; None without any."""
     rows = [
         (str(level), called(analysis.metric), span.low, span.high, span.median)
         for analysis in analyses for response in analysis.responses if response.factor == factor
@@ -156,7 +159,10 @@ def _frame(rows: Sequence[tuple[Any, ...]], *names: str) -> pl.DataFrame:
 
 
 def write(figures: Mapping[str, dict[str, Any] | None], folder: Path) -> list[Path]:
-    """Draw figures as SVG into a folder: name → Vega-Lite; the files. Raises EngineError where the disk refuses."""
+    """Draw figures (name → Vega-Lite) as SVG into a folder, and return the files.
+
+    Raises EngineError for errors of the disk.
+    """
     files = []
     for name, specification in figures.items():
         if specification is None:
@@ -172,7 +178,11 @@ def write(figures: Mapping[str, dict[str, Any] | None], folder: Path) -> list[Pa
 
 
 def all_of(analyses: Sequence[Analysis], pair: tuple[str, str] | None, factor: str) -> dict[str, dict[str, Any] | None]:
-    """Name → figure of one study: effects, the heat map of two factors (the greatest two without), a response curve."""
+    """Name → figure of one study: its effects, a heat map of two factors, and a response curve.
+
+    `pair`: the factors of the heat map; None for the two with the greatest effects. `factor`: the factor of the
+    response curve; empty for the one with the greatest effect.
+    """
     study, prefix = analyses[0].of, f"{analyses[0].of.scenario.name}-{analyses[0].of.client}-{analyses[0].of.server}"
     figures = {f"{prefix}-effects": tornado(analyses)}
     for analysis in analyses:

@@ -1,4 +1,4 @@
-"""How every figure looks: sizes, type, greys, and what tells flows from each other."""
+"""The look of all figures: sizes, type, greys, and the colours, dashes and symbols of flows."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from harness.scenario.schema import FlowKind, Implementation
 Panel = alt.Chart | alt.LayerChart
 Chart = Panel | alt.VConcatChart | alt.HConcatChart
 
-#: Width of a figure's drawing area, and height of one that is alone, pixels. A PNG has twice as many.
+#: Width of a figure's drawing area, and height of a single panel, pixels. A PNG has twice as many.
 WIDTH, HEIGHT = 660, 280
-#: DejaVu is what a bare Linux has or can be given (fonts-dejavu-core); the others are for readers of SVG and HTML.
+#: DejaVu is available on a minimal Linux (fonts-dejavu-core); the others are for readers of SVG and HTML.
 FONT = "DejaVu Sans, Verdana, Arial, sans-serif"
 INK, SOFT, GRID = "#1a1a1a", "#666666", "#e0e0e0"
-#: What the path allows: so much black that the grid below still shows. What fills a queue, or counts: a mid grey.
+#: Opacity of black for the path's limits, so that the grid below still shows; grey of queues and counts.
 SHADE, FILL = 0.06, "#c8c8c8"
-#: The optimum, in the colour that CCPerf's figures give it.
+#: The colour of the optimum, as in CCPerf's figures.
 OPTIMUM = "#c2007a"
 
-#: Flows of one implementation, in order: how far towards white (above 0) or black its colour is taken. The first has
-#: the colour itself.
+#: Tints of an implementation's flows, in order: how far the colour moves towards white (above 0) or black (below 0).
+#: The first flow has the colour itself.
 _TINTS = (0.0, -0.6, 0.4, -0.35, 0.2)
-#: Flows with congestion control, in order; together with the lightness these tell them apart in grey.
+#: Dashes of flows with congestion control, in order; with the lightness they tell flows apart in grey.
 _DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2), (2.5, 1.5), (8, 2, 2, 2), (12, 3), (4, 1, 1, 1))
-#: UDP runs beside what is looked at: thin and grey, whoever sends it.
+#: UDP flows are background traffic: thin and grey, whoever sends them.
 _UDP_COLOUR, _UDP_WIDTH = "#9a9a9a", 1.0
 
 
 @dataclass(frozen=True)
 class Look:
-    """What a flow looks like in every figure."""
+    """The look of a flow in every figure."""
 
     colour: str
     dash: tuple[float, ...]
@@ -46,7 +46,7 @@ class Look:
 
 
 def _mixed(colour: str, amount: float) -> str:
-    """The colour moved towards white (amount above 0) or black by that share of the way."""
+    """The colour, moved towards white (amount above 0) or black (below 0) by that share of the distance."""
     towards = 255 if amount > 0 else 0
     parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     return "#" + "".join(f"{round(part + (towards - part) * abs(amount)):02x}" for part in parts)
@@ -61,7 +61,7 @@ def look(implementation: Implementation, kind: FlowKind, alike: int, order: int)
 
 
 def config() -> dict[str, Any]:
-    """Vega-Lite's configuration: one type, thin greys, nothing else."""
+    """Vega-Lite's configuration: one font, and thin grey lines."""
     axis = {
         "labelColor": INK, "titleColor": INK, "tickColor": SOFT, "domainColor": SOFT, "gridColor": GRID,
         "labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "titlePadding": 8, "tickSize": 4,
@@ -87,7 +87,7 @@ def config() -> dict[str, Any]:
 
 
 def headed(chart: Chart, title: str, lines: Sequence[str]) -> Chart:
-    """A chart, with its title and the lines below it."""
-    # Not `properties`, which makes a copy of all that is in it.
+    """The chart, with its title and the lines below it set in place."""
+    # `properties` would copy the whole chart.
     chart.title = alt.TitleParams(title, subtitle=[line for line in lines if line])
     return chart

@@ -1,4 +1,4 @@
-"""One stored run as what is drawn of it: flows with their looks, series, figures."""
+"""The data of one stored run for plots: flows with their looks, series, metrics."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from harness.topology import flow_label
 
 #: Length of a detail, s, unless the path is so long that this is less than `_ROUND_TRIPS` round trips.
 _DETAIL, _ROUND_TRIPS = 3.0, 50
-#: Time that a flow is given to find its share before a detail begins, s.
+#: Time for a flow to converge to its share before a detail begins, s.
 _SETTLING = 2.0
 
 
 @dataclass(frozen=True)
 class DrawnFlow:
-    """A flow, as figures know it."""
+    """A flow in figures."""
 
     index: int
     name: str
@@ -42,7 +42,7 @@ class DrawnFlow:
 
 @dataclass(frozen=True)
 class PlotData:
-    """A run, with its series where the store has them. A series is a frame of flow, t (s) and value."""
+    """A run, with its series if the store has them. A series is a frame of flow, t (s) and value."""
 
     run: Run
     measured: MeasuredRun | None
@@ -60,12 +60,12 @@ class PlotData:
 
     @property
     def link(self) -> Link:
-        """The direction whose queue is looked at: towards the client."""
+        """The direction whose queue is drawn: towards the client."""
         return self.path.to_client
 
     @property
     def words(self) -> dict[str, str]:
-        """What the run is called by: scenario, who played, what was asked of them, engine, seed and repetition."""
+        """The words of the run's name: scenario, pair, parameters, engine, seed and repetition."""
         cell = self.run.cell
         pair = {"pair": f"{cell.client.name} → {cell.server.name}"} if cell.scenario.open_roles else {}
         return {
@@ -79,16 +79,16 @@ class PlotData:
 
     @property
     def place(self) -> str:
-        """The run for people."""
+        """The run's name for people."""
         return " · ".join(self.words.values())
 
     @cached_property
     def flows(self) -> tuple[DrawnFlow, ...]:
-        """The flows in their order. Those of one implementation, and kind, take its looks in turn."""
+        """The flows in their order. Flows of the same sender and kind get different looks."""
         cell, flows = self.run.cell, list[DrawnFlow]()
         alike, order = Counter[tuple[str, str]](), Counter[bool]()
         for index, flow in enumerate(cell.scenario.flows):
-            # How fast a flow goes is the sender's doing.
+            # The sender determines a flow's rate, so the look is that of the sender.
             sender, responsive = cell.implementation(flow.sender, index), flow.kind != "udp"
             flows.append(
                 DrawnFlow(
@@ -106,17 +106,17 @@ class PlotData:
 
     @cached_property
     def end(self) -> float:
-        """Where the time axis ends, s: at the last stop, or, where a file ends a flow, at the end of its series."""
+        """The end of the time axis, s: the last stop, or, where a file's size ends a flow, the end of the series."""
         stops = [flow.stop for flow in self.flows if flow.stop is not None]
         if len(stops) == len(self.flows) or self.series is None or self.series.is_empty():
             return max(stops, default=1.0)
         last = self.series["t"].max()
-        # What stands at the last moment, and be it a bin that begins there, is on it.
+        # The axis includes the last value, even a bin that begins there.
         return max([*stops, float(last) + BIN if isinstance(last, int | float) else 1.0])
 
     @cached_property
     def detail(self) -> tuple[float, float]:
-        """A few seconds in which all flows with congestion control are there, s: from the middle of that time."""
+        """Start and end of a detail, s: a few seconds from the middle of the time in which all responsive flows run."""
         if self.span is not None:
             return self.span
         flows = [flow for flow in self.flows if flow.responsive] or list(self.flows)
@@ -126,19 +126,19 @@ class PlotData:
             begin, end = 0.0, self.end
         length = min(max(_DETAIL, _ROUND_TRIPS * self.path.rtt.seconds), end - begin)
         start = min(max(begin + _SETTLING, (begin + end - length) / 2), end - length)
-        # On a whole second, where there is one.
+        # Start at a whole second, if there is one in time.
         start = math.floor(start) if math.floor(start) >= begin else start
         return round(start, 1), round(start + length, 1)
 
     def _last(self, flow: DrawnFlow) -> float:
-        """Where the throughput of a flow that its size ends comes to its end, s; where the axis does, without any."""
+        """The end of the throughput of a flow that its size ends, s; the end of the axis where it has no throughput."""
         last = self.of_flows("throughput").filter(pl.col("flow") == flow.name)["t"].max()
         return float(last) + BIN if isinstance(last, int | float) else self.end
 
     # --- its series
 
     def has(self, name: str) -> bool:
-        """Whether there is a series of that name, of anything."""
+        """Whether there is a series of that name, for any flow or the bottleneck."""
         return self.series is not None and not self.series.filter(pl.col("name") == name).is_empty()
 
     def _of(self, name: str, flow: pl.Expr) -> pl.DataFrame:
@@ -153,7 +153,7 @@ class PlotData:
         )
 
     def of_flows(self, name: str) -> pl.DataFrame:
-        """A series of all flows that have it; flow is the flow's name."""
+        """A series of all flows that have it; the column flow has the flows' names."""
         return self._of(name, pl.col("flow") >= 0)
 
     def of_bottleneck(self, name: str) -> pl.DataFrame:
@@ -163,20 +163,20 @@ class PlotData:
     # --- its figures
 
     def figure(self, flow: DrawnFlow, name: str) -> float | None:
-        """What was measured of a flow; None where it was not."""
+        """A metric of a flow; None where it was not measured."""
         if self.measured is None:
             return None
         return self.measured.value(name, flow.index)
 
     def network(self, name: str) -> float | None:
-        """What was measured of all flows together; None where it was not."""
+        """A metric of all flows together; None where it was not measured."""
         return None if self.measured is None else self.measured.value(name)
 
     # --- the bottleneck
 
     @cached_property
     def capacity(self) -> pl.DataFrame:
-        """Layer-2 rate of the bottleneck, Mbit/s: t from which it holds, value; as measured, else as asked for."""
+        """Layer-2 rate of the bottleneck, as measured, else as configured: a frame of t (s, start), value (Mbit/s)."""
         frame = self.of_bottleneck("capacity").select("t", "value")
         if frame.is_empty():
             steps = [(since.seconds, rate.value / 1e6) for since, rate in self.path.rates_to_client]
@@ -203,7 +203,7 @@ class PlotData:
 
     @property
     def queue_limit(self) -> float:
-        """What the queue holds at most, kB."""
+        """Limit of the queue, kB."""
         return self.link.held.bytes_at(self.link.rate, self.path.rtt, self.packet) / 1000
 
     @property

@@ -1,4 +1,4 @@
-"""The folder of a site, written from models and templates."""
+"""Writes the folder of a site from models and templates."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ from harness.store.results import StoreReader, disk_error
 from harness.writing import replace
 
 _HERE = Path(__file__).parent
-#: The first page. A folder with other files and without this one is somebody else's.
+#: The first page. A folder that has files, but not this one, is not a site.
 INDEX = "index.html"
-#: What the first line of every page says, by which a folder is known to be a site of ours.
+#: The start of every page, by which a folder is recognised as a site of this program.
 _MARK = "<!doctype html><!-- quic-lab site -->"
-#: What a page may do, whatever a stored text has got into it (Content Security Policy 3): run the site's own scripts,
-#: none that stands in the page, and fetch nothing. 'self' is the site, served or opened from files (Chromium 156 and
-#: Firefox 153 take these for it). Vega makes functions of its own expressions ('unsafe-eval'); its figures, and bars as
-#: wide as a share, have styles of their own.
+#: The Content Security Policy (level 3) of a page, whatever stored text it contains: it may run the site's own scripts,
+#: no inline scripts, and fetch nothing. 'self' is the site, served or opened from files (Chromium 156 and Firefox 153
+#: accept files as 'self'). Vega compiles its expressions to functions, which needs 'unsafe-eval'. Its figures, and bars
+#: with the width of a share, have inline styles.
 POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'"
 )
-#: Folders of a site, whose files are the site's alone; "tables" is of older sites.
+#: Folders of a site, which contain nothing but its files; "tables" is from older sites.
 _FOLDERS = ("assets", "cells", "figures", "implementations", "qlogs", "studies", "tables")
 
 
 @dataclass(frozen=True)
 class Site:
-    """What was written."""
+    """A site that was written."""
 
     index: Path
     pages: int
@@ -63,11 +63,10 @@ class Site:
 
 
 def write(folder: Path, results: Sequence[CellResult], store: StoreReader, search: Search, cache: Path) -> Site:
-    """Write the site of these cells, in place of one that is there.
+    """Write the site of these cells; it replaces an existing site.
 
-    `search`: finds the runs that belong beside others; `cache`: a folder for the script of the figures. Raises
-    InputError for a folder that holds something else, EngineError when the disk refuses, ResultError for series that
-    cannot be read.
+    `search`: finds the partners of runs; `cache`: a folder for the script of the figures. Raises InputError for a
+    folder with other files, EngineError for errors of the disk, ResultError for unreadable series.
     """
     folder = folder.resolve()
     require_ours(folder)
@@ -80,18 +79,18 @@ def write(folder: Path, results: Sequence[CellResult], store: StoreReader, searc
             replace(file, content)
             sizes[file] = len(content)
         for file in (path for name in _FOLDERS for path in (folder / name).glob("*") if path not in sizes):
-            # Cells that are not among these any more.
+            # Files of an earlier site whose cells are no longer included.
             shutil.rmtree(file) if file.is_dir() else file.unlink()
     except OSError as error:
         raise disk_error(error, folder) from error
-    # All cells' pages are one file.
+    # The pages of all cells are one file.
     files = sum(file.suffix == ".html" and file.name != CELL for file in sizes)
     pages = files + sum(bool(result.runs) for result in results)
     return Site(folder / INDEX, pages, sum(sizes.values()))
 
 
 def require_ours(folder: Path) -> None:
-    """InputError for a folder that holds something that is no site."""
+    """Raise InputError for a folder with files that are not a site of this program."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: not a folder", "name a folder that is to be made")
     if not folder.exists() or not any(folder.iterdir()):
@@ -104,7 +103,7 @@ def require_ours(folder: Path) -> None:
 def _files(
     results: Sequence[CellResult], store: StoreReader, search: Search, cache: Path, folder: Path
 ) -> Iterator[tuple[str, str]]:
-    """Place in the folder → text, the first page last: where it is, all else is."""
+    """(path in the folder, text) of all files. The first page comes last, so a site that has it is complete."""
     run_results = [result for result in results if result.runs]
     environment = _environment(folder)
     studies, participants, interop = study_pages(run_results), implementations(run_results), interop_page(run_results)
@@ -153,7 +152,7 @@ def _files(
 def _cells(
     results: Sequence[CellResult], page: Callable[..., str], store: StoreReader, search: Search
 ) -> Iterator[tuple[str, str]]:
-    """Scripts: the cells, a scenario's together as their pages and tables repeat each other, and figures and qlogs."""
+    """Scripts with cells, figures and qlogs. A scenario's cells share one, since their pages and tables are similar."""
     cells: dict[str, dict[str, dict[str, object]]] = {}
     for result in results:
         figures = list(drawn.of_cell(result, store, search))
@@ -180,18 +179,18 @@ def _cells(
 
 
 def _packed(content: object) -> str:
-    """A script that hands over what is packed: from a file no page may read another."""
+    """A script that passes packed content to the page: a page opened from a file may not read other files."""
     return f"packed({json.dumps(drawn.packed(content))});\n"
 
 
 def _told(trace: Qlog) -> dict[str, object]:
-    """What the viewer shows of a trace: its beginning."""
+    """The part of a trace that the viewer shows: its beginning."""
     begin = opening(trace.file)
     return {"run": trace.run, "whose": trace.whose, "file": trace.place, "cut": begin.cut, "events": begin.events}
 
 
 def _nowhere(target: str) -> str | None:
-    """Of links in generated texts those to somewhere in the page stay: what others name is not on the site."""
+    """The target of a link within the page; None for other links of generated texts: the site lacks their targets."""
     return target if target.startswith("#") else None
 
 
@@ -210,12 +209,12 @@ def _environment(folder: Path) -> Environment:
 
 
 def _shown(value: object) -> object:
-    """A value as a template writes it: what is generated as HTML stays; of any other text nothing hides or turns."""
+    """A value as a template writes it: generated HTML is kept; other text loses invisible and direction characters."""
     return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Names of scenarios by what stands before their last part."""
+    """Names of scenarios, grouped by folder: the part before the last slash."""
     folders: dict[str, list[str]] = {}
     for name in names:
         folders.setdefault(name.rpartition("/")[0], []).append(name)
@@ -223,7 +222,7 @@ def _by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:
 
 
 def _to(folder: Path) -> Callable[[Path], str]:
-    """From a file to its address as seen from a page of the site's own folder."""
+    """A function from a file to its address, relative to the site's own folder."""
 
     def address(file: Path) -> str:
         return quote(os.path.relpath(file, folder).replace(os.sep, "/"))

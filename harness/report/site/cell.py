@@ -1,4 +1,4 @@
-"""The page of a cell: its verdict, the figures it rests on, the proof of its link, and how to run it again. Pure."""
+"""The page of a cell: its verdict, the metrics behind it, the link proof, and the command to repeat it. Pure."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from harness.report.unfinished import sentence, unfinished
 from harness.scenario.parameters import ROLES
 from harness.topology import flow_label
 
-# --- Where a transfer's time went, as a bar and as bands beneath the bytes over time. Pure.
+# --- The breakdown of a transfer's time, as a bar and as bands below the bytes over time. Pure.
 
 
 _STATES: dict[str, State] = {letter: state for state, letter in STATES.items()}
 _BAND = re.compile(r"([a-z])([0-9]+)")
-#: Of the whole: a segment of the bar narrower than this, in percent, has no word in it.
+#: A segment of the bar narrower than this, in percent of the bar, has no label.
 _WORD = 12.0
 
 
@@ -75,7 +75,7 @@ class Because:
 
     @property
     def rows(self) -> list[list[str]]:
-        """Its states as lines of a table: of which transfer, which, s, percent, s without it, what goes with it."""
+        """Its states as rows of a table: transfer, state, seconds, percent, seconds without the state, note."""
         return [
             [self.title, share.name, f"{share.seconds:.2f}", f"{share.percent:.1f}", f"{share.without:.2f}", share.note]
             for share in self.shares
@@ -84,7 +84,7 @@ class Because:
 
 @dataclass(frozen=True)
 class Band:
-    """A state's place beneath the curve, in a picture of `pictures.WIDTH`."""
+    """A state's band below the curve, in a picture of width `pictures.WIDTH`."""
 
     state: State
     x: float
@@ -93,7 +93,7 @@ class Band:
 
 
 def because(result: CellResult) -> tuple[Because, ...]:
-    """The transfers of a cell's run in the middle; empty where nobody knows where their time went."""
+    """The transfers of a cell's median run; empty where their time was not attributed to states."""
     transfers = attributions(result)
     older = f" {OLDER}" if by_older_rules(result) else ""
     return tuple(
@@ -123,7 +123,7 @@ def _shares(attribution: Attribution) -> Iterator[Share]:
 
 
 def bands(result: CellResult, picture: Received | None) -> tuple[Band, ...]:
-    """Those of the first transfer, on the time axis of a picture of what was received."""
+    """The bands of the first transfer, on the time axis of a picture of the bytes received."""
     transfers: Sequence[Attribution] = attributions(result)
     if picture is None or not transfers:
         return ()
@@ -168,7 +168,7 @@ class CheckLine:
 
 @dataclass(frozen=True)
 class DirectionRow:
-    """One direction of the link, as asked and as proven."""
+    """One direction of the link, as configured and as proven."""
 
     name: str
     rows: tuple[tuple[str, str, str], ...]
@@ -262,7 +262,7 @@ class CellPage:
 
 
 def cell_page(result: CellResult) -> CellPage:
-    """The page of a cell, which has runs. Looks into the runs' folders for what is kept there, and reads nothing."""
+    """The page of a cell that has runs. It lists files in the runs' folders, and does not read them."""
     cell, picture = result.cell, received(result)
     return CellPage(
         result,
@@ -357,7 +357,7 @@ def _proven(proof: DirectionProof) -> Iterator[tuple[str, str, str]]:
 
 
 def _asked(result: CellResult) -> Iterator[ParameterRow]:
-    """What was set, beside what the last run that shows something showed; then what else it showed."""
+    """Parameters that were set, with the observations of the last run that has any; then its other observations."""
     cell = result.cell
     run, measured = next(
         ((run, measured) for run, measured in reversed(result.runs) if measured and measured.observed), result.runs[-1]
@@ -413,7 +413,7 @@ def _runs(result: CellResult) -> Iterator[OneRun]:
         )
 
 
-#: What of a run's folder is worth a link, and what it is.
+#: Files of a run's folder that the page links → the texts of the links.
 _FILES = {
     "run.json": "record",
     "measured.json": "figures",
@@ -480,17 +480,17 @@ def _facts(result: CellResult) -> Iterator[tuple[str, str]]:
 # --- The first events of a qlog, for the viewer of the site. Pure but for reading the file.
 
 
-#: Events that the viewer has at most, and bytes that are read for them: a trace of 100 MB has 60 MB.
+#: The most events in the viewer, and the most bytes that are read for them: the trace of 100 MB has 60 MB.
 MOST, _READ = 5000, 8_000_000
-#: Characters of what is said of an event.
+#: The most characters of an event's data.
 _SAID = 220
-#: Where the key of a time would stand, if events have one.
+#: The "time" key, if events have one, occurs within this many bytes.
 _OPENING = 65_536
 
 
 @dataclass(frozen=True)
 class Opening:
-    """How a trace begins."""
+    """The beginning of a trace."""
 
     events: tuple[tuple[float, str, str], ...]
     """(ms since the first, name, what it says)."""
@@ -501,7 +501,7 @@ class Opening:
 def opening(path: Path) -> Opening:
     """The first events of a trace. Raises OSError."""
     data = read_head(path, _READ)
-    # Where events are arrays no key says when, but each begins a line.
+    # If events are arrays, they have no "time" key, but each begins a line.
     word = b'"time"' if b'"time"' in data[:_OPENING] else b"{"
     unit, relative = time_unit(data), counts_from_previous(data)
     rows: list[tuple[float, str, str]] = []

@@ -1,4 +1,4 @@
-"""What of a cell stands on the overview: its headline figure, how good that is, what it is held against. Pure."""
+"""A cell on the overview: its headline figure, how good it is, and the figures that it is compared with. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from harness.report.table import SYMBOLS, reference_lines
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
 
-#: From how much of the bound on a figure is far from it, and nearer than how much it is close.
+#: Relative distance of a figure from its bound: far from this share on, and close below that share.
 _FAR, _CLOSE = 0.5, 0.1
 
 
 @dataclass(frozen=True)
 class Beside:
-    """What a figure is held against; empty where there is nothing."""
+    """Figures to compare a cell's figure with; empty where there are none."""
 
     objective: str
     textbook: str
@@ -31,7 +31,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class Tile:
-    """One cell, as the overview has it."""
+    """One cell on the overview."""
 
     result: CellResult
     symbol: str
@@ -47,7 +47,9 @@ class Tile:
 
 
 def headline(scenario: Scenario) -> Headed:
-    """The one figure that stands for a cell: the last its objectives are about, else completion, else fairness."""
+    """The headline column of a scenario: the last one with an objective, if any of these is a milestone; else the last
+    milestone of the first transfer, else completion of a single flow, else fairness, else the last column.
+    """
     candidates = columns(scenario)
     flows = len(scenario.flows)
     demanded = {item.metric for item in scenario.objectives}
@@ -77,7 +79,7 @@ def tile(result: CellResult) -> Tile:
 
 
 def heat(result: CellResult) -> int:
-    """1 for close to the bound, 3 for far from it; 2 where nothing was demanded or nothing is known."""
+    """1 for close to the bound, 3 for far from it, else 2; 2 also without objectives or measurements."""
     misses = [miss(objective) for objective in result.verdict.objectives if objective.observed is not None]
     if not misses:
         return 2
@@ -86,7 +88,7 @@ def heat(result: CellResult) -> int:
 
 
 def beside(cell: Cell, metric: MetricName) -> Beside:
-    """What is demanded of a metric, and what textbook slow start and the line rate allow."""
+    """The objective on a metric, and its limits by textbook slow start and by the line rate."""
     texts = {line.name: line.texts[0] for line in reference_lines([cell], [metric])}
     objective = texts.get("objective", "")
     return Beside(

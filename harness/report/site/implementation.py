@@ -1,4 +1,4 @@
-"""The page of an implementation: what it passes, its defaults, what was found. Pure."""
+"""The page of an implementation: its verdicts, its defaults, and the reasons for its failures. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.scenario.schema import Implementation
 
 @dataclass(frozen=True)
 class ScenarioSection:
-    """Its cells of one scenario in one role."""
+    """The implementation's cells of one scenario in one role."""
 
     scenario: str
     title: str
@@ -36,7 +36,7 @@ class ScenarioSection:
 
 @dataclass(frozen=True)
 class Found:
-    """A reason why it did not do what was asked, and the cells that show it."""
+    """A reason for a failure of the implementation, and the cells that show it."""
 
     sentence: str
     results: tuple[CellResult, ...]
@@ -55,7 +55,7 @@ class ImplementationPage:
 
 
 def implementations(results: Sequence[CellResult]) -> dict[str, Implementation]:
-    """Everybody who takes part in these cells, by name: as the newest of them knows them."""
+    """All implementations in these cells, by name, as in the newest cell."""
     by_name: dict[str, Implementation] = {}
     for result in sorted(results, key=lambda result: result.runs[-1][0].started_at):
         cell = result.cell
@@ -66,7 +66,7 @@ def implementations(results: Sequence[CellResult]) -> dict[str, Implementation]:
 
 
 def implementation_page(implementation: Implementation, results: Sequence[CellResult]) -> ImplementationPage:
-    """The page of one of them. `results`: all there are."""
+    """The page of an implementation. `results`: all cells of the site."""
     name, elsewhere = implementation.name, listed_elsewhere(results)
     by_role = {role: [result for result in results if _plays(result, role, name)] for role in ROLES}
     parts = [

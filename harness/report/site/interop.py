@@ -1,4 +1,4 @@
-"""The page of the interop matrix: clients down, servers across, every test case of every pair. Pure."""
+"""The page of the interop matrix: clients in rows, servers in columns, every test case of every pair. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.report.interop import chosen, matrix_of
 from harness.report.site.markdown import address
 from harness.report.table import SYMBOLS
 
-#: What a test case came to → the verdict whose colour and symbol it has.
+#: Result of a test case → the verdict whose colour and symbol it has.
 _STATUS: Final[dict[Word, str]] = {
     "succeeded": "pass", "failed": "fail", "unsupported": "unsupported", "inconclusive": "inconclusive",
 }  # fmt: skip
@@ -60,7 +60,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Miss:
-    """What did not succeed though somebody takes part in it."""
+    """A test case that a pair supports, but that did not succeed."""
 
     square: TestcaseSquare
     pair: str
@@ -80,7 +80,7 @@ class InteropPage:
 
 
 def on_page(results: Sequence[CellResult]) -> dict[tuple[Pair, str], CellResult]:
-    """The cells that the page shows, by pair and test case: of one that was run twice the later one."""
+    """The cells on the page, by pair and test case; the later one of two cells with the same."""
     return {
         ((result.cell.client.name, result.cell.server.name), case): result
         for result in chosen(results)
@@ -89,7 +89,7 @@ def on_page(results: Sequence[CellResult]) -> dict[tuple[Pair, str], CellResult]
 
 
 def interop_page(results: Sequence[CellResult]) -> InteropPage | None:
-    """The page of these cells; None where none is of a test case."""
+    """The page of these cells; None where none belongs to a test case."""
     matrix = matrix_of(results)
     if not matrix.entries:
         return None

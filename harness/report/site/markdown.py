@@ -1,4 +1,4 @@
-"""Markdown → HTML, for texts that are generated here. What is HTML in them is shown, not obeyed."""
+"""Markdown → HTML, for generated texts. HTML in them is escaped."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from markupsafe import Markup
 
 from harness.outcome import Cell
 
-#: What generated pages have between their parts.
+#: Comments between the parts of generated pages.
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 def html(text: str, place: Callable[[str], str | None]) -> Markup:
     """A text as HTML.
 
-    `place`: from the target of a link or a picture to where it is on the site; None where it is not there, of which
-    the words alone stay.
+    `place`: maps the target of a link to its address on the site, or to None where it is not on the site. A link
+    without an address keeps only its text. Pictures are dropped.
     """
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = parser.parse(_COMMENT.sub("", text))
@@ -29,7 +29,7 @@ def html(text: str, place: Callable[[str], str | None]) -> Markup:
         if token.type == "table_open":
             token.attrSet("class", "plain")
     rendered = parser.renderer.render(tokens, parser.options, {})
-    # A wide table scrolls by itself, by keyboard too.
+    # A wide table scrolls horizontally, also by keyboard.
     region = '<div class="scroll" tabindex="0" role="region" aria-label="table">'
     rendered = rendered.replace('<table class="plain">', f'{region}<table class="plain">')
     return Markup(_headed(rendered.replace("</table>", "</table></div>")))
@@ -55,17 +55,17 @@ def _placed(tokens: list[Token], place: Callable[[str], str | None]) -> list[Tok
 
 
 def _headed(text: str) -> str:
-    """An empty heading of a table is no heading."""
+    """HTML with empty table headings replaced by plain cells."""
     return re.sub(r"<th([^>]*)></th>", r"<td\1></td>", text)
 
 
-# --- Where a cell's page is.
+# --- The address of a cell's page.
 
 
-#: The page that shows whichever cell its address asks for.
+#: The page of all cells; its address says which cell it shows.
 CELL = "cell.html"
 
 
 def address(cell: Cell) -> str:
-    """Of a cell's page, as seen from the site's own folder; assets/site.js takes it apart."""
+    """The address of a cell's page, relative to the site's own folder; assets/site.js parses it."""
     return f"{CELL}?{cell.scenario.name}/{cell.key}"

@@ -1,4 +1,4 @@
-"""The cells of one table as a matrix: which of what tells them apart goes down, and which across. Pure."""
+"""The cells of one table as a matrix: the dimensions in which they differ, assigned to rows and columns. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from harness.evaluation.cell_result import CellResult
 from harness.report.parameters import asked
 
-#: What is said of a cell without that parameter.
+#: The value of a parameter in a cell that does not set it.
 NOT_ASKED = "–"
 
 Place = tuple[str, ...]
@@ -18,7 +18,7 @@ Place = tuple[str, ...]
 
 @dataclass(frozen=True)
 class CellMatrix:
-    """Cells by what tells them apart."""
+    """Cells by the dimensions in which they differ."""
 
     down: tuple[str, ...]
     """Names of the dimensions of the rows."""
@@ -33,7 +33,7 @@ class CellMatrix:
 
 
 def matrix(results: Sequence[CellResult]) -> CellMatrix:
-    """The matrix of one table's cells, which are one at least; rows and columns are in the order they come in."""
+    """The matrix of one table's cells, at least one; implementations are sorted by name, other values by first cell."""
     parameters = asked([result.cell for result in results])
     dimensions: dict[str, list[str]] = {}
     if results[0].cell.scenario.open_roles:
@@ -57,7 +57,7 @@ def matrix(results: Sequence[CellResult]) -> CellMatrix:
 
 
 def _sides(dimensions: dict[str, list[str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Which dimensions go down and which across."""
+    """(dimensions of the rows, dimensions of the columns)."""
     pair = [name for name in ("client", "server") if name in dimensions]
     remaining = [name for name in dimensions if name not in pair]
     if not remaining:
@@ -72,12 +72,12 @@ def _sides(dimensions: dict[str, list[str]]) -> tuple[tuple[str, ...], tuple[str
         points = {tuple(point) for point in zip(*(dimensions[name] for name in remaining), strict=True)}
         if len(down) * len(across) == len(points):
             return sides
-    # Their values go together: a column each.
+    # The dimensions are not independent, so every combination of values is a column.
     return (), tuple(remaining)
 
 
 def _ordered(places: Sequence[Place], names: Sequence[str]) -> tuple[Place, ...]:
-    """Each once: implementations by name, values in the order they come in, small before large."""
+    """The distinct places, sorted: implementations by name, values in the order of the cells, small before large."""
     orders = []
     for index, name in enumerate(names):
         values = list(dict.fromkeys(place[index] for place in places))

@@ -1,4 +1,4 @@
-"""The first page: a heat map a scenario, and all cells as one table. Pure."""
+"""The first page: a heat map per scenario, and all cells as one table. Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from harness.scenario.parameters import ROLES, Role
 
 #: The page of test cases.
 INTEROP = "interop.html"
-#: So many cells a browser lists within a second.
+#: The most cells that a browser lists within a second.
 MOST = 1500
-#: What verdicts mean, for whoever sees them for the first time.
+#: Verdict → its meaning, for new readers.
 MEANING = {
     "pass": "all demands are met",
     "fail": "a demand is missed",
@@ -35,7 +35,7 @@ MEANING = {
 
 @dataclass(frozen=True)
 class TargetTime:
-    """What a table's figures are held against."""
+    """A line of reference values that a table's figures are compared with."""
 
     name: str
     """With the parameters it is for, where there are several kinds."""
@@ -81,14 +81,14 @@ class Overview:
 
 
 def players(cell: Cell, role: Role) -> list[str]:
-    """Names of those who play a role in any flow, in order."""
+    """Names of the implementations in a role, over all flows, in order."""
     names = (cell.implementation(role, index).name for index in range(len(cell.scenario.flows)))
     return list(dict.fromkeys(names))
 
 
 def listed_elsewhere(results: Sequence[CellResult]) -> dict[str, str]:
-    """Keys of the cells that are not listed beside others, since there are many and a page of their own shows them →
-    that page: of test cases the interop page, of a study's design the study's.
+    """Key → page of the cells that only another page lists, if there are many cells: the interop page lists those of
+    test cases, and a study's page those of its design.
     """
     if len(results) <= MOST:
         return {}

@@ -1,4 +1,4 @@
-"""Pictures as geometry, which templates draw: intervals beside bounds, and what was received over time. Pure."""
+"""Geometry of pictures that templates draw: intervals and their bounds, and bytes received over time. Pure."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from harness.report.chosen import columns
 from harness.scenario.metric_names import MetricName
 from harness.units import Size
 
-#: Parts of the textbook's curve, and of that at the line rate, which is straight but where the rate changes.
+#: Segments of the slow-start curve, and of the line-rate curve, which is straight except where the rate changes.
 _BOOK, _STRAIGHT = 36, 12
-#: How much farther than what it shows a scale goes.
+#: Ratio of a scale's length to the greatest value on it.
 _ROOM = 1.08
-#: Labels of an axis, about.
+#: Approximate number of labels of an axis.
 _LABELS = 5
 
 
 @dataclass(frozen=True)
 class Scale:
-    """One objective as a line: what is allowed, the bound, the interval, and what theory allows, in percent of it."""
+    """One objective as a line: allowed range, bound, interval, and theoretical limits, in percent of its length."""
 
     metric: str
     demanded: str
@@ -80,7 +80,7 @@ def _theory(result: CellResult, metric: str) -> list[tuple[str, float]]:
 
 @dataclass(frozen=True)
 class Milestone:
-    """When so much had been received: median and interval over the runs, as places in the picture."""
+    """Time to receive a number of bytes: median and interval over the runs, as coordinates in the picture."""
 
     label: str
     x: float
@@ -94,7 +94,7 @@ class Milestone:
 
 @dataclass(frozen=True)
 class Received:
-    """What was received over time, in a picture of `WIDTH` by `HEIGHT`."""
+    """Bytes received over time, in a picture of `WIDTH` by `HEIGHT`."""
 
     textbook: str
     """Points of a line, as SVG has them."""
@@ -112,17 +112,17 @@ class Received:
     """Where the time axis ends, s."""
 
     def x(self, seconds: float) -> float:
-        """Where a moment stands."""
+        """The x coordinate of a time in seconds."""
         return _across(seconds, self.end)
 
 
-#: Of the picture, and where its axes are.
+#: Size of the picture, and the coordinates of its plot area.
 WIDTH, HEIGHT = 640, 250
 LEFT, RIGHT, TOP, BOTTOM = 44, 628, 12, 216
 
 
 def received(result: CellResult) -> Received | None:
-    """Of a cell with one flow that carries so many bytes; None of others, and where nothing was reached."""
+    """The picture of a cell with one flow of a fixed size; None for other cells, and where no milestone was reached."""
     scenario = result.cell.scenario
     amount = scenario.flows[0].amount if len(scenario.flows) == 1 else None
     if amount is None:
@@ -175,7 +175,7 @@ def _across(seconds: float, end: float) -> float:
 
 
 def _sizes(result: CellResult, amount: Size) -> list[tuple[MetricName, Size]]:
-    """The metrics that say when so much had been received, in order; the end is one of them."""
+    """Time metrics of the first transfer and the size at each of them, in order; the whole transfer is one of them."""
     scenario = result.cell.scenario
     milestone_sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
     sizes = [
@@ -197,7 +197,7 @@ def _line(points: Iterable[tuple[float, float]]) -> str:
 
 
 def ticks(end: float) -> Sequence[float]:
-    """Round numbers from 0 to an end, about as many as an axis has room for."""
+    """Round numbers from 0 to an end, about `_LABELS` of them."""
     raw = end / _LABELS
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw)

@@ -1,4 +1,4 @@
-"""Pages of the studies whose runs are there: what documents claim, beside what these runs show. Pure."""
+"""Pages of the studies that have stored runs: the claims of documents, and the results of these runs. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StudyPage:
 
 
 def study_pages(results: Sequence[CellResult]) -> list[StudyPage]:
-    """The pages of all studies that rest on any of these cells, in the order of the studies."""
+    """The pages of all studies that use any of these cells, in the order of the studies."""
     pages = []
     for name, study in installed_studies().items():
         cells = tuple(result for result in results if study.rests_on(result))
@@ -51,13 +51,13 @@ def study_pages(results: Sequence[CellResult]) -> list[StudyPage]:
     return pages
 
 
-# --- Figures on the site: Vega-Lite with its data, packed, for the script that every page with figures shares.
+# --- Figures on the site: packed Vega-Lite with its data, for the script that all pages with figures share.
 
 
-#: What is looked at first: all of a run above each other.
+#: Plots that come first: they show all of a run in stacked panels.
 _FIRST = ("transfer", "queue_window_rtt")
 
-#: Colours of the figures → what stands for them on a dark page.
+#: Colours of the figures → their replacements on a dark page.
 DARK = {INK: "#e8e8ec", SOFT: "#a2a2ad", GRID: "#34343c", FILL: "#55555f", "white": "transparent"}
 
 
@@ -74,13 +74,13 @@ class EmbeddedFigure:
 
 
 def packed(content: object) -> str:
-    """What a script unpacks: JSON, gzip, Base64. The same content always gives the same text."""
+    """Content as text for a script to unpack: JSON, gzip, Base64. The same content always gives the same text."""
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def _drawn(name: str, title: str, shows: str, specification: dict[str, Any]) -> EmbeddedFigure:
-    # The page has its title, and says whose it is.
+    # The page shows the figure's title and the run's name.
     return EmbeddedFigure(name, title, shows, {key: value for key, value in specification.items() if key != "title"})
 
 
@@ -89,15 +89,15 @@ def _order(plot: Plot) -> int:
 
 
 def _shows(plot: Plot) -> str:
-    """What is in a figure, and how to read it."""
+    """The content of a figure, and how to read it."""
     return f"{plot.shows} {plot.note[:1].upper()}{plot.note[1:]}{'.' if plot.note else ''}".strip()
 
 
 def of_cell(result: CellResult, store: StoreReader, search: Search) -> Iterator[EmbeddedFigure]:
-    """The figures of a cell's first run; none where no series are stored of it. Raises ResultError."""
+    """The figures of a cell's first run; none where its series are not stored. Raises ResultError."""
     first = result.runs[0][0]
     if store.series(first.cell.key, first.repetition) is None:
-        # To look for the run that belongs beside it takes longer than all else of its page.
+        # The search for its partner would take longer than the rest of its page.
         return
     for subject in find_subjects([result], search):
         drawing = subject.drawing(store)
@@ -110,7 +110,7 @@ def of_cell(result: CellResult, store: StoreReader, search: Search) -> Iterator[
 def of_study(
     study: Study, results: Sequence[CellResult], store: StoreReader, search: Search
 ) -> Iterator[EmbeddedFigure]:
-    """The figures of a study, as far as its runs are there. Raises ResultError."""
+    """The figures of a study whose runs are stored. Raises ResultError."""
     for index, study_figure in enumerate(study.figures):
         matching = [result for result in results if study_figure.is_of(result)]
         for subject in find_subjects(matching, search):

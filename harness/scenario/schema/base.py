@@ -7,17 +7,18 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-#: Of implementations, wherever they are named.
+#: Pattern of the names of implementations.
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
-#: Of a scenario: its folders and file, none of which is '..' or begins with a dot: figures and pages are called so.
+#: Pattern of a scenario's name: folders and file, none of which is '..' or begins with a dot. Figures and pages have
+#: the same name.
 SCENARIO_NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
-#: Of the folder with an image's Dockerfile: '.', or one below.
+#: Pattern of the folder with an image's Dockerfile: '.', or one below.
 BUILD_FOLDER = r"^(\.|[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*)$"
-#: Of a path among several: it is part of the names of a container, a network and a namespace.
+#: Pattern of the name of one of several paths: the name of a container, a network and a namespace contains it.
 PATH_NAME = r"^[a-z][a-z0-9-]{0,15}$"
-#: Which combinations of a study's factors are run.
+#: Pattern of a study's design, which selects the combinations of factors to run.
 DESIGN = r"^(full|one-at-a-time|fractional\([1-9][0-9]?\)|random\([1-9][0-9]{0,3}\))$"
-#: Of a set of settings: it stands in tables and sentences.
+#: Pattern of the name of a set of settings, which appears in tables and sentences.
 PROFILE = r"^[A-Za-z0-9][A-Za-z0-9 .,'’_-]{0,39}$"
 COLOUR = r"^#[0-9a-fA-F]{6}$"
 #: A reference to an image, as Docker reads it (distribution/reference, without its uncommon forms).
@@ -28,7 +29,7 @@ IMAGE = (
 #: Of a container: a folder of its own, no more than that of an image's program.
 FOLDER = r"^(/[A-Za-z0-9_][A-Za-z0-9._-]*)+$"
 WEB_ADDRESS = r"^https?://[^\s/]+(/\S*)?$"
-#: What matches a pattern, in words; behind the semicolon an example.
+#: Pattern → description of what matches it, with an example after the semicolon.
 FORMS = {
     NAME: "a name of lowercase letters, digits, '.', '_' and '-'; quic-go",
     SCENARIO_NAME: "a name of letters, digits, '.', '_', '-' and '/': it is that of the file; satellite/medium",
@@ -53,7 +54,7 @@ def short_or(form: str) -> Callable[[dict[str, Any]], None]:
     """For a JSON Schema: what has parts may also be written as a text."""
 
     def extend(schema: dict[str, Any]) -> None:
-        # A discriminator (OpenAPI) means nothing to JSON Schema, and has no place for a text.
+        # A discriminator (OpenAPI) is not part of JSON Schema, and has no place for a text.
         del schema["discriminator"]
         schema["oneOf"] = [{"type": "string", "description": form}, *schema["oneOf"]]
 

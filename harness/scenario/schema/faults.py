@@ -11,9 +11,9 @@ from harness.errors import UnfitError
 from harness.scenario.schema.base import Part
 from harness.units import Duration, Percentage
 
-#: Rules of one direction: each packet passes one for every number that is counted, and for every step of a burst.
+#: Maximum number of rules per direction: each packet passes one per counted number, and one per step of a burst.
 MAXIMUM_NUMBER, MAXIMUM_BURST = 100, 16
-#: Times that a path goes dark: each is two groups of commands.
+#: Maximum number of outages of a path: each takes two groups of commands.
 MAXIMUM_REPEAT = 100
 
 Number = Annotated[int, Field(strict=True, ge=1, le=MAXIMUM_NUMBER)]

@@ -18,11 +18,11 @@ from harness.units import Duration, Rate, Size
 # --- Several files of one transfer.
 
 
-#: Files of one transfer: their names are words of one command line.
+#: Maximum number of files of one transfer: their names are words of one command line.
 MAXIMUM_FILES = 5000
 #: The longest name of a file (POSIX's NAME_MAX).
 _LONGEST_NAME = 255
-#: Of a file's name without any filling: its number among a transfer's, and what it is.
+#: Length of a file's name without padding: its number within the transfer, its size and its extension.
 _OWN = len("0000-1023MB.bin")
 
 
@@ -43,10 +43,10 @@ class Files(Part):
         return self
 
 
-# --- What a sender sends, and when.
+# --- Traffic models: what a sender sends, and when.
 
 
-#: Datagrams that the generator can send in a second, in real time, on one core: it keeps time up to 30,000 here.
+#: Maximum datagrams per second of the generator in real time on one core: up to 30,000 it keeps time here.
 GENERATOR_LIMIT = 20_000
 
 
@@ -117,9 +117,9 @@ Traffic = Annotated[Bulk | ConstantRate | Poisson | UniformGaps, Field(discrimin
 
 
 FlowKind = Literal["quic", "tcp", "udp"]
-#: What a flow is in a lab. A download goes over what its two implementations speak: QUIC, or HTTPS over TCP.
+#: Kind of a flow in a lab. A download uses a protocol that both implementations speak: QUIC, or HTTPS over TCP.
 LabFlowKind = Literal["quic", "https", "tcp", "udp"]
-#: What plays flows of TCP and UDP unless a flow names something else: this kernel's, driven by a generator.
+#: Default implementation of TCP and UDP flows: the protocols of this kernel, driven by a generator.
 GENERATOR = "linux"
 
 
@@ -292,14 +292,14 @@ class Flow(Part):
         return "server" if self.direction == "to_client" else "client"
 
 
-# --- What endpoints are asked to do, in the words of the interop runner's contract.
+# --- Test cases of endpoints, as the contract of the interop runner names them.
 
 
 TestcaseName = Literal[
     "handshake", "transfer", "chacha20", "keyupdate", "retry", "resumption", "zerortt", "http3", "multiconnect",
     "v2", "ecn", "connectionmigration", "versionnegotiation",
 ]  # fmt: skip
-#: What only one role is told; the other one is asked for `transfer`.
+#: Test cases that only one role gets; the other one gets `transfer`.
 ONE_SIDED: Final[dict[str, Role]] = {"keyupdate": "client", "connectionmigration": "server"}
 TESTCASES: Final[tuple[TestcaseName, ...]] = get_args(TestcaseName)
 

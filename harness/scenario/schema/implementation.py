@@ -15,15 +15,15 @@ from harness.scenario.schema.flow import Refusal, TestcaseName
 from harness.scenario.schema.mobility import ClientMove
 from harness.units import Duration
 
-# --- What an image asks of the container that it runs in.
+# --- Requirements of an image for its container.
 
 
-#: What an image may ask for, by the names of capabilities(7). Each is one of those that Docker gives a container unless
-#: told, and reaches no further than what is in it.
+#: Capabilities that an image may request, by their names in capabilities(7). Each is one of Docker's defaults, and has
+#: no effect outside the container.
 Capability = Literal[
     "CHOWN", "FOWNER", "FSETID", "KILL", "NET_RAW", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
 ]  # fmt: skip
-#: What every container has its own of, or the harness gives it.
+#: Folders that every container has itself, or gets from the harness.
 _TAKEN: Final = frozenset({"certs", "dev", "downloads", "held", "logs", "proc", "run", "session", "sys", "tmp", "www"})
 
 
@@ -56,16 +56,16 @@ class Container(Part):
 
 
 Protocol = Literal["h3", "hq-interop", "h2", "tcp", "udp"]
-#: Those over QUIC, and all over which files are downloaded: h2 is HTTP/2 over TLS and TCP.
+#: Protocols over QUIC, and all protocols for downloads: h2 is HTTP/2 over TLS and TCP.
 _OVER_QUIC = frozenset({"h3", "hq-interop"})
 _OF_FILES = _OVER_QUIC | {"h2"}
-#: Those that Vega draws (vega.github.io/vega/docs/marks/symbol), of which no two look alike.
+#: Symbols of Vega (vega.github.io/vega/docs/marks/symbol) that are easy to distinguish.
 Marker = Literal[
     "circle", "square", "cross", "diamond", "triangle-up", "triangle-down", "triangle-left", "triangle-right",
 ]  # fmt: skip
 
 
-#: What a log may tell of: this endpoint's own timers, and what came from its peer or went to it.
+#: Events that a log may show: this endpoint's timers, and what its peer sent or received.
 EndingWord = Literal["idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset", "peer_closed", "closed"]
 
 
@@ -162,7 +162,7 @@ class Implementation(Part):
     @model_validator(mode="after")
     def _roles_it_plays(self) -> Self:
         for name, settings in self.parameters.items():
-            # What was written without a role is the same for both, and holds for those there are.
+            # A setting without a role is the same for both roles, and applies to those that exist.
             for role in ROLES:
                 if role not in self.roles and settings.of(role) is not None and settings.client != settings.server:
                     raise UnfitError(

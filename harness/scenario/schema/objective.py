@@ -48,7 +48,7 @@ class Objective(Part):
 
     @field_serializer("at_most", "at_least")
     def _written(self, value: Duration | Rate | float | None) -> str | float | None:
-        # Pydantic would write a plain number as the first of the types that it might be.
+        # Pydantic would serialise a plain number as the first type of the union.
         return str(value) if isinstance(value, Duration | Rate) else value
 
     @property

@@ -37,16 +37,16 @@ class GilbertElliott(Part):
         return (r * self.loss_in_good.fraction + p * self.loss_in_bad.fraction) / (p + r)
 
 
-# --- Sizes of what a link carries.
+# --- Sizes of packets on a link.
 
 
 #: The IP MTU of every emulated link, bytes.
 MTU = 1500
-#: Bytes that tc counts on top of the IP packet: the Ethernet header.
+#: Bytes that tc counts in addition to the IP packet: the Ethernet header.
 FRAME_HEADER = 14
 
 
-# --- The queue of a bottleneck, and how it drops.
+# --- The queue of a bottleneck, and its drop policy.
 
 
 class DropTail(Part):
@@ -94,7 +94,7 @@ class Red(Part):
 
 Queue = Annotated[DropTail | Red, Field(discriminator="discipline")]
 
-#: RED in its short form ("RED 1 BDP"): thresholds as parts of the limit (as scenarios/queue has them), the largest
+#: RED in its short form ("RED 1 BDP"): thresholds as fractions of the limit (as in scenarios/queue), the largest
 #: probability and the weight (Floyd & Jacobson 1993, and Floyd's notes on it).
 RED_MIN, RED_MAX, RED_PROBABILITY, RED_WQ = Decimal("0.3"), Decimal("0.8"), "10 %", 0.002
 

@@ -18,22 +18,22 @@ from harness.scenario.schema.segments import AnyPath, Proxy, Segment, boundaries
 from harness.scenario.schema.study import Experiment
 from harness.units import Duration, Size
 
-#: Flows that a lab can hold: what is left of its networks' addresses.
+#: Maximum number of flows of a lab, by the addresses of its networks.
 MAXIMUM_FLOWS = 50
-#: Repetitions of a cell: intervals have long been narrow.
+#: Maximum repetitions of a cell: intervals are narrow long before.
 MAXIMUM_REPETITIONS = 1000
-#: Different access delays among the flows of a scenario: the classes of sch_prio, less that of everyone else.
+#: Maximum number of different access delays of a scenario's flows: the classes of sch_prio, less the default one.
 MAXIMUM_ACCESS_DELAYS = 14
 
 
-#: Paths of a scenario: each has a simulator of its own, and this is what addresses are laid out for.
+#: Maximum number of paths of a scenario: each has its own simulator, and the address plan has room for so many.
 MAXIMUM_PATHS = 4
-#: Values of one path that are drawn: every corner of their ranges must be a path that can be had.
+#: Maximum number of random values of one path: every corner of their ranges must be a possible path.
 MAXIMUM_DRAWN = 6
 
-#: Certificates of a chain: OpenSSL verifies as many as 100, GnuTLS 16 (DEFAULT_MAX_VERIFY_DEPTH).
+#: Maximum number of certificates of a chain: OpenSSL verifies 100, GnuTLS 16 (DEFAULT_MAX_VERIFY_DEPTH).
 MAXIMUM_CERTIFICATES = 16
-#: What a check demands: a count, a word, or true where there is nothing to say.
+#: The demand of a check: a count, a word, or true if it has no value.
 CheckValue = StrictBool | StrictInt | StrictStr
 PathName = Annotated[str, Field(pattern=PATH_NAME)]
 Range = tuple[WrittenNumber, WrittenNumber]

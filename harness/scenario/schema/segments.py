@@ -15,10 +15,10 @@ from harness.scenario.schema.base import PATH_NAME, Part
 from harness.scenario.schema.path import FRAME_HEADER, DropTail, Link, Path
 from harness.units import Duration, Percentage, QueueSize, Size
 
-#: Segments of a path: each has a simulator of its own, and this is what addresses are laid out for.
+#: Maximum number of segments of a path: each has its own simulator, and the address plan has room for so many.
 MAXIMUM_SEGMENTS = 8
-#: The least that the greatest size of a buffer can be, which is its first one (tcp_wmem and tcp_rmem, tcp(7)), and the
-#: most: they are whole numbers of 31 bits. The most packets of an initial window, more than any can use.
+#: Smallest maximum of a buffer, which is its initial size (tcp_wmem and tcp_rmem, tcp(7)), and the largest: an integer
+#: of 31 bits. Maximum packets of an initial window, more than any stack can use.
 _FIRST_BUFFER, _MOST_BUFFER, _MOST_WINDOW = {"tcp_wmem_max": 16384, "tcp_rmem_max": 131072}, 2**31 - 1, 65535
 
 
@@ -76,7 +76,7 @@ def _possible(steps: tuple[Segment | Proxy, ...]) -> tuple[Segment | Proxy, ...]
     return steps
 
 
-#: A segment, or what stands between it and the next one.
+#: A segment, or the device between two segments.
 _Step = Annotated[Annotated[Segment, Tag("a segment")] | Annotated[Proxy, Tag("a proxy")], Discriminator(_kind)]
 _Steps = Annotated[tuple[_Step, ...], AfterValidator(_possible)]
 AnyPath = Annotated[Annotated[Path, Tag("one link")] | Annotated[_Steps, Tag("segments")], Discriminator(_form)]

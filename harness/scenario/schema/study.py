@@ -11,11 +11,11 @@ from harness.scenario.parameters import ParameterValue, WrittenNumber, WrittenVa
 from harness.scenario.schema.base import DESIGN, PROFILE, Part
 
 DesignKind = Literal["full", "fractional", "one-at-a-time", "random"]
-#: Two-level fractions below this alias main effects with each other.
+#: Minimum resolution of a design: two-level fractions below it alias main effects with each other.
 LEAST_RESOLUTION = 3
-#: Factors of a study: a full fraction of so many is as many cells as anybody runs.
+#: Maximum number of factors of a study: a full design of so many has as many cells as anybody runs.
 MAXIMUM_FACTORS = 16
-#: Levels of a factor.
+#: Maximum number of levels of a factor.
 MAXIMUM_LEVELS = 12
 
 Levels = Annotated[tuple[WrittenNumber, ...], Field(min_length=2, max_length=MAXIMUM_LEVELS)]

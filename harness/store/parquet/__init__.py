@@ -1,6 +1,6 @@
-"""A store in columns: many runs in a few files that polars and pandas open in a line. For what is kept and published.
+"""A store in columns: many runs in a few files that polars and pandas open in a line, for archives and publication.
 
-It holds what a folder of runs does but for their artefacts, is read like one, and is written as a whole.
+It holds what a folder of runs does, except their artefacts. It is read like one, and is written as a whole.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from harness.store.records import (
     write_frame,
 )
 
-#: What comes of a row that was not written here: what it names is missing, or its texts are no records.
+#: Errors of a row that was not written here: a definition that it names is missing, or its texts are no records.
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
-#: By this file a folder is known to hold a store in columns.
+#: The file that marks a folder as a store in columns.
 MARK = "runs.parquet"
 
 
@@ -54,23 +54,23 @@ def is_columnar(root: Path) -> bool:
 
 
 class _RunError(ResultError):
-    """One run cannot be read; any other ResultError is of a whole table."""
+    """One run cannot be read; any other ResultError concerns a whole table."""
 
 
 class Columns:
-    """The runs of a store in columns. Its files are read when they are asked for first, each once.
+    """The runs of a store in columns. Its files are read on first access, each once.
 
-    What cannot be read is a ResultError. A run's folder is a name only: there are no artefacts.
+    An unreadable run or table is a ResultError. A run's folder is a name only: there are no artefacts.
     """
 
     def __init__(self, root: Path, warn: Callable[[str], object] = lambda text: None) -> None:
-        """`warn` is told of every run that cannot be read and is left out, once."""
+        """`warn` is called, once, for every unreadable run, which is left out."""
         self.root = root.resolve()
         self._warn = warn
         self._told: set[Path] = set()
 
     def folder(self, key: str, repetition: int) -> Path:
-        """What a run is called by: where it was, in a folder of runs."""
+        """The name of a run: its path in a folder of runs."""
         return self.root / "runs" / key / str(repetition)
 
     def cell_keys(self) -> list[str]:
@@ -88,7 +88,7 @@ class Columns:
             raise self._unreadable(key, repetition, error) from error
 
     def runs(self, key: str) -> list[Run]:
-        """All finished runs of a cell that can be read, by repetition."""
+        """All readable finished runs of a cell, by repetition."""
         runs = []
         for number in sorted(self._runs.get(key, {})):
             try:
@@ -101,7 +101,7 @@ class Columns:
         return runs
 
     def leave_out(self, place: Path, why: str) -> None:
-        """Tell, once, that what is kept of a run does not count, and why."""
+        """Report, once, that a run is ignored, and why."""
         self._tell(place, f"the run {place.parent.name}/{place.name} is left out: {why}")
 
     def _tell(self, place: Path, text: str) -> None:
@@ -110,7 +110,7 @@ class Columns:
             self._warn(text)
 
     def measured(self, key: str, repetition: int) -> MeasuredRun | None:
-        """What was measured of a run, or None; what is of another schema is named."""
+        """The measurements of a run, or None; those of another schema are reported."""
         row = self._runs.get(key, {}).get(repetition)
         if row is None:
             return None
@@ -123,11 +123,11 @@ class Columns:
             self._tell(place, f"what was measured of the run {key}/{repetition} is not read: {self.root}: {error}")
             return None
         except _UNREADABLE:
-            # Who judges runs leaves out what was measured once and cannot be read.
+            # The evaluation of runs leaves out measurements that cannot be read.
             return None
 
     def took(self) -> list[Took]:
-        """How long the runs took that ended by themselves or by their time; nothing of those that cannot be read."""
+        """The durations of runs that ended by themselves or by their time limit; unreadable ones are left out."""
         return list(self._took())
 
     def _took(self) -> Iterator[Took]:
@@ -144,15 +144,15 @@ class Columns:
         return None if frame is None else frame.drop("key", "repetition")
 
     def contents(self, digest: str) -> Contents | None:
-        """What was in an image, by the digest that runs name; None where it is not known."""
+        """The contents of an image, by the digest that runs name; None where unknown."""
         return self._contents.get(digest)
 
     def every_contents(self) -> list[Contents]:
-        """What was in all images that are known."""
+        """The contents of all known images."""
         return list(self._contents.values())
 
     def entries(self) -> list[StoredRun]:
-        """All runs, with what was measured of them."""
+        """All runs, with their measurements."""
         return [
             StoredRun(run, self.measured(key, run.repetition), self.series(key, run.repetition))
             for key in self.cell_keys()
@@ -164,7 +164,7 @@ class Columns:
     def _table(self, name: str) -> pl.DataFrame:
         file = self.root / f"{name}.parquet"
         try:
-            # Series stay a frame; what else is read becomes an object a row.
+            # Series stay a frame; rows of other tables become objects.
             frame = read_frame(file, TABLES[name], values=None if name == "series" else MOST_OBJECTS)
             if missing := sorted(REQUIRED[name] - {*frame.columns}):
                 raise TableError(f"it has no column {shown(missing[0])}")
@@ -227,10 +227,10 @@ class Columns:
         return {}
 
     def _cell(self, key: str, build: int) -> Cell:
-        cell_row = key, build
-        if cell_row not in self._made_cells:
-            self._made_cells[cell_row] = read_cell(self._cells[cell_row], self._definitions)
-        return self._made_cells[cell_row]
+        build_key = key, build
+        if build_key not in self._made_cells:
+            self._made_cells[build_key] = read_cell(self._cells[build_key], self._definitions)
+        return self._made_cells[build_key]
 
     @cached_property
     def _series(self) -> dict[tuple[str, int], pl.DataFrame]:
@@ -252,7 +252,7 @@ class Columns:
 
 
 def write_columns(root: Path, entries: Iterable[StoredRun], contents: Iterable[Contents]) -> None:
-    """Write a store in columns, in place of what is there. OSError.
+    """Write a store in columns, in place of an existing one. OSError.
 
     All files are written beside the old ones first, and then renamed in a row. The same runs give the same bytes.
     """

@@ -1,6 +1,6 @@
-"""The tables of a store in columns, and how runs become their rows (results/README.md documents them).
+"""The tables of a store in columns, and the conversion of runs to rows (results/README.md documents them).
 
-A scenario or a manifest stands there once, under the hash of its content; a cell names it by that.
+A scenario or a manifest is stored once, under the hash of its content; a cell names it by that hash.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from harness.store.records import SERIES_SCHEMA, plain, plain_object, require_sc
 
 Record = TypeVar("Record", bound=BaseModel)
 
-#: What stands behind the name of a field that may be a number or a word: its words have a column of their own.
+#: Suffix of the extra column for the words of a field that may be a number or a word.
 _WORD = "_word"
 _SCALARS: dict[type, type[pl.DataType]] = {
     bool: pl.Boolean, int: pl.Int64, float: pl.Float64, str: pl.String,
@@ -47,7 +47,7 @@ _SCALARS: dict[type, type[pl.DataType]] = {
 
 @dataclass(frozen=True)
 class _Column:
-    """How one field is kept."""
+    """The columns that store one field."""
 
     field: str
     kind: Literal["plain", "list", "either", "json"]
@@ -79,12 +79,12 @@ class _Column:
 class ModelTable(Generic[Record]):
     """A table of records of one model.
 
-    Numbers, words and lists of them are columns of that type; what is built of more is JSON. A file that lacks a
-    column, since it is older than the field, gives the field's default; one it has beyond is left out.
+    Numbers, words and lists of them are columns of that type; other values are JSON. If a file is older than a field,
+    and lacks its column, the field gets its default. Unknown columns are left out.
     """
 
     def __init__(self, model: type[Record], without: Iterable[str] = ()) -> None:
-        """`without`: fields that are kept elsewhere."""
+        """`without`: fields that are stored elsewhere."""
         self._model = model
         self._without = frozenset(without)
 
@@ -95,7 +95,7 @@ class ModelTable(Generic[Record]):
 
     @property
     def required(self) -> frozenset[str]:
-        """The columns without which there is no record: those of fields that have no default."""
+        """The required columns of a record: those of fields without a default."""
         fields = self._model.model_fields
         return frozenset(
             name for column in self._columns if fields[column.field].is_required() for name in column.schema
@@ -122,11 +122,11 @@ class ModelTable(Generic[Record]):
         }
 
     def fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of a record whose row that is; of columns that are not there, none."""
+        """The fields of the record of a row, without those whose columns are missing."""
         return dict(self._read(row))
 
     def record(self, row: Mapping[str, Any]) -> Record:
-        """The record whose row that is. Raises ValueError."""
+        """The record of a row. Raises ValueError."""
         return self._model.model_validate(self.fields(row))
 
     def _read(self, row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -158,7 +158,7 @@ def _is_union(hint: Any) -> bool:
 
 
 def _scalar(hint: Any) -> type | None:
-    """The scalar that a hint stands for; None of what is built of more."""
+    """The scalar that a hint stands for; None for a compound type."""
     if get_origin(hint) is Literal:
         kinds = {type(value) for value in get_args(hint)}
         return kinds.pop() if len(kinds) == 1 else None
@@ -178,7 +178,7 @@ _DEFINITIONS: dict[str, pl.DataType] = {
 }
 _CELL = ModelTable(Cell, without=("scenario", "client", "server", "others"))
 _OUTCOME = ModelTable(Outcome)
-#: There are no artefacts that digests could be of.
+#: The store has no artefacts, and so no digests of them.
 _RUN = ModelTable(Run, without=("cell", "outcome", "transfers", "artefacts"))
 _MEASURED = ModelTable(MeasuredRun, without=("measurements", "observed", "link"))
 _LINK = ModelTable(LinkProof, without=("to_client", "to_server", "further"))
@@ -186,7 +186,7 @@ _DIRECTION = ModelTable(DirectionProof)
 _TRANSFER, _MEASUREMENT, _OBSERVATION = ModelTable(Transfer), ModelTable(Measurement), ModelTable(Observation)
 _KEY = {"key": pl.String(), "repetition": pl.Int64()}
 _DIRECTIONS = ("to_client", "to_server")
-#: What stands before the columns of what belongs to a run, in its row.
+#: Prefixes of the columns of a run's parts, in its row.
 _OF_OUTCOME, _OF_MEASURED, _OF_LINK = "outcome_", "measured_", "link_"
 
 #: Table → column → type. A table is a file of that name.
@@ -216,7 +216,7 @@ TABLES: dict[str, dict[str, pl.DataType]] = {
     "images": {"digest": pl.String(), "kind": pl.String(), "name": pl.String(), "version": pl.String()},
     "series": {**_KEY, **SERIES_SCHEMA},
 }  # fmt: skip
-#: Table → the columns without which nothing of it can be read, and those of them that have a value in every row.
+#: Table → its required columns; and the columns that must have a value in every row.
 REQUIRED: dict[str, frozenset[str]] = {
     "definitions": frozenset(_DEFINITIONS),
     "cells": _CELL.required | {"key", "build", "scenario_hash", "client_hash", "server_hash", "others"},
@@ -240,7 +240,7 @@ FILLED = frozenset({
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One run with what was measured of it."""
+    """One run with its measurements."""
 
     run: Run
     measured: MeasuredRun | None
@@ -250,7 +250,7 @@ class StoredRun:
 
 @dataclass
 class Rows:
-    """The rows of all tables but series, as they are collected."""
+    """The rows of all tables except series, as they are collected."""
 
     definitions: dict[str, Row] = field(default_factory=dict)
     cells: dict[str, list[Row]] = field(default_factory=dict)
@@ -260,7 +260,7 @@ class Rows:
     )
 
     def add(self, entry: StoredRun) -> None:
-        """The rows of one run."""
+        """Add the rows of one run."""
         run, measured = entry.run, entry.measured
         run_key = {"key": run.cell.key, "repetition": run.repetition}
         self.others["runs"].append(_run_row(run, measured) | {"build": self._build(run.cell)})
@@ -274,7 +274,7 @@ class Rows:
             ]
             if measured.link is not None:
                 path_directions = {name: getattr(measured.link, name) for name in _DIRECTIONS}
-                # Of what nothing is known there is no row: it reads the same.
+                # A direction without any figure needs no row: it reads the same.
                 proven = {name: proof for name, proof in path_directions.items() if proof != DirectionProof()}
                 self.others["links"] += [
                     run_key | {"direction": name} | _DIRECTION.row(proof)
@@ -282,7 +282,7 @@ class Rows:
                 ]
 
     def _build(self, cell: Cell) -> int:
-        """Which of the rows with its key is a cell's."""
+        """The number of a cell's row among the rows with its key."""
         rows, row = self.cells.setdefault(cell.key, []), self._cell(cell)
         number = next(
             (candidate["build"] for candidate in rows if candidate == row | {"build": candidate["build"]}), len(rows)
@@ -310,8 +310,8 @@ class Rows:
         return row
 
     def _define(self, part: Scenario | Implementation) -> str:
-        """The hash of a definition, which is kept under it."""
-        # In its own order: what people are shown follows it.
+        """Store a definition, and give its hash, which identifies it."""
+        # In its own order, which the display to people follows.
         content = json.dumps(part.model_dump(mode="json", by_alias=True), ensure_ascii=False)
         digest = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
         kind = "scenario" if isinstance(part, Scenario) else "implementation"
@@ -324,12 +324,12 @@ class Rows:
         cells = [row for rows in self.cells.values() for row in rows]
         yield "cells", _frame("cells", cells).sort("key", "build")
         for name, rows in self.others.items():
-            # What is in order within a run stays so.
+            # The order within a run is kept.
             yield name, _frame(name, rows).sort("key", "repetition", maintain_order=True)
 
 
 def images_frame(contents: Iterable[Contents]) -> pl.DataFrame:
-    """What was in the images that runs name: a row for each package and each program."""
+    """The contents of the images that runs name: a row for each package and each program."""
     rows = [
         {"digest": image.digest, "kind": kind, "name": name, "version": version}
         for image in sorted(contents, key=lambda image: image.digest)
@@ -363,7 +363,7 @@ def _stripped(prefix: str, row: Row) -> Row:
 
 
 def read_cell(row: Row, definitions: Mapping[str, BaseModel]) -> Cell:
-    """A cell of its row; `definitions`: hash → scenario or implementation. Raises ValueError, KeyError."""
+    """A cell from its row; `definitions`: hash → scenario or implementation. Raises ValueError, KeyError."""
     other_endpoints = {
         name: {**endpoint, "implementation": definitions[endpoint["implementation"]]}
         for name, endpoint in plain_object(row["others"]).items()
@@ -373,7 +373,7 @@ def read_cell(row: Row, definitions: Mapping[str, BaseModel]) -> Cell:
 
 
 def read_run(row: Row, cell: Cell, transfers: Iterable[Row]) -> Run:
-    """A run of its rows. Raises ValueError."""
+    """A run from its rows. Raises ValueError."""
     require_schema(row.get("schema_"), RUN_SCHEMA)
     content = _RUN.fields(row)
     content["outcome"] = _OUTCOME.record(_stripped(_OF_OUTCOME, row))
@@ -384,7 +384,7 @@ def read_run(row: Row, cell: Cell, transfers: Iterable[Row]) -> Run:
 def read_measured(
     row: Row, measurements: Iterable[Row], observations: Iterable[Row], links: Iterable[Row]
 ) -> MeasuredRun | None:
-    """What was measured of a run, of its rows; None where nothing was. Raises ValueError."""
+    """The measurements of a run, from its rows; None where there are none. Raises ValueError."""
     if not row["measured"]:
         return None
     content = _MEASURED.fields(_stripped(_OF_MEASURED, row))

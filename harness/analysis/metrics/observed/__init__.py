@@ -1,8 +1,8 @@
-"""What the endpoints' parameters were, as a run shows it: the evidence behind every default and every demand.
+"""The endpoints' parameters as a run shows them: the evidence behind every default and every demand.
 
-One file a family of one source. What a run does not show is not there: nothing is taken from a manifest, and
-nothing is guessed. All is of the first connection of the first flow over QUIC or TCP between the matrix's own pair,
-where nothing else is said.
+One file per family of one source. A parameter that a run does not show is absent: nothing is taken from a manifest, and
+nothing is guessed. Unless stated otherwise, everything is of the first connection of the first flow over QUIC or TCP
+between the matrix's own pair.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FAMILIES: tuple[Callable[[TransferConnection], Iterator[Observation]], ...] = (
 
 
 def observe(view: RunView) -> tuple[Observation, ...]:
-    """Everything a run shows of its endpoints' parameters. Never raises; what fails is among the view's problems."""
+    """All endpoint parameters that a run shows. Never raises; failures are among the view's problems."""
     of_pair = (window for window in view.windows if is_of_the_pair(view.run.cell, window.transfer.flow))
     window = next(of_pair, None)
     if window is None:
@@ -67,7 +67,7 @@ def observe(view: RunView) -> tuple[Observation, ...]:
 def _shown(
     view: RunView, family: Callable[P, Iterator[Observation]], *args: P.args, **kwargs: P.kwargs
 ) -> list[Observation]:
-    """What a family finds; nothing, and a problem, where it fails: one artefact's bad data costs no other evidence."""
+    """The observations of a family. If it fails, none, and a problem: one damaged artefact costs no other evidence."""
     try:
         return list(family(*args, **kwargs))
     except Exception as error:

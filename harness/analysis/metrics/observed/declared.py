@@ -1,4 +1,4 @@
-"""Parameters that endpoints say themselves: transport parameters and recovery's settings in their qlogs."""
+"""Parameters that endpoints declare: transport parameters, and recovery settings in their qlogs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from harness.capture.qlog_parameters import Early, Settings, TransportParameters
 from harness.outcome import Observation
 from harness.scenario.parameters import ROLES, Role, other
 
-#: No RTT sample can have been taken before this part of the path's RTT.
+#: No RTT sample can have been taken before this share of the path's RTT has passed.
 _UNSAMPLED = 0.9
-#: Datagrams among which a sender's sizes are looked for: its first flights, probes of the path MTU included.
+#: Number of first datagrams that are searched for a sender's sizes: its first flights, path MTU probes included.
 _EARLY = 200
 
 _Reader = Callable[[TransportParameters], float | None]
@@ -31,7 +31,7 @@ def _stream_window(role: Role) -> _Reader:
 
 
 def _readers(role: Role) -> dict[str, tuple[str, _Reader]]:
-    """Parameter → its unit and where it stands."""
+    """Parameter → its unit and its reader."""
     return {
         "max_ack_delay": ("s", lambda parameters: _per(parameters.max_ack_delay_ms, 1e3)),
         "idle_timeout": ("s", lambda parameters: _per(parameters.max_idle_timeout_ms or None, 1e3)),
@@ -43,7 +43,9 @@ def _readers(role: Role) -> dict[str, tuple[str, _Reader]]:
 
 
 def transport_parameters(connection: TransferConnection) -> Iterator[Observation]:
-    """What each endpoint declared, as its peer received it; by its own account where the peer's trace lacks it."""
+    """The parameters that each endpoint declared, as its peer received them; or its own account if the peer's trace
+    lacks it.
+    """
     for role in ROLES:
         peer, endpoint = connection.settings(other(role)), connection.settings(role)
         for name, (unit, read) in _readers(role).items():
@@ -57,7 +59,7 @@ def transport_parameters(connection: TransferConnection) -> Iterator[Observation
 
 
 def received_credit(connection: TransferConnection) -> float | None:
-    """Bytes that the client's flow control lets the server send before it grows, where a qlog tells."""
+    """Bytes that the client's initial flow control lets the server send, if a qlog reports it."""
     credit = {item.parameter: item.value for item in transport_parameters(connection) if item.role == "client"}
     windows = [credit[name] for name in ("connection_window", "stream_window") if name in credit]
     return min(float(value) for value in windows) if windows else None
@@ -66,7 +68,7 @@ def received_credit(connection: TransferConnection) -> float | None:
 def recovery_settings(connection: TransferConnection) -> Iterator[Observation]:
     """initial_rtt, initial_cwnd and congestion_control by the endpoint's own account.
 
-    initial_cwnd_bytes instead of initial_cwnd where it is not known in datagrams of which size it counts.
+    initial_cwnd_bytes instead of initial_cwnd if the size of the datagrams that it counts is unknown.
     """
     for role in ROLES:
         settings = connection.settings(role)
@@ -91,7 +93,7 @@ def recovery_settings(connection: TransferConnection) -> Iterator[Observation]:
 
 
 def _unsampled(connection: TransferConnection, early: Early | None) -> float | None:
-    """A figure's first value, where it was written before the first RTT sample or acknowledgement."""
+    """A figure's first value, if it was written before the first RTT sample or acknowledgement."""
     if early is None or connection.rtt_ns is None or early.t_ms >= _UNSAMPLED * connection.rtt_ns / 1e6:
         return None
     return early.value
@@ -118,10 +120,10 @@ def _initial_window(connection: TransferConnection, role: Role, settings: Settin
 
 
 def _datagram_size(connection: TransferConnection, role: Role, window: float) -> int | None:
-    """The size of datagrams that an initial window counts in (RFC 9002 §7.2): one of its early ones that divides it.
+    """The datagram size that an initial window counts in (RFC 9002 §7.2): one of its early sizes that divides it.
 
-    None where none does. A client may send no datagram of its full size; a server's may have shrunk since, to what
-    its peer takes (quiche's).
+    None if none does. A client may send no datagram of its full size; a server may have reduced its size since, to what
+    its peer accepts (quiche's).
     """
     if role == "server" and connection.flight is not None and window % connection.flight.size == 0:
         return connection.flight.size

@@ -1,4 +1,6 @@
-"""What the endpoints' kernels show: counters (in virtual time, where each endpoint has its own) and TCP's buffers."""
+"""Evidence from the endpoints' kernels: counters (in virtual time, where each endpoint has its own) and TCP's
+buffers.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,10 @@ from harness.scenario.parameters import ROLES, Role, other
 
 
 def gso(connection: TransferConnection) -> Iterator[Observation]:
-    """Yield gso: datagrams on the wire per datagram the kernel was given (UDP_SEGMENT, udp(7)); 1 without.
+    """Yield gso: datagrams on the wire per datagram given to the kernel (UDP_SEGMENT, udp(7)); 1 without.
 
     From the simulator's udp.json, {host: {"out_datagrams": n}}, which counts over all the flow's connections. Nothing
-    where the file is absent. Raises ValueError where it does not say that.
+    if the file is absent. Raises ValueError if its content has another form.
     """
     path = connection.view.path(artefacts.SENDS)
     counted = {} if path is None else json.loads(read_bytes(path, MOST_RECORD))
@@ -39,10 +41,10 @@ def gso(connection: TransferConnection) -> Iterator[Observation]:
         )  # fmt: skip
 
 
-# --- What a TCP flow's generator wrote of it, and its sender's kernel of windows and buffers (tcp_info, every 20 ms).
+# --- The report of a TCP flow's generator, and its sender's kernel on windows and buffers (tcp_info, every 20 ms).
 
 
-#: Whose word the congestion control of a generated flow is.
+#: The source of a generated flow's congestion control.
 RECORD = "iperf3's report at its sender"
 
 
@@ -64,9 +66,9 @@ def recorded_algorithm(view: RunView, flow: int, sender: Role) -> str | None:
 def windows_and_buffers(view: RunView, window: TransferWindow) -> Iterator[Observation]:
     """Yield initial_cwnd, initial_rwnd, tcp_wmem_max and tcp_rmem_max of a flow over TCP.
 
-    Of the buffers it is what they do that shows: for how much of the time the sender's was empty of what is still to be
-    sent, and the largest window that the receiver's allowed. Where a proxy splits the connection, the sender's kernel
-    knows the proxy's windows alone, and nothing is said of the receiver's.
+    The buffers show only by their effect: the share of time in which the sender's had no unsent data, and the largest
+    window that the receiver's allowed. If a proxy splits the connection, the sender's kernel knows only the proxy's
+    windows, and nothing is reported of the receiver's.
     """
     rows = view.tcp(window.transfer.flow)
     if rows is None or not len(rows):

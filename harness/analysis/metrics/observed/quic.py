@@ -1,4 +1,4 @@
-"""What a whole QUIC connection shows of the settings of its ends: datagrams, windows, recovery, resumption."""
+"""The endpoints' settings as a whole QUIC connection shows them: datagrams, windows, recovery, resumption."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from harness.capture.quic.invariants import Form
 from harness.outcome import Observation
 from harness.scenario.parameters import ROLES, Role
 
-#: The bulk of a download: between these parts of its bytes.
+#: The bulk of a download: between these shares of its bytes.
 _BULK = (0.2, 0.8)
-#: At most so many parts of the bulk, of at least so many datagrams each, so that one recovery decides nothing.
+#: The most parts of the bulk, and the fewest datagrams of each, so that no single recovery decides the result.
 _PARTS, _PART = 20, 200
-#: Fewer datagrams in bulk say nothing of a ratio.
+#: Fewer datagrams in bulk do not show a ratio.
 _FEW = 50
-#: Datagrams differ by less than this for other reasons than the path MTU, bytes.
+#: Smaller size differences of datagrams have other causes than the path MTU, bytes.
 _ALIKE = 16
-#: 1-RTT datagrams after which a stack that probes for larger ones would have.
+#: A stack that probes for larger datagrams has done so after this many 1-RTT datagrams.
 _MANY = {"client": 100, "server": 1000}
 #: Largest UDP payload that an MTU of 1500 carries, by IP version.
 _LARGEST = {4: 1472, 6: 1452}
 #: The ECN field (RFC 3168 §5).
 _ECT_1, _ECT_0 = 1, 2
 _SIDE: dict[Role, str] = {"client": "left", "server": "right"}
-#: Names of the packet type in use (quic-events, and what stacks write).
+#: Names of the 0-RTT packet type (quic-events, and names that stacks write).
 _ZERO_RTT_PACKET = re.compile(rb'"packet_type"\s*:\s*"(?:0RTT|0-RTT|zerortt|ZeroRtt)"')
 
 
 def ack_ratio(connection: TransferConnection) -> Iterator[Observation]:
-    """ack_ratio of the client: 1-RTT datagrams that reached it per datagram it sent, in bulk, median over its parts.
+    """ack_ratio of the client: 1-RTT datagrams received per datagram sent, in bulk, median over its parts.
 
-    The client's datagrams are acknowledgements nearly all; those that only raise flow control lower the ratio. One
-    that finds several datagrams in its socket may answer them with one acknowledgement whatever its ratio: what it was
-    set to shows where few arrive together.
+    Nearly all of the client's datagrams are acknowledgements; those that only raise flow control lower the ratio. A
+    client that finds several datagrams in its socket may answer them with one acknowledgement, whatever its ratio. Its
+    setting shows when few datagrams arrive together.
     """
     received, sent = connection.received("client"), connection.sent("client")
     if received is None or sent is None:
@@ -95,10 +95,10 @@ def largest_payload(connection: TransferConnection) -> Iterator[Observation]:
 
 
 def path_mtu_discovery(connection: TransferConnection) -> Iterator[Observation]:
-    """path_mtu_discovery: on where 1-RTT datagrams are larger than what the endpoint starts with, else off.
+    """path_mtu_discovery: on if 1-RTT datagrams are larger than the endpoint's initial size, else off.
 
-    The server starts with the full datagrams of its first round trip of data; the client, which has no bulk, with
-    the largest of its handshake. Nothing is said where larger ones could not pass, or too few were sent.
+    The server's initial size is that of the full datagrams of its first round trip of data. The client, which has no
+    bulk, starts with the largest of its handshake. No observation if larger ones could not pass, or too few were sent.
     """
     for role in ROLES:
         sent, start = connection.sent(role), _start(connection, role)
@@ -151,10 +151,10 @@ def ecn(connection: TransferConnection) -> Iterator[Observation]:
 
 
 def zero_rtt(connection: TransferConnection) -> Iterator[Observation]:
-    """Datagrams of the client with 0-RTT packets: in the second connection, or the first where there is no second.
+    """Datagrams of the client with 0-RTT packets: in the second connection, or the first if there is no second.
 
-    One behind an Initial packet in the same datagram counts, unless the first connection, which had no ticket, has
-    something behind its Initial packets too: then it is padding.
+    A 0-RTT packet behind an Initial packet in the same datagram counts. It does not count if the first connection,
+    which had no ticket, has something behind its Initial packets too: then it is padding.
     """
     windows = connection.view.windows
     repeats = [window for window in windows if window.transfer.flow == connection.window.transfer.flow][1:2]
@@ -170,7 +170,7 @@ def zero_rtt(connection: TransferConnection) -> Iterator[Observation]:
         source=f"left capture, {ordinal} connection: {plain:,} begin with a 0-RTT packet, {behind:,} have one behind "
         "an Initial packet",
     )  # fmt: skip
-    # A token (RFC 9000 §17.2.2) pushes what follows an Initial packet out of the captured bytes; the client knows.
+    # A token (RFC 9000 §17.2.2) pushes the bytes after an Initial packet out of the captured part; the client knows.
     trace = examined.trace("client")
     if trace is not None:
         count = len(_ZERO_RTT_PACKET.findall(qlog.read_head(trace, HEAD)))
@@ -180,18 +180,18 @@ def zero_rtt(connection: TransferConnection) -> Iterator[Observation]:
         )  # fmt: skip
 
 
-# --- What the server's first round trip of data shows: its initial window, and whether it paces.
+# --- The server's first round trip of data: its initial window, and whether it paces.
 
 
-#: From this part of a limit on, the limit may be what ended a flight.
+#: From this share of a limit on, the limit may have ended a flight.
 _NEAR = 0.9
 
 
 def initial_window(connection: TransferConnection) -> Iterator[Observation]:
     """initial_cwnd of the server (packets): UDP payload of its first round trip of data, in its full datagrams.
 
-    Upwards it is off by the credit for the handshake's packets, which a stack may have added to the window by then,
-    and by probes of the path MTU; downwards where something else than the window ended the flight.
+    It may be too large by the credit for the handshake's packets, which a stack may have added to the window by then,
+    and by path MTU probes. It is too small if something other than the window ended the flight.
     """
     flight = connection.flight
     if flight is None:
@@ -210,7 +210,7 @@ def initial_window(connection: TransferConnection) -> Iterator[Observation]:
 
 
 def _limits(connection: TransferConnection, flight: Flight, volume: int) -> list[str]:
-    """What else may have ended the flight."""
+    """Other limits that may have ended the flight."""
     limits = []
     if flight.after < volume:
         limits.append("little more was asked for")
@@ -227,8 +227,8 @@ def _limits(connection: TransferConnection, flight: Flight, volume: int) -> list
 def pacing(connection: TransferConnection) -> Iterator[Observation]:
     """Pacing of the server: its longest burst in the first round trip of data, and in the second.
 
-    A pacer lets through a burst of an initial window all the same (RFC 9002 §7.7), often ten packets, and one whose
-    allowance grows with idle time all of the first flight: only a larger window, or the next round, shows the
+    A pacer still lets through a burst of an initial window (RFC 9002 §7.7), often ten packets. A pacer whose allowance
+    grows with idle time lets through all of the first flight. Only a larger window, or the next round, shows the
     difference.
     """
     flight = connection.flight
@@ -247,22 +247,23 @@ def pacing(connection: TransferConnection) -> Iterator[Observation]:
 
 
 def longest_burst(sent: Capture) -> int:
-    """Most datagrams of which each left within `TOGETHER` of the one before."""
+    """The most datagrams in a row that each left within `TOGETHER` of the one before."""
     if not len(sent):
         return 0
     starts = np.flatnonzero(np.concatenate(([True], np.diff(sent.t_ns) >= TOGETHER)))
     return int(np.diff(np.append(starts, len(sent))).max())
 
 
-# --- How the server's congestion window answers the first loss.
+# --- The server's congestion window at the first loss.
 
 
 def congestion_reaction(connection: TransferConnection) -> Iterator[Observation]:
-    """congestion_reaction of the server: its congestion window after, per before, the first reduction after a loss.
+    """congestion_reaction of the server: its congestion window after the first reduction after a loss, divided by that
+    before.
 
     0.5 is Reno's (RFC 9002 §7.3.2), 0.7 CUBIC's (RFC 9438 §4.6); a Reno may take 0.7 too (quic-go's). A CUBIC that
-    reduces from the bytes in flight (ngtcp2's) comes out lower where it had not filled its window. Nothing where all
-    datagrams passed.
+    reduces from the bytes in flight (ngtcp2's) gives a lower value if it had not filled its window. No observation if
+    all datagrams passed.
     """
     trace = connection.trace("server")
     if trace is None or not _lost(connection):
@@ -282,13 +283,13 @@ def congestion_reaction(connection: TransferConnection) -> Iterator[Observation]
 
 
 def _lost(connection: TransferConnection) -> bool:
-    """Whether the path lost a datagram towards the client; True where the captures do not tell."""
+    """Whether the path lost a datagram towards the client; True if the captures do not show it."""
     passage = connection.view.to_client
     if passage is None:
         return True
     window, entered = connection.window, passage.entered
     own = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
-    # What is under way at the end of the capture is not lost.
+    # Packets in flight at the end of the capture are not lost.
     own &= entered.t_ns < passage.end_ns - 2_000_000_000
     return bool((own & ~passage.arrived).any())
 
@@ -296,7 +297,7 @@ def _lost(connection: TransferConnection) -> bool:
 # --- The first probe timeout, on the wire (RFC 9002 §6.2).
 
 
-#: A flight of the handshake ends with a pause longer than this, ns: stacks compute for less, and wait for longer.
+#: A pause longer than this ends a flight of the handshake, ns: stacks compute for less, and wait for longer.
 PAUSE = 20_000_000
 _HANDSHAKE: dict[Role, tuple[Form, ...]] = {"client": (Form.INITIAL,), "server": (Form.INITIAL, Form.HANDSHAKE)}
 
@@ -304,9 +305,9 @@ _HANDSHAKE: dict[Role, tuple[Form, ...]] = {"client": (Form.INITIAL,), "server":
 def first_probe_timeout(connection: TransferConnection) -> Iterator[Observation]:
     """first_pto (s): from the end of an endpoint's first flight to its next datagram of the handshake.
 
-    Only where nothing from the peer had come in between, so that it is the timer's doing. It is a multiple of the
-    initial RTT: 3 by RFC 9002 §6.2.2 (smoothed_rtt + 4 · rttvar), 2 in some stacks (quic-go, aioquic). Which one
-    cannot be seen, so that no initial RTT is drawn from it: two runs with two initial RTTs give the multiple.
+    Only if nothing from the peer had arrived in between, so that the timer caused it. It is a multiple of the initial
+    RTT: 3 by RFC 9002 §6.2.2 (smoothed_rtt + 4 · rttvar), 2 in some stacks (quic-go, aioquic). The multiple cannot be
+    seen, so no initial RTT is derived from it: two runs with two initial RTTs give the multiple.
     """
     for role in ROLES:
         sent, received = connection.sent(role), connection.received(role)
@@ -329,21 +330,22 @@ def first_probe_timeout(connection: TransferConnection) -> Iterator[Observation]
         )  # fmt: skip
 
 
-# --- How a second connection starts, against the first: what the server remembers of the path.
+# --- The start of a second connection compared with the first: what the server remembers of the path.
 
 
-#: Round trips of data that are compared: with early data the first may be over before the RTT is known to fit.
+#: Compared round trips of data: with early data the first may be over before the RTT is known to match.
 _ROUNDS = 2
-#: So many full datagrams in the handshake's own round trip are data, not probes of the path MTU.
+#: So many full datagrams in the handshake's own round trip are data, not path MTU probes.
 _DATA = 3
-#: The frame by its name (draft-kuhn-quic-bdpframe-extension; picoquic's qlog).
+#: The BDP frame by its name (draft-kuhn-quic-bdpframe-extension; picoquic's qlog).
 _BDP_FRAME = re.compile(rb'"frame_type"\s*:\s*"bdp[a-z_]*"', re.IGNORECASE)
 
 
 def bdp_seed(connection: TransferConnection) -> Iterator[Observation]:
-    """bdp_seed of the server: UDP payload of the second connection's first two round trips of data, per the first's.
+    """bdp_seed of the server: UDP payload of the second connection's first two round trips of data, divided by the
+    first's.
 
-    About 1 where nothing is remembered. Nothing where the flow has one connection, or a capture is missing.
+    About 1 if nothing is remembered. No observation if the flow has one connection, or a capture is missing.
     """
     repeat = second(connection)
     if repeat is None:
@@ -359,7 +361,7 @@ def bdp_seed(connection: TransferConnection) -> Iterator[Observation]:
 
 
 def bdp_frames(connection: TransferConnection) -> Iterator[Observation]:
-    """bdp_frames of each endpoint: BDP frames that its qlogs of both connections name, in the part that is read."""
+    """bdp_frames of each endpoint: BDP frames named in the part that is read of its qlogs of both connections."""
     repeat = second(connection)
     if repeat is None:
         return
@@ -376,7 +378,7 @@ def bdp_frames(connection: TransferConnection) -> Iterator[Observation]:
 def careful_resume(connection: TransferConnection) -> Iterator[Observation]:
     """careful_resume of the server: the phases of RFC 9959 that its qlog of the second connection names, in order.
 
-    Words with commas between; nothing where there is no second connection, or its qlog names none.
+    Words separated by commas; no observation if there is no second connection, or its qlog names none.
     """
     repeat = second(connection)
     trace = None if repeat is None else repeat.trace("server")
@@ -395,16 +397,16 @@ def careful_resume(connection: TransferConnection) -> Iterator[Observation]:
 
 
 def second(connection: TransferConnection) -> TransferConnection | None:
-    """The next connection of the same flow; None where there is none."""
+    """The next connection of the same flow; None if there is none."""
     flow = connection.window.transfer.flow
     windows = [window for window in connection.view.windows if window.transfer.flow == flow]
     return TransferConnection(connection.view, windows[1]) if len(windows) > 1 else None
 
 
 def early_volume(connection: TransferConnection) -> int | None:
-    """UDP payload, bytes, that the server sent in its first round trips of data; None where it sent none.
+    """UDP payload, bytes, that the server sent in its first round trips of data; None if it sent none.
 
-    They begin in the handshake's round trip where the answer to early data does (RFC 9001 §4.6).
+    They begin in the handshake's round trip if the response to early data does (RFC 9001 §4.6).
     """
     sent = connection.sent("server")
     if sent is None or not len(sent) or not connection.rtt_ns:
@@ -420,19 +422,19 @@ def early_volume(connection: TransferConnection) -> int | None:
     return int(sent.payload[inside].sum())
 
 
-# --- What the segments of HTTPS show of its kernels' windows: no end of it tells what its kernel knows.
+# --- TCP windows of HTTPS from its segments: its endpoints do not report what their kernels know.
 
 
-#: Who has which buffer in a download.
+#: Which buffer each endpoint has in a download.
 _BUFFERS: dict[Role, str] = {"server": "tcp_wmem_max", "client": "tcp_rmem_max"}
 
 
 def first_flight(view: RunView, window: TransferWindow) -> Iterator[Observation]:
-    """Yield initial_cwnd: what the server sent in the first round trip of its response.
+    """Yield initial_cwnd: the server's packets in the first round trip of its response.
 
-    That begins once the client's answer to the server's handshake is there, with the request. The handshake did not
-    fill the window, and leaves that of Reno and CUBIC as it was (RFC 2861; tcp_is_cwnd_limited, include/net/tcp.h).
-    BBR's has grown by what was acknowledged.
+    The response begins once the client's answer to the server's handshake has arrived, with the request. The handshake
+    did not fill the window, and leaves that of Reno and CUBIC unchanged (RFC 2861; tcp_is_cwnd_limited,
+    include/net/tcp.h). BBR's has grown by what was acknowledged.
     """
     connection = TransferConnection(view, window)
     sent, received, rtt_ns = connection.sent("server"), connection.received("server"), at_server_rtt_ns(view)
@@ -452,9 +454,9 @@ def first_flight(view: RunView, window: TransferWindow) -> Iterator[Observation]
 
 
 def most_in_flight(view: RunView, window: TransferWindow) -> Iterator[Observation]:
-    """Yield tcp_wmem_max and tcp_rmem_max: most bytes in flight, which the buffers of both ends allowed.
+    """Yield tcp_wmem_max and tcp_rmem_max: the most bytes in flight, which the buffers of both endpoints allowed.
 
-    Behind a proxy that splits the connection the client's allow nothing of what the server sends.
+    If a proxy splits the connection, the client's buffer does not limit what the server sends.
     """
     connection = TransferConnection(view, window)
     sent, received = connection.sent("server"), connection.received("server")
@@ -468,22 +470,24 @@ def most_in_flight(view: RunView, window: TransferWindow) -> Iterator[Observatio
         )  # fmt: skip
 
 
-# --- What the server's congestion window is after its client's address changed.
+# --- The server's congestion window after its client's address changed.
 
 
-#: Below this share of the window before, it has been set back: a loss leaves more of it (CUBIC 0.7, Reno a half), and
-#: every rule but to keep it begins anew, as the new round trip is not known yet.
+#: A window below this share of the former one has been reset. A loss leaves more of it (CUBIC 0.7, Reno a half). Every
+#: rule except keeping it starts again, as the new round trip is not known yet.
 _SET_BACK = 0.45
-#: Round trips of the old path after the move in which that is looked for: the client may validate the new path first.
+#: Round trips of the old path after the move in which a reset is looked for: the client may validate the new path
+#: first.
 _PATIENCE = 3
-#: Of a round trip of the old path: how long a window that was set back may take until it is known what it becomes.
+#: Time until a reset window has its final value, as a share of a round trip of the old path.
 _SETTLED = 0.75
 
 
 def migration_cwnd(connection: TransferConnection) -> Iterator[Observation]:
-    """migration_cwnd of the server: its congestion window just after the client's first move, per that just before.
+    """migration_cwnd of the server: its congestion window just after the client's first move, divided by that just
+    before.
 
-    Near 0 where it starts again, 1 where it stays. Nothing where nobody moves, or the qlog has no windows.
+    Near 0 if it starts again, 1 if it stays. No observation if nobody moves, or the qlog has no windows.
     """
     moves = [move for move in connection.window.flow.moves if move.to is not None]
     trace, rtt_ns = connection.trace("server"), connection.rtt_ns
@@ -501,7 +505,7 @@ def migration_cwnd(connection: TransferConnection) -> Iterator[Observation]:
     low = (later["congestion_window"] < _SET_BACK * before).arg_true()
     after, note = before, "never set back"
     if not low.is_empty():
-        # From that event on: another one of the same time may have come before.
+        # From that event on: another event of the same time may have come before.
         since = later[low[0] :]
         settling = since.filter(pl.col("t_ms") <= since["t_ms"][0] + _SETTLED * rtt_ms)
         after, note = settling["congestion_window"].max(), f"set back to {since['congestion_window'][0]:,.0f} B first"
