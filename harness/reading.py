@@ -150,7 +150,7 @@ class Tree:
     links: list[str] = field(default_factory=list)
     """Symbolic links."""
     others: list[str] = field(default_factory=list)
-    """Pipes, sockets, devices, and folders that nobody may look into."""
+    """Pipes, sockets, devices, and folders without permission to read."""
 
     def add(self, place: str, mode: int) -> None:
         """Add an entry that is no folder, by its kind."""

@@ -35,9 +35,9 @@ class BodyArrival:
 
     stream: StreamArrival
     before: int
-    """Bytes of the stream that stand before all of the body, at least."""
+    """Bytes of the stream that precede all of the body, at least."""
     beside: int | None
-    """Bytes of the stream that are not of the body, in all; None where its end was not seen."""
+    """Bytes of the stream that are not part of the body, in total; None if the stream's end was not seen."""
 
     def reached(self, size: int) -> Bounds:
         """When the first `size` bytes of the body had arrived; the bounds hold wherever HTTP/3's headers are."""
@@ -109,9 +109,9 @@ class InOrder:
     """The bytes of a connection's stream that had arrived in order, in one direction."""
 
     t_ns: Ints
-    """When segments with data came, shape (n,)."""
+    """When segments with data arrived, shape (n,)."""
     come: Ints
-    """Bytes without a gap after each, shape (n,)."""
+    """Bytes received without a gap after each segment, shape (n,)."""
 
 
 def offsets(numbers: Ints, initial: int) -> Ints:
@@ -178,7 +178,7 @@ class TlsArrival:
 
     stream: InOrder
     beside: int | None
-    """Bytes of the stream that are not of the body, in all; None where its end was not seen."""
+    """Bytes of the stream that are not part of the body, in total; None if the stream's end was not seen."""
 
     def reached(self, size: int) -> Bounds:
         """When the first `size` bytes of the body had arrived."""

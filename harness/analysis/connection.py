@@ -32,13 +32,13 @@ class Flight:
 
     sent: Capture
     size: int
-    """Payload of its full datagrams: the largest that is common among them."""
+    """Payload of its full datagrams: the largest size that is common among them."""
     before: int
-    """UDP payload it had sent earlier, in the handshake."""
+    """UDP payload that it sent earlier, in the handshake."""
     after: int
-    """UDP payload it sent later."""
+    """UDP payload that it sent later."""
     following: Capture
-    """What it sent in the round trip after that."""
+    """The packets that it sent in the next round trip."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class DeliveryTime:
     seconds: float
     """Since the client's first datagram."""
     gap_ns: int
-    """Between the two moments around it that are known."""
+    """Time between the two known moments around it."""
     vantage: str
 
 

@@ -26,7 +26,7 @@ class BusyRate:
 
     bits_per_second: float
     seconds: float
-    """How long the bottleneck was busy in all."""
+    """Total time in which the bottleneck was busy."""
     periods: int
 
 

@@ -40,7 +40,9 @@ class LinkPhase:
     delay_ns: int
     mean_loss: float
     burst_bytes: int | None
-    """The token bucket; None where packets leave one after the other, each in its own time (a serial server)."""
+    """The token bucket; None if packets leave one after the other, each with its own transmission time (a serial
+    server).
+    """
     limit_bytes: int | None
     limit_packets: int | None
 
@@ -263,9 +265,9 @@ class Cuts:
     """When packets of one direction that were queued did not leave, all times in ns."""
 
     outages: Sequence[tuple[int, int]] = ()
-    """From when to when nothing left."""
+    """(start, end) of the times in which nothing left."""
     forgotten: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    """From when on nobody knew where each of n packets belongs, shape (n,), or empty where that is of no account."""
+    """When the address mapping of each of n packets was lost, shape (n,), or empty if that does not matter."""
 
     def explain(self, index: int, queued: float, due: float, base: int) -> bool:
         """Whether a cut explains a missing packet that leaves the queue at `queued` and is due at `due`, ns after
@@ -366,7 +368,7 @@ class Replay:
     departure_ns: Ints
     """When the packet should have left the bottleneck; -1 for queue drops."""
     own_ns: Ints
-    """The time before it in which the packet itself was sent and no longer in the queue; 0 behind a token bucket."""
+    """The packet's own transmission time before it, spent outside the queue; 0 behind a token bucket."""
     due_ns: Ints
     """When it should have left the simulator: departure plus delay; -1 for queue drops."""
     limited: npt.NDArray[np.bool_]
@@ -375,7 +377,7 @@ class Replay:
     phase: Ints
     """Index of the phase in which it departed."""
     calm: npt.NDArray[np.bool_]
-    """It was delivered and departed away from a change: its lateness means something."""
+    """It was delivered and departed away from a change, so its lateness is meaningful."""
 
     def lateness_ns(self, passage: MatchedPackets) -> Ints:
         """Actual minus ideal departure of the calm packets."""
@@ -433,9 +435,9 @@ class Counted:
     """Sample times (ns) and running totals of the kernel's drop counts; empty arrays where there are none."""
 
     queue: tuple[Ints, Ints]
-    """At the bottleneck."""
+    """Drops at the bottleneck."""
     loss: tuple[Ints, Ints]
-    """At netem."""
+    """Drops at netem."""
 
 
 def replay(

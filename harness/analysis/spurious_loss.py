@@ -39,11 +39,11 @@ class Spurious:
     """s packets that were declared lost though they arrived, in the order of declaration; arrays of shape (s,)."""
 
     taken_ns: Ints
-    """When the sender took each for lost, ns since the epoch: by its trace, else when it sent the data again."""
+    """When the sender declared each lost, ns since the epoch: by its trace, else when it sent the data again."""
     left_ns: Ints
-    """When each had left, ns since the epoch."""
+    """When each was sent, ns since the epoch."""
     needless: Keys
-    """The capture's keys of packets that brought nothing but data that had come, or that others brought, shape (k,)."""
+    """The capture's keys of packets with only data that had arrived, or that other packets delivered, shape (k,)."""
     vantage: str
 
 

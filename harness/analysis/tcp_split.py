@@ -23,11 +23,13 @@ class Leg:
 
     segment: str
     ack_delay_ns: int
-    """The shortest time from a segment of data that came to it until the acknowledgement of it came back there."""
+    """The shortest time from the arrival of a segment of data at this end to the return of its acknowledgement
+    there.
+    """
     near_ns: int
-    """The least that takes where the next proxy, or the receiver, acknowledges: round trips up to there."""
+    """The minimum of that time if the next proxy, or the receiver, acknowledges: round trips up to it."""
     far_ns: int
-    """And where only the receiver does."""
+    """The minimum of that time if only the receiver acknowledges."""
 
     @property
     def is_split(self) -> bool | None:

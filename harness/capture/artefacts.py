@@ -135,11 +135,11 @@ class TransferWindow:
     start_ns: int
     """The client container started."""
     end_ns: int
-    """Its last packets are through, or the flow's next transfer started."""
+    """Its last packets have passed, or the flow's next transfer started."""
     zero_ns: int | None
     """The client's first packet in the left capture: time zero of protocol times; None if it sent none."""
     flow: Flow
-    """What its flow was asked to do."""
+    """The configuration of its flow."""
     over_tcp: bool = False
     """Whether its packets are segments of TCP, not datagrams."""
     alone: bool = True
@@ -178,7 +178,7 @@ class Artefacts:
     problems: list[str] = field(default_factory=list)
     """What could not be read, in order of discovery."""
     alone: str | None = None
-    """Of several paths the one that alone is looked at: its link, its packets. None for all that there are."""
+    """The selected path, of several: only its link and its packets are read. None for all paths."""
 
     def path(self, place: str) -> Path | None:
         """The file at a path within the run's folder; None where there is none."""

@@ -294,7 +294,7 @@ class _Segments:
     rows: Ints
     """Which of the packets are segments, shape (m,)."""
     identity: Bytes
-    """What tells one segment from the next and routing leaves alone, shape (m, 60)."""
+    """The fields that identify a segment and that routing leaves unchanged, shape (m, 60)."""
 
 
 def _segments(heads: Bytes, ip: Ints, protocol: Bytes) -> _Segments:

@@ -33,13 +33,13 @@ class Connection:
     """A connection as its long headers show it (RFC 8999 §5.1)."""
 
     port: int
-    """The client's, when it began."""
+    """The client's port at its beginning."""
     version: int
     """QUIC version of the last long header: the negotiated one (RFC 9368 §2.3)."""
     client_id: bytes
     """The connection ID that the client chose first: packets to the client carry one of its length."""
     server_id: bytes
-    """The server's; empty where no packet of the server was captured."""
+    """The server's connection ID; empty where no packet of the server was captured."""
 
     def id_length(self, sender: Sender) -> int:
         """Bytes of the connection ID in the short headers that an endpoint sends."""
@@ -61,7 +61,7 @@ class SentPackets:
     packets: Packets
     """Their numbers, key phases and payloads."""
     frames: Sequence[Frames]
-    """What could be read of each. Of many it is read anew each time: go through it in order, and few times."""
+    """The frames that could be read of each. If there are many, each iteration rereads them: go in order, few times."""
     closed: int
     """Packets in its direction that it could not open, or had no frames: another connection's, or resets."""
     coalesced_ns: Ints

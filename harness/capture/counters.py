@@ -123,7 +123,7 @@ class Waited:
 
     ns: int
     sampled_ns: int
-    """From the one to the other."""
+    """Time between these two samples."""
 
     @property
     def share(self) -> float:
@@ -166,9 +166,9 @@ class Moment:
     """A moment known to lie between two samples."""
 
     after_ns: int
-    """Last sample at which it had not come yet."""
+    """Last sample before the moment."""
     before_ns: int
-    """First sample at which it had."""
+    """First sample after the moment."""
 
     @property
     def middle_ns(self) -> float:

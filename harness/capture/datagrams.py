@@ -26,7 +26,7 @@ class Datagram:
     """One UDP datagram of a capture."""
 
     number: int
-    """Of its frame in the capture, from 1, as dissectors count."""
+    """Number of its frame in the capture, from 1, as dissectors count."""
     t_ns: int
     source: Address
     destination: Address

@@ -45,13 +45,13 @@ class PacketDivergence:
 
     side: str
     number: int
-    """Its place in the captures, from 1."""
+    """Its position in the captures, from 1."""
     counts: tuple[int, int]
     """Packets of each capture."""
     packets: tuple[CapturedFrame | None, CapturedFrame | None]
     """In each run; None where a capture has ended."""
     differs: tuple[str, ...]
-    """What does: time, length, content; nothing where a capture has ended."""
+    """The fields that differ: time, length, content; none where a capture has ended."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class Divergence:
     """All differences of two runs."""
 
     facts: tuple[tuple[str, str, str], ...] = ()
-    """What they ran on and what came of it, where that differs: (what, in the first, in the second)."""
+    """Differences in environment and outcome: (name, value in the first run, value in the second)."""
     packets: tuple[PacketDivergence, ...] = ()
-    """The sides whose captures differ, the one that does first first."""
+    """The sides whose captures differ, in order of the first difference."""
     unseen: tuple[str, ...] = ()
-    """Sides whose captures differ by their digests, and are not there to be looked at."""
+    """Sides whose captures differ by their digests, but are not available."""
     random: tuple[RandomDivergence, ...] = ()
     calls: CallDivergence | None = None
 
@@ -230,9 +230,9 @@ class Parting:
     """Where a capture differs from another one, of which only the trail is kept."""
 
     first: int
-    """Number of the first packet that may be the first other one, from 1."""
+    """Number of the first packet that may be the first differing one, from 1."""
     last: int
-    """Number of the last one that may be it."""
+    """Number of the last packet that may be the first differing one."""
 
 
 def trail(records: pcap.Records) -> str:

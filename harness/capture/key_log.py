@@ -20,7 +20,7 @@ class Secret:
     """The first application traffic secret of one direction of a connection (RFC 8446 §7.1)."""
 
     client_random: bytes
-    """By which the connection is known."""
+    """It identifies the connection."""
     sender: Sender
     secret: bytes
 

@@ -16,15 +16,15 @@ class MatchedPackets:
 
     entered: Capture
     out_ns: Ints
-    """When each left, shape (n,); -1 where it never did."""
+    """Departure time of each, shape (n,); -1 where it never left."""
     appeared: int
     """Datagrams that left without having been seen entering: the ingress capture missed them."""
     end_ns: int
-    """Until when leaving packets were captured; one that was due later may have been under way."""
+    """Time up to which departures were captured; a packet due later may have been in flight."""
     access_ns: Ints | None = None
-    """What `out_ns` was reduced by, shape (n,): the delay of each packet's flow on top of the link's."""
+    """The time subtracted from `out_ns`, shape (n,): the access delay of each packet's flow."""
     out_class: Bytes | None = None
-    """Byte of DSCP and ECN with which each packet left, shape (n,), 0 where it never did; None where nobody looked."""
+    """Byte of DSCP and ECN of each departure, shape (n,), 0 where a packet never left; None where not evaluated."""
 
     @property
     def arrived(self) -> npt.NDArray[np.bool_]:

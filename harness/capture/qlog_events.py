@@ -34,15 +34,15 @@ class LoggedClose:
     t_ns: int | None
     """Since the epoch; None where the trace has no such times."""
     own: bool
-    """Whether it was this endpoint's doing: its timer, its CONNECTION_CLOSE. Else its peer's."""
+    """Whether this endpoint ended it, by its timer or its CONNECTION_CLOSE; else its peer did."""
     trigger: Trigger | None
-    """None of a CONNECTION_CLOSE."""
+    """None for a CONNECTION_CLOSE."""
     error: str
     """The name of the code; empty where there is none."""
     words: str
     """The reason phrase."""
     in_order: bool
-    """Whether the code says that nothing is wrong."""
+    """Whether the code means no error."""
 
 
 def closings(path: Path) -> list[LoggedClose]:
@@ -166,9 +166,9 @@ class PhaseChange:
     new: str
     """The phase that began, as the draft calls it."""
     trigger: str
-    """Why, as the draft calls it; empty where nothing is told."""
+    """The reason, as the draft calls it; empty where none is given."""
     pipe: int | None
-    """PipeSize then, bytes."""
+    """PipeSize at that time, bytes."""
 
 
 def read_phases(path: Path) -> list[PhaseChange]:

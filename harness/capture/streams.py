@@ -67,7 +67,7 @@ class StreamArrival:
     _missing: Ints
     """Parts of it in no known frame, shape (m, 2)."""
     _latest_ns: int | None
-    """When the last packet came that may have held these; None where nothing says that they came at all."""
+    """When the last packet arrived that may have held these; None where it is unknown whether they arrived."""
 
     def reached(self, size: int) -> Bounds:
         """When the first `size` bytes had arrived."""

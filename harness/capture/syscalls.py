@@ -96,9 +96,9 @@ class Call:
     """One system call, as it returned."""
 
     number: int
-    """Its place in the trace, from 1."""
+    """Its position in the trace, from 1."""
     time_ns: int
-    """Of the lab's monotonic clock."""
+    """Time of the lab's monotonic clock."""
     host: str
     """The endpoint it belongs to; "(none)" outside endpoints."""
     process: str
@@ -123,11 +123,11 @@ class CallDivergence:
     calls: tuple[Call | None, Call | None]
     """In each run; None where a trace has ended."""
     differs: tuple[str, ...]
-    """What does: order, clock reads, arguments, random bytes, result, time."""
+    """The fields that differ: order, clock reads, arguments, random bytes, result, time."""
     before: tuple[Call, ...]
     """The calls of the first run's process (of the second's, where the first's trace has ended) before it."""
     around: tuple[Call, ...]
-    """The calls of anybody before it."""
+    """The calls of all processes before it."""
 
 
 def read_calls(path: Path) -> Records:

@@ -99,11 +99,11 @@ class Catalogue:
 
     root: Path
     manifests: tuple[Path, ...] = ()
-    """Further image.yaml files, from anywhere."""
+    """Additional image.yaml files outside the root folder."""
     mistakes: Callable[[Scenario], Iterable[Mistake]] = _unchecked
-    """What is wrong with a scenario that only measuring knows (`harness.analysis.metrics.objectives`)."""
+    """Checks of a scenario that need the metrics (`harness.analysis.metrics.objectives`)."""
     stand_ins: Mapping[str, str] = field(default_factory=dict)
-    """Name of an implementation → an image that stands in for its own; by the same manifest in all else."""
+    """Name of an implementation → image that replaces its own; the rest of the manifest still applies."""
 
     def scenario_files(self) -> list[Path]:
         """All scenario files, sorted by path."""

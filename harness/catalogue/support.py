@@ -203,7 +203,7 @@ def _seeds(scenario: Scenario, number: int, flow: Flow) -> Iterator[tuple[Locati
 
 
 Players = Mapping[Role, Sequence[Implementation]]
-"""Who plays the roles that flows leave open."""
+"""The implementations of the roles that flows leave open."""
 #: Maximum number of implementations that an error names.
 _NAMED = 3
 _ROUTER = "everything would pass it as a router"

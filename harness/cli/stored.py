@@ -47,9 +47,9 @@ class Named:
     """The cells and runs that words select."""
 
     results: list[CellResult]
-    """The cells, of scenarios and named one by one."""
+    """The cells: those of scenarios, and those named individually."""
     runs: tuple[str, ...] = ()
-    """Where runs or cells were named one by one: those runs, and the first of every other cell, as KEY/REPETITION."""
+    """If runs or cells were named individually: those runs, and the first run of other cells, as KEY/REPETITION."""
     several: bool = False
     """Whether that took more than one word."""
 

@@ -28,19 +28,19 @@ class EngineResult:
     image_ids: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     virtual: float | None = None
-    """Seconds of the lab's own clock, where that is not the wall's."""
+    """Seconds of the lab's own clock, where that is not wall time."""
     cpu: Cpu | None = None
-    """Whose processor the endpoints saw, in virtual time."""
+    """The processor that the endpoints saw, in virtual time."""
     lab_kernel: str = ""
     """SHA-256 of the lab kernel's file, in virtual time."""
     entered: str = ""
-    """How that kernel entered the programs of its guest, and in which pages its memory was."""
+    """How that kernel entered the programs of its guest, and which kind of pages its memory had."""
     sandbox: str = ""
-    """What kept that kernel to its folders, in virtual time."""
+    """The sandbox of that kernel, in virtual time."""
     containers: str = ""
-    """What endpoints could have and reach, in real time."""
+    """Limits and reachability of endpoints, in real time."""
     random: dict[str, RandomBytes] = field(default_factory=dict)
-    """What endpoints drew from their kernel's random number generator, in virtual time."""
+    """Random bytes that endpoints drew from their kernel, in virtual time."""
 
 
 class Engine(Protocol):

@@ -28,9 +28,9 @@ class Step:
     name: str
     """For people."""
     seconds: float
-    """Expected time of the build, alone on the machine, without what is below."""
+    """Expected seconds of the build, alone on the machine, without the images below."""
     on: frozenset[str] = frozenset()
-    """References of what must be there before."""
+    """References of the images that must be there before."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Work:
     """All builds and runs that are left at one moment."""
 
     steps: Mapping[str, Step]
-    """Reference → image that is not there, those that are being built included."""
+    """Reference → image that is not there; includes those that are being built."""
     needs: Sequence[frozenset[str]]
-    """Of each run that has not started, in plan order: references of all it needs. What is not in `steps` is there."""
+    """References of all images of each run that has not started, in plan order. Those not in `steps` are there."""
     under_way: Mapping[str, float] = field(default_factory=dict)
-    """Reference of what is being built → seconds it has been built for."""
+    """Reference of an image that is being built → seconds since the start of its build."""
     running: int = 0
     """Runs that are under way."""
     ended: int = 0

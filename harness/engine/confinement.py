@@ -44,9 +44,9 @@ class Confinement:
 
     capabilities: tuple[str, ...]
     memory: str
-    """As Compose says it."""
+    """In the notation of Compose."""
     read_only: bool = True
-    """Its root."""
+    """Whether its root file system is read-only."""
     writes: tuple[str, ...] = ("/run", "/tmp")
     """Folders in memory, where its root is read-only."""
 

@@ -91,9 +91,9 @@ class FileComparison:
     """Comparison of a received file with the served one."""
 
     transfer: Transfer
-    """With what was received filled in."""
+    """The transfer, with received bytes and intactness filled in."""
     differs_at: int | None
-    """Offset of the first byte that differs, or None where none does or nothing was received."""
+    """Offset of the first byte that differs; None where none does, or nothing was received."""
     wrong: str = ""
     """The first thing that is wrong with the files, other than their bytes."""
 

@@ -115,7 +115,7 @@ class Outside:
     _first: dict[str, tuple[int, int]] = field(init=False, default_factory=dict)
     """Service → (pid, pidfd) of its container's first process."""
     _shims: dict[str, int] = field(init=False, default_factory=dict)
-    """Service → pidfd of what holds its container."""
+    """Service → pidfd of its container's shim."""
 
     def __post_init__(self) -> None:
         self._kills_before = self.memory_kills()

@@ -19,9 +19,9 @@ class LabKernel:
     """A lab kernel to use instead of the simulator's own."""
 
     file: Path | None = None
-    """None: the one of the simulator's image."""
+    """None: that of the simulator's image."""
     entry: Entry | None = None
-    """None: as the kernel finds best."""
+    """None: the kernel chooses."""
 
     @property
     def settings(self) -> Mapping[str, str]:

@@ -22,9 +22,9 @@ class PublishedRuns:
     """The result of a copy."""
 
     runs: int
-    """Taken over."""
+    """Number of copied runs."""
     replaced: int
-    """Cells that others stand in for now."""
+    """Number of cells that others have replaced."""
 
 
 def keep(

@@ -30,16 +30,16 @@ class Ranked:
 
     result: CellResult
     label: str
-    """What tells it from the others, for people: 'server bbr', 'ngtcp2→quiche'."""
+    """Unique label for people: 'server bbr', 'ngtcp2→quiche'."""
     values: tuple[float, ...]
-    """One a run; infinitely bad where the transfer failed before it had any."""
+    """One per run; infinitely bad if the transfer failed before it had a value."""
     span: Interval
     unfinished: int
-    """Runs whose transfers failed before they came to it."""
+    """Number of runs whose transfers failed before they reached the metric."""
     beside: Comparison | None = None
-    """With the best; None of the best itself."""
+    """Comparison with the best cell; None for the best itself."""
     p: float | None = None
-    """That of the comparison, adjusted for how many there are (Holm); None where nothing can be tested."""
+    """p-value of the comparison, adjusted for the number of comparisons (Holm); None if nothing can be tested."""
 
     @property
     def how(self) -> str:
@@ -65,9 +65,9 @@ class Ranking:
     unit: str
     better: Better
     where: str
-    """What tells its path from those of other rankings of the scenario; empty for nothing."""
+    """Label that distinguishes its path from those of the scenario's other rankings; may be empty."""
     cells: tuple[Ranked, ...]
-    """At least two: the best first; of a metric of which neither more nor less is better, the smallest."""
+    """At least two, the best first; the smallest first for a metric without a better direction."""
     without: tuple[str, ...] = ()
     """Labels of cells that have no value."""
 

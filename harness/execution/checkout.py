@@ -63,14 +63,14 @@ class App:
         self.places = places
         self.ledger_file = places.root / LEDGER
         self.ledger = read_ledger(self.ledger_file)
-        """Which digests of engines, simulator and images are the same thing."""
+        """Equivalent digests of engines, simulator and images."""
         self.catalogue = Catalogue(places.root, tuple(manifests), mistakes, stand_ins)
         self.store = Store(places.store, warn)
         columnar = is_columnar(places.store)
         if not columnar:
             self._rekey(warn)
         self.stored: StoreReader = Columns(places.store, warn) if columnar else self.store
-        """What is read: the store, or the columns where that is what its folder holds."""
+        """The store that is read: columnar if its folder has columns, else `store`."""
         self.results = StoredResults(self.stored, None if columnar else self.store)
         registry = Registry(places.registry) if places.registry else None
         self.images = Images(places.root / "images", places.state, registry=registry)

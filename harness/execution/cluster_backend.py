@@ -49,7 +49,7 @@ class ClusterGround:
     attempts: Attempts
     depot: Depot
     _known: dict[str, tuple[Sequence[str], int]] = field(default_factory=dict)
-    """Key of a cell → its images, and the bytes of memory that its runs take."""
+    """Key of a cell → its images, and the bytes of memory that its runs need."""
 
     _texts: dict[str, str] = field(default_factory=dict)
 

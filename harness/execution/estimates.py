@@ -34,9 +34,9 @@ class _Left:
     """Disk space that a run keeps, in bytes. The two differ only if artefacts of failed runs alone are kept."""
 
     least: int
-    """Where it does as well as the best of its kind; one of an unknown kind meets its objectives."""
+    """If it does as well as the best run of its kind; a run of an unknown kind meets its objectives."""
     most: int
-    """Where it does as badly as the worst; one of an unknown kind fails."""
+    """If it does as badly as the worst run of its kind; a run of an unknown kind fails."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,15 @@ class DiskNeed:
 
     runs: int
     least: int
-    """What they leave at least: artefacts only of those of whose kind all failed, where others' are removed."""
+    """Minimum that they keep: if only failed runs keep artefacts, those of kinds of which all runs failed."""
     stay: int
-    """What they leave at most."""
+    """Maximum that they keep."""
     meanwhile: int
-    """What they take beside that while they go on: received files, and what is not compressed, or not removed, yet."""
+    """Temporary space while they run: received files, and files that are not yet compressed or removed."""
     served: int
-    """What servers are to serve and the cache does not hold yet."""
+    """Files for servers that the cache does not have yet."""
     estimated: int
-    """How many of them are of a kind of which none is stored."""
+    """Number of runs whose kind has no stored run."""
 
     @property
     def text(self) -> str:

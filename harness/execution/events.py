@@ -18,11 +18,11 @@ class PlanMade:
     cells: int
     seconds: float
     more: bool = False
-    """Cells are run until their objectives are decided: this is what is done first."""
+    """Cells run until their objectives are decided; the plan has only the first runs."""
     varied: frozenset[str] = frozenset()
     """Parameters by which the cells of a scenario differ."""
     disk: str = ""
-    """What of the disk it takes, in words."""
+    """Disk space that it needs, in words."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class BuildEnded:
     error: HarnessError | None = None
     """Why there is no image."""
     lost: int = 0
-    """Runs that cannot take place without it."""
+    """Number of runs that cannot be made without it."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class RunsWait:
 
     name: str
     seconds: float
-    """About how long its build still takes."""
+    """Estimated remaining time of its build."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class RunsHeld:
     cell: Cell
     repetition: int
     process: int
-    """Number of its process; 0 where that is not known."""
+    """Number of the process of that harness; 0 if it is not known."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class MachineHeld:
     """No run can start until another harness on this machine has ended, since one of the two runs real-time cells."""
 
     engine: EngineName
-    """Of the runs that wait."""
+    """Engine of the waiting runs."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class RunStarted:
     number: int
     of: int
     seconds: float
-    """Expected length of the run."""
+    """Expected duration of the run."""
     seconds_left: float
 
 
@@ -126,7 +126,7 @@ class RunFinished:
     cell: Cell
     run: Run
     outcome: Outcome
-    """With the link proof taken into account."""
+    """With the result of the link proof."""
     verdict: Verdict
 
 
@@ -141,9 +141,9 @@ class ClusterWorks:
     of: int
     under_way: int
     rate: float
-    """Runs per second, since the plan was begun."""
+    """Runs per second since the start of the plan."""
     changed: bool = False
-    """Workers came or went."""
+    """Workers joined or left."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Warned:
 
     text: str
     cell: Cell | None = None
-    """Of the run that it is about; None for one about all of them."""
+    """Cell of the run that the warning is about; None for a warning about all runs."""
     repetition: int = 0
 
 

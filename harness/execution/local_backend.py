@@ -42,7 +42,7 @@ class CheckoutGround:
         self._real_time = not ENGINES[attempts.engine.name].virtual_time
         self._stamps = stamps
         self._builds: dict[str, Build] = {}
-        """Reference → what may have to be built."""
+        """Reference → build that may be needed."""
         self._present: dict[str, bool] = {}
 
     def needs(self, cell: Cell) -> tuple[frozenset[str], list[Step]]:

@@ -64,20 +64,20 @@ class Request:
     clients: Sequence[Implementation]
     servers: Sequence[Implementation]
     everybody: frozenset[Role] = frozenset()
-    """Roles for which nobody was named: a scenario's own choice then counts."""
+    """Roles for which the user named no implementation: a scenario's own choice then counts."""
     engine: EngineName = "compose"
     sim_kernel: SimKernel = "auto"
     repetitions: int | UntilDecided | None = None
     """None leaves it to the scenarios."""
     seed: int = 1
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
-    """What holds in every cell: a name of `harness.planning.sweep.dimensions` → its value."""
+    """Values for all cells: a name of `harness.planning.sweep.dimensions` → its value."""
     vary: Mapping[str, Sequence[ParameterValue]] = field(default_factory=dict)
-    """What makes a cell for each value, beside or in place of the scenario's own sweep."""
+    """Values that make a cell each, in addition to the scenario's own sweep, or in place of it."""
     combine: Combine | None = None
-    """How several sweeps go together, where it is not left to the scenario."""
+    """How several sweeps are combined; None leaves it to the scenario."""
     shard: Shard | None = None
-    """The part of the matrix that is asked for; None for the whole."""
+    """The requested part of the matrix; None for the whole."""
 
 
 @dataclass(frozen=True)

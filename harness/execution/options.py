@@ -21,15 +21,15 @@ class Places:
     root: Path
     store: Path
     state: Path
-    """Logs of builds, what a probe found."""
+    """Build logs, and results of probes."""
     cache: Path
     """Served files, certificates, exported images."""
     host_cpu: bool = False
-    """Endpoints in virtual time see the host's processor, also where the lab's own could be had."""
+    """In virtual time endpoints see the host's processor, even if the lab's own is available."""
     cache_limit: int = LIMIT
-    """Bytes that the cache may grow to."""
+    """Maximum size of the cache, bytes."""
     registry: str = ""
-    """Where images are looked for before they are built, as `docker pull` names it; empty for nowhere."""
+    """Registry that is searched for images before they are built, as `docker pull` names it; empty for none."""
 
 
 @dataclass(frozen=True)
@@ -37,25 +37,25 @@ class Options:
     """How a plan is executed."""
 
     fresh: bool = False
-    """Run again what is stored."""
+    """Make stored runs again."""
     retry: frozenset[str] = frozenset({"infrastructure"})
-    """Outcomes that do not count as done."""
+    """Outcomes of stored runs that are made again."""
     attempts: int = 3
-    """How often a run is tried while the ground spoils it (`harness.outcome.Outcome.passing`)."""
+    """Maximum attempts of a run that the environment invalidates (`harness.outcome.Outcome.passing`)."""
     patience: float = PATIENCE
     """Seconds that runs may wait, in all, for a machine that keeps time before they are tried again; with 0 they are
     not."""
     log_limit: int = 2 << 30
-    """Bytes an endpoint may write to its logs."""
+    """Maximum size of an endpoint's logs, bytes."""
     memory: int = MEMORY
-    """Bytes of memory an endpoint may have, in real time."""
+    """Maximum memory of an endpoint in real time, bytes."""
     jobs: int = 1
-    """Runs side by side; more than one only in virtual time, where they cannot disturb each other."""
+    """Number of parallel runs; more than one only in virtual time, where they cannot disturb each other."""
     stall: float = STALL
-    """CPU seconds a virtual clock may stand still."""
+    """CPU seconds for which a virtual clock may stand still."""
     kernel: LabKernel = OWN
-    """What labs in virtual time run on."""
+    """Kernel of labs in virtual time."""
     artefacts: Artefacts = "all"
-    """Of which runs what they were measured from is kept. Figures, link proof, series and digests always are."""
+    """Which runs keep their artefacts. Figures, link proof, series and digests are always kept."""
     cluster: ClusterOptions | None = None
-    """Where runs in virtual time are made, if not here."""
+    """Cluster for runs in virtual time; None for this machine."""

@@ -25,13 +25,13 @@ class Criteria:
     """Criteria for removing a run; it must meet all that are given."""
 
     older: datetime.timedelta | None = None
-    """It began so long ago, at least."""
+    """Minimum time since the run began."""
     outcomes: frozenset[str] = frozenset()
-    """What came of it is one of these."""
+    """The run's outcome is one of these."""
     unwanted: bool = False
-    """No `harness run` of today would find it: see `unwanted`."""
+    """No current `harness run` would use it: see `Pruning.unwanted`."""
     artefacts: bool = False
-    """It still has artefacts, and only these are to go."""
+    """The run still has artefacts, and only these are removed."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Prunable:
     run: Run
     outcome: str
     why: str
-    """Why nobody wants it; empty where that was not asked."""
+    """Why no current `harness run` would use it; empty if `Criteria.unwanted` is not set."""
     size: int
-    """Bytes on the disk that become free."""
+    """Bytes of disk space that become free."""
 
 
 class Pruning:
@@ -56,7 +56,7 @@ class Pruning:
         self._now = now
         self._scenarios = {app.catalogue.scenario_name(file): file for file in app.catalogue.scenario_files()}
         self.left: list[str] = []
-        """What was left alone, and why, in the order in which it was found."""
+        """Runs that were skipped, with the reason, in the order in which they were found."""
 
     def prunable(self, matches: Callable[[Cell], bool]) -> Iterator[Prunable]:
         """The runs that can be removed, of the cells for which `matches` is true."""

@@ -31,9 +31,9 @@ class Repetitions:
     asked: int | UntilDecided | None
     """None leaves it to the scenarios."""
     result: Callable[[Cell, int], CellResult]
-    """A cell with its first so many repetitions, and its verdict."""
+    """Result of a cell from its first repetitions, by their number."""
     say: Callable[[str], object] = lambda text: None
-    """Called with why a cell gets no more runs, where its verdict does not tell."""
+    """Called with the reason if a cell gets no more runs although its verdict is undecided."""
     _done: Set[tuple[str, int]] = field(init=False, default_factory=frozenset)
     _reached: dict[str, int] = field(init=False, default_factory=dict)
 

@@ -33,11 +33,11 @@ class Attempts:
     results: StoredResults
     options: Options
     patience: Patience
-    """Shared by all of them."""
+    """Shared by all runs."""
     provenance: Provenance
     listen: Listener
     _confined: set[str] = field(default_factory=set)
-    """What was said of how guests are confined."""
+    """Sandbox states that were reported."""
 
     def run(self, item: PlannedRun) -> float:
         """Make and store a run; repeat it a few times if something transient invalidated it.

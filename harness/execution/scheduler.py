@@ -61,7 +61,7 @@ PULSE = 0.5
 
 
 Claim = AbstractContextManager[object]
-"""The right to make a run, until it is left."""
+"""The right to make a run, until the context ends."""
 
 
 class Backend(Protocol):
@@ -124,20 +124,20 @@ class Campaign:
         self._steps: dict[str, Step] = {}
         self._open = [(item, frozenset[str]()) for item in todo]
         self._since: dict[str, float] = {}
-        """Builds under way → when they began (monotonic seconds)."""
+        """Reference of a build under way → its start (monotonic seconds)."""
         self._failed: dict[str, str] = {}
-        """Image that there will not be → the image that could not be built."""
+        """Image that cannot be built → the image whose build failed: itself, or one below."""
         self._lost: dict[str, LostRuns] = {}
         self._running: dict[int, tuple[PlannedRun, float]] = {}
-        """Number of a run under way → the run, and when it began."""
+        """Number of a run under way → the run and its start."""
         self._begun = 0
         self._expected = 0.0
         self._took = 0.0
         self._elsewhere: RunsHeld | None = None
-        """The first run that could start and that another harness makes; None where this one has something to do."""
+        """The first run that could start but that another harness is making; None while this one can do something."""
         self._closed = False
         self._broken: BaseException | None = None
-        """What ended a thread that should have gone on."""
+        """The error that ended a thread unexpectedly."""
         self._look()
 
     # --- state; the caller has the lock

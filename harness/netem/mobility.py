@@ -49,7 +49,7 @@ class PathLost:
     until_ns: int | None
     """When a client comes to the path again; None where none does."""
     where: Location
-    """Of the move that loses it."""
+    """Location of the move that loses it."""
 
 
 def stays(scenario: Scenario, flow: Flow) -> list[Stay]:

@@ -76,7 +76,7 @@ class AddressMapping(Record):
     inner: tuple[str, str]
     """The client's own addresses, IPv4 and IPv6."""
     outer: tuple[str, str]
-    """What its datagrams carry behind the path."""
+    """The source addresses of its datagrams behind the path."""
     port: int | None
     """Their source port; None where it stays the client's."""
 

@@ -33,7 +33,7 @@ class Checkout:
     state: Path
     """Logs of builds."""
     cache: Path
-    """Served files and exported images: shared, since each is called by its own digest."""
+    """Served files and exported images. It is shared, since each has its digest as name."""
 
     def digests(self) -> dict[Component, str]:
         """Digests of its engines, its simulator and its images. InputError where it cannot print them."""

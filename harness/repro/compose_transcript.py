@@ -76,7 +76,7 @@ class Transcript:
     Below `standing/` are the files from which networks and simulators were brought up.
     """
     changing: Mapping[str, tuple[str, ...]]
-    """Container → the commands that change it, or what it is connected to, in order."""
+    """Container → the commands that change it or its networks, in order."""
     looking: frozenset[str]
     """The commands that only look."""
 
@@ -178,9 +178,9 @@ class Placeholders:
     """Names that differ in every run, and their placeholders in commands."""
 
     places: Mapping[str, str]
-    """Folder, or a cell's key → what stands for it."""
+    """Folder, or a cell's key → its placeholder."""
     made: Mapping[str, str]
-    """ID of a container, or of a network that a command of its own made → name."""
+    """ID of a container, or of a network with a command of its own → name."""
 
     @functools.cached_property
     def known(self) -> frozenset[str]:

@@ -51,7 +51,7 @@ class ChangedComponent:
 
     component: Component
     before: str
-    """The digest that it is held against: the last one that is known to be that of stored results."""
+    """The digest to compare with: the last one that is known to be that of stored results."""
     today: str
 
     @property
@@ -68,13 +68,13 @@ class GuardComparison:
     stored: Run
     """The reference's."""
     base: Run
-    """The one that today's is held against: the reference's, or the same made again by the base."""
+    """The run to compare today's with: the reference's, or the same made again by the base."""
     again: Run
     """Made by today's code."""
     differs: tuple[str, ...]
-    """The captures and random streams that are not the same."""
+    """The captures and random streams that differ."""
     folders: tuple[Path, Path] | None = None
-    """Where the artefacts of both runs are, where both were made here."""
+    """Folders with the artefacts of both runs, if both were made here."""
     other_contents: tuple[str, ...] = ()
     """Packages and programs in images that are not those of the stored run, where the base could not run the cell: they
     could be why it differs."""
@@ -89,13 +89,13 @@ class ProofAttempt:
     """Scenario keys whose cells were left out."""
     compared: tuple[GuardComparison, ...] = ()
     other_labs: tuple[Run, ...] = ()
-    """Of the cells in scope those that amount to another lab today: they were not run."""
+    """Cells in scope that compile to another lab today: they were not run."""
     uncovered: tuple[str, ...] = ()
-    """Scenario keys and stacks of these that no guard cell has."""
+    """Scenario keys and stacks of those cells that no guard cell has."""
     unproven: tuple[ChangedComponent, ...] = ()
     """Components that no guard cell has."""
     outside: int = 0
-    """Reference cells that use one of the excepted keys, and keep the digests that they have."""
+    """Number of reference cells that use one of the excepted keys, and keep their digests."""
     suggestion: tuple[str, ...] = ()
     """Scenario keys that all differing cells use, and no other."""
     no_base: str = ""
@@ -128,11 +128,11 @@ class Prover:
     """Runs of virtual time whose captures are known (`harness.repro.verify.candidates`)."""
     excepted: tuple[str, ...] = ()
     share: float = 0.0
-    """Of the reference's cells that are run beside the guard set, from 0 to 1."""
+    """Share of the reference's cells that are run beside the guard set, from 0 to 1."""
     seed: int = 1
     options: Options = field(default_factory=Options)
     contents: Callable[[str], Contents | None] = lambda digest: None
-    """What was in an image, by the digest that runs name."""
+    """Contents of an image, by their digest in a run."""
     listen: Listener = lambda event: None
 
     def __post_init__(self) -> None:

@@ -23,7 +23,7 @@ class RunAgain:
     stored: Run
     again: Run
     measured: MeasuredRun | None
-    """What was measured of the one made here."""
+    """Measurements of the run made here."""
 
 
 def run_again(

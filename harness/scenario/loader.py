@@ -153,7 +153,7 @@ class _Node:
     anchor: str | None
     nodes: int = 1
     height: int = 0
-    """Lists and mappings within each other in it, itself among them."""
+    """Nesting depth of lists and mappings, including the node itself."""
 
 
 @dataclass
@@ -162,9 +162,9 @@ class _Measure:
 
     file: Path
     within: list[_Node] = field(default_factory=list)
-    """The lists and mappings that are being read."""
+    """The open lists and mappings."""
     done: dict[str, _Node] = field(default_factory=dict)
-    """By anchor."""
+    """Anchor → complete node."""
     total: int = 0
 
     def read(self, text: str) -> None:

@@ -10,7 +10,7 @@ import re
 from typing import Literal, NamedTuple
 
 TransferName = Literal["first", "repeat"]
-"""Which of a flow's transfers: the first connection, or the one when the client comes back."""
+"""A transfer of a flow: on the first connection, or on the one when the client returns."""
 
 _TEXT = re.compile(
     r"(?:phase(?P<phase>\d+)_)?(?:flow(?P<flow>\d+)_)?(?P<repeat>repeat_)?(?:move(?P<move>\d+)_)?(?P<metric>.*)",
@@ -25,7 +25,7 @@ class MetricName(NamedTuple):
     flow: int | None = None
     """None: of the run or the link as a whole."""
     transfer: TransferName | None = None
-    """None: of no single transfer, or of the first, which nobody names."""
+    """None: of no single transfer, or of the first, which names leave out."""
     phase: int | None = None
     """From 1 (see `harness.analysis.metrics.network`); None: of no single phase."""
     move: int | None = None

@@ -62,13 +62,13 @@ class Parameter:
     kind: Kind
     meaning: str
     acts: Literal["sender", "receiver", "both"]
-    """Whose behaviour it is. In a download the server is the sender of data, the client the receiver."""
+    """The endpoint whose behaviour it changes. In a download the server sends the data, and the client receives it."""
     evidence: str
-    """What shows, in a run, that it took effect."""
+    """Evidence in a run that it took effect."""
     near: tuple[float, float] | None = None
-    """What is observed lies within these multiples of what is set; None where numbers are not to be compared."""
+    """Range of the ratio of an observed value to the configured one; None if numbers are not compared."""
     bounds: tuple[str, str] | None = None
-    """The least and the greatest value that any endpoint could mean; None where there are none."""
+    """The smallest and the largest plausible value; None without such limits."""
 
     def agrees(self, value: ParameterValue, observed: float | str) -> bool | None:
         """Whether an observation agrees with a canonical value; None if they cannot be compared."""

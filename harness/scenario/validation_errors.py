@@ -60,13 +60,13 @@ class Mistake:
     """One mistake."""
 
     location: Location
-    """Where, in what was written."""
+    """Location in the data of the file."""
     text: str
     hint: str = ""
     of_key: bool = False
-    """It is the key that is wrong, not what stands behind it."""
+    """The key is wrong, not its value."""
     named: bool = True
-    """Whether the text needs the name of the place in front."""
+    """Whether the text needs the name of the location before it."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class _LocatedError:
     error: Mapping[str, Any]
     location: Location
     unions: tuple[tuple[Location, str], ...]
-    """Where a member of a union was tried, and which."""
+    """Location of each union, and the member that pydantic tried."""
     rest: Location
-    """What of pydantic's location follows: the name of a key that is missing."""
+    """The rest of pydantic's location: the name of a missing key."""
 
     @property
     def type(self) -> str:

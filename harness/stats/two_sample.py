@@ -32,17 +32,17 @@ class Comparison:
     """The comparison of a sample with another one, the base."""
 
     factor: float | None
-    """How many times the base the sample is: median of all ratios; None where that is no finite number."""
+    """Ratio of the sample to the base: median of all ratios; None where that is no finite number."""
     low: float
     high: float
     coverage: float
     """Probability that low to high covers the factor; 0 for one value each."""
     p: float | None
-    """Probability of samples as far apart by chance, both ways counted; None where nothing can be tested."""
+    """Two-sided probability of samples as far apart by chance; None where nothing can be tested."""
     least: float
     """The smallest p that so many values can have."""
     constant: bool
-    """Each sample has one value, several times: chance plays no part."""
+    """Each sample has a single value, several times: there is no chance."""
 
 
 def compare(sample: Sequence[float], base: Sequence[float]) -> Comparison:

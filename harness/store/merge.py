@@ -31,9 +31,9 @@ class Conflict:
 
     run: Run
     there: str
-    """Where the one is that stays."""
+    """Path of the run that stays."""
     other: str
-    """Where the one is that was not taken."""
+    """Path of the run that was not merged."""
     why: str
 
 
@@ -46,7 +46,7 @@ class Merged:
     """Runs that were in the store already."""
     conflicts: list[Conflict] = field(default_factory=list)
     left: list[tuple[Run, str]] = field(default_factory=list)
-    """Files of runs that were taken, by their places, which were not taken: links, pipes, devices."""
+    """Files of merged runs that were not copied, by path: links, pipes, devices."""
 
 
 def merge(store: Store, sources: Sequence[StoreReader], report: Callable[[str], object] = lambda text: None) -> Merged:

@@ -28,7 +28,7 @@ class ParquetFooter:
 
     rows: int
     values: int
-    """Of all columns; a list counts as what is in it."""
+    """Values of all columns; a list counts as its elements."""
     unpacked: int
     """Bytes of all pages."""
     page: int

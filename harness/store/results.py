@@ -140,7 +140,7 @@ class Store:
         self._warn = warn
         self._told: set[Path] = set()
         self._ledger: Ledger | None = None
-        """By which the keys of a store are that has no runs yet."""
+        """The ledger for the keys of a store that has no runs yet."""
 
     # --- reading
 

@@ -39,16 +39,16 @@ class RunComparison:
     again: Run
     answer: Answer
     at: Parting | None
-    """In which packets towards or from the client the captures part, where the reference tells."""
+    """The packets towards or from the client in which the captures first differ, where the reference has a trail."""
     figures: tuple[MetricDifference, ...]
     bits: tuple[str, ...]
-    """In which parts of the key the cells differ."""
+    """The parts of the key in which the cells differ."""
     changed: tuple[VersionChange, ...]
-    """What the images hold in other versions."""
+    """Packages and programs with different versions in the images."""
     beside: tuple[str, ...]
-    """Images whose contents differ in other files, or are not known."""
+    """Images whose contents differ in other files, or are unknown."""
     joining: tuple[Equivalence, ...] = ()
-    """Entries of the ledger by which digests of the two are the same thing."""
+    """Entries of the ledger that make digests of the two equivalent."""
 
 
 def compared(

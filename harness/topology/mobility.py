@@ -25,9 +25,9 @@ class Moving:
 
     moves: tuple[LabMove, ...]
     mappings: Dictionary[str, tuple[AddressMapping, ...]]
-    """Path → what it makes of the client's address, in order of time."""
+    """Path → its mappings of the client's address, in order of time."""
     words: str
-    """MOVES of the client; empty where it does nothing itself."""
+    """MOVES of the client; empty where it does not act itself."""
 
 
 def moving(scenario: Scenario, slot: int) -> list[Moving]:

@@ -64,7 +64,7 @@ class Host(Spec):
     sysctls: dict[str, str] = {}
     """Settings of the kernel in its network namespace: name → value."""
     container: Container = Container()
-    """What its image asks of a container."""
+    """The container settings that its image needs."""
 
     @property
     def ipv4(self) -> str:
@@ -99,7 +99,7 @@ class Route(Spec):
     side: Side
     """Where it begins."""
     via: str
-    """Address of the next one there."""
+    """Address of the next hop there."""
 
 
 class ProxyHost(Spec):
@@ -136,7 +136,7 @@ class Simulator(Spec):
     memory_mib: int
     """Of its own kernel, where it has one."""
     routes: tuple[Route, ...] = ()
-    """To what lies behind the next segments."""
+    """Routes to the networks behind the next segments."""
 
     @property
     def interfaces(self) -> dict[Side, Interface]:
@@ -154,11 +154,11 @@ class LabMove(Spec):
     """Seconds after the first datagram of the run."""
     how: MoveKind
     path: str
-    """That the client is on from then on."""
+    """The path that the client is on from then on."""
     gap: float = 0.0
-    """Seconds until the client itself does something."""
+    """Seconds until the client itself acts."""
     addresses: tuple[str, str]
-    """The client's, IPv4 and IPv6, as the server sees them from then on."""
+    """The client's addresses, IPv4 and IPv6, as the server sees them from then on."""
     port: int | None = None
     """Its source port; None where the client or the path chooses it."""
 
@@ -179,13 +179,13 @@ class LabFlow(Spec):
     server: str
     kind: LabFlowKind = "quic"
     label: str = ""
-    """What people call it: implementations and congestion control, as far as they were named."""
+    """Its name for people: implementations and congestion control, as far as they were named."""
     file: str
-    """What is served and downloaded; empty where nothing is."""
+    """The file that is served and downloaded; empty where there is none."""
     size: int
     """Of the file, bytes, or of all files; 0 where there is none."""
     folder: str = ""
-    """Of several files, the folder among those that are served that has them and nothing else."""
+    """For several files, the served folder that has these files only."""
     files: tuple[LabFile, ...] = ()
     """Where there are several; `file` is empty then."""
     start: float
@@ -197,7 +197,7 @@ class LabFlow(Spec):
     """One-way delay of this flow alone, in both directions, on top of the link's."""
 
     path: str = ""
-    """That its client starts on."""
+    """The path that its client starts on."""
     moves: tuple[LabMove, ...] = ()
     """In order of time; those that come again each time."""
 
@@ -218,7 +218,7 @@ class Lab(Spec):
     proxies: tuple[ProxyHost, ...] = ()
     """Between segments, from the clients' end."""
     whole: PathProgram | None = None
-    """Of segments in a row, what they are together, as figures: no simulator runs it."""
+    """For segments in a row, the program of the whole path, for its figures only: no simulator runs it."""
     hosts: tuple[Host, ...]
     flows: tuple[LabFlow, ...]
     sim_image: str
@@ -226,9 +226,9 @@ class Lab(Spec):
     mtu: int = MTU
     """IP MTU of every interface, bytes."""
     seed: int
-    """What chance in the lab depends on: netem's loss, and the random numbers of a kernel in virtual time."""
+    """Seed of netem's loss, and of the random numbers of a kernel in virtual time."""
     certificates: int = 1
-    """Those that servers present."""
+    """The number of certificates that servers present."""
     whole_frames: bool = False
     """Captures keep whole frames, to be decrypted."""
     host_cpu: bool = False

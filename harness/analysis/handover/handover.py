@@ -31,9 +31,9 @@ class ErrorClose:
 
     by: Role
     after_ms: float
-    """From the moment the move was asked for."""
+    """Since the requested time of the move."""
     error: str
-    """INTERNAL_ERROR, application error 0x101, with the words that came with it."""
+    """INTERNAL_ERROR, application error 0x101, with its reason phrase."""
 
 
 def closing(moved: Moved) -> ErrorClose | None:
@@ -73,9 +73,9 @@ class Validation:
     """A PATH_CHALLENGE that was answered."""
 
     asked_ns: int
-    """It left its sender."""
+    """When it left its sender."""
     answered_ns: int
-    """The matching PATH_RESPONSE came."""
+    """When the matching PATH_RESPONSE arrived."""
 
     @property
     def seconds(self) -> float:

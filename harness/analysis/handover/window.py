@@ -39,11 +39,11 @@ class WindowAnswer:
     what: WindowReaction
     evidence: str
     before: float | None = None
-    """Bytes, when the first datagram from the new address came."""
+    """Bytes, when the first datagram from the new address arrived."""
     after: float | None = None
-    """Bytes, as the stack's answer left it."""
+    """Bytes, after the stack's reaction."""
     when_ns: int | None = None
-    """When it was that."""
+    """When the window had that value."""
 
 
 def window_answer(moved: Moved, state: ServerState) -> WindowAnswer:
@@ -216,13 +216,13 @@ class RttAnswer:
     what: RttReaction
     evidence: str
     before: float | None = None
-    """ms, when the first datagram from the new address came."""
+    """ms, when the first datagram from the new address arrived."""
     after: float | None = None
     """ms, the first value after the server's first data for the new address."""
     off_ns: int | None = None
-    """From the first datagram's coming until the estimate was right; None where it never is, or nobody knows."""
+    """From the arrival of the first datagram until the estimate was right; None if it never is, or that is unknown."""
     old_samples: int | None = None
-    """Samples after the server's first data for the new address of packets sent before; None where no qlog tells."""
+    """Samples after the server's first data for the new address that belong to earlier packets; None without a qlog."""
 
 
 def rtt_answer(moved: Moved, state: ServerState) -> RttAnswer:

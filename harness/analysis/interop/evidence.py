@@ -26,12 +26,12 @@ class Evidence:
 
     sent: tuple[Packet, ...]
     arrived: Mapping[Role, tuple[Datagram, ...]]
-    """Sender → its datagrams that came to the other side of the path, as they are there."""
+    """Sender → its datagrams that arrived at the other side of the path, as captured there."""
     connections: tuple[DissectedConnection, ...]
     keyed: bool
-    """Whether an endpoint wrote secrets down."""
+    """Whether an endpoint wrote its secrets."""
     whole: bool
-    """Whether frames were captured whole."""
+    """Whether frames were captured in full."""
     run: Run
 
     def of(self, sender: Role, *forms: Form) -> Iterator[Packet]:

@@ -23,9 +23,9 @@ class Failure:
     run: str
     """KEY/REPETITION."""
     check: InteropCheck | None = None
-    """The first check that failed, with the first wrong packet; None where the run broke off, and all checks held."""
+    """The first check that failed, with the first wrong packet; None if the run broke off, and all checks held."""
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Endpoint → the last lines of its log; empty where logs are not kept."""
+    """Endpoint → the last lines of its log; empty if logs are not kept."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,11 @@ class TestcaseResult:
     reason: str = ""
     sentence: str = ""
     everybody: Who | None = None
-    """Who fails the case with everybody, so that the failure is called unsupported; None of every other entry."""
+    """The implementation that fails the case with every peer, so that the failure is reported as unsupported; else
+    None.
+    """
     failure: Failure | None = None
-    """Of what failed, in all runs or in one."""
+    """The failure, in all runs or in one."""
 
     @property
     def relabelled(self) -> bool:

@@ -28,7 +28,7 @@ class Failed:
 
     sentence: str
     packet: Packet | None = None
-    """The first that is wrong."""
+    """The first packet that is wrong."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Check:
     name: str
     takes: Takes
     words: tuple[str, ...]
-    """Those that it takes, of one that takes a word."""
+    """The allowed words, if it takes a word."""
     title: str
-    """What it demands, in a line."""
+    """The requirement, in a line."""
     source: str
     """The RFC's section."""
     needs_keys: bool
-    """Whether it looks at what is encrypted with secrets of the endpoints."""
+    """Whether it examines packets that are encrypted with secrets of the endpoints."""
     judge: Callable[[Evidence, Any], Found]
 
     @property

@@ -21,18 +21,18 @@ class Blame:
 
     role: Role
     implementation: str
-    """Who is to blame: the stack, or our endpoint over it."""
+    """The responsible stack, or the stack under our endpoint."""
     reason: str
-    """The check that fails, or the reason code of a run that broke off (timed_out_client …); whichever it is of the
-    test cases that are named, without.
+    """The check that fails, or the reason code of a run that broke off (timed_out_client …); if empty, any reason in
+    the test cases that are named.
     """
     whose: Whose
     why: str
-    """What goes wrong, and what that is known from, in a sentence."""
+    """What goes wrong, and the evidence for it, in a sentence."""
     cases: tuple[str, ...] = ()
-    """Of which test cases; all without."""
+    """The affected test cases; if empty, all."""
     says: str = ""
-    """What the failure's sentence has in it, where the reason does not tell it from others."""
+    """A part of the failure's sentence, if the reason alone does not identify it."""
 
     def explains(self, pair: Pair, case: str, entry: TestcaseResult) -> bool:
         """Whether the finding explains an entry of a matrix."""

@@ -29,9 +29,9 @@ class RunResult:
     """Reason code: the check that failed, or what ended the run."""
     sentence: str
     role: str = ""
-    """Who is unsupported."""
+    """The role that is unsupported."""
     check: InteropCheck | None = None
-    """The first check that failed, of a run that failed."""
+    """The first check that failed, if the run failed."""
 
 
 def run_result(run: Run, measured: MeasuredRun | None) -> RunResult:

@@ -25,9 +25,9 @@ class Value:
     vantage: str
     """Where it was observed."""
     better: Better | None = None
-    """Where this one's is not what the metric declares."""
+    """The direction of this figure, if it differs from the metric's declaration."""
     left_out: tuple[int, int, str] | None = None
-    """(samples that it is not a mean over, of so many, why)."""
+    """(samples that the mean leaves out, number of all samples, why)."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,9 @@ from harness.outcome import Absence, Better, Measurement
 from harness.scenario.metric_names import TransferName
 
 Layer = Literal["flow", "move", "link", "network"]
-"""What a metric is of: a flow or one of its transfers, a move of its client, the emulated link, all flows together."""
+"""The subject of a metric: a flow or one of its transfers, a move of its client, the emulated link, all flows
+together.
+"""
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,16 @@ class Metric:
     """One metric."""
 
     name: str
-    """As in measured.json; a * stands for what a scenario says (milestone_*: a size; in_*: a segment)."""
+    """As in measured.json; a * stands for a part from the scenario (milestone_*: a size; in_*: a segment)."""
     layer: Layer
     unit: str
     """As in measured.json: "1" for a number or a share, "^n" for a power of the number of flows."""
     better: Better
     """Whether higher or lower values are better."""
     title: str
-    """What it is, in a line."""
+    """Its meaning, in a line."""
     formula: str
-    """How it is worked out."""
+    """How it is computed."""
     source: str
     """Where it is observed, and the RFC's section or the paper that defines it."""
 

@@ -187,7 +187,7 @@ class TransferClock:
     changes_ns: Ints
     """When the delay towards the client changes, shape (p - 1,)."""
     delays_ns: Ints
-    """From then on, that of its flow included, shape (p,)."""
+    """The delay from each change on, including that of its flow, shape (p,)."""
 
     @cached_property
     def _floors(self) -> Ints:

@@ -107,18 +107,19 @@ class SentArrays:
     size: Ints
     """Payload of UDP or TCP, bytes."""
     start_ns: Ints
-    """When the bottleneck began to serve each; -1 of one that its queue dropped."""
+    """When the bottleneck began to serve each; -1 if its queue dropped it."""
     end_ns: Ints
-    """When it had; of one that arrived no later than that."""
+    """When it finished; a packet arrived no later than that."""
     arrived: Flags
     lost: Flags
-    """It never came, and was not just under way when the capture ended."""
+    """It never arrived, and was not merely in flight when the capture ended."""
     bare: Flags | None = None
-    """It is known to acknowledge alone, so that it counts towards no congestion window (RFC 9002 §2); None where no
-    packets can be decrypted."""
+    """It is known to only acknowledge, so it counts towards no congestion window (RFC 9002 §2); None if no packets can
+    be decrypted.
+    """
 
     needless: Flags | None = None
-    """It brought nothing but data that had come, as far as is known."""
+    """It carried only data that had already arrived, as far as is known."""
 
     @cached_property
     def used(self) -> Flags:
@@ -141,7 +142,7 @@ class Acknowledged:
 
     t_ns: Ints
     upto: Ints
-    """Packets of the sender up to which each acknowledges, at most: all that had come when it left."""
+    """Number of the sender's packets that each acknowledges, at most: all that had arrived when it was sent."""
 
 
 @dataclass(frozen=True)
@@ -150,11 +151,11 @@ class Credit:
 
     name: str
     granted_ns: Ints
-    """When each limit came to the sender, shape (g,)."""
+    """When each limit arrived at the sender, shape (g,)."""
     limit: Ints
-    """Bytes of the stream, or of all streams, that may be sent in all from then on, shape (g,)."""
+    """Total bytes of the stream, or of all streams, that may be sent from then on, shape (g,)."""
     used_ns: Ints
-    """When more of it had been used, shape (u,)."""
+    """When more of it was used, shape (u,)."""
     used: Ints
     """Bytes, shape (u,)."""
 
@@ -177,7 +178,7 @@ class Steps:
     """A figure of the path that changes in steps; arrays of shape (s,)."""
 
     t_ns: Ints
-    """From when on each value holds; the first holds before that, too."""
+    """From when on each value is in force; the first is in force before that, too."""
     values: Ints
 
     def at(self, moments: Ints) -> Ints:
@@ -191,9 +192,9 @@ class Mistaken:
     """s packets that were declared lost though they arrived, in the order of declaration; arrays of shape (s,)."""
 
     t_ns: Ints
-    """When it took each for lost."""
+    """When the sender declared each lost."""
     left_ns: Ints
-    """When each had left."""
+    """When each was sent."""
 
 
 @dataclass(frozen=True)
@@ -202,11 +203,11 @@ class Rounds:
 
     begin_ns: Ints
     size: Ints
-    """Bytes that left in each."""
+    """Bytes sent in each."""
     packets: Ints
-    """Packets that left in each and count towards the congestion window."""
+    """Packets sent in each that count towards the congestion window."""
     late_ns: Ints
-    """By how much each was longer for its acknowledgement: held by the client, or queued on the return path."""
+    """By how much its acknowledgement made each longer: delayed by the client, or queued on the return path."""
 
 
 @dataclass(frozen=True)
@@ -214,25 +215,25 @@ class Conversation:
     """One transfer."""
 
     request_ns: int
-    """The client could ask: the handshake was over."""
+    """When the client could send its request: the handshake was over."""
     first_ns: int
-    """The first byte of the answer had come."""
+    """When the first byte of the response had arrived."""
     end_ns: int
-    """The last byte had come."""
+    """When the last byte had arrived."""
     rtt: Steps
-    """The path's own round trip, ns, without queues, of what the client sends at each moment."""
+    """The path's own round trip, ns, without queues, for packets that the client sends at each moment."""
     rate: Steps
-    """Of the bottleneck, bit/s at layer 2."""
+    """Rate of the bottleneck, bit/s at layer 2."""
     sent: SentArrays
     acknowledged: Acknowledged
     others: Ints = field(default_factory=lambda: NONE)
     """When the bottleneck served other flows: spans."""
     credits: tuple[Credit, ...] | None = None
-    """None where packets cannot be decrypted, or TCP's opening was not captured: then nobody knows of it."""
+    """None if packets cannot be decrypted, or TCP's opening was not captured, so that the credit is unknown."""
     window: WindowSamples | None = None
-    """The congestion window; None where the sender does not tell it."""
+    """The congestion window; None if the sender does not report it."""
     mistaken: Mistaken = field(default_factory=lambda: Mistaken(_NOTHING, _NOTHING))
-    """Nothing where nobody can know of it, too."""
+    """Empty also if spurious losses cannot be known."""
 
     @property
     def over_tcp(self) -> bool:

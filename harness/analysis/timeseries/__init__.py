@@ -117,9 +117,9 @@ class RunSeries:
 
     frame: pl.DataFrame
     lifetimes: dict[int, Lifetime]
-    """Flow → when it ran; without those that sent nothing."""
+    """Flow → its lifetime; without flows that sent nothing."""
     states: dict[int, pl.DataFrame]
-    """Flow → what its sender told of its state (see `series.sender.Told`); without those that told nothing."""
+    """Flow → the state that its sender reported (see `sender.SenderReport`); without flows that reported none."""
     zero_ns: int
     """Time zero since the epoch."""
 

@@ -26,17 +26,17 @@ class Lifetime:
     zero_ns: int
     """Time zero since the epoch."""
     start_ns: int
-    """Its client's first packet; of TCP that ends with its size the first of the connection that has the data."""
+    """Its client's first packet; for TCP that ends with its size the first packet of the data connection."""
     end_ns: int
-    """Its stop, or where it has none its last arrival; at most the end of its client, should that have died."""
+    """Its stop, or its last arrival if it has none; at most the exit of its client, if that died."""
     last_ns: int
-    """The last payload arrived at the receiver's side."""
+    """When the last payload arrived at the receiver's side."""
     sent: Capture
-    """Its packets in the direction of its data as they entered the simulator."""
+    """Its packets in the direction of its data, as they entered the simulator."""
     received: Capture
     """The same as they left it."""
     answers: Capture
-    """What the receiver sent, as it entered the simulator."""
+    """The receiver's packets, as they entered the simulator."""
 
     @property
     def seconds(self) -> float:

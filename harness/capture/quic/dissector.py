@@ -207,7 +207,7 @@ class Packet:
     sender: Role
     header: Header
     connection: int | None = None
-    """Number of its connection, from 0; None where nobody knows."""
+    """Number of its connection, from 0; None where unknown."""
     number: int | None = None
     """Packet number; None where it was not decrypted."""
     phase: int = 0
@@ -362,7 +362,7 @@ class DissectedConnection:
     version: int
     """Of the client's first packet; then of the server's."""
     original_ids: list[bytes]
-    """That Initial keys come from: the client's choice, and the Retry's (RFC 9001 §5.2)."""
+    """The IDs that Initial keys derive from: the client's choice, and the Retry's (RFC 9001 §5.2)."""
     hellos: dict[Role, Hello] = field(default_factory=dict)
     client_random: bytes | None = None
     certificate: bool = False

@@ -48,15 +48,15 @@ class Frames(NamedTuple):
     hidden: int
     """Bytes of payload behind what could be read, in which there may be more frames."""
     challenges: tuple[bytes, ...] = ()
-    """What PATH_CHALLENGE frames ask (§19.17), 8 bytes each."""
+    """Data of PATH_CHALLENGE frames (§19.17), 8 bytes each."""
     responses: tuple[bytes, ...] = ()
-    """What PATH_RESPONSE frames answer (§19.18)."""
+    """Data of PATH_RESPONSE frames (§19.18)."""
     close: CloseFrame | None = None
     """The first CONNECTION_CLOSE."""
     crypto: tuple[tuple[int, bytes], ...] = ()
     """Offset and data of CRYPTO frames (§19.6), the data as far as they were captured."""
     new_ids: tuple[bytes, ...] = ()
-    """Of NEW_CONNECTION_ID frames (§19.15), as far as they were captured."""
+    """The IDs of NEW_CONNECTION_ID frames (§19.15), as far as they were captured."""
     granted: tuple[tuple[int | None, int], ...] = ()
     """Credit of MAX_STREAM_DATA frames (§19.10), with their stream, and of MAX_DATA frames (§19.9), with none."""
 
@@ -308,18 +308,18 @@ class _FrameReading:
         self._data = np.pad(plain, ((0, 0), (0, _LONGEST)))
         self._seen, self._size = captured, size
         self._at = np.zeros(len(captured), np.int64)
-        """Where each is read next."""
+        """The position at which each is read next."""
         self._readable = np.zeros(len(captured), np.int64)
-        """Behind its last whole frame."""
+        """The position behind its last whole frame."""
         self._cut = np.zeros(len(captured), np.bool_)
-        """What was captured ended within a frame."""
+        """The captured bytes ended within a frame."""
         self._other = np.zeros(len(captured), np.bool_)
-        """It has what is not read here."""
+        """It has frames that are not read here."""
         self._acknowledged = np.full(len(captured), -1, np.int64)
         self._types: list[tuple[Ints, Ints]] = []
         self._streams: list[tuple[Ints, ...]] = []
         self._granted: list[tuple[Ints, Ints, Ints]] = []
-        """Each of one step: rows, and what they have."""
+        """For each step: rows, and their frames' fields."""
 
     def run(self) -> None:
         """Read all."""

@@ -129,9 +129,9 @@ class Project:
         `sampler`: samples the containers; `memory`: bytes that each endpoint may have.
         """
         self.image_ids: dict[str, str] = {}
-        """Service → the ID of the image it ran on."""
+        """Service → ID of its image."""
         self.unlimited: set[str] = set()
-        """Limits that Docker has not on this machine: memory, processes."""
+        """Limits that Docker cannot enforce on this machine: memory, processes."""
         self._lab = lab
         self._folder = folder
         self._memory = memory
@@ -142,17 +142,17 @@ class Project:
         self._deaths: queue.Queue[Death] = queue.Queue()
         self._ids: dict[str, str] = {}
         self._news = threading.Condition()
-        """Of what has ended."""
+        """Notifies of containers that have ended."""
         self._ended: set[str] = set()
         self._told: set[str] = set()
         """Services that were told to end before the others."""
         self._without_memory: set[str] = set()
-        """Services of which the kernel killed a process, as the daemon says."""
+        """Services of which the kernel killed a process for lack of memory, by the daemon's events."""
         self._outside = Outside()
         self._stopping: list[subprocess.Popen[str]] = []
         self._removal: subprocess.Popen[str] | None = None
         self._hands = ThreadPoolExecutor(len(lab.hosts) + len(lab.proxies) + 1, thread_name_prefix="docker")
-        """What is done to several containers is done at once."""
+        """Threads that handle several containers in parallel."""
         delayed = sorted(flow.client for flow in lab.flows if flow.start > 0)
         self._held = (
             DelayedStarts(folder / "held", {name: lab.host(name).image for name in delayed}) if delayed else None

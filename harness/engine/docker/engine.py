@@ -41,7 +41,7 @@ class ComposeEngine:
         self._log_limit = log_limit
         self._memory = memory
         self._said: set[str] = set()
-        """What there was to be said of this machine: once is enough."""
+        """Warnings about this machine so far: each is given once."""
         self._paths: Paths | None = None
         self._leaving: Project | None = None
         """The former run's containers, which are being removed."""
@@ -125,7 +125,7 @@ class _Session:
     ) -> None:
         """`left`: waits until the former run's containers are removed."""
         self.ended = False
-        """Whether the simulators came to the end of this run, and can begin with another."""
+        """Whether the simulators ended this run, and can begin another one."""
         self._lab = lab
         self._folder = folder
         self._cache = cache

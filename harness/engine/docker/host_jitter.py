@@ -80,9 +80,9 @@ class CgroupSetting:
 
     file: Path
     usual: str
-    """What the kernel begins a group with."""
+    """The kernel's default."""
     meanwhile: str
-    """What it says while a run in real time goes on."""
+    """The value during a run in real time."""
 
 
 _CGROUP = Path("/sys/fs/cgroup")

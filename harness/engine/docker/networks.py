@@ -88,9 +88,9 @@ class Paths:
         self.pids: dict[str, int] = {}
         """Service → its container's first process."""
         self.fence = ""
-        """The container of the fence that counts."""
+        """ID of the current fence's container."""
         self.unfenced: tuple[str, ...] = ()
-        """What does not keep this machine and the networks apart: 'layer: why' (see `harness.engine.fence`)."""
+        """Layers of the fence that are missing: 'layer: why' (see `harness.engine.fence`)."""
         self._lab = lab
         self._runs = runs
         self._folder = runs / f"{owner()}.{self.project}.paths"

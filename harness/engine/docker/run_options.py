@@ -36,9 +36,9 @@ class Launch:
     """The arguments that make a container."""
 
     words: tuple[str, ...]
-    """Behind `docker create`, or `docker run`, from the first option to the last argument of its program."""
+    """Arguments of `docker create` or `docker run`, from the first option to the last argument of its program."""
     further: tuple[tuple[str, ...], ...]
-    """Behind `docker network connect`, and before the container: networks that it is in beside the first."""
+    """Arguments of `docker network connect`, without the container, for each network after the first."""
 
 
 def launch(service: Mapping[str, Any], name: str, project: str, networks: str, variables: Mapping[str, str]) -> Launch:

@@ -80,7 +80,7 @@ class Waiting:
     proc: Path = _PROC
     _threads: dict[str, _Thread] = field(default_factory=dict)
     _of_ended: int = 0
-    """Waits of the threads that are gone, ns."""
+    """Waits of the threads that have ended, ns."""
     _longest_ns: int = 0
     _stopped_ns: int = 0
     _last_ns: int = 0
@@ -232,20 +232,20 @@ class Sampler:
     log_limit: int
     """Bytes an endpoint may write to /logs."""
     overflowed: str | None = None
-    """The endpoint whose log outgrew the limit."""
+    """The endpoint whose logs exceed the limit."""
     longest_gap: float = 0.0
     """Longest time between two samples of the files, seconds."""
     _downloads: list[_Watched] = field(default_factory=list)
     _containers: dict[str, int] = field(default_factory=dict)
     _before: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """What containers had used, ns, and lost, datagrams, before this run."""
+    """Container → (CPU time in ns, lost datagrams) before this run."""
     _waiting: dict[str, Waiting] = field(default_factory=dict)
     _logs: dict[str, Path] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _refused: OSError | None = None
-    """Why no samples were written any more."""
+    """Why no more samples were written."""
 
     def watch_logs(self, logs: Mapping[str, Path]) -> None:
         """Watch the size of the endpoints' log folders."""

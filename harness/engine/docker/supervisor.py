@@ -108,9 +108,9 @@ class Conductor:
         self._ready = False
         self._simulators = [simulator.name for simulator in lab.simulators]
         self._heard = dict.fromkeys(self._simulators, 0)
-        """Events of each simulator's that are known."""
+        """Simulator → number of its events that were handled."""
         self._held: list[str] = []
-        """Clients whose time has come, and whose shell does not listen yet."""
+        """Clients that should start, and whose shell does not read the pipe yet."""
         self._started_ns: dict[str, int] = {}
         self._transfers: list[Transfer] = []
         self._outcome: Outcome | None = None

@@ -112,7 +112,7 @@ class Build:
     on: dict[str, Build] = field(default_factory=dict)
     """Build argument → the image it names."""
     upstream: str = ""
-    """Identity of the published image that it starts from, where it does and that is on this machine."""
+    """Identity of the published image that it starts from; empty where there is none, or it is not on this machine."""
 
     @property
     def arguments(self) -> set[str]:
@@ -187,9 +187,9 @@ class Images:
         self._sim_lab = Build("sim", images / "sim", 5, target="lab", on={"LAB_KERNEL": self.lab_kernel})
         self.probe = Build("probe", images / "probe", 15, on={"ENDPOINT": self.endpoint})
         self.ns3 = Build("ns3", images / "ns3", 40)
-        """An independent judge of links (tools.bench.ns3)."""
+        """An independent reference for links (tools.bench.ns3)."""
         self._known: dict[tuple[str, Path, str], Build] = {}
-        """What was asked for already: every cell asks for its implementations' builds again."""
+        """Builds that were requested before: every cell requests those of its implementations."""
 
     @property
     def others(self) -> dict[str, Build]:

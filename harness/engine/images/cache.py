@@ -39,10 +39,10 @@ class CacheItem:
     """Something in the cache that can be removed by itself."""
 
     name: str
-    """Below the cache: 'rootfs/1234', of all exports of an image; 'www/10MB.bin'."""
+    """Path in the cache: 'rootfs/1234' for all exports of an image; 'www/10MB.bin'."""
     places: tuple[Path, ...]
     used: float
-    """When it was used last, seconds since the epoch; 0 where nobody knows."""
+    """Time of the last use, seconds since the epoch; 0 where unknown."""
 
 
 class Cache:

@@ -50,7 +50,7 @@ class Module(NamedTuple):
     name: str
     """Its path, `github.com/quic-go/quic-go`; `stdlib` for Go itself."""
     version: str
-    """`v0.55.0`; of Go itself `1.26.1`; empty where a folder replaces it."""
+    """`v0.55.0`; `1.26.1` for Go itself; empty where a folder replaces it."""
     sum: str
     """`h1:…`, as go.sum has it; empty where there is none."""
 
@@ -168,7 +168,7 @@ class Component:
     """deb, pypi, golang or cargo."""
     name: str
     version: str
-    """Empty where a folder took a Go module's place."""
+    """Empty where a folder replaces a Go module."""
     architecture: str = ""
     """Debian's, such as amd64."""
     source: str = ""

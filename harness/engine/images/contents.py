@@ -72,7 +72,7 @@ class ImageEntry:
     """One file or link of an image."""
 
     path: str
-    """From the root, without a slash before it."""
+    """From the root, without a leading slash."""
     kind: str
     """file or link."""
     executable: bool

@@ -24,14 +24,14 @@ class FileEntry(NamedTuple):
     """One file, link or folder."""
 
     path: str
-    """From the folder that was sealed, without a slash before it."""
+    """From the manifest's folder, without a leading slash."""
     mode: int
     """Kind and mode (st_mode)."""
     size: int
-    """Of a file or a link, bytes; 0 of what has no size of its own."""
+    """Bytes of a file or a link; 0 for anything else."""
     modified_ns: int
     content: str
-    """BLAKE2b of a file, target of a link, empty of anything else."""
+    """BLAKE2b of a file, target of a link, empty for anything else."""
 
     @property
     def is_file(self) -> bool:

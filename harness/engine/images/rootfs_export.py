@@ -78,7 +78,7 @@ class RootFs:
     user: str
     stop_signal: int
     set_ids: Mapping[str, int] = field(default_factory=dict)
-    """Program, from the root → its mode in the image, where that has set-uid or set-gid bits: not so on the disk."""
+    """Program with set-uid or set-gid bits, from the root → its mode in the image. On the disk it has no such bits."""
 
 
 def exported_folder(cache: Path, image_id: str) -> Path | None:
@@ -95,7 +95,7 @@ class Exported:
     roots: dict[str, RootFs]
     """By the names of their images."""
     repaired: tuple[str, ...]
-    """What was found damaged and was exported anew, in a sentence each."""
+    """Damaged exports that were made again, as a sentence each."""
 
 
 class RootFileSystems:
@@ -104,11 +104,11 @@ class RootFileSystems:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._sound: set[str] = set()
-        """Folders whose files were counted by this process, and were all there."""
+        """Folders that passed the full check in this process."""
         self._looked: dict[Path, float] = {}
-        """Export → when it was looked at last, on the monotonic clock, and nothing showed."""
+        """Export → when it passed the quick check last, on the monotonic clock."""
         self._named: dict[str, Path] = {}
-        """Name of an image → the export that is known by it."""
+        """Name of an image → its export."""
         self._damage: dict[str, str] = {}
         """Name of an image → what is wrong with its export, until there is a new one."""
 

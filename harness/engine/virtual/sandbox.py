@@ -45,7 +45,7 @@ class Sandbox:
 
     options: tuple[str, ...]
     missing: tuple[str, ...]
-    """What it does not offer: 'layer: what was tried: reason'."""
+    """Layers that it does not offer: 'layer: what was tried: reason'."""
 
     @property
     def own_memory(self) -> bool:

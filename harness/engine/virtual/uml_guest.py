@@ -67,21 +67,21 @@ class GuestEnd:
     said_over: bool
     """It came to the end of the lab in order."""
     clock: float
-    """Seconds its clock had run."""
+    """Seconds that its clock had run."""
     phases: dict[str, float]
     """Wall seconds per phase."""
     spun: str = ""
     """What was running while the clock stood still; empty when it did not."""
     asleep: bool = False
-    """All its processes slept, and would have for ever."""
+    """All its processes slept, for an event that does not come."""
     signal: int = 0
-    """What the lab kernel's process died of; 0 where it ended by itself, or was ended here."""
+    """The signal that the lab kernel's process died of; 0 where it ended by itself, or was ended here."""
     entered: str = ""
-    """How it entered its programs, and in which pages its memory was; empty where it did not come so far."""
+    """How it entered its programs, and which kind of pages its memory had; empty where it did not come so far."""
     sandbox: str = ""
-    """What kept it to its folders: 'on', and what this host lacks for that; 'off'."""
+    """Its sandbox: 'on', and the layers that this host lacks; or 'off'."""
     exceeded: str = ""
-    """What it took more of than any guest needs, and was ended for; empty where it did not."""
+    """What it used too much of, so that it was ended; empty where it did not."""
 
 
 def seen(name: str) -> str:
@@ -117,11 +117,11 @@ class _Start:
 
     command: list[str]
     scratch: str
-    """Where the process begins."""
+    """Working directory of the process."""
     sandbox: str
-    """For the run's record."""
+    """Text for the run's record."""
     report: IO[bytes] | None = None
-    """What the sandbox writes: how the kernel entered its programs."""
+    """File with the sandbox's report: how the kernel entered its programs."""
 
     def entered(self) -> str:
         """The kernel's report on how it entered its programs (images/lab-kernel/lab_inproc.c)."""

@@ -62,7 +62,7 @@ class Weighed:
 
     decided: Decided
     accepted: tuple[Allowance, ...] = ()
-    """One for each figure that would be an alarm, where all of them are accepted; else empty."""
+    """One for each figure that would be an alarm, if all of them are accepted; else empty."""
 
     @property
     def alarm(self) -> bool:
@@ -76,9 +76,9 @@ class Applied:
 
     cells: tuple[Weighed, ...]
     expired: tuple[Allowance, ...]
-    """Those whose day is over; they accept nothing."""
+    """Expired allowances, which accept nothing."""
     unused: tuple[Allowance, ...]
-    """Those that still hold, and nothing needs."""
+    """Valid allowances that no change needs."""
 
 
 @dataclass(frozen=True)

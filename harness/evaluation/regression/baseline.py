@@ -27,9 +27,9 @@ class BaselineComparison:
     """The summary of a comparison."""
 
     within: Annotated[float, Field(allow_inf_nan=False)]
-    """Change of a figure up to which it counted as the same."""
+    """Relative change up to which a figure counted as the same."""
     counts: Mapping[str, int]
-    """Standing → cells."""
+    """Standing → number of cells."""
 
 
 _READ = TypeAdapter(BaselineComparison)

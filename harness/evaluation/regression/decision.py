@@ -191,18 +191,18 @@ class MetricChange:
     """One metric of a cell, or the outcomes of its runs, in the baseline and now."""
 
     name: str
-    """For people; `OUTCOME` for how runs ended."""
+    """For people; `OUTCOME` for the outcomes of runs."""
     unit: str
     base: tuple[float, ...]
-    """One value a run; of outcomes 1 for a run that failed, else 0."""
+    """One value per run; for outcomes 1 for a failed run, else 0."""
     now: tuple[float, ...]
     standing: Standing
     why: str
-    """In words; empty where the values say all."""
+    """In words; empty if the values are explanation enough."""
     factor: float | None = None
-    """How many times the baseline it is; None where that is no finite number."""
+    """Ratio to the baseline; None if it is not a finite number."""
     p: float | None = None
-    """Adjusted for all tests of the matrix and all looks at it; None where nothing was tested."""
+    """p-value, adjusted for all tests of the matrix and all evaluations of it; None if nothing was tested."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class Decided:
     standing: Standing
     figures: tuple[MetricChange, ...] = ()
     exact: bool = False
-    """Whether both sides are of the same bits in virtual time, so that all figures had to be the same."""
+    """Whether both sides have the same code and images in virtual time, so that all figures must be equal."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class _Trial:
     base: tuple[float, ...]
     now: tuple[float, ...]
     comparison: Comparison | None
-    """None of outcomes."""
+    """None for outcomes."""
     p: float | None
 
 

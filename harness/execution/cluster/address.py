@@ -44,12 +44,12 @@ class ClusterOptions:
     """The values of `--cluster` and related options."""
 
     address: str
-    """tcp://HOST:PORT, tls://HOST:PORT; empty where the cluster is started here."""
+    """tcp://HOST:PORT, tls://HOST:PORT; empty for a local cluster."""
     local: int = 0
-    """Workers that are started here."""
+    """Number of workers of a local cluster."""
     tls: Path | None = None
     files: str = ""
-    """Where parcels are laid down for workers to read (fsspec); empty where they are sent."""
+    """Folder or URL (fsspec) that parcels are written to for workers; empty if they are sent."""
     verify: float = 0.0
     """Share of the runs that are made twice."""
 
@@ -60,7 +60,7 @@ class Scheduler:
 
     address: str
     tls: Path | None
-    """Folder of the certificates by which it lets somebody in; None where it lets in anybody."""
+    """Folder of the certificates that it requires; None if it has no authentication."""
 
     @property
     def security(self) -> Any:

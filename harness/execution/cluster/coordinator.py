@@ -69,15 +69,15 @@ class Task:
     item: PlannedRun
     attempt: int = 1
     first: str = ""
-    """Worker that made it, where this is to be the second time; it is then made on another, and not stored."""
+    """Worker that made the run first; the run is then repeated on another worker, and not stored. Empty otherwise."""
     failed: tuple[str, ...] = ()
-    """What was said by machines whose ground failed."""
+    """Messages of machines whose environment failed."""
     claim: RunLock | None = None
     memory: int = 0
     alone: bool = False
-    """Workers died that had it among others: it is made with no other under way, and given up if they die again."""
+    """Workers that had it among other runs died: it is made alone, and given up if workers die again."""
     gone: int = 0
-    """How often all workers went that could make it."""
+    """How often all workers that could make it left."""
 
 
 # --- Verification: runs that are made twice on different workers, and whether their results are the same.
@@ -103,9 +103,9 @@ class Twice:
 
     same: int = 0
     parted: list[str] = field(default_factory=list)
-    """Those that came out differently, in a sentence each."""
+    """Runs with different results, one sentence each."""
     alone: int = 0
-    """Those that could not be made a second time, since there was no other worker."""
+    """Number of runs that could not be repeated, since there was no other worker."""
 
     def compare(
         self, first: tuple[Run, MeasuredRun | None], second: tuple[Run, MeasuredRun | None], workers: tuple[str, str]
@@ -160,7 +160,7 @@ class Driver:
     """Raises EngineError."""
     listen: Listener
     further: Callable[[Cell], Sequence[PlannedRun]] = lambda cell: ()
-    """What else a cell needs, asked when all its runs have ended."""
+    """The next runs of a cell, called when all its runs have ended."""
     twice: Set[tuple[str, int]] = frozenset()
     """(key, repetition) of the runs that are made twice."""
     large: bool = True
@@ -169,17 +169,17 @@ class Driver:
     """The cluster was started for this plan: no other workers will come."""
     verified: Twice = field(default_factory=Twice)
     _open: list[tuple[float, int, Task]] = field(default_factory=list)
-    """What is to be handed out, the longest first (heap)."""
+    """Runs to submit, the longest first (heap)."""
     _aside: list[Task] = field(default_factory=list)
-    """What waits for another harness, or for another worker."""
+    """Runs that wait for another harness, or for another worker."""
     _suspects: list[Task] = field(default_factory=list)
-    """What workers died of, or what they had beside that: each is made once more, when nothing else is under way."""
+    """Runs that workers had when they died: each is repeated once, with no other run under way."""
     _out: dict[str, Task] = field(default_factory=dict)
     """Key of a task → the run."""
     _claims: dict[int, Task] = field(default_factory=dict)
-    """The runs that this driver has the right to make, by their identities."""
+    """Runs that this driver has locked, by the `id` of the task."""
     _left: Counter[str] = field(default_factory=Counter)
-    """Key of a cell → its runs that have not ended."""
+    """Key of a cell → number of its runs that have not ended."""
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def work(self) -> None:

@@ -62,19 +62,19 @@ class Crew:
         self._say = say
         self._work = work
         self.members: dict[str, Member] = {}
-        """Those that take part, by address."""
+        """Enrolled workers, by address."""
         self._others: set[str] = set()
-        """Workers that were looked at and do not take part."""
+        """Addresses of refused or dismissed workers."""
         self.strangers = 0
-        """How many of them run another version of this package."""
+        """Number of workers that were refused because they run another version of this package."""
         self._given: dict[tuple[int, tuple[str, ...] | None], list[tuple[str, Order, float]]] = {}
-        """What goes out together: (memory, workers) → (key, order, seconds), in the order in which they were given."""
+        """Queued runs that are sent together: (memory, workers) → (key, order, seconds), in the order of `give`."""
         self._tasks: dict[str, Any] = {}
-        """Key → future of a task that was given and of which nothing was heard yet."""
+        """Key → future of a submitted task without an answer."""
         self._anew: set[str] = set()
-        """Those whose answers were lost with a worker."""
+        """Keys of tasks whose answers were lost with a worker."""
         self._nowhere: set[str] = set()
-        """Those that no worker had at the last look."""
+        """Keys of tasks that no worker had at the last check."""
         self._closed = False
         self._senders = ThreadPoolExecutor(_SENDERS, thread_name_prefix="parcel")
         try:

@@ -233,7 +233,7 @@ class SentImage:
     user: str
     stop_signal: int
     parcel: str
-    """Digest of its files (`harness.execution.cluster.image_transfer`)."""
+    """Digest of the parcel of its files (see the module)."""
     set_ids: Mapping[str, int] = field(default_factory=dict)
     """See `RootFs`."""
 
@@ -262,7 +262,7 @@ class SentImage:
 
 
 Fetch = Callable[[str], Iterable[bytes]]
-"""The pieces of a parcel, by its digest. Raises EngineError where they do not come."""
+"""Returns the pieces of a parcel, by its digest. Raises EngineError if they do not arrive."""
 
 
 class TravelledRoots(RootFileSystems):
@@ -348,7 +348,7 @@ class Depot:
         self._sent: dict[str, SentImage] = {}
         self._contents: dict[str, Contents] = {}
         self._exports: dict[str, Path] = {}
-        """Digest of a parcel → the export that it is made of."""
+        """Digest of a parcel → folder of its export."""
 
     def __enter__(self) -> Self:
         return self

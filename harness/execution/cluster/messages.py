@@ -29,19 +29,19 @@ class Order:
     """JSON."""
     repetition: int
     images: Mapping[str, SentImage]
-    """By reference: every image that plays."""
+    """Reference → image, for every image of the run."""
     contents: Mapping[str, str]
-    """Reference → digest of what is really in the image, where it is known."""
+    """Reference → digest of the image's contents, if it is known."""
     driver: str
-    """What is behind `WANTED`."""
+    """Name of the driver, which follows `WANTED` in the topic."""
     files: str = ""
-    """Folder or address (fsspec) that parcels are taken from; empty where the driver sends them."""
+    """Folder or URL (fsspec) that parcels are read from; empty if the driver sends them."""
     commit: str = ""
     artefacts: Artefacts = "all"
     stall: float = 60.0
     log_limit: int = 2 << 30
     entry: Entry | None = None
-    """How the lab kernel enters its guest's programs; None: as the worker's machine allows."""
+    """How the lab kernel enters the programs of its guest; None: as the worker's machine allows."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class Answer:
     """Address of the worker."""
     host: str
     failed: str = ""
-    """Why there is no run: the ground failed on that machine."""
+    """Why there is no run: the environment failed on that machine."""
     hint: str = ""
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """Of the run's folder, as it stands in a store, what stays of every run: place → content."""
+    """Files of the run's folder that every run keeps: path below the folder → content."""
     archive: bytes = field(default=b"", repr=False)
-    """The artefacts that are kept beside (tar); empty for none."""
+    """The kept artefacts (tar); empty if there are none."""
     seconds: float = 0.0
-    """Wall time at the worker, measuring included."""
+    """Wall time at the worker, including measuring."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ _LOOK = 0.5
 MEASURING = 768 << 20
 
 _arrivals: dict[str, queue.Queue[bytes | Exception | None]] = {}
-"""What pieces are for → the pieces that have come."""
+"""Identifier of a request → the pieces received for it."""
 
 
 # --- enrolment
