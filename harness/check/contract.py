@@ -180,9 +180,9 @@ class TestcaseTrial:
     testcase: TestcaseName
     cells: tuple[Cell, ...]
     why_not: str = ""
-    """Why the manifest says that it is refused."""
+    """The manifest's reason for the refusal; empty where it is accepted."""
     alone: bool = False
-    """Whether it is taken, and nobody here can be the other end."""
+    """Whether the image accepts it, and no implementation here can be the peer."""
 
 
 def trials(

@@ -29,14 +29,14 @@ class ParameterTrial:
 
     scenario: str
     candidates: tuple[ParameterValue, ...]
-    """Values of which the first two that the image takes are tried; all it knows, where it lists them."""
+    """Values to test: the first two that the image accepts. Ignored where the image lists its values: then all."""
     tell: Callable[[Role, Sequence[Tried]], Told]
     peer: str = ""
-    """The implementation to have at the other end, where it can be had: one that does not hide the effect."""
+    """The preferred implementation at the other end, if it is available: one that does not hide the effect."""
     beside: Mapping[str, ParameterValue] = field(default_factory=dict)
-    """What is set beside it, where the role can set it, so that the effect is not hidden by something else."""
+    """Other parameters to set, where the role can, so that they do not hide the effect."""
     with_itself: bool = False
-    """Whether the image is both ends, where it can be, and both are told: what one remembers the other may have to."""
+    """Whether the image is both ends, if it can be, and both have the value set: both may have to remember state."""
 
 
 def values(setting: Setting, name: str, trial: ParameterTrial) -> list[ParameterValue]:

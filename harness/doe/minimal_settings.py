@@ -33,8 +33,7 @@ NOTHING: Settings = frozenset()
 _WORST = 1000.0
 
 Answer = Literal["cheapest", "found", "none", "open"]
-"""cheapest: and every cheaper set failed; found: cheaper ones were not all tried; none: every set failed; open: neither
-is known."""
+"""cheapest: every cheaper set failed; found: not all cheaper were tried; none: every set failed; open: undecided."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,9 @@ class SearchResult:
 
     answer: Answer
     settings: Settings
-    """The set that meets the objectives; of 'none' and 'open' the best that was tried."""
+    """The set that meets the objectives; for 'none' and 'open' the best set that was tried."""
     score: float
-    """Of that set: the worst of its objectives as a multiple of what is demanded; 1 and less meets it."""
+    """The worst ratio of that set's objectives to their bounds; it meets them at 1 or less."""
     tried: int
     """Sets."""
     every: int

@@ -161,7 +161,7 @@ class Given:
     words: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     sysctls: dict[str, str] = field(default_factory=dict)
-    """Settings of the kernel in its network namespace."""
+    """Kernel settings in its network namespace."""
 
 
 def refusal(

@@ -47,9 +47,9 @@ class SweepError(InputError):
         self.reason = message
         """Without the dimension and the value."""
         self.dimension = dimension
-        """What cannot be varied; empty where it is all of it."""
+        """The name that cannot be varied; empty where the error is about the whole sweep."""
         self.value = value
-        """The value it cannot have; None where it is the name, or all values together."""
+        """The invalid value; None where the error is about the name, or about all values together."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Point:
     scenario: Scenario
     """With the path of this point, and nothing left to vary."""
     parameters: Mapping[str, ParameterValue]
-    """Everything that was asked for: role.NAME and path.DIRECTION.PROPERTY → value."""
+    """All requested parameters: role.NAME and path.DIRECTION.PROPERTY → value."""
 
 
 def dimensions() -> list[str]:

@@ -50,11 +50,11 @@ class Linear:
     """The terms that a design's combinations can tell apart, and the aliases of each term."""
 
     counts: tuple[int, ...]
-    """Levels of each factor."""
+    """Number of levels of each factor."""
     terms: tuple[Term, ...]
-    """The factors, then the interactions."""
+    """The main effects, then the interactions."""
     aliased: Mapping[Term, tuple[Term, ...]]
-    """Term → interactions that are not in the model, whose effects would be taken for its own."""
+    """Term → interactions outside the model whose effects the term's coefficient includes."""
 
     def columns(self, rows: Rows) -> Array:
         """The model's matrix: one row per combination, one column per coefficient."""
@@ -158,13 +158,13 @@ class Effect:
 
     factors: tuple[str, ...]
     worse: tuple[ParameterValue, ...]
-    """The level with the longest time. Of two factors: the levels of each that are compared, the first one's worse."""
+    """The level with the longest time. For two factors: the worse level of each."""
     better: tuple[ParameterValue, ...]
     saved: Interval
-    """Seconds, a value a repetition. Of two factors half of how much more the first saves at the second one's better
-    level than at its worse: what is not the sum of both alone."""
+    """Seconds, one value per repetition. For two factors: half the difference between what the first saves at the
+    second's better level and at its worse, that is, the part that is not the sum of both effects."""
     aliased: tuple[tuple[str, ...], ...]
-    """Interactions whose effect is in the figure, and cannot be told from it."""
+    """Interactions whose effects the figure includes and cannot be told from."""
 
     @property
     def shown(self) -> bool:
@@ -210,7 +210,7 @@ class Analysis:
     """Of interactions that the design tells from others."""
     runs: int
     late: int
-    """Runs that had not come so far when their time was over. The timeout stands for them, and hides what is beyond."""
+    """Runs that had not reached this point at the timeout. They count as the timeout, a lower bound (censored)."""
     without: tuple[tuple[str, str], ...]
     """Cells without any time → why."""
     problem: str = ""

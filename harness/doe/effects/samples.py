@@ -23,7 +23,7 @@ class CombinationRuns:
 
     result: CellResult
     levels: tuple[int, ...]
-    """Of each factor, its number."""
+    """Index of the level of each factor."""
 
     def times(self, metric: str) -> dict[int, tuple[float, bool]]:
         """Repetition → (seconds of the first transfer, whether the transfer failed before it reached the metric).
@@ -54,7 +54,7 @@ class Studied:
     server: str
     engine: str
     rest: Mapping[str, ParameterValue]
-    """What else was asked of all of them."""
+    """Parameters that all cells have in common, beside the factors."""
     factors: Mapping[str, tuple[ParameterValue, ...]]
     """Name → the levels that were run, the base first."""
     cells: tuple[CombinationRuns, ...]
@@ -174,13 +174,13 @@ class ProfileRow:
     """A pair with one profile."""
 
     label: str
-    """Of the profile, of several that come to the same for this pair, or 'its own parameters'."""
+    """The profile, several profiles that are the same settings for this pair, or 'its own parameters'."""
     told: Mapping[str, ParameterValue]
-    """The settings that it honours."""
+    """The settings that the pair honours."""
     absent: tuple[str, ...]
-    """Those that it does not: 'client.ack_ratio 2'."""
+    """Settings that the pair does not honour: 'client.ack_ratio 2'."""
     times: Mapping[str, Interval | None]
-    """milestone_2MB … → seconds; infinite where the time was over before."""
+    """milestone_2MB … → seconds; infinite where the run timed out before."""
     verdict: str
 
 

@@ -109,9 +109,9 @@ class Aliases:
     """Effects that a fraction cannot tell apart, by the factors' indices."""
 
     of_main: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
-    """A factor, and the interactions of two that change with it."""
+    """(factor, two-factor interactions aliased with it)."""
     together: tuple[tuple[tuple[int, int], ...], ...]
-    """Interactions of two that change alike."""
+    """Groups of two-factor interactions that are aliased with each other."""
 
 
 def size(kind: DesignKind, number: int, counts: Sequence[int]) -> int:

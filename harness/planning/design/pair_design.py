@@ -36,16 +36,16 @@ class PairDesign:
     """A study of one pair."""
 
     factors: Mapping[str, tuple[ParameterValue, ...]]
-    """Name → the levels that the pair honours, two at least, as results have them; empty for profiles."""
+    """Name → the levels that the pair honours, at least two, in canonical form; empty for profiles."""
     rows: Rows
     """The level of each factor in each combination; empty for profiles."""
     points: tuple[Point, ...]
     labels: tuple[str, ...]
-    """Of each point: its profiles, separated by ' = ' where the pair does not tell them apart; empty for factors."""
+    """Per point: its profiles, joined by ' = ' where they are the same settings for the pair; empty for factors."""
     absent: Mapping[str, str]
-    """What the pair does not honour → why: NAME of a factor, NAME LEVEL, or PROFILE: NAME VALUE."""
+    """NAME of a factor, NAME LEVEL, or PROFILE: NAME VALUE that the pair does not honour → the reason."""
     too_few: str = ""
-    """Why the pair has no part in it; empty where it has."""
+    """Why the pair does not take part in the study; empty where it does."""
 
     @property
     def aliases(self) -> Aliases:

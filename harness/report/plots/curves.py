@@ -57,9 +57,9 @@ class Curve:
 
     run: PlotData
     flow: DrawnFlow
-    """As its run knows it."""
+    """The flow as it appears in its run."""
     shown: DrawnFlow
-    """With the name and the look that it has in the figure."""
+    """The flow with the name and look of this figure."""
 
     def series(self, name: str) -> pl.DataFrame:
         """One of its series, a frame of flow, t (s), value and part (index of the transfer)."""

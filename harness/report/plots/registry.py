@@ -26,15 +26,15 @@ class Plot:
     """One kind of figure."""
 
     name: str
-    """Of its files, and on the command line."""
+    """The name in its files and on the command line."""
     title: str
-    """What it shows, above the figure."""
+    """The heading above the figure."""
     note: str
-    """How to read it, where that does not go without saying."""
+    """How to read it; empty where that is obvious."""
     needs: tuple[str, ...]
     """Names of the series without which it is not drawn."""
     draw: Callable[..., Chart | None]
-    """From one run, a pair of runs, or a sequence of them, to its chart; None where they have not what it needs."""
+    """From one run, a pair of runs, or a sequence of runs to the chart; None where they lack data for it."""
     of: Subject = "flows"
 
     @property

@@ -193,7 +193,7 @@ class DrawnSheet:
 
     sheet: FigureSheet
     figures: int
-    """How many are there; 0 of a run that has nothing to draw."""
+    """The number of figures; 0 for a run that has nothing to draw."""
     problem: str | None = None
     """Why they could not be drawn."""
 
@@ -203,9 +203,9 @@ class Made:
     """The sheets of many cells: drawn now, or up to date before."""
 
     drawn: tuple[DrawnSheet, ...]
-    """Drawn now, or not, with the reason."""
+    """Drawn now, or failed, with the reason."""
     kept: tuple[DrawnSheet, ...]
-    """There already."""
+    """Up to date before."""
 
     def problems(self) -> list[str]:
         """A sentence for each reason, with the number of cells and the name of one."""

@@ -30,11 +30,11 @@ class DrawnFlow:
 
     index: int
     name: str
-    """'0 ngtcp2 (reno)': its number and what people call it."""
+    """'0 ngtcp2 (reno)': its number and its label."""
     responsive: bool
     """Whether it has a congestion control."""
     start: float
-    """s since the path is up."""
+    """Seconds since the path is up."""
     stop: float | None
     """On the same clock; None where its size ends it."""
     look: Look
@@ -49,7 +49,7 @@ class PlotData:
     series: pl.DataFrame | None
     """flow, name, t, value (see `harness.analysis.timeseries`); None where the run has none."""
     span: tuple[float, float] | None = None
-    """What to show of a detail (s); chosen where it is not given."""
+    """Start and end of a detail, s; chosen automatically if None."""
 
     # --- the run
 

@@ -58,9 +58,9 @@ class Share:
     percent: float
     note: str
     without: float
-    """A bound, s: without this state it would have taken no less."""
+    """Lower bound of the duration without this state, s."""
     word: str
-    """In its segment of the bar; empty where there is no room."""
+    """Label in its segment of the bar; empty where there is no room."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Because:
     """One transfer."""
 
     title: str
-    """Which, where the cell has several; else empty."""
+    """The transfer's name where the cell has several; else empty."""
     sentence: str
     seconds: float
     shares: tuple[Share, ...]
@@ -159,11 +159,11 @@ class CheckLine:
     check: str
     asked: str
     status: VerdictStatus
-    """As a verdict: pass where it held in every run, fail where in one it did not."""
+    """The check as a verdict: pass where it passed in every run, fail where it failed in one."""
     counted: str
     """'2 of 3 runs'."""
     sentence: str
-    """What was seen: of a run in which it failed, if there is one, with the first wrong packet."""
+    """The observation, of a run in which the check failed if there is one, with the first wrong packet."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class DirectionRow:
 
     name: str
     rows: tuple[tuple[str, str, str], ...]
-    """(what, asked, seen)."""
+    """(property, configured, observed)."""
 
 
 @dataclass(frozen=True)
@@ -193,9 +193,9 @@ class ParameterRow:
     name: str
     asked: str
     seen: tuple[tuple[str, str], ...]
-    """(value with unit, where it was seen)."""
+    """(value with unit, source of the observation)."""
     departs: bool = False
-    """Whether it was seen at another value than the one set."""
+    """Whether another value was observed than the one set."""
 
 
 @dataclass(frozen=True)
@@ -223,10 +223,10 @@ class OneRun:
     started: str
     took: str
     counts: bool
-    """Whether the verdict rests on it."""
+    """Whether the verdict is based on it."""
     folder: Path
     kept: tuple[tuple[str, Path], ...]
-    """(words, file) of what is kept of it; nothing where only its figures are."""
+    """(link text, file) of its stored files; empty where only its metrics are stored."""
     qlogs: tuple[Qlog, ...]
     log: tuple[str, ...]
 
@@ -253,12 +253,12 @@ class CellPage:
     parameters: tuple[ParameterRow, ...]
     runs: tuple[OneRun, ...]
     again: str
-    """A line for a shell that makes the last run again."""
+    """A shell command that repeats the last run."""
     warnings: tuple[str, ...]
     departures: tuple[str, ...]
-    """Those of the warnings that are of a parameter seen at another value than the one set."""
+    """The warnings about parameters that were observed at another value than the one set."""
     facts: tuple[tuple[str, str], ...]
-    """(what, value): whose bits, which kernel, which machine."""
+    """(name, value): images and versions, kernel, machine."""
 
 
 def cell_page(result: CellResult) -> CellPage:

@@ -36,14 +36,14 @@ class Tile:
     result: CellResult
     symbol: str
     figure: str
-    """The headline figure, or the reason why there is none, in words."""
+    """The headline figure as text, or the reason why there is none."""
     value: float | None
     """The figure to sort by."""
     heat: int
     """1 to 3: how far the worst objective is from its bound, on either side."""
     beside: Beside
     departs: bool
-    """Whether a run shows a parameter at another value than the one set."""
+    """Whether a run has a parameter that was observed at another value than the one set."""
 
 
 def headline(scenario: Scenario) -> Headed:

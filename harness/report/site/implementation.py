@@ -27,11 +27,11 @@ class ScenarioSection:
     engine: str
     role: Role
     counts: tuple[tuple[str, int], ...]
-    """(verdict, cells), those there are."""
+    """(verdict, number of cells), without zeros."""
     tiles: tuple[Tile, ...]
-    """Those that no page of their own shows."""
+    """The cells that no other page lists."""
     page: str
-    """Which one shows the others; empty where there is none."""
+    """The page that lists the other cells; empty where there are none."""
 
 
 @dataclass(frozen=True)

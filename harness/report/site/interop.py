@@ -28,15 +28,15 @@ class TestcaseSquare:
 
     case: str
     short: str
-    """As the runner abbreviates it."""
+    """The runner's abbreviation."""
     word: Word
     status: str
     """The verdict whose colour it has."""
     symbol: str
     address: str
-    """Of its cell's page."""
+    """Address of its cell's page."""
     why: str
-    """In a sentence; empty of what succeeded."""
+    """The reason, a sentence; empty for a success."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Case:
     short: str
     title: str
     counts: tuple[tuple[Word, str, str, int], ...]
-    """(word, its verdict, its symbol, pairs), those there are."""
+    """(word, its verdict, its symbol, number of pairs), without zeros."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Miss:
     square: TestcaseSquare
     pair: str
     whose: str
-    """The implementation's, or our endpoint's; empty where nobody has looked into it."""
+    """The side at fault: the implementation, or this project's endpoint; empty where nobody has investigated it."""
 
 
 @dataclass(frozen=True)

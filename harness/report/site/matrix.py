@@ -23,13 +23,13 @@ class CellMatrix:
     down: tuple[str, ...]
     """Names of the dimensions of the rows."""
     across: tuple[str, ...]
-    """Of the columns."""
+    """Names of the dimensions of the columns."""
     rows: tuple[Place, ...]
     columns: tuple[Place, ...]
     cells: dict[tuple[Place, Place], list[CellResult]]
-    """Cells that nothing told apart share a place."""
+    """(row, column) → cells; cells that do not differ share a place."""
     shared: dict[str, str]
-    """What all were asked for alike."""
+    """Parameters with the same value in all cells."""
 
 
 def matrix(results: Sequence[CellResult]) -> CellMatrix:

@@ -38,7 +38,7 @@ class TargetTime:
     """A line of reference values that a table's figures are compared with."""
 
     name: str
-    """With the parameters it is for, where there are several kinds."""
+    """Name, with its parameters where there are several lines of its kind."""
     texts: tuple[str, ...]
 
 
@@ -51,14 +51,14 @@ class Section:
     title: str
     engine: str
     figure: str
-    """What stands in the cells, with its unit."""
+    """The figure in the cells, with its unit."""
     matrix: CellMatrix
     tiles: dict[str, Tile]
     """By the key of the cell."""
     headings: tuple[str, ...]
     lines: tuple[TargetTime, ...]
     note: str
-    """Cells that are not of today's bits, where that was asked."""
+    """A note on cells from other versions of the code or images than today's, if staleness was checked."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,15 @@ class Overview:
     tiles: tuple[Tile, ...]
     """Of all sections, in their order."""
     verdicts: dict[str, int]
-    """Verdict → how many cells; those there are, in the order of the tables."""
+    """Verdict → number of cells, without zeros, in the order of the tables."""
     scenarios: tuple[str, ...]
     engines: tuple[str, ...]
     players: dict[Role, tuple[str, ...]]
     parameters: dict[str, tuple[str, ...]]
-    """Name → the values that were asked for."""
+    """Name of a parameter → the values that were set."""
     effort: str
     elsewhere: dict[str, int]
-    """Page → cells that it alone shows."""
+    """Page → number of cells that only this page lists."""
 
 
 def players(cell: Cell, role: Role) -> list[str]:

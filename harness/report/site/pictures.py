@@ -32,10 +32,10 @@ class Scale:
     allowed: tuple[float, float]
     bound: float
     span: tuple[float, float] | None
-    """None where it was not measured, or never reached."""
+    """Interval; None where the metric was not measured, or never reached."""
     median: float | None
     marks: tuple[tuple[str, float, float], ...]
-    """(name, place, value) of textbook and ideal, where they are on the scale."""
+    """(name, place, value) of the theoretical limits, where the metric has them."""
     unit: str
     observed: Interval | None
 
@@ -89,7 +89,7 @@ class Milestone:
     y: float
     text: str
     left: bool
-    """Whether its words stand to the left of it."""
+    """Whether its label is to the left of it."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,9 @@ class Received:
     up: tuple[tuple[float, str], ...]
     """(y, label), MB."""
     words: str
-    """The same in a sentence."""
+    """The picture in a sentence."""
     end: float
-    """Where the time axis ends, s."""
+    """End of the time axis, s."""
 
     def x(self, seconds: float) -> float:
         """The x coordinate of a time in seconds."""

@@ -25,13 +25,13 @@ class StudyPage:
     """The page of one study."""
 
     name: str
-    """Its folder's."""
+    """Name of the study's folder."""
     title: str
     study: Study
     text: str
     """Markdown, without the title."""
     results: tuple[CellResult, ...]
-    """The cells it rests on."""
+    """The cells that the study uses."""
     note: str
 
 
@@ -68,7 +68,7 @@ class EmbeddedFigure:
     name: str
     title: str
     shows: str
-    """What is in it, in a line: for who does not see it."""
+    """Its content in one line, for readers who cannot see it."""
     specification: dict[str, Any]
     """Of Vega-Lite."""
 
