@@ -37,7 +37,7 @@ class ResultError(HarnessError):
     """A stored result cannot be read."""
 
 
-class AbsentError(HarnessError):
+class NoDataError(HarnessError):
     """There is no data for an answer: no such store, or no stored run of the request."""
 
     exit_code = 5
@@ -77,7 +77,7 @@ def _copy_error(error: shutil.Error, place: Path) -> EngineError:
     return EngineError(f"{location}: {cause}", "is this the place you meant?")
 
 
-def reason(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """The cause of an error, for a sentence: its message if that is for people, else its type and message."""
     return error.message if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
 

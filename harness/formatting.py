@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 
 #: Characters of a value that a message shows.
-_SHOWN = 60
+_MAX_SHOWN = 60
 #: The escapes of characters that would break a message's line.
 _ESCAPES = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
 #: Characters that control a terminal or are invisible (ECMA-48: C0 except tab and newline, DEL, C1), that change the
 #: direction of the text around them (UAX #9), that are line ends for some programs only, and halves of pairs.
-_OBEYED = re.compile(
+_CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
 #: How a tag, a comment or an instruction of HTML begins (CommonMark 0.31 §6.6).
@@ -24,21 +24,21 @@ OWN_TAGS = ("<br>", "<details>", "</details>", "<summary>", "</summary>")
 _STRANGE_TAG = re.compile(rf"(?!{'|'.join(map(re.escape, OWN_TAGS))}){_TAG.pattern}")
 
 
-def flows_named(numbers: Sequence[int]) -> str:
+def format_flows(numbers: Sequence[int]) -> str:
     """Flows in a sentence: 'flow 1', 'flows 0, 2'."""
     return f"flow {numbers[0]}" if len(numbers) == 1 else f"flows {', '.join(map(str, numbers))}"
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """A number with its noun: '1 run', '2 runs'."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value in a sentence: 'bbrr', 5, true, nothing, a list, keys with values."""
     if isinstance(value, str):
-        text = harmless(value[:_SHOWN].translate(_ESCAPES))
-        return f"'{text}'" if len(value) <= _SHOWN else f"'{text}…'"
+        text = escape_controls(value[:_MAX_SHOWN].translate(_ESCAPES))
+        return f"'{text}'" if len(value) <= _MAX_SHOWN else f"'{text}…'"
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -47,25 +47,25 @@ def shown(value: object) -> str:
         return "keys with values"
     if isinstance(value, list | tuple):
         return "a list"
-    text = harmless(str(value))
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    text = escape_controls(str(value))
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
-def harmless(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""A text with the characters that terminals obey or hide escaped: '\x1b[2J', '\u202e'. Lines stay lines."""
-    return text if _OBEYED.search(text) is None else _OBEYED.sub(_written_out, text)
+    return text if _CONTROLS.search(text) is None else _CONTROLS.sub(_escape_match, text)
 
 
-def _written_out(match: re.Match[str]) -> str:
+def _escape_match(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode()
 
 
-def without_html(text: str) -> str:
+def escape_html(text: str) -> str:
     """A document in Markdown, harmless, with all HTML escaped except the tags that reports write."""
-    return _STRANGE_TAG.sub("&lt;", harmless(text))
+    return _STRANGE_TAG.sub("&lt;", escape_controls(text))
 
 
-def size_of(size: float) -> str:
+def format_size(size: float) -> str:
     """An amount of data for people, in units of 1000: '312 kB', '4.5 MB', '12 GB'."""
     for unit, least in (("GB", 1e9), ("MB", 1e6)):
         if size >= least:
@@ -73,11 +73,11 @@ def size_of(size: float) -> str:
     return f"{size / 1e3:.0f} kB"
 
 
-def in_cell(text: str) -> str:
+def escape_cell(text: str) -> str:
     """A text escaped for a cell of a table in Markdown."""
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def quoted(text: str) -> str:
+def escape_stored(text: str) -> str:
     """As `in_cell`, for a stored text: without a stranger's HTML, links or pictures."""
-    return in_cell(_TAG.sub("&lt;", harmless(text)).replace("](", "]\\("))
+    return escape_cell(_TAG.sub("&lt;", escape_controls(text)).replace("](", "]\\("))

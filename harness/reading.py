@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from harness.formatting import size_of
+from harness.formatting import format_size
 
 #: Flags for a folder from which others are opened: it is not read, so that no read permission is needed.
-_HELD = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: The most levels of folders, and the most files and folders in all, of a run: an honest one has five levels, and some
 #: hundreds of files with a qlog per connection.
-DEEPEST, MOST_ENTRIES = 32, 100_000
+MAX_DEPTH, MAX_ENTRIES = 32, 100_000
 
 
 class UnfitFileError(OSError):
@@ -32,27 +32,27 @@ class UnfitFileError(OSError):
         super().__init__(code, why, *([] if file is None else [str(file)]))
 
 
-def _as_asked(error: OSError, file: Path) -> OSError:
+def _with_path(error: OSError, file: Path) -> OSError:
     """The error with the whole path in it: the system knows the last component only."""
     return OSError(error.errno, error.strerror, str(file))
 
 
 @contextmanager
-def held_folder(folder: Path) -> Iterator[int]:
+def open_folder(folder: Path) -> Iterator[int]:
     """The descriptor of a folder, opened through no link. Raises OSError."""
     parts = folder.parts
     if ".." in parts:
         raise UnfitFileError(errno.EINVAL, "the name of no folder: '..' leads elsewhere", folder)
     begin, remaining = (folder.anchor, parts[1:]) if folder.anchor else (".", parts)
-    descriptor = os.open(begin, _HELD)
+    descriptor = os.open(begin, _FOLDER_FLAGS)
     try:
         for part in remaining:
             try:
-                child = os.open(part, _HELD, dir_fd=descriptor)
+                child = os.open(part, _FOLDER_FLAGS, dir_fd=descriptor)
             except OSError as error:
                 if error.errno == errno.ENOTDIR and is_link(part, descriptor):
                     raise UnfitFileError(errno.ELOOP, f"'{part}' is a link, which is not followed", folder) from error
-                raise _as_asked(error, folder) from error
+                raise _with_path(error, folder) from error
             os.close(descriptor)
             descriptor = child
         yield descriptor
@@ -68,13 +68,13 @@ def is_link(name: str, folder: int) -> bool:
         return False
 
 
-def status_of(file: Path) -> os.stat_result | None:
+def file_status(file: Path) -> os.stat_result | None:
     """The status of a file, or of a link itself, not of its target. None where there is nothing.
 
     Raises OSError, also for a link above it.
     """
     try:
-        with held_folder(file.parent) as folder:
+        with open_folder(file.parent) as folder:
             return os.stat(file.name, dir_fd=folder, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -83,7 +83,7 @@ def status_of(file: Path) -> os.stat_result | None:
 def is_regular(file: Path) -> bool:
     """Whether it is a regular file: no link to one, and not below a link."""
     try:
-        status = status_of(file)
+        status = file_status(file)
     except OSError:
         return False
     return status is not None and stat.S_ISREG(status.st_mode)
@@ -94,7 +94,7 @@ def open_regular(file: Path) -> BinaryIO:
 
     It does not wait for a pipe, and follows no link, neither at the file nor at a folder above it.
     """
-    with held_folder(file.parent) as folder:
+    with open_folder(file.parent) as folder:
         return open_in(folder, file.name, file)
 
 
@@ -106,7 +106,7 @@ def open_in(folder: int, name: str, file: Path) -> BinaryIO:
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise UnfitFileError(errno.ELOOP, "not a regular file but a link, which is not followed", file) from error
-        raise _as_asked(error, file) from error
+        raise _with_path(error, file) from error
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise UnfitFileError(errno.EINVAL, "not a regular file", file)
@@ -116,31 +116,31 @@ def open_in(folder: int, name: str, file: Path) -> BinaryIO:
         raise
 
 
-def size_within(content: BinaryIO, limit: int, file: Path) -> int:
+def checked_size(content: BinaryIO, limit: int, file: Path) -> int:
     """Bytes of an open file. UnfitFileError where there are more than `limit`."""
     size = os.fstat(content.fileno()).st_size
     if size > limit:
-        raise too_large(limit, file)
+        raise too_large_error(limit, file)
     return size
 
 
-def too_large(limit: int, file: Path | None = None) -> UnfitFileError:
+def too_large_error(limit: int, file: Path | None = None) -> UnfitFileError:
     """The error for a file with more than `limit` bytes."""
-    return UnfitFileError(errno.EFBIG, f"more than {size_of(limit)}, which is too large for such a file", file)
+    return UnfitFileError(errno.EFBIG, f"more than {format_size(limit)}, which is too large for such a file", file)
 
 
 def read_regular(file: Path, limit: int) -> bytes:
     """The content of a regular file of at most `limit` bytes. Raises OSError."""
     with open_regular(file) as content:
         # The file may grow meanwhile.
-        text = content.read(size_within(content, limit, file) + 1)
+        text = content.read(checked_size(content, limit, file) + 1)
     if len(text) > limit:
-        raise too_large(limit, file)
+        raise too_large_error(limit, file)
     return text
 
 
 @dataclass
-class Tree:
+class FolderTree:
     """The content of a folder, as relative paths in the order of names. Links are not followed."""
 
     files: list[str] = field(default_factory=list)
@@ -163,32 +163,32 @@ class Tree:
         return len(self.files) + len(self.folders) + len(self.links) + len(self.others)
 
 
-def tree_of(folder: Path) -> Tree:
+def read_tree(folder: Path) -> FolderTree:
     """Everything below a folder. Raises OSError; UnfitFileError where it has more, or deeper, than an honest run."""
-    tree = Tree()
-    with held_folder(folder) as descriptor:
-        _climb(descriptor, "", tree, folder)
+    tree = FolderTree()
+    with open_folder(folder) as descriptor:
+        _walk(descriptor, "", tree, folder)
     return tree
 
 
-def _climb(descriptor: int, place: str, tree: Tree, root: Path) -> None:
+def _walk(descriptor: int, place: str, tree: FolderTree, root: Path) -> None:
     # A descriptor that was opened with O_PATH cannot be listed.
     listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
     try:
         with os.scandir(listing) as entries:
             modes = sorted((entry.name, entry.stat(follow_symlinks=False).st_mode) for entry in entries)
         for name, mode in modes:
-            if tree.count >= MOST_ENTRIES:
-                raise UnfitFileError(errno.EFBIG, f"more than {MOST_ENTRIES} files and folders", root)
+            if tree.count >= MAX_ENTRIES:
+                raise UnfitFileError(errno.EFBIG, f"more than {MAX_ENTRIES} files and folders", root)
             if not stat.S_ISDIR(mode):
                 tree.add(f"{place}{name}", mode)
                 continue
-            if place.count("/") >= DEEPEST:
-                raise UnfitFileError(errno.EFBIG, f"more than {DEEPEST} folders within folders", root)
-            inner = os.open(name, _HELD, dir_fd=listing)
+            if place.count("/") >= MAX_DEPTH:
+                raise UnfitFileError(errno.EFBIG, f"more than {MAX_DEPTH} folders within folders", root)
+            inner = os.open(name, _FOLDER_FLAGS, dir_fd=listing)
             try:
                 tree.folders.append(f"{place}{name}")
-                _climb(inner, f"{place}{name}/", tree, root)
+                _walk(inner, f"{place}{name}/", tree, root)
             except PermissionError:
                 tree.folders.remove(f"{place}{name}")
                 tree.others.append(f"{place}{name}")

@@ -18,45 +18,48 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import PydanticSerializationUnexpectedValue, core_schema
 
 from harness.errors import UnfitError, did_you_mean
-from harness.formatting import shown
+from harness.formatting import format_value
 
 #: The most digits, and the largest power of ten, of a written number; exact arithmetic on more takes too long.
-_MOST_CHARACTERS, _MOST_EXPONENT = 40, 20
+_MAX_CHARACTERS, _MAX_EXPONENT = 40, 20
 #: The base unit of a quantity is counted in 63 bits, as kernels do.
-_MOST = (1 << 63) - 1
+_MAX_VALUE = (1 << 63) - 1
 #: Texts, and values, in each cache: exact arithmetic takes long, and a campaign's paths have few of either.
-_KEPT = 4096
+_CACHE_SIZE = 4096
 _NUMBER = re.compile(r"\s*([-+]?[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*([^\s].*?)?\s*$")
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHE_SIZE)
 def _split(quantity: str, text: str) -> Ratio:
     """Number times unit, exactly; ValueError names the known units."""
     units = _KINDS[quantity].units
     match = _NUMBER.match(text)
     unit_names = ", ".join(units)
     if match is None:
-        raise UnfitError(f"{shown(text)} is not a {quantity}: a number and a unit ({unit_names})", _example(quantity))
+        raise UnfitError(
+            f"{format_value(text)} is not a {quantity}: a number and a unit ({unit_names})", _example(quantity)
+        )
     number, unit = match.groups()
     if unit is None:
         raise UnfitError(
-            f"{shown(text)} has no unit: write a {quantity} as a number and one of {unit_names}", _example(quantity)
+            f"{format_value(text)} has no unit: write a {quantity} as a number and one of {unit_names}",
+            _example(quantity),
         )
     if unit not in units:
         raise UnfitError(
-            f"{shown(unit)} is not a unit of a {quantity}: use one of {unit_names}", did_you_mean(unit, units)
+            f"{format_value(unit)} is not a unit of a {quantity}: use one of {unit_names}", did_you_mean(unit, units)
         )
     exponent = re.split("[eE]", number)[1:] or ["0"]
-    if len(number) > _MOST_CHARACTERS or abs(int(exponent[0])) > _MOST_EXPONENT:
-        raise UnfitError(f"{shown(text)} is out of all proportion", _example(quantity))
+    if len(number) > _MAX_CHARACTERS or abs(int(exponent[0])) > _MAX_EXPONENT:
+        raise UnfitError(f"{format_value(text)} is out of all proportion", _example(quantity))
     try:
         value = Ratio(Decimal(number)) * units[unit]
     except InvalidOperation as error:  # pragma: no cover - the pattern admits only numbers
         raise ValueError(f"'{number}' is not a number") from error
     if value < 0:
-        raise UnfitError(f"a {quantity} cannot be negative: {shown(text)}", "leave the sign out")
-    if value > _MOST:
-        raise UnfitError(f"{shown(text)} is out of all proportion", _example(quantity))
+        raise UnfitError(f"a {quantity} cannot be negative: {format_value(text)}", "leave the sign out")
+    if value > _MAX_VALUE:
+        raise UnfitError(f"{format_value(text)} is out of all proportion", _example(quantity))
     return value
 
 
@@ -75,7 +78,7 @@ def _decimal(value: Ratio) -> str | None:
     return f"{Decimal(scaled.numerator).scaleb(-6).normalize():f}"
 
 
-def _exactly(value: Ratio) -> str:
+def _exact_decimal(value: Ratio) -> str:
     """A finite decimal with all its places, without an exponent."""
     places = 0
     while (value * 10**places).denominator != 1:
@@ -92,7 +95,7 @@ def _read_from_text(kind: Any, form: str, example: str) -> core_schema.CoreSchem
             return value
         if isinstance(value, str):
             return kind.parse(value)
-        raise UnfitError(f"{shown(value)} has no unit: write {form}", example)
+        raise UnfitError(f"{format_value(value)} has no unit: write {form}", example)
 
     def write(value: object) -> str:
         # In a union each kind is tried in turn, and any object has a text.
@@ -123,7 +126,7 @@ class Quantity:
         return cls(round(base))
 
     def __str__(self) -> str:
-        return _printed(self.what, self.value)
+        return _format_value(self.what, self.value)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
@@ -141,8 +144,8 @@ class Quantity:
         }
 
 
-@lru_cache(_KEPT)
-def _printed(quantity: str, value: int) -> str:
+@lru_cache(_CACHE_SIZE)
+def _format_value(quantity: str, value: int) -> str:
     kind = _KINDS[quantity]
     for unit in kind.printed:
         amount = Ratio(value) / kind.units[unit]
@@ -262,7 +265,7 @@ class Percentage(Quantity):
         """Read "1 %" (a percentage, 0 to 100)."""
         base = _split(cls.what, text)
         if base > 10**9:
-            raise UnfitError(f"{shown(text)} is more than the whole (100 %)", "write '1 %', say")
+            raise UnfitError(f"{format_value(text)} is more than the whole (100 %)", "write '1 %', say")
         return cls(round(base))
 
     def __str__(self) -> str:
@@ -290,20 +293,20 @@ class QueueSize:
     def parse(cls, text: str) -> QueueSize:
         """Read "50 kB", "25 packets", "100 ms" or "1 BDP". Raises ValueError."""
         match = _QUEUE.match(text)
-        if match and len(match[1]) > _MOST_CHARACTERS:
-            raise UnfitError(f"{shown(text)} is out of all proportion", "for example '1 BDP'")
+        if match and len(match[1]) > _MAX_CHARACTERS:
+            raise UnfitError(f"{format_value(text)} is out of all proportion", "for example '1 BDP'")
         if match:
             amount = Ratio(Decimal(match[1]))
             if match[2].startswith("packet"):
                 if amount.denominator != 1:
-                    raise UnfitError(f"{shown(text)}: a queue holds whole packets", "write '25 packets', say")
+                    raise UnfitError(f"{format_value(text)}: a queue holds whole packets", "write '25 packets', say")
                 size = cls(amount, "packets")
             else:
                 size = cls(amount, "BDP")
         else:
             size = cls._parse_quantity(text)
         if size.amount <= 0:
-            raise UnfitError(f"{shown(text)}: a queue that holds nothing passes nothing", "write '1 BDP', say")
+            raise UnfitError(f"{format_value(text)}: a queue that holds nothing passes nothing", "write '1 BDP', say")
         return size
 
     @classmethod
@@ -312,7 +315,8 @@ class QueueSize:
             with contextlib.suppress(ValueError):
                 return cls(Ratio(kind.parse(text).value), unit)
         raise UnfitError(
-            f"{shown(text)} is not a queue size: bytes ('50 kB'), packets ('25 packets'), time ('100 ms') or '1 BDP'",
+            f"{format_value(text)} is not a queue size: bytes ('50 kB'), packets ('25 packets'), time "
+            "('100 ms') or '1 BDP'",
             "for example '1 BDP'",
         )
 
@@ -336,7 +340,7 @@ class QueueSize:
             return str(Size(round(self.amount)))
         if self.unit == "ns":
             return str(Duration(round(self.amount)))
-        return f"{_exactly(self.amount)} {self.unit}"
+        return f"{_exact_decimal(self.amount)} {self.unit}"
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:

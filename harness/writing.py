@@ -15,21 +15,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from harness.formatting import size_of
-from harness.reading import UnfitFileError, held_folder, open_in, status_of, tree_of
+from harness.formatting import format_size
+from harness.reading import UnfitFileError, file_status, open_folder, open_in, read_tree
 
 #: The mode of new files, before the process's umask applies.
 _MODE = 0o666
 _BUFFER = 1 << 20
 
 
-def new_file(file: Path, mode: int = _MODE) -> BinaryIO:
+def create_file(file: Path, mode: int = _MODE) -> BinaryIO:
     """Create a file for writing. Raises OSError, also where anything has that name."""
-    with held_folder(file.parent) as folder:
-        return _new_in(folder, file.name, file, mode)
+    with open_folder(file.parent) as folder:
+        return _create_in(folder, file.name, file, mode)
 
 
-def _new_in(folder: int, name: str, file: Path, mode: int = _MODE) -> BinaryIO:
+def _create_in(folder: int, name: str, file: Path, mode: int = _MODE) -> BinaryIO:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         return os.fdopen(os.open(name, flags, mode, dir_fd=folder), "wb")
@@ -37,26 +37,26 @@ def _new_in(folder: int, name: str, file: Path, mode: int = _MODE) -> BinaryIO:
         raise OSError(error.errno, error.strerror, str(file)) from error
 
 
-def write_new(file: Path, content: bytes | memoryview, mode: int = _MODE) -> None:
+def write_new_file(file: Path, content: bytes | memoryview, mode: int = _MODE) -> None:
     """Write a new file. Raises OSError, also where anything has that name."""
-    with new_file(file, mode) as out:
+    with create_file(file, mode) as out:
         out.write(content)
 
 
 @contextmanager
-def replaced(file: Path, unfinished: str, mode: int = _MODE) -> Iterator[BinaryIO]:
+def replacement_stream(file: Path, unfinished: str, mode: int = _MODE) -> Iterator[BinaryIO]:
     """A stream whose content replaces a file once it is complete; nothing is left of it after an error.
 
     `unfinished`: its name until then, in the same folder; a file of that name is removed. Raises OSError.
     """
-    with held_folder(file.parent) as folder:
+    with open_folder(file.parent) as folder:
         try:
             with suppress(FileNotFoundError):
                 os.unlink(unfinished, dir_fd=folder)
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(file.with_name(unfinished))) from error
         try:
-            with _new_in(folder, unfinished, file.with_name(unfinished), mode) as out:
+            with _create_in(folder, unfinished, file.with_name(unfinished), mode) as out:
                 yield out
             os.replace(unfinished, file.name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
@@ -65,13 +65,13 @@ def replaced(file: Path, unfinished: str, mode: int = _MODE) -> Iterator[BinaryI
             raise
 
 
-def replace(file: Path, content: bytes | memoryview, unfinished: str = "") -> None:
+def replace_file(file: Path, content: bytes | memoryview, unfinished: str = "") -> None:
     """Write a file, in place of an existing one; see `replaced`. Raises OSError."""
-    with replaced(file, unfinished or f"{file.name}.new") as out:
+    with replacement_stream(file, unfinished or f"{file.name}.new") as out:
         out.write(content)
 
 
-def place_below(folder: Path, name: str) -> Path:
+def path_below(folder: Path, name: str) -> Path:
     """The path of a file of that name below a folder. Raises ValueError for a name that leads anywhere else."""
     place = PurePosixPath(name)
     if not name or place.is_absolute() or ".." in place.parts or "\0" in name or place == PurePosixPath():
@@ -85,7 +85,7 @@ def copy_tree(source: Path, target: Path, excluded: Collection[str] = ()) -> lis
     `excluded`: names directly in it that are not copied, with all below them. Gives the paths of entries that are not
     copied because they are neither file nor folder, such as links. Raises OSError; UnfitFileError for lack of space.
     """
-    tree = tree_of(source)
+    tree = read_tree(source)
     files, folders, skipped = (
         [place for place in places if place.partition("/")[0] not in excluded]
         for places in (tree.files, tree.folders, [*tree.links, *tree.others])
@@ -98,31 +98,31 @@ def copy_tree(source: Path, target: Path, excluded: Collection[str] = ()) -> lis
     return skipped
 
 
-def settle_modes(folder: Path) -> None:
+def limit_modes(folder: Path) -> None:
     """Limit the modes of a folder, and of all below it, to those of new files and folders.
 
     Their writer may have let everybody write, or left a program that runs as its owner (set-uid). Files of another
     owner stay as they are. Raises OSError.
     """
     allowed = 0o777 & ~_umask()
-    _settle(folder, allowed, inherited=stat.S_ISGID)
-    tree = tree_of(folder)
+    _limit_mode(folder, allowed, inherited=stat.S_ISGID)
+    tree = read_tree(folder)
     for place in tree.folders:
-        _settle(folder / place, allowed, inherited=stat.S_ISGID)
+        _limit_mode(folder / place, allowed, inherited=stat.S_ISGID)
     for place in tree.files:
-        _settle(folder / place, allowed)
+        _limit_mode(folder / place, allowed)
 
 
-def _settle(place: Path, allowed: int, inherited: int = 0) -> None:
+def _limit_mode(place: Path, allowed: int, inherited: int = 0) -> None:
     """Limit one mode. `inherited`: bits that a new folder has from its parent."""
-    status = status_of(place)
+    status = file_status(place)
     if status is None or stat.S_ISLNK(status.st_mode):
         return
     is_folder = stat.S_ISDIR(status.st_mode)
     mode = (status.st_mode & inherited) | (allowed if is_folder else status.st_mode & allowed)
     if mode == stat.S_IMODE(status.st_mode):
         return
-    with held_folder(place.parent) as folder:
+    with open_folder(place.parent) as folder:
         descriptor = os.open(place.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         with suppress(PermissionError):
@@ -146,16 +146,18 @@ def _require_room(source: Path, places: Collection[str], target: Path) -> None:
     needed = sum(os.lstat(source / place).st_size for place in places)
     free = shutil.disk_usage(target).free
     if needed > free:
-        raise UnfitFileError(errno.EFBIG, f"its files have {size_of(needed)}, and {size_of(free)} are free", source)
+        raise UnfitFileError(
+            errno.EFBIG, f"its files have {format_size(needed)}, and {format_size(free)} are free", source
+        )
 
 
 def _copy(source: Path, target: Path) -> None:
-    with held_folder(source.parent) as folder, open_in(folder, source.name, source) as content:
+    with open_folder(source.parent) as folder, open_in(folder, source.name, source) as content:
         status = os.fstat(content.fileno())
         left = status.st_size
         # The copy is executable if the owner may execute the file; no other permission is kept.
         mode = _MODE | (0o111 if status.st_mode & stat.S_IXUSR else 0)
-        with new_file(target, mode) as out:
+        with create_file(target, mode) as out:
             while left and (block := content.read(min(left, _BUFFER))):
                 out.write(block)
                 left -= len(block)

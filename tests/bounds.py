@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.analysis.metrics import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
-from harness.execution.matrix import Request, cells
+from harness.execution.matrix import Request, build_matrix
 from harness.outcome import LinkProof, MeasuredRun, Observation, Outcome, Run, Transfer
 from harness.scenario.schema import Implementation, Scenario
 from tests.examples import SIM, catalogue, images, implementation
@@ -47,7 +47,7 @@ def results(
     (objective,) = one.objectives
     request = Request([one], [client], [server], engine="virtual")
     made = []
-    for cell, times in zip(cells(request, images(client.name, server.name), SIM), seconds, strict=False):
+    for cell, times in zip(build_matrix(request, images(client.name, server.name), SIM), seconds, strict=False):
         runs = []
         for number, time in enumerate(times):
             late = time == float("inf")

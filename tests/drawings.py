@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 
-from harness.execution.matrix import Request, cells
+from harness.execution.matrix import Request, build_matrix
 from harness.outcome import Cell, Image, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.report.plots.registry import Plot
 from harness.report.plots.view import PlotData
@@ -61,7 +61,7 @@ def cell_of(one: Scenario) -> Cell:
     """A cell of alpha's client and beta's server, in virtual time."""
     known = {item.name: item for item in (ALPHA, BETA, GAMMA, LINUX)}
     images = {name: Image(reference=f"example/{name}:1", identity=f"digest-of-{name}") for name in known}
-    return cells(Request([one], [ALPHA], [BETA], engine="virtual"), images, SIM, known)[0]
+    return build_matrix(Request([one], [ALPHA], [BETA], engine="virtual"), images, SIM, known)[0]
 
 
 def run_of(one: Scenario) -> Run:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.analysis.metrics.objectives import mistakes
 from harness.catalogue import Catalogue
-from harness.execution.matrix import Request, cells
+from harness.execution.matrix import Request, build_matrix
 from harness.outcome import Cell, Image
 from harness.scenario.schema import Flow, Implementation, Link, Objective, Scenario
 from harness.scenario.schema import Path as EmulatedPath
@@ -86,7 +86,7 @@ def cell(
 
 def _cell(one: Scenario, client: Implementation, server: Implementation, **more: object) -> Cell:
     request = Request([one], [client], [server], **more)  # type: ignore[arg-type]
-    return cells(request, images(client.name, server.name), SIM)[0]
+    return build_matrix(request, images(client.name, server.name), SIM)[0]
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from harness.evaluation.missing_metrics import sentences
+from harness.evaluation.missing_metrics import absence_sentences
 from harness.outcome import MeasuredRun, Measurement
 from harness.scenario.metric_names import MetricName
 
@@ -47,4 +47,4 @@ def by_name(measured: MeasuredRun, flows: int = 1) -> dict[str, float]:
 
 def said(measured: MeasuredRun, flows: int = 1) -> list[str]:
     """Its warnings, and why metrics are absent."""
-    return [*measured.warnings, *sentences(measured.absent, flows)]
+    return [*measured.warnings, *absence_sentences(measured.absent, flows)]

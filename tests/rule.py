@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from harness.analysis.handover import SeenMove
+from harness.analysis.handover import ClientMove
 from harness.analysis.run_view import Unavailable
 
 #: Packets of the initial window, of this size.
 INITIAL = 32 * 1200
 
 
-def round_trips(moved: SeenMove) -> Iterator[tuple[int, int]]:
+def round_trips(moved: ClientMove) -> Iterator[tuple[int, int]]:
     """When a packet left the server, and the time until the first acknowledgement of which it is the largest, ns.
 
     Of those acknowledgements that come to the server, and of packets whose number could be read at the client's side.
@@ -37,7 +37,7 @@ def round_trips(moved: SeenMove) -> Iterator[tuple[int, int]]:
         largest = max(largest, number)
 
 
-def obeys(moved: SeenMove) -> None:
+def obeys(moved: ClientMove) -> None:
     """Asserts that the window is the rule's of the captured round trips, within a packet."""
     switched = moved.switched_ns
     assert switched is not None and not isinstance(moved.state, Unavailable)

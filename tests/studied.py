@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.evaluation.cell_result import CellResult
-from harness.execution.matrix import Request, cells
+from harness.execution.matrix import Request, build_matrix
 from harness.outcome import Cell, MeasuredRun
 from harness.planning.sweep import Point
 from harness.scenario.parameters import ParameterValue
@@ -50,7 +50,7 @@ def results(
     player = told(client) if isinstance(client, str) else client
     other = server or told()
     request = Request([one], [player], [other], engine="virtual")
-    made = cells(request, images(player.name, other.name), SIM, every=every)
+    made = build_matrix(request, images(player.name, other.name), SIM, every=every)
     return [
         result("virtual", *(_run(cell, seconds, number) for number in range(repetitions)), of=cell) for cell in made
     ]

@@ -154,9 +154,10 @@ def measures(root: Path = ROOT) -> list[Measure]:
         imported for name in graph.modules for imported in graph.find_modules_directly_imported_by(name)
     )
     single = [
-        name for name, module in by_name.items()
+        name
+        for name, module in by_name.items()
         if importers[name] == 1 and module.lines < SMALL and module.path.name != "__init__.py"
-    ]  # fmt: skip
+    ]
     names = Counter(name for module in package for name in bound_names(module.tree))
     empty = sum(count for name, count in names.items() if is_empty(name))
     contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
@@ -165,14 +166,14 @@ def measures(root: Path = ROOT) -> list[Measure]:
     skips = sum(len(re.findall(r"# fmt: (?:skip|off)", module.path.read_text())) for module in package)
     return [
         Measure("files in the package", len(package), 335),
-        Measure("lines in the package", sum(module.lines for module in package), 61_500),
+        Measure("lines in the package", sum(module.lines for module in package), 63_500),
         Measure("modules directly in the package", len(directly), 5),
         Measure(f"modules below {SMALL} lines with one importer", len(single), 15),
         Measure("names in functions that are empty words", 100 * empty / names.total(), 1.0, "%"),
         Measure("class names with several meanings", len(class_names(package)), 0),
         Measure("files that compare engines by their names", sum(compares_engines(item.tree) for item in package), 1),
         Measure("layers of imports", len(layers), 10),
-        Measure("places where the formatter is overruled", skips, 330),
+        Measure("places where the formatter is overruled", skips, 20),
     ]
 
 

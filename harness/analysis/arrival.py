@@ -17,8 +17,8 @@ from harness.analysis.run_view import RunView, Unavailable
 from harness.capture.artefacts import Artefacts, TransferWindow
 from harness.capture.capture import ACK, SYN, Capture
 from harness.capture.connections import SentPackets
-from harness.capture.qlog_events import sent_streams
-from harness.capture.quic.invariants import integer
+from harness.capture.qlog_events import read_sent_streams
+from harness.capture.quic.invariants import read_varint
 from harness.capture.streams import Bounds, StreamArrival, contiguous, hidden_packets, largest_stream, stream_arrival
 from harness.planning.endpoint_config import application_protocol
 
@@ -26,7 +26,7 @@ from harness.planning.endpoint_config import application_protocol
 _HEADERS, _FRAME_HEADER = 0x01, 2
 #: A stream is not the file's if its size differs from the file's by more than this share plus this many bytes. The
 #: smallest DATA frames seen have 1 kB (quiche), and a server's header fields have some hundred bytes.
-_SHARE, _BYTES = 0.05, 16_384
+_SIZE_SHARE, _SIZE_BYTES = 0.05, 16_384
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ def body_arrival(view: RunView, window: TransferWindow) -> BodyArrival | Unavail
     size = stream.size if stream.final_size is None else stream.final_size
     excess = size - transfer.size
     is_whole = transfer.intact or stream.final_size is not None
-    if is_whole and abs(excess) > _SHARE * transfer.size + _BYTES:
+    if is_whole and abs(excess) > _SIZE_SHARE * transfer.size + _SIZE_BYTES:
         return Unavailable(f"the largest stream in the captured packets has {size} B, the file {transfer.size} B")
     if application_protocol(view.run.cell, transfer.flow) == "hq-interop":
         return BodyArrival(stream, 0, 0)
     overhead = max(excess, 0) if is_whole else None
-    head_overhead = headers_before(stream.head)
+    head_overhead = header_bytes(stream.head)
     return BodyArrival(stream, head_overhead if overhead is None else min(head_overhead, overhead), overhead)
 
 
@@ -81,15 +81,15 @@ def _arrival(view: RunView, window: TransferWindow, opened: SentPackets, identif
     trace = TransferConnection(view, window).trace("server") if arrival.unseen else None
     if trace is None:
         return arrival
-    logged = sent_streams(trace, set(opened.packets.number[hidden_packets(opened)].tolist()))
+    logged = read_sent_streams(trace, set(opened.packets.number[hidden_packets(opened)].tolist()))
     return stream_arrival(opened, identifier, whole=window.transfer.intact, told=logged)
 
 
-def headers_before(head: bytes) -> int:
+def header_bytes(head: bytes) -> int:
     """Bytes of a HEADERS frame at a stream's beginning and of the following DATA frame's header, at least."""
     try:
-        kind, at = integer(head, 0)
-        length, at = integer(head, at)
+        kind, at = read_varint(head, 0)
+        length, at = read_varint(head, at)
     except IndexError:
         return 2 * _FRAME_HEADER
     return at + length + _FRAME_HEADER if kind == _HEADERS else 2 * _FRAME_HEADER
@@ -101,11 +101,11 @@ def headers_before(head: bytes) -> int:
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 #: Sequence numbers wrap around (RFC 9293 §3.4).
-_ROUND = 1 << 32
+_SEQUENCE_SPACE = 1 << 32
 
 
 @dataclass(frozen=True)
-class InOrder:
+class InOrderArrival:
     """The bytes of a connection's stream that had arrived in order, in one direction."""
 
     t_ns: Ints
@@ -114,29 +114,29 @@ class InOrder:
     """Bytes received without a gap after each segment, shape (n,)."""
 
 
-def offsets(numbers: Ints, initial: int) -> Ints:
+def stream_offsets(numbers: Ints, initial: int) -> Ints:
     """Stream offsets of n sequence or acknowledgement numbers, shape (n,); `initial`: the SYN's sequence number.
 
     Neighbours are less than half the sequence space apart, because a window is (RFC 7323 §2.2).
     """
-    relative = (numbers - initial - 1) % _ROUND
-    steps = (np.diff(relative, prepend=0) + _ROUND // 2) % _ROUND - _ROUND // 2
+    relative = (numbers - initial - 1) % _SEQUENCE_SPACE
+    steps = (np.diff(relative, prepend=0) + _SEQUENCE_SPACE // 2) % _SEQUENCE_SPACE - _SEQUENCE_SPACE // 2
     positions: Ints = np.cumsum(steps)
     return positions
 
 
-def in_order(received: Capture) -> InOrder | None:
+def in_order_arrival(received: Capture) -> InOrderArrival | None:
     """The bytes received on one connection in one direction; None if its first segment was not captured."""
     syns = np.flatnonzero(received.flags & SYN)
     if not len(syns):
         return None
-    positions = offsets(received.sequence, int(received.sequence[syns[0]]))
+    positions = stream_offsets(received.sequence, int(received.sequence[syns[0]]))
     with_data = received.payload > 0
     begins = positions[with_data]
-    return InOrder(received.t_ns[with_data], contiguous(begins, begins + received.payload[with_data]))
+    return InOrderArrival(received.t_ns[with_data], contiguous(begins, begins + received.payload[with_data]))
 
 
-def sent_again(sent: Capture, client_ports: Ints) -> Flags:
+def resent_flags(sent: Capture, client_ports: Ints) -> Flags:
     """Which of n segments carry bytes that had been sent before, shape (n,); segments of one direction, in sending
     order.
 
@@ -146,21 +146,21 @@ def sent_again(sent: Capture, client_ports: Ints) -> Flags:
     for port in np.unique(client_ports):
         rows = np.flatnonzero(client_ports == port)
         connection = sent.where(rows)
-        begins = offsets(connection.sequence, int(connection.sequence[0]))
+        begins = stream_offsets(connection.sequence, int(connection.sequence[0]))
         ends = np.maximum.accumulate(begins + connection.payload)
         highest = np.concatenate((begins[:1], ends[:-1]))
         resent[rows] = (connection.payload > 0) & (begins < highest)
     return resent
 
 
-def in_flight(sent: Capture, acknowledging: Capture) -> int:
+def peak_in_flight(sent: Capture, acknowledging: Capture) -> int:
     """The most bytes of one connection that were sent and not yet acknowledged, as seen at the sender's side."""
     if not len(sent):
         return 0
     initial = int(sent.sequence[0])
-    sent_up_to = np.maximum.accumulate(offsets(sent.sequence, initial) + sent.payload)
+    sent_up_to = np.maximum.accumulate(stream_offsets(sent.sequence, initial) + sent.payload)
     acks = acknowledging.where(acknowledging.flags & ACK != 0)
-    acknowledged = np.maximum.accumulate(np.concatenate(([0], offsets(acks.acknowledgement, initial))))
+    acknowledged = np.maximum.accumulate(np.concatenate(([0], stream_offsets(acks.acknowledgement, initial))))
     return int((sent_up_to - acknowledged[np.searchsorted(acks.t_ns, sent.t_ns, side="right")]).max())
 
 
@@ -176,7 +176,7 @@ def in_flight(sent: Capture, acknowledging: Capture) -> int:
 class TlsArrival:
     """The arrival of a stream that contains the body of one transfer's response."""
 
-    stream: InOrder
+    stream: InOrderArrival
     beside: int | None
     """Bytes of the stream that are not part of the body, in total; None if the stream's end was not seen."""
 
@@ -200,13 +200,13 @@ def tls_arrival(view: Artefacts, window: TransferWindow) -> TlsArrival | Unavail
     received = view.left.between(window.start_ns, window.end_ns, transfer.flow, to_client=True)
     if len(np.unique(received.destination_port)) > 1:
         return Unavailable("it took several TCP connections")
-    stream = in_order(received)
+    stream = in_order_arrival(received)
     if stream is None:
         return Unavailable("the first segment of the connection was not captured")
     if not transfer.intact or not len(stream.come):
         return TlsArrival(stream, None)
     overhead = int(stream.come[-1]) - transfer.size
-    if not 0 <= overhead <= _SHARE * transfer.size + _BYTES:
+    if not 0 <= overhead <= _SIZE_SHARE * transfer.size + _SIZE_BYTES:
         return Unavailable(
             f"the connection brought {int(stream.come[-1])} B without a gap, the file has {transfer.size} B"
         )

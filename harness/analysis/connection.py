@@ -12,18 +12,18 @@ from harness.analysis.run_view import RunView
 from harness.analysis.timeseries.sender import traces_of
 from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import Capture
-from harness.capture.qlog_parameters import Settings, read_settings
+from harness.capture.qlog_parameters import LoggedSettings, read_settings
 from harness.capture.quic.invariants import Form
 from harness.scenario.parameters import ROLES, Role
 
 #: A datagram with at least this payload was full: its size was limited by the path, not by the amount of data. Bytes.
-FULL = 1000
+FULL_PAYLOAD = 1000
 #: Datagrams closer together than this arrive or leave together, ns.
-TOGETHER = 50_000
+BURST_GAP = 50_000
 #: Share of the path's RTT that counts as the first round trip: no acknowledgement returns earlier.
-ROUND = 0.98
+ROUND_SHARE = 0.98
 #: A datagram size is the stack's own, and not that of a probe, if it carries at least this share of a flight's bytes.
-_COMMON = 0.2
+_COMMON_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class TransferConnection:
         start, end, flow = self.window.start_ns, self.window.end_ns, self.window.transfer.flow
         return side.between(start, end, flow, sent_to_client), side.between(start, end, flow, not sent_to_client)
 
-    def settings(self, role: Role) -> Settings | None:
+    def settings(self, role: Role) -> LoggedSettings | None:
         """The parameters that an endpoint's trace of this connection reports."""
         trace = self._traces[role]
         return None if trace is None else trace[1]
@@ -90,10 +90,10 @@ class TransferConnection:
         return None if trace is None else trace[0]
 
     @cached_property
-    def _traces(self) -> dict[Role, tuple[Path, Settings] | None]:
+    def _traces(self) -> dict[Role, tuple[Path, LoggedSettings] | None]:
         return {role: self._trace(role) for role in ROLES}
 
-    def _trace(self, role: Role) -> tuple[Path, Settings] | None:
+    def _trace(self, role: Role) -> tuple[Path, LoggedSettings] | None:
         """The largest trace of this connection."""
         rtt_ms = None if self.rtt_ns is None else self.rtt_ns / 1e6
         return next(((path, read_settings(path, rtt_ms)) for path in traces_of(self.view, self.window, role)), None)
@@ -120,17 +120,17 @@ class TransferConnection:
         sent = self.sent("server")
         if sent is None or not len(sent) or not self.rtt_ns:
             return None
-        answer = (sent.form == Form.SHORT) & (sent.t_ns >= sent.t_ns[0] + ROUND * self.rtt_ns)
-        full = answer & (sent.payload >= FULL)
+        answer = (sent.form == Form.SHORT) & (sent.t_ns >= sent.t_ns[0] + ROUND_SHARE * self.rtt_ns)
+        full = answer & (sent.payload >= FULL_PAYLOAD)
         if not full.any():
             return None
         start, data = int(sent.t_ns[answer][0]), int(sent.t_ns[full][0])
         if data - start > self.rtt_ns / 2:  # the request came later, or a Retry packet before the handshake
             start = data
-        inside = (sent.t_ns >= start) & (sent.t_ns < start + ROUND * self.rtt_ns)
+        inside = (sent.t_ns >= start) & (sent.t_ns < start + ROUND_SHARE * self.rtt_ns)
         flight = sent.where(inside)
         before, after = (int(sent.payload[part].sum()) for part in (sent.t_ns < start, (sent.t_ns >= start) & ~inside))
-        end = int(start + ROUND * self.rtt_ns)
+        end = int(start + ROUND_SHARE * self.rtt_ns)
         following = sent.where((sent.t_ns >= end) & (sent.t_ns < end + self.rtt_ns))
         return Flight(flight, common_size(flight), before, after, following)
 
@@ -139,7 +139,7 @@ def common_size(sent: Capture) -> int:
     """The largest size with a fair share of the bytes of the full datagrams; path MTU probes do not have such a
     share.
     """
-    sizes, counts = np.unique(sent.payload[sent.payload >= FULL], return_counts=True)
+    sizes, counts = np.unique(sent.payload[sent.payload >= FULL_PAYLOAD], return_counts=True)
     volume = sizes * counts
-    common = sizes[volume >= _COMMON * volume.sum()]
+    common = sizes[volume >= _COMMON_SHARE * volume.sum()]
     return int(common[-1] if len(common) else sizes[volume.argmax()])

@@ -16,32 +16,36 @@ from harness.analysis.timeseries.sender import traces_of
 from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import RST
 from harness.capture.files import open_file
-from harness.capture.qlog_events import LoggedClose, closings
+from harness.capture.qlog_events import LoggedClose, read_closes
 from harness.capture.qlog_parameters import read_settings
-from harness.capture.quic.error_codes import error_name, in_order, is_known
+from harness.capture.quic.error_codes import error_name, is_clean_close, is_plausible_close
 from harness.capture.quic.frames import CloseFrame
 from harness.capture.quic.invariants import Form
 from harness.outcome import Ending, EndingKind
-from harness.scenario.parameters import PARAMETERS, ROLES, Role, other
+from harness.scenario.parameters import PARAMETERS, ROLES, Role, peer_role
 from harness.scenario.schema import Implementation
 from harness.scenario.schema.implementation import EndingWord
 
 #: The manifest's word → the kind of ending.
 _KINDS: dict[EndingWord, EndingKind] = {
-    "idle_timeout": "idle_timeout", "handshake_timeout": "handshake_timeout", "ack_timeout": "ack_timeout",
-    "stateless_reset": "stateless_reset", "peer_closed": "connection_closed", "closed": "connection_closed",
-}  # fmt: skip
+    "idle_timeout": "idle_timeout",
+    "handshake_timeout": "handshake_timeout",
+    "ack_timeout": "ack_timeout",
+    "stateless_reset": "stateless_reset",
+    "peer_closed": "connection_closed",
+    "closed": "connection_closed",
+}
 #: Bytes at a log's end that are searched for messages, and bytes read at a time.
-_END, _READ = 1 << 16, 1 << 20
+_TAIL, _CHUNK = 1 << 16, 1 << 20
 #: Crash messages of programs: Go, Rust, and the C library's assert(3). Messages before them do not describe an ending.
-_BROKE = re.compile(r"^(?:panic: |fatal error: |goroutine \d+ \[|thread '.*' panicked at |.*: Assertion `)")
+_CRASH = re.compile(r"^(?:panic: |fatal error: |goroutine \d+ \[|thread '.*' panicked at |.*: Assertion `)")
 #: For how long a client that ended by its idle timer had received nothing, as shares of the timer: least and most.
 _ON_TIME, _LATE = 0.99, 1.5
 #: A handshake without any packet from the peer for this long was abandoned, s. By then three probes had been sent with
 #: the largest initial RTT of any stack here (RFC 9002 §6.2.2: 333 ms; probes after 1, 3 and 7 s).
-_GIVEN_UP = 7.0
+_HANDSHAKE_SILENCE = 7.0
 #: The longest quotation from a log, characters.
-_QUOTED = 200
+_LONGEST_QUOTE = 200
 
 
 def endings(view: RunView) -> tuple[Ending, ...]:
@@ -50,26 +54,26 @@ def endings(view: RunView) -> tuple[Ending, ...]:
     The client's account of each comes first. Raises OSError.
     """
     unfinished = (window for window in view.windows if not window.transfer.cut_off and _is_unfinished(window))
-    return tuple(dict.fromkeys(ending for window in unfinished for ending in _of(view, window)))
+    return tuple(dict.fromkeys(ending for window in unfinished for ending in _transfer_endings(view, window)))
 
 
 def _is_unfinished(window: TransferWindow) -> bool:
     return window.transfer.exit_code != 0 or not window.transfer.intact
 
 
-def _of(view: RunView, window: TransferWindow) -> Iterator[Ending]:
-    lines = {role: _lines(view.folder / f"{role}{window.transfer.flow}.log") for role in ROLES}
-    if any(_BROKE.match(line) for line in lines["client"]):
+def _transfer_endings(view: RunView, window: TransferWindow) -> Iterator[Ending]:
+    lines = {role: _log_tail(view.folder / f"{role}{window.transfer.flow}.log") for role in ROLES}
+    if any(_CRASH.match(line) for line in lines["client"]):
         return
     if window.over_tcp:
-        yield from _segments(view, window)
+        yield from _reset_endings(view, window)
     timer = idle_timer(view, window)
     for role in ROLES:
-        accounts = list(_of_traces(view, window, role, timer))
-        accounts += [*_frames(view, window)] if role == "client" else []
-        accounts += [*_of_log(view, window, role, lines[role], timer)]
+        accounts = list(_trace_endings(view, window, role, timer))
+        accounts += [*_close_endings(view, window)] if role == "client" else []
+        accounts += [*_log_endings(view, window, role, lines[role], timer)]
         if role == "client" and not accounts:
-            accounts += _silence(view, window, timer)
+            accounts += _idle_endings(view, window, timer)
         yield from accounts
 
 
@@ -97,30 +101,37 @@ def idle_timer(view: RunView, window: TransferWindow) -> float | None:
     )
 
 
-def _of_traces(view: RunView, window: TransferWindow, role: Role, timer: float | None) -> Iterator[Ending]:
+def _trace_endings(view: RunView, window: TransferWindow, role: Role, timer: float | None) -> Iterator[Ending]:
     """The endings in an endpoint's qlog. A regular close after the connection was lost does not say why."""
     for path in traces_of(view, window, role):
         # An endpoint may report a timeout to its peer with a CONNECTION_CLOSE of any code.
-        for close in sorted(closings(path), key=lambda close: close.trigger is None):
-            if _told_to_end(window, close.t_ns):
+        for close in sorted(read_closes(path), key=lambda close: close.trigger is None):
+            if _is_after_limit(window, close.t_ns):
                 continue
             if not (close.in_order and (close.own or role == "server")):
-                yield _traced(view, window, role, close, timer)
+                yield _trace_ending(view, window, role, close, timer)
 
 
-def _traced(view: RunView, window: TransferWindow, role: Role, close: LoggedClose, timer: float | None) -> Ending:
+def _trace_ending(view: RunView, window: TransferWindow, role: Role, close: LoggedClose, timer: float | None) -> Ending:
     at = _seconds(window, close.t_ns) if close.t_ns is not None else None
-    kind = close.trigger or _in_words(view.run.cell.implementation(role, window.transfer.flow), close)
-    if kind == "idle_timeout" and not _established(view, window):
+    kind = close.trigger or _kind_by_words(view.run.cell.implementation(role, window.transfer.flow), close)
+    if kind == "idle_timeout" and not _is_established(view, window):
         kind = "handshake_timeout"
     return Ending(
-        flow=window.transfer.flow, transfer=window.name, kind=kind, witness=role, by=role if close.own else other(role),
-        at=at, timer=timer if kind == "idle_timeout" else None, error="" if close.trigger else close.error,
-        words="" if close.trigger else close.words[:_QUOTED], source=f"the {role}'s qlog",
-    )  # fmt: skip
+        flow=window.transfer.flow,
+        transfer=window.name,
+        kind=kind,
+        witness=role,
+        by=role if close.own else peer_role(role),
+        at=at,
+        timer=timer if kind == "idle_timeout" else None,
+        error="" if close.trigger else close.error,
+        words="" if close.trigger else close.words[:_LONGEST_QUOTE],
+        source=f"the {role}'s qlog",
+    )
 
 
-def _in_words(implementation: Implementation, close: LoggedClose) -> EndingKind:
+def _kind_by_words(implementation: Implementation, close: LoggedClose) -> EndingKind:
     """The kind of a close that has a reason phrase but no code, by the messages of the implementation's own log."""
     words = (word for word, pattern in implementation.endings.items() if re.search(pattern, close.words))
     return "connection_closed" if close.error or not close.words else _KINDS[next(words, "closed")]
@@ -129,7 +140,7 @@ def _in_words(implementation: Implementation, close: LoggedClose) -> EndingKind:
 # --- the wire
 
 
-def _frames(view: RunView, window: TransferWindow) -> Iterator[Ending]:
+def _close_endings(view: RunView, window: TransferWindow) -> Iterator[Ending]:
     """CONNECTION_CLOSE frames of 1-RTT packets at the client's side that could be decrypted."""
     closes: list[tuple[int, Role, CloseFrame]] = sorted(
         (
@@ -137,25 +148,31 @@ def _frames(view: RunView, window: TransferWindow) -> Iterator[Ending]:
             for role in ROLES
             for opened in ([] if window.over_tcp else view.opened(window, role))
             for t_ns, frames in zip(opened.t_ns, opened.frames, strict=True)
-            if frames.close is not None and is_known(frames.close)
+            if frames.close is not None and is_plausible_close(frames.close)
         ),
         key=lambda entry: entry[0],
     )
     ended = False
     for t_ns, role, close in closes:
-        if role == "client" and in_order(close):
+        if role == "client" and is_clean_close(close):
             # The server's response to it does not end anything (RFC 9000 §10.2.2).
             ended = True
-        if ended or _told_to_end(window, t_ns):
+        if ended or _is_after_limit(window, t_ns):
             continue
         yield Ending(
-            flow=window.transfer.flow, transfer=window.name, kind="connection_closed", witness="client", by=role,
-            at=_seconds(window, t_ns), error=error_name(close.code, by_transport=close.by_transport),
-            words=close.reason.decode(errors="replace").strip(), source="the client's side capture, decrypted",
-        )  # fmt: skip
+            flow=window.transfer.flow,
+            transfer=window.name,
+            kind="connection_closed",
+            witness="client",
+            by=role,
+            at=_seconds(window, t_ns),
+            error=error_name(close.code, by_transport=close.by_transport),
+            words=close.reason.decode(errors="replace").strip(),
+            source="the client's side capture, decrypted",
+        )
 
 
-def _segments(view: RunView, window: TransferWindow) -> Iterator[Ending]:
+def _reset_endings(view: RunView, window: TransferWindow) -> Iterator[Ending]:
     """The first reset of a TCP connection at the client's side (RFC 9293 §3.5.2)."""
     if view.left is None:
         return
@@ -163,13 +180,17 @@ def _segments(view: RunView, window: TransferWindow) -> Iterator[Ending]:
     rows = np.flatnonzero(inside & (view.left.flow == window.transfer.flow) & (view.left.flags & RST != 0))
     for row in rows[:1]:
         yield Ending(
-            flow=window.transfer.flow, transfer=window.name, kind="connection_reset", witness="client",
-            by="server" if view.left.to_client[row] else "client", at=_seconds(window, int(view.left.t_ns[row])),
+            flow=window.transfer.flow,
+            transfer=window.name,
+            kind="connection_reset",
+            witness="client",
+            by="server" if view.left.to_client[row] else "client",
+            at=_seconds(window, int(view.left.t_ns[row])),
             source="the client's side capture",
-        )  # fmt: skip
+        )
 
 
-def _silence(view: RunView, window: TransferWindow, timer: float | None) -> Iterator[Ending]:
+def _idle_endings(view: RunView, window: TransferWindow, timer: float | None) -> Iterator[Ending]:
     """An idle timeout that no endpoint reported: the client received nothing for that long before it ended, or before
     it opened another connection.
 
@@ -180,7 +201,7 @@ def _silence(view: RunView, window: TransferWindow, timer: float | None) -> Iter
         return
     sent = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
     if not sent.one_rtt.any():
-        yield from _unanswered(view, window, window.zero_ns)
+        yield from _handshake_endings(view, window, window.zero_ns)
         return
     if timer is None:
         return
@@ -192,44 +213,54 @@ def _silence(view: RunView, window: TransferWindow, timer: float | None) -> Iter
     silence_s = (end_ns - int(received.t_ns[-1])) / 1e9 if len(received) else 0.0
     if timer * _ON_TIME <= silence_s <= timer * _LATE:
         yield Ending(
-            flow=window.transfer.flow, transfer=window.name, kind="idle_timeout", witness="client", by="client",
-            at=_seconds(window, end_ns), timer=timer,
-            source=_heard_nothing(silence_s),
-        )  # fmt: skip
+            flow=window.transfer.flow,
+            transfer=window.name,
+            kind="idle_timeout",
+            witness="client",
+            by="client",
+            at=_seconds(window, end_ns),
+            timer=timer,
+            source=_silence_text(silence_s),
+        )
 
 
-def _heard_nothing(seconds: float) -> str:
+def _silence_text(seconds: float) -> str:
     return f"nothing came in the {seconds:.1f} s before, by the client's side capture"
 
 
-def _unanswered(view: RunView, window: TransferWindow, zero_ns: int) -> Iterator[Ending]:
+def _handshake_endings(view: RunView, window: TransferWindow, zero_ns: int) -> Iterator[Ending]:
     """A handshake that was abandoned without a message, after a silence in which probes would have been answered."""
     assert view.left is not None
     end_ns = window.transfer.ended_ns
     received = view.left.between(window.start_ns, end_ns, window.transfer.flow, to_client=True)
     silence_s = (end_ns - (int(received.t_ns[-1]) if len(received) else zero_ns)) / 1e9
-    if silence_s >= _GIVEN_UP:
+    if silence_s >= _HANDSHAKE_SILENCE:
         yield Ending(
-            flow=window.transfer.flow, transfer=window.name, kind="handshake_timeout", witness="client", by="client",
-            at=_seconds(window, end_ns), source=_heard_nothing(silence_s),
-        )  # fmt: skip
+            flow=window.transfer.flow,
+            transfer=window.name,
+            kind="handshake_timeout",
+            witness="client",
+            by="client",
+            at=_seconds(window, end_ns),
+            source=_silence_text(silence_s),
+        )
 
 
 # --- logs
 
 
-def _lines(file: Path) -> list[str]:
+def _log_tail(file: Path) -> list[str]:
     tail = b""
     try:
         with open_file(file) as log:
-            while chunk := log.read(_READ):
-                tail = (tail + chunk)[-_END:]
+            while chunk := log.read(_CHUNK):
+                tail = (tail + chunk)[-_TAIL:]
     except OSError:
         return []
     return tail.decode(errors="replace").splitlines()
 
 
-def _of_log(
+def _log_endings(
     view: RunView, window: TransferWindow, role: Role, lines: list[str], timer: float | None
 ) -> Iterator[Ending]:
     """The endings in an endpoint's log, by the manifest's patterns; only for the last transfer, which ended the run."""
@@ -252,17 +283,23 @@ def _of_log(
         assert match is not None
         groups = match.groupdict()
         kind = _KINDS[word]
-        if kind == "idle_timeout" and not _established(view, window):
+        if kind == "idle_timeout" and not _is_established(view, window):
             kind = "handshake_timeout"
         yield Ending(
-            flow=flow, transfer=window.name, kind=kind, witness=role,
-            by=other(role) if word in ("stateless_reset", "peer_closed") else role, at=at,
-            timer=timer if kind == "idle_timeout" else None, error=(groups.get("code") or "").strip(),
-            words=(groups.get("words") or "").strip() or line.strip()[:_QUOTED], source=f"the {role}'s log",
-        )  # fmt: skip
+            flow=flow,
+            transfer=window.name,
+            kind=kind,
+            witness=role,
+            by=peer_role(role) if word in ("stateless_reset", "peer_closed") else role,
+            at=at,
+            timer=timer if kind == "idle_timeout" else None,
+            error=(groups.get("code") or "").strip(),
+            words=(groups.get("words") or "").strip() or line.strip()[:_LONGEST_QUOTE],
+            source=f"the {role}'s log",
+        )
 
 
-def _established(view: RunView, window: TransferWindow) -> bool:
+def _is_established(view: RunView, window: TransferWindow) -> bool:
     """Whether the client sent 1-RTT packets, which it does once the handshake is complete (RFC 9001 §5.7)."""
     if view.left is None or window.over_tcp:
         return True
@@ -270,7 +307,7 @@ def _established(view: RunView, window: TransferWindow) -> bool:
     return bool(sent.one_rtt.any())
 
 
-def _told_to_end(window: TransferWindow, t_ns: int | None) -> bool:
+def _is_after_limit(window: TransferWindow, t_ns: int | None) -> bool:
     """Whether an event came after a transfer's time limit, when both endpoints had been stopped."""
     return window.transfer.exit_code is None and t_ns is not None and t_ns >= window.transfer.ended_ns
 

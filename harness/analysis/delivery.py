@@ -17,25 +17,25 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.arrival import BodyArrival, TlsArrival, body_arrival, headers_before, in_order, tls_arrival
+from harness.analysis.arrival import BodyArrival, TlsArrival, body_arrival, header_bytes, in_order_arrival, tls_arrival
 from harness.analysis.connection import TransferConnection
 from harness.analysis.run_view import RunView, Unavailable
 from harness.analysis.shared_flows import SharedFlow
 from harness.analysis.timeseries.lifetimes import client_port, data_port
-from harness.analysis.timeseries.network import AHEAD
+from harness.analysis.timeseries.network import AHEAD_FACTOR
 from harness.capture.artefacts import TransferWindow
 from harness.capture.connections import SentPackets
-from harness.capture.counters import Growth, Moment, growth_of, spent
-from harness.capture.qlog_events import sent_streams
+from harness.capture.counters import Growth, Moment, cumulative_increase, transfer_growth
+from harness.capture.qlog_events import read_sent_streams
 from harness.capture.streams import Bounds, StreamArrival, hidden_packets, stream_arrivals
-from harness.formatting import counted
+from harness.formatting import format_count
 from harness.planning.endpoint_config import application_protocol
 
 FILE, PACKETS, SEGMENTS = "client file", "left capture, decrypted", "left capture"
 #: Two samples further apart than this bracket a moment so loosely that a caution is given, ns.
-WIDE = 20_000_000
+WIDE_GAP = 20_000_000
 #: A moment whose uncertainty exceeds this share of its time is unknown.
-ROUGH = 0.1
+MAX_UNCERTAINTY = 0.1
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Delivery:
         """Samples of the file's size; None if there are none."""
         if self.view.growth is None:
             return None
-        growth = growth_of(self.view.growth, self.window.transfer.flow, self.window.transfer.index)
+        growth = transfer_growth(self.view.growth, self.window.transfer.flow, self.window.transfer.index)
         return growth if len(growth.t_ns) else None
 
     def has(self, size: int) -> bool:
@@ -92,7 +92,7 @@ class Delivery:
         if isinstance(arrived, Unavailable):
             return Unavailable(f"{reason.text if reason is not None else ''}; of its packets, {arrived.text}")
         seconds = (arrived.middle_ns - zero_ns) / 1e9
-        if arrived.gap_ns / 1e9 > ROUGH * seconds:
+        if arrived.gap_ns / 1e9 > MAX_UNCERTAINTY * seconds:
             interval = f"{(arrived.after_ns - zero_ns) / 1e9:.2f} to {(arrived.before_ns - zero_ns) / 1e9:.2f} s"
             return Unavailable(f"{reason.text if reason is not None else ''}; its packets tell {interval}")
         return DeliveryTime(seconds, arrived.gap_ns, SEGMENTS if self.window.over_tcp else PACKETS)
@@ -108,7 +108,7 @@ class Delivery:
         if moment.middle_ns <= zero_ns:
             return Unavailable(f"the file had {size} B before the client's first datagram")
         arrived = self._arrived(moment.before_ns)
-        if arrived is not None and arrived * AHEAD < size and self.view.capture_drops == 0:
+        if arrived is not None and arrived * AHEAD_FACTOR < size and self.view.capture_drops == 0:
             return Unavailable(f"the file had {size} B when {arrived} B had arrived: the client sizes it in advance")
         return moment
 
@@ -117,11 +117,11 @@ class Delivery:
         if size >= self.window.transfer.size or self.growth is None:
             return None
         seconds, step = (moment.middle_ns - zero_ns) / 1e9, self.growth.typical_step
-        if max(moment.gap_ns / 1e9, step * 8 / self._rate) <= ROUGH * seconds:
+        if max(moment.gap_ns / 1e9, step * 8 / self._rate) <= MAX_UNCERTAINTY * seconds:
             return None
         return Unavailable(
             f"the client writes its file in lumps of {step / 1e6:.1f} MB and its size was sampled "
-            f"{moment.gap_ns / 1e6:.0f} ms apart, so {seconds:.2f} s is not known to {ROUGH:.0%}"
+            f"{moment.gap_ns / 1e6:.0f} ms apart, so {seconds:.2f} s is not known to {MAX_UNCERTAINTY:.0%}"
         )
 
     def _come(self, size: int, file_moment: Moment | None) -> Moment | Unavailable:
@@ -133,7 +133,7 @@ class Delivery:
             return Unavailable(f"less than {size} B came without a gap")
         dropped = self._dropped
         latest = None if dropped else bounds.latest_ns
-        if file_moment is not None and file_moment.before_ns + WIDE >= bounds.earliest_ns:
+        if file_moment is not None and file_moment.before_ns + WIDE_GAP >= bounds.earliest_ns:
             latest = min(file_moment.before_ns, latest or file_moment.before_ns)
         if latest is None and dropped:
             return Unavailable(f"the client's full socket dropped {dropped} that had come")
@@ -146,7 +146,7 @@ class Delivery:
         left, window = self.view.left, self.window
         if left is None or left.truncated:
             return None
-        received = left.between(window.start_ns, until_ns + WIDE, window.transfer.flow, to_client=True)
+        received = left.between(window.start_ns, until_ns + WIDE_GAP, window.transfer.flow, to_client=True)
         return int(received.payload.sum())
 
     @property
@@ -156,7 +156,10 @@ class Delivery:
         if self.view.cpu is None:
             return 0
         container = f"client{window.transfer.flow}"
-        return spent(self.view.cpu, container, "rcvbuf_errors", window.start_ns, window.transfer.ended_ns) or 0
+        return (
+            cumulative_increase(self.view.cpu, container, "rcvbuf_errors", window.start_ns, window.transfer.ended_ns)
+            or 0
+        )
 
     @property
     def _rate(self) -> int:
@@ -171,7 +174,7 @@ class Delivery:
 
 
 @dataclass(frozen=True)
-class Objects:
+class MultiFileDelivery:
     """The files of one transfer with several files."""
 
     view: RunView
@@ -190,7 +193,7 @@ class Objects:
             return self._moment(bounds)
         streams = self._streams()
         return self._moment(
-            streams if isinstance(streams, Unavailable) else _last([stream.ended for stream in streams])
+            streams if isinstance(streams, Unavailable) else _latest_bounds([stream.ended for stream in streams])
         )
 
     def first_byte(self) -> DeliveryTime | Unavailable:
@@ -201,8 +204,8 @@ class Objects:
         if isinstance(streams, Unavailable):
             return streams
         is_hq = application_protocol(self.view.run.cell, self.window.transfer.flow) == "hq-interop"
-        first_bytes = [stream.reached(1 + (0 if is_hq else headers_before(stream.head))) for stream in streams]
-        return self._moment(_first(first_bytes))
+        first_bytes = [stream.reached(1 + (0 if is_hq else header_bytes(stream.head))) for stream in streams]
+        return self._moment(_earliest_bounds(first_bytes))
 
     def _moment(self, bounds: Bounds | Unavailable) -> DeliveryTime | Unavailable:
         zero_ns = self.window.zero_ns
@@ -216,7 +219,7 @@ class Objects:
             return Unavailable("frames that were not captured may hold some of its files")
         seconds = ((bounds.earliest_ns + bounds.latest_ns) / 2 - zero_ns) / 1e9
         gap_ns = bounds.latest_ns - bounds.earliest_ns
-        if gap_ns / 1e9 > ROUGH * seconds:
+        if gap_ns / 1e9 > MAX_UNCERTAINTY * seconds:
             interval = " to ".join(f"{(at - zero_ns) / 1e9:.2f}" for at in (bounds.earliest_ns, bounds.latest_ns))
             return Unavailable(f"its packets tell {interval} s")
         return DeliveryTime(seconds, gap_ns, SEGMENTS if self.window.over_tcp else PACKETS)
@@ -238,7 +241,7 @@ class Objects:
             return Unavailable("the TLS secrets that were written down open no packet of the capture")
         if len(answers) < files:
             return Unavailable(
-                f"the captured packets show answers on {counted(len(answers), 'stream')}, of {files} files"
+                f"the captured packets show answers on {format_count(len(answers), 'stream')}, of {files} files"
             )
         return answers
 
@@ -246,17 +249,17 @@ class Objects:
         """The arrival of each stream of a connection; `told`: the server's qlog describes the packets not captured."""
         hidden = opened.packets.number[hidden_packets(opened)]
         trace = TransferConnection(self.view, self.window).trace("server") if told and len(hidden) else None
-        sent = sent_streams(trace, set(hidden.tolist())) if trace is not None else None
+        sent = read_sent_streams(trace, set(hidden.tolist())) if trace is not None else None
         yield from stream_arrivals(opened, self.whole, sent).values()
 
 
-def _last(moments: list[Bounds]) -> Bounds:
+def _latest_bounds(moments: list[Bounds]) -> Bounds:
     """When the last of several events had happened."""
     earliest, latest = ([getattr(bounds, side) for bounds in moments] for side in ("earliest_ns", "latest_ns"))
     return Bounds(None if None in earliest else max(earliest), None if None in latest else max(latest))
 
 
-def _first(moments: list[Bounds]) -> Bounds:
+def _earliest_bounds(moments: list[Bounds]) -> Bounds:
     """When the first of several events had happened."""
     earliest, latest = (
         [at for bounds in moments if (at := getattr(bounds, side)) is not None] for side in ("earliest_ns", "latest_ns")
@@ -302,11 +305,11 @@ class ByteRanges:
 Ints = npt.NDArray[np.int64]
 #: On each connection iperf3's client first sends a cookie of so many bytes that identifies the test (COOKIE_SIZE,
 #: iperf.h).
-COOKIE = 37
+IPERF_COOKIE = 37
 
 
 @dataclass(frozen=True)
-class Segments:
+class TcpDelivery:
     """The received data of one TCP flow."""
 
     flow: SharedFlow
@@ -329,7 +332,7 @@ class Segments:
     @property
     def _before(self) -> int:
         """Bytes of the stream before the first data byte."""
-        return COOKIE if self.flow.facts.sender == "client" else 0
+        return IPERF_COOKIE if self.flow.facts.sender == "client" else 0
 
     @property
     def whole(self) -> bool:
@@ -344,7 +347,7 @@ class Segments:
         down = self.flow.facts.sender == "server"
         received = self.flow.lifetime.received
         received = received.where(client_port(received, down) == data_port(received, down))
-        arrival = in_order(received)
+        arrival = in_order_arrival(received)
         if arrival is None:
             return Unavailable("the first segment of the connection was not captured")
         return arrival.t_ns, arrival.come

@@ -8,20 +8,20 @@ from typing import Literal
 
 import numpy as np
 
-from harness.analysis.link_estimates import faulty
+from harness.analysis.link_estimates import phases_with_faults
 from harness.analysis.link_replay import (
     GUARD_REAL,
     GUARD_VIRTUAL,
-    Counted,
     Cuts,
+    DropCounts,
     Ints,
     LinkPhase,
     Replay,
-    accounted,
-    calibrated,
     cuts_to_client,
-    entering,
+    entered_packets,
     phases_of,
+    replay_calibrated,
+    replay_random_service,
 )
 from harness.capture import capture, matching
 from harness.capture.artefacts import Artefacts
@@ -33,7 +33,7 @@ from harness.topology.lab_file import LinkSettings
 Side = Literal["to_client", "to_server"]
 SIDES: tuple[Side, ...] = ("to_client", "to_server")
 #: An empty count.
-_NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)
+_NO_COUNTS = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class LinkDirection:
         return np.where(passage.arrived, departures, self.replayed.departure_ns) - self.replayed.own_ns
 
 
-def faults_to(run: Artefacts, name: Side) -> tuple[Fault, ...]:
+def direction_faults(run: Artefacts, name: Side) -> tuple[Fault, ...]:
     """The faults that the path was configured to apply to datagrams of one direction."""
     return () if run.lab is None else tuple(fault for fault in run.lab.faults if fault.direction == name)
 
@@ -79,20 +79,20 @@ def direction_of(run: Artefacts, name: Side, passage: MatchedPackets | None) -> 
     own = {flow.flow: flow.access_delay_ns for flow in run.lab.flows}
     access = np.array([own.get(flow, 0) for flow in range(max(own, default=0) + 1)], np.int64)
     if name == "to_server":
-        passage, cuts = entering(run, passage), Cuts()
+        passage, cuts = entered_packets(run, passage), Cuts()
     else:
         cuts = cuts_to_client(run, passage)
     passage = passage.less(access[passage.entered.flow])
-    faults = faults_to(run, name)
-    phases = faulty(phases_of(run, name), faults)
+    faults = direction_faults(run, name)
+    phases = phases_with_faults(phases_of(run, name), faults)
     # Datagrams that are dropped or damaged by rule are not counted.
-    lost = _NOTHING if faults else _drops(run, settings.egress)
-    counted = Counted(_drops(run, settings.device), lost)
+    lost = _NO_COUNTS if faults else _drops(run, settings.egress)
+    counted = DropCounts(_drops(run, settings.device), lost)
     if settings.service != "constant":
-        return LinkDirection(name, settings, phases, passage, accounted(passage, phases, counted, cuts))
+        return LinkDirection(name, settings, phases, passage, replay_random_service(passage, phases, counted, cuts))
     red = settings.discipline == "red"
     guard = GUARD_VIRTUAL if run.run.cell.virtual_time else GUARD_REAL
-    return LinkDirection(name, settings, phases, passage, calibrated(passage, phases, red, counted, cuts, guard))
+    return LinkDirection(name, settings, phases, passage, replay_calibrated(passage, phases, red, counted, cuts, guard))
 
 
 def _drops(run: Artefacts, device: str) -> tuple[Ints, Ints]:
@@ -101,7 +101,7 @@ def _drops(run: Artefacts, device: str) -> tuple[Ints, Ints]:
     This holds for tbf (tbf_enqueue) and hfsc (hfsc_enqueue), also with RED or a netem with slots inside them, for prio
     (prio_enqueue), and for a netem with others inside it (netem_dequeue).
     """
-    return _NOTHING if run.counters is None else running_total(run.counters, device, "drops")
+    return _NO_COUNTS if run.counters is None else running_total(run.counters, device, "drops")
 
 
 # --- A run's packets on their way through the emulated link.

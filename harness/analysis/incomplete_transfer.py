@@ -14,7 +14,7 @@ from harness.analysis.timeseries.sender import traces_of
 from harness.capture import qlog
 from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import FIN, RST, SYN, Capture
-from harness.capture.counters import growth_of
+from harness.capture.counters import transfer_growth
 from harness.capture.files import read_bytes
 from harness.capture.quic.invariants import Form
 from harness.outcome.measured import Unfinished, Voice
@@ -27,33 +27,50 @@ _PROBES = 0.1
 _HEADERS = {4: 28, 6: 48}
 #: Packet forms that are described by their name alone.
 _FORMS = {
-    Form.INITIAL: "Initial", Form.ZERO_RTT: "0-RTT", Form.HANDSHAKE: "Handshake", Form.RETRY: "Retry",
-    Form.VERSION_NEGOTIATION: "Version Negotiation", Form.SHORT: "1-RTT", Form.NONE: "",
-}  # fmt: skip
+    Form.INITIAL: "Initial",
+    Form.ZERO_RTT: "0-RTT",
+    Form.HANDSHAKE: "Handshake",
+    Form.RETRY: "Retry",
+    Form.VERSION_NEGOTIATION: "Version Negotiation",
+    Form.SHORT: "1-RTT",
+    Form.NONE: "",
+}
 #: Frame types (RFC 9000 §19) that are informative about an ending.
 _FRAMES = {
-    0x01: "PING", 0x02: "ACK", 0x03: "ACK", 0x04: "RESET_STREAM", 0x05: "STOP_SENDING", 0x06: "CRYPTO",
-    0x10: "MAX_DATA", 0x11: "MAX_STREAM_DATA", 0x14: "DATA_BLOCKED", 0x15: "STREAM_DATA_BLOCKED",
-    0x1A: "PATH_CHALLENGE", 0x1B: "PATH_RESPONSE", 0x1C: "CONNECTION_CLOSE", 0x1D: "CONNECTION_CLOSE",
-    0x1E: "HANDSHAKE_DONE", **dict.fromkeys(range(0x08, 0x10), "STREAM"),
-}  # fmt: skip
+    0x01: "PING",
+    0x02: "ACK",
+    0x03: "ACK",
+    0x04: "RESET_STREAM",
+    0x05: "STOP_SENDING",
+    0x06: "CRYPTO",
+    0x10: "MAX_DATA",
+    0x11: "MAX_STREAM_DATA",
+    0x14: "DATA_BLOCKED",
+    0x15: "STREAM_DATA_BLOCKED",
+    0x1A: "PATH_CHALLENGE",
+    0x1B: "PATH_RESPONSE",
+    0x1C: "CONNECTION_CLOSE",
+    0x1D: "CONNECTION_CLOSE",
+    0x1E: "HANDSHAKE_DONE",
+    **dict.fromkeys(range(0x08, 0x10), "STREAM"),
+}
 #: The size of a packet in a qlog event, in the newer and the older drafts.
 _LENGTH = re.compile(rb'(?:"raw"\s*:\s*\{\s*"length"|"packet_size")\s*:\s*"?([0-9]+)')
 
 
-def unfinished(view: RunView) -> tuple[Unfinished, ...]:
+def incomplete_transfers(view: RunView) -> tuple[Unfinished, ...]:
     """A description of each failed transfer of a run. Raises OSError."""
     windows = (window for window in view.windows if not window.transfer.cut_off and window.flow.amount is not None)
     return tuple(
-        _of(view, window) for window in windows if window.transfer.exit_code != 0 or not window.transfer.intact
+        _describe(view, window) for window in windows if window.transfer.exit_code != 0 or not window.transfer.intact
     )
 
 
-def _of(view: RunView, window: TransferWindow) -> Unfinished:
+def _describe(view: RunView, window: TransferWindow) -> Unfinished:
     transfer = window.transfer
     zero_ns = window.start_ns if window.zero_ns is None else window.zero_ns
     mtu = 1500 if view.lab is None else view.lab.mtu
-    progress = _progress(view, window)
+    progress = _last_progress_ns(view, window)
     if progress is not None and view.left is not None:
         # A client that buffers its file may write the rest of it when it exits.
         received = view.left.between(window.start_ns, window.end_ns, transfer.flow, to_client=True)
@@ -62,27 +79,34 @@ def _of(view: RunView, window: TransferWindow) -> Unfinished:
     ip = 4 if view.left is None or not len(view.left) else int(view.left.ip[0])
     max_payload = mtu - _HEADERS[ip]
     for role in () if window.over_tcp else ROLES:
-        logged_sizes = _made(view, window, role)
+        logged_sizes = _logged_sizes(view, window, role)
         oversize = [size for size in logged_sizes if size > max_payload]
         if len(oversize) > _PROBES * len(logged_sizes):
             counts = {
                 "oversize": len(oversize),
                 "largest": max(oversize),
-                "oversize_left": _fragmented(view, window, role, max_payload),
+                "oversize_left": _oversize_count(view, window, role, max_payload),
             }
             voices[role] = voices[role].model_copy(update=counts)
     duration = (transfer.ended_ns - zero_ns) / 1e9
     return Unfinished(
-        flow=transfer.flow, transfer=window.name, size=transfer.size, received=transfer.received, lasted=duration,
-        progress=None if progress is None else (progress - zero_ns) / 1e9, client=voices["client"],
-        server=voices["server"], mtu=max_payload, dark=tuple(_dark(view, duration)),
-    )  # fmt: skip
+        flow=transfer.flow,
+        transfer=window.name,
+        size=transfer.size,
+        received=transfer.received,
+        lasted=duration,
+        progress=None if progress is None else (progress - zero_ns) / 1e9,
+        client=voices["client"],
+        server=voices["server"],
+        mtu=max_payload,
+        dark=tuple(_blackholes(view, duration)),
+    )
 
 
-def _progress(view: RunView, window: TransferWindow) -> int | None:
+def _last_progress_ns(view: RunView, window: TransferWindow) -> int | None:
     """When the client last made progress: when its file last grew. None without a growing file."""
     if view.growth is not None:
-        growth = growth_of(view.growth, window.transfer.flow, window.transfer.index)
+        growth = transfer_growth(view.growth, window.transfer.flow, window.transfer.index)
         grew = np.flatnonzero(np.diff(growth.size, prepend=0) > 0)
         if len(grew):
             return int(growth.t_ns[grew[-1]])
@@ -104,13 +128,13 @@ def _voice(view: RunView, window: TransferWindow, role: Role, zero_ns: int, prog
         arrived=int(arrived.sum()),
         last=(int(sent.t_ns[-1]) - zero_ns) / 1e9,
         last_arrived=(int(sent.t_ns[arrived][-1]) - zero_ns) / 1e9 if arrived.any() else None,
-        what=_what(view, window, role, sent),
+        what=_packet_text(view, window, role, sent),
         since_progress=int(later.sum()),
         since_progress_arrived=int((later & arrived).sum()),
     )
 
 
-def _what(view: RunView, window: TransferWindow, role: Role, sent: Capture) -> str:
+def _packet_text(view: RunView, window: TransferWindow, role: Role, sent: Capture) -> str:
     """The last packet in words: '1-RTT of 1,200 B: STREAM'."""
     size = f"{int(sent.payload[-1]):,} B"
     if window.over_tcp:
@@ -118,11 +142,11 @@ def _what(view: RunView, window: TransferWindow, role: Role, sent: Capture) -> s
         flag_names = [name for bit, name in ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST")) if flags & bit]
         return f"a segment of {size}" + (f": {', '.join(flag_names)}" if flag_names else "")
     form = _FORMS.get(Form(int(sent.form[-1])), "")
-    frames = _frames(view, window, role, int(sent.key[-1]))
+    frames = _frame_names(view, window, role, int(sent.key[-1]))
     return f"{form} of {size}".strip() + (f": {', '.join(frames)}" if frames else "")
 
 
-def _frames(view: RunView, window: TransferWindow, role: Role, key: int) -> list[str]:
+def _frame_names(view: RunView, window: TransferWindow, role: Role, key: int) -> list[str]:
     """The names of a packet's frames, each once, if it reached the client's side and could be decrypted."""
     for opened in view.opened(window, role):
         rows = np.flatnonzero(opened.key == np.uint64(key))
@@ -132,18 +156,18 @@ def _frames(view: RunView, window: TransferWindow, role: Role, key: int) -> list
     return []
 
 
-def _made(view: RunView, window: TransferWindow, role: Role) -> list[int]:
+def _logged_sizes(view: RunView, window: TransferWindow, role: Role) -> list[int]:
     """Sizes of the datagrams that an endpoint's qlog reports as sent, bytes of UDP payload; empty if it reports
     none.
     """
     sizes: list[int] = []
     for path in traces_of(view, window, role)[:1]:
-        lines = qlog.lines_with(read_bytes(path), b'packet_sent"')
+        lines = qlog.find_event_lines(read_bytes(path), b'packet_sent"')
         sizes += [int(size[1]) for line in lines or () if (size := _LENGTH.search(line)) is not None]
     return sizes
 
 
-def _fragmented(view: RunView, window: TransferWindow, role: Role, max_payload: int) -> int:
+def _oversize_count(view: RunView, window: TransferWindow, role: Role, max_payload: int) -> int:
     """Datagrams with more than `max_payload` bytes at an endpoint's side of the path, by their first fragments."""
     near = view.right if role == "server" else view.left
     if near is None:
@@ -152,7 +176,7 @@ def _fragmented(view: RunView, window: TransferWindow, role: Role, max_payload: 
     return int((sent.payload > max_payload).sum())
 
 
-def _dark(view: RunView, duration: float) -> Iterator[tuple[float, float]]:
+def _blackholes(view: RunView, duration: float) -> Iterator[tuple[float, float]]:
     """When the path was configured to forward nothing (`path.blackhole`), within the transfer's time, s."""
     blackhole = view.emulated.blackhole
     for begin, end in blackhole.times if blackhole is not None else ():

@@ -17,7 +17,7 @@ from harness.scenario.schema import GilbertElliott
 from harness.units import Percentage
 
 #: A shorter busy period does not show the rate, ns.
-BUSY = 200_000_000
+SHORTEST_BUSY_NS = 200_000_000
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def busy_rate(passage: MatchedPackets, replayed: Replay, phase: int) -> BusyRate
     first, last = delivered[first[is_measurable]], delivered[last[is_measurable]]
     out_ns = passage.out_ns[accepted]
     busy_ns = out_ns[last] - out_ns[first]
-    is_long = busy_ns >= BUSY
+    is_long = busy_ns >= SHORTEST_BUSY_NS
     if not is_long.any():
         return None
     seconds = float(busy_ns[is_long].sum()) / 1e9
@@ -148,18 +148,18 @@ def quantiles_ms(values: npt.NDArray[np.int64], *percent: float) -> list[float] 
 
 
 #: A fault by packet number may have a mean loss of 0 in the long run, but its drops are not the queue's.
-_SOME = 1e-9
+_TINY_LOSS = 1e-9
 
 
-def faulty(phases: Sequence[LinkPhase], faults: Sequence[Fault]) -> tuple[LinkPhase, ...]:
+def phases_with_faults(phases: Sequence[LinkPhase], faults: Sequence[Fault]) -> tuple[LinkPhase, ...]:
     """The phases of a direction with a mean loss that includes the faults as well as netem's random loss."""
     if not faults:
         return tuple(phases)
-    pass_share = float(np.prod([1 - asked_share(fault) for fault in faults]))
-    return tuple(replace(phase, mean_loss=max(_SOME, 1 - (1 - phase.mean_loss) * pass_share)) for phase in phases)
+    pass_share = float(np.prod([1 - chance_share(fault) for fault in faults]))
+    return tuple(replace(phase, mean_loss=max(_TINY_LOSS, 1 - (1 - phase.mean_loss) * pass_share)) for phase in phases)
 
 
-def asked_share(fault: Fault) -> float:
+def chance_share(fault: Fault) -> float:
     """The share of many datagrams that a fault hits by chance."""
     return 0.0 if fault.packets else fault_share(fault.rate, fault.burst)
 
@@ -183,16 +183,19 @@ def fault_problems(
             targets = [number for number in fault.packets if number <= entering]
             losses = (np.flatnonzero(lost[passed]) + 1).tolist()[: max(len(targets), 1)]
             if fault.kind == "drop" and len(faults) == 1 and losses[: len(targets)] != targets:
-                yield f"{name}: datagrams {_list(targets)} were to be dropped, and {_list(losses)} were the first to be"
+                yield (
+                    f"{name}: datagrams {_join_numbers(targets)} were to be dropped, and "
+                    f"{_join_numbers(losses)} were the first to be"
+                )
             continue
         affected = damaged if fault.kind == "corrupt" else max(0, int(lost.sum()) - damaged)
-        if entering and loss_probability(affected, entering, asked_share(fault), Percentage(0)) < improbable:
+        if entering and loss_probability(affected, entering, chance_share(fault), Percentage(0)) < improbable:
             verb = "damaged" if fault.kind == "corrupt" else "dropped"
             yield (
                 f"{name}: {affected} of {entering} datagrams ({affected / entering:.2%}) were {verb}, "
-                f"asked {asked_share(fault):.2%}"
+                f"asked {chance_share(fault):.2%}"
             )
 
 
-def _list(numbers: Sequence[int]) -> str:
+def _join_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers)) or "none"

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from harness.capture.artefacts import Artefacts
 from harness.capture.capture import Capture
 from harness.capture.matching import MatchedPackets
-from harness.netem.bounds import STANDSTILL, default_bucket
+from harness.netem.bounds import SLOWEST_TBF_RATE, default_bucket_bytes
 from harness.netem.program import AddressMapping
 from harness.topology.lab_file import FlowAddresses, LinkSettings, LinkSettingsChange
 
@@ -58,25 +58,30 @@ def phases_of(run: Artefacts, direction: Literal["to_client", "to_server"]) -> t
     initial: LinkSettings = getattr(run.lab.links, direction)
     phases = [
         LinkPhase(
-            0, initial.rate_bps, initial.delay_ns, initial.mean_loss, initial.burst_bytes, initial.limit_bytes,
+            0,
+            initial.rate_bps,
+            initial.delay_ns,
+            initial.mean_loss,
+            initial.burst_bytes,
+            initial.limit_bytes,
             initial.limit_packets,
         )
-    ]  # fmt: skip
+    ]
     for index, change in enumerate(run.lab.changes):
         new: LinkSettingsChange | None = getattr(change, direction)
         applied = run.events.applied(index, change.at)
         if new is not None and applied is not None:
-            phases.append(_next(phases[-1], new, applied))
+            phases.append(_next_phase(phases[-1], new, applied))
     return tuple(phases)
 
 
-def _next(before: LinkPhase, new: LinkSettingsChange, start_ns: int) -> LinkPhase:
+def _next_phase(before: LinkPhase, new: LinkSettingsChange, start_ns: int) -> LinkPhase:
     rate = before.rate_bps if new.rate_bps is None else new.rate_bps
     burst = new.burst_bytes
     if burst is None and before.burst_bytes is not None:
         # Runs that do not record it had a default bucket, which followed the rate, or a configured one.
-        default = default_bucket(before.rate_bps, _FORMER_WAKE_UP)
-        burst = default_bucket(rate, _FORMER_WAKE_UP) if before.burst_bytes == default else before.burst_bytes
+        default = default_bucket_bytes(before.rate_bps, _FORMER_WAKE_UP)
+        burst = default_bucket_bytes(rate, _FORMER_WAKE_UP) if before.burst_bytes == default else before.burst_bytes
     return LinkPhase(
         start_ns,
         rate,
@@ -215,7 +220,7 @@ class TokenBucket(Bottleneck):
         self.filled_from = -self._depth(0)  # since when it would have been filling, if it were unlimited
 
     def _time(self, number: int) -> float:
-        return _per_byte(max(self.phases[number].rate_bps, STANDSTILL.value))
+        return _per_byte(max(self.phases[number].rate_bps, SLOWEST_TBF_RATE.value))
 
     def _depth(self, number: int) -> float:
         """Time to fill the bucket."""
@@ -256,7 +261,7 @@ class TokenBucket(Bottleneck):
 Ints = npt.NDArray[np.int64]
 
 #: Around a move the commands take effect one after the other, and their event is written up to this much later, ns.
-_AROUND = 50_000_000
+_MOVE_GUARD = 50_000_000
 _FOREVER = 1 << 62
 
 
@@ -273,9 +278,9 @@ class Cuts:
         """Whether a cut explains a missing packet that leaves the queue at `queued` and is due at `due`, ns after
         `base`.
         """
-        if any(start - _AROUND <= due + base < end + _AROUND for start, end in self.outages):
+        if any(start - _MOVE_GUARD <= due + base < end + _MOVE_GUARD for start, end in self.outages):
             return True
-        return bool(len(self.forgotten)) and queued + base >= self.forgotten[index] - _AROUND
+        return bool(len(self.forgotten)) and queued + base >= self.forgotten[index] - _MOVE_GUARD
 
 
 def outages_of(run: Artefacts) -> list[tuple[int, int]]:
@@ -289,20 +294,20 @@ def outages_of(run: Artefacts) -> list[tuple[int, int]]:
     return outages
 
 
-def entering(run: Artefacts, passage: MatchedPackets) -> MatchedPackets:
+def entered_packets(run: Artefacts, passage: MatchedPackets) -> MatchedPackets:
     """The packets from the clients, without those that arrived during an outage: they never entered the path."""
     in_outage = np.zeros(len(passage.entered), np.bool_)
     for start, end in outages_of(run):
-        in_outage |= (passage.entered.t_ns >= start - _AROUND) & (passage.entered.t_ns < end + _AROUND)
+        in_outage |= (passage.entered.t_ns >= start - _MOVE_GUARD) & (passage.entered.t_ns < end + _MOVE_GUARD)
     return passage.where(~(in_outage & ~passage.arrived)) if in_outage.any() else passage
 
 
 def cuts_to_client(run: Artefacts, passage: MatchedPackets) -> Cuts:
     """The cuts in the direction towards the clients."""
-    return Cuts(outages_of(run), _forgotten(run, passage.entered))
+    return Cuts(outages_of(run), _mapping_expiry(run, passage.entered))
 
 
-def _forgotten(run: Artefacts, entered: Capture) -> Ints:
+def _mapping_expiry(run: Artefacts, entered: Capture) -> Ints:
     """When the mapping that each packet is addressed to was replaced by another."""
     if run.lab is None or not run.lab.mappings:
         return np.zeros(0, np.int64)
@@ -317,12 +322,14 @@ def _forgotten(run: Artefacts, entered: Capture) -> Ints:
         # The client's own address and port are valid until the first mapping.
         expiry[rows] = ends[0]
         for number, mapping in enumerate(mappings[: len(ends)]):
-            addressed = rows[_is_to(entered, rows, flow, mapping)]
+            addressed = rows[_is_addressed_to(entered, rows, flow, mapping)]
             expiry[addressed] = ends[number + 1] if number + 1 < len(ends) else _FOREVER
     return expiry
 
 
-def _is_to(entered: Capture, rows: Ints, flow: FlowAddresses, mapping: AddressMapping) -> npt.NDArray[np.bool_]:
+def _is_addressed_to(
+    entered: Capture, rows: Ints, flow: FlowAddresses, mapping: AddressMapping
+) -> npt.NDArray[np.bool_]:
     places = [flow.client.place(address) for address in mapping.outer]
     matches = np.isin(entered.client_address[rows], places)
     if mapping.port is not None:
@@ -335,12 +342,12 @@ def _is_to(entered: Capture, rows: Ints, flow: FlowAddresses, mapping: AddressMa
 
 NO_CUTS = Cuts()
 #: A packet due this close to the end of the capture may have been late and still in flight, ns.
-_END = 100_000_000
+_END_GUARD = 100_000_000
 #: In virtual time a count may be this much older than its timestamp, because the counter is read before the clock (the
 #: simulator's agent, _sample). Largest seen: 1.5 µs.
-_READ = 20_000
+_READ_LAG = 20_000
 #: The path through an idle simulator takes about this long in real time (a lab kernel: 0.1 to 0.5 ms), ns.
-_TRIFLE = 1_000_000
+_IDLE_DELAY = 1_000_000
 #: Around a scheduled change the commands take effect one after the other; packets that leave then prove nothing, ns. In
 #: virtual time a change is reported a few clock reads after it.
 GUARD_REAL, GUARD_VIRTUAL = 50_000_000, 1_000_000
@@ -406,7 +413,7 @@ class Replay:
         late = np.where(self.calm[accepted], passage.out_ns[accepted] - self.due_ns[accepted], 0)
         before = np.maximum.accumulate(departure + late)
         behind = np.concatenate([[False], before[:-1] > arrival[1:]]) if len(arrival) else np.zeros(0, np.bool_)
-        busy = self.limited[accepted] | (behind & (late > _TRIFLE))
+        busy = self.limited[accepted] | (behind & (late > _IDLE_DELAY))
         start = np.maximum.accumulate(np.where(busy, 0, departure))
         return np.asarray(np.where(busy & (start > 0), departure - start, 0), np.int64)
 
@@ -421,7 +428,7 @@ class _Budget:
 
     def take(self, now: float) -> bool | None:
         """Whether the count had a drop left for a packet of that time; None after the last sample."""
-        sample = int(np.searchsorted(self.times, now + _READ))
+        sample = int(np.searchsorted(self.times, now + _READ_LAG))
         if sample == len(self.times):
             return None
         if self.used >= self.totals[sample]:
@@ -431,7 +438,7 @@ class _Budget:
 
 
 @dataclass(frozen=True)
-class Counted:
+class DropCounts:
     """Sample times (ns) and running totals of the kernel's drop counts; empty arrays where there are none."""
 
     queue: tuple[Ints, Ints]
@@ -444,7 +451,7 @@ def replay(
     passage: MatchedPackets,
     phases: Sequence[LinkPhase],
     red: bool,
-    counted: Counted,
+    counted: DropCounts,
     cuts: Cuts = NO_CUTS,
     guard: int = GUARD_REAL,
 ) -> Replay:
@@ -475,7 +482,7 @@ def replay(
                 continue
         link.accept(index, now)
     link.advance(np.inf)
-    return _result(passage, phases, link, fates, base, guard)
+    return _build_replay(passage, phases, link, fates, base, guard)
 
 
 def _fate(link: Bottleneck, length: int, now: int, end: int, queue: _Budget, loss: _Budget, red: bool) -> Fate:
@@ -500,10 +507,12 @@ def _fate(link: Bottleneck, length: int, now: int, end: int, queue: _Budget, los
     lost = loss.take(departure) if lossy else False
     if lost is False and lossy and not (red or full) and queue.take(now):
         return Fate.QUEUE_DROP
-    return Fate.LOST if lost or margin > _END else Fate.IN_FLIGHT
+    return Fate.LOST if lost or margin > _END_GUARD else Fate.IN_FLIGHT
 
 
-def accounted(passage: MatchedPackets, phases: Sequence[LinkPhase], counted: Counted, cuts: Cuts = NO_CUTS) -> Replay:
+def replay_random_service(
+    passage: MatchedPackets, phases: Sequence[LinkPhase], counted: DropCounts, cuts: Cuts = NO_CUTS
+) -> Replay:
     """The fates of the packets of a link whose departures cannot be predicted, because its service is random.
 
     The queue is first in, first out, so packets that entered after the last one that left may still have been in it.
@@ -530,7 +539,7 @@ def accounted(passage: MatchedPackets, phases: Sequence[LinkPhase], counted: Cou
     )
 
 
-def _result(
+def _build_replay(
     passage: MatchedPackets,
     phases: Sequence[LinkPhase],
     link: Bottleneck,
@@ -555,11 +564,11 @@ def _result(
     return Replay(departure, own_ns, due, np.array(link.limited, np.bool_), fates, phase.astype(np.int64), calm)
 
 
-def calibrated(
+def replay_calibrated(
     passage: MatchedPackets,
     phases: Sequence[LinkPhase],
     red: bool,
-    counted: Counted,
+    counted: DropCounts,
     cuts: Cuts = NO_CUTS,
     guard: int = GUARD_REAL,
 ) -> Replay:

@@ -43,7 +43,7 @@ class RunView(LinkView):
             inside = (self.left.t_ns >= window.start_ns) & (self.left.t_ns < window.end_ns)
             packets = self.left.where(inside & (self.left.flow == window.transfer.flow))
             secrets = self.secrets(window.transfer.flow)
-            flow_connections = connections.connections(packets)
+            flow_connections = connections.find_connections(packets)
             alone = len(flow_connections) == 1
             candidates = (
                 connections.open_packets(packets, connection, sender, secrets, alone=alone)

@@ -12,14 +12,14 @@ from harness.analysis.run_view import RunView
 from harness.analysis.timeseries import BOTTLENECK, RunSeries, bottleneck_number
 from harness.analysis.timeseries.grid import BIN, Floats, Ints, Points
 from harness.analysis.timeseries.lifetimes import Lifetime
-from harness.analysis.timeseries.network import samples, stays
+from harness.analysis.timeseries.network import queue_times, rate_samples
 from harness.capture.capture import Capture
 from harness.topology.lab_file import FlowAddresses
 
 #: Why a flow lacks a metric that only its sender could report.
-NOT_TOLD = "neither a qlog nor tcp_info of the sender shows it"
+NOT_REPORTED = "neither a qlog nor tcp_info of the sender shows it"
 #: Two equal moments may differ by this much in binary, s.
-_SOON = 1e-9
+_TIME_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class SharedFlow:
 
     def samples(self, name: str) -> Points:
         """The bins of one of its series that lie wholly within its lifetime."""
-        return within(self.points(name), self.lifetime)
+        return points_within(self.points(name), self.lifetime)
 
     def mean_rate(self, side: Capture) -> float:
         """Mbit/s of payload at one side during its lifetime."""
@@ -87,7 +87,7 @@ class SharedFlow:
         capacities = np.zeros(len(t))
         for since, path in self.stays:
             place = paths.index(path) if len(paths) > 1 else 0
-            on_path = t >= since - _SOON
+            on_path = t >= since - _TIME_TOLERANCE
             capacities[on_path] = self._steps(place, side, t[on_path])
         return capacities
 
@@ -96,7 +96,9 @@ class SharedFlow:
         steps = self.series.points(bottleneck_number(place, len(self.view.paths), side), "capacity")
         if not len(steps.t):  # a path without packets has no series
             return np.zeros(len(t))
-        return np.asarray(steps.value[np.maximum(np.searchsorted(steps.t, t + _SOON, side="right") - 1, 0)], np.float64)
+        return np.asarray(
+            steps.value[np.maximum(np.searchsorted(steps.t, t + _TIME_TOLERANCE, side="right") - 1, 0)], np.float64
+        )
 
     @property
     def stays(self) -> list[tuple[float, str]]:
@@ -104,7 +106,7 @@ class SharedFlow:
         return [(-np.inf, self.facts.path), *((move.at, move.path) for move in self.facts.moves)]
 
 
-def within(points: Points, lifetime: Lifetime) -> Points:
+def points_within(points: Points, lifetime: Lifetime) -> Points:
     """The bins of a series that lie wholly within a lifetime."""
     bins = np.round(points.t / BIN).astype(np.int64)
     inside = (bins >= lifetime.bins[0]) & (bins <= lifetime.bins[1])
@@ -139,7 +141,7 @@ class SharedBottleneck:
 
     def stays(self) -> tuple[Ints, Ints, Ints]:
         """When each packet that passed the queue arrived and left (ns since time zero), and its length (bytes)."""
-        return stays(self.direction, self.series.zero_ns)
+        return queue_times(self.direction, self.series.zero_ns)
 
     def values(self, name: str) -> Floats:
         """The points of one of its series in that time."""
@@ -163,4 +165,4 @@ def shared_bottleneck(view: RunView) -> SharedBottleneck | None:
 def throughputs(flows: Sequence[SharedFlow]) -> Floats:
     """Throughput of each flow in each sample, NaN where it was not active throughout; shape (samples, flows)."""
     lifetimes = {flow.number: flow.lifetime for flow in flows}
-    return samples({flow.number: flow.points("throughput") for flow in flows}, lifetimes, lifetimes)[1]
+    return rate_samples({flow.number: flow.points("throughput") for flow in flows}, lifetimes, lifetimes)[1]

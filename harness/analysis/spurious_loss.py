@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.arrival import offsets, sent_again
+from harness.analysis.arrival import resent_flags, stream_offsets
 from harness.analysis.delivery import ByteRanges
 from harness.analysis.run_view import RunView, Unavailable
 from harness.analysis.timeseries.sender import first_event_ns, traces_of
@@ -26,16 +26,16 @@ from harness.capture.streams import SMALLEST_FRAME
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 #: Remembered parts of a stream: a sender with so many in flight has 100 MB of them.
-_KEPT = 1 << 17
+_REMEMBERED_PARTS = 1 << 17
 #: Share of the least round trip: data sent twice within a shorter time were not declared lost in between.
-_SOONEST = 0.9
+_RTT_SHARE = 0.9
 _QLOG = "the sender's qlog and the left capture"
 _COPIES = "left capture, decrypted"
 _SEGMENTS = "both captures"
 
 
 @dataclass(frozen=True)
-class Spurious:
+class SpuriousLosses:
     """s packets that were declared lost though they arrived, in the order of declaration; arrays of shape (s,)."""
 
     taken_ns: Ints
@@ -47,23 +47,23 @@ class Spurious:
     vantage: str
 
 
-def spurious_losses(view: RunView, window: TransferWindow) -> Spurious | Unavailable | None:
+def spurious_losses(view: RunView, window: TransferWindow) -> SpuriousLosses | Unavailable | None:
     """The spurious losses of one transfer; None if its data are never sent again, or the captures do not show it."""
-    return view.once(_every)[window.transfer.flow, window.transfer.index]
+    return view.once(_losses_by_transfer)[window.transfer.flow, window.transfer.index]
 
 
-def _every(view: RunView) -> dict[tuple[int, int], Spurious | Unavailable | None]:
-    return {(window.transfer.flow, window.transfer.index): _of(view, window) for window in view.windows}
+def _losses_by_transfer(view: RunView) -> dict[tuple[int, int], SpuriousLosses | Unavailable | None]:
+    return {(window.transfer.flow, window.transfer.index): _losses_or_reason(view, window) for window in view.windows}
 
 
-def _of(view: RunView, window: TransferWindow) -> Spurious | Unavailable | None:
+def _losses_or_reason(view: RunView, window: TransferWindow) -> SpuriousLosses | Unavailable | None:
     try:
-        return _looked_for(view, window)
+        return _find_losses(view, window)
     except Exception as error:  # a damaged trace must not cost the time breakdown
         return Unavailable(f"{type(error).__name__}: {error}")
 
 
-def _looked_for(view: RunView, window: TransferWindow) -> Spurious | Unavailable | None:
+def _find_losses(view: RunView, window: TransferWindow) -> SpuriousLosses | Unavailable | None:
     facts = next((flow for flow in view.lab.flows if flow.flow == window.transfer.flow), None) if view.lab else None
     if view.lab is None or facts is None or facts.kind == "udp":
         return None
@@ -79,27 +79,32 @@ def _looked_for(view: RunView, window: TransferWindow) -> Spurious | Unavailable
     jitter_ns = links.to_client.jitter_ns + links.to_server.jitter_ns
     rtt_ns = links.rtt_ns - jitter_ns + 2 * facts.access_delay_ns
     if window.over_tcp:
-        return segments(passage, down, rtt_ns)
-    return _packets(view, window, passage, rtt_ns) if down else None
+        return segment_losses(passage, down, rtt_ns)
+    return _packet_losses(view, window, passage, rtt_ns) if down else None
 
 
-def segments(passage: MatchedPackets, down: bool, rtt_ns: int) -> Spurious:
+def segment_losses(passage: MatchedPackets, down: bool, rtt_ns: int) -> SpuriousLosses:
     """For TCP: segments sent again, all of whose bytes had been sent before in segments that arrived."""
     sent = passage.entered
     ports = sent.destination_port if down else sent.source_port
-    resent = sent_again(sent, ports)
-    losses = _SpuriousLosses(rtt_ns)
+    resent = resent_flags(sent, ports)
+    losses = _LossCollector(rtt_ns)
     for port in np.unique(ports[resent]):
         rows = np.flatnonzero((ports == port) & (sent.payload > 0))
-        begins = offsets(sent.sequence[rows], int(sent.sequence[rows[0]]))
+        begins = stream_offsets(sent.sequence[rows], int(sent.sequence[rows[0]]))
         ends = begins + sent.payload[rows]
-        overlaps = _meeting(begins, ends, resent[rows])
+        overlaps = _overlap(begins, ends, resent[rows])
         rows, begins, ends = rows[overlaps], begins[overlaps], ends[overlaps]
         received, carriers = ByteRanges(), _Carriers()
         for begin, end, t_ns, copy, arrived, key in zip(
-            begins.tolist(), ends.tolist(), sent.t_ns[rows].tolist(), resent[rows].tolist(),
-            passage.arrived[rows].tolist(), sent.key[rows].tolist(), strict=True,
-        ):  # fmt: skip
+            begins.tolist(),
+            ends.tolist(),
+            sent.t_ns[rows].tolist(),
+            resent[rows].tolist(),
+            passage.arrived[rows].tolist(),
+            sent.key[rows].tolist(),
+            strict=True,
+        ):
             if copy and received.has(begin, end):
                 losses.add(t_ns, carriers.of(begin, t_ns))
                 losses.needless.append(key)
@@ -109,7 +114,7 @@ def segments(passage: MatchedPackets, down: bool, rtt_ns: int) -> Spurious:
     return losses.made(_SEGMENTS)
 
 
-def _meeting(begins: Ints, ends: Ints, flagged: Flags) -> Flags:
+def _overlap(begins: Ints, ends: Ints, flagged: Flags) -> Flags:
     """Which of n parts of a stream share a byte with the flagged parts, shape (n,)."""
     order = np.argsort(begins[flagged], kind="stable")
     starts, furthest = begins[flagged][order], np.maximum.accumulate(ends[flagged][order])
@@ -117,16 +122,18 @@ def _meeting(begins: Ints, ends: Ints, flagged: Flags) -> Flags:
     return np.asarray((at >= 0) & (furthest[np.maximum(at, 0)] > begins), np.bool_)
 
 
-def _packets(view: RunView, window: TransferWindow, passage: MatchedPackets, rtt_ns: int) -> Spurious | Unavailable:
+def _packet_losses(
+    view: RunView, window: TransferWindow, passage: MatchedPackets, rtt_ns: int
+) -> SpuriousLosses | Unavailable:
     """For QUIC: the losses that its trace names, else the packets whose data it sent again."""
     opened = view.opened(window, "server")
     if not opened:
         return Unavailable("there are no keys to read packets with")
-    left = [_left(passage, connection.key) for connection in opened]
+    left = [_sending_times(passage, connection.key) for connection in opened]
     trace = next(iter(traces_of(view, window, "server")), None)
     logged = [] if trace is None else qlog.read_lost(trace)
     lifetime = None if view.series is None else view.series.lifetimes.get(window.transfer.flow)
-    by_copies = copies(opened, left, rtt_ns)
+    by_copies = copied_frames(opened, left, rtt_ns)
     if not logged or trace is None or lifetime is None:
         return by_copies
     first_ns = first_event_ns(view, trace, lifetime, window)
@@ -145,7 +152,7 @@ def _packets(view: RunView, window: TransferWindow, passage: MatchedPackets, rtt
     return replace(by_copies, taken_ns=losses[:, 0], left_ns=losses[:, 1], vantage=_QLOG)
 
 
-def _left(passage: MatchedPackets, keys: Keys) -> Ints:
+def _sending_times(passage: MatchedPackets, keys: Keys) -> Ints:
     """When the packets with these n keys were sent, ns since the epoch, shape (n,); -1 if that was not seen."""
     order = np.argsort(passage.entered.key, kind="stable")
     ordered = passage.entered.key[order]
@@ -155,13 +162,13 @@ def _left(passage: MatchedPackets, keys: Keys) -> Ints:
     return np.where(ordered[at] == keys, passage.entered.t_ns[order[at]], -1)
 
 
-def copies(opened: Sequence[SentPackets], left_ns: Sequence[Ints], rtt_ns: int) -> Spurious:
+def copied_frames(opened: Sequence[SentPackets], left_ns: Sequence[Ints], rtt_ns: int) -> SpuriousLosses:
     """For QUIC: frames that brought the client stream data it already had. `left_ns`: when the packets of each
     connection were sent, -1 if that is unknown.
 
     A frame is sent again when its packet is declared lost, or as a probe (RFC 9002 §6.2.4).
     """
-    losses = _SpuriousLosses(rtt_ns)
+    losses = _LossCollector(rtt_ns)
     for connection, sent_times in zip(opened, left_ns, strict=True):
         received, stream_carriers = dict[int, ByteRanges](), dict[int, _Carriers]()
         for sent_ns, frames, key in zip(sent_times, connection.frames, connection.key, strict=True):
@@ -194,10 +201,10 @@ class _Carriers:
         if begin not in self._left:
             insort(self._begins, begin)
         self._left[begin] = left_ns
-        if len(self._begins) >= 2 * _KEPT:
-            for old in self._begins[:_KEPT]:
+        if len(self._begins) >= 2 * _REMEMBERED_PARTS:
+            for old in self._begins[:_REMEMBERED_PARTS]:
                 del self._left[old]
-            del self._begins[:_KEPT]
+            del self._begins[:_REMEMBERED_PARTS]
 
     def of(self, begin: int, default_ns: int) -> int:
         """When the packet was sent that carried a byte, by the nearest part that begins there or before."""
@@ -205,7 +212,7 @@ class _Carriers:
         return default_ns if at < 0 else self._left[self._begins[at]]
 
 
-class _SpuriousLosses:
+class _LossCollector:
     """Collects spurious losses."""
 
     def __init__(self, rtt_ns: int) -> None:
@@ -220,14 +227,14 @@ class _SpuriousLosses:
         If both were sent in less than a round trip, the sender cannot have declared the first one lost.
         """
         left, declared = sorted((one_ns, other_ns))
-        if declared - left >= _SOONEST * self._rtt_ns:
+        if declared - left >= _RTT_SHARE * self._rtt_ns:
             self._losses.append((declared, left))
 
-    def made(self, vantage: str) -> Spurious:
+    def made(self, vantage: str) -> SpuriousLosses:
         """All of them, in order."""
-        return _ordered(self._losses, self.needless, vantage)
+        return _sort_losses(self._losses, self.needless, vantage)
 
 
-def _ordered(losses: Sequence[tuple[int, int]], needless: Sequence[int], vantage: str) -> Spurious:
+def _sort_losses(losses: Sequence[tuple[int, int]], needless: Sequence[int], vantage: str) -> SpuriousLosses:
     declared, left = np.array(sorted(losses), np.int64).reshape(-1, 2).T
-    return Spurious(declared, left, np.array(needless, np.uint64), vantage)
+    return SpuriousLosses(declared, left, np.array(needless, np.uint64), vantage)

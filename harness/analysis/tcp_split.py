@@ -35,13 +35,13 @@ class Leg:
     def is_split(self) -> bool | None:
         """Whether a proxy acknowledges; None if the two cases look alike."""
         beyond = self.far_ns - self.near_ns
-        return None if beyond < _GRAIN else self.ack_delay_ns < self.near_ns + beyond // 2
+        return None if beyond < _TIME_TOLERANCE else self.ack_delay_ns < self.near_ns + beyond // 2
 
 
 #: Times must differ by this much to be told apart, ns.
-_GRAIN = 2_000_000
+_TIME_TOLERANCE = 2_000_000
 #: Sequence numbers wrap around (RFC 9293 §3.4).
-_ROUND = 1 << 32
+_SEQUENCE_SPACE = 1 << 32
 
 
 def split_flows(view: RunView) -> tuple[FlowAddresses, ...]:
@@ -63,12 +63,12 @@ def at_server_rtt_ns(view: RunView) -> int:
     return _round_trips(view.lab, len(view.lab.paths) - 1, down=True)[0]
 
 
-def legs(view: RunView, flow: FlowAddresses) -> tuple[Leg, ...]:
+def legs_of(view: RunView, flow: FlowAddresses) -> tuple[Leg, ...]:
     """The legs of a flow: one for each segment in which its data were acknowledged, from the clients' end."""
-    return view.once(_every_leg)[flow.flow]
+    return view.once(_legs_by_flow)[flow.flow]
 
 
-def _every_leg(view: RunView) -> dict[int, tuple[Leg, ...]]:
+def _legs_by_flow(view: RunView) -> dict[int, tuple[Leg, ...]]:
     return {flow.flow: _legs(view, flow) for flow in split_flows(view)}
 
 
@@ -104,11 +104,11 @@ def ack_delay_ns(side: Capture, down: bool) -> int | None:
     """
     data = side.where((side.to_client == down) & (side.payload > 0))
     acks = side.where((side.to_client != down) & (side.flags & ACK > 0))
-    numbers = _above(data, down) + (data.sequence + data.payload) % _ROUND
+    numbers = _port_base(data, down) + (data.sequence + data.payload) % _SEQUENCE_SPACE
     ends, first, count = np.unique(numbers, return_index=True, return_counts=True)
     # Of several equal segments nobody knows which one was acknowledged (RFC 6298 §3).
     unique_ends, sent_ns = ends[count == 1], data.t_ns[first[count == 1]]
-    acknowledged = _above(acks, not down) + acks.acknowledgement
+    acknowledged = _port_base(acks, not down) + acks.acknowledgement
     at = np.searchsorted(unique_ends, acknowledged)
     is_match = at < len(unique_ends)
     is_match[is_match] = unique_ends[at[is_match]] == acknowledged[is_match]
@@ -117,13 +117,13 @@ def ack_delay_ns(side: Capture, down: bool) -> int | None:
     return int(delays.min()) if len(delays) else None
 
 
-def opened(side: Capture, flow: int) -> dict[int, int]:
+def opened_connections(side: Capture, flow: int) -> dict[int, int]:
     """Client's port → initial sequence number, for each connection that a flow's client opened, at one interface."""
     rows = (side.flow == flow) & ~side.to_client & (side.flags & (SYN | ACK) == SYN)
     return dict(zip(side.source_port[rows].tolist(), side.sequence[rows].tolist(), strict=True))
 
 
-def _above(packets: Capture, down: bool) -> Ints:
+def _port_base(packets: Capture, down: bool) -> Ints:
     """The client's port of each packet of one direction, in the bits above the sequence number."""
     ports: Ints = client_port(packets, down).astype(np.int64) << 32
     return ports

@@ -16,16 +16,16 @@ from harness.capture.counters import Events
 from harness.capture.files import (
     CAPTURES,
     SIMULATOR,
-    as_written,
-    capture_file,
     capture_names,
+    capture_path,
     content_digest,
-    find,
+    find_file,
     open_file,
-    simulators,
+    original_path,
+    simulator_folders,
 )
 from harness.outcome import Run, Transfer
-from harness.planning.sampling import settled
+from harness.planning.sampling import with_drawn_values
 from harness.scenario.metric_names import MetricName, TransferName
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Flow, Scenario
@@ -40,81 +40,82 @@ from harness.topology.lab_file import LabFacts
 
 LAB, GROWTH, CPU, WAITS = "lab.json", "growth.csv", "cpu.csv", "waits.csv"
 #: Files of the simulator; with several, of that of the first path (see `of`).
-COUNTERS, EVENTS, CAPTURED, SENDS = "sim/counters.jsonl", "sim/events.jsonl", "sim/capture.json", "sim/udp.json"
+COUNTERS, EVENTS, CAPTURE_DROPS, SENDS = "sim/counters.jsonl", "sim/events.jsonl", "sim/capture.json", "sim/udp.json"
 #: Side → its capture.
 CAPTURE = {side: f"sim/{name}" for side, name in CAPTURES.items()}
 #: Files of an endpoint, below its folder.
 KEYS, TCP, IPERF3, QLOG = "keys.log", "tcp.csv", "iperf3.json", "qlog"
-_OF_RUN = (LAB, GROWTH, CPU, WAITS, COUNTERS, EVENTS, CAPTURED, SENDS)
-_OF_ENDPOINT = (KEYS, TCP, IPERF3)
+_RUN_FILES = (LAB, GROWTH, CPU, WAITS, COUNTERS, EVENTS, CAPTURE_DROPS, SENDS)
+_ENDPOINT_FILES = (KEYS, TCP, IPERF3)
 #: What every simulator has.
-_OF_SIMULATOR = (COUNTERS, EVENTS, CAPTURED)
+_SIMULATOR_FILES = (COUNTERS, EVENTS, CAPTURE_DROPS)
 
 
-def of(simulator: str, place: str) -> str:
+def simulator_file(simulator: str, place: str) -> str:
     """The same file of another simulator, by the name of its folder."""
     return simulator + place.removeprefix(SIMULATOR)
 
 
-def endpoint(flow: int, role: str) -> str:
+def endpoint_path(flow: int, role: str) -> str:
     """The folder of an endpoint's files."""
     return f"flow{flow}/{role}"
 
 
 def capture_digests(folder: Path) -> dict[str, str]:
     """SHA-256 of a run's captures as they were written, by side; unreadable captures are left out."""
-    return {name: digest for name in capture_names(folder) if (digest := _digest(folder, _captured(name)))}
+    return {name: digest for name in capture_names(folder) if (digest := _digest(folder, _capture_path(name)))}
 
 
-def _captured(name: str) -> str:
+def _capture_path(name: str) -> str:
     """The path of a capture by its name: 'left', 'right'; for further simulators 'sim-NAME left'."""
-    return capture_file(Path(), name).as_posix()
+    return capture_path(Path(), name).as_posix()
 
 
 def other_digests(folder: Path, flows: int) -> dict[str, str]:
     """SHA-256 of all other files that measuring reads, by path; unreadable files are left out."""
-    return {place: digest for place in _others(folder, flows) if (digest := _digest(folder, place))}
+    return {place: digest for place in _other_files(folder, flows) if (digest := _digest(folder, place))}
 
 
-def harmed(folder: Path, run: Run) -> dict[str, str]:
+def find_changed_files(folder: Path, run: Run) -> dict[str, str]:
     """The files of a stored run that changed since it was measured, by path, each with the problem.
 
     If the run's record has digests of its captures only, only these are compared.
     """
     flows = len(run.cell.scenario.flows)
-    recorded = {_captured(name): digest for name, digest in run.captures.items()} | run.artefacts
-    current = {_captured(name): digest for name, digest in capture_digests(folder).items() if name in run.captures}
+    recorded = {_capture_path(name): digest for name, digest in run.captures.items()} | run.artefacts
+    current = {_capture_path(name): digest for name, digest in capture_digests(folder).items() if name in run.captures}
     if run.artefacts:
         current |= other_digests(folder, flows)
     places = sorted(place for place in {*recorded, *current} if recorded.get(place) != current.get(place))
-    return {place: _harm(folder, place, place in recorded) for place in places}
+    return {place: _describe_change(folder, place, place in recorded) for place in places}
 
 
-def _others(folder: Path, flows: int) -> Iterator[str]:
-    yield from _OF_RUN
-    for simulator in simulators(folder)[1:]:
-        yield from (of(simulator.name, place) for place in _OF_SIMULATOR)
+def _other_files(folder: Path, flows: int) -> Iterator[str]:
+    yield from _RUN_FILES
+    for simulator in simulator_folders(folder)[1:]:
+        yield from (simulator_file(simulator.name, place) for place in _SIMULATOR_FILES)
     for flow in range(flows):
         for role in ROLES:
-            endpoint_folder = endpoint(flow, role)
-            yield from (f"{endpoint_folder}/{name}" for name in _OF_ENDPOINT)
+            endpoint_folder = endpoint_path(flow, role)
+            yield from (f"{endpoint_folder}/{name}" for name in _ENDPOINT_FILES)
             yield from (
-                as_written(file).relative_to(folder).as_posix() for file in qlog.traces(folder / endpoint_folder / QLOG)
+                original_path(file).relative_to(folder).as_posix()
+                for file in qlog.find_traces(folder / endpoint_folder / QLOG)
             )
 
 
 def _digest(folder: Path, place: str) -> str:
     """Empty where the file is missing, or unreadable, which measuring reports."""
     with suppress(OSError):
-        if (file := find(folder / place)) is not None:
+        if (file := find_file(folder / place)) is not None:
             return content_digest(file)
     return ""
 
 
-def _harm(folder: Path, place: str, recorded: bool) -> str:
+def _describe_change(folder: Path, place: str, recorded: bool) -> str:
     if not recorded:
         return "it came after the run"
-    file = find(folder / place)
+    file = find_file(folder / place)
     if file is None:
         return "it is gone"
     try:
@@ -166,7 +167,7 @@ class TransferWindow:
 T = TypeVar("T")
 
 #: How long after a client's end its last packets still belong to its transfer, ns.
-_AFTERMATH = 2_000_000_000
+_LATE_PACKETS_NS = 2_000_000_000
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class Artefacts:
 
     def path(self, place: str) -> Path | None:
         """The file at a path within the run's folder; None where there is none."""
-        return find(self.folder / place)
+        return find_file(self.folder / place)
 
     def _read(self, name: str, reader: Callable[[Path], T]) -> T | None:
         path = self.path(name)
@@ -228,7 +229,7 @@ class Artefacts:
     @cached_property
     def scenario(self) -> Scenario:
         """The run's scenario, with the values that were drawn for it."""
-        return settled(self.run.cell.scenario, self.run.effective)
+        return with_drawn_values(self.run.cell.scenario, self.run.effective)
 
     @property
     def emulated(self) -> EmulatedPath:
@@ -265,8 +266,8 @@ class Artefacts:
             return end
         if not self.is_one_path:
             captures = [getattr(self.of_path(path), side) for path in self.paths]
-            return None if None in captures else capture.together(captures)
-        place = of(self._simulator, CAPTURE[side])
+            return None if None in captures else capture.merge_captures(captures)
+        place = simulator_file(self._simulator, CAPTURE[side])
         return self._read(place, lambda path: capture.read_capture(path, facts.flows))
 
     @cached_property
@@ -282,20 +283,20 @@ class Artefacts:
     @cached_property
     def counters(self) -> pl.DataFrame | None:
         """Statistics of the queueing disciplines (see `capture.counters`); None for several paths together."""
-        place = of(self._simulator, COUNTERS)
+        place = simulator_file(self._simulator, COUNTERS)
         return self._read(place, counters.read_counters) if self.is_one_path else None
 
     @cached_property
     def events(self) -> Events:
         """The events of the simulator (of several, of the first path's); empty where it reported none."""
-        return self._read(of(self._simulator, EVENTS), counters.read_events) or Events()
+        return self._read(simulator_file(self._simulator, EVENTS), counters.read_events) or Events()
 
     @cached_property
     def capture_drops(self) -> int:
         """Packets the captures missed; 0 when unknown."""
         if not self.is_one_path:
             return sum(self.of_path(path).capture_drops for path in self.paths)
-        return self._read(of(self._simulator, CAPTURED), counters.read_capture_drops) or 0
+        return self._read(simulator_file(self._simulator, CAPTURE_DROPS), counters.read_capture_drops) or 0
 
     @cached_property
     def growth(self) -> pl.DataFrame | None:
@@ -322,7 +323,7 @@ class Artefacts:
 
     def _window(self, transfer: Transfer) -> TransferWindow:
         later = [t.started_ns for t in self.run.transfers if t.flow == transfer.flow and t.index > transfer.index]
-        end = min([transfer.ended_ns + _AFTERMATH, *later])
+        end = min([transfer.ended_ns + _LATE_PACKETS_NS, *later])
         zero = None
         if self.left is not None:
             sent = self.left.between(transfer.started_ns, end, transfer.flow, to_client=False)
@@ -350,7 +351,7 @@ class Artefacts:
     def tcp(self, flow: int) -> pl.DataFrame | None:
         """The statistics of a TCP flow's connection from its sender's kernel (see `capture.tcp_info`)."""
         if flow not in self._tcp:
-            self._tcp[flow] = self._read(f"{endpoint(flow, self.flows[flow].sender)}/{TCP}", tcp_info.read_tcp)
+            self._tcp[flow] = self._read(f"{endpoint_path(flow, self.flows[flow].sender)}/{TCP}", tcp_info.read_tcp)
         return self._tcp[flow]
 
     @cached_property
@@ -369,13 +370,13 @@ class Artefacts:
 
     def secrets(self, flow: int) -> tuple[key_log.Secret, ...]:
         """The TLS secrets that either endpoint of a flow logged, each once."""
-        logs = (self.path(f"{endpoint(flow, role)}/{KEYS}") for role in ROLES)
+        logs = (self.path(f"{endpoint_path(flow, role)}/{KEYS}") for role in ROLES)
         secrets = (secret for log in logs if log is not None for secret in key_log.read_key_log(log))
         return tuple(dict.fromkeys(secrets))
 
     def qlogs(self, flow: int, role: str) -> list[Path]:
         """The qlog files of one endpoint."""
-        return qlog.traces(self.folder / endpoint(flow, role) / QLOG)
+        return qlog.find_traces(self.folder / endpoint_path(flow, role) / QLOG)
 
 
 # --- The last lines that the processes of a run's endpoints printed, where the run's folder still has them.
@@ -384,10 +385,10 @@ class Artefacts:
 #: Lines of each endpoint, and characters of each line.
 LINES, WIDTH = 5, 160
 #: Bytes at a log's end that are searched, and bytes read at a time.
-_END, _READ = 1 << 16, 1 << 20
+_TAIL_BYTES, _READ = 1 << 16, 1 << 20
 
 
-def last_words(folder: Path, run: Run) -> dict[str, tuple[str, ...]]:
+def last_log_lines(folder: Path, run: Run) -> dict[str, tuple[str, ...]]:
     """Endpoint ('client0') → the last lines of its log that are not empty, the oldest first.
 
     Unprintable characters are escaped, and long lines are cut. Without logs, the lines are those of the failed
@@ -397,26 +398,26 @@ def last_words(folder: Path, run: Run) -> dict[str, tuple[str, ...]]:
     for flow in range(len(run.cell.scenario.flows)):
         for role in ROLES:
             name = f"{role}{flow}"
-            if lines := _last(folder / f"{name}.log"):
+            if lines := _read_last_lines(folder / f"{name}.log"):
                 tails[name] = lines
     if not tails and run.outcome.role in ROLES and run.outcome.log_tail:
-        tails[f"{run.outcome.role}0"] = tuple(_printable(line) for line in run.outcome.log_tail[-LINES:])
+        tails[f"{run.outcome.role}0"] = tuple(_escape_line(line) for line in run.outcome.log_tail[-LINES:])
     return tails
 
 
-def _last(file: Path) -> tuple[str, ...]:
+def _read_last_lines(file: Path) -> tuple[str, ...]:
     tail = b""
     try:
         with open_file(file) as log:
             while part := log.read(_READ):
-                tail = (tail + part)[-_END:]
+                tail = (tail + part)[-_TAIL_BYTES:]
     except OSError:
         return ()
     lines = [line for line in tail.decode(errors="replace").splitlines() if line.strip()]
-    return tuple(_printable(line) for line in lines[-LINES:])
+    return tuple(_escape_line(line) for line in lines[-LINES:])
 
 
-def _printable(line: str) -> str:
+def _escape_line(line: str) -> str:
     text = "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in line.rstrip()

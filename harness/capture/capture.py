@@ -13,7 +13,7 @@ import polars as pl
 
 from harness.capture import pcap
 from harness.capture.files import open_file
-from harness.capture.memmap import joined, taken
+from harness.capture.memmap import concatenate, take_rows
 from harness.capture.quic import invariants
 from harness.topology.lab_file import Endpoint, FlowAddresses
 
@@ -31,7 +31,7 @@ NOT_ECT, CE = 0b00, 0b11
 #: Of a segment's flags (RFC 9293 §3.1).
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 #: Window scale of a segment that has no such option, and the largest that counts (RFC 7323 §2.3).
-NO_SHIFT, MOST_SHIFT = -1, 14
+NO_SHIFT, MAX_SHIFT = -1, 14
 #: Offset of the header of UDP or TCP behind an Ethernet header and an IPv4 header without options, or an IPv6 header.
 _TRANSPORT_AT = {4: 34, 6: 54}
 #: Bytes of a TCP header without options, and bytes of options that help to identify a segment.
@@ -43,7 +43,7 @@ _ADDRESS_AT = {4: (26, 4), 6: (22, 16)}
 #: Payload bytes visible of an IPv4 datagram.
 _VISIBLE = pcap.HEAD - 42
 #: Parts of a capture, of a quarter of a million packets each, that are in memory before they are joined.
-_TOGETHER = 4
+_PARTS_IN_MEMORY = 4
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Capture:
 
     def where(self, chosen: npt.NDArray[np.generic]) -> Capture:
         """The packets chosen by a mask or by indices."""
-        columns = {name: taken(getattr(self, name), chosen) for name in _COLUMNS}
+        columns = {name: take_rows(getattr(self, name), chosen) for name in _COLUMNS}
         return Capture(**columns, truncated=self.truncated)
 
     def between(self, start_ns: int, end_ns: int, flow: int, to_client: bool) -> Capture:
@@ -130,7 +130,7 @@ class Capture:
 _COLUMNS = tuple(f.name for f in fields(Capture) if f.name != "truncated")
 
 
-def together(captures: Sequence[Capture]) -> Capture:
+def merge_captures(captures: Sequence[Capture]) -> Capture:
     """Captures of one side of several paths, in order of time."""
     order = np.argsort(np.concatenate([capture.t_ns for capture in captures]), kind="stable")
     columns = {
@@ -149,18 +149,18 @@ def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
     """
     with open_file(path) as file:
         parts: list[Capture] = []
-        for records in pcap.parts(file):
+        for records in pcap.read_parts(file):
             parts.append(_packets(records, flows))
-            if len(parts) == _TOGETHER:
-                parts = [_joined(parts)]
-    capture = _joined(parts)
+            if len(parts) == _PARTS_IN_MEMORY:
+                parts = [_concatenate_parts(parts)]
+    capture = _concatenate_parts(parts)
     in_order = not len(capture) or bool((np.diff(capture.t_ns) >= 0).all())
     return capture if in_order else capture.where(np.argsort(capture.t_ns, kind="stable"))
 
 
-def _joined(parts: Sequence[Capture]) -> Capture:
+def _concatenate_parts(parts: Sequence[Capture]) -> Capture:
     """The parts of one capture, concatenated."""
-    columns = {name: joined([getattr(part, name) for part in parts]) for name in _COLUMNS}
+    columns = {name: concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
     return Capture(**columns, truncated=parts[-1].truncated)
 
 
@@ -175,19 +175,35 @@ def _packets(records: pcap.Records, flows: Sequence[FlowAddresses]) -> Capture:
     segments = _segments(heads, ip, protocol)
     payload = np.where(protocol == TCP, segments.payload, udp[:, 2] - 8)
     over_quic = np.isin(flow, [item.flow for item in flows if item.kind == "quic"])
-    form = np.where(over_quic, invariants.forms(visible), invariants.Form.NONE).astype(np.uint8)
-    captured = _seen(np.minimum(records.captured[chosen], pcap.HEAD), ip, protocol, payload)
-    one_rtt, after_initial = _coalesced(visible, form, payload, captured)
-    key = _keys(flow, to_client, ip, _lasting(udp, flow, to_client, flows), visible, segments)
+    form = np.where(over_quic, invariants.packet_forms(visible), invariants.Form.NONE).astype(np.uint8)
+    captured = _captured_payload(np.minimum(records.captured[chosen], pcap.HEAD), ip, protocol, payload)
+    one_rtt, after_initial = _find_coalesced(visible, form, payload, captured)
+    key = _keys(flow, to_client, ip, _stable_header(udp, flow, to_client, flows), visible, segments)
     return Capture(
-        t_ns=records.t_ns[chosen], to_client=to_client, flow=flow, client_address=client_address, ip=ip,
+        t_ns=records.t_ns[chosen],
+        to_client=to_client,
+        flow=flow,
+        client_address=client_address,
+        ip=ip,
         protocol=protocol,
-        traffic_class=_traffic_class(heads, ip), source_port=udp[:, 0], destination_port=udp[:, 1],
-        length=records.length[chosen], payload=payload, sequence=segments.sequence,
-        acknowledgement=segments.acknowledgement, flags=segments.flags, window=segments.window, shift=segments.shift,
-        form=form, one_rtt=one_rtt, after_initial=after_initial, key=key, visible=visible, seen=captured,
+        traffic_class=_traffic_class(heads, ip),
+        source_port=udp[:, 0],
+        destination_port=udp[:, 1],
+        length=records.length[chosen],
+        payload=payload,
+        sequence=segments.sequence,
+        acknowledgement=segments.acknowledgement,
+        flags=segments.flags,
+        window=segments.window,
+        shift=segments.shift,
+        form=form,
+        one_rtt=one_rtt,
+        after_initial=after_initial,
+        key=key,
+        visible=visible,
+        seen=captured,
         truncated=records.truncated,
-    )  # fmt: skip
+    )
 
 
 def ecn(traffic_class: Bytes) -> Bytes:
@@ -222,26 +238,28 @@ def _flows(heads: Bytes, ip: Ints, protocol: Bytes, flows: Sequence[FlowAddresse
         source, destination = heads[rows, at : at + size], heads[rows, at + size : at + 2 * size]
         for flow_addresses in flows:
             client, server = (
-                _packed(side.addresses, version) for side in (flow_addresses.client, flow_addresses.server)
+                _pack_addresses(side.addresses, version) for side in (flow_addresses.client, flow_addresses.server)
             )
             of_transport = protocol[rows] == (TCP if flow_addresses.over_tcp else UDP)
-            down = of_transport & _any(source, server) & _any(destination, client)
-            up = of_transport & _any(source, client) & _any(destination, server)
+            down = of_transport & _is_any_address(source, server) & _is_any_address(destination, client)
+            up = of_transport & _is_any_address(source, client) & _is_any_address(destination, server)
             flow[rows[up | down]] = flow_addresses.flow
             to_client[rows[down]] = True
             for address in client:
                 has_address = up | down
                 if len(client) > 1:
-                    has_address = (down & _any(destination, [address])) | (up & _any(source, [address]))
-                client_address[rows[has_address]] = _place(flow_addresses.client, address)
+                    has_address = (down & _is_any_address(destination, [address])) | (
+                        up & _is_any_address(source, [address])
+                    )
+                client_address[rows[has_address]] = _address_index(flow_addresses.client, address)
     return flow, to_client, client_address
 
 
-def _place(client: Endpoint, packed: bytes) -> int:
+def _address_index(client: Endpoint, packed: bytes) -> int:
     return next(client.place(text) for text in client.addresses if ipaddress.ip_address(text).packed == packed)
 
 
-def _lasting(udp: Ints, flow: Ints, to_client: Flags, flows: Sequence[FlowAddresses]) -> Ints:
+def _stable_header(udp: Ints, flow: Ints, to_client: Flags, flows: Sequence[FlowAddresses]) -> Ints:
     """Ports and length, without the client's port where a path rewrites it."""
     rewritten = np.isin(flow, [item.flow for item in flows if item.is_rebound])
     if not rewritten.any():
@@ -252,12 +270,12 @@ def _lasting(udp: Ints, flow: Ints, to_client: Flags, flows: Sequence[FlowAddres
     return stable
 
 
-def _packed(addresses: Sequence[str], version: int) -> list[bytes]:
+def _pack_addresses(addresses: Sequence[str], version: int) -> list[bytes]:
     parsed = [ipaddress.ip_address(address.partition("/")[0]) for address in addresses]
     return [address.packed for address in parsed if address.version == version]
 
 
-def _any(column: Bytes, addresses: list[bytes]) -> Flags:
+def _is_any_address(column: Bytes, addresses: list[bytes]) -> Flags:
     """Whether each row of shape (n, size) is one of the addresses."""
     words = np.ascontiguousarray(column).view("u4")
     matches = np.zeros(len(column), np.bool_)
@@ -336,7 +354,7 @@ def _window_scale(header: bytes) -> int:
         if length < 2 or at + length > end:
             break
         if header[at] == _WINDOW_SCALE and length == 3:
-            return min(header[at + 2], MOST_SHIFT)
+            return min(header[at + 2], MAX_SHIFT)
         at += length
     return NO_SHIFT
 
@@ -372,18 +390,18 @@ def _keys(
     return key
 
 
-def _seen(captured: Ints, ip: Ints, protocol: Bytes, payload: Ints) -> Ints:
+def _captured_payload(captured: Ints, ip: Ints, protocol: Bytes, payload: Ints) -> Ints:
     """Bytes captured of each datagram's payload; Ethernet pads short frames, which is no payload."""
     header = np.where(ip == 6, _TRANSPORT_AT[6], _TRANSPORT_AT[4]) + 8
     return np.where(protocol == UDP, np.clip(captured - header, 0, np.maximum(payload, 0)), 0)
 
 
-def _coalesced(visible: Bytes, form: Bytes, payload: Ints, captured: Ints) -> tuple[Flags, Flags]:
+def _find_coalesced(visible: Bytes, form: Bytes, payload: Ints, captured: Ints) -> tuple[Flags, Flags]:
     """Which datagrams show a 1-RTT packet, and which have something behind their Initial packet."""
     one_rtt = form == invariants.Form.SHORT
     after_initial = np.zeros(len(form), np.bool_)
     for row in np.flatnonzero((form == invariants.Form.INITIAL) | (form == invariants.Form.HANDSHAKE)):
-        last_packet = invariants.coalesced(visible[row, : captured[row]].tobytes(), int(payload[row]))
+        last_packet = invariants.last_visible_packet(visible[row, : captured[row]].tobytes(), int(payload[row]))
         if last_packet is not None and last_packet[1]:
             one_rtt[row] = last_packet[0] is invariants.Form.HANDSHAKE
             after_initial[row] = last_packet[0] is invariants.Form.INITIAL

@@ -11,19 +11,19 @@ import numpy as np
 
 from harness.capture.capture import Capture, Ints, Keys
 from harness.capture.key_log import Secret, Sender
-from harness.capture.memmap import taken
-from harness.capture.quic.frames import FrameError, Frames, read_common, read_frames
+from harness.capture.memmap import take_rows
+from harness.capture.quic.frames import FrameError, Frames, read_common_frames, read_frames
 from harness.capture.quic.invariants import LONG_HEADERS, Form
-from harness.capture.quic.protection import Aead, Heads, Packets, Protection, candidates, decrypt
+from harness.capture.quic.protection import Aead, Heads, Packets, Protection, candidate_aeads, decrypt
 
 #: Packets that a secret is tried on, the share that it must open, and the fewest that are enough evidence.
-_TRIED, _SHARE, _LEAST = 64, 0.9, 3
+_TRIAL_PACKETS, _MIN_SHARE, _MIN_PACKETS = 64, 0.9, 3
 #: Acknowledgements that are searched for the number of the first packet.
 _ACKNOWLEDGEMENTS = 3
 #: No stream reaches further than this multiple of the bytes that came: more would have to be lost than arrives.
-_BEYOND = 8
+_MAX_OFFSET_RATIO = 8
 #: The most packets whose frames are kept, some 700 B each; beyond that they are reread, so many packets at a time.
-_MANY, _PART = 1 << 19, 1 << 16
+_MAX_KEPT, _PART = 1 << 19, 1 << 16
 #: The packet number before the first, where numbers count from 0 (RFC 9000 §12.3).
 _BEFORE_FIRST = -1
 
@@ -68,7 +68,7 @@ class SentPackets:
     """Times of the datagrams with a 1-RTT packet behind long headers, of which nothing is captured."""
 
 
-def connections(capture: Capture) -> list[Connection]:
+def find_connections(capture: Capture) -> list[Connection]:
     """The connections whose clients' first packets were captured, in order of time.
 
     `capture` holds the datagrams of one flow at one interface. The connections of one client differ in port or in
@@ -77,7 +77,7 @@ def connections(capture: Capture) -> list[Connection]:
     by_key: dict[tuple[int, bytes], Connection] = {}
     for row in np.flatnonzero(np.isin(capture.form, LONG_HEADERS)):
         head, to_client = capture.visible[row].tobytes(), bool(capture.to_client[row])
-        version, destination, source = int.from_bytes(head[1:5], "big"), *_ids(head)
+        version, destination, source = int.from_bytes(head[1:5], "big"), *_connection_ids(head)
         port = int((capture.destination_port if to_client else capture.source_port)[row])
         key = (port, destination if to_client else source)
         if not to_client and key not in by_key:
@@ -87,7 +87,7 @@ def connections(capture: Capture) -> list[Connection]:
     return list(by_key.values())
 
 
-def _ids(head: bytes) -> tuple[bytes, bytes]:
+def _connection_ids(head: bytes) -> tuple[bytes, bytes]:
     """Destination and source connection ID of a long header (RFC 8999 §5.1)."""
     at = 6 + head[5]
     return head[6:at], head[at + 1 : at + 1 + head[at]] if at < len(head) else b""
@@ -109,67 +109,76 @@ def open_packets(
     packet was not captured, the number is taken from the peer's acknowledgements.
     """
     rows = _rows(capture, connection, sender, alone)
-    sent = _open(capture, connection, sender, secrets, rows, _BEFORE_FIRST)
+    sent = _open_with_secrets(capture, connection, sender, secrets, rows, _BEFORE_FIRST)
     if sent is not None:
         return sent
     peer: Sender = "client" if sender == "server" else "server"
-    peer_packets = _open(capture, connection, peer, secrets, _rows(capture, connection, peer, alone), _BEFORE_FIRST)
+    peer_packets = _open_with_secrets(
+        capture, connection, peer, secrets, _rows(capture, connection, peer, alone), _BEFORE_FIRST
+    )
     if peer_packets is None:
         return None
     acknowledged = (frames.acknowledged for frames in peer_packets.frames if frames.acknowledged is not None)
     attempts = (
-        _open(capture, connection, sender, secrets, rows, largest)
+        _open_with_secrets(capture, connection, sender, secrets, rows, largest)
         for largest in dict.fromkeys(islice(acknowledged, _ACKNOWLEDGEMENTS))
     )
     return next((attempt for attempt in attempts if attempt is not None), None)
 
 
-def _open(
+def _open_with_secrets(
     capture: Capture, connection: Connection, sender: Sender, secrets: Sequence[Secret], rows: Ints, largest: int
 ) -> SentPackets | None:
     """As `open_packets`. `largest`: the largest packet number before the first packet."""
-    heads = Heads(taken(capture.visible, rows), capture.seen[rows], capture.payload[rows])
-    sample = heads.where(np.arange(min(_TRIED, len(heads))))
+    heads = Heads(take_rows(capture.visible, rows), capture.seen[rows], capture.payload[rows])
+    sample = heads.where(np.arange(min(_TRIAL_PACKETS, len(heads))))
     for secret in secrets:
-        for aead in candidates(secret.secret) if secret.sender == sender else ():
+        for aead in candidate_aeads(secret.secret) if secret.sender == sender else ():
             protection = Protection(secret.secret, aead, connection.version, connection.id_length(sender), largest)
-            packets, _ = _readable(decrypt(sample, protection))
-            if len(packets) < max(_LEAST, _SHARE * len(sample)):
+            packets, _ = _select_readable(decrypt(sample, protection))
+            if len(packets) < max(_MIN_PACKETS, _MIN_SHARE * len(sample)):
                 continue
-            packets, frames = _readable(decrypt(heads, protection))
+            packets, frames = _select_readable(decrypt(heads, protection))
             return SentPackets(
-                connection, sender, secret, aead, capture.t_ns[rows[packets.row]], capture.key[rows[packets.row]],
-                packets, frames,
-                closed=len(rows) - len(packets), coalesced_ns=_coalesced(capture, connection, sender),
-            )  # fmt: skip
+                connection,
+                sender,
+                secret,
+                aead,
+                capture.t_ns[rows[packets.row]],
+                capture.key[rows[packets.row]],
+                packets,
+                frames,
+                closed=len(rows) - len(packets),
+                coalesced_ns=_coalesced_times(capture, connection, sender),
+            )
     return None
 
 
-def _readable(packets: Packets) -> tuple[Packets, Sequence[Frames]]:
+def _select_readable(packets: Packets) -> tuple[Packets, Sequence[Frames]]:
     """The packets that hold frames, and their frames.
 
     A packet that does not belong to the connection, such as a stateless reset, may look like a STREAM frame by chance.
     Such a frame lies far beyond all data that was carried.
     """
     indices, parsed = [], []
-    in_memory = len(packets) <= _MANY
-    limit = _BEYOND * int(packets.size.sum())
-    for index, frames in enumerate(_read(packets)):
+    in_memory = len(packets) <= _MAX_KEPT
+    limit = _MAX_OFFSET_RATIO * int(packets.size.sum())
+    for index, frames in enumerate(_parse_frames(packets)):
         if frames is None or any(frame.offset + frame.length > limit for frame in frames.streams):
             continue
         indices.append(index)
         if in_memory:
             parsed.append(frames)
     readable = packets.where(np.array(indices, np.int64))
-    return readable, tuple(parsed) if in_memory else _ReadAnew(readable)
+    return readable, tuple(parsed) if in_memory else _RereadFrames(readable)
 
 
-def _read(packets: Packets) -> Iterator[Frames | None]:
+def _parse_frames(packets: Packets) -> Iterator[Frames | None]:
     """The frames of each packet, read in parts; None for one that has none."""
     for start in range(0, len(packets), _PART):
         rows = slice(start, start + _PART)
         plain, captured, sizes = packets.plain[rows], packets.seen[rows], packets.size[rows]
-        batch = zip(read_common(plain, captured, sizes), captured.tolist(), sizes.tolist(), strict=True)
+        batch = zip(read_common_frames(plain, captured, sizes), captured.tolist(), sizes.tolist(), strict=True)
         for index, (common, length, size) in enumerate(batch):
             try:
                 yield common or read_frames(plain[index, :length].tobytes(), size)
@@ -177,7 +186,7 @@ def _read(packets: Packets) -> Iterator[Frames | None]:
                 yield None
 
 
-class _ReadAnew(Sequence[Frames]):
+class _RereadFrames(Sequence[Frames]):
     """The frames of packets that are too many to keep; each has some. 10 GB are eight million packets."""
 
     def __init__(self, packets: Packets) -> None:
@@ -187,7 +196,7 @@ class _ReadAnew(Sequence[Frames]):
         return len(self._packets)
 
     def __iter__(self) -> Iterator[Frames]:
-        for frames in _read(self._packets):
+        for frames in _parse_frames(self._packets):
             assert frames is not None
             yield frames
 
@@ -198,8 +207,8 @@ class _ReadAnew(Sequence[Frames]):
     def __getitem__(self, index: int | slice) -> Frames | Sequence[Frames]:
         rows = np.arange(len(self))[index]
         if isinstance(index, slice):
-            return _ReadAnew(self._packets.where(rows))
-        return next(iter(_ReadAnew(self._packets.where(np.array([rows])))))
+            return _RereadFrames(self._packets.where(rows))
+        return next(iter(_RereadFrames(self._packets.where(np.array([rows])))))
 
 
 def _rows(capture: Capture, connection: Connection, sender: Sender, alone: bool) -> Ints:
@@ -218,7 +227,7 @@ def _rows(capture: Capture, connection: Connection, sender: Sender, alone: bool)
     return np.flatnonzero(selected & (capture.to_client == to_client) & (capture.form == Form.SHORT))
 
 
-def _coalesced(capture: Capture, connection: Connection, sender: Sender) -> Ints:
+def _coalesced_times(capture: Capture, connection: Connection, sender: Sender) -> Ints:
     to_client = sender == "server"
     port = capture.destination_port if to_client else capture.source_port
     is_coalesced = (capture.form != Form.SHORT) & (capture.one_rtt | capture.after_initial)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from harness.capture.files import MOST_RECORD, read_bytes, read_objects, read_whole_lines
+from harness.capture.files import MAX_RECORD_SIZE, read_bytes, read_objects, read_whole_lines
 
 _COUNTS = ("bytes", "packets", "drops", "overlimits", "backlog", "qlen", "early", "pdrop", "marked")
 _COUNTERS_SCHEMA = {"t_ns": pl.Int64, "device": pl.String, **dict.fromkeys(_COUNTS, pl.Int64)}
@@ -60,7 +60,7 @@ def running_total(counters: pl.DataFrame, device: str, count: str) -> tuple[np.n
     return rows["t_ns"].to_numpy().astype(np.int64), np.cumsum(np.where(steps < 0, values, steps))
 
 
-def total(counters: pl.DataFrame, device: str, count: str, start_ns: int, end_ns: int) -> int | None:
+def count_increase(counters: pl.DataFrame, device: str, count: str, start_ns: int, end_ns: int) -> int | None:
     """How much a count grew from the last sample at or before start to the first at or after end.
 
     None where the device was never sampled. A missing sample before start counts as 0: the disciplines are new.
@@ -88,7 +88,7 @@ def read_cpu(path: Path) -> pl.DataFrame:
     return frame.drop_nulls(["t_ns", "container"])
 
 
-def spent(
+def cumulative_increase(
     frame: pl.DataFrame, container: str, column: Literal["cpu_ns", "rcvbuf_errors"], start_ns: int, end_ns: int
 ) -> int | None:
     """How much a cumulative column grew from start to end; None where it was not sampled in between.
@@ -118,7 +118,7 @@ _SCHED_DELAY_SCHEMA = {"t_ns": pl.Int64, "container": pl.String, "kind": pl.Stri
 
 
 @dataclass(frozen=True)
-class Waited:
+class WaitTime:
     """How much one sum grew between the first and the last sample of a span."""
 
     ns: int
@@ -140,7 +140,7 @@ def read_waits(path: Path) -> pl.DataFrame:
     return frame.drop_nulls()
 
 
-def waited(frame: pl.DataFrame, container: str, kind: Kind, start_ns: int, end_ns: int) -> Waited | None:
+def wait_time(frame: pl.DataFrame, container: str, kind: Kind, start_ns: int, end_ns: int) -> WaitTime | None:
     """How much a sum grew within a span; None where fewer than two samples are in it.
 
     A sum that falls belongs to a new container of the same name, and counts from 0.
@@ -152,7 +152,7 @@ def waited(frame: pl.DataFrame, container: str, kind: Kind, start_ns: int, end_n
         return None
     times, sums = rows["t_ns"].to_numpy(), rows["ns"].to_numpy()
     steps = np.diff(sums)
-    return Waited(int(np.where(steps < 0, sums[1:], steps).sum()), int(times[-1] - times[0]))
+    return WaitTime(int(np.where(steps < 0, sums[1:], steps).sum()), int(times[-1] - times[0]))
 
 
 # --- How the client's file grew (growth.csv).
@@ -221,7 +221,7 @@ def read_growth(path: Path) -> pl.DataFrame:
     return frame.drop_nulls()
 
 
-def growth_of(frame: pl.DataFrame, flow: int, transfer: int) -> Growth:
+def transfer_growth(frame: pl.DataFrame, flow: int, transfer: int) -> Growth:
     """The samples of one transfer, in order of time."""
     rows = frame.filter((pl.col("flow") == flow) & (pl.col("transfer") == transfer)).sort("t_ns", maintain_order=True)
     return Growth(rows["t_ns"].to_numpy(), rows["bytes"].to_numpy())
@@ -231,7 +231,7 @@ def growth_of(frame: pl.DataFrame, flow: int, transfer: int) -> Growth:
 
 
 #: Times closer than this are the same, s: they come from the same count of ns.
-_SAME = 1e-6
+_TIME_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ class Events:
         """
         if not self.due:
             return self.changes.get(index)
-        due_index = next((number for number, due in self.due.items() if abs(due - at) < _SAME), None)
+        due_index = next((number for number, due in self.due.items() if abs(due - at) < _TIME_TOLERANCE), None)
         return None if due_index is None else self.changes[due_index]
 
 
@@ -290,6 +290,6 @@ def read_capture_drops(path: Path) -> int:
 
     Raises OSError; ValueError where it is not JSON.
     """
-    sides = json.loads(read_bytes(path, MOST_RECORD))
+    sides = json.loads(read_bytes(path, MAX_RECORD_SIZE))
     counts = [side.get("dropped") for side in sides.values() if isinstance(side, dict)]
     return sum(count for count in counts if isinstance(count, int))

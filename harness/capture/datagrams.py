@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from harness.capture.files import read_bytes
-from harness.capture.pcap import records
+from harness.capture.pcap import iterate_records
 
 _ETHERNET, _UDP = 14, 17
 _IPV4, _IPV6 = 0x0800, 0x86DD
@@ -46,7 +46,7 @@ def read_datagrams(path: Path) -> list[Datagram]:
 
 
 def _datagrams(data: bytes) -> Iterator[Datagram]:
-    for number, (t_ns, frame) in enumerate(records(data), 1):
+    for number, (t_ns, frame) in enumerate(iterate_records(data), 1):
         kind = int.from_bytes(frame[12:14], "big")
         if kind == _IPV4 and len(frame) >= _ETHERNET + _HEADER_4 and frame[_ETHERNET + 9] == _UDP:
             at, ip = _ETHERNET + 4 * (frame[_ETHERNET] & 0x0F), 4
@@ -62,9 +62,15 @@ def _datagrams(data: bytes) -> Iterator[Datagram]:
         source, destination, length = struct.unpack_from("!HHH", frame, at)
         half = len(ends) // 2
         yield Datagram(
-            number, t_ns, (_address(ends[:half]), source), (_address(ends[half:]), destination), ip,
-            traffic_class & 3, frame[at + _HEADER_UDP : at + length], length - _HEADER_UDP,
-        )  # fmt: skip
+            number,
+            t_ns,
+            (_address(ends[:half]), source),
+            (_address(ends[half:]), destination),
+            ip,
+            traffic_class & 3,
+            frame[at + _HEADER_UDP : at + length],
+            length - _HEADER_UDP,
+        )
 
 
 @lru_cache(256)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.capture import pcap
-from harness.capture.files import capture_file, find, read_bytes, read_lab
+from harness.capture.files import capture_path, find_file, read_bytes, read_lab
 from harness.capture.quic import invariants
 from harness.capture.syscalls import CallDivergence
 from harness.outcome import RandomBytes, Run
@@ -93,20 +93,24 @@ def compare_runs(
         digests = [run.captures.get(side) for run in (first, second)]
         if None not in digests and digests[0] == digests[1]:
             continue
-        files = [find(capture_file(folder, side)) for folder in folders]
+        files = [find_file(capture_path(folder, side)) for folder in folders]
         if files[0] is None or files[1] is None:
             if None in digests:
                 raise ValueError(f"there is neither a {side} capture of both runs nor its digest")
             unseen.append(side)
             continue
-        difference = first_other_packet(side, (files[0], files[1]), start_ns, _names(folders[0]), _quic(folders[0]))
+        difference = first_differing_packet(
+            side, (files[0], files[1]), start_ns, _endpoint_names(folders[0]), _quic_hosts(folders[0])
+        )
         if difference is not None:
             differences.append(difference)
     differences.sort(key=lambda item: min(packet.t_ns for packet in item.packets if packet is not None))
-    return Divergence(_facts(first, second), tuple(differences), tuple(unseen), _random(first, second), calls)
+    return Divergence(
+        _compare_facts(first, second), tuple(differences), tuple(unseen), _compare_random(first, second), calls
+    )
 
 
-def _facts(first: Run, second: Run) -> tuple[tuple[str, str, str], ...]:
+def _compare_facts(first: Run, second: Run) -> tuple[tuple[str, str, str], ...]:
     def facts(run: Run) -> dict[str, str]:
         return {
             "cell": run.cell.key,
@@ -126,7 +130,7 @@ def _facts(first: Run, second: Run) -> tuple[tuple[str, str, str], ...]:
     return tuple(item for item in rows if item[1] != item[2])
 
 
-def _random(first: Run, second: Run) -> tuple[RandomDivergence, ...]:
+def _compare_random(first: Run, second: Run) -> tuple[RandomDivergence, ...]:
     pairs = {
         name: (first.random.get(name), second.random.get(name)) for name in sorted({*first.random, *second.random})
     }
@@ -134,11 +138,11 @@ def _random(first: Run, second: Run) -> tuple[RandomDivergence, ...]:
 
 
 def _lab(folder: Path) -> LabFacts | None:
-    file = find(folder / "lab.json")
+    file = find_file(folder / "lab.json")
     return None if file is None else read_lab(file)
 
 
-def _names(folder: Path) -> dict[str, str]:
+def _endpoint_names(folder: Path) -> dict[str, str]:
     """Address → name of the endpoint."""
     lab = _lab(folder)
     if lab is None:
@@ -151,14 +155,14 @@ def _names(folder: Path) -> dict[str, str]:
     }
 
 
-def _quic(folder: Path) -> frozenset[str]:
+def _quic_hosts(folder: Path) -> frozenset[str]:
     """Names of the endpoints that speak QUIC."""
     lab = _lab(folder)
     flows = [] if lab is None else [flow.flow for flow in lab.flows if flow.kind == "quic"]
     return frozenset(f"{role}{flow}" for flow in flows for role in ("client", "server"))
 
 
-def first_other_packet(
+def first_differing_packet(
     side: str, files: tuple[Path, Path], start_ns: int | None, names: Mapping[str, str], quic_hosts: frozenset[str]
 ) -> PacketDivergence | None:
     """The first difference of two captures of one side; None where all packets are equal. Raises OSError, ValueError.
@@ -202,12 +206,12 @@ def _packet(
         kind = {_TCP: "TCP", _UDP: "UDP"}.get(head[protocol_at], kind)
         if kind == "UDP" and source in quic_hosts:
             payload = records.heads[at : at + 1, transport_at + 8 :]
-            kind = f"QUIC {_form(payload)}"
+            kind = f"QUIC {_form_name(payload)}"
     return CapturedFrame(int(records.t_ns[at]) - zero, source, destination, kind, int(records.length[at]))
 
 
-def _form(payload: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> str:
-    form = invariants.Form(int(invariants.forms(payload)[0]))
+def _form_name(payload: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> str:
+    form = invariants.Form(int(invariants.packet_forms(payload)[0]))
     return {invariants.Form.SHORT: "1-RTT", invariants.Form.ZERO_RTT: "0-RTT"}.get(
         form, form.name.replace("_", " ").title()
     )
@@ -222,11 +226,11 @@ def _form(payload: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> str:
 
 
 #: The first packets, with a byte each, and the packets per byte after these.
-DENSE, STRIDE = 256, 256
+DENSE_PACKETS, STRIDE = 256, 256
 
 
 @dataclass(frozen=True)
-class Parting:
+class TrailDifference:
     """Where a capture differs from another one, of which only the trail is kept."""
 
     first: int
@@ -237,10 +241,10 @@ class Parting:
 
 def trail(records: pcap.Records) -> str:
     """The trail of a capture's records: the number of packets, then its bytes as hexadecimal digits."""
-    return trail_of([records])
+    return trail_of_parts([records])
 
 
-def trail_of(parts: Iterable[pcap.Records]) -> str:
+def trail_of_parts(parts: Iterable[pcap.Records]) -> str:
     """As `trail`, for a capture in parts."""
     chain, chain_bytes, count = hashlib.blake2b(digest_size=16), bytearray(), 0
     fields, heads = np.zeros((0, 3), np.int64), np.zeros((0, pcap.HEAD), np.uint8)
@@ -255,35 +259,35 @@ def trail_of(parts: Iterable[pcap.Records]) -> str:
     for part in parts:
         fields = np.concatenate([fields, np.stack([part.t_ns, part.captured, part.length], axis=1)])
         heads = np.concatenate([heads, part.heads])
-        while len(fields) >= (step := 1 if count < DENSE else STRIDE):
+        while len(fields) >= (step := 1 if count < DENSE_PACKETS else STRIDE):
             add(step)
     if len(fields):
         add(len(fields))
     return f"{count}:{chain_bytes.hex()}"
 
 
-def parting(first: str, second: str) -> Parting | None:
+def compare_trails(first: str, second: str) -> TrailDifference | None:
     """Where two trails differ; None where they do not. Raises ValueError where one is not a trail."""
-    (first_count, first_bytes), (second_count, second_bytes) = _read(first), _read(second)
+    (first_count, first_bytes), (second_count, second_bytes) = _parse_trail(first), _parse_trail(second)
     if (first_count, first_bytes) == (second_count, second_bytes):
         return None
     for number, (first_step, second_step) in enumerate(zip(_steps(first_count), _steps(second_count), strict=False)):
         if first_step != second_step:
             # The shorter trail ends within a step of the longer one: that step cannot be compared.
-            return Parting(first_step[0] + 1, min(first_count, second_count) + 1)
+            return TrailDifference(first_step[0] + 1, min(first_count, second_count) + 1)
         if first_bytes[number] != second_bytes[number]:
-            return Parting(first_step[0] + 1, first_step[1])
+            return TrailDifference(first_step[0] + 1, first_step[1])
     shared = min(first_count, second_count)
-    return Parting(shared + 1, shared + 1)
+    return TrailDifference(shared + 1, shared + 1)
 
 
 def _steps(count: int) -> list[tuple[int, int]]:
     """The packets each byte of a trail adds: from, to."""
-    dense = [(number, number + 1) for number in range(min(count, DENSE))]
-    return dense + [(start, min(start + STRIDE, count)) for start in range(DENSE, count, STRIDE)]
+    dense = [(number, number + 1) for number in range(min(count, DENSE_PACKETS))]
+    return dense + [(start, min(start + STRIDE, count)) for start in range(DENSE_PACKETS, count, STRIDE)]
 
 
-def _read(text: str) -> tuple[int, bytes]:
+def _parse_trail(text: str) -> tuple[int, bytes]:
     count, colon, digits = text.partition(":")
     if not colon:
         raise ValueError(f"'{text[:20]}' is no trail")

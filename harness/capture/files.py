@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Protocol, cast
 
 import zstandard
 
-from harness.reading import UnfitFileError, open_regular, size_within, status_of, too_large
+from harness.reading import UnfitFileError, checked_size, file_status, open_regular, too_large_error
 from harness.topology.lab_file import LabFacts
 
 #: Suffixes of compressed files, in the order of lookup.
@@ -38,14 +38,14 @@ _READ, _BUFFER = 1 << 14, 1 << 20
 #: The most bytes that are unpacked at a time: a block of zstd (RFC 8878 §3.1.1.2.4), and in front of damage one by one.
 _STEP, _SCRAP = 128 << 10, 1
 #: The most bytes of an artefact that is read as a whole: twice the default limit of an endpoint's logs.
-MOST = 4 << 30
+MAX_SIZE = 4 << 30
 #: The most bytes of an artefact that is parsed as one document.
-MOST_RECORD = 64 << 20
+MAX_RECORD_SIZE = 64 << 20
 #: The most bytes that an artefact may unpack to where it is read in pieces: captures of 100 GB have less.
-MOST_STREAMED = 64 << 30
+MAX_STREAMED_SIZE = 64 << 30
 
 
-_DAMAGE = (zlib.error, zstandard.ZstdError)
+_DECOMPRESSION_ERRORS = (zlib.error, zstandard.ZstdError)
 
 
 class _Stream(Protocol):
@@ -119,8 +119,8 @@ class _Decompressed(io.RawIOBase):
         size = 0
         while part := self._more(_STEP):
             parts.append(part)
-            if (size := size + len(part)) > MOST:
-                raise too_large(MOST)
+            if (size := size + len(part)) > MAX_SIZE:
+                raise too_large_error(MAX_SIZE)
         return b"".join(parts)
 
     def _at_once(self) -> bytes | None:
@@ -128,13 +128,13 @@ class _Decompressed(io.RawIOBase):
 
         OSError where it is too large.
         """
-        if self._file.seek(0, io.SEEK_END) > MOST:
-            raise too_large(MOST)
+        if self._file.seek(0, io.SEEK_END) > MAX_SIZE:
+            raise too_large_error(MAX_SIZE)
         self._file.seek(0)
         data = self._file.read()
         try:
-            if zstandard.frame_content_size(data[:_FRAME_HEADER]) > MOST:
-                raise too_large(MOST)
+            if zstandard.frame_content_size(data[:_FRAME_HEADER]) > MAX_SIZE:
+                raise too_large_error(MAX_SIZE)
             return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
         except zstandard.ZstdError:
             self._file.seek(0)
@@ -148,12 +148,12 @@ class _Decompressed(io.RawIOBase):
         try:
             content = self._stream.read(limit)
             self._over = not content
-        except _DAMAGE:
+        except _DECOMPRESSION_ERRORS:
             content = self._scraps(limit)
             self._over = True
         self._size += len(content)
-        if self._size > MOST_STREAMED:
-            raise too_large(MOST_STREAMED)
+        if self._size > MAX_STREAMED_SIZE:
+            raise too_large_error(MAX_STREAMED_SIZE)
         return content
 
     def _scraps(self, limit: int) -> bytes:
@@ -166,25 +166,25 @@ class _Decompressed(io.RawIOBase):
                 left -= len(content)
             while len(scraps) < limit and (content := stream.read(min(_SCRAP, limit - len(scraps)))):
                 scraps += content
-        except _DAMAGE:
+        except _DECOMPRESSION_ERRORS:
             pass
         return bytes(scraps)
 
 
-def find(path: Path) -> Path | None:
+def find_file(path: Path) -> Path | None:
     """The file that holds an artefact: itself, compressed, or in an archive; None where there is none."""
     for suffix in ("", ZSTD, GZIP):
         file = path.with_name(path.name + suffix)
-        if _is_kept(file):
+        if _exists(file):
             return file
     archive = path.with_name(ARCHIVE)
-    return archive / path.name if path.name in CAPTURES.values() and _is_kept(archive) else None
+    return archive / path.name if path.name in CAPTURES.values() and _exists(archive) else None
 
 
-def _is_kept(file: Path) -> bool:
+def _exists(file: Path) -> bool:
     """Whether a file of that name exists. A link counts, too: opening it reports what is wrong with it."""
     try:
-        status = status_of(file)
+        status = file_status(file)
     except UnfitFileError:
         return True
     except OSError:
@@ -192,13 +192,13 @@ def _is_kept(file: Path) -> bool:
     return status is not None and (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode))
 
 
-def simulators(folder: Path) -> list[Path]:
+def simulator_folders(folder: Path) -> list[Path]:
     """The folders of a run's simulators, the first path's first; those of the other paths are called sim-NAME."""
     siblings = (entry for entry in folder.glob(f"{SIMULATOR}-*") if entry.is_dir() and not entry.is_symlink())
     return [folder / SIMULATOR, *sorted(siblings)]
 
 
-def capture_file(folder: Path, name: str) -> Path:
+def capture_path(folder: Path, name: str) -> Path:
     """The original path of a capture: 'left', 'right'; for further simulators 'sim-NAME left'."""
     simulator, _, side = name.rpartition(" ")
     return folder / (simulator or SIMULATOR) / CAPTURES[side]
@@ -206,11 +206,11 @@ def capture_file(folder: Path, name: str) -> Path:
 
 def capture_names(folder: Path) -> list[str]:
     """The names, as for `capture_file`, of the captures that a run may have."""
-    prefixes = ("" if place.name == SIMULATOR else f"{place.name} " for place in simulators(folder))
+    prefixes = ("" if place.name == SIMULATOR else f"{place.name} " for place in simulator_folders(folder))
     return [prefix + side for prefix in prefixes for side in CAPTURES]
 
 
-def as_written(path: Path) -> Path:
+def original_path(path: Path) -> Path:
     """The name of a file before it was compressed."""
     return path.with_suffix("") if path.suffix in (ZSTD, GZIP) else path
 
@@ -226,7 +226,7 @@ def open_file(path: Path) -> BinaryIO:
         file = open_regular(path)
     except FileNotFoundError:
         # It may have been compressed since it was found.
-        current = find(path)
+        current = find_file(path)
         if current is None:
             raise
         return open_file(current)
@@ -258,12 +258,12 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
     """
     with open_file(path) as file:
         if isinstance(file, io.BufferedReader) and isinstance(file.raw, io.FileIO):
-            size_within(file, limit or MOST, path)
+            checked_size(file, limit or MAX_SIZE, path)
         if limit is None:
             return file.read()
         content = file.read(limit + 1)
     if len(content) > limit:
-        raise too_large(limit, path)
+        raise too_large_error(limit, path)
     return content
 
 
@@ -306,4 +306,4 @@ def read_objects(path: Path) -> Iterator[dict[str, Any]]:
 
 def read_lab(path: Path) -> LabFacts:
     """Read lab.json. Raises OSError; ValueError (pydantic's) where it does not say what it must."""
-    return LabFacts.model_validate_json(read_bytes(path, MOST_RECORD))
+    return LabFacts.model_validate_json(read_bytes(path, MAX_RECORD_SIZE))

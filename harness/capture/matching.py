@@ -63,7 +63,7 @@ def match(ingress: Capture, egress: Capture, to_client: bool, at_least_ns: int =
     entered = ingress.where(ingress.to_client == to_client)
     departed = egress.where(egress.to_client == to_client)
     exits = np.full(len(entered), -1, np.int64)
-    entered_rows, left_rows = _lookup(_numbered(entered.key), _numbered(departed.key))
+    entered_rows, left_rows = _lookup(_number_keys(entered.key), _number_keys(departed.key))
     exits[entered_rows] = left_rows
     matched = len(entered_rows) + _rematch(entered, departed, exits, at_least_ns)
     end_ns = int(egress.t_ns[-1]) if len(egress) else 0
@@ -72,7 +72,7 @@ def match(ingress: Capture, egress: Capture, to_client: bool, at_least_ns: int =
     return MatchedPackets(entered, out_ns, len(departed) - matched, end_ns, out_class=out_class)
 
 
-def _numbered(keys: Keys) -> Keys:
+def _number_keys(keys: Keys) -> Keys:
     """Keys made unique by their rank among equal ones."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]

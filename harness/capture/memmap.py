@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 #: Bytes from which on an array is on the disk: a column of a million packets.
-LARGE = 8 << 20
+MAX_IN_MEMORY = 8 << 20
 #: Rows that are copied together.
 _PART = 1 << 18
 #: Files that may be large (FHS 3.0 §5.15): /tmp is memory on many machines.
@@ -26,11 +26,11 @@ _FOLDER = Path("/var/tmp")
 Array = npt.NDArray[Any]
 
 
-def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+def allocate(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
     """An uninitialised array; on the disk where it is large. OSError where the disk has no room."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
-    if size < LARGE:
+    if size < MAX_IN_MEMORY:
         return np.empty(shape, kind)
     folder = os.environ.get("TMPDIR") or (str(_FOLDER) if os.access(_FOLDER, os.W_OK) else None)
     with tempfile.TemporaryFile(dir=folder) as file:
@@ -39,9 +39,9 @@ def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
         return np.frombuffer(mmap.mmap(file.fileno(), size), kind).reshape(shape)
 
 
-def joined(parts: Sequence[Array]) -> Array:
+def concatenate(parts: Sequence[Array]) -> Array:
     """The parts, concatenated."""
-    output = empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
+    output = allocate((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
     at = 0
     for part in parts:
         output[at : at + len(part)] = part
@@ -49,12 +49,12 @@ def joined(parts: Sequence[Array]) -> Array:
     return output
 
 
-def taken(array: Array, chosen: Array) -> Array:
+def take_rows(array: Array, chosen: Array) -> Array:
     """The rows chosen by a mask or by indices: `array[chosen]`."""
-    if array.nbytes < LARGE:
+    if array.nbytes < MAX_IN_MEMORY:
         return array[chosen]
     rows = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
-    output = empty((len(rows), *array.shape[1:]), array.dtype)
+    output = allocate((len(rows), *array.shape[1:]), array.dtype)
     for start in range(0, len(rows), _PART):
         part = slice(start, start + _PART)
         output[part] = array[rows[part]]

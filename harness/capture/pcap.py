@@ -17,7 +17,7 @@ _FILE_HEADER = 24
 _RECORD_HEADER = 16
 _ETHERNET = 1
 #: A longer record means that the file is damaged there (tcpdump's MAXIMUM_SNAPLEN).
-_LONGEST = 262_144
+_MAX_RECORD = 262_144
 #: First four bytes → byte order, nanoseconds per unit of the fraction.
 _MAGIC = {
     b"\xd4\xc3\xb2\xa1": ("<", 1000),
@@ -43,7 +43,7 @@ class Records:
     """The file ends inside a record."""
 
 
-def together(captures: Sequence[Records]) -> Records:
+def merge_records(captures: Sequence[Records]) -> Records:
     """Frames of several captures, in order of time."""
     if len(captures) == 1:
         return captures[0]
@@ -57,22 +57,22 @@ def together(captures: Sequence[Records]) -> Records:
 
 def parse(data: bytes) -> Records:
     """Frames of an Ethernet capture. Raises ValueError where it is no classic Ethernet pcap."""
-    order, unit = _form(data)
-    offsets, end = _offsets(data, order)
+    order, unit = _parse_file_header(data)
+    offsets, end = _record_offsets(data, order)
     return _frames(data, offsets, order, unit, truncated=end != len(data))
 
 
-def parts(file: BinaryIO, size: int = 1 << 25) -> Iterator[Records]:
+def read_parts(file: BinaryIO, size: int = 1 << 25) -> Iterator[Records]:
     """As `parse`, in parts of about `size` bytes of the file, at least one. Only the last can be `truncated`."""
     data = file.read(_FILE_HEADER)
-    order, unit = _form(data)
+    order, unit = _parse_file_header(data)
     remainder = b""
     while True:
         chunk = file.read(size)
         data = remainder + chunk
-        offsets, end = _offsets(data, order, 0)
+        offsets, end = _record_offsets(data, order, 0)
         remainder = data[end:]
-        last = not chunk or len(remainder) > _LONGEST + _RECORD_HEADER
+        last = not chunk or len(remainder) > _MAX_RECORD + _RECORD_HEADER
         if offsets or last:
             yield _frames(data, offsets, order, unit, truncated=last and bool(remainder))
         if last:
@@ -84,7 +84,7 @@ def _frames(data: bytes, offsets: list[int], order: str, unit: int, *, truncated
     if not offsets:
         empty = np.zeros(0, np.int64)
         return Records(empty, np.zeros((0, HEAD), np.uint8), empty, empty, truncated)
-    rows = _rows(data, offsets)
+    rows = _record_rows(data, offsets)
     fields = rows[:, :_RECORD_HEADER].copy().view(order + "u4").astype(np.int64)
     captured = fields[:, 2]
     heads = np.ascontiguousarray(rows[:, _RECORD_HEADER:])
@@ -93,7 +93,7 @@ def _frames(data: bytes, offsets: list[int], order: str, unit: int, *, truncated
     return Records(fields[:, 0] * 1_000_000_000 + fields[:, 1] * unit, heads, captured, fields[:, 3], truncated)
 
 
-def _form(data: bytes) -> tuple[str, int]:
+def _parse_file_header(data: bytes) -> tuple[str, int]:
     """Byte order, and nanoseconds per unit of a time's fraction."""
     if len(data) < _FILE_HEADER:
         raise ValueError(f"a pcap file starts with {_FILE_HEADER} bytes, this has {len(data)}")
@@ -106,17 +106,17 @@ def _form(data: bytes) -> tuple[str, int]:
     return order, unit
 
 
-def records(data: bytes) -> Iterator[tuple[int, bytes]]:
+def iterate_records(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Time of capture (ns) and all captured bytes of each frame, in file order. Raises ValueError as `parse`."""
-    order, unit = _form(data)
+    order, unit = _parse_file_header(data)
     unpack = struct.Struct(order + "IIII").unpack_from
-    for offset in _offsets(data, order)[0]:
+    for offset in _record_offsets(data, order)[0]:
         seconds, fraction, captured, _ = unpack(data, offset)
         start = offset + _RECORD_HEADER
         yield seconds * 1_000_000_000 + fraction * unit, data[start : start + captured]
 
 
-def _offsets(data: bytes, order: str, position: int = _FILE_HEADER) -> tuple[list[int], int]:
+def _record_offsets(data: bytes, order: str, position: int = _FILE_HEADER) -> tuple[list[int], int]:
     """The offset of each whole record from `position` on, and the end of the last one."""
     unpack = struct.Struct(order + "I").unpack_from
     offsets = []
@@ -124,14 +124,14 @@ def _offsets(data: bytes, order: str, position: int = _FILE_HEADER) -> tuple[lis
     while position + _RECORD_HEADER <= end:
         (captured,) = unpack(data, position + 8)
         record_end = position + _RECORD_HEADER + captured
-        if record_end > end or captured > _LONGEST:
+        if record_end > end or captured > _MAX_RECORD:
             break
         offsets.append(position)
         position = record_end
     return offsets, position
 
 
-def _rows(data: bytes, offsets: list[int]) -> npt.NDArray[np.uint8]:
+def _record_rows(data: bytes, offsets: list[int]) -> npt.NDArray[np.uint8]:
     """Record header and frame head of each record, shape (n, 16 + HEAD)."""
     width = _RECORD_HEADER + HEAD
     buffer = np.frombuffer(data + bytes(width), np.uint8)

@@ -17,8 +17,8 @@ from typing import Any
 
 import polars as pl
 
-from harness.capture.files import as_written, open_file, read_bytes
-from harness.reading import tree_of
+from harness.capture.files import open_file, original_path, read_bytes
+from harness.reading import read_tree
 
 #: Names of the recovery figures: ours → those in use (aioquic's are its own).
 _FIGURES = {
@@ -35,13 +35,13 @@ _SCHEMA = {"t_ms": pl.Float64, **dict.fromkeys(_FIGURES, pl.Float64)}
 
 _METRICS = b'metrics_updated"'
 #: A line longer than this holds more than an event, bytes.
-_LONGEST = 65_536
+_MAX_EVENT = 65_536
 
 #: How an event begins in contained JSON, by its first key.
 _EVENT_STARTS = (b'"time"', b'"name"', b'"data"', b'"category"')
 #: What traces call 1-RTT packets, and the space of their numbers, without hyphens and underscores.
 _ONE_RTT = ("1rtt", "onertt", "applicationdata", "application")
-_BARE = str.maketrans("", "", "-_ ")
+_SEPARATORS = str.maketrans("", "", "-_ ")
 #: The time of the first event that is an array.
 _ARRAY_TIME = re.compile(rb"\[\s*(-?[0-9.]+)\s*,")
 #: How an event begins that is an array: with its time.
@@ -89,23 +89,23 @@ class Summary:
         return bool(connection_id) and connection_id.hex().encode() in self.opening
 
 
-def traces(folder: Path) -> list[Path]:
+def find_traces(folder: Path) -> list[Path]:
     """The qlog files below a folder, by name as they were written, each once; empty where there is no folder."""
     try:
-        paths = [folder / place for place in tree_of(folder).files]
+        paths = [folder / place for place in read_tree(folder).files]
     except OSError:
         return []
     # While a file is being compressed, it exists twice. The last one counts: the original, which is whole.
-    by_name = {as_written(path): path for path in sorted(paths, reverse=True)}
+    by_name = {original_path(path): path for path in sorted(paths, reverse=True)}
     return [by_name[path] for path in sorted(by_name) if path.suffix in (".qlog", ".sqlog")]
 
 
 def summarise(path: Path) -> Summary:
     """Count the packets sent and declared lost (recovery:packet_lost, quic:packet_lost). Raises OSError."""
-    return summary_of(path.name, read_bytes(path))
+    return summarise_data(path.name, read_bytes(path))
 
 
-def summary_of(name: str, data: bytes) -> Summary:
+def summarise_data(name: str, data: bytes) -> Summary:
     """As `summarise`, from a trace's file name and its content, or the part of it that was read."""
     opening = name.encode() + data[:_OPENING]
     return Summary(data.count(b'packet_sent"'), data.count(b'packet_lost"'), _start_ns(data), opening.lower())
@@ -146,7 +146,7 @@ def read_lost(path: Path) -> list[LostPacket]:
         fields = {**event.data, **header} if isinstance(header, dict) else event.data
         number = fields.get("packet_number")
         kind = str(fields.get("packet_type") or fields.get("packet_number_space") or "1rtt").lower()
-        if isinstance(number, int | str) and str(number).isdecimal() and kind.translate(_BARE) in _ONE_RTT:
+        if isinstance(number, int | str) and str(number).isdecimal() and kind.translate(_SEPARATORS) in _ONE_RTT:
             lost_packets.append(LostPacket((event.time - first) * unit, int(number)))
     return lost_packets
 
@@ -173,10 +173,10 @@ def read_losses(path: Path) -> Losses:
     unit = time_unit(data)
     changes = [] if counts_from_previous(data) else list(events(data, b'congestion_state_updated"'))
     states = [(event.time * unit, str(event.data.get("new")).lower()) for event in changes]
-    return Losses(lost, _timeouts(data), _recoveries(states) if states else None)
+    return Losses(lost, _count_timeouts(data), _recovery_durations(states) if states else None)
 
 
-def _timeouts(data: bytes) -> int | None:
+def _count_timeouts(data: bytes) -> int | None:
     if b'loss_timer_updated"' in data:
         timers = [event.data for event in events(data, b'loss_timer_updated"')]
         expired = [str(timer.get("timer_type", "pto")) for timer in timers if timer.get("event_type") == "expired"]
@@ -185,7 +185,7 @@ def _timeouts(data: bytes) -> int | None:
     return sum(max(0, after - before) for before, after in pairwise([0, *counts])) if counts else None
 
 
-def _recoveries(states: list[tuple[float, str]]) -> tuple[float, ...]:
+def _recovery_durations(states: list[tuple[float, str]]) -> tuple[float, ...]:
     """Durations of the recovery periods, ms: from the start of each run of "recovery" to the next other state."""
     durations: list[float] = []
     since: float | None = None
@@ -227,7 +227,7 @@ def first_event_ns(path: Path) -> int | None:
     return start if first_ms > _EPOCH_LIKE else start + round(first_ms * 1e6)
 
 
-def clock(data: bytes) -> tuple[int | None, float]:
+def trace_clock(data: bytes) -> tuple[int | None, float]:
     """(the time that a trace's times count from, ns since the epoch, None where unknown; their unit, ms)."""
     return (None if counts_from_previous(data) else _start_ns(data)), time_unit(data)
 
@@ -259,8 +259,8 @@ def read_recovery(path: Path, rtt_ms: float | None = None) -> pl.DataFrame:
     data = read_bytes(path)
     if counts_from_previous(data):
         return pl.DataFrame(schema=_SCHEMA)
-    unit, lines = time_unit(data), lines_with(data, _METRICS)
-    frame = _decoded(data) if lines is None else _scanned(lines)
+    unit, lines = time_unit(data), find_event_lines(data, _METRICS)
+    frame = _decode_events(data) if lines is None else _scan_lines(lines)
     frame = frame.with_columns(pl.col("t_ms", *_RTTS) * unit)
     first = first_time(data)
     start = first * unit if first is not None else frame["t_ms"].min()
@@ -268,7 +268,7 @@ def read_recovery(path: Path, rtt_ms: float | None = None) -> pl.DataFrame:
     return _in_ms(frame, rtt_ms)
 
 
-def lines_with(data: bytes, word: bytes) -> list[bytes] | None:
+def find_event_lines(data: bytes, word: bytes) -> list[bytes] | None:
     """The lines with `word`, if each is an event; None for other traces, and where such a line is truncated."""
     lines, position = [], data.find(word)
     while position >= 0:
@@ -284,12 +284,12 @@ def lines_with(data: bytes, word: bytes) -> list[bytes] | None:
 
 def _is_event(line: bytes) -> bool:
     # A whole trace may stand in a line (contained qlog), and is no event.
-    if len(line) > _LONGEST or b'"traces"' in line:
+    if len(line) > _MAX_EVENT or b'"traces"' in line:
         return False
     return line[:1] + line[-1:] == b"{}" or _ARRAY_LINE.fullmatch(line) is not None
 
 
-def _scanned(lines: list[bytes]) -> pl.DataFrame:
+def _scan_lines(lines: list[bytes]) -> pl.DataFrame:
     """Times and recovery figures, found by their keys in the text, a row per line: five times as fast as decoding."""
     text, number = pl.col("line"), r"(-?[0-9.]+(?:[eE][-+]?[0-9]+)?)"
     figures = {
@@ -301,7 +301,7 @@ def _scanned(lines: list[bytes]) -> pl.DataFrame:
     return frame.select(t_ms=time, **figures).drop_nulls("t_ms")
 
 
-def _decoded(data: bytes) -> pl.DataFrame:
+def _decode_events(data: bytes) -> pl.DataFrame:
     """As `_scanned`, for every other form of trace."""
     rows = []
     for event in events(data, _METRICS):
@@ -347,20 +347,20 @@ def event_at(data: bytes, position: int) -> tuple[Event | None, int]:
     """The event that contains a byte of a trace, and the end of its line; the byte's position where it has no line."""
     start, end = data.rfind(b"\n", 0, position) + 1, data.find(b"\n", position)
     end = len(data) if end < 0 else end
-    event = _event(data[start:end].strip(b"\x1e ,\r\t")) if end - start < _LONGEST else None
-    return (event, end) if event is not None else (_embedded(data, position), position)
+    event = _parse_event(data[start:end].strip(b"\x1e ,\r\t")) if end - start < _MAX_EVENT else None
+    return (event, end) if event is not None else (_find_embedded_event(data, position), position)
 
 
-def _event(text: bytes) -> Event | None:
+def _parse_event(text: bytes) -> Event | None:
     """One event: an object, or the array of qlog 0.2 and before."""
     try:
         value = json.loads(text)
     except ValueError:
         return None
-    return _fields(value)
+    return _build_event(value)
 
 
-def _fields(value: Any) -> Event | None:
+def _build_event(value: Any) -> Event | None:
     if isinstance(value, list) and len(value) in (4, 5):
         # Time, category and type stand before the data, and picoquic's path ID before the category.
         category, kind = value[1:3] if isinstance(value[1], str) else value[2:4]
@@ -377,7 +377,7 @@ def _fields(value: Any) -> Event | None:
         return None
 
 
-def _embedded(data: bytes, position: int) -> Event | None:
+def _find_embedded_event(data: bytes, position: int) -> Event | None:
     """The event around a word inside contained JSON, decoded from the bracket before the word that begins it."""
     floor = max(0, position - 4096)
     window = data[floor : position + 4096].decode("utf-8", "replace")
@@ -387,19 +387,19 @@ def _embedded(data: bytes, position: int) -> Event | None:
         for _ in range(32):
             if at < 0:
                 break
-            if _may_begin(window, at):
+            if _may_begin_event(window, at):
                 try:
                     value, end = json.JSONDecoder().raw_decode(window, at)
                 except ValueError:
                     value, end = None, 0
-                fields = _fields(value)
+                fields = _build_event(value)
                 if fields is not None and end > word_at:
                     return fields
             at = window.rfind(bracket, 0, at)
     return None
 
 
-def _may_begin(window: str, at: int) -> bool:
+def _may_begin_event(window: str, at: int) -> bool:
     if window[at] == "[":
         return _ARRAY_START.match(window, at) is not None
     return window[at + 1 : at + 64].lstrip().encode().startswith(_EVENT_STARTS)

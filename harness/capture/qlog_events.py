@@ -21,10 +21,12 @@ from harness.capture.quic.frames import StreamFrame
 Trigger = Literal["idle_timeout", "handshake_timeout", "stateless_reset"]
 #: How traces name a trigger → ours.
 _TRIGGERS: dict[str, Trigger] = {
-    "idle_timeout": "idle_timeout", "handshake_timeout": "handshake_timeout", "stateless_reset": "stateless_reset",
-}  # fmt: skip
+    "idle_timeout": "idle_timeout",
+    "handshake_timeout": "handshake_timeout",
+    "stateless_reset": "stateless_reset",
+}
 #: Application codes that end a connection without an error: H3_NO_ERROR (RFC 9114 §8.1), and HTTP/0.9's 0.
-_IN_ORDER = ("0", "256", "no_error", "h3_no_error", "0x0", "0x100")
+_CLEAN_CODES = ("0", "256", "no_error", "h3_no_error", "0x0", "0x100")
 
 
 @dataclass(frozen=True)
@@ -45,52 +47,60 @@ class LoggedClose:
     """Whether the code means no error."""
 
 
-def closings(path: Path) -> list[LoggedClose]:
+def read_closes(path: Path) -> list[LoggedClose]:
     """The connection ends that a trace reports, in its order. Raises OSError."""
     data = read_bytes(path)
-    start, unit = qlog.clock(data)
+    start, unit = qlog.trace_clock(data)
     return [
         close
         for event in qlog.events(data, b"connection_close")
-        for close in _of(event, qlog.epoch_ns(event.time, start, unit))
+        for close in _parse_closes(event, qlog.epoch_ns(event.time, start, unit))
     ]
 
 
-def _of(event: qlog.Event, t_ns: int | None) -> Iterator[LoggedClose]:
+def _parse_closes(event: qlog.Event, t_ns: int | None) -> Iterator[LoggedClose]:
     data = event.data
     if event.name.endswith("connection_closed"):
         initiator = str(data.get("initiator") or data.get("owner") or "local").lower()
         trigger = _TRIGGERS.get(str(data.get("trigger")).lower())
         # A timer is local and a stateless reset is the peer's, whatever initiator the event names.
         own = trigger != "stateless_reset" if trigger is not None else initiator != "remote"
-        transport = _first(data, "connection_code", "connection_error", "error_code")
-        application = _first(data, "application_code", "application_error")
+        transport = _first_value(data, "connection_code", "connection_error", "error_code")
+        application = _first_value(data, "application_code", "application_error")
         code = transport if transport is not None else application
         if trigger is None and code is None and not data.get("reason"):
             # quiche logs that the connection is over, not why.
             return
         yield LoggedClose(
-            t_ns, own, trigger, _name(code, by_transport=transport is not None), str(data.get("reason") or "").strip(),
-            _is_in_order(code),
-        )  # fmt: skip
+            t_ns,
+            own,
+            trigger,
+            _close_error_name(code, by_transport=transport is not None),
+            str(data.get("reason") or "").strip(),
+            _is_clean_code(code),
+        )
     elif event.name.endswith(("packet_sent", "packet_received")):
         frames = data.get("frames")
         for frame in frames if isinstance(frames, list) else []:
             if not isinstance(frame, dict) or frame.get("frame_type") != "connection_close":
                 continue
             space = str(frame.get("error_space", "transport")).lower()
-            code = _first(frame, "raw_error_code", "error_code_value", "error_code", "error")
+            code = _first_value(frame, "raw_error_code", "error_code_value", "error_code", "error")
             yield LoggedClose(
-                t_ns, event.name.endswith("packet_sent"), None, _name(code, by_transport=not space.startswith("app")),
-                str(_first(frame, "reason", "reason_phrase") or "").strip(), _is_in_order(code),
-            )  # fmt: skip
+                t_ns,
+                event.name.endswith("packet_sent"),
+                None,
+                _close_error_name(code, by_transport=not space.startswith("app")),
+                str(_first_value(frame, "reason", "reason_phrase") or "").strip(),
+                _is_clean_code(code),
+            )
 
 
-def _first(data: dict[str, Any], *names: str) -> Any:
+def _first_value(data: dict[str, Any], *names: str) -> Any:
     return next((data[name] for name in names if data.get(name) is not None), None)
 
 
-def _name(code: Any, *, by_transport: bool) -> str:
+def _close_error_name(code: Any, *, by_transport: bool) -> str:
     if code is None:
         return ""
     try:
@@ -99,8 +109,8 @@ def _name(code: Any, *, by_transport: bool) -> str:
         return str(code)
 
 
-def _is_in_order(code: Any) -> bool:
-    return code is not None and str(code).lower() in _IN_ORDER
+def _is_clean_code(code: Any) -> bool:
+    return code is not None and str(code).lower() in _CLEAN_CODES
 
 
 # --- The STREAM frames that a sender's qlog lists for some of its packets.
@@ -112,7 +122,7 @@ _NUMBER = re.compile(rb'"packet_number"\s*:\s*"?([0-9]+)')
 _SENT, _ONE_RTT = "packet_sent", "1rtt"
 
 
-def sent_streams(trace: Path, packets: Collection[int]) -> dict[int, tuple[StreamFrame, ...]]:
+def read_sent_streams(trace: Path, packets: Collection[int]) -> dict[int, tuple[StreamFrame, ...]]:
     """The STREAM frames of the 1-RTT packets with these numbers. Packets that the trace does not list are absent.
 
     Raises OSError.
@@ -125,7 +135,7 @@ def sent_streams(trace: Path, packets: Collection[int]) -> dict[int, tuple[Strea
             continue
         event, _ = qlog.event_at(data, match.start())
         if event is not None and event.name.endswith(_SENT) and _packet_type(event.data) == _ONE_RTT:
-            frames[number] = tuple(_streams(event.data.get("frames")))
+            frames[number] = tuple(_parse_streams(event.data.get("frames")))
     return frames
 
 
@@ -135,7 +145,7 @@ def _packet_type(data: dict[str, Any]) -> str:
     return str(packet_type or data.get("packet_type")).lower().replace("-", "").replace("_", "")
 
 
-def _streams(frames: Any) -> list[StreamFrame]:
+def _parse_streams(frames: Any) -> list[StreamFrame]:
     """The STREAM frames with stream ID and offset; empty where the event lists no frames. picoquic writes "id"."""
     streams = []
     for frame in frames if isinstance(frames, list) else []:

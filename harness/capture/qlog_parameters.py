@@ -48,7 +48,7 @@ class TransportParameters:
 
 
 @dataclass(frozen=True)
-class Early:
+class FirstValue:
     """The first value of a figure of metrics_updated."""
 
     t_ms: float
@@ -57,7 +57,7 @@ class Early:
 
 
 @dataclass(frozen=True)
-class Settings:
+class LoggedSettings:
     """The parameters of an endpoint and of its peer in one trace; None for what it does not report."""
 
     summary: qlog.Summary
@@ -71,8 +71,8 @@ class Settings:
     """Bytes."""
     max_datagram_size: float | None
     congestion_control: str | None
-    first_smoothed_rtt_ms: Early | None
-    first_congestion_window: Early | None
+    first_smoothed_rtt_ms: FirstValue | None
+    first_congestion_window: FirstValue | None
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Reduction:
     """Whether the trace named a lost packet before; else it is the trace's first reduction, whatever its cause."""
 
 
-def read_settings(path: Path, rtt_ms: float | None = None) -> Settings:
+def read_settings(path: Path, rtt_ms: float | None = None) -> LoggedSettings:
     """The parameters in a trace. An endpoint's first event counts: later ones may be of a later connection.
 
     If the path's RTT is given, measured RTTs below a hundredth of it show that the trace writes seconds, as quinn's
@@ -104,21 +104,21 @@ def read_settings(path: Path, rtt_ms: float | None = None) -> Settings:
             owner = str(event.data.get("owner") or event.data.get("initiator")).lower()
             own[owner] = {**event.data, **own.get(owner, {})}
     smoothed, window, unit_ms = _first_metrics(head, rtt_ms)
-    initial_rtt = number(recovery.get("initial_rtt"))
-    return Settings(
-        summary=qlog.summary_of(path.name, head),
+    initial_rtt = parse_number(recovery.get("initial_rtt"))
+    return LoggedSettings(
+        summary=qlog.summarise_data(path.name, head),
         local=_transport(own.get("local")),
         remote=_transport(own.get("remote")),
         initial_rtt_ms=None if initial_rtt is None else initial_rtt * unit_ms,
-        initial_congestion_window=number(recovery.get("initial_congestion_window")),
-        max_datagram_size=number(recovery.get("max_datagram_size")),
+        initial_congestion_window=parse_number(recovery.get("initial_congestion_window")),
+        max_datagram_size=parse_number(recovery.get("max_datagram_size")),
         congestion_control=next((str(recovery[key]) for key in _ALGORITHM if recovery.get(key)), None),
-        first_smoothed_rtt_ms=None if smoothed is None else Early(smoothed.t_ms, smoothed.value * unit_ms),
+        first_smoothed_rtt_ms=None if smoothed is None else FirstValue(smoothed.t_ms, smoothed.value * unit_ms),
         first_congestion_window=window,
     )
 
 
-def number(value: Any) -> float | None:
+def parse_number(value: Any) -> float | None:
     """A figure of an event: a number, or a string with one (I-JSON above 2^53, RFC 7493 §2.2)."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -132,35 +132,35 @@ def _transport(data: Mapping[str, Any] | None) -> TransportParameters | None:
     if data is None:
         return None
     return TransportParameters(
-        max_ack_delay_ms=number(data.get("max_ack_delay")),
-        ack_delay_exponent=number(data.get("ack_delay_exponent")),
-        min_ack_delay_us=number(data.get("min_ack_delay")),
+        max_ack_delay_ms=parse_number(data.get("max_ack_delay")),
+        ack_delay_exponent=parse_number(data.get("ack_delay_exponent")),
+        min_ack_delay_us=parse_number(data.get("min_ack_delay")),
         # picoquic's names are those of an early draft.
-        max_udp_payload_size=number(data.get("max_udp_payload_size", data.get("max_packet_size"))),
-        max_idle_timeout_ms=number(data.get("max_idle_timeout", data.get("idle_timeout"))),
-        initial_max_data=number(data.get("initial_max_data")),
-        initial_max_stream_data_bidi_local=number(data.get("initial_max_stream_data_bidi_local")),
-        initial_max_stream_data_bidi_remote=number(data.get("initial_max_stream_data_bidi_remote")),
-        initial_max_stream_data_uni=number(data.get("initial_max_stream_data_uni")),
+        max_udp_payload_size=parse_number(data.get("max_udp_payload_size", data.get("max_packet_size"))),
+        max_idle_timeout_ms=parse_number(data.get("max_idle_timeout", data.get("idle_timeout"))),
+        initial_max_data=parse_number(data.get("initial_max_data")),
+        initial_max_stream_data_bidi_local=parse_number(data.get("initial_max_stream_data_bidi_local")),
+        initial_max_stream_data_bidi_remote=parse_number(data.get("initial_max_stream_data_bidi_remote")),
+        initial_max_stream_data_uni=parse_number(data.get("initial_max_stream_data_uni")),
     )
 
 
-def _first_metrics(head: bytes, rtt_ms: float | None) -> tuple[Early | None, Early | None, float]:
+def _first_metrics(head: bytes, rtt_ms: float | None) -> tuple[FirstValue | None, FirstValue | None, float]:
     """First smoothed RTT and congestion window of metrics_updated, and the unit of RTTs, ms."""
     if qlog.counts_from_previous(head):
         return None, None, 1.0
     unit, start = qlog.time_unit(head), qlog.first_time(head) or 0.0
-    smoothed: Early | None = None
-    window: Early | None = None
+    smoothed: FirstValue | None = None
+    window: FirstValue | None = None
     for event in qlog.events(head, b'metrics_updated"'):
         t_ms = (event.time - start) * unit
-        size = number(event.data.get("congestion_window", event.data.get("cwnd")))
+        size = parse_number(event.data.get("congestion_window", event.data.get("cwnd")))
         if window is None and size is not None:
-            window = Early(t_ms, size)
-        rtt = number(event.data.get("smoothed_rtt"))
+            window = FirstValue(t_ms, size)
+        rtt = parse_number(event.data.get("smoothed_rtt"))
         if rtt is None:
             continue
-        smoothed = smoothed or Early(t_ms, rtt)
+        smoothed = smoothed or FirstValue(t_ms, rtt)
         if rtt_ms is not None and t_ms >= 1.5 * rtt_ms:
             return smoothed, window, 1000.0 if rtt * unit < rtt_ms / 100 else unit
     return smoothed, window, unit

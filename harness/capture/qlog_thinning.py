@@ -21,28 +21,28 @@ from typing import Any, BinaryIO
 
 from harness.capture import qlog
 from harness.reading import open_regular
-from harness.writing import replaced
+from harness.writing import replacement_stream
 
 #: The longest trace that stays as it is, bytes: that of 100 MB on the slowest path by the most verbose stack.
-WHOLE = 512 << 20
+MAX_UNTHINNED = 512 << 20
 #: Bytes at the beginning of a longer trace that stay as they are.
-HEAD = 64 << 20
+HEAD_BYTES = 64 << 20
 #: Bytes that each kind of event may take after that.
-ROOM = 16 << 20
+MAX_EVENT_BYTES = 16 << 20
 #: Least time between two states of the sender that are kept, ms.
 STEP_MS = 10.0
 #: A line longer than this holds more than an event, bytes.
 _LONGEST = 1 << 20
 _NAME = re.compile(rb'"name"\s*:\s*"([^"]*)"|^\x1e?\[[^"]*"([^"]*)"\s*,\s*"([^"]*)"')
 #: Events that every packet has: the first of them show nothing of the others.
-_OF_PACKETS: tuple[bytes, ...] = (b"packet_sent", b"packet_received")
+_PACKET_EVENTS: tuple[bytes, ...] = (b"packet_sent", b"packet_received")
 
 #: Characters around an event in its line.
-_AROUND = b"\x1e ,\r\n\t"
+_LINE_PADDING = b"\x1e ,\r\n\t"
 
 
 @dataclass(frozen=True)
-class Thinned:
+class ThinnedSizes:
     """The sizes of a thinned trace."""
 
     before: int
@@ -50,7 +50,7 @@ class Thinned:
     after: int
 
 
-def thin(path: Path, whole: int = WHOLE, head: int = HEAD) -> Thinned | None:
+def thin(path: Path, whole: int = MAX_UNTHINNED, head: int = HEAD_BYTES) -> ThinnedSizes | None:
     """Thin a trace that is longer than `whole`; None where it stays as it is. Raises OSError."""
     with open_regular(path) as trace:
         before = os.fstat(trace.fileno()).st_size
@@ -60,13 +60,13 @@ def thin(path: Path, whole: int = WHOLE, head: int = HEAD) -> Thinned | None:
     if qlog.counts_from_previous(opening) or max(map(len, opening.split(b"\n"))) > _LONGEST:
         return None
     # The writer of the trace may have placed something, such as a link, at the name of the new file.
-    with open_regular(path) as trace, replaced(path, f"{path.name}.thin") as out:
-        _copy(trace, out, head, qlog.time_unit(opening))
+    with open_regular(path) as trace, replacement_stream(path, f"{path.name}.thin") as out:
+        _copy_thinned(trace, out, head, qlog.time_unit(opening))
         after = out.tell()
-    return Thinned(before, after)
+    return ThinnedSizes(before, after)
 
 
-def _copy(trace: BinaryIO, out: BinaryIO, head: int, unit_ms: float) -> None:
+def _copy_thinned(trace: BinaryIO, out: BinaryIO, head: int, unit_ms: float) -> None:
     copied = 0
     while copied < head and (line := trace.readline()):
         out.write(line)
@@ -74,31 +74,31 @@ def _copy(trace: BinaryIO, out: BinaryIO, head: int, unit_ms: float) -> None:
     states, written_bytes = _States(unit_ms), Counter[bytes]()
     line = output = b""
     for line in trace:
-        output = _kept(line, states, written_bytes)
+        output = _thin_line(line, states, written_bytes)
         out.write(output)
-    if not output and _event(line) is None:
+    if not output and _parse_event(line) is None:
         # A contained trace ends in the line of its last event.
         out.write(line)
 
 
-def _event(line: bytes) -> Any:
+def _parse_event(line: bytes) -> Any:
     """The event that a line consists of; None where the line is anything else."""
     try:
-        return json.loads(line.strip(_AROUND))
+        return json.loads(line.strip(_LINE_PADDING))
     except ValueError:
         return None
 
 
-def _kept(line: bytes, states: _States, written_bytes: Counter[bytes]) -> bytes:
+def _thin_line(line: bytes, states: _States, written_bytes: Counter[bytes]) -> bytes:
     """The output for a line; empty where it is left out. `written_bytes`: bytes so far by name of an event."""
     match = _NAME.search(line[:4096])
     name = b"" if match is None else (match[1] or match[3] or b"").rpartition(b":")[2]
-    if name in _OF_PACKETS:
+    if name in _PACKET_EVENTS:
         return b""
     if name.endswith(b"metrics_updated") and (state := states.taken(line)) is not None:
         return state
     written_bytes[name] += len(line)
-    return line if written_bytes[name] <= ROOM else b""
+    return line if written_bytes[name] <= MAX_EVENT_BYTES else b""
 
 
 @dataclass
@@ -111,7 +111,7 @@ class _States:
 
     def taken(self, line: bytes) -> bytes | None:
         """The output for an event: empty where it is left out; None where the line is not a single event."""
-        body, event = line.strip(_AROUND), _event(line)
+        body, event = line.strip(_LINE_PADDING), _parse_event(line)
         try:
             time = float(event["time"] if isinstance(event, dict) else event[0]) * self.unit_ms
             data = event["data"] if isinstance(event, dict) else event[-1]

@@ -18,7 +18,7 @@ from harness.capture.quic.frames import StreamFrame
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 #: The STREAM frames of one packet.
-Told = tuple[StreamFrame, ...]
+PacketFrames = tuple[StreamFrame, ...]
 
 #: Numbers that are converted to Python integers at a time.
 _PART = 1 << 16
@@ -71,7 +71,7 @@ class StreamArrival:
 
     def reached(self, size: int) -> Bounds:
         """When the first `size` bytes had arrived."""
-        return Bounds(_reached(*self._early, size), _reached(*self._late, size))
+        return Bounds(_time_reached(*self._early, size), _time_reached(*self._late, size))
 
     @property
     def ended(self) -> Bounds:
@@ -104,7 +104,7 @@ class StreamArrival:
         return np.insert(parts.t_ns, at, np.full(len(starts), self._latest_ns)), frontiers
 
 
-def is_answer(stream: int) -> bool:
+def is_response_stream(stream: int) -> bool:
     """Whether a server's data on a stream answers a request: the client began it, and it has both directions."""
     return not stream & (_BY_SERVER | _ONE_WAY)
 
@@ -114,27 +114,27 @@ def largest_stream(sent: SentPackets) -> int | None:
     furthest: Counter[int] = Counter()
     for frames in sent.frames:
         for frame in frames.streams:
-            if is_answer(frame.stream):
+            if is_response_stream(frame.stream):
                 furthest[frame.stream] = max(furthest[frame.stream], frame.end)
     return max(furthest, key=lambda stream: furthest[stream]) if furthest else None
 
 
 def stream_arrival(
-    sent: SentPackets, stream: int, whole: bool, told: Mapping[int, Told] | None = None
+    sent: SentPackets, stream: int, whole: bool, told: Mapping[int, PacketFrames] | None = None
 ) -> StreamArrival:
     """When the data of a stream arrived at the capture's interface.
 
     `whole`: the application received all of it; else bytes that were not visible may never have arrived. `told`: the
     STREAM frames that the sender logged, by packet number. They count where they agree with the packet's visible part.
     """
-    return _arrivals(sent, whole, told, {stream: _Frames()}, lambda number: number == stream)[stream]
+    return _collect_arrivals(sent, whole, told, {stream: _Frames()}, lambda number: number == stream)[stream]
 
 
 def stream_arrivals(
-    sent: SentPackets, whole: bool, logged: Mapping[int, Told] | None = None
+    sent: SentPackets, whole: bool, logged: Mapping[int, PacketFrames] | None = None
 ) -> dict[int, StreamArrival]:
     """As `stream_arrival` (`logged` is its `told`), for every stream with an answer of the server, by stream ID."""
-    return _arrivals(sent, whole, logged, {}, is_answer)
+    return _collect_arrivals(sent, whole, logged, {}, is_response_stream)
 
 
 @dataclass
@@ -158,25 +158,28 @@ class _Frames:
             self.head = frame.head
 
 
-def _arrivals(
-    sent: SentPackets, whole: bool, logged: Mapping[int, Told] | None, streams: dict[int, _Frames],
+def _collect_arrivals(
+    sent: SentPackets,
+    whole: bool,
+    logged: Mapping[int, PacketFrames] | None,
+    streams: dict[int, _Frames],
     selects: Callable[[int], bool],
-) -> dict[int, StreamArrival]:  # fmt: skip
+) -> dict[int, StreamArrival]:
     """Arrivals of the streams that `selects` accepts, and of those already in `streams`, by ID."""
-    hidden, logged_frames = _completed(sent, logged or {})
-    for index, (t_ns, frames) in enumerate(zip(_each(sent.t_ns), sent.frames, strict=True)):
+    hidden, logged_frames = _add_logged_frames(sent, logged or {})
+    for index, (t_ns, frames) in enumerate(zip(_iterate(sent.t_ns), sent.frames, strict=True)):
         for frame in frames.streams if index not in logged_frames else (*frames.streams, *logged_frames[index]):
             if selects(frame.stream):
                 streams.setdefault(frame.stream, _Frames()).add(t_ns, frame)
     candidates_ns = [*sent.t_ns[hidden].tolist(), *sent.coalesced_ns.tolist()]
     latest_ns = max(candidates_ns, default=None) if whole else None
-    return {stream: _arrival(stream, frames, latest_ns) for stream, frames in streams.items()}
+    return {stream: _build_arrival(stream, frames, latest_ns) for stream, frames in streams.items()}
 
 
-def _arrival(stream: int, frames: _Frames, latest_ns: int | None) -> StreamArrival:
+def _build_arrival(stream: int, frames: _Frames, latest_ns: int | None) -> StreamArrival:
     """The arrival of a stream, from its frames. `latest_ns`: time of the last packet that may hold more of it."""
     parts = _Parts(*(np.array(column, np.int64) for column in (frames.times, frames.offsets, frames.ends)))
-    missing = gaps(parts.offset, parts.end)
+    missing = find_gaps(parts.offset, parts.end)
     return StreamArrival(
         stream=stream,
         final_size=frames.final,
@@ -195,10 +198,10 @@ def hidden_packets(sent: SentPackets) -> Flags:
     return np.fromiter(hidden, np.bool_, len(sent.frames))
 
 
-def _completed(sent: SentPackets, logged: Mapping[int, Told]) -> tuple[Flags, dict[int, Told]]:
+def _add_logged_frames(sent: SentPackets, logged: Mapping[int, PacketFrames]) -> tuple[Flags, dict[int, PacketFrames]]:
     """Which packets still hide frames; and by index of a packet, the further STREAM frames that the sender logged."""
     hidden = hidden_packets(sent)
-    logged_frames: dict[int, Told] = {}
+    logged_frames: dict[int, PacketFrames] = {}
     numbers = sent.packets.number
     for index, frames in enumerate(sent.frames if logged else ()):
         streams = logged.get(int(numbers[index])) if hidden[index] else None
@@ -212,7 +215,7 @@ def _completed(sent: SentPackets, logged: Mapping[int, Told]) -> tuple[Flags, di
     return hidden, logged_frames
 
 
-def _each(numbers: Ints) -> Iterator[int]:
+def _iterate(numbers: Ints) -> Iterator[int]:
     """The numbers, one at a time, without a list of all."""
     for start in range(0, len(numbers), _PART):
         yield from numbers[start : start + _PART].tolist()
@@ -224,7 +227,7 @@ def contiguous(offset: Ints | Sequence[int], end: Ints | Sequence[int]) -> Ints:
     pending: list[tuple[int, int]] = []
     starts, stops = np.asarray(offset, np.int64), np.asarray(end, np.int64)
     frontiers = array("q")
-    for start, stop in zip(_each(starts), _each(stops), strict=True):
+    for start, stop in zip(_iterate(starts), _iterate(stops), strict=True):
         if start <= frontier:
             frontier = max(frontier, stop)
             while pending and pending[0][0] <= frontier:
@@ -235,7 +238,7 @@ def contiguous(offset: Ints | Sequence[int], end: Ints | Sequence[int]) -> Ints:
     return np.array(frontiers, np.int64)
 
 
-def gaps(offset: Ints, end: Ints) -> Ints:
+def find_gaps(offset: Ints, end: Ints) -> Ints:
     """The gaps [start, end) that n parts leave between 0 and the furthest byte, in order; shape (m, 2)."""
     order = np.argsort(offset, kind="stable")
     starts = offset[order]
@@ -244,6 +247,6 @@ def gaps(offset: Ints, end: Ints) -> Ints:
     return np.stack([covered[is_gap], starts[is_gap]], axis=1)
 
 
-def _reached(t_ns: Ints, contiguous_bytes: Ints, size: int) -> int | None:
+def _time_reached(t_ns: Ints, contiguous_bytes: Ints, size: int) -> int | None:
     at = int(np.searchsorted(contiguous_bytes, size))
     return int(t_ns[at]) if at < len(t_ns) else None

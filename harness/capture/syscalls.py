@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 
 #: Records of a trace that are no system calls, by their numbers.
-_ANSWERED = {-1: "CPUID", -2: "RDTSC", -3: "page fault"}
+_OTHER_EVENTS = {-1: "CPUID", -2: "RDTSC", -3: "page fault"}
 #: Calls with numbers from 0 on; those from 424 on have the same numbers on all architectures.
 _FIRST = """
     read write open close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction rt_sigprocmask
@@ -57,7 +57,7 @@ _COMMON = """
     statmount listmount lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal setxattrat getxattrat listxattrat
     removexattrat open_tree_attr
 """
-_NAMES = {**_ANSWERED, **dict(enumerate(_FIRST.split())), **dict(enumerate(_COMMON.split(), _COMMON_FROM))}
+_NAMES = {**_OTHER_EVENTS, **dict(enumerate(_FIRST.split())), **dict(enumerate(_COMMON.split(), _COMMON_FROM))}
 
 
 def call_name(number: int) -> str:
@@ -86,7 +86,7 @@ RECORD = np.dtype(
 Records = npt.NDArray[np.void]
 
 #: Calls that are shown before the one that differs: of its process, and of all processes.
-BEFORE = 6
+CONTEXT_CALLS = 6
 #: Largest number that a failed call returns, negative (include/linux/err.h).
 _MAX_ERRNO = 4095
 
@@ -136,7 +136,7 @@ def read_calls(path: Path) -> Records:
     return np.fromfile(path, RECORD, count=size)
 
 
-def first_other_call(first: Records, second: Records) -> CallDivergence | None:
+def first_differing_call(first: Records, second: Records) -> CallDivergence | None:
     """The first difference of two traces; None where they are equal."""
     shared = min(len(first), len(second))
     words = [
@@ -147,18 +147,18 @@ def first_other_call(first: Records, second: Records) -> CallDivergence | None:
     if not len(different) and len(first) == len(second):
         return None
     at = int(different[0]) if len(different) else shared
-    calls = tuple(_call(trace, at) if at < len(trace) else None for trace in (first, second))
+    calls = tuple(_parse_call(trace, at) if at < len(trace) else None for trace in (first, second))
     reference = first if at < len(first) else second
-    same_process = np.flatnonzero(reference["pid"][:at] == reference["pid"][at])[-BEFORE:]
+    same_process = np.flatnonzero(reference["pid"][:at] == reference["pid"][at])[-CONTEXT_CALLS:]
     return CallDivergence(
         calls=(calls[0], calls[1]),
-        differs=_differences(first[at], second[at]) if None not in calls else ("order",),
-        before=tuple(_call(reference, int(index)) for index in same_process),
-        around=tuple(_call(reference, index) for index in range(max(0, at - BEFORE), at)),
+        differs=_differing_fields(first[at], second[at]) if None not in calls else ("order",),
+        before=tuple(_parse_call(reference, int(index)) for index in same_process),
+        around=tuple(_parse_call(reference, index) for index in range(max(0, at - CONTEXT_CALLS), at)),
     )
 
 
-def _differences(first: np.void, second: np.void) -> tuple[str, ...]:
+def _differing_fields(first: np.void, second: np.void) -> tuple[str, ...]:
     """The fields in which two records differ, the likelier cause first: a program's actions before its inputs."""
     if any(first[name] != second[name] for name in ("pid", "number", "host", "process")):
         return ("order",)
@@ -166,7 +166,7 @@ def _differences(first: np.void, second: np.void) -> tuple[str, ...]:
     return tuple(label for name, label in {**labels, "time": "time"}.items() if first[name] != second[name])
 
 
-def _call(trace: Records, index: int) -> Call:
+def _parse_call(trace: Records, index: int) -> Call:
     record = trace[index]
     return Call(
         number=index + 1,

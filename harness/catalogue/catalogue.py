@@ -9,13 +9,13 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.catalogue import limits, support
-from harness.catalogue.support import Honoured
+from harness.catalogue.support import SupportChecker
 from harness.errors import InputError, did_you_mean
-from harness.formatting import shown
-from harness.netem import inexpressible, mobility
+from harness.formatting import format_value
+from harness.netem import find_inexpressible, mobility
 from harness.planning import design, sampling
-from harness.planning.sweep import Combine, Point, SweepError, is_of_path, points
-from harness.scenario.loader import Positions, error_of, modelled, read_yaml
+from harness.planning.sweep import Combine, Point, SweepError, expand_points, is_path_name
+from harness.scenario.loader import Positions, read_yaml, to_error, validate_data
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ROLES, Parameter, Role
 from harness.scenario.schema import Implementation, Scenario
@@ -25,21 +25,45 @@ from harness.scenario.validation_errors import Location, Mistake
 
 
 #: Reserved variables of an endpoint: of the interop runner's contract, of our additions to it, and of the shell.
-_TAKEN = frozenset({
-    "ROLE", "TESTCASE", "REQUESTS", "PROTOCOLS", "SSLKEYLOGFILE", "QLOGDIR", "CLIENT_PARAMS", "SERVER_PARAMS", "PEER",
-    "TRAFFIC", "SESSION_DIR", "MOVES", "ADDRESSES", "ROUTES", "ASKED", "DRY_RUN", "PATH", "HOME", "HOSTNAME", "PWD",
-    "SHELL", "USER", "IFS", "ENV", "BASH_ENV",
-})  # fmt: skip
+_RESERVED_VARIABLES = frozenset(
+    {
+        "ROLE",
+        "TESTCASE",
+        "REQUESTS",
+        "PROTOCOLS",
+        "SSLKEYLOGFILE",
+        "QLOGDIR",
+        "CLIENT_PARAMS",
+        "SERVER_PARAMS",
+        "PEER",
+        "TRAFFIC",
+        "SESSION_DIR",
+        "MOVES",
+        "ADDRESSES",
+        "ROUTES",
+        "ASKED",
+        "DRY_RUN",
+        "PATH",
+        "HOME",
+        "HOSTNAME",
+        "PWD",
+        "SHELL",
+        "USER",
+        "IFS",
+        "ENV",
+        "BASH_ENV",
+    }
+)
 #: Prefix of the variables of the dynamic linker (ld.so(8)), which could make another program run.
 _LINKER = "LD_"
 #: Line ends and control characters, which words of a command line must not have.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
-def mistakes(implementation: Implementation) -> Iterator[Mistake]:
+def manifest_mistakes(implementation: Implementation) -> Iterator[Mistake]:
     """The mistakes in a manifest's parameters and variables."""
     for name in implementation.virtual_environment:
-        yield from _taken(("virtual_environment", name), name, of_key=True)
+        yield from _reserved_variable(("virtual_environment", name), name, of_key=True)
     for name, text in implementation.virtual_environment.items():
         yield from _one_line(("virtual_environment", name), text)
     for name, settings in implementation.parameters.items():
@@ -60,7 +84,7 @@ def _setting(location: Location, parameter: Parameter, setting: Setting) -> Iter
     for word in words:
         yield from _one_line((*location, "values"), word)
     if setting.environment is not None:
-        yield from _taken((*location, "environment"), setting.environment.partition("=")[0])
+        yield from _reserved_variable((*location, "environment"), setting.environment.partition("=")[0])
     default = None if setting.default is None else parameter.number(parameter.canonical(setting.default))
     for bound, sign, side in ((setting.minimum, 1, "below the minimum"), (setting.maximum, -1, "above the maximum")):
         limit = None if bound is None else parameter.number(parameter.canonical(bound))
@@ -70,15 +94,15 @@ def _setting(location: Location, parameter: Parameter, setting: Setting) -> Iter
             yield Mistake((*location, "default"), text, "correct one of the two, or add a note")
 
 
-def _taken(location: Location, name: str, *, of_key: bool = False) -> Iterator[Mistake]:
-    if name in _TAKEN or name.startswith(_LINKER):
+def _reserved_variable(location: Location, name: str, *, of_key: bool = False) -> Iterator[Mistake]:
+    if name in _RESERVED_VARIABLES or name.startswith(_LINKER):
         text = f"{name} is what every endpoint has, and would be another"
         yield Mistake(location, text, "let the image read a variable of its own", of_key)
 
 
 def _one_line(location: Location, text: str | None) -> Iterator[Mistake]:
     if text is not None and (control := _CONTROL.search(text)):
-        text = f"{shown(text)} has the character U+{ord(control[0]):04X}, and is a word of one line"
+        text = f"{format_value(text)} has the character U+{ord(control[0]):04X}, and is a word of one line"
         yield Mistake(location, text, "write it on one line, without tabs")
 
 
@@ -131,20 +155,20 @@ class Catalogue:
 
     def _load_scenario(self, file: Path) -> tuple[Scenario, Positions]:
         data, positions = read_yaml(file)
-        scenario = modelled(data, positions, Scenario, {"name": self.scenario_name(file)})
+        scenario = validate_data(data, positions, Scenario, {"name": self.scenario_name(file)})
         if problems := list(self._wrong(scenario)):
-            raise error_of(problems, positions)
+            raise to_error(problems, positions)
         return scenario, positions
 
     def _wrong(self, scenario: Scenario) -> Iterator[Mistake]:
         """The mistakes of a scenario that its schema does not find."""
         for name, path in scenario.every_path.items():
-            if (mistake := inexpressible(path)) is not None:
-                yield Mistake((*limits.of_path(scenario, name), *mistake.location), mistake.text, mistake.hint)
+            if (mistake := find_inexpressible(path)) is not None:
+                yield Mistake((*limits.path_location(scenario, name), *mistake.location), mistake.text, mistake.hint)
                 return
         yield from limits.mistakes(scenario)
-        yield from mobility.mistakes(scenario)
-        yield from sampling.mistakes(scenario)
+        yield from mobility.find_mistakes(scenario)
+        yield from sampling.range_mistakes(scenario)
         yield from self._honoured.mistakes(scenario)
         yield from support.seed_mistakes(scenario, self._honoured.known)
         yield from self._wrong_sweep(scenario)
@@ -153,7 +177,7 @@ class Catalogue:
 
     def _wrong_sweep(self, scenario: Scenario) -> Iterator[Mistake]:
         try:
-            swept = points(scenario, {}, {})
+            swept = expand_points(scenario, {}, {})
         except SweepError as error:
             values = scenario.vary.get(error.dimension, ())
             indices = [index for index, value in enumerate(values) if value is error.value]
@@ -167,7 +191,7 @@ class Catalogue:
             yield from self._honoured.values(("vary", name), name, words, scenario)
 
     def _wrong_study(self, scenario: Scenario) -> Iterator[Mistake]:
-        problems = list(design.mistakes(scenario))
+        problems = list(design.study_mistakes(scenario))
         yield from problems
         if scenario.study is None or problems:
             return
@@ -185,10 +209,10 @@ class Catalogue:
     ) -> None:
         """InputError for requested values beyond those of the scenarios that are impossible or that nobody supports."""
         for scenario in scenarios:
-            for sweep_mistake in _impossible_points(points(scenario, fixed, vary, combine)):
+            for sweep_mistake in _impossible_points(expand_points(scenario, fixed, vary, combine)):
                 raise InputError(f"{scenario.name}: {sweep_mistake.text}", sweep_mistake.hint)
             for name, words in {**{name: [value] for name, value in fixed.items()}, **vary}.items():
-                if is_of_path(name):
+                if is_path_name(name):
                     continue
                 for mistake in self._honoured.values((), name, words, scenario):
                     raise InputError(f"{name}: {mistake.text}", mistake.hint)
@@ -206,19 +230,19 @@ class Catalogue:
         positions = {scenario.name: positions for scenario, positions in self._scenarios.values()}
         for name, scenarios in by_name.items():
             implementations, contestants = self._honoured.known, players(scenarios[0])
-            if support.are_listed(scenarios[0], contestants) or any(
+            if support.are_named_by_scenario(scenarios[0], contestants) or any(
                 support.is_split(scenario, contestants, implementations) for scenario in scenarios
             ):
                 continue
-            mistake = support.unsplit(scenarios[0], contestants, implementations)
+            mistake = support.unsplit_mistake(scenarios[0], contestants, implementations)
             if name not in positions:  # a scenario of no file
                 raise InputError(mistake.text, mistake.hint)
-            raise error_of([mistake], positions[name])
+            raise to_error([mistake], positions[name])
 
     @cached_property
-    def _honoured(self) -> Honoured:
+    def _honoured(self) -> SupportChecker:
         """The names and values that implementations support, read once for the checks of all scenarios."""
-        return Honoured({name: implementation for name, (implementation, _) in self.implementations().items()})
+        return SupportChecker({name: implementation for name, (implementation, _) in self.implementations().items()})
 
     def find_scenarios(self, words: Iterable[str], instead: Iterable[str] = ()) -> list[Scenario]:
         """Scenarios by file, folder or name (`satellite/medium`, `satellite`), in the given order.
@@ -255,7 +279,9 @@ class Catalogue:
         if word and _exists(path) and path.is_dir() and (files := sorted(path.rglob("*.yaml"))):
             return files
         folders = {full_name.rpartition("/")[0] for full_name in files_by_name}
-        raise InputError(f"no scenario {shown(word)}", did_you_mean(name, {*files_by_name, *folders, *instead} - {""}))
+        raise InputError(
+            f"no scenario {format_value(word)}", did_you_mean(name, {*files_by_name, *folders, *instead} - {""})
+        )
 
     def implementation_files(self) -> list[Path]:
         """All image.yaml files, sorted by path; those of `manifests` follow."""
@@ -289,9 +315,9 @@ class Catalogue:
         """Load an image.yaml, once, with the positions of its keys and values. Raises InputError."""
         if file not in self._manifests:
             data, positions = read_yaml(file)
-            implementation = modelled(data, positions, Implementation)
+            implementation = validate_data(data, positions, Implementation)
             if problems := list(_wrong_manifest(implementation, file.resolve().parent)):
-                raise error_of(problems, positions)
+                raise to_error(problems, positions)
             self._manifests[file] = implementation, positions
         return self._manifests[file]
 
@@ -357,7 +383,7 @@ def _wrong_manifest(implementation: Implementation, folder: Path) -> Iterator[Mi
         yield from limits.not_blank((name,), getattr(implementation, name), "leave it out, or fill it in")
     for index, refusal in enumerate(implementation.refuses):
         yield from limits.not_blank(("refuses", index, "why"), refusal.why, "say what it lacks")
-    yield from mistakes(implementation)
+    yield from manifest_mistakes(implementation)
     for name in ("roles", "protocols", "moves"):
         entries = getattr(implementation, name)
         for index, entry in enumerate(entries):

@@ -8,25 +8,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from harness.formatting import shown
+from harness.formatting import format_value
 from harness.netem import ideal_time
-from harness.netem.mobility import course, paths_of
+from harness.netem.mobility import flow_paths, flow_timeline
 from harness.scenario.schema import Flow, Path, Scenario
 from harness.scenario.validation_errors import Location, Mistake
-from harness.topology.build import requests, served_files
+from harness.topology.build import request_urls, served_files
 from harness.units import Duration
 
 #: Longest duration or delay in a run: a working day. Waiting is free in virtual time, but nobody waits longer in real
 #: time.
-LONGEST = Duration.parse("8 h")
+MAX_DURATION = Duration.parse("8 h")
 #: Maximum length of a client's list of files, characters: an environment variable, with its name and terminator, has at
 #: most 32 pages (MAX_ARG_STRLEN, include/uapi/linux/binfmts.h).
-_LONGEST_WORD = 32 * 4096 - len("REQUESTS=") - 1
+_MAX_REQUESTS = 32 * 4096 - len("REQUESTS=") - 1
 
 
 #: How long a client waits for the simulator to report that the path is up (images/endpoint/wait-for-sim), less the time
 #: between two checks. During an outage nothing reaches the simulator.
-GATE = Duration.parse("50 s")
+GATE_TIMEOUT = Duration.parse("50 s")
 
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
@@ -35,32 +35,32 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
     yield from not_blank(("title",), scenario.title or " ", "say in a line what the case is")
     for index, reference in enumerate(scenario.references):
         yield from not_blank(("references", index), reference or " ", "leave it out, or fill it in")
-    yield from _unheard(scenario)
-    yield from _twice(("clients",), scenario.clients)
-    yield from _twice(("servers",), scenario.servers)
-    yield from _twice(("milestones",), scenario.milestones)
+    yield from _unused_keys(scenario)
+    yield from _duplicates(("clients",), scenario.clients)
+    yield from _duplicates(("servers",), scenario.servers)
+    yield from _duplicates(("milestones",), scenario.milestones)
     if not scenario.timeout.value:
         yield Mistake(("timeout",), "no transfer ends in no time", "write '120 s', say")
     elif scenario.timeout < (longest := max(path.rtt for path in _whole(scenario).values())):
         text = f"a round trip alone takes {longest}, longer than the timeout of {scenario.timeout}"
         yield Mistake(("timeout",), text, "is the unit of each delay the one you meant?")
-    yield from _long(("timeout",), scenario.timeout)
+    yield from _too_long(("timeout",), scenario.timeout)
     for index, size in enumerate(scenario.milestones):
         if not size.bytes:
             yield Mistake(("milestones", index), "nothing has arrived before anything is sent", "write '2 MB', say")
     for name, path in scenario.every_path.items():
         for index, change in enumerate(path.changes):
-            yield from _long((*of_path(scenario, name), "changes", index, "at"), change.at)
-        yield from _blackhole((*of_path(scenario, name), "blackhole"), path, scenario)
+            yield from _too_long((*path_location(scenario, name), "changes", index, "at"), change.at)
+        yield from _blackhole((*path_location(scenario, name), "blackhole"), path, scenario)
     yield from _sequence(scenario)
     for index, flow in enumerate(scenario.flows):
         yield from _flow(("flows", index), flow, scenario)
     # With `zip` a value may occur in several pairs; the sweep itself rejects equal pairs.
     for name, values in scenario.vary.items() if scenario.combine == "product" else ():
-        yield from _twice(("vary", name), values)
+        yield from _duplicates(("vary", name), values)
 
 
-def of_path(scenario: Scenario, name: str) -> Location:
+def path_location(scenario: Scenario, name: str) -> Location:
     """Location of a path in its file, by its name in `Scenario.every_path`."""
     if scenario.in_sequence:
         return "path", scenario.steps.index(scenario.every_path[name])
@@ -85,7 +85,7 @@ def _sequence(scenario: Scenario) -> Iterator[Mistake]:
             yield Mistake(("flows", index, "access_delay"), text, "give a segment a longer delay", named=False)
 
 
-def _unheard(scenario: Scenario) -> Iterator[Mistake]:
+def _unused_keys(scenario: Scenario) -> Iterator[Mistake]:
     """Keys that apply to nothing in the scenario."""
     if scenario.study is not None and scenario.combine == "zip":
         yield Mistake(("combine",), "a study's design says what goes with what", "leave out combine")
@@ -100,14 +100,14 @@ def _blackhole(location: Location, path: Path, scenario: Scenario) -> Iterator[M
     if path.blackhole is None:
         return
     for name in ("after", "lasts"):
-        yield from _long((*location, name), getattr(path.blackhole, name))
-    if max(path.blackhole.after, path.blackhole.lasts) > LONGEST:
+        yield from _too_long((*location, name), getattr(path.blackhole, name))
+    if max(path.blackhole.after, path.blackhole.lasts) > MAX_DURATION:
         return
     _, end = path.blackhole.times[-1]
-    if end > LONGEST:
-        text = f"the last of {path.blackhole.repeat} times ends at {end}, and a run lasts {LONGEST} at most"
+    if end > MAX_DURATION:
+        text = f"the last of {path.blackhole.repeat} times ends at {end}, and a run lasts {MAX_DURATION} at most"
         yield Mistake((*location, "repeat"), text, "write fewer, or shorter ones")
-    yield from _late((*location, "after"), path.blackhole.after, scenario)
+    yield from _after_end((*location, "after"), path.blackhole.after, scenario)
 
 
 def _end(flow: Flow, scenario: Scenario) -> Duration:
@@ -118,7 +118,7 @@ def _end(flow: Flow, scenario: Scenario) -> Duration:
     return first_end if flow.repeat_after is None else first_end + flow.repeat_after + scenario.timeout
 
 
-def _late(location: Location, time: Duration, scenario: Scenario) -> Iterator[Mistake]:
+def _after_end(location: Location, time: Duration, scenario: Scenario) -> Iterator[Mistake]:
     """A time after the end of all flows."""
     end = max(_end(flow, scenario) for flow in scenario.flows)
     if time >= end:
@@ -134,23 +134,23 @@ def not_blank(location: Location, text: str, hint: str) -> Iterator[Mistake]:
 def one_line(location: Location, text: str) -> Iterator[Mistake]:
     """A text that tables show in one line must be one line."""
     if "\n" in text:
-        yield Mistake(location, f"{shown(text)} is not one line of text", "description and notes may have more")
+        yield Mistake(location, f"{format_value(text)} is not one line of text", "description and notes may have more")
 
 
 def _flow(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
     for name in ("start", "stop", "repeat_after", "access_delay"):
         if (time := getattr(flow, name)) is not None:
-            yield from _long((*location, name), time)
+            yield from _too_long((*location, name), time)
     for number, move in enumerate(flow.moves):
         for name in ("at", "gap", "overlap", "every"):
             if (time := getattr(move, name)) is not None:
-                yield from _long((*location, "moves", number, name), time)
-        if LONGEST > move.at >= (end := _end(flow, scenario)):
+                yield from _too_long((*location, "moves", number, name), time)
+        if MAX_DURATION > move.at >= (end := _end(flow, scenario)):
             text = f"it moves at {move.at}, and by {end} the flow has ended"
             yield Mistake((*location, "moves", number, "at"), text, "write an earlier time")
     path = _whole(scenario).get(scenario.start(flow), scenario.path)
     rtt = path.rtt + flow.access_delay + flow.access_delay
-    if LONGEST >= flow.access_delay > Duration(0) and rtt > scenario.timeout:
+    if MAX_DURATION >= flow.access_delay > Duration(0) and rtt > scenario.timeout:
         text = f"a round trip takes {rtt} with it, longer than the timeout of {scenario.timeout}"
         yield Mistake((*location, "access_delay"), text, "is the unit the one you meant?")
     yield from _starts((*location, "start"), flow, scenario)
@@ -161,9 +161,12 @@ def _starts(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mist
     """A client that starts during an outage must not wait longer for the path than it can."""
     path = _whole(scenario).get(scenario.start(flow), scenario.path)
     for begin, end in path.blackhole.times if path.blackhole is not None and flow.start.value else ():
-        if begin <= flow.start < end and end.value - flow.start.value > GATE.value:
-            text = f"the path is dark from {begin} to {end}, and no client waits longer than {GATE} for it to be up"
-            yield Mistake(location, text, f"start it before {begin}, or in the last {GATE} before {end}")
+        if begin <= flow.start < end and end.value - flow.start.value > GATE_TIMEOUT.value:
+            text = (
+                f"the path is dark from {begin} to {end}, and no client waits longer than {GATE_TIMEOUT} for "
+                "it to be up"
+            )
+            yield Mistake(location, text, f"start it before {begin}, or in the last {GATE_TIMEOUT} before {end}")
 
 
 def _carried(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
@@ -176,33 +179,36 @@ def _carried(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mis
         return
     path_names = set(scenario.every_path)
     if not scenario.in_sequence and not all(
-        path_names.issuperset(paths_of(scenario, other_flow)) for other_flow in scenario.flows
+        path_names.issuperset(flow_paths(scenario, other_flow)) for other_flow in scenario.flows
     ):
         return  # that is another mistake
-    seconds = ideal_time(course(scenario, flow), flow.carried)
+    seconds = ideal_time(flow_timeline(scenario, flow), flow.carried)
     if math.isinf(seconds):
         text = f"the path never carries {flow.carried}"
         yield Mistake(key, text, "let its rate rise again, or write a smaller size")
-    elif seconds > LONGEST.seconds:
+    elif seconds > MAX_DURATION.seconds:
         payload = f"files of {flow.carried} in all" if flow.files else f"{flow.carried}"
         text = (
-            f"{payload} take {seconds:.0f} s at the rate of the line, and a run lasts {LONGEST.seconds:.0f} s at most"
+            f"{payload} take {seconds:.0f} s at the rate of the line, and a run lasts "
+            f"{MAX_DURATION.seconds:.0f} s at most"
         )
         less = "fewer files, or smaller ones" if flow.files else "a smaller size"
         yield Mistake(key, text, f"write {less}, or a faster path")
     elif flow.files:
-        length = len(requests((file.name for file in served_files(flow)), scenario.ip_version))
-        if length > _LONGEST_WORD:
-            text = f"the addresses of its files are {length} characters, and a client takes {_LONGEST_WORD}"
+        length = len(request_urls((file.name for file in served_files(flow)), scenario.ip_version))
+        if length > _MAX_REQUESTS:
+            text = f"the addresses of its files are {length} characters, and a client takes {_MAX_REQUESTS}"
             yield Mistake(key, text, "write fewer files, or shorter names")
 
 
-def _long(location: Location, time: Duration) -> Iterator[Mistake]:
-    if time.value > LONGEST.value:
-        yield Mistake(location, f"{time} is longer than any run may last ({LONGEST})", "is the unit the one you meant?")
+def _too_long(location: Location, time: Duration) -> Iterator[Mistake]:
+    if time.value > MAX_DURATION.value:
+        yield Mistake(
+            location, f"{time} is longer than any run may last ({MAX_DURATION})", "is the unit the one you meant?"
+        )
 
 
-def _twice(location: Location, entries: Sequence[object]) -> Iterator[Mistake]:
+def _duplicates(location: Location, entries: Sequence[object]) -> Iterator[Mistake]:
     for index, entry in enumerate(entries):
         if entry in entries[:index]:
             yield Mistake((*location, index), f"'{entry}' is given twice", "leave one of the two out")

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from harness.errors import did_you_mean
-from harness.formatting import shown
+from harness.formatting import format_value
 from harness.planning.endpoint_config import is_over_tcp
 from harness.scenario.manifest_parameters import Setting
-from harness.scenario.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, other, parse_parameter_name
+from harness.scenario.parameters import (
+    PARAMETERS,
+    ROLES,
+    Parameter,
+    ParameterValue,
+    Role,
+    parse_parameter_name,
+    peer_role,
+)
 from harness.scenario.schema import Flow, FlowKind, Implementation, Proxy, Scenario
 from harness.scenario.validation_errors import Location, Mistake
 
 
-class Honoured:
+class SupportChecker:
     """The names, parameters and values that at least one implementation supports."""
 
     def __init__(self, implementations: Mapping[str, Implementation]) -> None:
@@ -61,7 +69,7 @@ class Honoured:
 
     def _name(self, location: Location, word: str) -> Iterator[Mistake]:
         if word not in self.known:
-            text = f"nobody here has the implementation {shown(word)}"
+            text = f"nobody here has the implementation {format_value(word)}"
             yield Mistake(location, text, did_you_mean(word, self.known))
 
     def _values(
@@ -78,7 +86,7 @@ class Honoured:
                 )
                 continue
             in_role = [item for item in self.known.values() if role in item.roles]
-            players = [item for item in in_role if any(_plays(item, kind) for kind in kinds - {"udp"})]
+            players = [item for item in in_role if any(_supports_kind(item, kind) for kind in kinds - {"udp"})]
             # Without any such implementation a value cannot be checked.
             if players and not self._taken(players, role, parameter, value):
                 yield _refusal((*location, full) if inner else location, players, role, parameter, value)
@@ -86,14 +94,18 @@ class Honoured:
     def _taken(
         self, players: Iterable[Implementation], role: Role, parameter: Parameter, value: ParameterValue
     ) -> bool:
-        peer_settings = [implementation.setting(other(role), parameter.name) for implementation in self.known.values()]
+        peer_settings = [
+            implementation.setting(peer_role(role), parameter.name) for implementation in self.known.values()
+        ]
         settings = [(item.setting(role, parameter.name), bool(item.extensions)) for item in players]
         return any(
-            (setting is not None and _takes(setting, parameter, value))
+            (setting is not None and _accepts(setting, parameter, value))
             or (
                 has_extensions
                 and any(
-                    peer_setting is not None and peer_setting.asks is not None and _fits(peer_setting, parameter, value)
+                    peer_setting is not None
+                    and peer_setting.asks is not None
+                    and _is_valid(peer_setting, parameter, value)
                     for peer_setting in peer_settings
                 )
             )
@@ -106,17 +118,17 @@ def _kinds(scenario: Scenario) -> Set[FlowKind]:
     return {flow.kind for flow in scenario.flows}
 
 
-def _plays(item: Implementation, kind: FlowKind) -> bool:
+def _supports_kind(item: Implementation, kind: FlowKind) -> bool:
     return item.transfers_files if kind == "quic" else kind in item.protocols
 
 
-def _takes(setting: Setting, parameter: Parameter, value: ParameterValue) -> bool:
+def _accepts(setting: Setting, parameter: Parameter, value: ParameterValue) -> bool:
     if setting.default is not None and parameter.canonical(setting.default) == value:
         return True
-    return setting.settable and _fits(setting, parameter, value)
+    return setting.settable and _is_valid(setting, parameter, value)
 
 
-def _fits(setting: Setting, parameter: Parameter, value: ParameterValue) -> bool:
+def _is_valid(setting: Setting, parameter: Parameter, value: ParameterValue) -> bool:
     try:
         setting.own(parameter, value)
     except ValueError:
@@ -137,9 +149,9 @@ def _refusal(
     label = "congestion control" if parameter.name == "congestion_control" else parameter.name
     if not any(setting.claimed for setting in settings):
         in_force = ", ".join(sorted(words))
-        hint = f"in force there: {in_force}; {other(role)}.{parameter.name} is what can be told" if in_force else ""
+        hint = f"in force there: {in_force}; {peer_role(role)}.{parameter.name} is what can be told" if in_force else ""
         return Mistake(location, f"nobody here can be told the {label} of a {role}", hint)
-    text = f"nobody here has the {label} {shown(value)}" + ("" if parameter.kind == "word" else f" as a {role}")
+    text = f"nobody here has the {label} {format_value(value)}" + ("" if parameter.kind == "word" else f" as a {role}")
     if parameter.kind in ("word", "switch"):
         return Mistake(location, text, did_you_mean(str(value), words))
     bounds = sorted({f"{word} {bound}" for setting in settings if setting.settable for word, bound in _bounds(setting)})
@@ -205,7 +217,7 @@ def _seeds(scenario: Scenario, number: int, flow: Flow) -> Iterator[tuple[Locati
 Players = Mapping[Role, Sequence[Implementation]]
 """The implementations of the roles that flows leave open."""
 #: Maximum number of implementations that an error names.
-_NAMED = 3
+_MAX_NAMED = 3
 _ROUTER = "everything would pass it as a router"
 
 
@@ -222,16 +234,22 @@ def split_mistakes(
     if any(is_split(point, possible, implementations) for point in points):
         return
     text = f"a proxy that splits TCP, and no flow is TCP: {_ROUTER}"
-    hint = f"leave it out, write a flow of kind: tcp, or name who speaks HTTPS over TCP: {_over_tcp(implementations)}"
+    hint = (
+        "leave it out, write a flow of kind: tcp, or name who speaks HTTPS over TCP: "
+        f"{_tcp_implementations(implementations)}"
+    )
     for location in _places(scenario):
         yield Mistake(location, text, hint, named=False)
 
 
-def unsplit(scenario: Scenario, players: Players, implementations: Mapping[str, Implementation]) -> Mistake:
+def unsplit_mistake(scenario: Scenario, players: Players, implementations: Mapping[str, Implementation]) -> Mistake:
     """The mistake of a request without TCP, at the location of the scenario's first proxy."""
-    clients, servers = (_listing([player.name for player in players[role]]) for role in ROLES)
+    clients, servers = (_name_list([player.name for player in players[role]]) for role in ROLES)
     text = f"a proxy that splits TCP, and nobody asked for is TCP ({clients} → {servers}): {_ROUTER}"
-    hint = f"name who speaks HTTPS over TCP beside them or alone, {_over_tcp(implementations)}; or leave the proxy out"
+    hint = (
+        f"name who speaks HTTPS over TCP beside them or alone, {_tcp_implementations(implementations)}; or "
+        "leave the proxy out"
+    )
     return Mistake(next(_places(scenario)), text, hint, named=False)
 
 
@@ -253,27 +271,29 @@ def is_split(scenario: Scenario, players: Players, implementations: Mapping[str,
     return False
 
 
-def are_listed(scenario: Scenario, players: Players) -> bool:
+def are_named_by_scenario(scenario: Scenario, players: Players) -> bool:
     """Whether a scenario names all the players itself; the check of its file then suffices."""
-    return all(player.name in _listed(scenario, role) for role in scenario.open_roles for player in players[role])
+    return all(
+        player.name in _named_players(scenario, role) for role in scenario.open_roles for player in players[role]
+    )
 
 
-def _listed(scenario: Scenario, role: Role) -> Sequence[str]:
+def _named_players(scenario: Scenario, role: Role) -> Sequence[str]:
     return scenario.clients if role == "client" else scenario.servers
 
 
 def _possible(scenario: Scenario, role: Role, implementations: Mapping[str, Implementation]) -> list[Implementation]:
     """The implementations that a scenario names for a role, or all that can play it."""
-    names = _listed(scenario, role) or implementations
+    names = _named_players(scenario, role) or implementations
     return [implementations[name] for name in names if name in implementations and role in implementations[name].roles]
 
 
-def _listing(names: Sequence[str]) -> str:
+def _name_list(names: Sequence[str]) -> str:
     """The first few names, for people."""
-    return ", ".join(names if len(names) <= _NAMED else [*names[:_NAMED], "…"])
+    return ", ".join(names if len(names) <= _MAX_NAMED else [*names[:_MAX_NAMED], "…"])
 
 
-def _over_tcp(implementations: Mapping[str, Implementation]) -> str:
+def _tcp_implementations(implementations: Mapping[str, Implementation]) -> str:
     return ", ".join(
         sorted(name for name, implementation in implementations.items() if "h2" in implementation.protocols)
     )

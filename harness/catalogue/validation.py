@@ -27,7 +27,7 @@ def validate(catalogue: Catalogue, files: Sequence[Path]) -> list[HarnessError]:
                 problems.append(error)
 
     if files:
-        for file in files_of(files):
+        for file in yaml_files(files):
             attempt(lambda file=file: _load_any(catalogue, file))  # type: ignore[misc]
         return problems
     for file in catalogue.scenario_files():
@@ -36,11 +36,11 @@ def validate(catalogue: Catalogue, files: Sequence[Path]) -> list[HarnessError]:
         attempt(lambda file=file: _load_any(catalogue, file))  # type: ignore[misc]
     if not problems:
         attempt(catalogue.implementations)
-        problems += _like_coloured(catalogue)
+        problems += _duplicate_colours(catalogue)
     return problems
 
 
-def files_of(places: Sequence[Path]) -> list[Path]:
+def yaml_files(places: Sequence[Path]) -> list[Path]:
     """The given files, and all YAML files below the given folders. InputError for a folder without any."""
     paths: list[Path] = []
     for path in places:
@@ -51,7 +51,7 @@ def files_of(places: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(paths))
 
 
-def _like_coloured(catalogue: Catalogue) -> list[HarnessError]:
+def _duplicate_colours(catalogue: Catalogue) -> list[HarnessError]:
     """Manifests with the colour of another one, which a plot could not distinguish."""
     owners: dict[str, str] = {}
     problems: list[HarnessError] = []

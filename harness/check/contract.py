@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -20,7 +21,7 @@ from harness.engine.exit_rules import NOT_SUPPORTED
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Cell, Outcome, Run
 from harness.outcome.conformance import Answer, Finding
-from harness.scenario.parameters import Role, other
+from harness.scenario.parameters import Role, peer_role
 from harness.scenario.schema import ONE_SIDED, Implementation, TestcaseName, asked_of
 from harness.topology import Lab, build_lab
 
@@ -30,22 +31,24 @@ _CERTIFICATE = re.compile(r"quic-go-endpoint: certificate=([0-9a-f]{64})")
 _RESUMED = re.compile(r"(?:quic-go-endpoint|nginx): resumed=(true|false)")
 
 
-def name_of(cell: Cell, role: Role) -> str:
+def implementation_name(cell: Cell, role: Role) -> str:
     """The name of the implementation in a role."""
     return cell.implementation(role).name
 
 
-def refusals(cell: Cell, role: Role, engine: Engine, files: bool = True) -> list[Finding]:
+def check_refusals(cell: Cell, role: Role, engine: Engine, files: bool = True) -> list[Finding]:
     """Request the impossible of the role's endpoint, and check that it refuses. `files`: whether it transfers files."""
     questions: Sequence[tuple[str, Callable[[Lab], Lab], Callable[[EngineResult], bool]]] = (
         (
             "unknown TESTCASE gives 127",
-            lambda lab: _with(lab, f"{role}0", "TESTCASE", "nonsense"),
+            lambda lab: _set_environment(lab, f"{role}0", "TESTCASE", "nonsense"),
             lambda result: result.outcome.role == role and result.outcome.exit_code == NOT_SUPPORTED,
         ),
         (
             "a missing file is no success",
-            lambda lab: _with(lab, "client0", "REQUESTS", lab.host("client0").environment["REQUESTS"] + ".missing"),
+            lambda lab: _set_environment(
+                lab, "client0", "REQUESTS", lab.host("client0").environment["REQUESTS"] + ".missing"
+            ),
             # The client shows a server's refusal, and must not wait for ever. A client may take an error page for the
             # file and report success: then the comparison with the served file fails.
             lambda result: result.outcome.status in ("crashed", "wrong_file") and result.outcome.role == "client",
@@ -53,20 +56,29 @@ def refusals(cell: Cell, role: Role, engine: Engine, files: bool = True) -> list
     )
     findings = []
     for question, change, expected in questions if files else questions[:1]:
-        result = _try(change(build_lab(cell, 0)), engine)
+        result = _run_lab(change(build_lab(cell, 0)), engine)
         outcome = result.outcome
         detail = outcome.detail or outcome.status
-        answer = "holds" if expected(result) else "does not hold"
-        findings.append(Finding(name_of(cell, role), role, question, answer, detail, name_of(cell, other(role))))  # type: ignore[arg-type]
+        answer: Literal["holds", "does not hold"] = "holds" if expected(result) else "does not hold"
+        findings.append(
+            Finding(
+                implementation_name(cell, role),
+                role,
+                question,
+                answer,
+                detail,
+                implementation_name(cell, peer_role(role)),
+            )
+        )
     return findings
 
 
-def told(cell: Cell, role: Role, testcase: str, engine: Engine) -> Outcome:
+def run_with_testcase(cell: Cell, role: Role, testcase: str, engine: Engine) -> Outcome:
     """The outcome of a transfer in which one role gets another test case than its peer."""
-    return _try(_with(build_lab(cell, 0), f"{role}0", "TESTCASE", testcase), engine).outcome
+    return _run_lab(_set_environment(build_lab(cell, 0), f"{role}0", "TESTCASE", testcase), engine).outcome
 
 
-def _with(lab: Lab, host: str, variable: str, value: str) -> Lab:
+def _set_environment(lab: Lab, host: str, variable: str, value: str) -> Lab:
     hosts = tuple(
         lab_host.model_copy(update={"environment": {**lab_host.environment, variable: value}})
         if lab_host.name == host
@@ -76,7 +88,7 @@ def _with(lab: Lab, host: str, variable: str, value: str) -> Lab:
     return lab.model_copy(update={"hosts": hosts})
 
 
-def _try(lab: Lab, engine: Engine) -> EngineResult:
+def _run_lab(lab: Lab, engine: Engine) -> EngineResult:
     folder = Path(tempfile.mkdtemp(prefix="quic-lab-check-"))
     try:
         return engine.run(lab, folder, lambda phase: None)
@@ -84,54 +96,70 @@ def _try(lab: Lab, engine: Engine) -> EngineResult:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def transfer(run: Run, role: Role, protocol: str) -> Finding:
+def judge_transfer(run: Run, role: Role, protocol: str) -> Finding:
     """Whether a transfer over a protocol completed."""
     cell = run.cell
     completed = run.outcome.status == "completed"
     detail = "whole file, exit code 0" if completed else f"{run.outcome.status}: {run.outcome.detail}"
     return Finding(
-        name_of(cell, role), role, f"a transfer over {protocol}", "holds" if completed else "does not hold", detail,
-        name_of(cell, other(role)),
-    )  # fmt: skip
+        implementation_name(cell, role),
+        role,
+        f"a transfer over {protocol}",
+        "holds" if completed else "does not hold",
+        detail,
+        implementation_name(cell, peer_role(role)),
+    )
 
 
-def logs(run: Run, role: Role, folder: Path, certificate: Path) -> list[Finding]:
+def judge_logs(run: Run, role: Role, folder: Path, certificate: Path) -> list[Finding]:
     """Findings on the files of a completed run: key log, qlog, and, for a server, the certificate that it presented."""
     cell = run.cell
-    subject, peer = name_of(cell, role), name_of(cell, other(role))
+    subject, peer = implementation_name(cell, role), implementation_name(cell, peer_role(role))
     endpoint_folder = folder / "flow0" / role
-    keys = _text(endpoint_folder / "keys.log")
+    keys = _read_text(endpoint_folder / "keys.log")
     complete = all(word in keys for word in SECRETS)
     findings = [
         Finding(
-            subject, role, "TLS keys in SSLKEYLOGFILE", "holds" if complete else "not offered",
-            f"{len(keys.splitlines())} secrets" if complete else "it writes none; captures stay encrypted", peer,
+            subject,
+            role,
+            "TLS keys in SSLKEYLOGFILE",
+            "holds" if complete else "not offered",
+            f"{len(keys.splitlines())} secrets" if complete else "it writes none; captures stay encrypted",
+            peer,
         )
-    ]  # fmt: skip
-    files = qlog.traces(endpoint_folder)
+    ]
+    files = qlog.find_traces(endpoint_folder)
     sent = sum(qlog.summarise(file).sent for file in files)
     findings.append(
         Finding(
-            subject, role, "qlog in QLOGDIR", "holds" if files else "not offered",
-            f"{len(files)} trace, {sent} packets sent" if files else "it writes none", peer,
+            subject,
+            role,
+            "qlog in QLOGDIR",
+            "holds" if files else "not offered",
+            f"{len(files)} trace, {sent} packets sent" if files else "it writes none",
+            peer,
         )
-    )  # fmt: skip
-    if role == "server" and (fingerprint := _CERTIFICATE.search(_text(folder / "client0.log"))):
+    )
+    if role == "server" and (fingerprint := _CERTIFICATE.search(_read_text(folder / "client0.log"))):
         expected = x509.load_pem_x509_certificate(certificate.read_bytes()).fingerprint(hashes.SHA256()).hex()
         matches = fingerprint[1] == expected
         findings.append(
             Finding(
-                subject, role, "shows the certificate it was given", "holds" if matches else "does not hold",
-                f"SHA-256 {fingerprint[1][:12]}…" + ("" if matches else f" instead of {expected[:12]}…"), peer,
+                subject,
+                role,
+                "shows the certificate it was given",
+                "holds" if matches else "does not hold",
+                f"SHA-256 {fingerprint[1][:12]}…" + ("" if matches else f" instead of {expected[:12]}…"),
+                peer,
             )
-        )  # fmt: skip
+        )
     return findings
 
 
-def session(run: Run, folder: Path) -> Finding:
+def judge_session(run: Run, folder: Path) -> Finding:
     """Whether the client's second process resumed the session of its first, as observed at the server."""
     cell = run.cell
-    resumptions = _RESUMED.findall(_text(folder / "server0.log"))
+    resumptions = _RESUMED.findall(_read_text(folder / "server0.log"))
     if run.outcome.status != "completed":
         detail = f"{run.outcome.status}: {run.outcome.detail}"
     elif len(resumptions) < 2:
@@ -144,7 +172,7 @@ def session(run: Run, folder: Path) -> Finding:
     return Finding(cell.client.name, "client", "keeps sessions in SESSION_DIR", answer, detail, cell.server.name)
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         return read_bytes(file).decode(errors="replace")
     except OSError:
@@ -161,15 +189,15 @@ def _text(file: Path) -> str:
 
 
 #: TESTCASE → the scenario in which it is tested, where the names differ.
-_TRIED_IN = {"multiconnect": "handshakeloss"}
+_SCENARIO_NAMES = {"multiconnect": "handshakeloss"}
 #: The only implementation that can be the peer, for test cases in which a peer in an ordinary transfer has to do more.
 #: Of the clients here only picoquic's migrates to a server's preferred address (RFC 9000 §9.6: a client SHOULD).
-_ABLE: dict[TestcaseName, str] = {"connectionmigration": "picoquic"}
+_ONLY_PEER: dict[TestcaseName, str] = {"connectionmigration": "picoquic"}
 
 
 def scenario_of(testcase: TestcaseName) -> str:
     """The scenario in which a test case is tested."""
-    return f"{FOLDER}{_TRIED_IN.get(testcase, testcase)}"
+    return f"{FOLDER}{_SCENARIO_NAMES.get(testcase, testcase)}"
 
 
 @dataclass(frozen=True)
@@ -208,14 +236,16 @@ def _peers(
     fallbacks: Sequence[Implementation],
 ) -> list[Implementation]:
     """Peers for a test case: the references that accept it, else the implementation itself, else one of `fallbacks`."""
-    peer_testcase: TestcaseName = testcase if ONE_SIDED.get(testcase, other(role)) == other(role) else "transfer"
-    able_peer = _ABLE.get(testcase)
+    peer_testcase: TestcaseName = (
+        testcase if ONE_SIDED.get(testcase, peer_role(role)) == peer_role(role) else "transfer"
+    )
+    able_peer = _ONLY_PEER.get(testcase)
 
     def able(candidates: Sequence[Implementation]) -> list[Implementation]:
         return [
             item
             for item in candidates
-            if able_peer in (None, item.name) and not item.refusal(other(role), peer_testcase)
+            if able_peer in (None, item.name) and not item.refusal(peer_role(role), peer_testcase)
         ]
 
     return (
@@ -225,7 +255,7 @@ def _peers(
     )
 
 
-def works(trial: TestcaseTrial, result: CellResult) -> Finding:
+def judge_testcase(trial: TestcaseTrial, result: CellResult) -> Finding:
     """The finding from a cell of a test case that the manifest does not refuse."""
     verdict, cell = result.verdict, result.cell
     if verdict.status == "unsupported":
@@ -240,19 +270,19 @@ def works(trial: TestcaseTrial, result: CellResult) -> Finding:
     return _finding(trial, cell, "does not hold", f"fails: {verdict.sentence}")
 
 
-def untried(trial: TestcaseTrial, cell: Cell) -> Finding:
+def finding_without_peer(trial: TestcaseTrial, cell: Cell) -> Finding:
     """The finding for a test case that is accepted, but has no possible peer here."""
     return _finding(trial, cell, "not offered", "not tried: no implementation here can be the other end")
 
 
-def refused(trial: TestcaseTrial, cell: Cell, engine: Engine) -> Finding:
+def check_refusal(trial: TestcaseTrial, cell: Cell, engine: Engine) -> Finding:
     """Whether a test case that the manifest refuses exits with 127. `cell`: an ordinary transfer of the role."""
-    outcome = told(cell, trial.role, trial.testcase, engine)
+    outcome = run_with_testcase(cell, trial.role, trial.testcase, engine)
     correct = outcome.role == trial.role and outcome.exit_code == NOT_SUPPORTED
     detail = f"refused(127): {trial.why_not}" if correct else f"not refused: {outcome.detail or outcome.status}"
     return _finding(trial, cell, "not offered" if correct else "does not hold", detail)
 
 
 def _finding(trial: TestcaseTrial, cell: Cell, answer: Answer, detail: str) -> Finding:
-    subject, peer = (name_of(cell, role) for role in (trial.role, other(trial.role)))
+    subject, peer = (implementation_name(cell, role) for role in (trial.role, peer_role(trial.role)))
     return Finding(subject, trial.role, f"TESTCASE {trial.testcase}", answer, detail, peer)

@@ -18,9 +18,9 @@ from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role
 from harness.scenario.schema import Implementation
 
 #: (value that was set, measurements of its run).
-Tried = tuple[ParameterValue, MeasuredRun]
+ValueRun = tuple[ParameterValue, MeasuredRun]
 #: (errors, empty where the observations agree with the values that were set; observations for people).
-Told = tuple[str, str]
+Judgement = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ParameterTrial:
     scenario: str
     candidates: tuple[ParameterValue, ...]
     """Values to test: the first two that the image accepts. Ignored where the image lists its values: then all."""
-    tell: Callable[[Role, Sequence[Tried]], Told]
+    tell: Callable[[Role, Sequence[ValueRun]], Judgement]
     peer: str = ""
     """The preferred implementation at the other end, if it is available: one that does not hide the effect."""
     beside: Mapping[str, ParameterValue] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class ParameterTrial:
     """Whether the image is both ends, if it can be, and both have the value set: both may have to remember state."""
 
 
-def values(setting: Setting, name: str, trial: ParameterTrial) -> list[ParameterValue]:
+def values_to_try(setting: Setting, name: str, trial: ParameterTrial) -> list[ParameterValue]:
     """The values to test with an image."""
     parameter = PARAMETERS[name]
     if setting.values is not None:
@@ -67,7 +67,7 @@ def claims(implementation: Implementation) -> list[tuple[Role, str, Setting]]:
 # --- judging
 
 
-def seen(measured: MeasuredRun, role: Role, name: str) -> list[Observation]:
+def observations_of(measured: MeasuredRun, role: Role, name: str) -> list[Observation]:
     """Observations of a parameter in a role, from one run."""
     return [
         observation for observation in measured.observed if observation.role == role and observation.parameter == name
@@ -80,37 +80,40 @@ def _number(name: str, value: ParameterValue) -> float:
     return number
 
 
-def _agreeing(name: str) -> Callable[[Role, Sequence[Tried]], Told]:
+def _judge_agreement(name: str) -> Callable[[Role, Sequence[ValueRun]], Judgement]:
     """Judge that each value is observed, within the parameter's tolerance, in at least one place.
 
     One place may not show a value (no first probe timeout where the answer came before it); another may.
     """
 
-    def tell(role: Role, runs: Sequence[Tried]) -> Told:
+    def tell(role: Role, runs: Sequence[ValueRun]) -> Judgement:
         errors, shown = [], []
         for value, measured in runs:
-            observations = seen(measured, role, name)
+            observations = observations_of(measured, role, name)
             matching = [
                 observation for observation in observations if PARAMETERS[name].agrees(value, observation.value)
             ]
             if not matching:
                 errors.append(
-                    f"{value} was not seen" + (f": {_text(observations[0])}" if observations else " anywhere")
+                    f"{value} was not seen"
+                    + (f": {_format_observation(observations[0])}" if observations else " anywhere")
                 )
-            shown.append(f"{value}: {_text(matching[0])}" if matching else f"{value}: –")
+            shown.append(f"{value}: {_format_observation(matching[0])}" if matching else f"{value}: –")
         return "; ".join(errors), "; ".join(shown)
 
     return tell
 
 
-def _initial_rtt(role: Role, runs: Sequence[Tried]) -> Told:
+def _initial_rtt(role: Role, runs: Sequence[ValueRun]) -> Judgement:
     """The first probe timeout is the same multiple of every value set (3 by RFC 9002 §6.2.2, 2 in some stacks).
 
     Where a run shows no timeout, the value that the endpoint recorded counts.
     """
-    timeouts = [(value, found[0]) for value, measured in runs if (found := seen(measured, role, "first_pto"))]
+    timeouts = [
+        (value, found[0]) for value, measured in runs if (found := observations_of(measured, role, "first_pto"))
+    ]
     if len(timeouts) < len(runs) or len(timeouts) < 2:
-        return _agreeing("initial_rtt")(role, runs)
+        return _judge_agreement("initial_rtt")(role, runs)
     multiples = [float(observation.value) / _number("initial_rtt", value) for value, observation in timeouts]
     shown = "; ".join(
         f"{value}: first probe timeout after {float(observation.value) * 1e3:.0f} ms, {multiple:.2f} times as long"
@@ -120,7 +123,7 @@ def _initial_rtt(role: Role, runs: Sequence[Tried]) -> Told:
     return ("" if steady else f"the first probe timeout does not follow: {shown}"), shown
 
 
-def _text(observation: Observation) -> str:
+def _format_observation(observation: Observation) -> str:
     value = (
         observation.value
         if isinstance(observation.value, str)
@@ -131,19 +134,19 @@ def _text(observation: Observation) -> str:
     return f"{value} {observation.unit.removeprefix('1')}".rstrip() + f" ({observation.source})"
 
 
-def _by_value(role: Role, runs: Sequence[Tried], name: str) -> dict[str, list[Observation]]:
-    return {str(value): seen(measured, role, name) for value, measured in runs}
+def _by_value(role: Role, runs: Sequence[ValueRun], name: str) -> dict[str, list[Observation]]:
+    return {str(value): observations_of(measured, role, name) for value, measured in runs}
 
 
-def _switch(
+def _judge_switch(
     name: str, shows_on: Callable[[float], bool], shows_off: Callable[[float], bool], shown_by: Role | None = None
-) -> Callable[[Role, Sequence[Tried]], Told]:
+) -> Callable[[Role, Sequence[ValueRun]], Judgement]:
     """Judge that observations show the effect with `on`, and its absence with `off`; the largest observation counts.
 
     `shown_by`: the role whose observations count, whichever role was configured.
     """
 
-    def tell(role: Role, runs: Sequence[Tried]) -> Told:
+    def tell(role: Role, runs: Sequence[ValueRun]) -> Judgement:
         errors, shown = [], []
         for value, observations in _by_value(shown_by or role, runs, name).items():
             counts = [
@@ -155,9 +158,9 @@ def _switch(
                 errors.append(f"nothing seen with {value}")
                 continue
             largest, best = max(counts, key=lambda item: item[0])
-            shown.append(f"{value}: {_text(best)}")
+            shown.append(f"{value}: {_format_observation(best)}")
             if not (shows_on if value == "on" else shows_off)(largest):
-                errors.append(f"{value} shows {_text(best)}")
+                errors.append(f"{value} shows {_format_observation(best)}")
         return "; ".join(errors), "; ".join(shown)
 
     return tell
@@ -165,51 +168,57 @@ def _switch(
 
 #: The least ratio of the windows with a large and a small buffer; and the least difference between the shares of time
 #: that a small and a large buffer are empty.
-CLEARLY, LONGER = 1.5, 0.2
+WINDOW_RATIO, EMPTY_SHARE = 1.5, 0.2
 
 
-def _send_buffer(role: Role, runs: Sequence[Tried]) -> Told:
+def _send_buffer(role: Role, runs: Sequence[ValueRun]) -> Judgement:
     """A small buffer is empty for a larger share of the time than a buffer several times its size; or it allows fewer
     bytes in flight.
     """
-    if all(observation.unit == "bytes" for _, measured in runs for observation in seen(measured, role, "tcp_wmem_max")):
+    if all(
+        observation.unit == "bytes"
+        for _, measured in runs
+        for observation in observations_of(measured, role, "tcp_wmem_max")
+    ):
         return _larger_window("tcp_wmem_max", role, runs)
-    errors, shown, shares = _in_order("tcp_wmem_max", role, runs)
-    if any(after > before - LONGER for before, after in itertools.pairwise(shares)):
+    errors, shown, shares = _ascending_figures("tcp_wmem_max", role, runs)
+    if any(after > before - EMPTY_SHARE for before, after in itertools.pairwise(shares)):
         errors.append(f"a greater value runs empty for as long: {'; '.join(shown)}")
     return "; ".join(errors), "; ".join(shown)
 
 
-def _receive_buffer(role: Role, runs: Sequence[Tried]) -> Told:
+def _receive_buffer(role: Role, runs: Sequence[ValueRun]) -> Judgement:
     """A buffer of several times the size allows a clearly larger window. The kernel decides how much of it is data."""
     return _larger_window("tcp_rmem_max", role, runs)
 
 
-def _larger_window(name: str, role: Role, runs: Sequence[Tried]) -> Told:
-    errors, shown, windows = _in_order(name, role, runs)
-    if any(after < CLEARLY * before for before, after in itertools.pairwise(windows)):
+def _larger_window(name: str, role: Role, runs: Sequence[ValueRun]) -> Judgement:
+    errors, shown, windows = _ascending_figures(name, role, runs)
+    if any(after < WINDOW_RATIO * before for before, after in itertools.pairwise(windows)):
         errors.append(f"a greater value allows no larger window: {'; '.join(shown)}")
     return "; ".join(errors), "; ".join(shown)
 
 
-def _in_order(name: str, role: Role, runs: Sequence[Tried]) -> tuple[list[str], list[str], list[float]]:
+def _ascending_figures(name: str, role: Role, runs: Sequence[ValueRun]) -> tuple[list[str], list[str], list[float]]:
     """(errors, observations for people, observed figures), in ascending order of the value that was set."""
     errors, shown, figures = [], [], []
     for value, measured in sorted(runs, key=lambda run: _number(name, run[0])):
-        observations = seen(measured, role, name)
+        observations = observations_of(measured, role, name)
         if observations:
-            shown.append(f"{value}: {_text(observations[0])}")
+            shown.append(f"{value}: {_format_observation(observations[0])}")
             figures.append(float(observations[0].value))
         else:
             errors.append(f"nothing seen with {value}")
     return errors, shown, figures
 
 
-def _pacing(role: Role, runs: Sequence[Tried]) -> Told:
+def _pacing(role: Role, runs: Sequence[ValueRun]) -> Judgement:
     """Without pacing the longest burst of the first or the second round trip is at least twice as long."""
     bursts = {value: observations for value, observations in _by_value(role, runs, "pacing").items() if observations}
     shown = "; ".join(
-        f"{value}: {_text(observation)}" for value, observations in bursts.items() for observation in observations
+        f"{value}: {_format_observation(observation)}"
+        for value, observations in bursts.items()
+        for observation in observations
     )
     if set(bursts) != {"on", "off"}:
         return "no burst was seen", shown
@@ -218,21 +227,23 @@ def _pacing(role: Role, runs: Sequence[Tried]) -> Told:
     return ("" if differs else "the server's bursts are no longer without"), shown
 
 
-def _largest(measured: MeasuredRun, role: Role) -> float:
+def _largest_payload(measured: MeasuredRun, role: Role) -> float:
     """Largest UDP payload that a role was observed to send, bytes; 0 where none was observed."""
-    return max([float(observation.value) for observation in seen(measured, role, "max_udp_payload")], default=0.0)
+    return max(
+        [float(observation.value) for observation in observations_of(measured, role, "max_udp_payload")], default=0.0
+    )
 
 
-def _mtu_discovery(role: Role, runs: Sequence[Tried]) -> Told:
+def _mtu_discovery(role: Role, runs: Sequence[ValueRun]) -> Judgement:
     """Datagrams are larger with path MTU discovery than without."""
-    sizes = {str(value): _largest(measured, role) for value, measured in runs}
+    sizes = {str(value): _largest_payload(measured, role) for value, measured in runs}
     shown = "; ".join(f"{value}: largest datagram {size:.0f} bytes" for value, size in sizes.items())
     if set(sizes) != {"on", "off"} or not all(sizes.values()):
         return "no datagrams were seen", shown
     return ("" if sizes["on"] > sizes["off"] else "datagrams are no larger with discovery"), shown
 
 
-def _congestion_control(role: Role, runs: Sequence[Tried]) -> Told:
+def _congestion_control(role: Role, runs: Sequence[ValueRun]) -> Judgement:
     """The transfers of any two controllers differ, with the same seed and the same losses.
 
     In virtual time two transfers with the same controller are identical to the last byte, and so are their
@@ -243,9 +254,9 @@ def _congestion_control(role: Role, runs: Sequence[Tried]) -> Told:
     shown, errors = [], []
     for value, measured in runs:
         text = f"{value}: {times[str(value)] or 0:.3f} s"
-        for observation in seen(measured, role, "congestion_reaction"):
+        for observation in observations_of(measured, role, "congestion_reaction"):
             text += f", window × {float(observation.value):.2f} at a loss"
-        names = seen(measured, role, "congestion_control")
+        names = observations_of(measured, role, "congestion_control")
         text += "".join(f", {observation.value} in qlog" for observation in names)
         shown.append(text)
     if None in times.values():
@@ -256,12 +267,12 @@ def _congestion_control(role: Role, runs: Sequence[Tried]) -> Told:
     return "; ".join(errors), "; ".join(shown)
 
 
-def _datagrams(role: Role, runs: Sequence[Tried]) -> Told:
+def _datagrams(role: Role, runs: Sequence[ValueRun]) -> Judgement:
     """No datagram exceeds the limit, and a larger limit gives larger datagrams (alignment may cost a few bytes)."""
     errors, shown, sizes = [], [], []
     for value, measured in runs:
         limit = _number("max_udp_payload", value)
-        largest = _largest(measured, role)
+        largest = _largest_payload(measured, role)
         shown.append(f"{value}: largest datagram {largest:.0f} bytes")
         sizes.append((limit, largest))
         if not 0 < largest <= limit:
@@ -273,10 +284,10 @@ def _datagrams(role: Role, runs: Sequence[Tried]) -> Told:
 
 
 #: With a BDP seed, a second connection sends at least this many times the data of one without a seed.
-SEVERAL = 3
+SEEDED_RATIO = 3
 
 
-def _bdp_seed(role: Role, runs: Sequence[Tried]) -> Told:
+def _bdp_seed(role: Role, runs: Sequence[ValueRun]) -> Judgement:
     """The second connection sends several times the data in its first round trips, compared with `off`, or with the
     first connection where no run has `off`.
 
@@ -290,23 +301,23 @@ def _bdp_seed(role: Role, runs: Sequence[Tried]) -> Told:
             errors.append(f"nothing seen with {value}")
             continue
         ratios[value] = float(observations[0].value)
-        shown.append(f"{value}: {_text(observations[0])}")
+        shown.append(f"{value}: {_format_observation(observations[0])}")
     plain = ratios.get("off", 1.0)
-    if plain >= SEVERAL:
+    if plain >= SEEDED_RATIO:
         errors.append(f"with off the second connection sends {plain:.1f} times as much as the first")
     for value, ratio in ratios.items():
-        if value != "off" and ratio < SEVERAL * plain:
+        if value != "off" and ratio < SEEDED_RATIO * plain:
             baseline = "with off" if "off" in ratios else "in the first connection"
             errors.append(f"{value} gives {ratio / plain:.1f} times the data of the first round trips {baseline}")
     for seed, measured in runs:
-        frames = [observation for end in ROLES for observation in seen(measured, end, "bdp_frames")]
+        frames = [observation for end in ROLES for observation in observations_of(measured, end, "bdp_frames")]
         if seed == "bdp-frame" and frames:
             shown.append(
                 "; ".join(f"{float(observation.value):g} BDP frames ({observation.source})" for observation in frames)
             )
             if not any(float(observation.value) for observation in frames):
                 errors.append("no qlog names a BDP frame")
-        phases = seen(measured, "server", "careful_resume")
+        phases = observations_of(measured, "server", "careful_resume")
         shown += [f"{seed}: {observation.value}" for observation in phases]
         if (seed == "careful-resume") != any("unvalidated" in str(observation.value) for observation in phases):
             errors.append(f"with {seed} the server's qlog has {'a' if phases else 'no'} phase unvalidated")
@@ -318,27 +329,27 @@ def _bdp_seed(role: Role, runs: Sequence[Tried]) -> Told:
 _AFTER_A_MOVE = {"reset": (0.0, 0.25), "adaptive": (0.35, 0.65), "keep": (0.9, 1.1)}
 
 
-def _migration_cwnd(role: Role, runs: Sequence[Tried]) -> Told:
+def _migration_cwnd(role: Role, runs: Sequence[ValueRun]) -> Judgement:
     """The congestion window after a move follows the rule of each value, where the round trip is halved."""
     errors, shown = [], []
     for value, observations in _by_value(role, runs, "migration_cwnd").items():
         if not observations:
             errors.append(f"nothing seen with {value}")
             continue
-        shown.append(f"{value}: {_text(observations[0])}")
+        shown.append(f"{value}: {_format_observation(observations[0])}")
         low, high = _AFTER_A_MOVE.get(value, (0.0, 0.0))
         if not low <= float(observations[0].value) <= high:
-            errors.append(f"{value} leaves {_text(observations[0])}, not {low:g} to {high:g}")
+            errors.append(f"{value} leaves {_format_observation(observations[0])}, not {low:g} to {high:g}")
     return "; ".join(errors), "; ".join(shown)
 
 
 #: A server may buffer no more of a stream than its stream window. A small window would hide the limit under test.
-_AMPLE: Mapping[str, ParameterValue] = {"stream_window": "16 MiB"}
+_AMPLE_WINDOW: Mapping[str, ParameterValue] = {"stream_window": "16 MiB"}
 #: Parameter → how it is tested. An image that is built here cannot claim a parameter that is not listed.
 TRIALS: Mapping[str, ParameterTrial] = {
-    "congestion_control": ParameterTrial("check/lossy", (), _congestion_control, beside=_AMPLE),
-    "initial_cwnd": ParameterTrial("check/long", (6, 40), _agreeing("initial_cwnd"), beside=_AMPLE),
-    "initial_rwnd": ParameterTrial("check/long", (6, 40), _agreeing("initial_rwnd")),
+    "congestion_control": ParameterTrial("check/lossy", (), _congestion_control, beside=_AMPLE_WINDOW),
+    "initial_cwnd": ParameterTrial("check/long", (6, 40), _judge_agreement("initial_cwnd"), beside=_AMPLE_WINDOW),
+    "initial_rwnd": ParameterTrial("check/long", (6, 40), _judge_agreement("initial_rwnd")),
     "tcp_wmem_max": ParameterTrial("check/full", ("512 KiB", "8 MiB"), _send_buffer),
     "tcp_rmem_max": ParameterTrial("check/full", ("512 KiB", "8 MiB"), _receive_buffer),
     "initial_rtt": ParameterTrial(
@@ -347,31 +358,37 @@ TRIALS: Mapping[str, ParameterTrial] = {
         ("50 ms", "150 ms"),
         _initial_rtt,
         peer="ngtcp2",
-        beside=_AMPLE,
+        beside=_AMPLE_WINDOW,
     ),
-    "ack_ratio": ParameterTrial("check/short", (4, 10), _agreeing("ack_ratio")),
-    "max_ack_delay": ParameterTrial("check/short", ("10 ms", "60 ms"), _agreeing("max_ack_delay")),
-    "ack_delay_exponent": ParameterTrial("check/short", (5, 8), _agreeing("ack_delay_exponent")),
-    "idle_timeout": ParameterTrial("check/short", ("20 s", "45 s"), _agreeing("idle_timeout")),
-    "max_udp_payload": ParameterTrial("check/short", ("1200 B", "1300 B"), _datagrams, beside=_AMPLE),
-    "path_mtu_discovery": ParameterTrial("check/short", (), _mtu_discovery, beside=_AMPLE),
-    "connection_window": ParameterTrial("check/short", ("4 MiB", "8 MiB"), _agreeing("connection_window")),
-    "stream_window": ParameterTrial("check/short", ("4 MiB", "8 MiB"), _agreeing("stream_window")),
+    "ack_ratio": ParameterTrial("check/short", (4, 10), _judge_agreement("ack_ratio")),
+    "max_ack_delay": ParameterTrial("check/short", ("10 ms", "60 ms"), _judge_agreement("max_ack_delay")),
+    "ack_delay_exponent": ParameterTrial("check/short", (5, 8), _judge_agreement("ack_delay_exponent")),
+    "idle_timeout": ParameterTrial("check/short", ("20 s", "45 s"), _judge_agreement("idle_timeout")),
+    "max_udp_payload": ParameterTrial("check/short", ("1200 B", "1300 B"), _datagrams, beside=_AMPLE_WINDOW),
+    "path_mtu_discovery": ParameterTrial("check/short", (), _mtu_discovery, beside=_AMPLE_WINDOW),
+    "connection_window": ParameterTrial("check/short", ("4 MiB", "8 MiB"), _judge_agreement("connection_window")),
+    "stream_window": ParameterTrial("check/short", ("4 MiB", "8 MiB"), _judge_agreement("stream_window")),
     # A pacer may send an initial window of ten packets as one burst (RFC 9002 §7.7).
-    "pacing": ParameterTrial("check/long", (), _pacing, beside={**_AMPLE, "initial_cwnd": 40}),
+    "pacing": ParameterTrial("check/long", (), _pacing, beside={**_AMPLE_WINDOW, "initial_cwnd": 40}),
     # The ratio is datagrams per send call: 1 without GSO. A paced sender still sends many single datagrams with GSO
     # (picoquic: 1.1).
     "gso": ParameterTrial(
-        "check/short", (), _switch("gso", lambda ratio: ratio > 1.05, lambda ratio: ratio < 1.02), beside=_AMPLE
+        "check/short",
+        (),
+        _judge_switch("gso", lambda ratio: ratio > 1.05, lambda ratio: ratio < 1.02),
+        beside=_AMPLE_WINDOW,
     ),
     # Early data depends on the client, or on the server's tickets. A token may hide it from the capture.
     "zero_rtt": ParameterTrial(
-        "check/resumed", (), _switch("zero_rtt", lambda count: count > 0, lambda count: count == 0, "client")
+        "check/resumed", (), _judge_switch("zero_rtt", lambda count: count > 0, lambda count: count == 0, "client")
     ),
     # The peer is quic-go because its client migrates.
-    "migration_cwnd": ParameterTrial("check/moved", (), _migration_cwnd, peer="quic-go", beside=_AMPLE),
-    "bdp_seed": ParameterTrial("check/learnt", (), _bdp_seed, peer="quic-go", beside=_AMPLE, with_itself=True),
+    "migration_cwnd": ParameterTrial("check/moved", (), _migration_cwnd, peer="quic-go", beside=_AMPLE_WINDOW),
+    "bdp_seed": ParameterTrial("check/learnt", (), _bdp_seed, peer="quic-go", beside=_AMPLE_WINDOW, with_itself=True),
     "ecn": ParameterTrial(
-        "check/short", (), _switch("ecn", lambda share: share > 0.5, lambda share: share == 0), beside=_AMPLE
+        "check/short",
+        (),
+        _judge_switch("ecn", lambda share: share > 0.5, lambda share: share == 0),
+        beside=_AMPLE_WINDOW,
     ),
 }

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.check import contract
-from harness.check.parameters import TRIALS, Tried, claims, values
+from harness.check.parameters import TRIALS, ValueRun, claims, values_to_try
 from harness.engine.certificates import virtual_certificates
 from harness.engine.images.rootfs_export import RootFs
 from harness.engine.virtual.engine import VirtualEngine
@@ -26,7 +26,7 @@ from harness.execution.matrix import Request
 from harness.outcome import Cell, proven_outcome
 from harness.outcome.conformance import Finding
 from harness.scenario.manifest_parameters import Setting
-from harness.scenario.parameters import PARAMETERS, ParameterValue, Role, other
+from harness.scenario.parameters import PARAMETERS, ParameterValue, Role, peer_role
 from harness.scenario.schema import TESTCASES, Flow, Implementation, Scenario
 
 # --- Whether an implementation behaves the same on every processor, in virtual time.
@@ -39,22 +39,26 @@ from harness.scenario.schema import TESTCASES, Flow, Implementation, Scenario
 
 #: Start of a program's build information. If bit 1 of byte 15 is set, byte 32 has the length of the Go version, and the
 #: version follows (debug/buildinfo of Go's source).
-_MAGIC, _FLAGS, _INLINE, _VERSION = b"\xff Go buildinf:", 15, 2, 32
+_BUILDINFO_MAGIC, _FLAGS, _INLINE, _VERSION = b"\xff Go buildinf:", 15, 2, 32
 #: The first version whose garbage collector uses AVX-512, and the options of GODEBUG that prevent it: the collector
 #: needs all of these features.
-_SINCE = (1, 26)
-_ASKED_FOR = ("cpu.all", "cpu.avx512vl", "cpu.avx512bw", "cpu.avx512dq")
+_SINCE_VERSION = (1, 26)
+_GODEBUG_OPTIONS = ("cpu.all", "cpu.avx512vl", "cpu.avx512bw", "cpu.avx512dq")
 _NUMBER = re.compile(r"go(\d+)\.(\d+)")
 QUESTION = "Go's garbage collector does the same on every processor"
 
 
-def findings(implementation: Implementation, root: RootFs) -> Iterator[Finding]:
+def processor_findings(implementation: Implementation, root: RootFs) -> Iterator[Finding]:
     """A finding where an image has programs that such a version of Go built. Raises OSError."""
-    affected = {path: version for path, version in go_programs(Path(root.rootfs)).items() if _number(version) >= _SINCE}
+    affected = {
+        path: version
+        for path, version in go_programs(Path(root.rootfs)).items()
+        if _parse_version(version) >= _SINCE_VERSION
+    }
     if not affected:
         return
     environment = dict(word.split("=", 1) for word in root.environment if "=" in word)
-    hidden = _hides(environment | implementation.virtual_environment)
+    hidden = _hides_avx512(environment | implementation.virtual_environment)
     programs = ", ".join(f"{path} ({version})" for path, version in affected.items())
     hint = "AVX-512 is hidden" if hidden else "write virtual_environment: {GODEBUG: cpu.avx512vl=off} in its manifest"
     yield Finding(
@@ -82,7 +86,7 @@ def go_version(program: Path) -> str:
         if file.read(4) != b"\x7fELF":
             return ""
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            offset = content.find(_MAGIC)
+            offset = content.find(_BUILDINFO_MAGIC)
             while offset >= 0:
                 header = content[offset : offset + _VERSION + 1]
                 if len(header) > _VERSION and header[_FLAGS] & _INLINE:
@@ -90,20 +94,20 @@ def go_version(program: Path) -> str:
                     version = content[start : start + header[_VERSION]].decode(errors="replace")
                     if _NUMBER.search(version):
                         return version
-                offset = content.find(_MAGIC, offset + 1)
+                offset = content.find(_BUILDINFO_MAGIC, offset + 1)
     return ""
 
 
-def _number(version: str) -> tuple[int, int]:
+def _parse_version(version: str) -> tuple[int, int]:
     match = _NUMBER.search(version)
     assert match is not None
     return int(match[1]), int(match[2])
 
 
-def _hides(environment: Mapping[str, str]) -> bool:
+def _hides_avx512(environment: Mapping[str, str]) -> bool:
     """Whether GODEBUG prevents the garbage collector from using AVX-512."""
     settings = dict(word.split("=", 1) for word in environment.get("GODEBUG", "").split(",") if "=" in word)
-    return any(settings.get(name) == "off" for name in _ASKED_FOR)
+    return any(settings.get(name) == "off" for name in _GODEBUG_OPTIONS)
 
 
 # --- run
@@ -208,8 +212,8 @@ class _Subject:
         ends are the same kernel.
         """
         if _is_tcp(self.one) or protocol == "h2":
-            return self.one if protocol in ("h2", "tcp") and other(role) in self.one.roles else None
-        candidates = [item for item in self._references if protocol in item.protocols and other(role) in item.roles]
+            return self.one if protocol in ("h2", "tcp") and peer_role(role) in self.one.roles else None
+        candidates = [item for item in self._references if protocol in item.protocols and peer_role(role) in item.roles]
         candidates.sort(key=lambda item: (item.name == self.one.name, item.name != preferred))
         return candidates[0] if candidates else None
 
@@ -217,15 +221,15 @@ class _Subject:
         trial = TRIALS.get(name)
         if trial is None:
             return _Claim(role, name, setting, (), "no trial shows this parameter's effect")
-        acting_role = role if setting.settable else other(role)
+        acting_role = role if setting.settable else peer_role(role)
         dimension = f"{acting_role}.{name}"
         peer: Implementation | None
         if not setting.settable:
             # The endpoint asks its peer for the value. Only the image itself certainly understands the request.
             peer = self.one if acting_role in self.one.roles and "ack_frequency" in self.one.extensions else None
-        elif trial.with_itself and other(role) in self.one.roles:
+        elif trial.with_itself and peer_role(role) in self.one.roles:
             peer = self.one
-            peer_setting = self.one.setting(other(role), name)
+            peer_setting = self.one.setting(peer_role(role), name)
             dimension = name if peer_setting is not None and peer_setting.settable else dimension
         else:
             peer = self._peer(role, self.one.protocols[0], trial.peer)
@@ -236,14 +240,14 @@ class _Subject:
             for parameter, value in trial.beside.items()
             if role == "server" and (known := self.one.setting(role, parameter)) is not None and known.settable
         }
-        trial_values = values(setting, name, trial)
+        trial_values = values_to_try(setting, name, trial)
         if not trial_values:
             return _Claim(role, name, setting, ())
         sender: Role = "server"
         if _is_tcp(self.one):
             # A parameter of the whole cell is meant for its QUIC flows, so this sets the flow's own parameter.
             parameters, dimension = {}, f"flow0.{dimension}"
-            sender = role if PARAMETERS[name].acts == "sender" else other(role)
+            sender = role if PARAMETERS[name].acts == "sender" else peer_role(role)
         cells = self._cells(
             role, peer, trial.scenario, sender=sender, parameters=parameters, vary={dimension: trial_values}
         )
@@ -256,42 +260,42 @@ class _Subject:
         checked_roles: set[Role] = set()
         for role, protocol, cell in self.transfers:
             run, _ = results[cell.key].runs[-1]
-            yield contract.transfer(run, role, protocol)
+            yield contract.judge_transfer(run, role, protocol)
             if role not in checked_roles:
                 checked_roles.add(role)
                 serves = not _is_tcp(self.one)
-                yield from contract.refusals(self._app.inventory.made(cell, listen), role, engine, files=serves)
+                yield from contract.check_refusals(self._app.inventory.made(cell, listen), role, engine, files=serves)
                 if run.outcome.status == "completed" and serves:
                     folder = results[cell.key].folders[-1]
                     certificate = virtual_certificates(self._app.places.cache) / "cert.pem"
-                    yield from contract.logs(run, role, folder, certificate)
+                    yield from contract.judge_logs(run, role, folder, certificate)
         for role, _, cell in self.transfers[:1]:
             image = cell.image(role).reference
             with self._app.exported.use([image]) as exported:
-                yield from findings(self.one, exported.roots[image])
+                yield from processor_findings(self.one, exported.roots[image])
         yield from self._of_cases(results, engine, listen)
         if self.resumed is not None:
             key = self.resumed.key
-            yield contract.session(results[key].runs[-1][0], results[key].folders[-1])
+            yield contract.judge_session(results[key].runs[-1][0], results[key].folders[-1])
         for claim in self.claims:
             yield self._answer(claim, results)
 
     def _of_cases(self, results: dict[str, CellResult], engine: VirtualEngine, listen: Listener) -> Iterator[Finding]:
         ordinary = {role: cell for role, _, cell in reversed(self.transfers)}
         for trial in self.cases:
-            yield from (contract.works(trial, results[cell.key]) for cell in trial.cells)
+            yield from (contract.judge_testcase(trial, results[cell.key]) for cell in trial.cells)
             if trial.alone and trial.role in ordinary:
-                yield contract.untried(trial, ordinary[trial.role])
+                yield contract.finding_without_peer(trial, ordinary[trial.role])
             elif not trial.cells and trial.role in ordinary:
-                yield contract.refused(trial, self._app.inventory.made(ordinary[trial.role], listen), engine)
+                yield contract.check_refusal(trial, self._app.inventory.made(ordinary[trial.role], listen), engine)
 
     def _answer(self, claim: _Claim, results: dict[str, CellResult]) -> Finding:
         question = f"parameter {claim.name}" + ("" if claim.setting.settable else ", asked of its peer")
         if not claim.cells:
             reason = claim.why_not or "the image takes none of the values that are tried"
             return Finding(self.one.name, claim.role, question, "does not hold", reason)
-        peer = contract.name_of(claim.cells[0][1], other(claim.role))
-        runs: list[Tried] = []
+        peer = contract.implementation_name(claim.cells[0][1], peer_role(claim.role))
+        runs: list[ValueRun] = []
         for value, cell in claim.cells:
             run, measured = results[cell.key].runs[-1]
             outcome = proven_outcome(run, measured)
@@ -299,7 +303,7 @@ class _Subject:
                 detail = f"{value}: {outcome.status}: {outcome.detail}"
                 return Finding(self.one.name, claim.role, question, "does not hold", detail, peer)
             runs.append((value, measured))
-        acting_role = claim.role if claim.setting.settable else other(claim.role)
+        acting_role = claim.role if claim.setting.settable else peer_role(claim.role)
         wrong, shown = TRIALS[claim.name].tell(acting_role, runs)
         answer = "does not hold" if wrong else "holds"
         return Finding(self.one.name, claim.role, question, answer, wrong or shown, peer)  # type: ignore[arg-type]

@@ -16,9 +16,9 @@ __all__ = ["cli", "main", "program"]
 
 def program() -> None:
     """The program `harness`. It sets up signals first, and then loads everything else."""
-    from harness.cli.signals import end_at_once
+    from harness.cli.signals import install_exit_handlers
 
-    end_at_once()
+    install_exit_handlers()
     from harness.cli.entry import main
 
     main()

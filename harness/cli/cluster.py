@@ -21,9 +21,9 @@ def tls(folder: Annotated[Path, typer.Argument(help="Folder that is made, and co
     """Make certificates for driver, scheduler and workers: whoever has the folder may take part, nobody else may."""
     from harness.execution.cluster import tls as certificates
 
-    certificates.write(folder)
-    console().print(f"{folder} has all it takes, for {certificates.DAYS} days", markup=False, soft_wrap=True)
-    words = " ".join(certificates.options(folder))
+    certificates.write_certificates(folder)
+    console().print(f"{folder} has all it takes, for {certificates.VALIDITY_DAYS} days", markup=False, soft_wrap=True)
+    words = " ".join(certificates.dask_options(folder))
     console().print(f"a worker: dask worker tls://HOST:8786 --nthreads 1 {words}", markup=False, soft_wrap=True)
 
 

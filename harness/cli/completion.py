@@ -25,29 +25,29 @@ def scenarios(incomplete: str) -> list[str]:
     folder = ROOT / "scenarios"
     names = sorted(str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.yaml"))
     families = sorted({name.rpartition("/")[0] for name in names} - {""})
-    return _begun(incomplete, [*families, *names])
+    return _starting_with(incomplete, [*families, *names])
 
 
 def one_implementation(incomplete: str) -> list[str]:
     """The name of an implementation."""
-    return _begun(incomplete, _implementations())
+    return _starting_with(incomplete, _implementations())
 
 
 def implementations(incomplete: str) -> list[str]:
     """Implementations, separated by commas."""
-    return _listed(incomplete, [*_implementations(), "all"])
+    return _complete_last(incomplete, [*_implementations(), "all"])
 
 
 def settings(incomplete: str) -> list[str]:
     """NAME= of a parameter, then the values that some implementation takes."""
     name, equals, typed = incomplete.partition("=")
-    return [f"{name}={value}" for value in _begun(typed, _values(name))] if equals else _names(name)
+    return [f"{name}={value}" for value in _starting_with(typed, _values(name))] if equals else _names(name)
 
 
 def sweeps(incomplete: str) -> list[str]:
     """The same with several values, separated by commas."""
     name, equals, typed = incomplete.partition("=")
-    return [f"{name}={value}" for value in _listed(typed, _values(name))] if equals else _names(name)
+    return [f"{name}={value}" for value in _complete_last(typed, _values(name))] if equals else _names(name)
 
 
 def outcomes(incomplete: str) -> list[str]:
@@ -56,24 +56,24 @@ def outcomes(incomplete: str) -> list[str]:
 
     from harness.outcome.run import Status
 
-    return _listed(incomplete, get_args(Status))
+    return _complete_last(incomplete, get_args(Status))
 
 
 def figures(incomplete: str) -> list[str]:
     """Figures, separated by commas. They are found by their decorators, since an import would take seconds."""
     files = sorted((ROOT / "harness" / "report" / "plots").glob("*.py"))
     pattern = re.compile(r"^@plot\w*\((?:.|\n)*?^def (\w+)\(", re.MULTILINE)
-    return _listed(incomplete, sorted(name for file in files for name in pattern.findall(file.read_text())))
+    return _complete_last(incomplete, sorted(name for file in files for name in pattern.findall(file.read_text())))
 
 
 def formats(incomplete: str) -> list[str]:
     """File formats of figures, separated by commas."""
-    return _listed(incomplete, ("png", "svg", "html"))
+    return _complete_last(incomplete, ("png", "svg", "html"))
 
 
 def kinds(incomplete: str) -> list[str]:
     """Kinds of files that have a schema."""
-    return _begun(incomplete, ("scenario", "image"))
+    return _starting_with(incomplete, ("scenario", "image"))
 
 
 def _implementations() -> list[str]:
@@ -89,7 +89,7 @@ def _names(incomplete: str) -> list[str]:
     if match := re.match(r"flow\d+\.", incomplete):
         flow_parameters = [*ROLES, "access_delay", *(f"{role}.{name}" for role in ROLES for name in PARAMETERS)]
         candidates = [f"{match[0]}{name}" for name in flow_parameters]
-    return [f"{name}=" for name in _begun(incomplete, candidates)]
+    return [f"{name}=" for name in _starting_with(incomplete, candidates)]
 
 
 def _values(name: str) -> list[str]:
@@ -116,18 +116,18 @@ def _values(name: str) -> list[str]:
     return sorted({str(value) for values in value_sets for value in values})
 
 
-def _begun(incomplete: str, candidates: Iterable[str]) -> list[str]:
+def _starting_with(incomplete: str, candidates: Iterable[str]) -> list[str]:
     return [word for word in candidates if word.startswith(incomplete)]
 
 
-def _listed(incomplete: str, candidates: Iterable[str]) -> list[str]:
+def _complete_last(incomplete: str, candidates: Iterable[str]) -> list[str]:
     """Completions of the last of several words, separated by commas. A word that is there already is left out."""
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{word}" for word in _begun(last, candidates) if word not in before.split(",")]
+    return [f"{before}{comma}{word}" for word in _starting_with(last, candidates) if word not in before.split(",")]
 
 
 @contextlib.contextmanager
-def whole_words() -> Iterator[None]:
+def join_split_words() -> Iterator[None]:
     """Join the words that Bash split, while it asks for completions.
 
     Bash splits `--set pacing=o` at the =, and replaces only the part behind it. So the answers have only that part.

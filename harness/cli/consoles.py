@@ -14,15 +14,15 @@ from typing import Any, Protocol, TextIO, TypeVar
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from harness.errors import AbsentError, HarnessError
-from harness.formatting import harmless, without_html
+from harness.errors import HarnessError, NoDataError
+from harness.formatting import escape_controls, escape_html
 
-Made_contra = TypeVar("Made_contra", contravariant=True)
-Made = TypeVar("Made")
+Content_contra = TypeVar("Content_contra", contravariant=True)
+Content = TypeVar("Content")
 #: Columns that a pipe is taken to have.
-_WIDE = 180
+_PIPE_WIDTH = 180
 #: Control characters that JSON may leave unescaped in a string, and that a terminal obeys.
-_RAW = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_CONTROL = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
 class _Console(Console):
@@ -35,10 +35,10 @@ class _Console(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Only Rich gives the terminal commands. Control characters in a text are written out."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=harmless(segment.text))
+            yield segment if segment.control else segment._replace(text=escape_controls(segment.text))
 
 
-class _Uncommanding:
+class _CommandFilter:
     """A stream to the log of a CI job. No line is a command to the runner: `annotate` gives those."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -46,7 +46,7 @@ class _Uncommanding:
 
     def write(self, text: str) -> int:
         """Write a text. Its first line may continue the text before."""
-        return self._stream.write(uncommanding(text))
+        return self._stream.write(without_commands(text))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -56,34 +56,34 @@ class _Uncommanding:
 _COMMAND = re.compile(r"^(\s*)(?=::|##\[)", re.MULTILINE)
 
 
-def uncommanding(text: str) -> str:
+def without_commands(text: str) -> str:
     """A text without commands to the runner, where this process is part of a CI job."""
     return _COMMAND.sub(r"\1\\", text) if os.environ.get("GITHUB_ACTIONS") == "true" else text
 
 
 def annotate(text: str) -> None:
     """Give the runner of a CI job a command."""
-    sys.stderr.write(harmless(text) + "\n")
+    sys.stderr.write(escape_controls(text) + "\n")
 
 
-def _plain(**options: Any) -> Console:
+def _make_console(**options: Any) -> Console:
     """A console that prints text as people wrote it: brackets are no markup, colons no emoji."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
         stream = sys.stderr if options.pop("stderr", False) else sys.stdout
-        options["file"] = _Uncommanding(stream)
+        options["file"] = _CommandFilter(stream)
     return _Console(highlight=False, markup=False, emoji=False, **options)
 
 
 def console() -> Console:
     """The console for messages, on stderr."""
-    return _plain(stderr=True)
+    return _make_console(stderr=True)
 
 
-def paper() -> Console:
+def table_console() -> Console:
     """The console for tables, on stdout. Its width is that of the terminal or COLUMNS, else that of most tables."""
-    output = _plain()
+    output = _make_console()
     has_columns = os.environ.get("COLUMNS", "").isdecimal()
-    return output if output.is_terminal or has_columns else _plain(width=_WIDE)
+    return output if output.is_terminal or has_columns else _make_console(width=_PIPE_WIDTH)
 
 
 def print_json(content: dict[str, Any]) -> None:
@@ -91,15 +91,15 @@ def print_json(content: dict[str, Any]) -> None:
     # Where the output's encoding lacks letters, they are escaped, so that a reader of the JSON gets all of them.
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     text = json.dumps(content, indent=1, ensure_ascii=not is_unicode, allow_nan=False)
-    sys.stdout.write(_RAW.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
+    sys.stdout.write(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
 
 
 @contextmanager
-def json_all_the_same(as_json: bool, nothing: Callable[[], dict[str, Any]]) -> Iterator[None]:
+def empty_json_if_absent(as_json: bool, nothing: Callable[[], dict[str, Any]]) -> Iterator[None]:
     """Where nothing is stored, print empty JSON if JSON was requested, and raise AbsentError all the same."""
     try:
         yield
-    except AbsentError:
+    except NoDataError:
         if as_json:
             print_json(nothing())
         raise
@@ -107,47 +107,47 @@ def json_all_the_same(as_json: bool, nothing: Callable[[], dict[str, Any]]) -> I
 
 def print_text(text: str) -> None:
     """Print text on stdout, without control characters, and end its last line."""
-    safe_text = uncommanding(harmless(text))
+    safe_text = without_commands(escape_controls(text))
     sys.stdout.write(safe_text if safe_text.endswith("\n") else safe_text + "\n")
 
 
 def print_markdown(text: str) -> None:
     """Print a document in Markdown on stdout. HTML in stored texts is shown as text."""
-    print_text(without_html(text))
+    print_text(escape_html(text))
 
 
-class View(Protocol[Made_contra]):
+class View(Protocol[Content_contra]):
     """A module that shows a result in three ways."""
 
-    def report(self, made: Made_contra, /) -> dict[str, Any]:
+    def report(self, made: Content_contra, /) -> dict[str, Any]:
         """As plain data."""
         ...
 
-    def markdown(self, made: Made_contra, /) -> str:
+    def markdown(self, made: Content_contra, /) -> str:
         """For a page."""
         ...
 
-    def show(self, made: Made_contra, console: Console, /) -> None:
+    def show(self, made: Content_contra, console: Console, /) -> None:
         """For a terminal."""
         ...
 
 
-def print_view(view: View[Made], content: Made, *, markdown: bool, as_json: bool) -> None:
+def print_view(view: View[Content], content: Content, *, markdown: bool, as_json: bool) -> None:
     """Print on stdout in the requested way; JSON comes before Markdown."""
     if as_json:
         print_json(view.report(content))
     elif markdown:
         print_markdown(view.markdown(content))
     else:
-        view.show(content, paper())
+        view.show(content, table_console())
 
 
-def caution(text: str) -> None:
+def print_warning(text: str) -> None:
     """Print a warning on stderr: what to check before trusting the output."""
     console().print(f"warning: {text}", style="yellow", soft_wrap=True, markup=False)
 
 
-def complain(error: HarnessError) -> None:
+def print_error(error: HarnessError) -> None:
     """Print an error on stderr, with its hint."""
     talk = console()
     lines = error.message.splitlines() or [""]

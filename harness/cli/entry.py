@@ -22,8 +22,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from harness.cli.cluster import cluster
-from harness.cli.completion import whole_words
-from harness.cli.consoles import complain, print_text
+from harness.cli.completion import join_split_words
+from harness.cli.consoles import print_error, print_text
 from harness.cli.environment import ROOT, version
 from harness.cli.gate import gate
 from harness.cli.images import images
@@ -33,15 +33,15 @@ from harness.cli.quality import check, digests, divergence, equivalent, verify
 from harness.cli.report import reports
 from harness.cli.results import compare, judge, measure, merge, plot
 from harness.cli.run import plan, reach, run
-from harness.cli.signals import FAULT, INTERRUPTED, MET, UNREAD, ends_in_order
-from harness.errors import HarnessError, InputError, did_you_mean, disk_error, reason
+from harness.cli.signals import CLOSED_PIPE, FAULT, INTERRUPTED, MET, raise_on_signal
+from harness.errors import HarnessError, InputError, describe_error, did_you_mean, disk_error
 
 # --- An unexpected exception: one line for people, and a log with its traceback.
 
 
-def fault(error: Exception) -> HarnessError:
+def fault_error(error: Exception) -> HarnessError:
     """The error for an unexpected exception. Its traceback goes into a file."""
-    message = f"the harness itself failed: {reason(error)}"
+    message = f"the harness itself failed: {describe_error(error)}"
     file = ROOT / ".state" / f"fault-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
     try:
         file.parent.mkdir(exist_ok=True)
@@ -55,24 +55,42 @@ def fault(error: Exception) -> HarnessError:
 
 
 #: Replacements for letters that the output's encoding lacks. All others become a question mark.
-_INSTEAD = {
-    "→": "->", "←": "<-", "–": "-", "—": "-", "…": "...", "≤": "<=", "≥": ">=", "✓": "+", "✗": "x", "✕": "x", "●": "o",
-    "★": "*", "×": "x", "·": "-", "↓": "v", "‡": "#", "█": "#", "“": '"', "”": '"', "’": "'",
-}  # fmt: skip
+_REPLACEMENTS = {
+    "→": "->",
+    "←": "<-",
+    "–": "-",
+    "—": "-",
+    "…": "...",
+    "≤": "<=",
+    "≥": ">=",
+    "✓": "+",
+    "✗": "x",
+    "✕": "x",
+    "●": "o",
+    "★": "*",
+    "×": "x",
+    "·": "-",
+    "↓": "v",
+    "‡": "#",
+    "█": "#",
+    "“": '"',
+    "”": '"',
+    "’": "'",
+}
 #: Name of the error handler that writes the replacements.
-_HANDLER = "quic-lab"
+_ERROR_HANDLER = "quic-lab"
 _WIDTH = re.compile("[1-9][0-9]{0,4}")
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    return "".join(_INSTEAD.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
+    return "".join(_REPLACEMENTS.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
 
 
-def settle() -> None:
+def prepare_streams() -> None:
     """Prepare streams and width, so that a command can print: open closed streams, remove an invalid width."""
-    codecs.register_error(_HANDLER, _plain)
+    codecs.register_error(_ERROR_HANDLER, _plain)
     for number in range(3):
         try:
             os.fstat(number)
@@ -84,13 +102,13 @@ def settle() -> None:
         if stream is None:
             setattr(sys, name, os.fdopen(number, "w", closefd=False))
         elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors=_HANDLER)
+            stream.reconfigure(errors=_ERROR_HANDLER)
     for name in ("COLUMNS", "LINES"):
         if not _WIDTH.fullmatch(os.environ.get(name, "1")):
             del os.environ[name]
 
 
-def require_folder() -> None:
+def require_working_directory() -> None:
     """InputError where the working directory has been removed: no relative path means anything then."""
     try:
         Path.cwd()
@@ -98,7 +116,7 @@ def require_folder() -> None:
         raise InputError("the folder that this command is started in is gone", "'cd' to one that is there") from error
 
 
-class UnreadError(Exception):
+class ClosedPipeError(Exception):
     """The reader of the output has closed the pipe: 'harness list | head'."""
 
 
@@ -107,7 +125,7 @@ def is_broken_pipe(error: OSError) -> bool:
     return error.errno in (errno.EPIPE, errno.ESHUTDOWN)
 
 
-def fall_silent() -> None:
+def silence_output() -> None:
     """Print nothing any more. Else Python would report an error for the rest of a closed pipe's buffer."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
@@ -122,11 +140,31 @@ def fall_silent() -> None:
 
 #: Name → command, in the order of the help. A Typer has commands below it.
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
-    "list": list_, "images": images, "validate": validate, "explain": explain, "schema": schema, "plan": plan,
-    "run": run, "reach": reach, "report": reports, "compare": compare, "gate": gate, "merge": merge, "plot": plot,
-    "measure": measure, "judge": judge, "lab": lab, "prune": prune, "cache": cache, "clean": clean, "check": check,
-    "cluster": cluster, "divergence": divergence, "verify": verify, "equivalent": equivalent,
-}  # fmt: skip
+    "list": list_,
+    "images": images,
+    "validate": validate,
+    "explain": explain,
+    "schema": schema,
+    "plan": plan,
+    "run": run,
+    "reach": reach,
+    "report": reports,
+    "compare": compare,
+    "gate": gate,
+    "merge": merge,
+    "plot": plot,
+    "measure": measure,
+    "judge": judge,
+    "lab": lab,
+    "prune": prune,
+    "cache": cache,
+    "clean": clean,
+    "check": check,
+    "cluster": cluster,
+    "divergence": divergence,
+    "verify": verify,
+    "equivalent": equivalent,
+}
 #: For people who work on the repository; the help does not show them.
 HIDDEN: dict[str, Callable[..., None]] = {"digests": digests}
 
@@ -138,9 +176,9 @@ class CommandGroup(TyperGroup):
         """Refuse options with an empty value."""
         for word, after in itertools.pairwise([*args, "-"]):
             if re.fullmatch(r"--[\w-]+", word) and after == "":
-                raise _empty(word)
+                raise _empty_value_error(word)
             if re.fullmatch(r"--[\w-]+=", word):
-                raise _empty(word[:-1])
+                raise _empty_value_error(word[:-1])
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -150,36 +188,36 @@ class CommandGroup(TyperGroup):
         except typer.BadParameter as error:
             if error.__cause__ is None:
                 raise
-            raise _unfit(error) from error
+            raise _invalid_value_error(error) from error
         except OSError as error:
             if not is_broken_pipe(error):
                 raise
             # Click would end with exit code 1, which is that of a failed verdict.
-            raise UnreadError from error
+            raise ClosedPipeError from error
 
 
-class _InOrder(CommandGroup):
+class _OrderedCommands(CommandGroup):
     """Lists commands in the order of COMMANDS. Typer would list those with subcommands last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*COMMANDS, *HIDDEN]
 
 
-def _empty(option: str) -> HarnessError:
+def _empty_value_error(option: str) -> HarnessError:
     """The error for an option with an empty value, as from a script with an unset variable."""
     return InputError(f"{option}: its value is empty", "give it one, or leave the option out")
 
 
-def _unfit(error: typer.BadParameter) -> HarnessError:
+def _invalid_value_error(error: typer.BadParameter) -> HarnessError:
     """The error for a value that Typer refuses, in the same words as all other errors."""
     from pydantic import ValidationError
 
-    from harness.scenario.validation_errors import mistakes_in
+    from harness.scenario.validation_errors import find_mistakes
 
     cause = error.__cause__
     if not isinstance(cause, ValidationError) or error.param is None:
         return InputError(error.message, "--help says what there is")
-    mistake = mistakes_in(cause, None)[0]
+    mistake = find_mistakes(cause, None)[0]
     name = max([*error.param.opts, ""], key=len)
     value = str(cause.errors()[0]["input"])
     choices = re.findall("'([^']*)'", mistake.text.partition(" one of ")[2])
@@ -189,7 +227,7 @@ def _unfit(error: typer.BadParameter) -> HarnessError:
 
 cli = typer.Typer(
     name="harness",
-    cls=_InOrder,
+    cls=_OrderedCommands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
@@ -230,7 +268,7 @@ def program() -> Any:
 
 
 #: Thresholds of the garbage collector's three generations (gc.set_threshold).
-_GARBAGE = 100_000, 20, 20
+_GC_THRESHOLDS = 100_000, 20, 20
 
 
 def main() -> None:
@@ -241,23 +279,23 @@ def main() -> None:
 def run_program(command: Callable[[], Any], name: str) -> None:
     """Run a Click command and end the process: errors become one message, a hint and an exit code."""
     # Packets of a capture stay in memory until a run is measured. To collect garbage among them takes a tenth of that.
-    gc.set_threshold(*_GARBAGE)
-    settle()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    prepare_streams()
     try:
-        require_folder()
+        require_working_directory()
         try:
-            with ends_in_order(), whole_words():
+            with raise_on_signal(), join_split_words():
                 command()(prog_name=name)
         finally:
             # Here an error of the disk or a closed pipe can still be reported.
             sys.stdout.flush()
-    except UnreadError:
-        fall_silent()
-        sys.exit(UNREAD)
+    except ClosedPipeError:
+        silence_output()
+        sys.exit(CLOSED_PIPE)
     except HarnessError as error:
         if os.environ.get("HARNESS_DEBUG"):
             raise
-        complain(error)
+        print_error(error)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
@@ -265,13 +303,13 @@ def run_program(command: Callable[[], Any], name: str) -> None:
         if os.environ.get("HARNESS_DEBUG"):
             raise
         if is_broken_pipe(error):
-            fall_silent()
-            sys.exit(UNREAD)
+            silence_output()
+            sys.exit(CLOSED_PIPE)
         failure = disk_error(error, Path("standard output"))
-        complain(failure)
+        print_error(failure)
         sys.exit(failure.exit_code)
     except Exception as error:
         if os.environ.get("HARNESS_DEBUG"):
             raise
-        complain(fault(error))
+        print_error(fault_error(error))
         sys.exit(FAULT)

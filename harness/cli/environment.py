@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from harness.cli.consoles import caution
+from harness.cli.consoles import print_warning
 from harness.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,16 +49,18 @@ def open_app(
 
     `store`: results/ without. `origin`: a registry to pull images from; that of HARNESS_REGISTRY without.
     """
-    from harness.execution import App, Places
+    from harness.execution import App, CheckoutPaths
 
     state = Path(os.environ.get("HARNESS_STATE") or ROOT / ".state")
     cache = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
     if store is not None and store.exists() and not store.is_dir():
         raise InputError(f"--store {store}: not a folder", "name a folder of results, or one that is to be made")
     return App(
-        Places(ROOT, store or ROOT / "results", state, cache, host_cpu(), cache_limit(), origin or registry()),
-        manifests or [], caution, stand_ins or {},
-    )  # fmt: skip
+        CheckoutPaths(ROOT, store or ROOT / "results", state, cache, host_cpu(), cache_limit(), origin or registry()),
+        manifests or [],
+        print_warning,
+        stand_ins or {},
+    )
 
 
 def registry(option: str = "HARNESS_REGISTRY", text: str | None = None) -> str:

@@ -21,12 +21,12 @@ from harness.cli.options import (
     StoredScenarios,
     StoreFolder,
     jobs_of,
-    tolerance_of,
+    parse_tolerance,
 )
-from harness.cli.signals import FAILED, NOTHING, UNDECIDED, heard
+from harness.cli.signals import FAILED, NOTHING, UNDECIDED, handle_interrupts
 from harness.cli.stored import stored_cells
-from harness.errors import AbsentError, InputError
-from harness.formatting import without_html
+from harness.errors import InputError, NoDataError
+from harness.formatting import escape_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,13 +93,13 @@ def gate(
     The exit code is 1 when something is worse, or other though its bits are the same, and nobody has accepted it; 5
     when there is nothing to compare. Where GITHUB_ACTIONS is set, each such cell is annotated.
     """
-    from harness.evaluation.regression.baseline import write_former
+    from harness.evaluation.regression.baseline import write_changed_cells
     from harness.report import gate as view
     from harness.report.gate import decisions
-    from harness.report.summary import night
+    from harness.report.summary import nightly_summary
 
     def evaluate() -> GateReport:
-        return passage_of(baseline, scenarios, clients, servers, store, allow, within, metrics_asked, until)
+        return build_gate_report(baseline, scenarios, clients, servers, store, allow, within, metrics_asked, until)
 
     if until is not None:
         _repeat(store, evaluate, until, jobs)
@@ -108,9 +108,9 @@ def gate(
     if junit is not None:
         _write(junit, decisions(gate_report))
     if summary is not None:
-        _write(summary, without_html(night(_cells(open_app(store), scenarios, clients, servers), gate_report)))
+        _write(summary, escape_html(nightly_summary(_cells(open_app(store), scenarios, clients, servers), gate_report)))
     if keep is not None:
-        write_former(
+        write_changed_cells(
             keep,
             [cell_report.weighed.decided for cell_report in gate_report.cells],
             gate_report.within,
@@ -127,7 +127,7 @@ def gate(
         raise typer.Exit(UNDECIDED)
 
 
-def passage_of(
+def build_gate_report(
     baseline: Path,
     scenarios: list[str] | None,
     clients: str,
@@ -139,13 +139,13 @@ def passage_of(
     until: int | None = None,
 ) -> GateReport:
     """The gate's decisions on the selected stored cells. Raises InputError, also where there is no baseline."""
-    from harness.evaluation.regression.accepted_changes import apply, read_allowances
-    from harness.evaluation.regression.decision import causes, decide, pairs
-    from harness.execution.more_repetitions import looks
-    from harness.report.chosen import named
+    from harness.evaluation.regression.accepted_changes import apply_allowances, read_allowances
+    from harness.evaluation.regression.decision import decide, match_cells, version_differences
+    from harness.execution.more_repetitions import evaluation_sizes
+    from harness.report.chosen import parse_metrics
     from harness.report.gate import CellReport, GateReport
 
-    tolerance = tolerance_of("--within", within)
+    tolerance = parse_tolerance("--within", within)
     app, baseline_app = open_app(store), open_app(baseline)
     if not baseline.is_dir():
         raise InputError(f"{baseline}: no such folder, so there is no baseline", "'harness run --store' makes one")
@@ -154,14 +154,18 @@ def passage_of(
     allowances = () if allow is None else read_allowances(allow, _names(app, [*now, *base]))
     if not now and not base:
         stored_cells(app, scenarios, clients, servers)
-    times = 1 if until is None else 1 + len(looks(until))
-    decisions = decide(pairs(base, now), named(metrics_asked, [*now, *base]), within=tolerance, looks=times)
-    applied = apply(decisions, allowances, datetime.datetime.now(datetime.UTC).date())
+    times = 1 if until is None else 1 + len(evaluation_sizes(until))
+    decisions = decide(
+        match_cells(base, now), parse_metrics(metrics_asked, [*now, *base]), within=tolerance, looks=times
+    )
+    applied = apply_allowances(decisions, allowances, datetime.datetime.now(datetime.UTC).date())
     contents = (baseline_app.stored.contents, app.stored.contents)
     cell_reports = tuple(
         CellReport(
             weighed,
-            () if weighed.decided.standing == "same" else tuple(causes(weighed.decided.pair, contents, app.ledger)),
+            ()
+            if weighed.decided.standing == "same"
+            else tuple(version_differences(weighed.decided.pair, contents, app.ledger)),
         )
         for weighed in applied.cells
     )
@@ -183,7 +187,7 @@ def _repeat(store: Path | None, evaluate: Callable[[], GateReport], max_repetiti
     """Run more repetitions of the cells that cannot be told yet."""
     from harness.execution import Options
     from harness.execution.more_repetitions import repeat_until
-    from harness.report.progress import Talk
+    from harness.report.progress import ProgressPrinter
 
     app = open_app(store)
     options = Options(
@@ -202,7 +206,7 @@ def _repeat(store: Path | None, evaluate: Callable[[], GateReport], max_repetiti
         ]
         return [decision.pair.now for decision in open_decisions if decision.pair.now is not None]
 
-    with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
+    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.end_hard):
         repeat_until(app, undecided, max_repetitions, options, talk)
 
 
@@ -217,5 +221,5 @@ def _cells(app: App, scenarios: list[str] | None, clients: str, servers: str) ->
     """The selected cells; empty where none is stored."""
     try:
         return stored_cells(app, scenarios, clients, servers)
-    except AbsentError:
+    except NoDataError:
         return []

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.completion import one_implementation
-from harness.cli.consoles import complain, console, paper, print_json
+from harness.cli.consoles import console, print_error, print_json, table_console
 from harness.cli.environment import open_app, registry
-from harness.cli.options import AsJson, Manifests, contestants
-from harness.cli.signals import FAILED, INFRASTRUCTURE, heard
+from harness.cli.options import AsJson, Manifests, select_implementations
+from harness.cli.signals import FAILED, INFRASTRUCTURE, handle_interrupts
 from harness.errors import InputError, disk_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.engine.images.build import Build, MadeImage
+    from harness.engine.images.build import Build, ImageBuild
     from harness.execution import App
 
 
@@ -66,15 +66,15 @@ def images(
             raise InputError("--push goes with none of --check, --record, --sbom", "give two commands")
         if as_json and not check:
             raise InputError("--json goes with --check: nothing else here prints data", "leave --json out")
-        _look(app, names or [], check=check, record=record, sbom=sbom, as_json=as_json)
+        _inspect(app, names or [], check=check, record=record, sbom=sbom, as_json=as_json)
         return
-    chosen, absent = contestants(app, ",".join(names or ["all"]), generators=True)
-    results = _make(app, sorted(chosen))
+    chosen, absent = select_implementations(app, ",".join(names or ["all"]), generators=True)
+    results = _build(app, sorted(chosen))
     if as_json:
         print_json(listing.images_json(results))
     else:
-        listing.show_images(results, absent, paper())
-    _complain(results)
+        listing.show_images(results, absent, table_console())
+    _print_errors(results)
     if target:
         for name in app.inventory.give(target, [name for name, item in results.items() if item.error is None]):
             console().print(f"pushed {name}", markup=False, soft_wrap=True)
@@ -82,46 +82,46 @@ def images(
         raise typer.Exit(INFRASTRUCTURE)
 
 
-def _make(app: App, requested: Sequence[str] | Mapping[str, Build]) -> dict[str, MadeImage]:
+def _build(app: App, requested: Sequence[str] | Mapping[str, Build]) -> dict[str, ImageBuild]:
     """Build the simulator and the named implementations, or just the given builds, and show progress."""
-    from harness.report.progress import Talk
+    from harness.report.progress import ProgressPrinter
 
-    talk = Talk(console())
-    with talk, heard(talk.interrupted, app.end_hard):
+    talk = ProgressPrinter(console())
+    with talk, handle_interrupts(talk.interrupted, app.end_hard):
         if isinstance(requested, dict):
             return app.inventory.make_each(requested, talk)
         return app.inventory.make(list(requested), talk)
 
 
-def _complain(results: Mapping[str, MadeImage]) -> None:
+def _print_errors(results: Mapping[str, ImageBuild]) -> None:
     for item in results.values():
         if item.error is not None:
-            complain(item.error)
+            print_error(item.error)
 
 
-def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Path | None, as_json: bool) -> None:
+def _inspect(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Path | None, as_json: bool) -> None:
     """Build images, inspect their contents, and compare these with the records or write them down."""
     from harness.engine.images import record as recorded
-    from harness.engine.images.components import composition_of
+    from harness.engine.images.components import read_composition
     from harness.engine.images.sbom import sbom_of
     from harness.report import composed
 
     builds, absent = _builds(app, names)
-    results = _make(app, builds)
+    results = _build(app, builds)
     checked = {}
     for name, build in builds.items():
         if results[name].error is not None:
             continue
-        composition = composition_of(build.reference)
+        composition = read_composition(build.reference)
         now = recorded.ImageRecord(recorded.base_of(build), composition)
         try:
             if record:
-                _say_written(recorded.write_record(build.folder, now))
+                _print_written(recorded.write_record(build.folder, now))
             if sbom is not None:
                 sbom.mkdir(parents=True, exist_ok=True)
                 file = sbom / f"{name}.cdx.json"
                 file.write_text(sbom_of(build.reference, composition))
-                _say_written(file)
+                _print_written(file)
         except OSError as error:
             raise disk_error(error, sbom or build.folder) from error
         if check:
@@ -131,17 +131,17 @@ def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Pa
     if as_json:
         print_json(composed.images_json(checked))
     else:
-        composed.show(checked, paper())
+        composed.show(checked, table_console())
     for name, why in absent.items():
         console().print(f"{name}: not built here: {why}", markup=False, soft_wrap=True)
-    _complain(results)
+    _print_errors(results)
     if any(item.error is not None for item in results.values()):
         raise typer.Exit(INFRASTRUCTURE)
     if not all(item.as_recorded for item in checked.values()):
         raise typer.Exit(FAILED)
 
 
-def _say_written(file: Path) -> None:
+def _print_written(file: Path) -> None:
     cwd = Path.cwd()
     display_path = file.relative_to(cwd) if file.is_relative_to(cwd) else file
     console().print(f"wrote {display_path}", markup=False, soft_wrap=True)
@@ -153,7 +153,7 @@ def _builds(app: App, names: Sequence[str]) -> tuple[dict[str, Build], dict[str,
     implementations = [name for name in names if name not in auxiliary]
     if names and not implementations:
         return app.inventory.builds([], auxiliary), {}
-    chosen, absent = contestants(app, ",".join(implementations or ["all"]), generators=True)
+    chosen, absent = select_implementations(app, ",".join(implementations or ["all"]), generators=True)
     if implementations and (published := [name for name, item in chosen.items() if item.build is None]):
         raise InputError(f"{published[0]} is published: it has no recipe here", "name images that are built here")
     skipped = {name: why for name, why in absent.items() if app.inventory.named(name).build is not None}

@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from harness.cli.completion import kinds, scenarios
-from harness.cli.consoles import complain, console, paper, print_json, print_text
+from harness.cli.consoles import console, print_error, print_json, print_text, table_console
 from harness.cli.environment import open_app
 from harness.cli.options import (
     AsJson,
@@ -61,9 +61,9 @@ def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
     if as_json:
         print_json(json_report.catalogue(scenarios, entries))
     else:
-        listing.show(scenarios, entries, paper())
+        listing.show(scenarios, entries, table_console())
     for error in wrong.values():
-        complain(error)
+        print_error(error)
     if wrong:
         raise typer.Exit(USAGE)
 
@@ -88,14 +88,14 @@ def validate(
     ] = None,
 ) -> None:
     """Check scenario and image files without running anything."""
-    from harness.catalogue.validation import files_of
     from harness.catalogue.validation import validate as check
+    from harness.catalogue.validation import yaml_files
 
     app = open_app()
-    paths = files_of(files or [])
+    paths = yaml_files(files or [])
     problems = check(app.catalogue, paths)
     for problem in problems:
-        complain(problem)
+        print_error(problem)
     if problems:
         raise typer.Exit(USAGE)
     count = len(paths or [*app.catalogue.scenario_files(), *app.catalogue.implementation_files()])
@@ -129,11 +129,11 @@ def lab(
     manifest: Manifests = None,
 ) -> None:
     """Write one cell as files for `docker compose up` by hand, and build the images it names."""
-    from harness.report.progress import Talk
+    from harness.report.progress import ProgressPrinter
 
     app = open_app(manifests=manifest)
     request = request_of(app, [scenario], client, server, 1, 1, EngineChoice.COMPOSE, sim_kernel, settings)
-    talk = Talk(console())
+    talk = ProgressPrinter(console())
     with talk:
         app.write_lab(request, folder, talk)
     console().print(

@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.consoles import console, paper, print_json, print_text
+from harness.cli.consoles import console, print_json, print_text, table_console
 from harness.cli.environment import open_app
-from harness.cli.options import AsJson, Clients, Manifests, Servers, StoredScenarios, StoreFolder, age, one_of
+from harness.cli.options import (
+    AsJson,
+    Clients,
+    Manifests,
+    Servers,
+    StoredScenarios,
+    StoreFolder,
+    parse_age,
+    require_choice,
+)
 from harness.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +38,7 @@ def cache(
     from harness.engine.docker_cli import image_ids
     from harness.engine.images.cache import size_of
     from harness.errors import EngineError
-    from harness.report.cached import Cached, cached_json, show_cached
+    from harness.report.cached import CacheContent, cached_json, show_cached
 
     app = open_app()
     removed: list[str] = []
@@ -45,14 +54,18 @@ def cache(
         kind = item.name.partition("/")[0]
         entries[kind] += 1
     state = app.places.state
-    cached = Cached(
-        str(app.cache.folder), app.cache.limit, app.cache.sizes(), entries, removed,
+    cached = CacheContent(
+        str(app.cache.folder),
+        app.cache.limit,
+        app.cache.sizes(),
+        entries,
+        removed,
         {f"{state} (logs of builds and of what was installed)": size_of(state)},
-    )  # fmt: skip
+    )
     if as_json:
         print_json(cached_json(cached))
     else:
-        show_cached(cached, paper())
+        show_cached(cached, table_console())
 
 
 # --- `harness prune`.
@@ -85,27 +98,27 @@ def prune(
     """Remove stored runs, or their artefacts: those that are all of what is asked."""
     from typing import get_args
 
-    from harness.execution.prune import Criteria, Pruning
-    from harness.formatting import counted, size_of
+    from harness.execution.prune import Criteria, RunPruner
+    from harness.formatting import format_count, format_size
     from harness.outcome import Status
 
     app = open_app(store, manifest)
     if app.stored is not app.store:
         raise InputError(f"{app.store.root} holds published runs in columns: nothing of it goes", "leave --store out")
-    outcomes = frozenset(one_of("--outcome", word, get_args(Status)) for word in outcome.split(",") if word)
+    outcomes = frozenset(require_choice("--outcome", word, get_args(Status)) for word in outcome.split(",") if word)
     if not (older_than or outcomes or unwanted or artefacts or scenarios):
         raise InputError(
             "prune: nothing says which runs are to go",
             "name scenarios, --older-than, --outcome, --unwanted or --artefacts; --dry-run says what they amount to",
         )
-    criteria = Criteria(age("--older-than", older_than), outcomes, unwanted, artefacts)
-    pruning = Pruning(app, criteria, datetime.datetime.now(datetime.UTC))
+    criteria = Criteria(parse_age("--older-than", older_than), outcomes, unwanted, artefacts)
+    pruning = RunPruner(app, criteria, datetime.datetime.now(datetime.UTC))
     count = size = 0
     for candidate in pruning.prunable(_chosen(app, scenarios, clients, servers)):
         cell, run = candidate.run.cell, candidate.run
         words = [
             f"{run.name:20}",
-            f"{size_of(candidate.size):>8}",
+            f"{format_size(candidate.size):>8}",
             cell.scenario.name,
             f"{cell.client.name}→{cell.server.name}",
         ]
@@ -116,7 +129,7 @@ def prune(
         count, size = count + 1, size + candidate.size
     for text in pruning.left:
         console().print(f"warning: left alone: {text}", soft_wrap=True, markup=False)
-    amount = f"{'artefacts of ' if artefacts else ''}{counted(count, 'run')}, {size_of(size)}"
+    amount = f"{'artefacts of ' if artefacts else ''}{format_count(count, 'run')}, {format_size(size)}"
     console().print(f"{'would remove' if dry_run else 'removed'} {amount}", soft_wrap=True)
 
 

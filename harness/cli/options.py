@@ -19,7 +19,7 @@ from harness.cli.completion import outcomes
 from harness.cli.consoles import console
 from harness.cli.environment import cores, endpoint_memory, lab_kernel, log_limit, open_app, patience, stall
 from harness.errors import InputError, did_you_mean
-from harness.formatting import shown
+from harness.formatting import format_value
 
 if TYPE_CHECKING:
     from harness.execution import App, Options
@@ -167,7 +167,7 @@ Zip = Annotated[bool, typer.Option("--zip", help="Pair the values of several --v
 
 
 #: Digits of a number on the command line.
-_MOST_DIGITS = 9
+_MAX_DIGITS = 9
 
 
 def request_of(
@@ -198,8 +198,11 @@ def request_of(
     if absent:
         console().print(f"left out of 'all', not built here ('harness list' says why): {', '.join(absent)}")
     selected = app.catalogue.find_scenarios(scenarios)
-    parameters = _once("--set", settings)
-    sweeps = {name: _values("--vary", name, values, once=not zipped) for name, values in _once("--vary", vary).items()}
+    parameters = _parse_assignments("--set", settings)
+    sweeps = {
+        name: _parse_values("--vary", name, values, once=not zipped)
+        for name, values in _parse_assignments("--vary", vary).items()
+    }
     combine: Combine | None = "zip" if zipped else None
     for scenario in selected if zipped and not sweeps else ():
         if not scenario.vary:
@@ -221,7 +224,7 @@ def request_of(
     )
 
 
-def stand_ins_of(words: list[str] | None) -> dict[str, str]:
+def parse_stand_ins(words: list[str] | None) -> dict[str, str]:
     """Value of --image: implementation → image."""
     from harness.scenario.schema.base import FORMS, IMAGE
 
@@ -229,15 +232,17 @@ def stand_ins_of(words: list[str] | None) -> dict[str, str]:
     for word in words or []:
         name, equals, image = word.partition("=")
         if not equals or not name or not re.fullmatch(IMAGE, image):
-            raise InputError(f"--image {shown(word)}: expected NAME={FORMS[IMAGE]}".partition(";")[0],
-                             "for example --image quiche=mine/quiche:dev")  # fmt: skip
+            raise InputError(
+                f"--image {format_value(word)}: expected NAME={FORMS[IMAGE]}".partition(";")[0],
+                "for example --image quiche=mine/quiche:dev",
+            )
         if name in stand_ins:
             raise InputError(f"--image {name} is given twice", "leave one of the two out")
         stand_ins[name] = image
     return stand_ins
 
 
-def shard_of(text: str) -> Shard | None:
+def parse_shard(text: str) -> Shard | None:
     """Value of --shard; None where it is empty."""
     from harness.execution.matrix import Shard
 
@@ -245,11 +250,11 @@ def shard_of(text: str) -> Shard | None:
         return None
     match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise InputError(f"--shard {shown(text)}: expected K/N, K from 1 to N", "for example --shard 3/8")
+        raise InputError(f"--shard {format_value(text)}: expected K/N, K from 1 to N", "for example --shard 3/8")
     return Shard(int(match[1]), int(match[2]))
 
 
-def _values(option: str, name: str, text: str, once: bool) -> list[str]:
+def _parse_values(option: str, name: str, text: str, once: bool) -> list[str]:
     """The values of a sweep. With `once` each may occur only once; values of --zip may repeat."""
     values = [value.strip() for value in text.split(",")]
     for index, value in enumerate(values):
@@ -260,18 +265,20 @@ def _values(option: str, name: str, text: str, once: bool) -> list[str]:
     return values
 
 
-def outcomes_of(text: str) -> frozenset[str]:
+def parse_outcomes(text: str) -> frozenset[str]:
     """Value of --retry: outcomes, separated by commas."""
     from harness.outcome import Status
 
-    return frozenset(one_of("--retry", word.strip(), get_args(Status)) for word in text.split(",") if word.strip())
+    return frozenset(
+        require_choice("--retry", word.strip(), get_args(Status)) for word in text.split(",") if word.strip()
+    )
 
 
-def repetitions_of(text: str | None) -> int | UntilDecided | None:
+def parse_repetitions(text: str | None) -> int | UntilDecided | None:
     """Value of --repeat."""
     from harness.execution.matrix import UntilDecided
     from harness.scenario.schema import MAXIMUM_REPETITIONS
-    from harness.stats.intervals import ENOUGH
+    from harness.stats.intervals import MIN_VALUES
 
     if text is None:
         return None
@@ -281,44 +288,46 @@ def repetitions_of(text: str | None) -> int | UntilDecided | None:
         return UntilDecided()
     if not re.fullmatch("0*[1-9][0-9]*", number):
         raise InputError(f"--repeat {text}: expected a number, auto or auto:NUMBER", "for example --repeat 5")
-    if len(number) > _MOST_DIGITS or int(number) > MAXIMUM_REPETITIONS:
+    if len(number) > _MAX_DIGITS or int(number) > MAXIMUM_REPETITIONS:
         raise InputError(
-            f"--repeat {shown(text)}: {MAXIMUM_REPETITIONS} repetitions are the most",
+            f"--repeat {format_value(text)}: {MAXIMUM_REPETITIONS} repetitions are the most",
             "--repeat auto goes on until the intervals decide",
         )
     if automatic != "auto":
         return int(number)
-    if int(number) < ENOUGH:
+    if int(number) < MIN_VALUES:
         raise InputError(
-            f"--repeat {text}: no interval of fewer than {ENOUGH} repetitions decides",
-            f"use --repeat auto:{ENOUGH} or more, or a plain number",
+            f"--repeat {text}: no interval of fewer than {MIN_VALUES} repetitions decides",
+            f"use --repeat auto:{MIN_VALUES} or more, or a plain number",
         )
     return UntilDecided(int(number))
 
 
-def _once(option: str, words: list[str] | None) -> dict[str, str]:
+def _parse_assignments(option: str, words: list[str] | None) -> dict[str, str]:
     assignments: dict[str, str] = {}
     for word in words or []:
-        name, value = _assignment(option, word)
+        name, value = _parse_assignment(option, word)
         if name in assignments:
             raise InputError(f"{option} {name} is given twice", "give all its values to --vary, separated by commas")
         assignments[name] = value
     return assignments
 
 
-def _assignment(option: str, word: str) -> tuple[str, str]:
+def _parse_assignment(option: str, word: str) -> tuple[str, str]:
     """NAME and VALUE of one --set or --vary. InputError for an unknown name."""
-    from harness.planning.sweep import dimensions, is_name
+    from harness.planning.sweep import dimensions, is_dimension
 
     name, equals, value = word.partition("=")
     if not equals or not value:
         raise InputError(f"{option} {word}: expected NAME=VALUE", f"for example {option} server.congestion_control=bbr")
-    if not is_name(name):
+    if not is_dimension(name):
         raise InputError(f"{option} {word}: nothing is called '{name}'", did_you_mean(name, dimensions()))
     return name, value
 
 
-def contestants(app: App, words: str, *, generators: bool = False) -> tuple[dict[str, Implementation], dict[str, str]]:
+def select_implementations(
+    app: App, words: str, *, generators: bool = False
+) -> tuple[dict[str, Implementation], dict[str, str]]:
     """(implementations by name, in whatever role; those that 'all' leaves out: name → reason)."""
     absent = app.inventory.absent() if words == "all" else {}
     if generators and words == "all":
@@ -331,7 +340,7 @@ def contestants(app: App, words: str, *, generators: bool = False) -> tuple[dict
     return {item.name: item for implementations in by_role for item in implementations}, absent
 
 
-def tolerance_of(option: str, text: str) -> float:
+def parse_tolerance(option: str, text: str) -> float:
     """A percentage as a fraction."""
     from harness.units import Percentage
 
@@ -341,7 +350,9 @@ def tolerance_of(option: str, text: str) -> float:
         raise InputError(f"{option} {text}: {error}", "for example 3%") from error
 
 
-def place_of(cluster: str, folder: Path | None, files: str, verify: str, engine: EngineChoice) -> ClusterOptions | None:
+def cluster_options(
+    cluster: str, folder: Path | None, files: str, verify: str, engine: EngineChoice
+) -> ClusterOptions | None:
     """The cluster whose workers make the runs; None for none. InputError for a cluster in real time."""
     from harness.execution.cluster import address
 
@@ -350,7 +361,7 @@ def place_of(cluster: str, folder: Path | None, files: str, verify: str, engine:
             "--cluster: runs in real time need this machine's own network and clock",
             "add --engine virtual, or leave --cluster out",
         )
-    return address.place_of(cluster, folder, files, verify)
+    return address.parse_cluster_options(cluster, folder, files, verify)
 
 
 def jobs_of(jobs: int | None, engine: EngineChoice) -> int:
@@ -362,7 +373,7 @@ def jobs_of(jobs: int | None, engine: EngineChoice) -> int:
     return 1
 
 
-def one_of(option: str, word: str, choices: Iterable[str]) -> str:
+def require_choice(option: str, word: str, choices: Iterable[str]) -> str:
     """The word. InputError where it is not one of `choices`."""
     names = list(choices)
     if word not in names:
@@ -370,7 +381,7 @@ def one_of(option: str, word: str, choices: Iterable[str]) -> str:
     return word
 
 
-def span(option: str, text: str) -> tuple[float, float] | None:
+def parse_span(option: str, text: str) -> tuple[float, float] | None:
     """(FROM, TO) in seconds; None where the text is empty. InputError."""
     if not text:
         return None
@@ -384,7 +395,7 @@ def span(option: str, text: str) -> tuple[float, float] | None:
     return interval
 
 
-def age(option: str, text: str) -> datetime.timedelta | None:
+def parse_age(option: str, text: str) -> datetime.timedelta | None:
     """A length of time in days, or in a unit of `harness.units.Duration`; None where the text is empty."""
     from harness.units import Duration
 
@@ -403,7 +414,7 @@ def age(option: str, text: str) -> datetime.timedelta | None:
 # --- The arguments and options that `run` and `plan` share, declared once.
 
 
-A = TypeVar("A", bound="Asking")
+A = TypeVar("A", bound="RunArguments")
 
 Retry = Annotated[str, typer.Option(help="Outcomes to run again, such as crashed,timed_out.", autocompletion=outcomes)]
 Draw = Annotated[
@@ -419,7 +430,7 @@ Html = Annotated[
 
 
 @dataclass(frozen=True)
-class Asking:
+class RunArguments:
     """The arguments of `harness run`. `harness plan` takes the same, so that you can try a line before you run it."""
 
     scenarios: Scenarios
@@ -451,23 +462,41 @@ class Asking:
 
     def open(self) -> App:
         """The checkout, with the given store, manifests and images. Raises InputError."""
-        return open_app(self.store, self.manifest, stand_ins_of(self.stand_ins))
+        return open_app(self.store, self.manifest, parse_stand_ins(self.stand_ins))
 
     def request(self, app: App) -> Request:
         """The request, from which the plan is made. Raises InputError."""
         return request_of(
-            app, self.scenarios, self.clients, self.servers, repetitions_of(self.repeat), self.seed, self.engine,
-            self.sim_kernel, self.settings, self.vary, self.zipped, shard_of(self.shard),
-        )  # fmt: skip
+            app,
+            self.scenarios,
+            self.clients,
+            self.servers,
+            parse_repetitions(self.repeat),
+            self.seed,
+            self.engine,
+            self.sim_kernel,
+            self.settings,
+            self.vary,
+            self.zipped,
+            parse_shard(self.shard),
+        )
 
     def options(self) -> Options:
         """The options of its runs. Raises InputError."""
         from harness.execution import Options
 
         return Options(
-            fresh=self.fresh, retry=self.again, patience=patience(), log_limit=log_limit(), memory=endpoint_memory(),
-            jobs=self.beside, stall=stall(), artefacts=self.artefacts.value, kernel=lab_kernel(), cluster=self.place,
-        )  # fmt: skip
+            fresh=self.fresh,
+            retry=self.again,
+            patience=patience(),
+            log_limit=log_limit(),
+            memory=endpoint_memory(),
+            jobs=self.beside,
+            stall=stall(),
+            artefacts=self.artefacts.value,
+            kernel=lab_kernel(),
+            cluster=self.place,
+        )
 
     @property
     def beside(self) -> int:
@@ -477,16 +506,16 @@ class Asking:
     @property
     def place(self) -> ClusterOptions | None:
         """The cluster that makes the runs. Raises InputError."""
-        return place_of(self.cluster, self.cluster_tls, self.cluster_files, self.verify, self.engine)
+        return cluster_options(self.cluster, self.cluster_tls, self.cluster_files, self.verify, self.engine)
 
     @property
     def again(self) -> frozenset[str]:
         """Outcomes whose runs are made again. Raises InputError."""
-        return outcomes_of(self.retry) | {"infrastructure"}
+        return parse_outcomes(self.retry) | {"infrastructure"}
 
 
 @dataclass(frozen=True)
-class AskingForShards(Asking):
+class PlanArguments(RunArguments):
     """The same arguments, and the number of shards."""
 
     shards: Annotated[
@@ -494,7 +523,7 @@ class AskingForShards(Asking):
     ] = None
 
 
-def taking(asking: type[A]) -> Callable[[Callable[[A], None]], Callable[..., None]]:
+def command_with(asking: type[A]) -> Callable[[Callable[[A], None]], Callable[..., None]]:
     """Decorator: a command that has an argument or option for every field of `asking`, and gets an instance of it."""
     hints = get_type_hints(asking, include_extras=True)
     parameters = [_parameter(field, hints[field.name]) for field in fields(asking)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.completion import implementations
-from harness.cli.consoles import console, paper, print_json, print_text
+from harness.cli.consoles import console, print_json, print_text, table_console
 from harness.cli.environment import REFERENCE, ROOT, lab_kernel, log_limit, open_app, stall
 from harness.cli.options import (
     AsJson,
@@ -26,11 +26,11 @@ from harness.cli.options import (
     Seed,
     Settings,
     StoreFolder,
-    contestants,
     jobs_of,
     request_of,
+    select_implementations,
 )
-from harness.cli.signals import FAILED, INFRASTRUCTURE, MET, heard
+from harness.cli.signals import FAILED, INFRASTRUCTURE, MET, handle_interrupts
 from harness.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,19 +59,19 @@ def check(
     from harness.check import check as findings_of
     from harness.execution import Options
     from harness.report import findings as view
-    from harness.report.progress import Talk
+    from harness.report.progress import ProgressPrinter
 
     app = open_app(store or ROOT / "results" / "checks", manifest)
-    chosen, absent = contestants(app, names)
+    chosen, absent = select_implementations(app, names)
     options = Options(
         fresh=fresh, log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()
     )
-    with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
+    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.end_hard):
         findings = list(findings_of(app, chosen.values(), options, talk))
     if as_json:
         print_json(view.report(findings, absent))
     else:
-        view.show(findings, absent, paper())
+        view.show(findings, absent, table_console())
     if any(item.failed for item in findings):
         raise typer.Exit(FAILED)
 
@@ -101,28 +101,28 @@ def verify(
     """
     from harness.execution import Options
     from harness.report import verified as view
-    from harness.report.progress import Talk
+    from harness.report.progress import ProgressPrinter
     from harness.repro.digests import component_digests
-    from harness.repro.verify import candidates, chosen, drawn
+    from harness.repro.verify import draw_sample, select_runs, verifiable_runs
     from harness.repro.verify import verify as verified
 
     if cells and sample is not None:
         raise InputError("cells and --sample", "name cells, or draw a sample of them")
     app, reference_app = open_app(), open_app(reference)
-    reference_runs = candidates(reference_app.stored)
+    reference_runs = verifiable_runs(reference_app.stored)
     if not reference_runs:
         raise InputError(
             f"{reference}: no run of virtual time there says what its captures were", "'make reference' makes such runs"
         )
     if sample is None:
-        runs = chosen(reference_runs, cells or [])
+        runs = select_runs(reference_runs, cells or [])
     else:
         today = component_digests(app)
-        runs = drawn(reference_runs, sample, draw, lambda cell: app.ledger.joining(cell, today))
+        runs = draw_sample(reference_runs, sample, draw, lambda cell: app.ledger.joining(cell, today))
     options = Options(
         log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()
     )
-    with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
+    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.end_hard):
         comparisons = []
         for comparison in verified(app, reference_app.stored, runs, options, talk):
             comparisons.append(comparison)
@@ -130,7 +130,7 @@ def verify(
     if as_json:
         print_json(view.report(comparisons))
     else:
-        view.show(comparisons, paper())
+        view.show(comparisons, table_console())
     if any(item.again.outcome.status == "infrastructure" for item in comparisons):
         raise typer.Exit(INFRASTRUCTURE)
     if any(item.answer == "differs" for item in comparisons):
@@ -160,13 +160,13 @@ def divergence(
     A cell is run in virtual time, with a trace of its system calls. The exit code is 1 when the runs part.
     """
     from harness.report import divergence as view
-    from harness.repro.divergence import stored
+    from harness.repro.divergence import compare_stored
 
     run_count = 2
     if len(what) == 2:
-        difference = stored(Path(what[0]), Path(what[1]))
+        difference = compare_stored(Path(what[0]), Path(what[1]))
     elif len(what) == 1:
-        difference, run_count = _repeated(what[0], client, server, times, seed, settings, keep, manifest)
+        difference, run_count = _run_until_divergence(what[0], client, server, times, seed, settings, keep, manifest)
     else:
         raise InputError(f"{len(what)} things are named", "name one scenario, or the folders of two stored runs")
     if as_json:
@@ -176,7 +176,7 @@ def divergence(
     raise typer.Exit(MET if difference.identical else FAILED)
 
 
-def _repeated(
+def _run_until_divergence(
     scenario: str,
     client: str,
     server: str,
@@ -190,19 +190,19 @@ def _repeated(
     import tempfile
 
     from harness.execution import Options
-    from harness.report.progress import Talk
-    from harness.repro.divergence import repeated
+    from harness.report.progress import ProgressPrinter
+    from harness.repro.divergence import run_until_divergence
 
     app = open_app(manifests=manifest)
     request = request_of(app, [scenario], client, server, 1, seed, EngineChoice.VIRTUAL, KernelChoice.AUTO, settings)
     options = Options(log_limit=log_limit(), stall=stall(), kernel=lab_kernel())
-    with tempfile.TemporaryDirectory(prefix="quic-lab-divergence-") as scratch, Talk(console()) as talk:
+    with tempfile.TemporaryDirectory(prefix="quic-lab-divergence-") as scratch, ProgressPrinter(console()) as talk:
         cells = app.matrix(request, talk, pull=True)
         if len(cells) != 1:
             raise InputError(f"{scenario}: {len(cells)} cells", "name one client and one server; give --set one value")
         if keep is not None and keep.exists() and any(keep.iterdir()):
             raise InputError(f"--keep {keep}: there is something in it", "name a folder that is new or empty")
-        return repeated(app, cells[0], times, keep or Path(scratch), options, talk)
+        return run_until_divergence(app, cells[0], times, keep or Path(scratch), options, talk)
 
 
 # --- `harness equivalent`.
@@ -238,19 +238,19 @@ def equivalent(
     """
     from harness.evaluation.publish import rekey
     from harness.execution import Options
-    from harness.report.progress import Talk
-    from harness.repro.checkout import Checkout, base_with, checked_out
-    from harness.repro.compose_transcript import prove as prove_compose
+    from harness.report.progress import ProgressPrinter
+    from harness.repro.checkout import Checkout, check_out, find_base
+    from harness.repro.compose_transcript import compare_engines as prove_compose
     from harness.repro.equivalence import Prover
     from harness.repro.report import changed_lines, divergence_text, golden_lines, report, result_lines
-    from harness.repro.verify import candidates, every_run
+    from harness.repro.verify import every_run, verifiable_runs
     from harness.store.identity import write_ledger
     from harness.store.parquet import is_columnar
 
     if again and (base is not None or excepted):
         raise InputError("--again with --base or --except", "an entry is proven again as it stands in the ledger")
     app, reference_app = open_app(), open_app(reference)
-    reference_runs = candidates(reference_app.stored)
+    reference_runs = verifiable_runs(reference_app.stored)
     if not reference_runs:
         raise InputError(f"{reference}: no run of virtual time there has digests of captures", "see 'make reference'")
     options = Options(
@@ -258,30 +258,32 @@ def equivalent(
     )
     keys = tuple(dict.fromkeys(key.strip() for key in excepted.split(",") if key.strip()))
     with (
-        Talk(console()) as talk,
-        heard(talk.interrupted, app.end_hard),
+        ProgressPrinter(console()) as talk,
+        handle_interrupts(talk.interrupted, app.end_hard),
         ExitStack() as stack,
         tempfile.TemporaryDirectory(prefix="quic-lab-equivalent-") as scratch,
     ):
-        prover = Prover(app, reference_runs, keys, share_of(share), draw, options, _contents(app, reference_app), talk)
+        prover = Prover(
+            app, reference_runs, keys, parse_share(share), draw, options, _contents(app, reference_app), talk
+        )
 
         @functools.cache
         def checkout(*needed: tuple[Component, str]) -> Checkout:
             places = app.places.state, app.places.cache
             if base is not None:
-                return stack.enter_context(checked_out(ROOT, base, *places))
+                return stack.enter_context(check_out(ROOT, base, *places))
             commits = dict.fromkeys(run.commit.rstrip("+") for run in reversed(reference_runs))
-            return stack.enter_context(base_with(ROOT, dict(needed), list(commits), *places))
+            return stack.enter_context(find_base(ROOT, dict(needed), list(commits), *places))
 
         if again:
-            _again(prover, Path(scratch), checkout, as_json=as_json)
+            _prove_again(prover, Path(scratch), checkout, as_json=as_json)
             return
         digests = None if base is None else checkout().digests()
         changed = prover.changed(digests)
         required = [(item.component, item.before) for item in changed]
         attempt = prover.prove(changed, Path(scratch), lambda: checkout(*required), afresh=base is not None)
         compose = prover.changed_compose(every_run(reference_app.stored), digests)
-        _say(*changed_lines(attempt), *result_lines(attempt))
+        _print_lines(*changed_lines(attempt), *result_lines(attempt))
         if attempt.differing:
             console().print(divergence_text(attempt), soft_wrap=True, markup=False)
         ledger = prover.ledger_with(attempt) if attempt.proven and attempt.changed else app.ledger
@@ -289,13 +291,13 @@ def equivalent(
         if compose is not None:
             today = Checkout(ROOT, app.places.state, app.places.cache)
             golden = prove_compose(checkout((compose.component, compose.before)), today, Path(scratch) / "golden")
-            _say(*golden_lines(compose, golden))
+            _print_lines(*golden_lines(compose, golden))
             if not any(golden.values()):
                 ledger = ledger.with_entry(prover.entry(compose, len(golden), scoped=False))
     if ledger is not app.ledger:
         write_ledger(app.ledger_file, ledger)
         rekeyed = rekey(reference, ledger) if is_columnar(reference) else 0
-        _say(
+        _print_lines(
             f"written to {app.ledger_file}"
             + (f"; {rekeyed} runs of {reference} have another key now" if rekeyed else "")
         )
@@ -305,13 +307,13 @@ def equivalent(
         raise typer.Exit(FAILED)
 
 
-def _again(prover: Prover, scratch: Path, checkout: Callable[..., Checkout], *, as_json: bool) -> None:
+def _prove_again(prover: Prover, scratch: Path, checkout: Callable[..., Checkout], *, as_json: bool) -> None:
     """Prove every entry of the ledger again. The exit code is 1 where one does not hold."""
     from harness.repro.report import again_lines, again_report
 
     ends = [(entry.component, entry.same_as) for entry in prover.app.ledger.entries.equivalences[-1:]]
     attempts = prover.prove_again(scratch, lambda: checkout(*ends))
-    _say(*again_lines(attempts, prover.app.ledger))
+    _print_lines(*again_lines(attempts, prover.app.ledger))
     if as_json:
         print_json(again_report(attempts))
     if any(attempt.differing for attempt in attempts.values()):
@@ -323,12 +325,12 @@ def _contents(app: App, reference_app: App) -> Callable[[str], Contents | None]:
     return lambda digest: reference_app.stored.contents(digest) or app.contents.by_digest(digest)
 
 
-def _say(*lines: str) -> None:
+def _print_lines(*lines: str) -> None:
     for line in lines:
         console().print(f"  {line}", soft_wrap=True, markup=False)
 
 
-def share_of(text: str) -> float:
+def parse_share(text: str) -> float:
     """A share as '5%' or '5 %', from 0 to 1. InputError."""
     number = text.strip().removesuffix("%").strip()
     try:

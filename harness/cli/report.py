@@ -9,12 +9,20 @@ import typer
 from typer.core import TyperGroup
 
 from harness.cli import completion
-from harness.cli.consoles import console, json_all_the_same, paper, print_json, print_markdown, print_text, print_view
+from harness.cli.consoles import (
+    console,
+    empty_json_if_absent,
+    print_json,
+    print_markdown,
+    print_text,
+    print_view,
+    table_console,
+)
 from harness.cli.environment import ROOT, open_app
-from harness.cli.gate import Allow, Within, passage_of
+from harness.cli.gate import Allow, Within, build_gate_report
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
 from harness.cli.stored import stored_cells
-from harness.errors import AbsentError, InputError, did_you_mean
+from harness.errors import InputError, NoDataError, did_you_mean
 
 if TYPE_CHECKING:
     from harness.evaluation.cell_result import CellResult
@@ -60,13 +68,13 @@ class WithSubcommands(TyperGroup):
 def write_site(app: App, results: list[CellResult], folder: Path) -> str:
     """Write the site of these cells, and print its size. Returns its address (file URI).
 
-    Raises InputError, EngineError and ResultError as `harness.report.site.build.write` does.
+    Raises InputError, EngineError and ResultError as `harness.report.site.build.render_site` does.
     """
-    from harness.formatting import counted, size_of
-    from harness.report.site.build import write
+    from harness.formatting import format_count, format_size
+    from harness.report.site.build import render_site
 
-    site = write(folder, results, app.stored, app.results.find, app.places.cache)
-    console().print(f"{counted(site.pages, 'page')}, {size_of(site.size)}, for any browser:", soft_wrap=True)
+    site = render_site(folder, results, app.stored, app.results.find, app.places.cache)
+    console().print(f"{format_count(site.pages, 'page')}, {format_size(site.size)}, for any browser:", soft_wrap=True)
     return site.index.resolve().as_uri()
 
 
@@ -84,14 +92,14 @@ def open_site(address: str) -> None:
 reports = typer.Typer(cls=WithSubcommands, invoke_without_command=True)
 
 
-def _tables(incomplete: str = "") -> list[str]:
+def _subcommands(incomplete: str = "") -> list[str]:
     """The subcommands that begin with these letters."""
     return [name for command in reports.registered_commands if (name := command.name or "").startswith(incomplete)]
 
 
 def _words(incomplete: str) -> list[str]:
     """Completions of the first word: tables and scenarios."""
-    return [*_tables(incomplete), *completion.scenarios(incomplete)]
+    return [*_subcommands(incomplete), *completion.scenarios(incomplete)]
 
 
 @reports.callback()
@@ -128,19 +136,19 @@ def report(
     from harness.report import grid as grid_report
     from harness.report import json_report, table
     from harness.report import markdown as markdown_report
-    from harness.report.chosen import named
+    from harness.report.chosen import parse_metrics
 
-    with json_all_the_same(as_json, lambda: json_report.report([])):
-        results = stored_cells(open_app(store), scenarios, clients, servers, every=every, instead=_tables())
-    chosen_metrics = named(metrics_asked, results)
+    with empty_json_if_absent(as_json, lambda: json_report.report([])):
+        results = stored_cells(open_app(store), scenarios, clients, servers, every=every, instead=_subcommands())
+    chosen_metrics = parse_metrics(metrics_asked, results)
     if as_json:
         print_json(json_report.report(results, chosen_metrics))
     elif markdown:
         print_markdown(grid_report.markdown(results) if grid else markdown_report.report(results, chosen_metrics))
     elif grid:
-        grid_report.show(results, paper())
+        grid_report.show(results, table_console())
     else:
-        table.show(results, paper(), chosen_metrics)
+        table.show(results, table_console(), chosen_metrics)
 
 
 @reports.command("metrics")
@@ -156,7 +164,7 @@ def metrics(
     """Print the metrics of flows, bottleneck and network of stored runs with several flows."""
     from harness.report import flow_metrics
 
-    with json_all_the_same(as_json, lambda: flow_metrics.report([])):
+    with empty_json_if_absent(as_json, lambda: flow_metrics.report([])):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
     print_view(flow_metrics, results, markdown=markdown, as_json=as_json)
 
@@ -174,9 +182,9 @@ def moves(
     """Print what servers do when a client moves, with the evidence, beside RFC 9000 §9.4 and a published survey."""
     from harness.report import moves as view
 
-    with json_all_the_same(as_json, lambda: view.report([])):
+    with empty_json_if_absent(as_json, lambda: view.report([])):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
-    migrations = view.moved(results)
+    migrations = view.cells_with_moves(results)
     print_view(view, migrations, markdown=markdown, as_json=as_json)
 
 
@@ -200,22 +208,22 @@ def interop(
     as_json: AsJson = False,
 ) -> None:
     """Print which of the interop runner's test cases succeed, pair by pair, and the first wrong packet of failures."""
-    from harness.analysis.interop import declared
+    from harness.analysis.interop import declared_checks
     from harness.analysis.interop.registry import FOLDER
-    from harness.analysis.interop.runner_json import read
+    from harness.analysis.interop.runner_json import to_matrix
     from harness.report import interop as view
 
     if list_checks:
         from harness.report import checks
 
-        print_view(checks, list(declared().values()), markdown=markdown, as_json=as_json)
+        print_view(checks, list(declared_checks().values()), markdown=markdown, as_json=as_json)
         return
-    runner_results = read(_document(published), str(published)) if published is not None else None
+    runner_results = to_matrix(_read_document(published), str(published)) if published is not None else None
     app = open_app(store)
-    with json_all_the_same(as_json, lambda: view.report(view.matrix_of([]))):
+    with empty_json_if_absent(as_json, lambda: view.report(view.matrix_of([]))):
         results = stored_cells(app, scenarios or [FOLDER.rstrip("/")], clients, servers, every=every)
-        if why := view.why_none(results):
-            raise AbsentError(why, f"test cases are below {FOLDER}; 'harness report' shows other cells")
+        if why := view.empty_reason(results):
+            raise NoDataError(why, f"test cases are below {FOLDER}; 'harness report' shows other cells")
     matrix = view.matrix_of(results)
     if as_result:
         titles = {result.cell.scenario.name.removeprefix(FOLDER): result.cell.scenario.title for result in results}
@@ -225,7 +233,7 @@ def interop(
     elif markdown:
         print_markdown(view.markdown(matrix, runner_results))
     else:
-        view.show(matrix, paper(), runner_results)
+        view.show(matrix, table_console(), runner_results)
 
 
 @reports.command("study")
@@ -250,13 +258,13 @@ def study(
     as_json: AsJson = False,
 ) -> None:
     """Print what the factors of studies are worth in seconds, ranked, with intervals; and profiles side by side."""
-    from harness.doe.effects import analyses
-    from harness.doe.effects.samples import profiled
+    from harness.doe.effects import analyse_all
+    from harness.doe.effects.samples import group_profiles
     from harness.report import study as view
 
-    with json_all_the_same(as_json, lambda: view.report(([], []))):
+    with empty_json_if_absent(as_json, lambda: view.report(([], []))):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
-    evaluated = analyses(results), profiled(results)
+    evaluated = analyse_all(results), group_profiles(results)
     factors = {name for analysis in evaluated[0] for name in analysis.of.factors}
     named = [word.strip() for word in [*heat.split(","), response] if word.strip()]
     for word in named:
@@ -268,7 +276,7 @@ def study(
         )
     print_view(view, evaluated, markdown=markdown, as_json=as_json)
     if draw is not None:
-        from harness.report.plots.study import all_of, write
+        from harness.report.plots.study import study_figures, write_study_figures
 
         for study_name in dict.fromkeys(analysis.of.name for analysis in evaluated[0]):
             matching = [
@@ -276,18 +284,18 @@ def study(
                 for analysis in evaluated[0]
                 if analysis.of.name == study_name and {*named} <= {*analysis.of.factors}
             ]
-            figures = all_of(matching, (named[0], named[1]) if heat else None, response) if matching else {}
-            for file in write(figures, draw.resolve()):
+            figures = study_figures(matching, (named[0], named[1]) if heat else None, response) if matching else {}
+            for file in write_study_figures(figures, draw.resolve()):
                 console().print(str(file), soft_wrap=True)
 
 
-def _document(file: Path) -> Any:
+def _read_document(file: Path) -> Any:
     from harness.analysis.interop.runner_json import parse
-    from harness.store.records import record_bytes
+    from harness.store.records import read_record_bytes
 
     try:
         # The user named the file, so a link is followed.
-        return parse(record_bytes(file.resolve()), str(file))
+        return parse(read_record_bytes(file.resolve()), str(file))
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}", "is the name the one you meant?") from error
 
@@ -315,12 +323,12 @@ def summary(
     within: Within = "3%",
 ) -> None:
     """Print a summary of stored runs in Markdown, for a CI job: what changed since the baseline, verdicts, tables."""
-    from harness.report.summary import night
+    from harness.report.summary import nightly_summary
 
     gate_report = None
     if baseline is not None:
-        gate_report = passage_of(baseline, scenarios, clients, servers, store, allow, within)
-    print_markdown(night(stored_cells(open_app(store), scenarios, clients, servers), gate_report))
+        gate_report = build_gate_report(baseline, scenarios, clients, servers, store, allow, within)
+    print_markdown(nightly_summary(stored_cells(open_app(store), scenarios, clients, servers), gate_report))
 
 
 @reports.command("parameters")
@@ -333,7 +341,7 @@ def parameters(markdown: AsMarkdown = False, as_json: AsJson = False) -> None:
     elif markdown:
         print_text(explain.markdown())
     else:
-        explain.show(paper())
+        explain.show(table_console())
 
 
 @reports.command("defaults")

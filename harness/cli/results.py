@@ -8,7 +8,15 @@ from typing import Annotated
 import typer
 
 from harness.cli import completion
-from harness.cli.consoles import caution, console, json_all_the_same, paper, print_json, print_markdown, print_text
+from harness.cli.consoles import (
+    console,
+    empty_json_if_absent,
+    print_json,
+    print_markdown,
+    print_text,
+    print_warning,
+    table_console,
+)
 from harness.cli.environment import open_app
 from harness.cli.options import (
     AsJson,
@@ -18,13 +26,13 @@ from harness.cli.options import (
     StoredScenarios,
     StoreFolder,
     Strict,
-    one_of,
-    span,
-    tolerance_of,
+    parse_span,
+    parse_tolerance,
+    require_choice,
 )
 from harness.cli.signals import FAILED, INFRASTRUCTURE, NOTHING, exit_code
-from harness.cli.stored import stored, stored_cells
-from harness.errors import AbsentError, InputError, ResultError
+from harness.cli.stored import select_stored, stored_cells
+from harness.errors import InputError, NoDataError, ResultError
 
 
 def compare(
@@ -43,15 +51,15 @@ def compare(
     from harness.report import compare
     from harness.report.compare import comparisons
 
-    tolerance = tolerance_of("--within", within)
-    with json_all_the_same(as_json, lambda: compare.report([])):
+    tolerance = parse_tolerance("--within", within)
+    with empty_json_if_absent(as_json, lambda: compare.report([])):
         compared = comparisons(stored_cells(open_app(store), scenarios, clients, servers), within=tolerance)
     if as_json:
         print_json(compare.report(compared))
     elif markdown:
         print_markdown(compare.markdown(compared))
     else:
-        compare.show(compared, paper())
+        compare.show(compared, table_console())
     if all(item.within is None for item in compared):
         raise typer.Exit(NOTHING)
     if any(item.within is False and item.reason == "not_explained" for item in compared):
@@ -94,7 +102,7 @@ def merge(
             soft_wrap=True,
         )
     for run, place in merge_result.left:
-        caution(f"not taken: {place} of the run {run.name} is a link, or no file at all")
+        print_warning(f"not taken: {place} of the run {run.name} is a link, or no file at all")
     if as_json:
         conflicts = [
             {"run": item.run.name, "why": item.why, "stays": item.there, "not_taken": item.other}
@@ -147,17 +155,17 @@ def plot(
     figure; its legend says what they differ in. A run with RED is drawn beside that of the same cell with DropTail.
     Prints the files it wrote.
     """
-    from harness.formatting import counted
+    from harness.formatting import format_count
     from harness.report.plots.curves import MOST
     from harness.report.plots.registry import plots
-    from harness.report.plots.render import Format, has_letters, write, write_together
-    from harness.report.plots.stored import find_subjects, folder_name, folder_of
+    from harness.report.plots.render import Format, has_font, write_comparison, write_figures
+    from harness.report.plots.stored import comparison_folder, find_subjects, run_folder
 
     app, talk = open_app(store), console()
-    chosen = [one_of("--only", name, plots()) for name in only.split(",") if name]
-    kinds = [Format(one_of("--formats", name, list(Format))) for name in formats.split(",") if name]
-    shown = span("--detail", detail)
-    selection = stored(app, scenarios, clients, servers, every=bool(runs))
+    chosen = [require_choice("--only", name, plots()) for name in only.split(",") if name]
+    kinds = [Format(require_choice("--formats", name, list(Format))) for name in formats.split(",") if name]
+    shown = parse_span("--detail", detail)
+    selection = select_stored(app, scenarios, clients, servers, every=bool(runs))
     run_names = list(dict.fromkeys([*selection.runs, *(runs or [])]))
     subjects = find_subjects(selection.results, app.results.find, run_names)
     one_figure = together or any(plots()[name].of == "runs" for name in chosen) or (selection.several and not chosen)
@@ -167,26 +175,30 @@ def plot(
         )
     for stored_run in (run for subject in subjects for run in subject.runs):
         app.results.make_series(stored_run)
-    if Format.PNG in kinds and not has_letters():
+    if Format.PNG in kinds and not has_font():
         talk.print("warning: this machine has no font, so PNGs have no words (Debian: fonts-dejavu-core)")
     target = out.resolve() if out is not None else app.store.root / "figures"
     without_series: list[str] = []
     if one_figure:
         drawn_runs = [subject.drawing(app.stored, shown).run for subject in subjects]
         for file in (
-            write_together(drawn_runs, target / folder_of(drawn_runs), kinds, app.places.cache) if drawn_runs else []
+            write_comparison(drawn_runs, target / comparison_folder(drawn_runs), kinds, app.places.cache)
+            if drawn_runs
+            else []
         ):
             print_text(str(file))
         without_series = [run.run.name for run in drawn_runs if run.series is None]
     else:
         for subject in subjects:
             drawing = subject.drawing(app.stored, shown)
-            folder = target / folder_name(drawing.run.run)
-            for file in write(drawing.run, folder, kinds, app.places.cache, partner=drawing.partner, only=chosen):
+            folder = target / run_folder(drawing.run.run)
+            for file in write_figures(
+                drawing.run, folder, kinds, app.places.cache, partner=drawing.partner, only=chosen
+            ):
                 print_text(str(file))
             without_series += [drawing.run.run.name] if drawing.run.series is None else []
     if without_series:
-        affected = f"{counted(len(without_series), 'run')} (such as {without_series[0]})"
+        affected = f"{format_count(len(without_series), 'run')} (such as {without_series[0]})"
         talk.print(f"{affected}: no series are stored, so that only means could be drawn, if any", soft_wrap=True)
 
 
@@ -218,8 +230,8 @@ def measure(
 
     A run whose artefacts were damaged keeps the figures it has, and is named.
     """
-    from harness.execution.measured_store import measure_again
-    from harness.formatting import counted
+    from harness.execution.measured_store import remeasure
+    from harness.formatting import format_count
 
     app = open_app(store)
     count = skipped = 0
@@ -228,13 +240,13 @@ def measure(
             if not (app.store.folder(run.cell.key, run.repetition) / "sim").is_dir():
                 continue
             try:
-                measure_again(app.store, run)
+                remeasure(app.store, run)
                 count += 1
             except ResultError as error:
-                caution(f"{error.message} ({error.hint})")
+                print_warning(f"{error.message} ({error.hint})")
                 skipped += 1
     if not count + skipped:
-        raise AbsentError("no stored run has artefacts to measure", "what is kept in columns has figures only")
-    console().print(counted(count, "run") + " measured" + (f", {skipped} left as they were" if skipped else ""))
+        raise NoDataError("no stored run has artefacts to measure", "what is kept in columns has figures only")
+    console().print(format_count(count, "run") + " measured" + (f", {skipped} left as they were" if skipped else ""))
     if skipped:
         raise typer.Exit(INFRASTRUCTURE)

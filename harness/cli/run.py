@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from harness.cli.consoles import console, paper, print_json, print_text, print_view
+from harness.cli.consoles import console, print_json, print_text, print_view, table_console
 from harness.cli.environment import cores
-from harness.cli.options import Asking, AskingForShards, taking
+from harness.cli.options import PlanArguments, RunArguments, command_with
 from harness.cli.report import write_site
-from harness.cli.signals import INTERRUPTED, exit_code, heard, interrupted
-from harness.errors import InputError, reason
+from harness.cli.signals import INTERRUPTED, exit_code, handle_interrupts, interrupted_exit
+from harness.errors import InputError, describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.evaluation.cell_result import CellResult
     from harness.execution import App
     from harness.execution.events import Listener
-    from harness.execution.matrix import PlannedRun, SharedOut
+    from harness.execution.matrix import PlannedRun, ShardSummary
     from harness.outcome import Cell
 
 
@@ -32,62 +32,64 @@ if TYPE_CHECKING:
 
 def draw_comparisons(results: Sequence[CellResult], folder: Path) -> None:
     """Draw the rankings of cells of one scenario, and print the files' names. An error here costs no verdict."""
-    from harness.evaluation.ranking import rankings
-    from harness.report import by_scenario
+    from harness.evaluation.ranking import rank_cells
+    from harness.report import group_by_scenario
 
     talk = console()
-    cell_rankings = [ranking for cells in by_scenario(results) for ranking in rankings(cells)]
+    cell_rankings = [ranking for cells in group_by_scenario(results) for ranking in rank_cells(cells)]
     if not cell_rankings:
         return
     try:
-        from harness.report.plots.distribution import write
+        from harness.report.plots.distribution import write_ranking
 
         for ranking in cell_rankings:
-            if (file := write(ranking, folder)) is not None:
+            if (file := write_ranking(ranking, folder)) is not None:
                 talk.print(f"{ranking.name} of {len(ranking.cells)} cells: {file}", soft_wrap=True, markup=False)
     except Exception as error:  # the verdicts are valid all the same
-        talk.print(f"warning: no figure of the cells: {reason(error)}", style="yellow", soft_wrap=True, markup=False)
+        talk.print(
+            f"warning: no figure of the cells: {describe_error(error)}", style="yellow", soft_wrap=True, markup=False
+        )
 
 
 # --- run
 
 
 #: Runs that are tried until one can be drawn: those that ended early have nothing to show.
-_TRIES = 5
+_DRAW_ATTEMPTS = 5
 
 
-@taking(Asking)
-def run(asking: Asking) -> None:
+@command_with(RunArguments)
+def run(asking: RunArguments) -> None:
     """Run what is not stored yet, print the verdicts, and draw figures: of flows that share a path, or of the worst
     download.
     """
     from harness.execution.scheduler import UnbuiltError
     from harness.report import json_report, moves, table
-    from harness.report.progress import Talk
+    from harness.report.progress import ProgressPrinter
 
     app = asking.open()
     request = asking.request(app)
     options = asking.options()
     if asking.html is not None:
-        from harness.report.site.build import require_ours
+        from harness.report.site.build import require_site_folder
 
         # An error is better now than after hours of runs.
-        require_ours(asking.html)
-    talk = Talk(console())
+        require_site_folder(asking.html)
+    talk = ProgressPrinter(console())
     unbuilt: UnbuiltError | None = None
     try:
-        with talk, heard(talk.interrupted, app.end_hard):
+        with talk, handle_interrupts(talk.interrupted, app.end_hard):
             results = app.run(request, options, talk)
     except UnbuiltError as error:
         unbuilt, results = error, error.results
     except KeyboardInterrupt:
-        raise interrupted() from None
+        raise interrupted_exit() from None
     if asking.as_json:
         print_json(json_report.report(results))
     else:
-        table.show(results, paper())
-        if migrations := moves.moved(results):
-            moves.show(migrations, paper())
+        table.show(results, table_console())
+        if migrations := moves.cells_with_moves(results):
+            moves.show(migrations, table_console())
     if asking.draw:
         draw_comparisons(results, app.store.root / "figures")
         _draw_figures(app, results, asking.jobs or cores(), talk)
@@ -101,41 +103,46 @@ def run(asking: Asking) -> None:
 def _draw_figures(app: App, results: list[CellResult], processes: int, listen: Listener) -> None:
     """Draw the missing figures of a finished `run`. An error here costs none of its runs and verdicts."""
     from harness.execution.events import Warned
-    from harness.report.plots.stored import telling_runs, with_figures
+    from harness.report.plots.stored import cells_with_figures, rank_runs
 
-    chosen, notable = with_figures(results), telling_runs(results)
+    chosen, notable = cells_with_figures(results), rank_runs(results)
     target, talk = app.store.root / "figures", console()
     if not chosen and not notable:
         return
     sys.stdout.flush()
     try:
-        from harness.report.plots.stored import draw_missing, draw_transfer
+        from harness.report.plots.stored import draw_outdated, draw_transfer
 
         # Only one of many is drawn here. `harness plot` draws the others.
-        for result, stored_run, measured in notable[:_TRIES]:
+        for result, stored_run, measured in notable[:_DRAW_ATTEMPTS]:
             file = draw_transfer(app.store, stored_run, measured, target, app.places.cache)
             if file is not None:
                 name = f"{result.cell.scenario.name} {result.name} #{stored_run.repetition}"
-                talk.print(_linked(f"{name} over time: {file}", file), soft_wrap=True)
+                talk.print(_with_link(f"{name} over time: {file}", file), soft_wrap=True)
                 talk.print(f"  harness plot {stored_run.name} draws it as a page and as PNG, too", soft_wrap=True)
                 break
         if chosen:
-            drawing = draw_missing(
-                app.store, chosen, app.results.find, target, app.places.cache, processes,
+            drawing = draw_outdated(
+                app.store,
+                chosen,
+                app.results.find,
+                target,
+                app.places.cache,
+                processes,
                 lambda text: talk.print(text, soft_wrap=True),
-            )  # fmt: skip
+            )
             for problem in drawing.problems():
                 listen(Warned(problem))
-            talk.print(_linked(drawing.sentence(str(target)), target), soft_wrap=True)
+            talk.print(_with_link(drawing.sentence(str(target)), target), soft_wrap=True)
     except KeyboardInterrupt:
         message = "interrupted while drawing; all runs are stored, and the same command draws the rest"
         talk.print(message, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
     except Exception as error:  # the verdicts are valid all the same
-        listen(Warned(f"no figures: {reason(error)}"))
+        listen(Warned(f"no figures: {describe_error(error)}"))
 
 
-def _linked(sentence: str, place: Path) -> Text:
+def _with_link(sentence: str, place: Path) -> Text:
     """A sentence for a console, with a link on the path in it."""
     text = Text(sentence)
     text.highlight_words([str(place)], f"link {place.resolve().as_uri()}")
@@ -145,26 +152,28 @@ def _linked(sentence: str, place: Path) -> Text:
 # --- `harness plan`.
 
 
-@taking(AskingForShards)
-def plan(asking: AskingForShards) -> None:
+@command_with(PlanArguments)
+def plan(asking: PlanArguments) -> None:
     """Print the runs a request amounts to, which of them are stored, how long the rest takes and what of the disk.
 
     Takes the words of `run`; those that say what becomes of results change nothing here, but for --artefacts.
     """
     from harness.execution.estimates import DiskUse
-    from harness.execution.matrix import UntilDecided, designs, named, points_of
-    from harness.execution.repetitions import Repetitions
-    from harness.formatting import size_of
+    from harness.execution.matrix import UntilDecided, named_implementations, study_designs, swept_points
+    from harness.execution.repetitions import RepetitionPlan
+    from harness.formatting import format_size
     from harness.report import design, json_report
-    from harness.report.progress import span
+    from harness.report.progress import duration_text
 
     app = asking.open()
     # Options that 'harness run' refuses are refused here, too.
     asking.options()
     request = asking.request(app)
     matrix = app.matrix(request, lambda event: None, pull=False)
-    studies = designs(request, {name: app.inventory.named(name) for name in named(points_of(request))})
-    series = Repetitions(matrix, request.repetitions, app.results.of)
+    studies = study_designs(
+        request, {name: app.inventory.named(name) for name in named_implementations(swept_points(request))}
+    )
+    series = RepetitionPlan(matrix, request.repetitions, app.results.of)
     stored = set() if asking.fresh else app.results.done(series.possible(), asking.again)
     # With --repeat auto: only the repetitions that are needed by what is stored now.
     series.first(stored)
@@ -198,7 +207,7 @@ def plan(asking: AskingForShards) -> None:
         print_text(line)
     undecided = isinstance(request.repetitions, UntilDecided) and len(stored) < len(planned)
     suffix = ", then more until the objectives are decided" if undecided else ""
-    minutes = f"about {span(seconds / max(1, min(parallel, len(todo))))} to run" + (
+    minutes = f"about {duration_text(seconds / max(1, min(parallel, len(todo))))} to run" + (
         f", {parallel} at a time" if parallel > 1 else ""
     )
     console().print(
@@ -208,7 +217,7 @@ def plan(asking: AskingForShards) -> None:
     for share in shards:
         print_text(
             f"shard {share.shard}: {share.cells} cells, {share.runs} runs to do, "
-            f"about {span(share.seconds)} on one core"
+            f"about {duration_text(share.seconds)} on one core"
         )
     if todo:
         fits = ""
@@ -216,13 +225,13 @@ def plan(asking: AskingForShards) -> None:
             fits = ": they do not fit, and 'harness run' would refuse them"
         elif has_room is None:
             fits = ": where too many of them fail, that will not do"
-        console().print(f"{need.text}; {size_of(free)} are free{fits}", soft_wrap=True)
+        console().print(f"{need.text}; {format_size(free)} are free{fits}", soft_wrap=True)
 
 
-def _shards(count: int, todo: Sequence[PlannedRun], expected: Callable[[Cell], float]) -> list[SharedOut]:
+def _shards(count: int, todo: Sequence[PlannedRun], expected: Callable[[Cell], float]) -> list[ShardSummary]:
     """The runs and expected seconds of each of `count` shards."""
     from harness.evaluation.cell_result import point_of
-    from harness.execution.matrix import Shard, SharedOut
+    from harness.execution.matrix import Shard, ShardSummary
 
     shares = []
     for number in range(1, count + 1):
@@ -230,7 +239,7 @@ def _shards(count: int, todo: Sequence[PlannedRun], expected: Callable[[Cell], f
         shard_runs = [item for item in todo if shard.takes(point_of(item.cell))]
         seconds = sum(expected(item.cell) for item in shard_runs)
         shares.append(
-            SharedOut(f"{number}/{count}", len({item.cell.key for item in shard_runs}), len(shard_runs), seconds)
+            ShardSummary(f"{number}/{count}", len({item.cell.key for item in shard_runs}), len(shard_runs), seconds)
         )
     return shares
 
@@ -239,7 +248,7 @@ def _shards(count: int, todo: Sequence[PlannedRun], expected: Callable[[Cell], f
 
 
 @dataclass(frozen=True)
-class AskingForSettings(Asking):
+class ReachArguments(RunArguments):
     """The arguments of `run`, and the limit of the search."""
 
     budget: Annotated[
@@ -248,30 +257,30 @@ class AskingForSettings(Asking):
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown on stdout.")] = False
 
 
-@taking(AskingForSettings)
-def reach(asking: AskingForSettings) -> None:
+@command_with(ReachArguments)
+def reach(asking: ReachArguments) -> None:
     """Search a study's factors for the fewest settings with which each pair meets all objectives of its scenario.
 
     What is stored counts; what is missing is run. The same command goes on where it was stopped, and a larger budget
     where a smaller one ended.
     """
-    from harness.doe.settings_search import reach as search
+    from harness.doe.settings_search import run_searches as search
     from harness.report import reach as view
-    from harness.report.progress import Talk
+    from harness.report.progress import ProgressPrinter
 
     if asking.shard or asking.html is not None:
         raise InputError("a search has no shards, and no site", "leave --shard and --html out")
     app = asking.open()
     request, options = asking.request(app), asking.options()
     output = console()
-    talk = Talk(output)
+    talk = ProgressPrinter(output)
 
     def say(text: str) -> None:
         output.print(text, soft_wrap=True, markup=False)
 
     try:
-        with talk, heard(talk.interrupted, app.end_hard):
+        with talk, handle_interrupts(talk.interrupted, app.end_hard):
             search_result = search(app, request, options, asking.budget, talk, say)
     except KeyboardInterrupt:
-        raise interrupted() from None
+        raise interrupted_exit() from None
     print_view(view, search_result, markdown=asking.markdown, as_json=asking.as_json)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 MET, FAILED, USAGE, INFRASTRUCTURE, UNDECIDED, NOTHING, UNSUPPORTED = range(7)
-FAULT, INTERRUPTED, UNREAD = os.EX_SOFTWARE, 130, 141
+FAULT, INTERRUPTED, CLOSED_PIPE = os.EX_SOFTWARE, 130, 141
 
 
 def exit_code(results: Iterable[CellResult], *, strict: bool) -> int:
@@ -57,33 +57,33 @@ def exit_code(results: Iterable[CellResult], *, strict: bool) -> int:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _exit_at_once(number: int, frame: FrameType | None) -> None:
     os._exit(INTERRUPTED)
 
 
-def _heeded() -> list[signal.Signals]:
+def _handled_signals() -> list[signal.Signals]:
     # A signal that was ignored at the start (nohup) stays ignored.
     return [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
 
 
 def _ignore() -> None:
-    for number in _heeded():
+    for number in _handled_signals():
         signal.signal(number, signal.SIG_IGN)
 
 
-def end_at_once() -> None:
+def install_exit_handlers() -> None:
     """From now on a signal ends this process at once, without a message. At exit, signals no longer change the code."""
-    for number in _heeded():
-        signal.signal(number, _end)
+    for number in _handled_signals():
+        signal.signal(number, _exit_at_once)
     # At its end the interpreter restores default handlers, and a signal would kill it (CPython's signal_finalize). It
     # does not touch ignored signals. `_ignore` is called when all threads have ended.
     atexit.register(_ignore)
 
 
 @contextlib.contextmanager
-def ends_in_order() -> Iterator[None]:
+def raise_on_signal() -> Iterator[None]:
     """Within the context a signal raises KeyboardInterrupt. The former handlers are restored at its end."""
-    before = {number: signal.getsignal(number) for number in _heeded()}
+    before = {number: signal.getsignal(number) for number in _handled_signals()}
     try:
         for number in before:
             signal.signal(number, signal.default_int_handler)
@@ -100,7 +100,7 @@ def ends_in_order() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def heard(waiting: Callable[[], None], end_hard: Callable[[], None]) -> Iterator[None]:
+def handle_interrupts(waiting: Callable[[], None], end_hard: Callable[[], None]) -> Iterator[None]:
     """Within the context the first signal calls `waiting`, which prints what is being ended, and raises
     KeyboardInterrupt. A second one calls `end_hard` and ends this process.
     """
@@ -132,7 +132,7 @@ def heard(waiting: Callable[[], None], end_hard: Callable[[], None]) -> Iterator
             signal.signal(signum, before[signum])
 
 
-def interrupted() -> typer.Exit:
+def interrupted_exit() -> typer.Exit:
     """Print how to continue an interrupted command, whose finished runs are kept. Returns its exit."""
     # Here: this module heeds signals while everything else is loaded.
     import typer

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import AbsentError, InputError, did_you_mean
+from harness.errors import InputError, NoDataError, did_you_mean
 
 if TYPE_CHECKING:
     from harness.evaluation.cell_result import CellResult
@@ -21,11 +21,11 @@ _KEY = re.compile(r"[0-9a-f]{6,}")
 #: A cell with a repetition: KEY/2, or 'NAME #2' as in a line of progress.
 _RUN = re.compile(r"(?P<key>[0-9a-f]{6,})/(?P<slash>\d+)|(?P<name>.+?) #(?P<hash>\d+)")
 #: Similarity from which on a name is suggested for a word (difflib).
-_ALIKE = 0.8
+_SIMILARITY = 0.8
 
 
 @dataclass(frozen=True)
-class Word:
+class CellName:
     """A word that names a cell or one run of it, and no scenario."""
 
     text: str
@@ -35,15 +35,15 @@ class Word:
 
     def is_of(self, cell: Cell) -> bool:
         """Whether the word names this cell."""
-        from harness.evaluation.cell_result import called
+        from harness.evaluation.cell_result import cell_names
 
         if _KEY.fullmatch(self.cell) and cell.key.startswith(self.cell):
             return True
-        return self.cell in called(cell)
+        return self.cell in cell_names(cell)
 
 
 @dataclass(frozen=True)
-class Named:
+class Selection:
     """The cells and runs that words select."""
 
     results: list[CellResult]
@@ -69,10 +69,10 @@ def stored_cells(
     `every`: also cells that newer ones replace. `instead`: other words that are valid in place of a scenario, for the
     hint.
     """
-    return stored(app, words, clients, servers, every=every, instead=instead).results
+    return select_stored(app, words, clients, servers, every=every, instead=instead).results
 
 
-def stored(
+def select_stored(
     app: App,
     words: list[str] | None,
     clients: str = "all",
@@ -80,12 +80,12 @@ def stored(
     *,
     every: bool = False,
     instead: Iterable[str] = (),
-) -> Named:
+) -> Selection:
     """The same, with the runs that were named individually. AbsentError where no stored run matches."""
     root, hint = app.places.store, "'harness run' makes runs; --store names another folder"
     if not root.is_dir():
-        raise AbsentError(f"{root}: no such folder, so there are no stored runs", hint)
-    scenarios, cell_words, unknown = _sorted(app, words or [], instead)
+        raise NoDataError(f"{root}: no such folder, so there are no stored runs", hint)
+    scenarios, cell_words, unknown = _classify_words(app, words or [], instead)
 
     def played(cell: Cell) -> bool:
         return (clients == "all" or cell.client.name in clients.split(",")) and (
@@ -105,8 +105,8 @@ def stored(
         for word, error in zip(cell_words, unknown, strict=True):
             matching = [result for result in cells if word.is_of(result.cell)]
             if not matching:
-                raise _nearest(app, word.text, error)
-            runs += [_run(result, word) for result in matching]
+                raise _unknown_word_error(app, word.text, error)
+            runs += [_run_name(result, word) for result in matching]
         keys = {result.cell.key for result in results}
         results += [result for result in cells if result.cell.key not in keys]
     _require_known(app, "--clients", clients, {result.cell.client.name for result in results})
@@ -114,9 +114,9 @@ def stored(
     if not results:
         scenario_names = sorted({result.cell.scenario.name for result in app.results.find(lambda cell: True)})
         if not scenario_names:
-            raise AbsentError(f"{root} holds no runs", hint)
-        raise AbsentError("no stored runs match", f"{root} has runs of {', '.join(scenario_names)}")
-    return Named(results, tuple(dict.fromkeys(runs)), len(cell_words) > 1)
+            raise NoDataError(f"{root} holds no runs", hint)
+        raise NoDataError("no stored runs match", f"{root} has runs of {', '.join(scenario_names)}")
+    return Selection(results, tuple(dict.fromkeys(runs)), len(cell_words) > 1)
 
 
 def _require_known(app: App, option: str, words: str, stored_names: set[str]) -> None:
@@ -127,14 +127,16 @@ def _require_known(app: App, option: str, words: str, stored_names: set[str]) ->
             raise InputError(f"{option} {words}: no implementation '{word}'", did_you_mean(word, implementations))
 
 
-def _sorted(app: App, words: Iterable[str], instead: Iterable[str]) -> tuple[set[str], list[Word], list[InputError]]:
+def _classify_words(
+    app: App, words: Iterable[str], instead: Iterable[str]
+) -> tuple[set[str], list[CellName], list[InputError]]:
     """(names of scenarios, other words, the error for each of those if it names nothing stored either)."""
-    scenarios, cell_words, unknown = set[str](), list[Word](), list[InputError]()
+    scenarios, cell_words, unknown = set[str](), list[CellName](), list[InputError]()
     for word in words:
         folder = Path(word)
         if (folder / "run.json").is_file() and folder.resolve().name.isdecimal():
             folder = folder.resolve()
-            cell_words.append(Word(word, folder.parent.name, int(folder.name)))
+            cell_words.append(CellName(word, folder.parent.name, int(folder.name)))
             unknown.append(InputError(f"{word}: a run of another store", "name its store with --store"))
             continue
         try:
@@ -142,19 +144,19 @@ def _sorted(app: App, words: Iterable[str], instead: Iterable[str]) -> tuple[set
         except InputError as error:
             if folder.is_file():
                 raise
-            cell_words.append(_word(word))
+            cell_words.append(_parse_word(word))
             unknown.append(error)
     return scenarios, cell_words, unknown
 
 
-def _word(text: str) -> Word:
+def _parse_word(text: str) -> CellName:
     match = _RUN.fullmatch(text)
     if match is None:
-        return Word(text, text)
-    return Word(text, match["key"] or match["name"], int(match["slash"] or match["hash"]))
+        return CellName(text, text)
+    return CellName(text, match["key"] or match["name"], int(match["slash"] or match["hash"]))
 
 
-def _run(result: CellResult, word: Word) -> str:
+def _run_name(result: CellResult, word: CellName) -> str:
     """Name of the run of a cell that a word names: the first run, where the word has no repetition."""
     runs = [run for run, _ in result.runs if word.repetition in (None, run.repetition)]
     if not runs:
@@ -165,12 +167,12 @@ def _run(result: CellResult, word: Word) -> str:
     return runs[0].name
 
 
-def _nearest(app: App, word: str, error: InputError) -> InputError:
+def _unknown_word_error(app: App, word: str, error: InputError) -> InputError:
     """The error for a word that names nothing. It suggests stored names that are similar, where there are any."""
-    from harness.evaluation.cell_result import called
+    from harness.evaluation.cell_result import cell_names
 
-    names = {name for result in app.results.find(lambda cell: True) for name in called(result.cell)}
-    near = difflib.get_close_matches(word, names, n=3, cutoff=_ALIKE)
+    names = {name for result in app.results.find(lambda cell: True) for name in cell_names(result.cell)}
+    near = difflib.get_close_matches(word, names, n=3, cutoff=_SIMILARITY)
     if not near:
         return error
     suggestions = " or ".join(f"'{name}'" for name in near)

@@ -17,10 +17,10 @@ from typing import Literal
 
 from harness.evaluation.cell_result import CellResult
 from harness.netem import ideal_time
-from harness.netem.mobility import course
+from harness.netem.mobility import flow_timeline
 from harness.outcome import Verdict
-from harness.planning.design import Pair, honoured, players_of
-from harness.planning.sweep import Point, expanded, is_of_path, point_at
+from harness.planning.design import Pair, flow_pair, honoured_levels
+from harness.planning.sweep import Point, full_names, is_path_name, point_at
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import PARAMETERS, ParameterValue
 from harness.scenario.schema import Implementation, Scenario
@@ -28,11 +28,11 @@ from harness.units import Size
 
 #: (factor, its level) of each setting in a set.
 Settings = frozenset[tuple[str, ParameterValue]]
-NOTHING: Settings = frozenset()
+NO_SETTINGS: Settings = frozenset()
 #: Scores are capped at this value: a greater one, as of a run that never ended, carries no more information.
-_WORST = 1000.0
+_MAX_SCORE = 1000.0
 
-Answer = Literal["cheapest", "found", "none", "open"]
+SearchAnswer = Literal["cheapest", "found", "none", "open"]
 """cheapest: every cheaper set failed; found: not all cheaper were tried; none: every set failed; open: undecided."""
 
 
@@ -40,7 +40,7 @@ Answer = Literal["cheapest", "found", "none", "open"]
 class SearchResult:
     """The result of a search."""
 
-    answer: Answer
+    answer: SearchAnswer
     settings: Settings
     """The set that meets the objectives; for 'none' and 'open' the best set that was tried."""
     score: float
@@ -84,7 +84,7 @@ class _Search:
     def gain(self, setting: tuple[str, ParameterValue]) -> float:
         """The change of the logarithm of the score by a single setting: it helps if this is below 0."""
         single = self.scores.get(frozenset({setting}))
-        return 0.0 if single is None else _log(single) - _log(self.scores[NOTHING])
+        return 0.0 if single is None else _log(single) - _log(self.scores[NO_SETTINGS])
 
     def promise(self, settings: Settings) -> float:
         """The expected change of the logarithm of the score, if gains are additive."""
@@ -103,9 +103,9 @@ class _Search:
             best = min(
                 self.scores,
                 key=lambda settings: (self.scores[settings], len(settings), sorted(map(str, settings))),
-                default=NOTHING,
+                default=NO_SETTINGS,
             )
-            answer: Answer = "none" if tried == total else "open"
+            answer: SearchAnswer = "none" if tried == total else "open"
             return SearchResult(answer, best, self.scores.get(best, math.inf), tried, total, total - tried)
         best = met[0]
         cheaper_tried = sum(len(settings) < len(best) for settings in self.scores)
@@ -119,10 +119,10 @@ class _Search:
 
 
 def _log(score: float) -> float:
-    return math.log(min(max(score, 1 / _WORST), _WORST))
+    return math.log(min(max(score, 1 / _MAX_SCORE), _MAX_SCORE))
 
 
-def standing(factors: Mapping[str, Sequence[ParameterValue]], scores: Mapping[Settings, float]) -> SearchResult:
+def search_result(factors: Mapping[str, Sequence[ParameterValue]], scores: Mapping[Settings, float]) -> SearchResult:
     """The result of a search that tried these sets."""
     return _Search(factors, len(scores), dict(scores)).reached()
 
@@ -158,7 +158,7 @@ def search(
             return state.reached()
         if state.met():
             return state.reached()
-    yield from _descend(state)
+    yield from _drop_settings(state)
     for cost in range(2, len(factors) + 1):
         if state.met() and len(state.met()[0]) <= cost:
             break
@@ -171,7 +171,7 @@ def search(
     return state.reached()
 
 
-def _descend(state: _Search) -> Generator[Sequence[Settings], Mapping[Settings, float], None]:
+def _drop_settings(state: _Search) -> Generator[Sequence[Settings], Mapping[Settings, float], None]:
     """Start with the best settings that help alone, and remove settings as long as the objectives are met."""
     current = state.of_use()
     yield from state.ask([current])
@@ -208,19 +208,19 @@ class Search:
 def factors_of(point: Point, pair: Pair) -> Factors:
     """Factor of the endpoints → the levels that a pair honours and that are not its defaults."""
     factors = {}
-    for name, levels in honoured(point, pair)[0].items():
-        if is_of_path(name):
+    for name, levels in honoured_levels(point, pair)[0].items():
+        if is_path_name(name):
             continue
-        canonical = (point_at(point, {name: level}).parameters[expanded(name)[0]] for level in levels)
-        selectable = tuple(level for level in canonical if not _in_force(pair, name, level))
+        canonical = (point_at(point, {name: level}).parameters[full_names(name)[0]] for level in levels)
+        selectable = tuple(level for level in canonical if not _is_default(pair, name, level))
         if selectable:
             factors[name] = selectable
     return factors
 
 
-def _in_force(pair: Pair, name: str, level: ParameterValue) -> bool:
+def _is_default(pair: Pair, name: str, level: ParameterValue) -> bool:
     """Whether a level is the default in its role, or in both. Never for sizes: these may grow by default."""
-    for full in expanded(name):
+    for full in full_names(name):
         role, _, short = full.partition(".")
         implementation: Implementation = pair["client" if role == "client" else "server"]
         setting, parameter = (
@@ -234,25 +234,25 @@ def _in_force(pair: Pair, name: str, level: ParameterValue) -> bool:
     return True
 
 
-def told(point: Point, settings: Settings) -> Point:
+def settings_point(point: Point, settings: Settings) -> Point:
     """The point of a set of settings."""
     return point_at(point, dict(sorted(settings)))
 
 
-def hopeless(scenario: Scenario) -> str:
+def impossible_objective(scenario: Scenario) -> str:
     """The first objective that the path itself rules out, whatever the settings; empty where there is none."""
     for objective in scenario.objectives:
         name = MetricName.parse(objective.metric)
         size = name.metric.removeprefix("milestone_")
         if objective.at_most is None or size == name.metric:
             continue
-        ideal = ideal_time(course(scenario), Size.parse(size))
+        ideal = ideal_time(flow_timeline(scenario), Size.parse(size))
         if ideal > objective.bound:
             return f"{objective}, and the line itself takes {ideal:.2f} s"
     return ""
 
 
-def searches(results: Iterable[CellResult]) -> list[Search]:
+def stored_searches(results: Iterable[CellResult]) -> list[Search]:
     """The search of each pair among stored cells, where more was tried than the design of its study.
 
     A cell that sets some of the factors, not all, belongs to a search.
@@ -270,7 +270,7 @@ def searches(results: Iterable[CellResult]) -> list[Search]:
 def _search(group: list[CellResult]) -> Search | None:
     cell = group[-1].cell
     base = Point(cell.scenario, cell.scenario.parameters)
-    pair = players_of(cell.scenario, cell.client, cell.server, cell.others)
+    pair = flow_pair(cell.scenario, cell.client, cell.server, cell.others)
     factors = factors_of(base, pair)
     scores: dict[Settings, float] = {}
     for result in group:
@@ -280,8 +280,10 @@ def _search(group: list[CellResult]) -> Search | None:
     # Every search tries the empty set first.
     if frozenset() not in scores:
         return None
-    outcome = standing(factors, scores)
-    return Search(cell.scenario, cell.client.name, cell.server.name, factors, outcome, hopeless(cell.scenario))
+    outcome = search_result(factors, scores)
+    return Search(
+        cell.scenario, cell.client.name, cell.server.name, factors, outcome, impossible_objective(cell.scenario)
+    )
 
 
 def _settings(result: CellResult, base: Point, factors: Factors) -> Settings | None:
@@ -289,7 +291,7 @@ def _settings(result: CellResult, base: Point, factors: Factors) -> Settings | N
     requested = {name: value for name, value in result.cell.parameters.items() if base.parameters.get(name) != value}
     settings = set[tuple[str, ParameterValue]]()
     for name, levels in factors.items():
-        values = {requested.pop(full, None) for full in expanded(name)}
+        values = {requested.pop(full, None) for full in full_names(name)}
         if values == {None}:
             continue
         if len(values) > 1 or not values <= set(levels):

@@ -7,26 +7,34 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from harness.doe.minimal_settings import Search, Settings, factors_of, hopeless, score, search, told
+from harness.doe.minimal_settings import (
+    Search,
+    Settings,
+    factors_of,
+    impossible_objective,
+    score,
+    search,
+    settings_point,
+)
 from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult
 from harness.execution.checkout import App
 from harness.execution.events import Listener
-from harness.execution.matrix import Request, named, players, points_of
+from harness.execution.matrix import Request, named_implementations, players, swept_points
 from harness.execution.options import Options
 from harness.outcome import Cell, Contestant, Image
-from harness.planning.design import players_of
+from harness.planning.design import flow_pair
 from harness.planning.sweep import Point
 from harness.scenario.schema import Implementation
 
 Say = Callable[[str], object]
 #: Runs cells, and returns the result of each, in the same order.
-Made = Callable[[list[Cell]], Sequence[CellResult]]
+RunCells = Callable[[list[Cell]], Sequence[CellResult]]
 #: Yields cells, is sent the result of each, and returns the search with its result.
-Searching = Generator[list[Cell], Sequence[CellResult], Search]
+SearchGenerator = Generator[list[Cell], Sequence[CellResult], Search]
 
 
-def reach(app: App, request: Request, options: Options, budget: int, listen: Listener, say: Say) -> list[Search]:
+def run_searches(app: App, request: Request, options: Options, budget: int, listen: Listener, say: Say) -> list[Search]:
     """Search for each pair of a request, within `budget` sets each. Cells that are not stored are run.
 
     `say` gets a line for each set that is tried. Raises HarnessError; InputError for a scenario without a study's
@@ -36,11 +44,11 @@ def reach(app: App, request: Request, options: Options, budget: int, listen: Lis
     def run_cells(matrix: list[Cell]) -> Sequence[CellResult]:
         return app.run_cells(matrix, request.repetitions, options, listen)
 
-    searches = searching(app, request, budget, listen, width=max(1, options.jobs), pull=True, say=say)
-    return finished(searches, run_cells)
+    searches = start_searches(app, request, budget, listen, width=max(1, options.jobs), pull=True, say=say)
+    return drive_searches(searches, run_cells)
 
 
-def finished(searches: Sequence[Searching], run: Made) -> list[Search]:
+def drive_searches(searches: Sequence[SearchGenerator], run: RunCells) -> list[Search]:
     """Drive searches to their ends, in parallel: the cells that all of them need next run together.
 
     Raises EngineError where all runs of a cell were invalidated by the infrastructure.
@@ -63,7 +71,7 @@ def finished(searches: Sequence[Searching], run: Made) -> list[Search]:
     return [outcomes[number] for number in sorted(outcomes)]
 
 
-def asked_so_far(generator: Searching, lookup: Callable[[Cell], CellResult | None]) -> list[Cell]:
+def cells_so_far(generator: SearchGenerator, lookup: Callable[[Cell], CellResult | None]) -> list[Cell]:
     """The cells that a search needs, up to the first batch with a cell that has no result."""
     cells: list[Cell] = []
     with suppress(StopIteration):
@@ -77,9 +85,9 @@ def asked_so_far(generator: Searching, lookup: Callable[[Cell], CellResult | Non
     return cells
 
 
-def searching(
+def start_searches(
     app: App, request: Request, budget: int, listen: Listener, *, width: int, pull: bool, say: Say = lambda text: None
-) -> list[Searching]:
+) -> list[SearchGenerator]:
     """A search for each pair of a request, as generators to be driven. Raises InputError as `reach` does.
 
     `width`: the most sets of one cost that are yielded at once; `pull`: whether images may be pulled.
@@ -89,14 +97,15 @@ def searching(
         return app.matrix(pair_request, listen, pull=pull, every=points)
 
     searches = []
-    for point in points_of(request):
+    for point in swept_points(request):
         scenario = point.scenario
         if scenario.study is None or not scenario.study.factors or not scenario.objectives:
             hint = "studies/reach-50-10 has both; or write study: {factors: …} and objectives: into the scenario"
             raise InputError(f"{scenario.name} has no factors to search over, or no objectives to meet", hint)
         placeholder = Image(reference="", identity="")
         cast = {
-            name: Contestant(implementation=app.inventory.named(name), image=placeholder) for name in named([point])
+            name: Contestant(implementation=app.inventory.named(name), image=placeholder)
+            for name in named_implementations([point])
         }
         for client, server in itertools.product(
             players(request, "client", point, cast), players(request, "server", point, cast)
@@ -104,24 +113,31 @@ def searching(
             pair_request = replace(
                 request, scenarios=[scenario], clients=[client], servers=[server], everybody=frozenset()
             )
-            searches.append(_of_pair(pair_request, point, client, server, cast, budget, width, cells, say))
+            searches.append(_search_pair(pair_request, point, client, server, cast, budget, width, cells, say))
     return searches
 
 
-def _of_pair(
-    request: Request, point: Point, client: Implementation, server: Implementation, cast: Mapping[str, Contestant],
-    budget: int, width: int, cells: Callable[[Request, Sequence[Point]], list[Cell]], say: Say,
-) -> Searching:  # fmt: skip
-    factors = factors_of(point, players_of(point.scenario, client, server, cast))
+def _search_pair(
+    request: Request,
+    point: Point,
+    client: Implementation,
+    server: Implementation,
+    cast: Mapping[str, Contestant],
+    budget: int,
+    width: int,
+    cells: Callable[[Request, Sequence[Point]], list[Cell]],
+    say: Say,
+) -> SearchGenerator:
+    factors = factors_of(point, flow_pair(point.scenario, client, server, cast))
     pair = f"{client.name}→{server.name}"
-    generator = search(factors, 0 if (problem := hopeless(point.scenario)) else budget, width)
+    generator = search(factors, 0 if (problem := impossible_objective(point.scenario)) else budget, width)
     scores: dict[Settings, float] | None = None
     try:
         while True:
             sets = next(generator) if scores is None else generator.send(scores)
             for settings in sets:
                 say(f"{pair}: {', '.join(f'{name} {level}' for name, level in sorted(settings)) or 'as it is'}")
-            results = yield cells(request, [told(point, settings) for settings in sets])
+            results = yield cells(request, [settings_point(point, settings) for settings in sets])
             scores = {settings: score(result.verdict) for settings, result in zip(sets, results, strict=True)}
     except StopIteration as stopped:
         return Search(point.scenario, client.name, server.name, factors, stopped.value, problem)

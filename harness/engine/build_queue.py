@@ -101,17 +101,17 @@ def next_step(work: Work) -> Step | None:
         extra_seconds = work.seconds(absent - waiting[0] - work.under_way.keys())
         if position and before_first_run and extra_seconds > SHORT:
             continue
-        return work.steps[max(startable, key=lambda reference: _way(work, absent, reference))]
+        return work.steps[max(startable, key=lambda reference: _critical_path(work, absent, reference))]
     return None
 
 
-def _way(work: Work, absent: frozenset[str], reference: str) -> float:
+def _critical_path(work: Work, absent: frozenset[str], reference: str) -> float:
     """Critical path: seconds from the start of a build to the end of the last build on top of it."""
-    above = [_way(work, absent, dependent) for dependent in absent if reference in work.steps[dependent].on]
+    above = [_critical_path(work, absent, dependent) for dependent in absent if reference in work.steps[dependent].on]
     return work.left(reference) + max(above, default=0.0)
 
 
-def awaited(work: Work) -> list[tuple[Step, float]]:
+def awaited_builds(work: Work) -> list[tuple[Step, float]]:
     """Builds that the next run waits for, with the seconds that each still takes; the longest first."""
     waiting = [absent for needs in work.needs if (absent := work.absent(needs))]
     nearest = min(waiting, key=work.seconds, default=frozenset[str]())
@@ -131,7 +131,7 @@ def seconds_left(work: Work, runs: Sequence[float], jobs: int, current: Sequence
     now, ended = 0.0, work.ended
     while needs or running or builds:
         if not steps and not builds:
-            return now + _runs_alone(running, durations, jobs)
+            return now + _seconds_of_runs(running, durations, jobs)
         state = Work(steps, needs, dict.fromkeys(builds, 0.0), len(running), ended)
         while len(running) < jobs and (index := next_run(state)) is not None:
             needs.pop(index)
@@ -154,7 +154,7 @@ def seconds_left(work: Work, runs: Sequence[float], jobs: int, current: Sequence
     return now
 
 
-def _runs_alone(running: Sequence[float], durations: Sequence[float], jobs: int) -> float:
+def _seconds_of_runs(running: Sequence[float], durations: Sequence[float], jobs: int) -> float:
     """The same when all builds are done: whichever run ends first makes room for the next.
 
     `running`: seconds that each run under way still takes; `durations`: seconds of each later run, in plan order.

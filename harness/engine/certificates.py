@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from harness.engine.served_files import settle
+from harness.engine.served_files import set_fixed_metadata
 
 #: Names the endpoint contract uses for a server.
 NAMES = ("server", "server4", "server6", "server46")
@@ -96,7 +96,7 @@ def _write(folder: Path, owners: Sequence[_Owner], now: datetime.datetime) -> Pa
             unfinished.write_bytes(content)
             unfinished.replace(file)
         # Endpoints in containers run as any user, and must be able to read the key.
-        settle(file)
+        set_fixed_metadata(file)
     return folder
 
 

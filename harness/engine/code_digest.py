@@ -33,7 +33,7 @@ def statements(source: str) -> str:
     return "\n".join(line for line in code_lines if line)
 
 
-def behaviour(name: str, content: bytes) -> bytes:
+def effective_content(name: str, content: bytes) -> bytes:
     """The part of a file that counts for a digest: statements of valid Python, else the whole content.
 
     A version of Python that cannot parse a file makes another digest of it. That is safe: the same file may then get
@@ -72,9 +72,9 @@ def _comments(source: str) -> Iterator[tuple[int, int]]:
 
 _FOLDER = Path(__file__).parent
 #: Modules of this package, relative to it, that influence a run in both engines.
-_BOTH = ("certificates", "exit_rules", "run_dir", "served_files")
+_COMMON_MODULES = ("certificates", "exit_rules", "run_dir", "served_files")
 DOCKER_MODULES = (
-    *_BOTH,
+    *_COMMON_MODULES,
     "docker.engine",
     "compose_file",
     "docker.supervisor",
@@ -87,7 +87,7 @@ DOCKER_MODULES = (
     "docker.sampler",
 )
 VIRTUAL_MODULES = (
-    *_BOTH,
+    *_COMMON_MODULES,
     "virtual.uml_guest",
     "external_failures",
     "images.rootfs_export",
@@ -97,7 +97,7 @@ VIRTUAL_MODULES = (
 )
 #: Modules that do not influence a run: those that build, fetch and inspect images, describe kernel entries, wait for a
 #: quiet host, identify processes or clean up.
-BESIDE = (
+EXCLUDED_MODULES = (
     "__init__",
     "build_queue",
     "code_digest",

@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 
 from harness.engine import confinement
-from harness.engine.confinement import NAMELESS, Confinement, in_memory, of_endpoint
+from harness.engine.confinement import NO_DNS, Confinement, endpoint_confinement, tmpfs_entry
 from harness.engine.docker_cli import OWNER_LABEL
-from harness.engine.fence import FENCE, SAID, bridges, fence_command
+from harness.engine.fence import FENCE, REPORT_FILE, bridges, fence_command
 from harness.engine.kernel import OWN
 from harness.scenario.schema import MTU
 from harness.topology import PROXY_COMMAND, Host, Interface, Lab, Network, ProxyHost, Simulator, proxy_environment
@@ -19,7 +19,7 @@ from harness.topology import PROXY_COMMAND, Host, Interface, Lab, Network, Proxy
 VARIABLES = ("LAB_WWW", "LAB_CERTS", "LAB_OUT", "LAB_PLAN", "LAB_OWNER")
 
 #: Command of a simulator that stays up between runs, in its image.
-STANDING_COMMAND = ("python3", "-m", "simulator.standing")
+PERSISTENT_COMMAND = ("python3", "-m", "simulator.standing")
 
 #: CPU shares of an endpoint. Other containers of the daemon have 1024; the maximum is 262,144.
 SHARES = 32768
@@ -32,7 +32,7 @@ _LOGGING = {"driver": "json-file", "options": {"max-size": "8m", "max-file": "1"
 
 
 #: Folder in which a fence that stays up reports what it could not do.
-_SAID = PurePosixPath("/said")
+_REPORT_FOLDER = PurePosixPath("/said")
 
 
 def _variable(name: str) -> str:
@@ -56,12 +56,12 @@ def _endpoint(host: Host, folder: str) -> dict[str, Any]:
         "pull_policy": "never",
         "cpu_shares": SHARES,
         "environment": dict(sorted(host.environment.items())),
-        **of_endpoint(host.container).keys,
-        **NAMELESS,
+        **endpoint_confinement(host.container).keys,
+        **NO_DNS,
         "volumes": volumes,
         "extra_hosts": [f"{name}:{address}" for name, addresses in host.hosts.items() for address in addresses],
         **({"sysctls": dict(sorted(host.sysctls.items()))} if host.sysctls else {}),
-        "networks": _places(*host.interfaces),
+        "networks": _addresses(*host.interfaces),
         "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
         "logging": _LOGGING,
         # The engine ends the endpoints. Those that handle SIGTERM have time to finish their logs.
@@ -69,7 +69,7 @@ def _endpoint(host: Host, folder: str) -> dict[str, Any]:
     }
 
 
-def _places(*interfaces: Interface) -> dict[str, Any]:
+def _addresses(*interfaces: Interface) -> dict[str, Any]:
     return {
         interface.network: {"ipv4_address": interface.ipv4, "ipv6_address": interface.ipv6} for interface in interfaces
     }
@@ -89,7 +89,7 @@ def _simulator(lab: Lab, simulator: Simulator, capabilities: tuple[str, ...] = c
         # Where cores are short the path comes first: a late queue would distort the results of all endpoints.
         "cpu_shares": 8 * SHARES,
         **Confinement(capabilities, f"{2 * simulator.memory_mib + confinement.SIMULATOR_MEMORY}m").keys,
-        **NAMELESS,
+        **NO_DNS,
         # /proc/sys is read-only inside, so the sysctls that the path needs are set here.
         "sysctls": {
             "net.ipv4.ip_forward": "1",
@@ -97,10 +97,10 @@ def _simulator(lab: Lab, simulator: Simulator, capabilities: tuple[str, ...] = c
             "net.ipv6.conf.all.disable_ipv6": "0",
             "net.ipv6.conf.all.forwarding": "1",
         },
-        "tmpfs": [f"/run/lab:exec,size={simulator.memory_mib + 64}m", in_memory("/root"), in_memory("/tmp")],
+        "tmpfs": [f"/run/lab:exec,size={simulator.memory_mib + 64}m", tmpfs_entry("/root"), tmpfs_entry("/tmp")],
         "volumes": [f"{_variable('LAB_OUT')}/{simulator.name}:/logs", f"{plan}:/sim:ro", *clock],
         "extra_hosts": [f"server:{servers[0].ipv4}"],
-        "networks": _places(simulator.left, simulator.right),
+        "networks": _addresses(simulator.left, simulator.right),
         "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
         "logging": _LOGGING,
         "stop_grace_period": "10s",
@@ -115,9 +115,9 @@ def _proxy(lab: Lab, proxy: ProxyHost) -> dict[str, Any]:
         "cpu_shares": 8 * SHARES,
         "environment": proxy_environment(proxy),
         **Confinement(confinement.PROXY, f"{confinement.PROXY_MEMORY}m").keys,
-        **NAMELESS,
+        **NO_DNS,
         "sysctls": proxy.sysctls,
-        "networks": _places(proxy.left, proxy.right),
+        "networks": _addresses(proxy.left, proxy.right),
         "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
         "logging": _LOGGING,
         "stop_grace_period": "2s",
@@ -195,12 +195,12 @@ def paths_document(lab: Lab) -> dict[str, Any]:
     runs = _variable("LAB_RUNS")
     return {
         "services": {
-            FENCE: _fence(lab, str(_SAID / SAID), f"{_variable('LAB_FENCE')}:{_SAID}"),
+            FENCE: _fence(lab, str(_REPORT_FOLDER / REPORT_FILE), f"{_variable('LAB_FENCE')}:{_REPORT_FOLDER}"),
             **{
                 simulator.name: {
-                    **_simulator(lab, simulator, confinement.STANDING),
+                    **_simulator(lab, simulator, confinement.PERSISTENT_SIMULATOR),
                     "volumes": [f"{runs}:{RUNS}"],
-                    "entrypoint": [*STANDING_COMMAND, f"{_variable('LAB_ORDERS')}/{simulator.name}"],
+                    "entrypoint": [*PERSISTENT_COMMAND, f"{_variable('LAB_ORDERS')}/{simulator.name}"],
                 }
                 for simulator in lab.simulators
             },
@@ -220,13 +220,13 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 _Dumper.add_representer(str, _text)
 
 
-def _dumped(document: dict[str, Any]) -> str:
+def _to_yaml(document: dict[str, Any]) -> str:
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=120)
 
 
 def paths_text(lab: Lab) -> str:
     """The Compose file of networks, fence and simulators, which stay up between runs, as text."""
-    return _dumped(paths_document(lab))
+    return _to_yaml(paths_document(lab))
 
 
 def compose_text(lab: Lab) -> str:
@@ -237,4 +237,4 @@ def compose_text(lab: Lab) -> str:
         "#   docker compose --env-file cell.env up --abort-on-container-exit\n"
         "#   docker compose --env-file cell.env down --volumes\n"
     )
-    return head + _dumped(compose_document(lab))
+    return head + _to_yaml(compose_document(lab))

@@ -17,7 +17,7 @@ ENDPOINT = ("DAC_OVERRIDE", "NET_ADMIN", "NET_BIND_SERVICE")
 #: For packet sockets on both interfaces, and for the path's queues and rules.
 SIMULATOR = ("NET_ADMIN", "NET_RAW")
 #: A simulator that stays up also writes to runs' folders, which only their owner may be allowed to read.
-STANDING = ("DAC_OVERRIDE", *SIMULATOR)
+PERSISTENT_SIMULATOR = ("DAC_OVERRIDE", *SIMULATOR)
 #: To answer from addresses of others (IP_TRANSPARENT), and to bind whatever port a client has.
 PROXY = ("NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW")
 #: For addresses and rules of the lab's bridges.
@@ -65,12 +65,12 @@ class Confinement:
             # No core dump fills a disk. With 1, the host's crash handler is not called either (core(5)).
             "ulimits": {"core": 1},
             **({"read_only": True} if self.read_only else {}),
-            **({"tmpfs": [in_memory(folder) for folder in self.writes]} if self.read_only and self.writes else {}),
+            **({"tmpfs": [tmpfs_entry(folder) for folder in self.writes]} if self.read_only and self.writes else {}),
         }
 
 
 #: Only names of the lab can be resolved: they are in /etc/hosts.
-NAMELESS: Mapping[str, Any] = {
+NO_DNS: Mapping[str, Any] = {
     "dns": [NO_RESOLVER],
     "dns_search": ["."],
     # Other queries fail soon (resolv.conf(5)).
@@ -78,22 +78,35 @@ NAMELESS: Mapping[str, Any] = {
 }
 
 
-def in_memory(folder: str, *options: str) -> str:
+def tmpfs_entry(folder: str, *options: str) -> str:
     """An entry of `tmpfs`: a folder in memory, with mount options."""
     return f"{folder}:{','.join((f'size={FOLDER_SIZE}', *options))}"
 
 
-def alone(*capabilities: str) -> tuple[str, ...]:
+def isolated_options(*capabilities: str) -> tuple[str, ...]:
     """Options of `docker run` for a helper container of the harness, without a network."""
     keys = Confinement(capabilities, f"{PROXY_MEMORY}m").keys
     added = (word for name in keys["cap_add"] for word in ("--cap-add", name))
     return (
-        "--rm", "--network", "none", "--cap-drop", "ALL", *added, "--security-opt", keys["security_opt"][0],
-        "--pids-limit", str(PROCESSES), "--memory", keys["mem_limit"], "--read-only", "--tmpfs", in_memory("/tmp"),
-    )  # fmt: skip
+        "--rm",
+        "--network",
+        "none",
+        "--cap-drop",
+        "ALL",
+        *added,
+        "--security-opt",
+        keys["security_opt"][0],
+        "--pids-limit",
+        str(PROCESSES),
+        "--memory",
+        keys["mem_limit"],
+        "--read-only",
+        "--tmpfs",
+        tmpfs_entry("/tmp"),
+    )
 
 
-def of_endpoint(requested: Container) -> Confinement:
+def endpoint_confinement(requested: Container) -> Confinement:
     """The confinement of an endpoint. `requested`: `container` in its image's manifest."""
     writes = (*Confinement.writes, *requested.writes)
     return Confinement((*ENDPOINT, *requested.capabilities), MEMORY_VARIABLE, requested.read_only, writes)

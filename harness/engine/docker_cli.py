@@ -19,7 +19,7 @@ OWNER_LABEL = "org.quic-lab.owner"
 PREFIX = "quic-lab"
 #: Commands that never end by themselves. They must end with the harness, also where it was killed, or where a signal
 #: came while they were being started.
-_LASTING = ("events",)
+_ENDLESS_COMMANDS = ("events",)
 #: Seconds that a command may take before the daemon is thought unwell.
 LONGEST = 120.0
 
@@ -39,7 +39,7 @@ _HINTS: tuple[tuple[str, str], ...] = (
 )
 
 
-def _unended(words: Sequence[str], seconds: float) -> EngineError:
+def _timeout_error(words: Sequence[str], seconds: float) -> EngineError:
     return EngineError(f"'docker {words[0]}' did not end within {seconds:g} s", "is the Docker daemon well?")
 
 
@@ -70,13 +70,13 @@ def docker(
             start_new_session=True,
         )
     except subprocess.TimeoutExpired as error:
-        raise _unended(words, timeout) from error
+        raise _timeout_error(words, timeout) from error
     if check and completed.returncode != 0:
-        raise failure(f"docker {' '.join(words[:2])}", completed.stderr)
+        raise command_error(f"docker {' '.join(words[:2])}", completed.stderr)
     return completed
 
 
-def failure(action: str, stderr: str) -> EngineError:
+def command_error(action: str, stderr: str) -> EngineError:
     """The error for a failed command, from its standard error."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     message = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "no message")
@@ -89,7 +89,7 @@ def inspect_image(reference: str) -> dict[str, Any] | None:
     if completed.returncode != 0:
         if "No such image" in completed.stderr or "not found" in completed.stderr.lower():
             return None
-        raise failure("docker image inspect", completed.stderr)
+        raise command_error("docker image inspect", completed.stderr)
     images: list[dict[str, Any]] = json.loads(completed.stdout)
     return images[0]
 
@@ -122,7 +122,7 @@ def remove_orphans(needed: Callable[[str], bool] = lives) -> list[str]:
 
 
 @functools.cache
-def ending_with_us(signal: str = "KILL") -> tuple[str, ...]:
+def parent_death_prefix(signal: str = "KILL") -> tuple[str, ...]:
     """Words before a command that make it end with this process, however that ends; empty where that is impossible.
 
     `signal`: sent to the command then. On TERM, `docker buildx build` also ends what the daemon runs for it.
@@ -139,13 +139,13 @@ def ending_with_us(signal: str = "KILL") -> tuple[str, ...]:
     return words if completed.returncode == 0 else ()
 
 
-class Started(subprocess.Popen[str]):
+class DockerProcess(subprocess.Popen[str]):
     """A `docker` command under way. Waiting for its end has a time limit, since a daemon may not answer."""
 
     def __init__(self, words: Sequence[str], **options: Any) -> None:
         """`options`: those of `subprocess.Popen`."""
         self._words = words
-        prefix = ending_with_us() if words[0] in _LASTING else ()
+        prefix = parent_death_prefix() if words[0] in _ENDLESS_COMMANDS else ()
         super().__init__([*prefix, "docker", *words], text=True, **options)
 
     def wait(self, timeout: float | None = None) -> int:
@@ -157,12 +157,12 @@ class Started(subprocess.Popen[str]):
         except subprocess.TimeoutExpired as error:
             self.kill()
             super().wait()
-            raise _unended(self._words, LONGEST) from error
+            raise _timeout_error(self._words, LONGEST) from error
 
 
-def start(words: Sequence[str], **options: Any) -> subprocess.Popen[str]:
+def start_docker(words: Sequence[str], **options: Any) -> subprocess.Popen[str]:
     """Start `docker WORDS` in a session of its own, so that Ctrl-C reaches only the harness; see `Started`."""
-    return Started(words, start_new_session=True, **options)
+    return DockerProcess(words, start_new_session=True, **options)
 
 
 def tail(path: Path, lines: int = 12) -> tuple[str, ...]:
@@ -177,7 +177,7 @@ def tail(path: Path, lines: int = 12) -> tuple[str, ...]:
     return tuple(line for line in text.splitlines() if line.strip())[-lines:]
 
 
-def daemon() -> dict[str, str]:
+def daemon_versions() -> dict[str, str]:
     """Versions of the engine and of Compose. EngineError when the daemon does not answer."""
     version = docker("version", "--format", "{{.Server.Version}}").stdout.strip()
     compose = docker("compose", "version", "--short").stdout.strip()

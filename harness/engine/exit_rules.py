@@ -15,9 +15,9 @@ from typing import Literal
 from simulator.lifecycle import Stage
 
 from harness.engine.external_failures import ExternalFailure
-from harness.engine.served_files import same_content
+from harness.engine.served_files import first_difference
 from harness.outcome import Outcome, Transfer
-from harness.reading import status_of
+from harness.reading import file_status
 from harness.scenario.parameters import Role
 from harness.topology import Host, Lab, LabFlow
 
@@ -28,7 +28,7 @@ LOG_STEP = 500_000_000
 _WHY = re.compile(r"(?:^|: )unsupported: (.+)")
 
 
-def of_exit(host: Host, flow: LabFlow, exit_code: int) -> Outcome | None:
+def exit_outcome(host: Host, flow: LabFlow, exit_code: int) -> Outcome | None:
     """The outcome of an endpoint's end; None for a client that succeeded.
 
     Not for endpoints that were cut off at a stop: these did not end by themselves.
@@ -46,7 +46,7 @@ def of_exit(host: Host, flow: LabFlow, exit_code: int) -> Outcome | None:
     return Outcome(status="crashed", role=host.role, exit_code=exit_code, reason=reason, detail=detail)
 
 
-def of_timeout(host: Host, seconds: float, stage: Stage) -> Outcome:
+def timeout_outcome(host: Host, seconds: float, stage: Stage) -> Outcome:
     """The outcome of a transfer that timed out. `stage`: how far it came."""
     details = {
         "silent": f"{host.name} sent nothing, and its time of {seconds:g} s is over",
@@ -62,13 +62,13 @@ def log_limit(lab: Lab, limit: int) -> int:
     return limit * max(LOG_STEP, largest) // LOG_STEP
 
 
-def of_logs(host: Host) -> Outcome:
+def log_overflow_outcome(host: Host) -> Outcome:
     """The outcome where an endpoint wrote more than the log limit."""
     detail = f"{host.name} wrote more than the log limit (HARNESS_LOG_LIMIT)"
     return Outcome(status="log_overflow", role=host.role, reason="log_overflow", detail=detail)
 
 
-def of_simulator(reason: str, message: str, exit_code: int | None = None) -> Outcome:
+def simulator_outcome(reason: str, message: str, exit_code: int | None = None) -> Outcome:
     """The outcome of a simulator's end: a server did not answer, or the infrastructure failed."""
     if reason == "NotReadyError":
         return Outcome(status="crashed", role="server", reason="no_answer", detail=message)
@@ -76,12 +76,12 @@ def of_simulator(reason: str, message: str, exit_code: int | None = None) -> Out
     return Outcome(status="infrastructure", role="sim", exit_code=exit_code, reason=code, detail=message)
 
 
-def of_proxy(message: str) -> Outcome:
+def proxy_outcome(message: str) -> Outcome:
     """The outcome of a proxy's end: it never ends by itself, so the infrastructure failed."""
     return Outcome(status="infrastructure", role="sim", reason="proxy_ended", detail=message)
 
 
-def of_outside(role: Role | Literal["sim"], failure: ExternalFailure) -> Outcome:
+def external_outcome(role: Role | Literal["sim"], failure: ExternalFailure) -> Outcome:
     """The outcome of an external failure of an endpoint or the simulator. Nobody in the lab is to blame."""
     return Outcome(status="infrastructure", role=role, reason=failure.reason, detail=failure.detail)
 
@@ -120,7 +120,7 @@ def received_file(folder: Path, flow: int, index: int) -> Path:
     return folder / f"flow{flow}" / f"transfer{index}"
 
 
-def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> FileComparison:
+def check_transfer(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> FileComparison:
     """Compare the file that a transfer left in the run's folder with the served one, and remove it.
 
     The file of a transfer that was cut off need only be a beginning of the served one; it may be missing. For a
@@ -131,13 +131,13 @@ def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> FileCom
     if not flow.file:
         return FileComparison(transfer.model_copy(update={"intact": True}), None)
     file = received_file(folder, flow.flow, transfer.index)
-    status = status_of(file)
+    status = file_status(file)
     if status is None:
         return FileComparison(transfer.model_copy(update={"intact": transfer.cut_off}), None)
     if not stat.S_ISREG(status.st_mode):
         return FileComparison(transfer, None, f"{flow.file} is no file but {_kind(status)}")
     received = status.st_size
-    difference = same_content(file, www / flow.file, part=transfer.cut_off)
+    difference = first_difference(file, www / flow.file, part=transfer.cut_off)
     file.unlink()
     if transfer.exit_code is None and not transfer.cut_off:
         received = min(received, transfer.received)
@@ -164,7 +164,7 @@ def _check_files(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> 
             wrong = wrong or f"{served.name} is no file but {_kind(status)}"
             continue
         received += status.st_size
-        if (differs := same_content(file, www / flow.folder / served.name)) is not None:
+        if (differs := first_difference(file, www / flow.folder / served.name)) is not None:
             wrong = wrong or f"{served.name} differs from the served one at byte {differs}"
         file.unlink()
     for file in downloaded.values():
@@ -180,7 +180,7 @@ def _kind(status: os.stat_result) -> str:
     return next((words for is_kind, words in kinds if is_kind(status.st_mode)), "a pipe, a socket or a device")
 
 
-def with_words(outcome: Outcome, words: tuple[str, ...]) -> Outcome:
+def with_log_tail(outcome: Outcome, words: tuple[str, ...]) -> Outcome:
     """The outcome with the last lines of the blamed host's log.
 
     An endpoint that refuses a test case may give another reason, in a line of its own: "NAME: unsupported: WHY".

@@ -40,8 +40,8 @@ _INFO = struct.Struct("=QQ11Ii")
 _GET_INFO = 3 << 30 | _INFO.size << 16 | 0xFF << 8 | 11
 _INFO_EXIT = 1 << 3
 #: Seconds within which the init process of this machine reaps orphans (1.4 s were seen).
-_REAPED = 3.0
-_ITSELF = "by somebody on this machine, or by itself if it happens each time"
+_REAP_SECONDS = 3.0
+_UNKNOWN_KILLER = "by somebody on this machine, or by itself if it happens each time"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def memory_kills() -> int:
     return 0
 
 
-def for_want_of_memory(victim: str, kills: int) -> ExternalFailure:
+def memory_failure(victim: str, kills: int) -> ExternalFailure:
     """The failure of a process that was killed while the kernel killed `kills` processes for lack of memory."""
     counted = "a process" if kills == 1 else f"{kills} processes"
     return ExternalFailure(
@@ -72,21 +72,21 @@ def for_want_of_memory(victim: str, kills: int) -> ExternalFailure:
     )
 
 
-def by_somebody(victim: str, cause: str) -> ExternalFailure:
+def kill_failure(victim: str, cause: str) -> ExternalFailure:
     """The failure of a process that somebody else ended. `cause`: by what."""
     return ExternalFailure(
         "killed", f"{victim} was ended from outside ({cause}), not by this harness: give the same command again"
     )
 
 
-def bereft(victim: str) -> ExternalFailure:
+def wait_failure(victim: str) -> ExternalFailure:
     """The failure of a process that waits for ever for another one, which somebody else ended or stopped."""
     return ExternalFailure(
         "killed", f"{victim} waited for a process that was ended from outside: give the same command again"
     )
 
 
-def died_of(pidfd: int) -> int | None:
+def exit_signal(pidfd: int) -> int | None:
     """The signal that ended a process, 0 for none; None while it lives, or where the kernel does not say."""
     buffer = bytearray(_INFO.pack(_INFO_EXIT, *[0] * 13))
     try:
@@ -100,7 +100,7 @@ def died_of(pidfd: int) -> int | None:
 
 
 @dataclass
-class Outside:
+class ExternalEvents:
     """External failures of the containers of one lab, from their events."""
 
     memory_kills: Callable[[], int] = memory_kills
@@ -174,13 +174,15 @@ class Outside:
         if lost_shim or was_killed or self._codes[service] == _KILLED:
             kills = self.memory_kills() - self._kills_before
             if kills > 0 or service in self._without_memory or _without_memory(container):
-                return for_want_of_memory(service, max(1, kills))
+                return memory_failure(service, max(1, kills))
         if service in self._signals:
-            return by_somebody(service, f"Docker was asked for {', '.join(self._signals[service])}")
+            return kill_failure(service, f"Docker was asked for {', '.join(self._signals[service])}")
         if lost_shim or was_killed:
-            return by_somebody(service, "a signal to its containerd-shim" if lost_shim else "SIGKILL")
+            return kill_failure(service, "a signal to its containerd-shim" if lost_shim else "SIGKILL")
         if self._codes[service] == _KILLED:
-            return ExternalFailure("killed", f"{service} ended because a process of it was killed (SIGKILL): {_ITSELF}")
+            return ExternalFailure(
+                "killed", f"{service} ended because a process of it was killed (SIGKILL): {_UNKNOWN_KILLER}"
+            )
         return None
 
     def _lost_its_shim(self, service: str) -> bool:
@@ -188,13 +190,13 @@ class Outside:
         shim = self._shims.get(service)
         if shim is None or not select.select([shim], [], [], 0)[0]:
             return False
-        deadline = time.monotonic() + _REAPED
-        while (death_signal := died_of(shim)) is None and time.monotonic() < deadline:
-            time.sleep(_REAPED / 100)
+        deadline = time.monotonic() + _REAP_SECONDS
+        while (death_signal := exit_signal(shim)) is None and time.monotonic() < deadline:
+            time.sleep(_REAP_SECONDS / 100)
         return bool(death_signal)
 
     def _was_killed(self, service: str) -> bool:
-        return service in self._first and died_of(self._first[service][1]) == signal.SIGKILL
+        return service in self._first and exit_signal(self._first[service][1]) == signal.SIGKILL
 
     def close(self) -> None:
         """Close the pidfds."""

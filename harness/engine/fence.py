@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 #: Its service, and the file in which it reports what it could not do.
-FENCE, SAID = "fence", "said"
+FENCE, REPORT_FILE = "fence", "said"
 #: Bridges are called this, and a number. An interface name has at most 15 characters.
 BRIDGE = "quic-lab"
 #: The last line of its report.
@@ -73,7 +73,7 @@ def fence_command(report_file: str, interfaces: Iterable[str]) -> list[str]:
     return ["sh", "-c", SCRIPT, FENCE, report_file, *interfaces]
 
 
-def missing(file: Path) -> tuple[str, ...] | None:
+def missing_layers(file: Path) -> tuple[str, ...] | None:
     """Layers that a fence could not set up, as 'layer: why'; None while it is not done."""
     try:
         lines = file.read_text().splitlines()

@@ -12,10 +12,10 @@ from harness.engine.compose_file import CLOCK, compose_text
 from harness.engine.docker_cli import json_lines
 from harness.outcome import Cpu, RandomBytes
 from harness.reading import read_regular
-from harness.topology import Lab, Simulator, sim_plan, summary
+from harness.topology import Lab, Simulator, lab_summary, sim_plan
 
 #: Bytes that are read of a simulator's file at most.
-MOST_SAID = 256 << 20
+MAX_EVENT_BYTES = 256 << 20
 _PARTS = ("client", "server", "downloads")
 
 
@@ -30,10 +30,10 @@ def prepare_folder(lab: Lab, folder: Path, cache: Path) -> dict[str, str]:
         # Any user that an image runs as may write its logs.
         place.chmod(0o777)
     for simulator in lab.simulators:
-        plan = folder / plan_of(lab, simulator)
+        plan = folder / plan_path(lab, simulator)
         plan.parent.mkdir(exist_ok=True)
         plan.write_text(json.dumps(sim_plan(lab, simulator)))
-    (folder / "lab.json").write_text(json.dumps(summary(lab), indent=1))
+    (folder / "lab.json").write_text(json.dumps(lab_summary(lab), indent=1))
     (folder / "compose.yaml").write_text(compose_text(lab))
     variables = {
         "LAB_WWW": str(cache / "www"),
@@ -46,7 +46,7 @@ def prepare_folder(lab: Lab, folder: Path, cache: Path) -> dict[str, str]:
     return variables
 
 
-def plan_of(lab: Lab, simulator: Simulator) -> str:
+def plan_path(lab: Lab, simulator: Simulator) -> str:
     """Path of a simulator's plan in a run's folder. The first simulator's is the same with one and with several."""
     return "plan/plan.json" if simulator is lab.simulators[0] else f"plan/{simulator.name}/plan.json"
 
@@ -57,10 +57,10 @@ def file_digest(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def diary(folder: Path, name: str = "events.jsonl", simulator: str = "sim") -> list[dict[str, Any]]:
+def read_events(folder: Path, name: str = "events.jsonl", simulator: str = "sim") -> list[dict[str, Any]]:
     """The events of a simulator's diary in a run's folder so far, without a line that is still being written."""
     try:
-        text = read_regular(folder.resolve() / simulator / name, MOST_SAID).decode()
+        text = read_regular(folder.resolve() / simulator / name, MAX_EVENT_BYTES).decode()
     except OSError:
         return []
     return json_lines(text[: text.rfind("\n") + 1])
@@ -85,7 +85,7 @@ def _kernel(events: list[dict[str, Any]]) -> dict[str, Any]:
 def random_bytes(folder: Path) -> dict[str, RandomBytes]:
     """Endpoint → random bytes that it drew from its kernel, in virtual time; empty where the run broke off."""
     try:
-        content = json.loads(read_regular(folder.resolve() / "sim" / "random.json", MOST_SAID))
+        content = json.loads(read_regular(folder.resolve() / "sim" / "random.json", MAX_EVENT_BYTES))
     except (OSError, ValueError):
         return {}
     return {name: RandomBytes.model_validate(drawn) for name, drawn in content.items()}

@@ -21,7 +21,7 @@ from harness.topology import Lab
 MODIFIED = 1_767_225_600
 
 
-def settle(file: Path) -> None:
+def set_fixed_metadata(file: Path) -> None:
     """Set the modes and times of a file and its folder to those that they have on every machine."""
     for place, mode in ((file, 0o644), (file.parent, 0o755)):
         status = place.stat()
@@ -32,7 +32,7 @@ def settle(file: Path) -> None:
             os.utime(place, (MODIFIED, MODIFIED))
 
 
-def _is_there(file: Path, size: int) -> bool:
+def _is_intact(file: Path, size: int) -> bool:
     """Whether a file is there and unchanged: one that was written to has another time."""
     try:
         status = file.stat()
@@ -47,7 +47,7 @@ def served_file(folder: Path, name: str, size: int, number: int = 0) -> Path:
     `number`: files of one size with other numbers have other bytes.
     """
     file = folder / name
-    if not _is_there(file, size):
+    if not _is_intact(file, size):
         folder.mkdir(parents=True, exist_ok=True)
         generator = np.random.Generator(np.random.PCG64([size, number] if number else size))
         unfinished = folder / f"{UNFINISHED}{owner()}.{threading.get_ident()}"
@@ -61,16 +61,16 @@ def served_file(folder: Path, name: str, size: int, number: int = 0) -> Path:
             unfinished.replace(file)
         finally:
             unfinished.unlink(missing_ok=True)
-    settle(file)
+    set_fixed_metadata(file)
     return file
 
 
-def serve(lab: Lab, cache: Cache) -> None:
+def make_served_files(lab: Lab, cache: Cache) -> None:
     """Make the files that a lab's servers serve. EngineError where they cannot be written."""
     sizes = {flow.file: flow.size for flow in lab.flows if flow.file}
     folders = {flow.folder: flow.files for flow in lab.flows if flow.files}
     try:
-        missing = [name for name, size in sizes.items() if not _is_there(cache.www / name, size)]
+        missing = [name for name, size in sizes.items() if not _is_intact(cache.www / name, size)]
         missing += [name for name in folders if not (cache.www / name).exists()]
         cache.www.mkdir(parents=True, exist_ok=True)
         for name, size in sizes.items():
@@ -85,14 +85,14 @@ def serve(lab: Lab, cache: Cache) -> None:
 
 
 @contextlib.contextmanager
-def serving(lab: Lab, cache: Cache) -> Iterator[None]:
+def locked_served_files(lab: Lab, cache: Cache) -> Iterator[None]:
     """Within the context the files of a lab's servers are there, and nobody removes them. EngineError."""
     with cache.use(*(f"www/{flow.file or flow.folder}" for flow in lab.flows if flow.file or flow.folder)):
-        serve(lab, cache)
+        make_served_files(lab, cache)
         yield
 
 
-def same_content(received: Path, served: Path, *, part: bool = False) -> int | None:
+def first_difference(received: Path, served: Path, *, part: bool = False) -> int | None:
     """Offset of the first byte in which two files differ, or None when equal.
 
     A missing tail counts as a difference. With `part` the received file may be a beginning of the served one.

@@ -11,19 +11,19 @@ from pathlib import Path
 
 from harness.engine.compose_file import VARIABLES, compose_text
 from harness.engine.images.cache import is_cache
-from harness.evaluation.missing_metrics import of_flows
+from harness.evaluation.missing_metrics import flow_absences
 from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict, proven_outcome
 from harness.planning.endpoint_config import UnsupportedError, effective_parameters, endpoint_parameters
-from harness.reading import read_regular, status_of
+from harness.reading import file_status, read_regular
 from harness.scenario.metric_names import MetricName, TransferName
 from harness.stats.intervals import interval
 from harness.topology import build_lab
 
 #: Maximum bytes of a file of the lab for manual use: with fifty flows it has a thousandth of that.
-MOST_BY_HAND = 64 << 20
+MAX_LAB_FILE = 64 << 20
 
 
-def beyond_the_pair(cell: Cell) -> str:
+def path_settings_text(cell: Cell) -> str:
     """The parameters of the path and of single flows, in brackets; empty if there are none."""
     pair = endpoint_parameters(cell.parameters)
     settings = [f"{name}={value}" for name, value in cell.parameters.items() if name not in pair]
@@ -39,9 +39,9 @@ def pair_of(cell: Cell) -> tuple[str, str]:
     return names["client"], names["server"]
 
 
-def called(cell: Cell) -> list[str]:
+def cell_names(cell: Cell) -> list[str]:
     """All names of a cell in tables, lists and progress lines, with and without its scenario, and its key."""
-    bare, path_settings = f"{cell.client.name}→{cell.server.name}", beyond_the_pair(cell)
+    bare, path_settings = f"{cell.client.name}→{cell.server.name}", path_settings_text(cell)
     with_parameters = " ".join([bare, *(f"{name}={value}" for name, value in cell.parameters.items())])
     pairs = dict.fromkeys(["→".join(pair_of(cell)) + path_settings, bare + path_settings, with_parameters, bare])
     names = [*pairs, *(f"{cell.scenario.name} {pair}" for pair in pairs)]
@@ -51,12 +51,17 @@ def called(cell: Cell) -> list[str]:
 def point_of(cell: Cell) -> tuple[object, ...]:
     """The identity of a cell for people, independent of code and image versions."""
     return (
-        cell.scenario.name, cell.client.name, cell.server.name, cell.engine, cell.seed, cell.host_cpu,
+        cell.scenario.name,
+        cell.client.name,
+        cell.server.name,
+        cell.engine,
+        cell.seed,
+        cell.host_cpu,
         tuple(sorted(cell.parameters.items())),
-    )  # fmt: skip
+    )
 
 
-def initial_bytes(cell: Cell) -> int:
+def initial_window_bytes(cell: Cell) -> int:
     """Initial congestion window of the first flow's sender, bytes: as configured, else ten packets of 1200 bytes (RFC
     9002 §7.2).
     """
@@ -64,13 +69,13 @@ def initial_bytes(cell: Cell) -> int:
     return int(effective.get(f"{cell.scenario.flows[0].sender}.initial_cwnd", 10)) * 1200
 
 
-def counts(run: Run, measured: MeasuredRun | None) -> bool:
+def is_observation(run: Run, measured: MeasuredRun | None) -> bool:
     """Whether a run's figures count: it completed, or its transfer failed."""
     outcome = proven_outcome(run, measured)
     return outcome.status == "completed" or outcome.failed_transfer
 
 
-def unreached(run: Run, name: MetricName, *, failed: bool) -> float | None:
+def unreached_value(run: Run, name: MetricName, *, failed: bool) -> float | None:
     """The value of a metric for a run whose transfer failed too early to have it: infinite time, or zero goodput.
 
     `failed`: whether the transfer failed. None if it did not, or if the metric is not one that a transfer reaches. Any
@@ -84,8 +89,11 @@ def unreached(run: Run, name: MetricName, *, failed: bool) -> float | None:
         return None
     size = {
         **{f"milestone_{size.label()}": size.bytes for size in run.cell.scenario.milestones_within()},
-        "completion": flow.carried.bytes, "goodput": flow.carried.bytes, "first_byte": 1, "handshake": 1,
-    }.get(name.metric)  # fmt: skip
+        "completion": flow.carried.bytes,
+        "goodput": flow.carried.bytes,
+        "first_byte": 1,
+        "handshake": 1,
+    }.get(name.metric)
     if size is None:
         return None
     received = next(
@@ -124,7 +132,7 @@ class CellResult:
         """Metric → measurements of the runs that completed, or reached the metric before their transfer failed."""
         by_metric: dict[MetricName, list[Measurement]] = {}
         for run, measured in self.runs:
-            if measured is not None and counts(run, measured):
+            if measured is not None and is_observation(run, measured):
                 for measurement in measured.measurements:
                     by_metric.setdefault(measurement.named, []).append(measurement)
         return by_metric
@@ -144,9 +152,13 @@ class CellResult:
         }
 
     def values(
-        self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None,
+        self,
+        metric: str,
+        flow: int | None = None,
+        transfer: TransferName | None = None,
+        phase: int | None = None,
         move: int | None = None,
-    ) -> list[float]:  # fmt: skip
+    ) -> list[float]:
         """Values of exactly this metric (see `MetricName`), one per run; infinite if a transfer did not reach it."""
         name = MetricName(metric, flow, transfer, phase, move)
         return [*self._values.get(name.key, []), *self.unreached(name)]
@@ -156,7 +168,7 @@ class CellResult:
         return [
             value
             for run, measured in self._failed
-            if measured.value(*name) is None and (value := unreached(run, name, failed=True)) is not None
+            if measured.value(*name) is None and (value := unreached_value(run, name, failed=True)) is not None
         ]
 
     @cached_property
@@ -168,9 +180,13 @@ class CellResult:
         ]
 
     def interval(
-        self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None,
+        self,
+        metric: str,
+        flow: int | None = None,
+        transfer: TransferName | None = None,
+        phase: int | None = None,
         move: int | None = None,
-    ) -> Interval | None:  # fmt: skip
+    ) -> Interval | None:
         """Median and interval of exactly this metric, or None if it was not measured."""
         values = self.values(metric, flow, transfer, phase, move)
         return interval(values) if values else None
@@ -183,7 +199,7 @@ class CellResult:
     @property
     def name(self) -> str:
         """The cell for people: the pair, and the parameters of the path and of single flows."""
-        return "→".join(self.pair) + beyond_the_pair(self.cell)
+        return "→".join(self.pair) + path_settings_text(self.cell)
 
     @property
     def shortfall(self) -> str:
@@ -203,7 +219,7 @@ class CellResult:
     def absences(self) -> dict[str, int]:
         """Sentence that explains why metrics of flows are missing or lack samples → number of runs."""
         flows = len(self.cell.scenario.flows)
-        run_texts = [of_flows(measured, flows) for _, measured in self.runs if measured is not None]
+        run_texts = [flow_absences(measured, flows) for _, measured in self.runs if measured is not None]
         return dict(Counter(text for texts in run_texts for text in texts))
 
     @property
@@ -225,11 +241,11 @@ class CellResult:
             return ""
         run, _, folder = self.last
         if self.cell.virtual_time:
-            return same_again(self.cell, run.repetition)
-        if status_of(folder.resolve() / "compose.yaml") is None:
+            return repeat_command(self.cell, run.repetition)
+        if file_status(folder.resolve() / "compose.yaml") is None:
             return ""
         if not _is_lab_of(run, folder.resolve()):
-            return same_again(self.cell, run.repetition)
+            return repeat_command(self.cell, run.repetition)
         files = ["--env-file", str(folder / "cell.env"), "-f", str(folder / "compose.yaml")]
         return shlex.join(["docker", "compose", *files, "up", "--abort-on-container-exit"])
 
@@ -240,8 +256,8 @@ def _is_lab_of(run: Run, folder: Path) -> bool:
     Docker does what the files say, and they may come from somebody else: a file may mount any folder.
     """
     try:
-        compose = read_regular(folder / "compose.yaml", MOST_BY_HAND).decode()
-        lines = read_regular(folder / "cell.env", MOST_BY_HAND).decode().splitlines()
+        compose = read_regular(folder / "compose.yaml", MAX_LAB_FILE).decode()
+        lines = read_regular(folder / "cell.env", MAX_LAB_FILE).decode().splitlines()
         lab = compose_text(build_lab(run.cell, run.repetition))
     except (OSError, ValueError, UnsupportedError):
         return False
@@ -256,7 +272,7 @@ def _is_lab_of(run: Run, folder: Path) -> bool:
     return parts == ("www", "certs", cache) and cache.is_absolute() and ".." not in cache.parts and is_cache(cache)
 
 
-def same_again(cell: Cell, repetition: int) -> str:
+def repeat_command(cell: Cell, repetition: int) -> str:
     """A shell command that makes a repetition of a cell again with its engine."""
     words = ["harness", "run", cell.scenario.name, "--clients", cell.client.name, "--servers", cell.server.name]
     words += ["--engine", cell.engine, "--seed", str(cell.seed), "--repeat", str(repetition + 1)]

@@ -12,7 +12,7 @@ from harness.errors import ResultError
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.outcome import DirectionProof, MeasuredRun, Run
 from harness.store.identity import Ledger, cell_key
-from harness.store.parquet import Columns, is_columnar, write_columns
+from harness.store.parquet import ColumnStore, is_columnar, write_columns
 from harness.store.parquet.tables import StoredRun
 from harness.store.results import StoreReader, disk_error
 
@@ -27,7 +27,7 @@ class PublishedRuns:
     """Number of cells that others have replaced."""
 
 
-def keep(
+def publish_runs(
     root: Path, results: Sequence[CellResult], source: StoreReader, with_series: Callable[[Run], bool]
 ) -> PublishedRuns:
     """Copy runs of `source` into the columnar store below `root`. EngineError if the disk refuses; ResultError.
@@ -35,7 +35,7 @@ def keep(
     `with_series`: whether a run's series are kept, too. A cell that differs from a newer one only in code and image
     versions is removed.
     """
-    columns = _rewritten(root) if is_columnar(root) else None
+    columns = _open_for_rewrite(root) if is_columnar(root) else None
     entries = {_place(entry): entry for entry in (columns.entries() if columns else ())}
     old_keys = {key for key, _ in entries}
     incoming = [
@@ -49,7 +49,7 @@ def keep(
     contents = {content.digest: content for content in (columns.every_contents() if columns else ())}
     digests = {digest for entry in remaining for digest in entry.run.contents.values()}
     contents |= {digest: one for digest in sorted(digests) if (one := source.contents(digest)) is not None}
-    _write(root, remaining, _named(contents, digests))
+    _write(root, remaining, _select_contents(contents, digests))
     return PublishedRuns(len(incoming), len((old_keys | {key for key, _ in entries}) - newest))
 
 
@@ -58,9 +58,9 @@ def rekey(root: Path, ledger: Ledger) -> int:
 
     EngineError if the disk refuses; ResultError.
     """
-    columns = _rewritten(root)
+    columns = _open_for_rewrite(root)
     entries = columns.entries()
-    rekeyed = [_keyed(entry, ledger) for entry in entries]
+    rekeyed = [_with_key(entry, ledger) for entry in entries]
     changed = sum(entry is not original for entry, original in zip(rekeyed, entries, strict=True))
     if changed:
         # If two runs get the same key and repetition, the one that began last is kept.
@@ -69,7 +69,7 @@ def rekey(root: Path, ledger: Ledger) -> int:
     return changed
 
 
-def _keyed(entry: StoredRun, ledger: Ledger) -> StoredRun:
+def _with_key(entry: StoredRun, ledger: Ledger) -> StoredRun:
     cell = entry.run.cell
     # A cell without a digest of its lab was made before such digests existed: its key cannot be computed again.
     key = cell_key(cell, ledger) if cell.compiled else cell.key
@@ -78,15 +78,19 @@ def _keyed(entry: StoredRun, ledger: Ledger) -> StoredRun:
     return replace(entry, run=entry.run.model_copy(update={"cell": cell.model_copy(update={"key": key})}))
 
 
-def forget(root: Path, keys: Collection[str]) -> None:
+def remove_cells(root: Path, keys: Collection[str]) -> None:
     """Remove cells, with their runs, from the columnar store `root`. EngineError if the disk refuses; ResultError."""
-    columns = _rewritten(root)
+    columns = _open_for_rewrite(root)
     remaining = [entry for entry in columns.entries() if entry.run.cell.key not in keys]
     contents = {content.digest: content for content in columns.every_contents()}
-    _write(root, remaining, _named(contents, {digest for entry in remaining for digest in entry.run.contents.values()}))
+    _write(
+        root,
+        remaining,
+        _select_contents(contents, {digest for entry in remaining for digest in entry.run.contents.values()}),
+    )
 
 
-def _rewritten(root: Path) -> Columns:
+def _open_for_rewrite(root: Path) -> ColumnStore:
     """A store that is to be rewritten. It raises ResultError for an unreadable run, which would be lost."""
 
     def refuse(text: str) -> None:
@@ -95,7 +99,7 @@ def _rewritten(root: Path) -> Columns:
             "use the harness that wrote it, or take it from the project's history again",
         )
 
-    return Columns(root, refuse)
+    return ColumnStore(root, refuse)
 
 
 def _write(root: Path, entries: Sequence[StoredRun], contents: Sequence[Contents]) -> None:
@@ -137,5 +141,5 @@ def _newest(entries: Sequence[StoredRun]) -> set[str]:
     return {key for _, key in last.values()}
 
 
-def _named(contents: dict[str, Contents], digests: set[str]) -> list[Contents]:
+def _select_contents(contents: dict[str, Contents], digests: set[str]) -> list[Contents]:
     return [content for digest, content in sorted(contents.items()) if digest in digests]

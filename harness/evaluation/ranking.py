@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.analysis.metrics.registry import find
+from harness.analysis.metrics.registry import find_metric
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import FAILED_TRANSFER, Better, EngineName, Interval
-from harness.planning.sweep import is_of_path
+from harness.planning.sweep import is_path_name
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import PARAMETERS, ROLES
 from harness.scenario.schema import Scenario
 from harness.stats.intervals import interval
-from harness.stats.two_sample import ALPHA, Comparison, compare, enough, holm
+from harness.stats.two_sample import ALPHA, Comparison, adjust_holm, compare, required_repetitions
 
 #: Parameters whose values need no name in a label.
-_TELLING = frozenset({"congestion_control"})
+_SELF_EXPLANATORY = frozenset({"congestion_control"})
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedCell:
     """One cell of a ranking."""
 
     result: CellResult
@@ -66,7 +66,7 @@ class Ranking:
     better: Better
     where: str
     """Label that distinguishes its path from those of the scenario's other rankings; may be empty."""
-    cells: tuple[Ranked, ...]
+    cells: tuple[RankedCell, ...]
     """At least two, the best first; the smallest first for a metric without a better direction."""
     without: tuple[str, ...] = ()
     """Labels of cells that have no value."""
@@ -84,10 +84,10 @@ class Ranking:
     @property
     def needed(self) -> int:
         """Minimum runs of each cell for a significant difference to be possible."""
-        return enough(max(1, len(self.cells) - 1))
+        return required_repetitions(max(1, len(self.cells) - 1))
 
 
-def headline(scenario: Scenario) -> tuple[MetricName, ...]:
+def headline_metrics(scenario: Scenario) -> tuple[MetricName, ...]:
     """The metrics that rank the cells of a scenario by default.
 
     For a download: the time to the last byte. For a flow that is stopped: its throughput. For several flows: the
@@ -100,7 +100,7 @@ def headline(scenario: Scenario) -> tuple[MetricName, ...]:
     return (MetricName("utilisation_shared"), *([MetricName("jain_shared")] if fair else []))
 
 
-def rankings(results: Sequence[CellResult], metrics: Sequence[MetricName] = ()) -> list[Ranking]:
+def rank_cells(results: Sequence[CellResult], metrics: Sequence[MetricName] = ()) -> list[Ranking]:
     """The rankings of cells of one scenario and engine, by these metrics, or by the scenario's headline.
 
     Empty if no path has two cells to compare.
@@ -112,21 +112,21 @@ def rankings(results: Sequence[CellResult], metrics: Sequence[MetricName] = ()) 
     for seed in seeds:
         for path_label, group in _paths([result for result in results if result.cell.seed == seed]):
             context = ", ".join(part for part in (f"seed {seed}" if len(seeds) > 1 else "", path_label) if part)
-            for metric in metrics or headline(results[0].cell.scenario):
+            for metric in metrics or headline_metrics(results[0].cell.scenario):
                 ranking = _ranking(group, metric, context)
                 ranked += [ranking] if ranking is not None else []
     return ranked
 
 
 def _ranking(results: Sequence[CellResult], metric: MetricName, context: str) -> Ranking | None:
-    definition = find(metric.metric)
+    definition = find_metric(metric.metric)
     if definition is None:
         return None
-    cells, without = list[Ranked](), list[str]()
-    for result, label in zip(results, labels(results), strict=True):
+    cells, without = list[RankedCell](), list[str]()
+    for result, label in zip(results, cell_labels(results), strict=True):
         values, unfinished = result.values(*metric), len(result.unreached(metric))
         if values:
-            cells.append(Ranked(result, label, tuple(values), interval(values), unfinished))
+            cells.append(RankedCell(result, label, tuple(values), interval(values), unfinished))
         else:
             without.append(label)
     if len(cells) < 2:
@@ -135,52 +135,54 @@ def _ranking(results: Sequence[CellResult], metric: MetricName, context: str) ->
     cells.sort(key=lambda cell: (sign * cell.span.median, sign * cell.span.low, sign * cell.span.high, cell.label))
     best, *rivals = cells
     comparisons = [compare(cell.values, best.values) for cell in rivals]
-    adjusted = holm([comparison.p for comparison in comparisons])
+    adjusted = adjust_holm([comparison.p for comparison in comparisons])
     placed = [
-        Ranked(cell.result, cell.label, cell.values, cell.span, cell.unfinished, comparison, p)
+        RankedCell(cell.result, cell.label, cell.values, cell.span, cell.unfinished, comparison, p)
         for cell, comparison, p in zip(rivals, comparisons, adjusted, strict=True)
     ]
     scenario, engine = results[0].cell.scenario, results[0].cell.engine
     return Ranking(
         scenario, engine, metric, definition.unit, definition.better, context, (best, *placed), tuple(without)
-    )  # fmt: skip
+    )
 
 
 def _paths(results: Sequence[CellResult]) -> list[tuple[str, list[CellResult]]]:
     """(label of a path, its cells) for each path if one has several cells; else all cells together."""
     groups: dict[tuple[tuple[str, str], ...], list[CellResult]] = {}
     for result in results:
-        groups.setdefault(tuple(_of_the_path(result)), []).append(result)
+        groups.setdefault(tuple(_path_parameters(result)), []).append(result)
     if len(groups) == 1 or all(len(group) == 1 for group in groups.values()):
         return [("", list(results))]
     varied = {
-        name for name in dict.fromkeys(name for path in groups for name, _ in path)
+        name
+        for name in dict.fromkeys(name for path in groups for name, _ in path)
         if len({dict(path).get(name) for path in groups}) > 1
-    }  # fmt: skip
+    }
     return [
         (", ".join(f"{name} {value}" for name, value in path if name in varied), group)
         for path, group in groups.items()
     ]
 
 
-def _of_the_path(result: CellResult) -> list[tuple[str, str]]:
+def _path_parameters(result: CellResult) -> list[tuple[str, str]]:
     parameters = sorted(result.cell.parameters.items())
-    return [(name, str(value)) for name, value in parameters if is_of_path(name)]
+    return [(name, str(value)) for name, value in parameters if is_path_name(name)]
 
 
-def labels(results: Sequence[CellResult]) -> list[str]:
+def cell_labels(results: Sequence[CellResult]) -> list[str]:
     """A short, unique label for each cell, which says how it differs from the others."""
     cells = [result.cell for result in results]
     tables = [dict(cell.parameters) for cell in cells]
     varied = [
-        name for name in dict.fromkeys(name for table in tables for name in table)
+        name
+        for name in dict.fromkeys(name for table in tables for name in table)
         if len({table.get(name) for table in tables}) > 1
-    ]  # fmt: skip
+    ]
     pairs = [(cell.client.name, cell.server.name) for cell in cells]
     texts = []
     for pair, table in zip(pairs, tables, strict=True):
         pair_label = _pair(pair, pairs)
-        settings = _words({name: str(table[name]) for name in varied if name in table})
+        settings = _settings_text({name: str(table[name]) for name in varied if name in table})
         texts.append(", ".join(part for part in (pair_label, settings) if part) or "as it is")
     if len(set(texts)) < len(texts):
         # They differ in code or image versions.
@@ -196,7 +198,7 @@ def _pair(pair: tuple[str, str], pairs: Iterable[tuple[str, str]]) -> str:
     return f"client {pair[0]}" if clients else f"server {pair[1]}" if servers else ""
 
 
-def _words(settings: Mapping[str, str]) -> str:
+def _settings_text(settings: Mapping[str, str]) -> str:
     """Parameters and their values: 'server bbr', 'initial_rtt 100 ms' where both roles have it, 'server.pacing off'."""
     parts = []
     for full, value in settings.items():
@@ -204,7 +206,7 @@ def _words(settings: Mapping[str, str]) -> str:
         both = name in PARAMETERS and all(settings.get(f"{endpoint}.{name}") == value for endpoint in ROLES)
         if both and role != ROLES[0]:
             continue
-        if name in _TELLING:
+        if name in _SELF_EXPLANATORY:
             parts.append(value if both else f"{role} {value}")
         else:
             parts.append(f"{name if both else full} {value}")

@@ -12,7 +12,7 @@ from harness.scenario.schema import Scenario
 Artefacts = Literal["all", "failed", "none"]
 
 
-def keeps(artefacts: Artefacts, scenario: Scenario, run: Run, measured: MeasuredRun | None) -> bool:
+def keeps_artefacts(artefacts: Artefacts, scenario: Scenario, run: Run, measured: MeasuredRun | None) -> bool:
     """Whether the artefacts of a run are kept. A run that misses its objectives counts as failed.
 
     `scenario`: has the objectives.

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.outcome import Cell
-from harness.store.build_diff import other_bits
+from harness.store.build_diff import differing_components
 from harness.store.identity import Ledger
 
 #: Mark of a row that is not current.
@@ -17,7 +17,7 @@ MARK = "‡"
 NOT_ASKED = "no longer asked for"
 
 
-def standing(
+def mark_outdated(
     results: Sequence[CellResult], today: Mapping[object, Cell], version: int, ledger: Ledger
 ) -> list[CellResult]:
     """The results, each with what of it is outdated.
@@ -26,22 +26,23 @@ def standing(
     digests are equivalent.
     """
     return [
-        replace(result, older=_older(result, today.get(point_of(result.cell)), version, ledger)) for result in results
+        replace(result, older=_outdated_parts(result, today.get(point_of(result.cell)), version, ledger))
+        for result in results
     ]
 
 
-def _older(result: CellResult, today: Cell | None, version: int, ledger: Ledger) -> tuple[str, ...]:
-    differences = (NOT_ASKED,) if today is None else other_bits(result.cell, today, ledger)
+def _outdated_parts(result: CellResult, today: Cell | None, version: int, ledger: Ledger) -> tuple[str, ...]:
+    differences = (NOT_ASKED,) if today is None else differing_components(result.cell, today, ledger)
     versions = {measured.version for _, measured in result.runs if measured is not None}
     return (*differences, *(("the measuring code",) if versions - {version} else ()))
 
 
-def marked(text: str, result: CellResult) -> str:
+def row_text(text: str, result: CellResult) -> str:
     """A row's text, with the mark if the row is not current."""
     return f"{text} {MARK}" if result.older else text
 
 
-def note(results: Sequence[CellResult]) -> str:
+def outdated_note(results: Sequence[CellResult]) -> str:
     """How many rows are not current, and why; empty if all are."""
     stale = [result for result in results if result.older]
     if not stale:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.analysis.interop import verdict_of
-from harness.analysis.metrics.objectives import converted
+from harness.analysis.metrics.objectives import convert
 from harness.analysis.metrics.registry import unit_of
 from harness.outcome import (
     Interval,
@@ -36,7 +36,7 @@ _FAULTS = ("wrong_file", "crashed", "log_overflow")
 
 
 @dataclass(frozen=True)
-class _Judged:
+class _JudgedRun:
     """A classified run."""
 
     kind: Literal["observed", "unsupported", "fault", "infrastructure"]
@@ -64,31 +64,33 @@ def judge(scenario: Scenario, runs: Sequence[tuple[Run, MeasuredRun | None]], pa
             return interop.model_copy(update={"evidence": tuple(paths)})
     judged = [_classify(run, measured) for run, measured in runs]
     observed = [judged_run for judged_run in judged if judged_run.kind == "observed"]
-    verdict = _of_observations(scenario, judged, observed) if observed else _of_none(judged)
+    verdict = (
+        _verdict_of_observations(scenario, judged, observed) if observed else _verdict_without_observations(judged)
+    )
     mask = [judged_run.kind == "observed" or not observed for judged_run in judged]
     evidence = tuple(path for path, counts in zip(paths, mask, strict=False) if counts)
     return verdict.model_copy(update={"evidence": evidence})
 
 
-def _classify(run: Run, measured: MeasuredRun | None) -> _Judged:
+def _classify(run: Run, measured: MeasuredRun | None) -> _JudgedRun:
     outcome = proven_outcome(run, measured)
     if outcome.status == "unsupported":
-        return _Judged("unsupported", _code("unsupported", outcome.role), outcome.detail, run, measured)
+        return _JudgedRun("unsupported", _code("unsupported", outcome.role), outcome.detail, run, measured)
     if outcome.status in _FAULTS:
-        return _Judged("fault", _code(outcome.status, outcome.role), outcome.detail, run, measured)
+        return _JudgedRun("fault", _code(outcome.status, outcome.role), outcome.detail, run, measured)
     if outcome.status == "infrastructure":
         # A failure that measuring found afterwards has its own code.
         code = outcome.reason if run.outcome.status != "infrastructure" else "infrastructure"
-        return _Judged("infrastructure", code, outcome.detail or outcome.reason, run, measured)
+        return _JudgedRun("infrastructure", code, outcome.detail or outcome.reason, run, measured)
     code = outcome.status if outcome.status in ("completed", "timed_out") else _code(outcome.status, outcome.role)
-    return _Judged("observed", code, outcome.detail, run, measured)
+    return _JudgedRun("observed", code, outcome.detail, run, measured)
 
 
 def _code(status: str, role: str | None) -> str:
     return f"{status}_{role}" if role else status
 
 
-def _of_none(judged: Sequence[_Judged]) -> Verdict:
+def _verdict_without_observations(judged: Sequence[_JudgedRun]) -> Verdict:
     """The verdict without any observation: it says why."""
     if not judged:
         return Verdict(status="error", reason="no_runs", sentence="The cell has not been run.")
@@ -103,11 +105,13 @@ def _of_none(judged: Sequence[_Judged]) -> Verdict:
         (judged_run.detail for judged_run in matching if judged_run.reason == reason and judged_run.detail), ""
     )
     status: VerdictStatus = "unsupported" if kind == "unsupported" else "error"
-    text = f"{_words(reason)} in {count} of {len(judged)} runs"
+    text = f"{_reason_text(reason)} in {count} of {len(judged)} runs"
     return Verdict(status=status, reason=reason, sentence=_sentence(text, detail))
 
 
-def _of_observations(scenario: Scenario, judged: Sequence[_Judged], observed: Sequence[_Judged]) -> Verdict:
+def _verdict_of_observations(
+    scenario: Scenario, judged: Sequence[_JudgedRun], observed: Sequence[_JudgedRun]
+) -> Verdict:
     verdicts = tuple(_objective(objective, len(scenario.flows), observed) for objective in scenario.objectives)
     unfinished = [judged_run for judged_run in observed if judged_run.failed_transfer]
     if not verdicts:
@@ -115,21 +119,21 @@ def _of_observations(scenario: Scenario, judged: Sequence[_Judged], observed: Se
     failed = [verdict for verdict in verdicts if verdict.verdict == "fail"]
     faults = [judged_run for judged_run in judged if judged_run.kind in ("fault", "unsupported")]
     inconclusive = [verdict for verdict in verdicts if verdict.verdict == "inconclusive"]
-    tail = _late(unfinished, observed) + _uncounted(judged)
+    tail = _failed_transfers_text(unfinished, observed) + _uncounted_text(judged)
     if failed:
-        worst = max(failed, key=miss)
+        worst = max(failed, key=relative_miss)
         if worst.observed is not None and math.isinf(worst.observed.median):
             reason, sentence = _not_finished(scenario, unfinished, len(observed))
             sentence += f", so {worst.demanded} is missed"
-            return _verdict("fail", reason, sentence + _uncounted(judged), verdicts)
+            return _verdict("fail", reason, sentence + _uncounted_text(judged), verdicts)
         return _verdict("fail", f"{worst.metric}_missed", _describe(worst) + tail, verdicts)
     if faults:
         reason, count = Counter(judged_run.reason for judged_run in faults).most_common(1)[0]
         detail = next(
             (judged_run.detail for judged_run in faults if judged_run.reason == reason and judged_run.detail), ""
         )
-        text = f"{_words(reason)} in {count} of {len(judged)} runs"
-        sentence = _sentence(text, detail).removesuffix(".") + _late(unfinished, observed)
+        text = f"{_reason_text(reason)} in {count} of {len(judged)} runs"
+        sentence = _sentence(text, detail).removesuffix(".") + _failed_transfers_text(unfinished, observed)
         return _verdict("inconclusive", reason, sentence, verdicts)
     if inconclusive:
         missing = next((verdict for verdict in inconclusive if verdict.observed is None), None)
@@ -144,19 +148,21 @@ def _of_observations(scenario: Scenario, judged: Sequence[_Judged], observed: Se
     if len(unfinished) == len(observed):
         # The objectives are met, but no run transferred everything: a repeat failed, for example.
         reason, sentence = _not_finished(scenario, unfinished, len(observed))
-        return _verdict("fail", reason, sentence + _uncounted(judged), verdicts)
+        return _verdict("fail", reason, sentence + _uncounted_text(judged), verdicts)
     nearest = min(verdicts, key=_margin)
     return _verdict("pass", "objectives_met", f"All {len(verdicts)} met; {_describe(nearest)}" + tail, verdicts)
 
 
 def _without_objectives(
-    scenario: Scenario, judged: Sequence[_Judged], observed: Sequence[_Judged], unfinished: Sequence[_Judged]
+    scenario: Scenario, judged: Sequence[_JudgedRun], observed: Sequence[_JudgedRun], unfinished: Sequence[_JudgedRun]
 ) -> Verdict:
     if len(unfinished) == len(observed):
         reason, sentence = _not_finished(scenario, unfinished, len(observed))
-        return _verdict("fail", reason, sentence + _uncounted(judged), ())
+        return _verdict("fail", reason, sentence + _uncounted_text(judged), ())
     sentence = (
-        "The scenario has no objectives; the figures are reported" + _late(unfinished, observed) + _uncounted(judged)
+        "The scenario has no objectives; the figures are reported"
+        + _failed_transfers_text(unfinished, observed)
+        + _uncounted_text(judged)
     )
     return _verdict("measured", "no_objectives", sentence, ())
 
@@ -165,7 +171,7 @@ def _verdict(status: VerdictStatus, reason: str, sentence: str, objectives: tupl
     return Verdict(status=status, reason=reason, sentence=f"{sentence}.", objectives=objectives)
 
 
-def _objective(objective: Objective, flows: int, observed: Sequence[_Judged]) -> ObjectiveVerdict:
+def _objective(objective: Objective, flows: int, observed: Sequence[_JudgedRun]) -> ObjectiveVerdict:
     """Compare one objective with the runs in which its metric is known."""
     at_most = objective.at_most is not None
     values = [value for judged_run in observed if (value := _value(judged_run, objective, flows, at_most)) is not None]
@@ -177,12 +183,17 @@ def _objective(objective: Objective, flows: int, observed: Sequence[_Judged]) ->
         ]
         status = "pass" if all(met) else "inconclusive" if any(met) else "fail"
     return ObjectiveVerdict(
-        metric=objective.metric, demanded=str(objective), bound=objective.bound, at_most=at_most,
-        unit=objective.unit, observed=estimate, verdict=status,
-    )  # fmt: skip
+        metric=objective.metric,
+        demanded=str(objective),
+        bound=objective.bound,
+        at_most=at_most,
+        unit=objective.unit,
+        observed=estimate,
+        verdict=status,
+    )
 
 
-def _value(judged_run: _Judged, objective: Objective, flows: int, at_most: bool) -> float | None:
+def _value(judged_run: _JudgedRun, objective: Objective, flows: int, at_most: bool) -> float | None:
     """The metric in the objective's unit; infinitely bad where the transfer failed before reaching it."""
     measurement = _measured(judged_run, objective.metric, flows)
     if measurement is not None:
@@ -190,18 +201,18 @@ def _value(judged_run: _Judged, objective: Objective, flows: int, at_most: bool)
         return (
             measurement.value
             if objective.unit == "1"
-            else converted(measurement.value, unit_of(measurement), objective.unit)
+            else convert(measurement.value, unit_of(measurement), objective.unit)
         )
     if judged_run.failed_transfer:
         return math.inf if at_most else -math.inf
     return None
 
 
-def _measured(judged_run: _Judged, metric: str, flows: int) -> Measurement | None:
+def _measured(judged_run: _JudgedRun, metric: str, flows: int) -> Measurement | None:
     return None if judged_run.measured is None else judged_run.measured.written(metric, flows)
 
 
-def miss(verdict: ObjectiveVerdict) -> float:
+def relative_miss(verdict: ObjectiveVerdict) -> float:
     """How far the median is on the wrong side, relative to the bound; negative if the bound is met."""
     if verdict.observed is None:
         return -math.inf
@@ -210,7 +221,7 @@ def miss(verdict: ObjectiveVerdict) -> float:
 
 
 def _margin(verdict: ObjectiveVerdict) -> float:
-    return -miss(verdict)
+    return -relative_miss(verdict)
 
 
 def _describe(verdict: ObjectiveVerdict) -> str:
@@ -218,7 +229,7 @@ def _describe(verdict: ObjectiveVerdict) -> str:
     assert verdict.observed is not None
     demanded = verdict.demanded.removeprefix(verdict.metric).strip()
     text = f"{verdict.metric}: {_interval(verdict.observed, verdict.unit)}, demanded {demanded}"
-    excess = miss(verdict)
+    excess = relative_miss(verdict)
     if verdict.verdict == "fail" and math.isfinite(excess):
         text += f": {excess:.0%} {'over' if verdict.at_most else 'under'}"
     return text
@@ -240,28 +251,28 @@ def _number(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
 
 
-def _not_finished(scenario: Scenario, unfinished: Sequence[_Judged], runs: int) -> tuple[str, str]:
+def _not_finished(scenario: Scenario, unfinished: Sequence[_JudgedRun], runs: int) -> tuple[str, str]:
     """(reason code, sentence) of failed transfers, for their most frequent reason."""
     reason, count = Counter(judged_run.reason for judged_run in unfinished).most_common(1)[0]
     if reason == "timed_out":
         return reason, f"The transfer did not finish within {scenario.timeout} in {count} of {runs} runs"
     detail = next(judged_run.detail for judged_run in unfinished if judged_run.reason == reason)
-    return reason, f"{_words(reason)} in {count} of {runs} runs: {detail.rstrip('.')}"
+    return reason, f"{_reason_text(reason)} in {count} of {runs} runs: {detail.rstrip('.')}"
 
 
-def _late(unfinished: Sequence[_Judged], observed: Sequence[_Judged]) -> str:
+def _failed_transfers_text(unfinished: Sequence[_JudgedRun], observed: Sequence[_JudgedRun]) -> str:
     """Runs with failed transfers, which count as infinitely bad, as the end of a sentence."""
     reasons = Counter(judged_run.reason for judged_run in unfinished)
-    return "".join(f"; {_words(reason).lower()} {count} of {len(observed)}" for reason, count in reasons.items())
+    return "".join(f"; {_reason_text(reason).lower()} {count} of {len(observed)}" for reason, count in reasons.items())
 
 
-def _uncounted(judged: Sequence[_Judged]) -> str:
+def _uncounted_text(judged: Sequence[_JudgedRun]) -> str:
     """Runs that the verdict does not depend on, as the end of a sentence."""
     reasons = Counter(judged_run.reason for judged_run in judged if judged_run.kind != "observed")
     return "".join(f"; not counted: {reason} {count} of {len(judged)}" for reason, count in reasons.items())
 
 
-def _words(reason: str) -> str:
+def _reason_text(reason: str) -> str:
     """A reason code as the start of a sentence."""
     name, _, role = reason.rpartition("_")
     if role in ("client", "server", "sim", "harness"):

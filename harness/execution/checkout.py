@@ -9,38 +9,46 @@ from pathlib import Path
 from harness.analysis.metrics.objectives import mistakes
 from harness.catalogue import Catalogue
 from harness.engine.code_digest import engine_code
-from harness.engine.docker.host_jitter import Patience
+from harness.engine.docker.host_jitter import QuietWait
 from harness.engine.images.build import Images
 from harness.engine.images.cache import Cache
-from harness.engine.images.contents import KnownContents
+from harness.engine.images.contents import ContentsCache
 from harness.engine.images.registry import Registry
 from harness.engine.images.rootfs_export import RootFileSystems
 from harness.engine.run_dir import prepare_folder
-from harness.engine.served_files import serve
+from harness.engine.served_files import make_served_files
 from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.execution import locks
-from harness.execution.cluster.image_transfer import Depot
-from harness.execution.cluster_backend import work_on_cluster
-from harness.execution.engines import docker_versions, engine_of, remove_orphans
-from harness.execution.estimates import DiskUse, experience, missing_bytes, require_room
-from harness.execution.events import Listener, MachineHeld, PlanMade, Warned
-from harness.execution.image_inventory import Inventory
-from harness.execution.local_backend import CheckoutGround
+from harness.execution.cluster.image_transfer import ParcelSource
+from harness.execution.cluster_backend import run_on_cluster
+from harness.execution.engines import create_engine, docker_versions, remove_orphans
+from harness.execution.estimates import DiskUse, load_experience, missing_bytes, require_room
+from harness.execution.events import Listener, PlanMade, WaitingForMachine, Warned
+from harness.execution.image_inventory import ImageInventory
+from harness.execution.local_backend import LocalBackend
 from harness.execution.locks import machine_lock
-from harness.execution.matrix import Request, UntilDecided, cells, named, of_matrix, points_of, varied
+from harness.execution.matrix import (
+    Request,
+    UntilDecided,
+    build_matrix,
+    matrix_players,
+    named_implementations,
+    swept_points,
+    varied_parameters,
+)
 from harness.execution.measured_store import StoredResults
-from harness.execution.options import Options, Places
-from harness.execution.repetitions import Repetitions
-from harness.execution.retries import Attempts
-from harness.execution.scheduler import Campaign, LostRuns, UnbuiltError, lost_runs
-from harness.execution.shutdown import end_hard
+from harness.execution.options import CheckoutPaths, Options
+from harness.execution.repetitions import RepetitionPlan
+from harness.execution.retries import RunMaker
+from harness.execution.scheduler import Campaign, LostRuns, UnbuiltError, lost_runs_message
+from harness.execution.shutdown import kill_campaign
 from harness.outcome import ENGINES, Cell, Contestant
-from harness.planning.estimate import Experience
+from harness.planning.estimate import DurationModel
 from harness.planning.sweep import Point
 from harness.scenario.parameters import ROLES
-from harness.store.identity import keyed, read_ledger
-from harness.store.parquet import Columns, is_columnar
+from harness.store.identity import read_ledger, with_key
+from harness.store.parquet import ColumnStore, is_columnar
 from harness.store.provenance import Provenance, commit_of
 from harness.store.results import Store, StoreReader
 from harness.topology import build_lab
@@ -54,7 +62,7 @@ class App:
 
     def __init__(
         self,
-        places: Places,
+        places: CheckoutPaths,
         manifests: Sequence[Path] = (),
         warn: Callable[[str], object] = lambda text: None,
         stand_ins: Mapping[str, str] = {},
@@ -69,15 +77,15 @@ class App:
         columnar = is_columnar(places.store)
         if not columnar:
             self._rekey(warn)
-        self.stored: StoreReader = Columns(places.store, warn) if columnar else self.store
+        self.stored: StoreReader = ColumnStore(places.store, warn) if columnar else self.store
         """The store that is read: columnar if its folder has columns, else `store`."""
         self.results = StoredResults(self.stored, None if columnar else self.store)
         registry = Registry(places.registry) if places.registry else None
         self.images = Images(places.root / "images", places.state, registry=registry)
         self.cache = Cache(places.cache, places.cache_limit)
         self.exported = RootFileSystems(self.cache)
-        self.contents = KnownContents(places.cache)
-        self.inventory = Inventory(self.catalogue, self.images, self.exported)
+        self.contents = ContentsCache(places.cache)
+        self.inventory = ImageInventory(self.catalogue, self.images, self.exported)
 
     def _rekey(self, warn: Callable[[str], object]) -> None:
         """Update the keys of stored runs to the current ledger; a store that cannot be written keeps its keys."""
@@ -93,21 +101,22 @@ class App:
         """The cells of a request. `every`: points in place of those of its sweeps; the request then has one scenario
         (`harness.execution.matrix.cells`).
         """
-        swept = points_of(request)
+        swept = swept_points(request)
         self.catalogue.require_split(
-            swept, lambda scenario: {role: of_matrix(request, role, scenario) for role in ROLES}
+            swept, lambda scenario: {role: matrix_players(request, role, scenario) for role in ROLES}
         )
-        flow_implementations = {name: self.inventory.named(name) for name in named(swept)}
+        flow_implementations = {name: self.inventory.named(name) for name in named_implementations(swept)}
         # If flows name the implementation of a role everywhere, the requested ones for that role are not needed.
         open_roles = {role for point in swept for role in point.scenario.open_roles}
         requested = [
-            *(request.clients if "client" in open_roles else ()), *(request.servers if "server" in open_roles else ()),
-        ]  # fmt: skip
+            *(request.clients if "client" in open_roles else ()),
+            *(request.servers if "server" in open_roles else ()),
+        ]
         contestants = {item.name: item for item in requested} | flow_implementations
         images = {name: self.inventory.image_of(item, listen, pull=pull) for name, item in contestants.items()}
         sim = self.images.sim(request.sim_kernel)
         code = engine_code(request.engine)
-        matrix = cells(
+        matrix = build_matrix(
             request,
             images,
             sim,
@@ -135,16 +144,19 @@ class App:
             name: Contestant(implementation=implementations[name], image=images[name]) for name in cell.others
         }
         content = {
-            "client": implementations[cell.client.name], "client_image": images[cell.client.name],
-            "server": implementations[cell.server.name], "server_image": images[cell.server.name],
-            "others": contestants, "sim_image": self.images.sim(cell.sim_kernel),
+            "client": implementations[cell.client.name],
+            "client_image": images[cell.client.name],
+            "server": implementations[cell.server.name],
+            "server_image": images[cell.server.name],
+            "others": contestants,
+            "sim_image": self.images.sim(cell.sim_kernel),
             "engine_code": engine_code(cell.engine),
-        }  # fmt: skip
-        return keyed(cell.model_copy(update=content), self.ledger)
+        }
+        return with_key(cell.model_copy(update=content), self.ledger)
 
-    def experience(self, matrix: Sequence[Cell]) -> Experience:
+    def experience(self, matrix: Sequence[Cell]) -> DurationModel:
         """How long the runs of these cells take, from stored runs."""
-        return experience(self.store, self.places.root / "results" / "reference", matrix)
+        return load_experience(self.store, self.places.root / "results" / "reference", matrix)
 
     def provenance(self, versions: Mapping[str, str]) -> Provenance:
         """The provenance that a command writes into its run records; `versions`: of Docker and Compose."""
@@ -179,11 +191,11 @@ class App:
         engine = matrix[0].engine if matrix else Request.engine
         with_docker = ENGINES[engine].needs_docker
         removed = [*remove_orphans(self.cache, required=with_docker), *self.store.remove_orphans()]
-        locks.sweep(self.store.root)
+        locks.remove_stale_claims(self.store.root)
         if removed:
             listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
         provenance = self.provenance(docker_versions(required=with_docker))
-        series = Repetitions(matrix, repetitions, self.results.of, lambda text: listen(Warned(text)))
+        series = RepetitionPlan(matrix, repetitions, self.results.of, lambda text: listen(Warned(text)))
         # Taken before the store is searched for complete runs, so that no run of another harness is missed.
         stamps = {
             (planned.cell.key, planned.repetition): self.store.stamp(planned.cell.key, planned.repetition)
@@ -195,43 +207,49 @@ class App:
         need = disk.need(todo, options.jobs)
         if caution := disk.require(need):
             listen(Warned(caution))
-        runs = engine_of(engine, self.cache, options)
-        patience = Patience(options.patience)
-        attempts = Attempts(runs, self.store, self.results, options, patience, provenance, listen)
+        runs = create_engine(engine, self.cache, options)
+        patience = QuietWait(options.patience)
+        attempts = RunMaker(runs, self.store, self.results, options, patience, provenance, listen)
         timings = self.experience(matrix)
-        backend = CheckoutGround(self.images, self.inventory, self.contents, attempts, timings, stamps)
+        backend = LocalBackend(self.images, self.inventory, self.contents, attempts, timings, stamps)
         campaign = Campaign(todo, options.jobs, backend, listen, series.further)
         open_ended = isinstance(repetitions, UntilDecided)
         listen(
             PlanMade(
-                len(todo), series.stored(), len(matrix), campaign.seconds(), open_ended, varied(matrix), disk=need.text
+                len(todo),
+                series.stored(),
+                len(matrix),
+                campaign.seconds(),
+                open_ended,
+                varied_parameters(matrix),
+                disk=need.text,
             )
         )
         lost: list[LostRuns] = []
         if todo:
             self.places.state.mkdir(parents=True, exist_ok=True)
-            with machine_lock(engine, lambda: listen(MachineHeld(engine))), closing(runs):
+            with machine_lock(engine, lambda: listen(WaitingForMachine(engine))), closing(runs):
                 if options.cluster is None:
                     lost = campaign.work()
                 else:
-                    image_source = Depot(self.exported, self.contents, options.cluster.files)
-                    lost = work_on_cluster(
+                    image_source = ParcelSource(self.exported, self.contents, options.cluster.files)
+                    lost = run_on_cluster(
                         options.cluster, todo, backend, attempts, image_source, self.cache, series.further
                     )
         results = [self.results.of(cell, series.reached(cell)) for cell in matrix]
         if lost:
-            raise UnbuiltError(*lost_runs(lost, self.places.state / "builds"), results)
+            raise UnbuiltError(*lost_runs_message(lost, self.places.state / "builds"), results)
         return results
 
     def end_hard(self) -> None:
         """Kill and remove everything that this process is running; see `harness.execution.shutdown`."""
-        end_hard(self.store)
+        kill_campaign(self.store)
 
     def write_lab(self, request: Request, folder: Path, listen: Listener) -> None:
         """Write the first cell of a request as a lab for manual use; build its images and make its files."""
         cell = self.inventory.made(self.matrix(request, listen, pull=True)[0], listen)
         lab = build_lab(cell, 0)
         require_room(self.cache.www, missing_bytes(self.cache.www, [lab]))
-        serve(lab, self.cache)
+        make_served_files(lab, self.cache)
         folder.mkdir(parents=True, exist_ok=True)
         prepare_folder(lab, folder.resolve(), self.places.cache.resolve())

@@ -19,58 +19,66 @@ from harness.engine.virtual.guest_config import guest_memory_mib
 from harness.errors import EngineError, ResultError, disk_error
 from harness.evaluation.verdict import judge
 from harness.execution.cluster import coordinator
-from harness.execution.cluster.address import ClusterOptions, started
+from harness.execution.cluster.address import ClusterOptions, run_scheduler
 from harness.execution.cluster.coordinator import Driver
-from harness.execution.cluster.dask_client import Crew
-from harness.execution.cluster.image_transfer import Depot
-from harness.execution.cluster.messages import Answer, Order
+from harness.execution.cluster.dask_client import ClusterConnection
+from harness.execution.cluster.image_transfer import ParcelSource
+from harness.execution.cluster.messages import RunAnswer, RunOrder
 from harness.execution.cluster.worker import MEASURING
 from harness.execution.events import BuildEnded, BuildStarted, Listener, RunFinished, Warned
-from harness.execution.local_backend import CheckoutGround
+from harness.execution.local_backend import LocalBackend
 from harness.execution.locks import RunLock
 from harness.execution.matrix import PlannedRun
-from harness.execution.retries import Attempts
+from harness.execution.retries import RunMaker
 from harness.execution.scheduler import LostRuns
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.planning.endpoint_config import UnsupportedError
 from harness.store.results import MEASURED, RUN
 from harness.topology import build_lab
-from harness.writing import place_below, write_new
+from harness.writing import path_below, write_new_file
 
 #: Maximum number of cells whose stored runs, or whose JSON, are cached.
-_MET = 2048
+_CACHED_CELLS = 2048
 
 
 @dataclass
-class ClusterGround:
+class ClusterBackend:
     """The backend of a driver (`harness.execution.cluster.coordinator.CoordinatorBackend`) in one checkout."""
 
-    ground: CheckoutGround
-    attempts: Attempts
-    depot: Depot
+    ground: LocalBackend
+    attempts: RunMaker
+    depot: ParcelSource
     _known: dict[str, tuple[Sequence[str], int]] = field(default_factory=dict)
     """Key of a cell → its images, and the bytes of memory that its runs need."""
 
     _texts: dict[str, str] = field(default_factory=dict)
 
-    def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
+    def order(self, item: PlannedRun, driver: str) -> tuple[RunOrder, int]:
         """See `harness.execution.cluster.coordinator.CoordinatorBackend`."""
         cell, options = item.cell, self.attempts.options
         if cell.key not in self._known:
             self._known[cell.key] = self._needs(cell)
         references, memory = self._known[cell.key]
         contents = {name: content.digest for name, content in self.depot.contents(references).items()}
-        order = Order(
-            self._text(cell), item.repetition, {name: self.depot.sent(name) for name in references},
-            contents, driver, self.depot.files, self.attempts.provenance.commit, options.artefacts, options.stall,
-            options.log_limit, options.kernel.entry,
-        )  # fmt: skip
+        order = RunOrder(
+            self._text(cell),
+            item.repetition,
+            {name: self.depot.sent(name) for name in references},
+            contents,
+            driver,
+            self.depot.files,
+            self.attempts.provenance.commit,
+            options.artefacts,
+            options.stall,
+            options.log_limit,
+            options.kernel.entry,
+        )
         return order, memory
 
     def _text(self, cell: Cell) -> str:
         if cell.key not in self._texts:
             self._texts[cell.key] = cell.model_dump_json(by_alias=True)
-            if len(self._texts) > _MET:
+            if len(self._texts) > _CACHED_CELLS:
                 del self._texts[next(iter(self._texts))]
         return self._texts[cell.key]
 
@@ -101,12 +109,12 @@ class ClusterGround:
         """See `harness.execution.scheduler.Backend`."""
         return self.ground.expected(cell)
 
-    def take(self, item: PlannedRun, answer: Answer, attempt: int) -> bool:
+    def take(self, item: PlannedRun, answer: RunAnswer, attempt: int) -> bool:
         """See `harness.execution.cluster.coordinator.CoordinatorBackend`."""
         store, attempts = self.attempts.store, self.attempts
         partial = store.begin(item.cell.key, item.repetition)
         try:
-            run, measured = _unpacked(answer, partial, item)
+            run, measured = _unpack(answer, partial, item)
             stored_runs = self._others(item)
             store.adopt(partial, run)
         except OSError as error:
@@ -136,13 +144,13 @@ class ClusterGround:
         if key not in self._met:
             runs = self.attempts.results.of(item.cell).runs
             self._met[key] = {run.repetition: (run, measured) for run, measured in runs}
-            if len(self._met) > _MET:
+            if len(self._met) > _CACHED_CELLS:
                 del self._met[next(iter(self._met))]
         return self._met[key]
 
-    def unpacked(self, item: PlannedRun, answer: Answer) -> tuple[Run, MeasuredRun | None]:
+    def unpacked(self, item: PlannedRun, answer: RunAnswer) -> tuple[Run, MeasuredRun | None]:
         """See `harness.execution.cluster.coordinator.CoordinatorBackend`."""
-        return _unpacked(answer, None, item)
+        return _unpack(answer, None, item)
 
     def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
         """See `harness.execution.cluster.coordinator.CoordinatorBackend`."""
@@ -153,13 +161,13 @@ class ClusterGround:
         return run, store.measured(item.cell.key, item.repetition)
 
 
-def _unpacked(answer: Answer, folder: Path | None, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
+def _unpack(answer: RunAnswer, folder: Path | None, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
     """Decode a worker's run, and write it to `folder` if given. Raises OSError; ResultError if it is another run.
 
     The cell of the order is used in place of the one in the run: parsing a cell takes most of a driver's time per run.
     """
     try:
-        run = _as_asked(from_json(answer.files[RUN]), item)
+        run = _parse_run(from_json(answer.files[RUN]), item)
         # The worker has the same version, so the record has the current format.
         figures = answer.files.get(MEASURED)
         measured = None if figures is None else MeasuredRun.model_validate_json(figures)
@@ -170,7 +178,7 @@ def _unpacked(answer: Answer, folder: Path | None, item: PlannedRun) -> tuple[Ru
     return run, measured
 
 
-def _write(answer: Answer, folder: Path) -> None:
+def _write(answer: RunAnswer, folder: Path) -> None:
     """Write the files of an answer to a new folder: only regular files, each to a new path below the folder."""
     folders = {folder}
     for name, content in answer.files.items():
@@ -180,7 +188,7 @@ def _write(answer: Answer, folder: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(answer.archive), mode="r:") as archive:
         for member in archive:
             if member.isdir():
-                _make_folders(place_below(folder, member.name), folders)
+                _make_folders(path_below(folder, member.name), folders)
             elif member.issparse():
                 raise ValueError(f"{member.name} has holes, and may claim to be of any size")
             elif (stream := archive.extractfile(member) if member.isreg() or member.islnk() else None) is not None:
@@ -189,9 +197,9 @@ def _write(answer: Answer, folder: Path) -> None:
 
 
 def _write_below(folder: Path, name: str, content: bytes, folders: set[Path]) -> None:
-    place = place_below(folder, name)
+    place = path_below(folder, name)
     _make_folders(place.parent, folders)
-    write_new(place, content)
+    write_new_file(place, content)
 
 
 def _make_folders(place: Path, folders: set[Path]) -> None:
@@ -201,7 +209,7 @@ def _make_folders(place: Path, folders: set[Path]) -> None:
         folders.add(place)
 
 
-def _as_asked(content: dict[str, Any], item: PlannedRun) -> Run:
+def _parse_run(content: dict[str, Any], item: PlannedRun) -> Run:
     received = content["cell"]["key"], content["repetition"]
     if received != (item.cell.key, item.repetition):
         requested = f"{item.cell.key}/{item.repetition}"
@@ -210,7 +218,7 @@ def _as_asked(content: dict[str, Any], item: PlannedRun) -> Run:
 
 
 def build_missing(
-    todo: Sequence[PlannedRun], backend: CheckoutGround, listen: Listener
+    todo: Sequence[PlannedRun], backend: LocalBackend, listen: Listener
 ) -> tuple[list[PlannedRun], list[LostRuns]]:
     """Build the images that the runs need, one after the other, before any run is submitted.
 
@@ -229,7 +237,7 @@ def build_missing(
         _build(step, backend, listen, failed)
         if step.reference in failed:
             culprits[step.reference] = step.reference
-            _leave_out(steps, step.reference, culprits)
+            _drop_dependents(steps, step.reference, culprits)
     runnable, lost = [], dict[str, int]()
     for item in todo:
         culprit = next(
@@ -242,7 +250,7 @@ def build_missing(
     return runnable, [LostRuns(names[culprit], failed[culprit], count) for culprit, count in lost.items()]
 
 
-def _leave_out(steps: dict[str, Step], culprit: str, culprits: dict[str, str]) -> None:
+def _drop_dependents(steps: dict[str, Step], culprit: str, culprits: dict[str, str]) -> None:
     """Drop the builds that depend on a failed one."""
     pending = [culprit]
     while pending:
@@ -253,7 +261,7 @@ def _leave_out(steps: dict[str, Step], culprit: str, culprits: dict[str, str]) -
             pending.append(reference)
 
 
-def _build(step: Step, backend: CheckoutGround, listen: Listener, failed: dict[str, EngineError]) -> None:
+def _build(step: Step, backend: LocalBackend, listen: Listener, failed: dict[str, EngineError]) -> None:
     began = time.monotonic()
     listen(BuildStarted(step.name, step.seconds))
     try:
@@ -263,12 +271,12 @@ def _build(step: Step, backend: CheckoutGround, listen: Listener, failed: dict[s
     listen(BuildEnded(step.name, time.monotonic() - began, failed.get(step.reference)))
 
 
-def work_on_cluster(
+def run_on_cluster(
     cluster: ClusterOptions,
     todo: Sequence[PlannedRun],
-    backend: CheckoutGround,
-    attempts: Attempts,
-    image_source: Depot,
+    backend: LocalBackend,
+    attempts: RunMaker,
+    image_source: ParcelSource,
     cache: Cache,
     next_runs: Callable[[Cell], Sequence[PlannedRun]],
 ) -> list[LostRuns]:
@@ -278,14 +286,18 @@ def work_on_cluster(
     environment = {"HARNESS_CACHE": str(cache.folder), "HARNESS_CACHE_LIMIT": f"{cache.limit} B"}
     with ExitStack() as stack:
         stack.enter_context(image_source)
-        scheduler = stack.enter_context(started(cluster, environment))
+        scheduler = stack.enter_context(run_scheduler(cluster, environment))
         security = scheduler.security
         driver = Driver(
-            possible, ClusterGround(backend, attempts, image_source),
-            lambda: Crew(scheduler.address, security, image_source, lambda text: listen(Warned(text))), listen,
-            next_runs, coordinator.sample(list(possible), cluster.verify), attempts.options.artefacts != "none",
+            possible,
+            ClusterBackend(backend, attempts, image_source),
+            lambda: ClusterConnection(scheduler.address, security, image_source, lambda text: listen(Warned(text))),
+            listen,
+            next_runs,
+            coordinator.select_sample(list(possible), cluster.verify),
+            attempts.options.artefacts != "none",
             bool(cluster.local),
-        )  # fmt: skip
+        )
         if possible:
             driver.work()
     return lost

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from harness.engine import Engine
 from harness.engine.docker.engine import ComposeEngine
-from harness.engine.docker_cli import daemon
+from harness.engine.docker_cli import daemon_versions
 from harness.engine.images.cache import Cache
 from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import EngineError
@@ -15,7 +15,7 @@ from harness.execution.options import Options
 from harness.outcome import ENGINES, EngineName
 
 
-def engine_of(name: EngineName, cache: Cache, options: Options) -> Engine:
+def create_engine(name: EngineName, cache: Cache, options: Options) -> Engine:
     """An engine for as many parallel runs as the options say."""
     if not ENGINES[name].virtual_time:
         return ComposeEngine(cache, options.log_limit, options.memory)
@@ -28,7 +28,7 @@ def engine_of(name: EngineName, cache: Cache, options: Options) -> Engine:
 def docker_versions(*, required: bool) -> dict[str, str]:
     """Versions of Docker and Compose; empty if the daemon does not answer and is not `required`. Raises EngineError."""
     try:
-        return daemon()
+        return daemon_versions()
     except EngineError:
         if required:
             raise

@@ -11,17 +11,24 @@ from itertools import islice
 from pathlib import Path
 
 from harness.errors import EngineError, ResultError
-from harness.evaluation.retention import Artefacts, keeps
+from harness.evaluation.retention import Artefacts, keeps_artefacts
 from harness.execution.matrix import PlannedRun
 from harness.execution.runner import cpu_model
-from harness.formatting import counted, size_of
+from harness.formatting import format_count, format_size
 from harness.outcome import Cell
 from harness.planning.endpoint_config import UnsupportedError
-from harness.planning.estimate import ENDED, FIGURES, Experience, Took, stored_bytes, written_bytes
+from harness.planning.estimate import (
+    STORED_BESIDE,
+    TIMED_OUTCOMES,
+    DurationModel,
+    RunDuration,
+    stored_bytes,
+    written_bytes,
+)
 from harness.reading import is_regular
-from harness.store.compression import STAYS, disk_use, is_packed
-from harness.store.parquet import Columns, is_columnar
-from harness.store.records import read_measured, read_object, read_run, record_bytes
+from harness.store.compression import RETAINED_ENTRIES, disk_use, is_compressed
+from harness.store.parquet import ColumnStore, is_columnar
+from harness.store.records import read_measured, read_object, read_record_bytes, read_run
 from harness.store.results import MEASURED, RUN, Store, disk_error
 from harness.topology import Lab, build_lab
 
@@ -30,7 +37,7 @@ Kind = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
-class _Left:
+class _Footprint:
     """Disk space that a run keeps, in bytes. The two differ only if artefacts of failed runs alone are kept."""
 
     least: int
@@ -59,10 +66,10 @@ class DiskNeed:
     def text(self) -> str:
         """The need as part of a sentence, for people."""
         note = f", {self.estimated} of them by an upper estimate" if self.estimated else ""
-        upper, lower = size_of(self.stay), size_of(self.least)
+        upper, lower = format_size(self.stay), format_size(self.least)
         stays = f"{upper} of disk" if lower == upper else f"{lower} to {upper} of disk, by how many fail"
-        served = f", and {size_of(self.served)} of the cache for files to serve" if self.served else ""
-        return f"{stays} (and {size_of(self.meanwhile)} while they run{note}){served}"
+        served = f", and {format_size(self.served)} of the cache for files to serve" if self.served else ""
+        return f"{stays} (and {format_size(self.meanwhile)} while they run{note}){served}"
 
 
 class DiskUse:
@@ -98,13 +105,16 @@ class DiskUse:
         free = self.free()
         room = free
         if self._served is not None and need.served:
-            if _disk(self._served) == _disk(self._store.root):
+            if _device(self._served) == _device(self._store.root):
                 room -= need.served
             else:
                 require_room(self._served, need.served)
         if not need.runs or room >= need.stay + need.meanwhile:
             return ""
-        message = f"{self._store.root} has {size_of(free)} free, and {counted(need.runs, 'run')} to do take {need.text}"
+        message = (
+            f"{self._store.root} has {format_size(free)} free, and {format_count(need.runs, 'run')} to do "
+            f"take {need.text}"
+        )
         if room >= need.least + need.meanwhile:
             return f"{message}: where too many of them fail, it will not do"
         raise EngineError(
@@ -115,7 +125,7 @@ class DiskUse:
 
     def free(self) -> int:
         """Free bytes of the disk that runs are written to. EngineError if that is not known."""
-        return _free(self._store.root)
+        return _free_bytes(self._store.root)
 
     def fits(self, need: DiskNeed) -> bool | None:
         """Whether the disk has room; None if that depends on how many runs fail. EngineError as `free`."""
@@ -129,21 +139,21 @@ class DiskUse:
             return 0
         return missing_bytes(self._served, (lab for cell in cells if (lab := _lab(cell)) is not None))
 
-    def _of(self, cell: Cell) -> _Left | None:
+    def _of(self, cell: Cell) -> _Footprint | None:
         """Size of stored runs of that cell, kept by the current rule; else of its kind; None without such runs."""
         if _lab(cell) is None:
-            return _Left(FIGURES, FIGURES)
+            return _Footprint(STORED_BESIDE, STORED_BESIDE)
         kind = (cell.scenario.name, cell.client.name, cell.server.name, cell.engine)
         for keys in ([cell.key], self._kinds.get(kind, [])):
             sizes = [size for key in keys for size in self._sizes(key, cell)]
             if sizes:
-                return _Left(min(sizes) if self._artefacts == "failed" else max(sizes), max(sizes))
+                return _Footprint(min(sizes) if self._artefacts == "failed" else max(sizes), max(sizes))
         return None
 
-    def _estimate(self, cell: Cell) -> _Left:
+    def _estimate(self, cell: Cell) -> _Footprint:
         """Estimated size of a run of a cell without stored runs of its kind."""
-        whole = FIGURES if self._artefacts == "none" else stored_bytes(cell.scenario)
-        return _Left(whole if self._artefacts == "all" else FIGURES, whole)
+        whole = STORED_BESIDE if self._artefacts == "none" else stored_bytes(cell.scenario)
+        return _Footprint(whole if self._artefacts == "all" else STORED_BESIDE, whole)
 
     def _sizes(self, key: str, cell: Cell) -> list[int]:
         """Size of each run of a stored cell, as if made now as a run of `cell`; without runs of unknown size."""
@@ -160,13 +170,13 @@ class DiskUse:
                 yield run
 
     def _size(self, folder: Path, cell: Cell) -> int | None:
-        stays = self._artefacts == "all" or (self._artefacts == "failed" and _would_stay(folder, cell))
+        stays = self._artefacts == "all" or (self._artefacts == "failed" and _keeps_artefacts(folder, cell))
         if stays is None:
             return None
         if not stays:
-            return sum(disk_use(folder / name) for name in STAYS)
+            return sum(disk_use(folder / name) for name in RETAINED_ENTRIES)
         # Older versions of the harness did not compress runs.
-        if (folder / "sim").is_dir() and is_packed(folder):
+        if (folder / "sim").is_dir() and is_compressed(folder):
             return disk_use(folder)
         return stored_bytes(cell.scenario) if self._artefacts == "failed" else None
 
@@ -175,20 +185,20 @@ class DiskUse:
         """Keys of the stored cells of each kind."""
         keys_by_kind: dict[Kind, list[str]] = {}
         for key in self._store.cell_keys():
-            kind = next(_kinds_of(self._folders(key)), None)
+            kind = next(_read_kinds(self._folders(key)), None)
             if kind is not None:
                 keys_by_kind.setdefault(kind, []).append(key)
         return keys_by_kind
 
 
-def _would_stay(folder: Path, cell: Cell) -> bool | None:
+def _keeps_artefacts(folder: Path, cell: Cell) -> bool | None:
     """Whether a stored run's artefacts stay if only those of failed runs do; None if the run cannot be read."""
     try:
-        run = read_run(record_bytes(folder / RUN))
-        measured = read_measured(record_bytes(folder / MEASURED)) if is_regular(folder / MEASURED) else None
+        run = read_run(read_record_bytes(folder / RUN))
+        measured = read_measured(read_record_bytes(folder / MEASURED)) if is_regular(folder / MEASURED) else None
     except (OSError, ValueError):
         return None
-    return keeps("failed", cell.scenario, run, measured)
+    return keeps_artefacts("failed", cell.scenario, run, measured)
 
 
 def missing_bytes(served: Path, labs: Iterable[Lab]) -> int:
@@ -199,20 +209,20 @@ def missing_bytes(served: Path, labs: Iterable[Lab]) -> int:
 
 def require_room(served: Path, size: int) -> None:
     """EngineError if the disk of the folder `served` has no room for `size` bytes."""
-    free = _free(served)
+    free = _free_bytes(served)
     if size > free:
         raise EngineError(
-            f"{served} has {size_of(free)} free, and servers are to serve {size_of(size)} that are made first",
+            f"{served} has {format_size(free)} free, and servers are to serve {format_size(size)} that are made first",
             "ask for fewer or smaller files, free space, or let HARNESS_CACHE name another folder",
         )
 
 
-def _disk(folder: Path) -> int:
+def _device(folder: Path) -> int:
     """Device number of the disk that a folder is on, or will be on."""
-    return _there(folder).stat().st_dev
+    return _existing_ancestor(folder).stat().st_dev
 
 
-def _there(folder: Path) -> Path:
+def _existing_ancestor(folder: Path) -> Path:
     """The folder, or its nearest parent that exists."""
     ancestor = folder.absolute()
     while not ancestor.exists():
@@ -220,9 +230,9 @@ def _there(folder: Path) -> Path:
     return ancestor
 
 
-def _free(folder: Path) -> int:
+def _free_bytes(folder: Path) -> int:
     """Free bytes of the disk that a folder is on, or will be on. EngineError if that is not known."""
-    ancestor = _there(folder)
+    ancestor = _existing_ancestor(folder)
     try:
         return shutil.disk_usage(ancestor).free
     except OSError as error:
@@ -237,7 +247,7 @@ def _lab(cell: Cell) -> Lab | None:
         return None
 
 
-def _kinds_of(runs: Iterable[Path]) -> Iterator[Kind]:
+def _read_kinds(runs: Iterable[Path]) -> Iterator[Kind]:
     """The kind of each run. A store may have very many runs, so nothing else is read."""
     for run in runs:
         try:
@@ -252,26 +262,28 @@ def _kinds_of(runs: Iterable[Path]) -> Iterator[Kind]:
 
 
 #: Number of other cells of the store that are read: each takes milliseconds.
-OTHERS = 60
+MAX_OTHER_CELLS = 60
 
 
-def experience(store: Store, reference: Path, cells: Iterable[Cell]) -> Experience:
+def load_experience(store: Store, reference: Path, cells: Iterable[Cell]) -> DurationModel:
     """Durations of the runs of these cells, of some other cells of the store, and of the reference.
 
     Unreadable runs are skipped; they are reported where they are needed.
     """
     own_keys = dict.fromkeys(cell.key for cell in cells)
-    other_keys = islice((key for key in store.cell_keys() if key not in own_keys), OTHERS)
-    durations = list[Took]()
+    other_keys = islice((key for key in store.cell_keys() if key not in own_keys), MAX_OTHER_CELLS)
+    durations = list[RunDuration]()
     for key in (*own_keys, *other_keys):
         try:
             runs = store.runs(key)
         except ResultError:
             continue
         durations += [
-            Took(run.cell, run.wall, str(run.host.get("cpu", ""))) for run in runs if run.outcome.status in ENDED
+            RunDuration(run.cell, run.wall, str(run.host.get("cpu", "")))
+            for run in runs
+            if run.outcome.status in TIMED_OUTCOMES
         ]
     if is_columnar(reference):
         with suppress(ResultError):
-            durations += Columns(reference).took()
-    return Experience(durations, cpu_model())
+            durations += ColumnStore(reference).took()
+    return DurationModel(durations, cpu_model())

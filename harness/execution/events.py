@@ -55,7 +55,7 @@ class BuildEnded:
 
 
 @dataclass(frozen=True)
-class RunsWait:
+class WaitingForImage:
     """No run can start until an image exists."""
 
     name: str
@@ -64,7 +64,7 @@ class RunsWait:
 
 
 @dataclass(frozen=True)
-class RunsHeld:
+class WaitingForRun:
     """No run can start until another harness on this store has made one."""
 
     cell: Cell
@@ -74,7 +74,7 @@ class RunsHeld:
 
 
 @dataclass(frozen=True)
-class MachineHeld:
+class WaitingForMachine:
     """No run can start until another harness on this machine has ended, since one of the two runs real-time cells."""
 
     engine: EngineName
@@ -131,7 +131,7 @@ class RunFinished:
 
 
 @dataclass(frozen=True)
-class ClusterWorks:
+class ClusterProgress:
     """The progress of a cluster."""
 
     workers: int
@@ -164,7 +164,20 @@ class Warned:
 
 
 Event = (
-    PlanMade | ImageStarted | BuildStarted | BuildEnded | RunsWait | RunsHeld | MachineHeld | RunTakenOver | RunStarted
-    | PhaseStarted | RunEnded | RunFinished | ClusterWorks | RunsVerified | Warned
-)  # fmt: skip
+    PlanMade
+    | ImageStarted
+    | BuildStarted
+    | BuildEnded
+    | WaitingForImage
+    | WaitingForRun
+    | WaitingForMachine
+    | RunTakenOver
+    | RunStarted
+    | PhaseStarted
+    | RunEnded
+    | RunFinished
+    | ClusterProgress
+    | RunsVerified
+    | Warned
+)
 Listener = Callable[[Event], None]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.catalogue import Catalogue
 from harness.engine.docker_cli import inspect_image
-from harness.engine.images.build import Announce, Build, Images, MadeImage, make_side_by_side, missing
+from harness.engine.images.build import Announce, Build, ImageBuild, Images, build_in_parallel, why_unavailable
 from harness.engine.images.registry import Registry
 from harness.engine.images.rootfs_export import RootFileSystems
 from harness.errors import EngineError, InputError, did_you_mean
@@ -20,7 +20,7 @@ from harness.scenario.schema import Implementation
 NOT_PRESENT = "not-present:"
 
 
-class Inventory:
+class ImageInventory:
     """The images of one checkout on this machine."""
 
     def __init__(self, catalogue: Catalogue, images: Images, exported: RootFileSystems) -> None:
@@ -54,7 +54,7 @@ class Inventory:
     def why_absent(self, implementation: Implementation) -> str | None:
         """Why an implementation without an image on this machine cannot be built here; None if it can."""
         try:
-            return missing(implementation)
+            return why_unavailable(implementation)
         except EngineError as error:
             return f"it has not been used yet, and the Docker daemon does not answer: {error.message}"
 
@@ -89,7 +89,7 @@ class Inventory:
         assert implementation.image is not None
         if not pull:
             return Image(reference=implementation.image, identity=f"{NOT_PRESENT}{implementation.image}")
-        return self._images.pull(implementation.image, _announcing(listen))
+        return self._images.pull(implementation.image, _announcer(listen))
 
     def builds_of(self, cell: Cell) -> list[Build]:
         """The images of a cell that are built here; in virtual time without those that were already exported."""
@@ -104,7 +104,7 @@ class Inventory:
 
     def made(self, cell: Cell, listen: Listener) -> Cell:
         """Build the images of a cell, and return the cell with its simulator image settled."""
-        announce = _announcing(listen)
+        announce = _announcer(listen)
         if cell.sim_kernel == "auto":
             self._images.settle_sim(announce)
         ready_cell = cell.model_copy(update={"sim_image": self._images.sim(cell.sim_kernel)})
@@ -112,15 +112,15 @@ class Inventory:
             self._images.make(build, announce)
         return ready_cell
 
-    def make(self, names: Sequence[str], listen: Listener) -> dict[str, MadeImage]:
+    def make(self, names: Sequence[str], listen: Listener) -> dict[str, ImageBuild]:
         """Build the simulator and these implementations in parallel. Name → result."""
-        announce = _announcing(listen)
+        announce = _announcer(listen)
         self._images.settle_sim(announce)
-        return make_side_by_side(self._images, self._images.sim_build("lab"), self.builds(names, ()), announce)
+        return build_in_parallel(self._images, self._images.sim_build("lab"), self.builds(names, ()), announce)
 
-    def make_each(self, builds: Mapping[str, Build], listen: Listener) -> dict[str, MadeImage]:
+    def make_each(self, builds: Mapping[str, Build], listen: Listener) -> dict[str, ImageBuild]:
         """Build these images and their bases in parallel. Name → result, without the bases."""
-        results = make_side_by_side(self._images, None, builds, _announcing(listen))
+        results = build_in_parallel(self._images, None, builds, _announcer(listen))
         return {name: results[name] for name in builds}
 
     def builds(self, implementations: Sequence[str], others: Sequence[str]) -> dict[str, Build]:
@@ -149,5 +149,5 @@ class Inventory:
                 yield destination.give(build.reference, build.identity)
 
 
-def _announcing(listen: Listener) -> Announce:
+def _announcer(listen: Listener) -> Announce:
     return lambda name, seconds: listen(ImageStarted(name, seconds))

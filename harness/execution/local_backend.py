@@ -7,30 +7,30 @@ from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 
 from harness.engine.build_queue import Step
-from harness.engine.docker.host_jitter import runs_come_first
+from harness.engine.docker.host_jitter import prioritize_runs
 from harness.engine.docker_cli import inspect_image
 from harness.engine.images.build import Build, Images
-from harness.engine.images.contents import KnownContents
+from harness.engine.images.contents import ContentsCache
 from harness.errors import EngineError
-from harness.execution.image_inventory import Inventory
-from harness.execution.locks import RunLock, claim
+from harness.execution.image_inventory import ImageInventory
+from harness.execution.locks import RunLock, claim_run
 from harness.execution.matrix import PlannedRun
-from harness.execution.retries import Attempts
+from harness.execution.retries import RunMaker
 from harness.outcome import ENGINES, Cell, proven_outcome
-from harness.planning.estimate import Experience
+from harness.planning.estimate import DurationModel
 from harness.store.results import disk_error
 
 
-class CheckoutGround:
+class LocalBackend:
     """The backend of a campaign (see `harness.execution.scheduler.Backend`) in one checkout."""
 
     def __init__(
         self,
         images: Images,
-        inventory: Inventory,
-        contents: KnownContents,
-        attempts: Attempts,
-        experience: Experience,
+        inventory: ImageInventory,
+        contents: ContentsCache,
+        attempts: RunMaker,
+        experience: DurationModel,
         stamps: Mapping[tuple[str, int], object],
     ) -> None:
         """`stamps`: those of the runs that were stored when the plan was made (`Store.stamp`)."""
@@ -104,7 +104,7 @@ class CheckoutGround:
         """See `harness.execution.scheduler.Backend`."""
         root = self._attempts.store.root
         try:
-            return claim(root, item.cell.key, item.repetition)
+            return claim_run(root, item.cell.key, item.repetition)
         except OSError as error:
             raise disk_error(error, root) from error
 
@@ -120,7 +120,7 @@ class CheckoutGround:
 
     def run(self, item: PlannedRun) -> float:
         """See `harness.execution.scheduler.Backend`."""
-        with runs_come_first() if self._real_time else nullcontext():
+        with prioritize_runs() if self._real_time else nullcontext():
             return self._attempts.run(item)
 
     def expected(self, cell: Cell) -> float:

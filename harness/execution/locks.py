@@ -19,10 +19,10 @@ from typing import Self, TextIO
 
 from harness.errors import EngineError
 from harness.outcome import ENGINES, EngineName
-from harness.reading import held_folder
+from harness.reading import open_folder
 
 #: Maximum number of characters of a process number.
-_LONGEST = 20
+_MAX_PID_LENGTH = 20
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class RunLock:
         self._file.close()
 
 
-def claim(root: Path, key: str, repetition: int) -> RunLock | int:
+def claim_run(root: Path, key: str, repetition: int) -> RunLock | int:
     """Lock a run of the store below `root`; else the number of the process that has the lock. Raises OSError.
 
     The number is 0 if the file does not contain it.
@@ -51,18 +51,18 @@ def claim(root: Path, key: str, repetition: int) -> RunLock | int:
     path = root.resolve() / "claims" / f"{key}.{repetition}"
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        file = _opened(path)
+        file = _open_claim(path)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             with file:
                 file.seek(0)
-                owner_pid = file.read(_LONGEST).strip()
+                owner_pid = file.read(_MAX_PID_LENGTH).strip()
             return int(owner_pid) if owner_pid.isdecimal() else 0
         except OSError:
             file.close()
             raise
-        if _is_there(path, file):
+        if _still_exists(path, file):
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
             file.flush()
@@ -70,27 +70,27 @@ def claim(root: Path, key: str, repetition: int) -> RunLock | int:
         file.close()
 
 
-def _opened(path: Path) -> TextIO:
+def _open_claim(path: Path) -> TextIO:
     """Open or create the file of a claim. Raises OSError, also for a link, since its target would be emptied."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with held_folder(path.parent) as folder:
+    with open_folder(path.parent) as folder:
         return os.fdopen(os.open(path.name, flags, 0o666, dir_fd=folder), "a+")
 
 
-def sweep(root: Path) -> None:
+def remove_stale_claims(root: Path) -> None:
     """Remove claim files that no process has locked: those of killed harnesses."""
     folder = root.resolve() / "claims"
-    with contextlib.suppress(OSError), held_folder(folder):
+    with contextlib.suppress(OSError), open_folder(folder):
         for file in list(folder.iterdir()):
             key, _, repetition = file.name.rpartition(".")
             # Other files are skipped, and an error of one file does not affect the others.
             with contextlib.suppress(OSError):
-                if repetition.isdecimal() and isinstance(lock := claim(root, key, int(repetition)), RunLock):
+                if repetition.isdecimal() and isinstance(lock := claim_run(root, key, int(repetition)), RunLock):
                     with lock:
                         pass
 
 
-def _is_there(path: Path, file: TextIO) -> bool:
+def _still_exists(path: Path, file: TextIO) -> bool:
     """Whether an open file still has its name."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
@@ -102,7 +102,7 @@ def _is_there(path: Path, file: TextIO) -> bool:
 
 
 #: Seconds between two attempts to take a lock that another harness has.
-_LOOK = 0.2
+_RETRY_INTERVAL = 0.2
 
 
 @contextmanager
@@ -121,15 +121,15 @@ def machine_lock(engine: EngineName, waits: Callable[[], object]) -> Iterator[No
     operation = (fcntl.LOCK_SH if ENGINES[engine].virtual_time else fcntl.LOCK_EX) | fcntl.LOCK_NB
     with lock:
         announced = False
-        while not _taken(lock.fileno(), operation, path):
+        while not _try_lock(lock.fileno(), operation, path):
             if not announced:
                 waits()
                 announced = True
-            time.sleep(_LOOK)
+            time.sleep(_RETRY_INTERVAL)
         yield
 
 
-def _taken(lock: int, operation: int, path: Path) -> bool:
+def _try_lock(lock: int, operation: int, path: Path) -> bool:
     try:
         fcntl.flock(lock, operation)
     except BlockingIOError:

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 
 from harness.errors import InputError
 from harness.outcome import ENGINES, Cell, Contestant, EngineName, Image, SimKernel
-from harness.planning.design import PairDesign, most_cells, of_pair, players_of
-from harness.planning.sweep import Combine, Point, points
+from harness.planning.design import PairDesign, design_for_pair, flow_pair, max_cells
+from harness.planning.sweep import Combine, Point, expand_points
 from harness.scenario.parameters import ROLES, ParameterValue, Role
 from harness.scenario.schema import Implementation, Scenario
-from harness.store.identity import Ledger, keyed
+from harness.store.identity import Ledger, with_key
 
 #: Maximum number of runs of one command: a larger number is a mistake, or would take a month.
-MOST_RUNS = 100_000
+MAX_RUNS = 100_000
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class SharedOut:
+class ShardSummary:
     """The work of one shard of a plan."""
 
     shard: str
@@ -81,7 +81,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Designed:
+class StudyDesign:
     """A study of one pair."""
 
     scenario: Scenario
@@ -98,27 +98,27 @@ class PlannedRun:
     repetition: int
 
 
-def points_of(request: Request) -> list[Point]:
+def swept_points(request: Request) -> list[Point]:
     """The points of all scenarios' sweeps. Raises InputError."""
     all_points, run_count = [], 0
     for scenario in request.scenarios:
-        swept = points(scenario, request.parameters, request.vary, request.combine)
+        swept = expand_points(scenario, request.parameters, request.vary, request.combine)
         repetitions = request.repetitions or scenario.repetitions
         count = repetitions.most if isinstance(repetitions, UntilDecided) else repetitions
         study = scenario.study
         # The parameters that each pair supports are not known yet: count as for a pair that supports all.
-        cells_per_pair = 1 if study is None else most_cells(study)
+        cells_per_pair = 1 if study is None else max_cells(study)
         run_count += cells_per_pair * len(swept) * len(request.clients) * len(request.servers) * count
         all_points += swept
-    if run_count > MOST_RUNS:
+    if run_count > MAX_RUNS:
         raise InputError(
-            f"{run_count} runs are asked for, and {MOST_RUNS} are the most at once",
+            f"{run_count} runs are asked for, and {MAX_RUNS} are the most at once",
             "name fewer scenarios, clients or servers, vary less, or repeat less often",
         )
     return all_points
 
 
-def named(swept: Iterable[Point]) -> list[str]:
+def named_implementations(swept: Iterable[Point]) -> list[str]:
     """Names of the implementations that flows name themselves, sorted."""
     return sorted(
         {
@@ -131,7 +131,7 @@ def named(swept: Iterable[Point]) -> list[str]:
     )
 
 
-def cells(
+def build_matrix(
     request: Request,
     images: Mapping[str, Image],
     sim_image: Image,
@@ -150,10 +150,10 @@ def cells(
     then has one scenario. `ledger`: which digests are equivalent; without it none are.
     """
     matrix = []
-    for point in points_of(request):
+    for point in swept_points(request):
         contestants = {
             name: Contestant(implementation=(flow_implementations or {})[name], image=images[name])
-            for name in named([point])
+            for name in named_implementations([point])
         }
         for client, server in itertools.product(
             players(request, "client", point, contestants), players(request, "server", point, contestants)
@@ -175,7 +175,7 @@ def cells(
                     host_cpu=host_cpu and ENGINES[request.engine].virtual_time,
                     others=contestants,
                 )
-                matrix.append(keyed(cell, ledger))
+                matrix.append(with_key(cell, ledger))
     return matrix
 
 
@@ -185,29 +185,30 @@ def _studied(
     """The points of the study for one pair; the point itself if there is no study."""
     if point.scenario.study is None:
         return [point]
-    return of_pair(point, players_of(point.scenario, client, server, contestants)).points
+    return design_for_pair(point, flow_pair(point.scenario, client, server, contestants)).points
 
 
-def designs(request: Request, flow_implementations: Mapping[str, Implementation]) -> list[Designed]:
+def study_designs(request: Request, flow_implementations: Mapping[str, Implementation]) -> list[StudyDesign]:
     """The design of each study of a request, for each pair; `flow_implementations` as in `cells`."""
     studies = []
-    for point in points_of(request):
+    for point in swept_points(request):
         if point.scenario.study is None:
             continue
         # Images do not matter here.
         no_image = Image(reference="", identity="")
         contestants = {
-            name: Contestant(implementation=flow_implementations[name], image=no_image) for name in named([point])
+            name: Contestant(implementation=flow_implementations[name], image=no_image)
+            for name in named_implementations([point])
         }
         for client, server in itertools.product(
             players(request, "client", point, contestants), players(request, "server", point, contestants)
         ):
-            pair = players_of(point.scenario, client, server, contestants)
-            studies.append(Designed(point.scenario, client.name, server.name, of_pair(point, pair)))
+            pair = flow_pair(point.scenario, client, server, contestants)
+            studies.append(StudyDesign(point.scenario, client.name, server.name, design_for_pair(point, pair)))
     return studies
 
 
-def varied(matrix: Iterable[Cell]) -> frozenset[str]:
+def varied_parameters(matrix: Iterable[Cell]) -> frozenset[str]:
     """Names of the parameters by which cells of one scenario differ."""
     scenario_values: dict[str, dict[str, set[ParameterValue | None]]] = {}
     matrix = list(matrix)
@@ -231,10 +232,10 @@ def players(
     first = point.scenario.flows[0].implementation(role)
     if role not in point.scenario.open_roles and first is not None:
         return [contestants[first].implementation]
-    return of_matrix(request, role, point.scenario)
+    return matrix_players(request, role, point.scenario)
 
 
-def of_matrix(request: Request, role: Role, scenario: Scenario) -> Sequence[Implementation]:
+def matrix_players(request: Request, role: Role, scenario: Scenario) -> Sequence[Implementation]:
     """The implementations of a role that a scenario's flows leave open.
 
     If the request names none, these are the scenario's own, else all that speak QUIC.
@@ -246,7 +247,7 @@ def of_matrix(request: Request, role: Role, scenario: Scenario) -> Sequence[Impl
     return [item for item in candidates if (item.name in preferred if preferred else item.speaks_quic)]
 
 
-def runs(matrix: Iterable[Cell], repetitions: int | None = None) -> list[PlannedRun]:
+def plan_runs(matrix: Iterable[Cell], repetitions: int | None = None) -> list[PlannedRun]:
     """All repetitions, interleaved: each cell once before any cell twice, so that drift affects all cells equally."""
     matrix = list(matrix)
     counts = {cell.key: repetitions or cell.scenario.repetitions for cell in matrix}

@@ -12,7 +12,7 @@ from harness.errors import EngineError, ResultError
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import PlannedRun
-from harness.execution.runner import require_unharmed
+from harness.execution.runner import require_intact
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.store.results import MEASURED, SERIES, Store, StoreReader, disk_error
 
@@ -55,7 +55,7 @@ class StoredResults:
             point = key if every else point_of(cell)
             if point not in newest or newest[point][0] <= started_at:
                 newest[point] = (started_at, cell)
-        return [self.of(cell) for _, cell in sorted(newest.values(), key=lambda item: _order(item[1]))]
+        return [self.of(cell) for _, cell in sorted(newest.values(), key=lambda item: _sort_key(item[1]))]
 
     def done(self, planned: Iterable[PlannedRun], retry: frozenset[str]) -> set[tuple[str, int]]:
         """(key, repetition) of the planned runs that are stored with an outcome that is not in `retry`."""
@@ -74,10 +74,10 @@ class StoredResults:
         """
         stored = self._store.measured(run.cell.key, run.repetition)
         folder = self._store.folder(run.cell.key, run.repetition)
-        if self._own is None or _of_today(stored) or not (folder / "sim").is_dir():
+        if self._own is None or _is_current(stored) or not (folder / "sim").is_dir():
             return stored
         try:
-            require_unharmed(folder, run)
+            require_intact(folder, run)
         except ResultError:
             # The stored measurements were made from intact files, and are better than new ones.
             return stored
@@ -96,23 +96,23 @@ class StoredResults:
         if self._own is not None and not (folder / SERIES).exists() and (folder / "sim").is_dir():
             with suppress(ResultError):
                 # Damaged files give no series.
-                measure_again(self._own, run)
+                remeasure(self._own, run)
 
 
-def _of_today(stored: MeasuredRun | None) -> bool:
+def _is_current(stored: MeasuredRun | None) -> bool:
     """Whether the current code made a run's measurements and its time breakdown."""
     if stored is None or stored.version < VERSION:
         return False
     return stored.attributed is not None and stored.attributed.version >= ATTRIBUTION
 
 
-def measure_again(store: Store, run: Run) -> MeasuredRun:
+def remeasure(store: Store, run: Run) -> MeasuredRun:
     """Measure a stored run again from its artefacts, and store the result.
 
     ResultError if these files have changed; EngineError if the disk refuses.
     """
     folder = store.folder(run.cell.key, run.repetition)
-    require_unharmed(folder, run)
+    require_intact(folder, run)
     measured, series = measure_with_series(folder, run)
     try:
         store.write_measured(folder, measured, series)
@@ -121,5 +121,5 @@ def measure_again(store: Store, run: Run) -> MeasuredRun:
     return measured
 
 
-def _order(cell: Cell) -> tuple[str, str, str, str]:
+def _sort_key(cell: Cell) -> tuple[str, str, str, str]:
     return (cell.scenario.name, cell.engine, cell.client.name, cell.server.name)

@@ -11,7 +11,7 @@ from harness.execution.checkout import App
 from harness.execution.events import Listener, Warned
 from harness.execution.options import Options
 from harness.outcome import ENGINES, Cell, EngineName
-from harness.stats.intervals import decisive
+from harness.stats.intervals import decisive_sizes
 
 
 def repeat_until(
@@ -27,15 +27,15 @@ def repeat_until(
         batches: dict[tuple[EngineName, int], list[Cell]] = {}
         for result in undecided():
             cell = result.cell
-            target = next((look for look in looks(limit) if look > len(result.runs)), None)
+            target = next((look for look in evaluation_sizes(limit) if look > len(result.runs)), None)
             # Runs that the environment keeps invalidating are requested only once.
             if target is None or (cell.key, target) in requested:
                 continue
             requested.add((cell.key, target))
-            if _is_today(app, cell):
+            if _is_current(app, cell):
                 batches.setdefault((cell.engine, target), []).append(cell)
             else:
-                requested |= {(cell.key, look) for look in looks(limit)}
+                requested |= {(cell.key, look) for look in evaluation_sizes(limit)}
                 listen(Warned(f"{cell.scenario.name} {result.name}: the bits are no longer those of its runs"))
         if not batches:
             return
@@ -47,12 +47,12 @@ def repeat_until(
             app.run_cells(cells, target, replace(options, jobs=jobs), listen)
 
 
-def looks(limit: int) -> list[int]:
+def evaluation_sizes(limit: int) -> list[int]:
     """Numbers of repetitions after which a cell is evaluated; `limit` is the last."""
-    return sorted({*decisive(limit), limit})
+    return sorted({*decisive_sizes(limit), limit})
 
 
-def _is_today(app: App, cell: Cell) -> bool:
+def _is_current(app: App, cell: Cell) -> bool:
     try:
         return app.today(cell).key == cell.key
     except InputError:

@@ -15,7 +15,7 @@ from harness.execution.cluster.address import ClusterOptions
 
 
 @dataclass(frozen=True)
-class Places:
+class CheckoutPaths:
     """Folders of a checkout, and options of its cache and registry."""
 
     root: Path

@@ -10,13 +10,13 @@ from pathlib import Path
 from harness.errors import EngineError, InputError
 from harness.execution.checkout import App
 from harness.execution.image_inventory import NOT_PRESENT
-from harness.execution.locks import RunLock, claim
+from harness.execution.locks import RunLock, claim_run
 from harness.outcome import Cell, Run, proven_outcome
-from harness.planning.sweep import points
+from harness.planning.sweep import expand_points
 from harness.scenario.schema import Scenario
-from harness.store.build_diff import other_bits
-from harness.store.compression import STAYS, disk_use
-from harness.store.records import read_measured, read_run, record_bytes, unreadable
+from harness.store.build_diff import differing_components
+from harness.store.compression import RETAINED_ENTRIES, disk_use
+from harness.store.records import describe_read_error, read_measured, read_record_bytes, read_run
 from harness.store.results import MEASURED, RUN, disk_error
 
 
@@ -35,7 +35,7 @@ class Criteria:
 
 
 @dataclass(frozen=True)
-class Prunable:
+class PrunableRun:
     """A run that can be removed."""
 
     folder: Path
@@ -47,7 +47,7 @@ class Prunable:
     """Bytes of disk space that become free."""
 
 
-class Pruning:
+class RunPruner:
     """Finds and removes runs in the store of a checkout. Runs in progress are not touched."""
 
     def __init__(self, app: App, criteria: Criteria, now: datetime.datetime) -> None:
@@ -58,18 +58,18 @@ class Pruning:
         self.left: list[str] = []
         """Runs that were skipped, with the reason, in the order in which they were found."""
 
-    def prunable(self, matches: Callable[[Cell], bool]) -> Iterator[Prunable]:
+    def prunable(self, matches: Callable[[Cell], bool]) -> Iterator[PrunableRun]:
         """The runs that can be removed, of the cells for which `matches` is true."""
         for key in self._app.store.cell_keys():
             # All runs of a key have the same cell, apart from titles and other text.
             unwanted: dict[str, str] = {}
             for folder in self._app.store.every_folder(key):
                 try:
-                    run = read_run(record_bytes(folder / RUN))
+                    run = read_run(read_record_bytes(folder / RUN))
                     outcome = self._outcome(folder, run)
                     selected = matches(run.cell) and self._meets(folder, run, outcome)
                 except (OSError, ValueError) as error:
-                    self.left.append(f"{folder}: {unreadable(error)}")
+                    self.left.append(f"{folder}: {describe_read_error(error)}")
                     continue
                 if not selected:
                     continue
@@ -81,7 +81,7 @@ class Pruning:
                     if not why:
                         continue
                 size = self._artefacts_of(folder) if self._criteria.artefacts else disk_use(folder)
-                yield Prunable(folder, run, outcome, why, size)
+                yield PrunableRun(folder, run, outcome, why, size)
 
     def unwanted(self, cell: Cell) -> str:
         """Why no current `harness run` would use a cell's runs; empty if one would, or if that is not known.
@@ -98,25 +98,25 @@ class Pruning:
             return error.message
         except EngineError:
             return ""
-        if any(current.key == cell.key or _unknown(current) for current in current_cells):
+        if any(current.key == cell.key or _has_unknown_image(current) for current in current_cells):
             return ""
-        return f"not of today: {', '.join(other_bits(cell, current_cells[0], self._app.ledger))}"
+        return f"not of today: {', '.join(differing_components(cell, current_cells[0], self._app.ledger))}"
 
     def _today(self, cell: Cell, scenario: Scenario) -> list[Cell]:
-        sweep_points = points(scenario, cell.parameters, {})
+        sweep_points = expand_points(scenario, cell.parameters, {})
         return [
             self._app.today(cell.model_copy(update={"scenario": point.scenario, "parameters": dict(point.parameters)}))
             for point in sweep_points
         ]
 
-    def remove(self, candidate: Prunable) -> bool:
+    def remove(self, candidate: PrunableRun) -> bool:
         """Remove a run, or its artefacts; False if another harness is making it again at the moment.
 
         EngineError if the disk refuses.
         """
         store = self._app.store
         try:
-            lock = claim(store.root, candidate.run.cell.key, candidate.run.repetition)
+            lock = claim_run(store.root, candidate.run.cell.key, candidate.run.repetition)
         except OSError as error:
             raise disk_error(error, store.root) from error
         if not isinstance(lock, RunLock):
@@ -142,15 +142,15 @@ class Pruning:
 
     @staticmethod
     def _artefacts_of(folder: Path) -> int:
-        return sum(disk_use(item) for item in folder.iterdir() if item.name not in STAYS)
+        return sum(disk_use(item) for item in folder.iterdir() if item.name not in RETAINED_ENTRIES)
 
     @staticmethod
     def _outcome(folder: Path, run: Run) -> str:
         file = folder / MEASURED
-        return proven_outcome(run, read_measured(record_bytes(file)) if file.exists() else None).status
+        return proven_outcome(run, read_measured(read_record_bytes(file)) if file.exists() else None).status
 
 
-def _unknown(cell: Cell) -> bool:
+def _has_unknown_image(cell: Cell) -> bool:
     """Whether an image of a cell is not on this machine, so that its current identity is not known."""
     images = (cell.client_image, cell.server_image, *(contestant.image for contestant in cell.others.values()))
     return any(image.identity.startswith(NOT_PRESENT) for image in images)

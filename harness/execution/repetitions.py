@@ -15,16 +15,16 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
 from harness.evaluation.cell_result import CellResult
-from harness.execution.matrix import PlannedRun, UntilDecided, runs
+from harness.execution.matrix import PlannedRun, UntilDecided, plan_runs
 from harness.outcome import Cell
-from harness.stats.intervals import COVERAGE, decisive
+from harness.stats.intervals import COVERAGE, decisive_sizes
 
 #: Outcomes that keep a cell from passing, whatever later runs show.
 _FAULTS = frozenset({"unsupported", "wrong_file", "crashed", "log_overflow"})
 
 
 @dataclass
-class Repetitions:
+class RepetitionPlan:
     """Schedules the repetitions of the cells of one campaign."""
 
     matrix: Sequence[Cell]
@@ -39,7 +39,7 @@ class Repetitions:
 
     def possible(self) -> list[PlannedRun]:
         """All runs that may be scheduled."""
-        return runs(self.matrix, self.asked.most if isinstance(self.asked, UntilDecided) else self.asked)
+        return plan_runs(self.matrix, self.asked.most if isinstance(self.asked, UntilDecided) else self.asked)
 
     def first(self, completed: Set[tuple[str, int]]) -> list[PlannedRun]:
         """The first runs to make, interleaved. `completed`: (key, repetition) of runs that need not be made."""
@@ -76,14 +76,14 @@ class Repetitions:
         if not cell.scenario.objectives:
             return [cell.scenario.repetitions]
         # One repetition shows whether the cell works at all; in virtual time two show whether it is deterministic.
-        looks = {1, *([2] if cell.deterministic else []), *decisive(self.asked.most), self.asked.most}
+        looks = {1, *([2] if cell.deterministic else []), *decisive_sizes(self.asked.most), self.asked.most}
         return sorted(look for look in looks if look <= self.asked.most)
 
     def _suffices(self, cell: Cell, count: int) -> bool:
         result = self.result(cell, count)
-        if decided(result):
+        if is_decided(result):
             return True
-        if cell.deterministic and _all_alike(result):
+        if cell.deterministic and _is_deterministic(result):
             self.say(
                 f"{result.name}: {len(result.runs)} repetitions are the same in every figure: "
                 "chance plays no part, and more would tell nothing new"
@@ -92,7 +92,7 @@ class Repetitions:
         return False
 
 
-def decided(result: CellResult) -> bool:
+def is_decided(result: CellResult) -> bool:
     """Whether more runs of a cell cannot change its verdict.
 
     This holds in three cases. Intervals with full coverage miss an objective, or meet all of them. A run has a fault
@@ -111,6 +111,6 @@ def decided(result: CellResult) -> bool:
     )
 
 
-def _all_alike(result: CellResult) -> bool:
+def _is_deterministic(result: CellResult) -> bool:
     figures = [None if measured is None else measured.measurements for _, measured in result.runs]
     return len(figures) > 1 and bool(figures[0]) and all(measurements == figures[0] for measurements in figures)

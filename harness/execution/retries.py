@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass, field
 
 from harness.engine import Engine
-from harness.engine.docker.host_jitter import GAP, Patience
-from harness.evaluation.retention import keeps
+from harness.engine.docker.host_jitter import GAP, QuietWait
+from harness.evaluation.retention import keeps_artefacts
 from harness.execution.events import Listener, PhaseStarted, RunFinished, Warned
 from harness.execution.matrix import PlannedRun
 from harness.execution.measured_store import StoredResults
@@ -18,21 +18,21 @@ from harness.store.provenance import Provenance
 from harness.store.results import Store
 
 #: Reason of an outcome → the message for a run that is made again.
-_SPOILT = {
+_RETRY_MESSAGES = {
     "link_invalid": "the link was not the one asked for",
     "starved": "an endpoint or the simulator waited for the processor for too long",
 }
 
 
 @dataclass(frozen=True)
-class Attempts:
+class RunMaker:
     """Makes the runs of a campaign."""
 
     engine: Engine
     store: Store
     results: StoredResults
     options: Options
-    patience: Patience
+    patience: QuietWait
     """Shared by all runs."""
     provenance: Provenance
     listen: Listener
@@ -60,7 +60,7 @@ class Attempts:
             if not self.may_pass(outcome):
                 break
             if attempt < attempts:
-                cause = _SPOILT.get(outcome.reason, "the run was disturbed from outside")
+                cause = _RETRY_MESSAGES.get(outcome.reason, "the run was disturbed from outside")
                 message = f"{cause}: running once more (the run is kept as replaced)"
                 self.listen(Warned(message, item.cell, item.repetition))
                 if not ENGINES[self.engine.name].virtual_time and not self.patience.await_quiet():
@@ -78,7 +78,7 @@ class Attempts:
 
     def _keeps(self, run: Run, measured: MeasuredRun | None) -> bool:
         """Whether the artefacts of a run are kept."""
-        return keeps(self.options.artefacts, run.cell.scenario, run, measured)
+        return keeps_artefacts(self.options.artefacts, run.cell.scenario, run, measured)
 
     def may_pass(self, outcome: Outcome) -> bool:
         """Whether another attempt may have another outcome."""

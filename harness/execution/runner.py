@@ -17,20 +17,20 @@ import polars as pl
 
 from harness.analysis.metrics import measure_with_series
 from harness.capture import pcap, qlog
-from harness.capture.artefacts import capture_digests, endpoint, harmed, other_digests
-from harness.capture.divergence import trail, trail_of
-from harness.capture.files import capture_file, capture_names, read_bytes
-from harness.capture.qlog_thinning import HEAD, STEP_MS, thin
+from harness.capture.artefacts import capture_digests, endpoint_path, find_changed_files, other_digests
+from harness.capture.divergence import trail, trail_of_parts
+from harness.capture.files import capture_names, capture_path, read_bytes
+from harness.capture.qlog_thinning import HEAD_BYTES, STEP_MS, thin
 from harness.engine import Engine, Progress
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError, disk_error
 from harness.execution.events import Listener, PhaseStarted, RunEnded
 from harness.execution.matrix import PlannedRun
-from harness.formatting import counted, size_of
+from harness.formatting import format_count, format_size
 from harness.outcome import ENGINES, MeasuredRun, Outcome, Run
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.estimate import written_bytes
-from harness.reading import open_regular, tree_of
+from harness.reading import open_regular, read_tree
 from harness.scenario.parameters import ROLES
 from harness.store.provenance import Provenance
 from harness.store.results import Store
@@ -46,14 +46,14 @@ from harness.topology import Lab, build_lab
 _PIECE = 1 << 24
 
 
-def discard_beginnings(lab: Lab, folder: Path) -> dict[str, int]:
+def remove_partial_downloads(lab: Lab, folder: Path) -> dict[str, int]:
     """Remove downloads that are beginnings of the served files. Returns path below the folder → bytes."""
     removed = {}
     for flow in lab.flows:
         served = {flow_file.name: (flow_file.size, number) for number, flow_file in enumerate(flow.files)} or {
             flow.file: (flow.size, 0)
         }
-        for file in _left(folder / f"flow{flow.flow}"):
+        for file in _download_files(folder / f"flow{flow.flow}"):
             # A client may use a temporary file name until the download is complete.
             size, number = served.get(file.name, next(iter(served.values())))
             # Files of another user cannot be removed, and stay.
@@ -65,10 +65,10 @@ def discard_beginnings(lab: Lab, folder: Path) -> dict[str, int]:
     return removed
 
 
-def _left(folder: Path) -> Iterator[Path]:
+def _download_files(folder: Path) -> Iterator[Path]:
     """Files of downloads below a flow's folder."""
     with suppress(OSError):
-        for path in tree_of(folder).files:
+        for path in read_tree(folder).files:
             if path.startswith("downloads/") or (path.startswith("transfer") and "/" not in path):
                 yield folder / path
 
@@ -104,7 +104,7 @@ def cpu_times() -> dict[str, int]:
 #: The folder of a client's downloads, beside the folders of the roles.
 DOWNLOADS = "downloads"
 #: Maximum number of links and special files that a run's warnings name.
-MOST_STRANGERS = 8
+MAX_SPECIAL_FILES = 8
 
 #: Fields of /proc/cpuinfo that identify the processor generation on x86.
 _GENERATION = {"family": "cpu family", "model": "model"}
@@ -131,7 +131,7 @@ def cpu_model() -> str:
 
     Vendors and hypervisors use one name for generations with different features.
     """
-    fields = [line.partition(":") for line in _lines("/proc/cpuinfo")]
+    fields = [line.partition(":") for line in _read_lines("/proc/cpuinfo")]
     cpu_info = {name.strip(): value.strip() for name, _, value in reversed(fields)}
     if "model name" not in cpu_info:
         return ""
@@ -139,7 +139,7 @@ def cpu_model() -> str:
     return f"{cpu_info['model name']} ({generation})" if generation else cpu_info["model name"]
 
 
-def _lines(file: str) -> list[str]:
+def _read_lines(file: str) -> list[str]:
     try:
         return Path(file).read_text().splitlines()
     except OSError:
@@ -182,7 +182,7 @@ def run_once(
     return run, measured
 
 
-def run_aside(
+def run_unjudged(
     planned: PlannedRun,
     engine: Engine,
     store: Store,
@@ -193,9 +193,13 @@ def run_aside(
     """`run_once` for a run that is not judged: the listener gets its phases and its end."""
     try:
         return run_once(
-            planned, engine, store, provenance,
-            lambda phase: listen(PhaseStarted(planned.cell, planned.repetition, phase)), keeps,
-        )  # fmt: skip
+            planned,
+            engine,
+            store,
+            provenance,
+            lambda phase: listen(PhaseStarted(planned.cell, planned.repetition, phase)),
+            keeps,
+        )
     finally:
         listen(RunEnded(planned.cell, planned.repetition))
 
@@ -212,8 +216,8 @@ def _execute(
     result = engine.run(lab, folder, progress)
     wall = time.monotonic() - start
     progress("measure")
-    strays = strangers(folder, len(lab.flows))
-    discard_beginnings(lab, folder)
+    strays = special_files(folder, len(lab.flows))
+    remove_partial_downloads(lab, folder)
     thinned = thin_logs(folder, len(lab.flows))
     references = {"sim": lab.sim_image, **{host.name: host.image for host in lab.hosts}}
     contents = provenance.contents(result.image_ids, references)
@@ -231,7 +235,7 @@ def _execute(
         lab_kernel=result.lab_kernel,
         captures=capture_digests(folder),
         artefacts=other_digests(folder, len(planned.cell.scenario.flows)),
-        trail=_trail(folder) if ENGINES[engine.name].deterministic else "",
+        trail=_read_trail(folder) if ENGINES[engine.name].deterministic else "",
         random=result.random,
         effective=dict(lab.effective),
         image_ids=result.image_ids,
@@ -247,13 +251,13 @@ def _execute(
     return run, *measure_with_series(folder, run), contents.values()
 
 
-def strangers(folder: Path, flows: int) -> list[str]:
+def special_files(folder: Path, flows: int) -> list[str]:
     """Links and special files in the folders of endpoints, one sentence each; they are never followed or read."""
     warnings = []
     for index, part in itertools.product(range(flows), (*ROLES, DOWNLOADS)):
-        relative = endpoint(index, part)
+        relative = endpoint_path(index, part)
         try:
-            tree = tree_of(folder / relative)
+            tree = read_tree(folder / relative)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -261,46 +265,51 @@ def strangers(folder: Path, flows: int) -> list[str]:
             continue
         warnings += [f"{relative}/{name} is a link, which is not followed" for name in tree.links]
         warnings += [f"{relative}/{name} is no file, and is not read" for name in tree.others]
-    excess = len(warnings) - MOST_STRANGERS
-    return warnings if excess <= 0 else [*warnings[:MOST_STRANGERS], f"{counted(excess, 'more file')} of that kind"]
+    excess = len(warnings) - MAX_SPECIAL_FILES
+    return (
+        warnings
+        if excess <= 0
+        else [*warnings[:MAX_SPECIAL_FILES], f"{format_count(excess, 'more file')} of that kind"]
+    )
 
 
 def thin_logs(folder: Path, flows: int) -> list[str]:
     """Thin the qlogs of long transfers; returns the notes for the run's warnings. Raises OSError."""
     notes = []
     for index, role in itertools.product(range(flows), ROLES):
-        for file in qlog.traces(folder / endpoint(index, role)):
+        for file in qlog.find_traces(folder / endpoint_path(index, role)):
             sizes = thin(file)
             if sizes is not None:
                 notes.append(
-                    f"{file.relative_to(folder)}: {size_of(sizes.after)} of {size_of(sizes.before)} are kept: behind "
-                    f"the first {size_of(HEAD)} no packets, and the sender's state every {STEP_MS:g} ms"
+                    f"{file.relative_to(folder)}: {format_size(sizes.after)} of "
+                    f"{format_size(sizes.before)} are kept: behind "
+                    f"the first {format_size(HEAD_BYTES)} no packets, and the sender's state every {STEP_MS:g} ms"
                 )
     return notes
 
 
-def _trail(folder: Path) -> str:
+def _read_trail(folder: Path) -> str:
     try:
-        left_captures = [capture_file(folder, name) for name in capture_names(folder) if name.endswith("left")]
+        left_captures = [capture_path(folder, name) for name in capture_names(folder) if name.endswith("left")]
         if len(left_captures) > 1:
-            return trail(pcap.together([pcap.parse(read_bytes(file)) for file in left_captures]))
+            return trail(pcap.merge_records([pcap.parse(read_bytes(file)) for file in left_captures]))
         with open_regular(left_captures[0]) as capture:
-            return trail_of(pcap.parts(capture))
+            return trail_of_parts(pcap.read_parts(capture))
     except (OSError, ValueError, IndexError):
         # Measuring reports a broken capture.
         return ""
 
 
-def require_unharmed(folder: Path, run: Run) -> None:
+def require_intact(folder: Path, run: Run) -> None:
     """ResultError if files of a stored run have changed since it was measured: fewer metrics could be computed.
 
     The error names the first such file.
     """
-    damage = harmed(folder, run)
+    damage = find_changed_files(folder, run)
     if not damage:
         return
     path, why = next(iter(damage.items()))
-    suffix = f" (and {counted(len(damage) - 1, 'other file')})" if len(damage) > 1 else ""
+    suffix = f" (and {format_count(len(damage) - 1, 'other file')})" if len(damage) > 1 else ""
     raise ResultError(
         f"{folder / path}: {why}{suffix}; the figures of the run are kept as they are",
         f"move {folder} away, and 'harness run' makes it again",

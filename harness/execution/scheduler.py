@@ -14,12 +14,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from harness.engine.build_queue import LANES, Step, Work, awaited, next_run, next_step, ready_runs, seconds_left
+from harness.engine.build_queue import LANES, Step, Work, awaited_builds, next_run, next_step, ready_runs, seconds_left
 from harness.errors import EngineError
 from harness.evaluation.cell_result import CellResult
-from harness.execution.events import BuildEnded, BuildStarted, Listener, RunsHeld, RunStarted, RunsWait, RunTakenOver
+from harness.execution.events import (
+    BuildEnded,
+    BuildStarted,
+    Listener,
+    RunStarted,
+    RunTakenOver,
+    WaitingForImage,
+    WaitingForRun,
+)
 from harness.execution.matrix import PlannedRun
-from harness.formatting import counted
+from harness.formatting import format_count
 from harness.outcome import Cell
 
 # --- Runs that were not made because an image could not be built.
@@ -43,12 +51,12 @@ class UnbuiltError(EngineError):
         """All cells, with the runs they have."""
 
 
-def lost_runs(lost: Sequence[LostRuns], logs: Path) -> tuple[str, str]:
+def lost_runs_message(lost: Sequence[LostRuns], logs: Path) -> tuple[str, str]:
     """Message and hint about lost runs, for the end of a campaign. `logs`: the folder of the build logs."""
     names = ", ".join(item.image for item in lost)
     images = "1 image" if len(lost) == 1 else f"{len(lost)} images"
     return (
-        f"{images} could not be built ({names}): {counted(sum(item.runs for item in lost), 'run')} left out",
+        f"{images} could not be built ({names}): {format_count(sum(item.runs for item in lost), 'run')} left out",
         f"the reason is above and in {logs}; the same command runs what is missing",
     )
 
@@ -57,7 +65,7 @@ def lost_runs(lost: Sequence[LostRuns], logs: Path) -> tuple[str, str]:
 
 
 #: Maximum wait of the main thread, seconds: a signal that another thread received does not wake it.
-PULSE = 0.5
+POLL_INTERVAL = 0.5
 
 
 Claim = AbstractContextManager[object]
@@ -133,7 +141,7 @@ class Campaign:
         self._begun = 0
         self._expected = 0.0
         self._took = 0.0
-        self._elsewhere: RunsHeld | None = None
+        self._elsewhere: WaitingForRun | None = None
         """The first run that could start but that another harness is making; None while this one can do something."""
         self._closed = False
         self._broken: BaseException | None = None
@@ -302,7 +310,7 @@ class Campaign:
                     return assignment
                 if len(self._running) < self._jobs:
                     announced = self._say_wait(announced)
-                self._changed.wait(PULSE)
+                self._changed.wait(POLL_INTERVAL)
 
     def _take(self) -> tuple[int, PlannedRun, Claim] | None:
         """The run that can start now and that no other harness is making; None without one, or without a free slot."""
@@ -313,7 +321,7 @@ class Campaign:
             item, _ = self._open[index]
             claim = self._ground.claim(item)
             if isinstance(claim, int):
-                self._elsewhere = self._elsewhere or RunsHeld(item.cell, item.repetition, claim)
+                self._elsewhere = self._elsewhere or WaitingForRun(item.cell, item.repetition, claim)
                 continue
             del self._open[index]
             self._begun += 1
@@ -329,9 +337,9 @@ class Campaign:
             if name != announced:
                 self._listen(self._elsewhere)
             return name
-        for step, seconds in awaited(self._work()):
+        for step, seconds in awaited_builds(self._work()):
             if step.reference != announced:
-                self._listen(RunsWait(step.name, seconds))
+                self._listen(WaitingForImage(step.name, seconds))
             return step.reference
         return announced
 

@@ -8,7 +8,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from harness.engine.docker.host_jitter import as_usual
+from harness.engine.docker.host_jitter import restore_settings
 from harness.engine.docker_cli import remove_orphans
 from harness.engine.process_owner import owner
 from harness.engine.virtual.uml_guest import SCRATCH
@@ -16,10 +16,10 @@ from harness.errors import EngineError
 from harness.store.results import Store
 
 #: How often leftovers are removed from Docker: a killed client may have requested a container just before.
-_LOOKS = 3
+_ATTEMPTS = 3
 
 
-def end_hard(store: Store) -> None:
+def kill_campaign(store: Store) -> None:
     """Kill guests, builds and Docker clients; remove containers, networks, scratch folders and unfinished runs.
 
     For a process that exits immediately: its threads may still run, and nothing is locked.
@@ -28,10 +28,10 @@ def end_hard(store: Store) -> None:
     _kill_children()
     # Without Docker there are no leftovers in it.
     with suppress(EngineError):
-        for _ in range(_LOOKS):
+        for _ in range(_ATTEMPTS):
             if not remove_orphans(lambda label: label != own_label):
                 break
-    as_usual()
+    restore_settings()
     memory = Path(os.environ.get("TMPDIR") or "/dev/shm")
     for folder in memory.glob(f"{SCRATCH}.{own_label}.*"):
         shutil.rmtree(folder, ignore_errors=True)

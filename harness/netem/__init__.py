@@ -28,8 +28,8 @@ from harness.netem.bounds import (
     slow_start_time,
 )
 from harness.netem.compile import compile_path
-from harness.netem.limits import inexpressible
-from harness.netem.nftables import share as fault_share
+from harness.netem.limits import find_inexpressible
+from harness.netem.nftables import hit_share as fault_share
 from harness.netem.program import AddressMapping, Command, Fault, LinkProgram, Outage, PathProgram, TimedCommands
 from harness.netem.timeline import PathState, Timeline, timeline
 
@@ -50,8 +50,8 @@ __all__ = [
     "burst_bytes",
     "compile_path",
     "fault_share",
+    "find_inexpressible",
     "ideal_time",
-    "inexpressible",
     "queue_bytes",
     "size_bytes",
     "slow_start_time",

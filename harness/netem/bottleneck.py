@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 
 from harness.netem.bounds import (
     FRAME,
-    STANDSTILL,
+    SLOWEST_TBF_RATE,
     Server,
     burst_bytes,
     curve_rate,
@@ -65,7 +65,7 @@ def red_burst(wq: float, minimum: int, average_packet: int) -> int:
     return bursts[begin + (end - begin) // 2]
 
 
-def red_mistake(queue: Red, low: int, high: int, rate: Rate, frame: int) -> tuple[str, str, str] | None:
+def find_red_mistake(queue: Red, low: int, high: int, rate: Rate, frame: int) -> tuple[str, str, str] | None:
     """(key, problem, hint) of a RED queue that tc or the kernel would refuse; None where both accept it.
 
     `low` and `high`: its thresholds in bytes on the link, `frame`: the largest packet in bytes.
@@ -110,7 +110,7 @@ def _decay_ticks(log: int, average: int, rate: Rate) -> float:
 #: TCP port on which the simulator announces that the path is up.
 READY_PORT = 57832
 #: Ahead of a queue with a service process: cuts super-packets and never holds one back (tc tbf rate, burst).
-UNLIMITED = ("10gbit", 2 * FRAME)
+UNLIMITED_BUCKET = ("10gbit", 2 * FRAME)
 #: Quantiles of the exponential distribution for netem (images/sim/exponential.py), and the mean and deviation given to
 #: tc, in mean gaps: they give the table the range from zero to ten mean gaps.
 _EXPONENTIAL, _CENTRE, _DEVIATION = "exponential", 5.0, 1.25
@@ -119,17 +119,17 @@ _LARGEST_DEVIATION = (1 << 31) - 1
 #: One opportunity every so often during a cold start (the traces of Pantheon's --cold-start).
 COLD_GAP = Duration.parse("100 ms")
 #: For how long a cold start comes again.
-HORIZON = Duration.parse("10 min")
+COLD_START_HORIZON = Duration.parse("10 min")
 
 
-def too_slow(link: Link, mtu: int) -> str:
+def poisson_rate_error(link: Link, mtu: int) -> str:
     """Why netem cannot make a link's opportunities a Poisson process; empty where it can."""
     if round(_DEVIATION * opportunity_gap(link, mtu).value) <= _LARGEST_DEVIATION:
         return ""
     return f"netem has no Poisson process as slow as {link.rate}: its gaps end at 10 × 1.7 s"
 
 
-def _slot(verb: str, link: Link, device: str, limit: int, mtu: int, seed: int, *, cold: bool) -> Command:
+def _slot_command(verb: str, link: Link, device: str, limit: int, mtu: int, seed: int, *, cold: bool) -> Command:
     """The server of a queue with a service process: one packet when an opportunity comes (netem's slots).
 
     net/sched/sch_netem.c (netem_dequeue, get_slot_next) draws the gap to the next opportunity when a packet leaves. A
@@ -147,25 +147,57 @@ def _slot(verb: str, link: Link, device: str, limit: int, mtu: int, seed: int, *
     """
     gap = opportunity_gap(link, mtu).value
     # A change cannot remove the table, so a cold start has it too, with a deviation of almost zero.
-    if why := too_slow(link, mtu):
+    if why := poisson_rate_error(link, mtu):
         raise ValueError(why)
     mean, deviation = (COLD_GAP.value, 1) if cold else (round(_CENTRE * gap), round(_DEVIATION * gap))
     parent = "10:1" if isinstance(link.queue, Red) else "1:"
     return (
-        "tc", "qdisc", verb, "dev", device, "parent", parent, "handle", "20:", "netem", "limit", str(limit),
-        "slot", "distribution", _EXPONENTIAL, f"{mean}ns", f"{deviation}ns", "packets", "1", "seed", str(seed),
-    )  # fmt: skip
+        "tc",
+        "qdisc",
+        verb,
+        "dev",
+        device,
+        "parent",
+        parent,
+        "handle",
+        "20:",
+        "netem",
+        "limit",
+        str(limit),
+        "slot",
+        "distribution",
+        _EXPONENTIAL,
+        f"{mean}ns",
+        f"{deviation}ns",
+        "packets",
+        "1",
+        "seed",
+        str(seed),
+    )
 
 
-def tbf(verb: str, device: str, rate: Rate, burst: int, limit: int) -> Command:
+def tbf_command(verb: str, device: str, rate: Rate, burst: int, limit: int) -> Command:
     """A token bucket with its own drop-tail queue of bytes. tc has no rate of 0 for it, so 1 byte/s stands for that."""
     return (
-        "tc", "qdisc", verb, "dev", device, "root", "handle", "1:", "tbf",
-        "rate", f"{max(rate.value, STANDSTILL.value)}bit", "burst", str(burst), "limit", str(limit),
-    )  # fmt: skip
+        "tc",
+        "qdisc",
+        verb,
+        "dev",
+        device,
+        "root",
+        "handle",
+        "1:",
+        "tbf",
+        "rate",
+        f"{max(rate.value, SLOWEST_TBF_RATE.value)}bit",
+        "burst",
+        str(burst),
+        "limit",
+        str(limit),
+    )
 
 
-def serial(verb: str, device: str, rate: Rate) -> Command:
+def serial_command(verb: str, device: str, rate: Rate) -> Command:
     """A serial server whose rate changes: the lab kernel's own discipline (images/lab-kernel/sch_serial.c).
 
     On a change the packet in service continues with its remaining bits at the new rate, which may be 0. hfsc would
@@ -175,7 +207,7 @@ def serial(verb: str, device: str, rate: Rate) -> Command:
     return ("tc", "qdisc", verb, "dev", device, "root", "handle", "1:", "serial", "rate", f"{rate.value}bit")
 
 
-def curve(verb: str, device: str, rate: Rate) -> Command:
+def hfsc_class_command(verb: str, device: str, rate: Rate) -> Command:
     """The first half of a serial server: one class of hfsc, which may have the link's rate and no more.
 
     net/sched/sch_hfsc.c: a packet leaves the queue when all before it have been sent, as far as the upper limit allows
@@ -186,12 +218,24 @@ def curve(verb: str, device: str, rate: Rate) -> Command:
     """
     rate_curve = ("rate", f"{curve_rate(rate)}bit")
     return (
-        "tc", "class", verb, "dev", device, "parent", "1:", "classid", "1:1", "hfsc",
-        "ls", *rate_curve, "ul", *rate_curve,
-    )  # fmt: skip
+        "tc",
+        "class",
+        verb,
+        "dev",
+        device,
+        "parent",
+        "1:",
+        "classid",
+        "1:1",
+        "hfsc",
+        "ls",
+        *rate_curve,
+        "ul",
+        *rate_curve,
+    )
 
 
-def _queue(link: Link, device: str, rtt: Duration, parent: str = "1:") -> Command:
+def _queue_command(link: Link, device: str, rtt: Duration, parent: str = "1:") -> Command:
     """The queue behind `parent`."""
     child = ("tc", "qdisc", "add", "dev", device, "parent", parent, "handle", "10:")
     queue = link.queue
@@ -203,13 +247,26 @@ def _queue(link: Link, device: str, rtt: Duration, parent: str = "1:") -> Comman
     average = queue.average_packet.bytes
     burst = queue.burst if queue.burst is not None else red_burst(queue.wq or 0.002, low, average)
     words = [
-        "red", "limit", str(limit), "min", str(low), "max", str(high), "avpkt", str(average),
-        "burst", str(burst), "bandwidth", f"{link.rate.value}bit", "probability", f"{queue.probability.fraction:g}",
-    ]  # fmt: skip
+        "red",
+        "limit",
+        str(limit),
+        "min",
+        str(low),
+        "max",
+        str(high),
+        "avpkt",
+        str(average),
+        "burst",
+        str(burst),
+        "bandwidth",
+        f"{link.rate.value}bit",
+        "probability",
+        f"{queue.probability.fraction:g}",
+    ]
     return (*child, *words, *(["ecn"] if queue.ecn else []))
 
 
-def redirect(side: Side, device: str, reserved: int = 0) -> tuple[Command, ...]:
+def redirect_commands(side: Side, device: str, reserved: int = 0) -> tuple[Command, ...]:
     """Send all entering packets through the bottleneck, except those that endpoints send to their neighbours only.
 
     No router forwards these: IPv6's multicast reports and solicitations (RFC 3810, RFC 4861), which a kernel sends at
@@ -221,12 +278,29 @@ def redirect(side: Side, device: str, reserved: int = 0) -> tuple[Command, ...]:
     mirred = ("action", "mirred", "egress", "redirect", "dev", device)
     match_all = ("u32", "match", "u32", "0", "0", *mirred)
     rules = (
-        (*filter_prefix, "ip", "prio", first, "u32", "match", "ip", "protocol", "6", "0xff",
-         "match", "ip", "dport", str(READY_PORT), "0xffff", "action", "pass"),
+        (
+            *filter_prefix,
+            "ip",
+            "prio",
+            first,
+            "u32",
+            "match",
+            "ip",
+            "protocol",
+            "6",
+            "0xff",
+            "match",
+            "ip",
+            "dport",
+            str(READY_PORT),
+            "0xffff",
+            "action",
+            "pass",
+        ),
         (*filter_prefix, "ip", "prio", second, *match_all),
         (*filter_prefix, "ipv6", "prio", third, "u32", "match", "ip6", "dst", "ff00::/8", "action", "pass"),
         (*filter_prefix, "ipv6", "prio", fourth, *match_all),
-    )  # fmt: skip
+    )
     return (
         ("ip", "link", "add", device, "type", "ifb"),
         ("ip", "link", "set", "dev", device, "up"),
@@ -235,7 +309,7 @@ def redirect(side: Side, device: str, reserved: int = 0) -> tuple[Command, ...]:
     )
 
 
-def bottleneck(
+def bottleneck_commands(
     link: Link, device: str, rtt: Duration, mtu: int, seed: int, server: Server, *, changing: bool
 ) -> tuple[Command, ...]:
     """The queue of one direction and its server. `changing`: its rate will change.
@@ -248,45 +322,67 @@ def bottleneck(
     packet never leaves.
     """
     if link.service is not None:
-        return _behind_a_process(link, device, rtt, mtu, seed)
+        return _service_process_commands(link, device, rtt, mtu, seed)
     burst = burst_bytes(link, server)
     if burst is None and changing:
-        return (serial("add", device, link.rate), _queue(link, device, rtt, "1:1"))
+        return (serial_command("add", device, link.rate), _queue_command(link, device, rtt, "1:1"))
     if burst is None:
         root = ("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "hfsc")
         # A default class would do, but tc then writes counters that are no JSON (iproute2, tc/q_hfsc.c).
         match_all = ("protocol", "all", "matchall", "classid", "1:1")
         into_class = ("tc", "filter", "add", "dev", device, "parent", "1:", *match_all)
-        return (root, curve("add", device, link.rate), into_class, _queue(link, device, rtt, "1:1"))
-    bucket = tbf("add", device, link.rate, burst, queue_bytes(link, rtt))
+        return (
+            root,
+            hfsc_class_command("add", device, link.rate),
+            into_class,
+            _queue_command(link, device, rtt, "1:1"),
+        )
+    bucket = tbf_command("add", device, link.rate, burst, queue_bytes(link, rtt))
     # tbf's own queue counts bytes.
     own = isinstance(link.queue, DropTail) and link.queue.size.unit != "packets"
-    return (bucket,) if own else (bucket, _queue(link, device, rtt))
+    return (bucket,) if own else (bucket, _queue_command(link, device, rtt))
 
 
-def _behind_a_process(link: Link, device: str, rtt: Duration, mtu: int, seed: int) -> tuple[Command, ...]:
+def _service_process_commands(link: Link, device: str, rtt: Duration, mtu: int, seed: int) -> tuple[Command, ...]:
     assert link.service is not None
-    rate, burst = UNLIMITED
+    rate, burst = UNLIMITED_BUCKET
     limit = round(link.held.amount)
-    shaper = ("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "tbf", "rate", rate, "burst", str(burst),
-             "limit", str(limit * FRAME))  # fmt: skip
+    shaper = (
+        "tc",
+        "qdisc",
+        "add",
+        "dev",
+        device,
+        "root",
+        "handle",
+        "1:",
+        "tbf",
+        "rate",
+        rate,
+        "burst",
+        str(burst),
+        "limit",
+        str(limit * FRAME),
+    )
     cold = bool(link.service.cold_start.value)
     # The server has its own drop-tail queue.
-    queue = (_queue(link, device, rtt),) if isinstance(link.queue, Red) else ()
-    return (shaper, *queue, _slot("add", link, device, limit, mtu, seed, cold=cold))
+    queue = (_queue_command(link, device, rtt),) if isinstance(link.queue, Red) else ()
+    return (shaper, *queue, _slot_command("add", link, device, limit, mtu, seed, cold=cold))
 
 
-def cold_starts(link: Link, device: str, mtu: int, seed: int) -> list[tuple[int, Command]]:
+def cold_start_commands(link: Link, device: str, mtu: int, seed: int) -> list[tuple[int, Command]]:
     """(time in ns, command) each time that a service process leaves its cold start or enters it again."""
     service = link.service
     if service is None or not service.cold_start.value:
         return []
     limit = round(link.held.amount)
     timed, begin = [], 0
-    while begin < HORIZON.value:
+    while begin < COLD_START_HORIZON.value:
         if begin:
-            timed.append((begin, _slot("change", link, device, limit, mtu, seed, cold=True)))
-        timed.append((begin + service.cold_start.value, _slot("change", link, device, limit, mtu, seed, cold=False)))
+            timed.append((begin, _slot_command("change", link, device, limit, mtu, seed, cold=True)))
+        timed.append(
+            (begin + service.cold_start.value, _slot_command("change", link, device, limit, mtu, seed, cold=False))
+        )
         if service.period is None:
             break
         begin += service.period.value

@@ -20,9 +20,9 @@ FRAME = MTU + FRAME_HEADER
 #: one frame 99.7 %, two 99.9 %, 4 ms 100.0 %; 50 Mbit/s, one frame 98.3 %, two 99.0 %, 1 ms 98.4 and 99.2 %, 2 ms 99.5
 #: to 99.8 %, 4 ms 99.6 to 99.8 %. Real endpoints need more than that sender: with 2 ms at 20 Mbit/s three of twelve
 #: transfers lost 2.4 to 4 % there. At 250 Mbit/s that machine had no time left (2 ms 81 to 99.6 %, 4 ms 84 to 96 %).
-WAKE_UP = 0.004
+WAKE_UP_DELAY = 0.004
 #: The slowest rate that tc has for tbf: it stands for a rate of 0.
-STANDSTILL = Rate(8)
+SLOWEST_TBF_RATE = Rate(8)
 #: RFC 9002 §7.2: ten datagrams of 1200 bytes.
 INITIAL_WINDOW = 12_000
 #: An acknowledgement as tc counts it: Ethernet, IPv4 and UDP headers, a short-header packet with an ACK frame, bytes.
@@ -59,10 +59,10 @@ def burst_bytes(link: Link, server: Server) -> int | None:
         return link.burst.bytes
     if server == "serial":
         return None
-    return default_bucket(link.rate.value, WAKE_UP)
+    return default_bucket_bytes(link.rate.value, WAKE_UP_DELAY)
 
 
-def default_bucket(rate_bps: int, wake_up: float) -> int:
+def default_bucket_bytes(rate_bps: int, wake_up: float) -> int:
     """Bytes of the default token bucket: two frames, or the bytes that pass in `wake_up` s, whichever is more."""
     return max(2 * FRAME, math.ceil(rate_bps * wake_up / 8))
 
@@ -108,11 +108,11 @@ def ideal_time(course: Timeline, size: Size) -> float:
     One round trip for the handshake (RFC 9001 §4.1), one for the request. No headers, loss or queue. Infinite where
     the path never carries so much.
     """
-    answers = _answers(course)
+    answers = _response_start(course)
     return course.at_client(course.carried(size.bytes * 8, answers))
 
 
-def _answers(course: Timeline) -> float:
+def _response_start(course: Timeline) -> float:
     """When the server has received the request, and starts to send."""
     return course.at_server(course.at_client(course.at_server(0.0)))
 
@@ -137,7 +137,7 @@ def slow_start_time(course: Timeline, size: Size, initial_window: int = INITIAL_
     path never carries so much.
     """
     remaining, window = size.bytes, initial_window
-    round_start = link_free = _answers(course)
+    round_start = link_free = _response_start(course)
     while math.isfinite(link_free):
         # A round starts when the first ACK of the last one is back, or when the link is free again.
         link_free = course.carried(min(window, remaining) * 8, max(round_start, link_free))

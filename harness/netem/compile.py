@@ -6,9 +6,16 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 
-from harness.netem.bottleneck import READY_PORT, bottleneck, cold_starts, redirect, serial, tbf
+from harness.netem.bottleneck import (
+    READY_PORT,
+    bottleneck_commands,
+    cold_start_commands,
+    redirect_commands,
+    serial_command,
+    tbf_command,
+)
 from harness.netem.bounds import Server, burst_bytes, netem_limit, queue_bytes
-from harness.netem.nftables import PRIORITIES, fault_setup, faults_of, nat_commands, nat_setup, outage_commands
+from harness.netem.nftables import DROP_PRIORITIES, fault_setup, link_faults, nat_commands, nat_setup, outage_commands
 from harness.netem.program import (
     AddressMapping,
     Command,
@@ -35,7 +42,7 @@ Access = Mapping[str, Duration]
 _GATE_DELAY, _GATE_LOSS = Duration.parse("8 s"), 0.5
 
 
-def spares_gate(states: Sequence[Link], side: Side, access: Access) -> bool:
+def gate_bypasses_egress(states: Sequence[Link], side: Side, access: Access) -> bool:
     """Whether the answers of the simulator's gate bypass an egress's delay and loss. The delay counts in any state, the
     loss in the first.
 
@@ -55,7 +62,7 @@ def _nanoseconds(duration: Duration) -> str:
     return f"{duration.value}ns"
 
 
-def _loss(loss: Percentage | GilbertElliott, seed: int) -> list[str]:
+def _loss_words(loss: Percentage | GilbertElliott, seed: int) -> list[str]:
     if isinstance(loss, Percentage):
         words = ["loss", "random", _percent(loss.fraction)] if loss.value else []
     else:
@@ -65,7 +72,7 @@ def _loss(loss: Percentage | GilbertElliott, seed: int) -> list[str]:
     return [*words, "seed", str(seed)] if words else []
 
 
-def netem(
+def netem_command(
     verb: str, link: Link, side: Side, place: Command, access_delay: Duration, seed: int, room: int = 0
 ) -> Command:
     """Delay and loss at one place of the egress.
@@ -76,10 +83,18 @@ def netem(
     if link.jitter.value:
         delay.append(_nanoseconds(link.jitter))
     return (
-        "tc", "qdisc", verb, "dev", side, *place, "netem",
-        "limit", str(max(room, netem_limit(link.model_copy(update={"delay": link.delay + access_delay})))), *delay,
-        *_loss(link.loss, seed),
-    )  # fmt: skip
+        "tc",
+        "qdisc",
+        verb,
+        "dev",
+        side,
+        *place,
+        "netem",
+        "limit",
+        str(max(room, netem_limit(link.model_copy(update={"delay": link.delay + access_delay})))),
+        *delay,
+        *_loss_words(link.loss, seed),
+    )
 
 
 def is_serial(link: Link, server: Server) -> bool:
@@ -98,7 +113,7 @@ def phase_seed(seed: int, phase: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed} {phase}".encode()).digest()[:8], "big") >> 1
 
 
-def _top(serial: bool) -> tuple[Command, str]:
+def _delay_root(serial: bool) -> tuple[Command, str]:
     """Place and handle of the delaying discipline: the egress's root, or below the netem that transmits."""
     return (("parent", "1:", "handle", "2:"), "2:") if serial else (("root", "handle", "1:"), "1:")
 
@@ -109,7 +124,7 @@ def netem_places(access: Access, serial: bool, gate: bool = False) -> list[tuple
     `gate`: whether the prio has an extra class, without a netem, for the answers of the simulator's gate.
     """
     delays = sorted(set(access.values()))
-    place, top = _top(serial)
+    place, top = _delay_root(serial)
     if not delays and not gate:
         return [(place, Duration(0))]
     return [
@@ -118,19 +133,30 @@ def netem_places(access: Access, serial: bool, gate: bool = False) -> list[tuple
     ]
 
 
-def transmission(verb: str, link: Link, side: Side, limit: int) -> Command:
+def transmission_command(verb: str, link: Link, side: Side, limit: int) -> Command:
     """The second half of a serial server: a packet leaves after its transmission time, and behind the one before.
 
     net/sched/sch_netem.c, netem_enqueue: max(now, when the last leaves) + length/rate, in ns. It keeps the order of
     packets, which jitter and a falling delay do not. So it is not part of the netem that delays.
     """
     return (
-        "tc", "qdisc", verb, "dev", side, "root", "handle", "1:", "netem", "limit", str(limit),
-        "rate", f"{link.rate.value}bit",
-    )  # fmt: skip
+        "tc",
+        "qdisc",
+        verb,
+        "dev",
+        side,
+        "root",
+        "handle",
+        "1:",
+        "netem",
+        "limit",
+        str(limit),
+        "rate",
+        f"{link.rate.value}bit",
+    )
 
 
-def egress_room(states: Sequence[Link], access: Access) -> int:
+def egress_packet_limit(states: Sequence[Link], access: Access) -> int:
     """Packets that the egress of one direction may hold in any state of the path; a netem counts its child's, too."""
     largest_access = max([Duration(0), *access.values()])
     worst_case = {
@@ -140,7 +166,7 @@ def egress_room(states: Sequence[Link], access: Access) -> int:
     return netem_limit(states[0].model_copy(update=worst_case))
 
 
-def egress_of(
+def egress_commands(
     link: Link, side: Side, access: Access, seed: int, room: int, serial: bool, gate: bool = False, *, varies: bool
 ) -> tuple[Command, ...]:
     """A serial server's transmission; then delay, jitter and loss of one direction, with its flows' access delays.
@@ -148,32 +174,73 @@ def egress_of(
     `room`: packets that it may hold in any state of the path. `varies`: there are several states. `gate`: whether the
     answers of the simulator's gate bypass all of it but the transmission.
     """
-    serializer = (transmission("add", link, side, room),) if serial else ()
+    serializer = (transmission_command("add", link, side, room),) if serial else ()
     places = netem_places(access, serial, gate)
     netems = tuple(
-        netem("add", link, side, place, access_delay, seed + 2 * band, room if varies else 0)
+        netem_command("add", link, side, place, access_delay, seed + 2 * band, room if varies else 0)
         for band, (place, access_delay) in enumerate(places)
     )
     if len(places) == 1 and not gate:
         return (*serializer, *netems)
     bands = {delay: band for band, (_, delay) in enumerate(places, 1)}
-    place, top = _top(serial)
+    place, top = _delay_root(serial)
     classes = ("prio", "bands", str(len(places) + gate), "priomap", *["0"] * 16)
     prio = ("tc", "qdisc", "add", "dev", side, *place, *classes)
     filters: list[Command] = []
     if gate:
         filters.append(
-            ("tc", "filter", "add", "dev", side, "parent", top, "protocol", "ip", "prio", "1", "u32",
-             "match", "ip", "protocol", "6", "0xff", "match", "ip", "sport", str(READY_PORT), "0xffff",
-             "flowid", f"{top}{len(places) + 1:x}")
-        )  # fmt: skip
+            (
+                "tc",
+                "filter",
+                "add",
+                "dev",
+                side,
+                "parent",
+                top,
+                "protocol",
+                "ip",
+                "prio",
+                "1",
+                "u32",
+                "match",
+                "ip",
+                "protocol",
+                "6",
+                "0xff",
+                "match",
+                "ip",
+                "sport",
+                str(READY_PORT),
+                "0xffff",
+                "flowid",
+                f"{top}{len(places) + 1:x}",
+            )
+        )
     for address, delay in access.items():
         version = ip_address(address).version
         protocol, order, match, bits = ("ip", "1", "ip", "32") if version == 4 else ("ipv6", "2", "ip6", "128")
         filters.append(
-            ("tc", "filter", "add", "dev", side, "parent", top, "protocol", protocol, "prio", order, "u32",
-             "match", match, "dst", f"{address}/{bits}", "flowid", f"{top}{bands[delay]:x}")
-        )  # fmt: skip
+            (
+                "tc",
+                "filter",
+                "add",
+                "dev",
+                side,
+                "parent",
+                top,
+                "protocol",
+                protocol,
+                "prio",
+                order,
+                "u32",
+                "match",
+                match,
+                "dst",
+                f"{address}/{bits}",
+                "flowid",
+                f"{top}{bands[delay]:x}",
+            )
+        )
     return (*serializer, prio, *netems, *filters)
 
 
@@ -184,7 +251,7 @@ def egress_of(
 _SLOT_SEED = 100
 
 
-def _figures(link: Link, device: str, ingress: Side, egress: Side, rtt: Duration, server: Server) -> LinkProgram:
+def _link_program(link: Link, device: str, ingress: Side, egress: Side, rtt: Duration, server: Server) -> LinkProgram:
     packets = link.held.unit == "packets" and (isinstance(link.queue, DropTail) or link.service is not None)
     return LinkProgram(
         device=device,
@@ -202,19 +269,17 @@ def _figures(link: Link, device: str, ingress: Side, egress: Side, rtt: Duration
     )
 
 
-def _apply(link: Link, change: LinkChange | None) -> Link:
+def _apply_change(link: Link, change: LinkChange | None) -> Link:
     """The link after a change. Its queue keeps its bytes."""
     if change is None:
         return link
     updates: dict[str, object] = {
-        name: value
-        for name in ("rate", "delay", "loss")
-        if (value := getattr(change, name)) is not None
-    }  # fmt: skip
+        name: value for name in ("rate", "delay", "loss") if (value := getattr(change, name)) is not None
+    }
     return link.model_copy(update=updates)
 
 
-def _changed(
+def _change_commands(
     before: Link,
     after: Link,
     device: str,
@@ -236,18 +301,20 @@ def _changed(
     burst = burst_bytes(after, server)
     if after.rate != before.rate:
         commands.append(
-            serial("change", device, after.rate) if burst is None else tbf("change", device, after.rate, burst, limit)
+            serial_command("change", device, after.rate)
+            if burst is None
+            else tbf_command("change", device, after.rate, burst, limit)
         )
     if after.delay != before.delay or after.loss != before.loss:
         commands.extend(
             # Packets in flight at that time came at the former rate and delay.
-            netem("change", after, egress, place, access_delay, seed + 2 * band, room)
+            netem_command("change", after, egress, place, access_delay, seed + 2 * band, room)
             for band, (place, access_delay) in enumerate(netem_places(access, transmits, gate))
         )
     return commands
 
 
-def _state(before: Link, after: Link, server: Server) -> LinkState | None:
+def _changed_state(before: Link, after: Link, server: Server) -> LinkState | None:
     if before == after:
         return None
     return LinkState(
@@ -282,11 +349,11 @@ def compile_path(
     rtt, access = path.rtt, access or {}
     links: dict[Direction, Link] = {"to_client": path.to_client, "to_server": path.to_server}
     # Queues are sized once: a change of rate keeps the bytes.
-    limits = {name: _kept_limit(link, rtt) for name, link in links.items()}
+    limits = {name: _queue_limit(link, rtt) for name, link in links.items()}
     seeds = {"to_client": seed, "to_server": seed + 1}
-    states = {name: _states(path, name) for name in links}
-    rooms = {name: egress_room(states[name], access) for name in links}
-    gates = {name: spares_gate(states[name], egress, access) for name, _, egress in _DIRECTIONS}
+    states = {name: _states_of_link(path, name) for name in links}
+    rooms = {name: egress_packet_limit(states[name], access) for name in links}
+    gates = {name: gate_bypasses_egress(states[name], egress, access) for name, _, egress in _DIRECTIONS}
     setup: list[Command] = []
     if path.mtu != MTU:
         setup.extend(("ip", "link", "set", "dev", side, "mtu", str(path.mtu)) for side in ("left", "right"))
@@ -296,14 +363,14 @@ def compile_path(
     transmits = {name: is_serial(link, server) and not changing[name] for name, link in links.items()}
     for name, ingress, egress in _DIRECTIONS:
         link = links[name]
-        spare = len(PRIORITIES) if outages and ingress == "left" else 0
-        setup.extend(redirect(ingress, name, spare))
+        spare = len(DROP_PRIORITIES) if outages and ingress == "left" else 0
+        setup.extend(redirect_commands(ingress, name, spare))
         setup.extend(
-            bottleneck(link, name, rtt, path.mtu, seeds[name] + _SLOT_SEED, server, changing=changing[name])
-        )  # fmt: skip
+            bottleneck_commands(link, name, rtt, path.mtu, seeds[name] + _SLOT_SEED, server, changing=changing[name])
+        )
         varies = len(set(states[name])) > 1
         egresses = [
-            egress_of(
+            egress_commands(
                 link,
                 egress,
                 access,
@@ -318,48 +385,64 @@ def compile_path(
         setup.extend(egresses[0])
         if egress == "left":
             timed.extend(outage_commands(outages, egresses[1:]))
-        timed.extend(cold_starts(link, name, path.mtu, seeds[name] + _SLOT_SEED))
-    figures = {name: _figures(links[name], name, ingress, egress, rtt, server) for name, ingress, egress in _DIRECTIONS}
+        timed.extend(cold_start_commands(link, name, path.mtu, seeds[name] + _SLOT_SEED))
+    figures = {
+        name: _link_program(links[name], name, ingress, egress, rtt, server) for name, ingress, egress in _DIRECTIONS
+    }
     timeline = []
     for index, change in enumerate(path.changes):
         link_states: dict[str, LinkState | None] = {}
         for name, _, egress in _DIRECTIONS:
             before, after = states[name][index : index + 2]
-            commands = _changed(
-                before, after, name, egress, limits[name], rooms[name], access, phase_seed(seeds[name], index + 1),
-                server, transmits=transmits[name], gate=gates[name],
-            )  # fmt: skip
+            commands = _change_commands(
+                before,
+                after,
+                name,
+                egress,
+                limits[name],
+                rooms[name],
+                access,
+                phase_seed(seeds[name], index + 1),
+                server,
+                transmits=transmits[name],
+                gate=gates[name],
+            )
             timed.extend((change.at.value, command) for command in commands)
-            link_states[name] = _state(before, after, server)
+            link_states[name] = _changed_state(before, after, server)
         timeline.append(
             PathChange(at=change.at.seconds, to_client=link_states["to_client"], to_server=link_states["to_server"])
         )
-    faults = faults_of(links)
+    faults = link_faults(links)
     setup.extend(fault_setup(faults, {name: ingress for name, ingress, _ in _DIRECTIONS}, seed))
     setup.extend(nat_setup(mappings))
     timed.extend(nat_commands(mappings))
     return PathProgram(
-        setup=tuple(setup), changes=_together(timed), links=figures, timeline=tuple(timeline), outages=tuple(outages),
-        mappings=tuple(mappings), faults=faults,
-    )  # fmt: skip
+        setup=tuple(setup),
+        changes=_group_by_time(timed),
+        links=figures,
+        timeline=tuple(timeline),
+        outages=tuple(outages),
+        mappings=tuple(mappings),
+        faults=faults,
+    )
 
 
-def _kept_limit(link: Link, rtt: Duration) -> int:
+def _queue_limit(link: Link, rtt: Duration) -> int:
     """The limit that a change of tbf gives its inner fifo, in that fifo's unit, bytes or packets (fifo_set_limit)."""
     packets = isinstance(link.queue, DropTail) and link.queue.size.unit == "packets"
     return round(link.held.amount) if packets else queue_bytes(link, rtt)
 
 
-def _states(path: Path, name: str) -> list[Link]:
+def _states_of_link(path: Path, name: str) -> list[Link]:
     """One direction of the link, at first and after each change."""
     states = [path.to_client if name == "to_client" else path.to_server]
     for change in path.changes:
         side = path.change_to_client(change) if name == "to_client" else path.change_to_server(change)
-        states.append(_apply(states[-1], side))
+        states.append(_apply_change(states[-1], side))
     return states
 
 
-def _together(timed: list[tuple[int, Command]]) -> tuple[TimedCommands, ...]:
+def _group_by_time(timed: list[tuple[int, Command]]) -> tuple[TimedCommands, ...]:
     """Commands in order of time, grouped by moment."""
     moments: dict[int, list[Command]] = {}
     for at_ns, command in sorted(timed, key=lambda item: item[0]):

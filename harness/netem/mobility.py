@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from harness.errors import did_you_mean
-from harness.formatting import shown
+from harness.formatting import format_value
 from harness.netem import PathState, Timeline, timeline
 from harness.scenario.schema import Flow, Move, Rebinding, Scenario
 from harness.scenario.validation_errors import Location, Mistake
 
 #: Rebindings of one flow: each takes a port of its own.
-MOST_REBINDINGS = 1000
+MAX_REBINDINGS = 1000
 _FOREVER = 1 << 62
 
 
@@ -32,7 +32,7 @@ class Stay:
 
 
 @dataclass(frozen=True)
-class Rebound:
+class AppliedRebinding:
     """One rewriting of a client's address or port by the path it is on."""
 
     at_ns: int
@@ -41,7 +41,7 @@ class Rebound:
 
 
 @dataclass(frozen=True)
-class PathLost:
+class PathLoss:
     """A path that a client leaves is gone for it."""
 
     path: str
@@ -52,26 +52,24 @@ class PathLost:
     """Location of the move that loses it."""
 
 
-def stays(scenario: Scenario, flow: Flow) -> list[Stay]:
+def client_stays(scenario: Scenario, flow: Flow) -> list[Stay]:
     """The paths that a flow's client is on, in order of time."""
     steps = [(0, scenario.start(flow))]
     steps += [(move.at.value, move.to) for move in flow.moves if move.to is not None]
-    return [
-        Stay(path, since, until) for (since, path), (until, _) in pairwise([*steps, (_FOREVER, "")])
-    ]  # fmt: skip
+    return [Stay(path, since, until) for (since, path), (until, _) in pairwise([*steps, (_FOREVER, "")])]
 
 
-def paths_of(scenario: Scenario, flow: Flow) -> list[str]:
+def flow_paths(scenario: Scenario, flow: Flow) -> list[str]:
     """The paths that a flow's client is on at some time, each once, the one that it starts on first."""
-    return list(dict.fromkeys(stay.path for stay in stays(scenario, flow)))
+    return list(dict.fromkeys(stay.path for stay in client_stays(scenario, flow)))
 
 
-def told(flow: Flow) -> list[Move]:
+def client_moves(flow: Flow) -> list[Move]:
     """The moves that a flow's client makes itself."""
     return [move for move in flow.moves if move.to is not None]
 
 
-def rebounds(scenario: Scenario, flow: Flow) -> list[Rebound]:
+def path_rebindings(scenario: Scenario, flow: Flow) -> list[AppliedRebinding]:
     """The rebindings of a flow's client by its paths, without its knowledge, in order of time."""
     events = []
     current_path = scenario.start(flow)
@@ -79,11 +77,11 @@ def rebounds(scenario: Scenario, flow: Flow) -> list[Rebound]:
         if move.how in ("migrate", "interface"):
             current_path = move.path_to
         elif move.how == "nat-port" or move.how == "nat-address":
-            events += [Rebound(at, current_path, move.how) for at in _times(scenario, flow, number)]
+            events += [AppliedRebinding(at, current_path, move.how) for at in _rebinding_times(scenario, flow, number)]
     return events
 
 
-def _times(scenario: Scenario, flow: Flow, number: int) -> range:
+def _rebinding_times(scenario: Scenario, flow: Flow, number: int) -> range:
     """The times of a rebinding: one, or several at a fixed interval until the flow's next move or its end."""
     move, later = flow.moves[number], flow.moves[number + 1 :]
     if move.every is None:
@@ -92,10 +90,12 @@ def _times(scenario: Scenario, flow: Flow, number: int) -> range:
     return range(move.at.value, max(move.at.value + 1, later[0].at.value if later else end), move.every.value)
 
 
-def losses(scenario: Scenario) -> list[PathLost]:
+def find_lost_paths(scenario: Scenario) -> list[PathLoss]:
     """The paths that clients lose, with start and end; in order of flows and of time."""
     arrivals = {
-        name: sorted(stay.since_ns for flow in scenario.flows for stay in stays(scenario, flow) if stay.path == name)
+        name: sorted(
+            stay.since_ns for flow in scenario.flows for stay in client_stays(scenario, flow) if stay.path == name
+        )
         for name in scenario.every_path
     }
     lost_paths = []
@@ -106,12 +106,12 @@ def losses(scenario: Scenario) -> list[PathLost]:
                 continue
             if (loss_time := move.loses) is not None:
                 return_ns = next((at for at in arrivals[current_path] if at > loss_time.value), None)
-                lost_paths.append(PathLost(current_path, loss_time.value, return_ns, ("flows", index, "moves", number)))
+                lost_paths.append(PathLoss(current_path, loss_time.value, return_ns, ("flows", index, "moves", number)))
             current_path = move.to
     return lost_paths
 
 
-def course(scenario: Scenario, flow: Flow | None = None) -> Timeline:
+def flow_timeline(scenario: Scenario, flow: Flow | None = None) -> Timeline:
     """A flow's path over time, with changes, outages and moves. The default is the first flow.
 
     For segments in a row it is the path from end to end.
@@ -120,40 +120,42 @@ def course(scenario: Scenario, flow: Flow | None = None) -> Timeline:
     if scenario.in_sequence:
         return timeline(scenario.path)
     holes: dict[str, list[tuple[float, float]]] = {}
-    for loss in losses(scenario):
+    for loss in find_lost_paths(scenario):
         until = math.inf if loss.until_ns is None else loss.until_ns / 1e9
         holes.setdefault(loss.path, []).append((loss.at_ns / 1e9, until))
     states: list[PathState] = []
-    for stay in stays(scenario, flow):
+    for stay in client_stays(scenario, flow):
         segment = timeline(scenario.every_path[stay.path]).cut(holes.get(stay.path, ()))
         until = math.inf if stay.until_ns == _FOREVER else stay.until_ns / 1e9
         states += segment.during(stay.since_ns / 1e9, until)
     return Timeline(tuple(states))
 
 
-def mistakes(scenario: Scenario) -> Iterator[Mistake]:
+def find_mistakes(scenario: Scenario) -> Iterator[Mistake]:
     """Mistakes in the paths that flows start on and move to."""
-    unknown = [mistake for index, flow in enumerate(scenario.flows) for mistake in _unknown(scenario, index, flow)]
+    unknown = [
+        mistake for index, flow in enumerate(scenario.flows) for mistake in _unknown_paths(scenario, index, flow)
+    ]
     yield from unknown
     if unknown:
         return
     for index, flow in enumerate(scenario.flows):
         for number, move in enumerate(flow.moves):
-            count = len(_times(scenario, flow, number))
-            if count > MOST_REBINDINGS:
-                text = f"every {move.every} makes {count} moves, and a flow has room for {MOST_REBINDINGS}"
+            count = len(_rebinding_times(scenario, flow, number))
+            if count > MAX_REBINDINGS:
+                text = f"every {move.every} makes {count} moves, and a flow has room for {MAX_REBINDINGS}"
                 yield Mistake(("flows", index, "moves", number, "every"), text, "write a longer time")
-    for loss in losses(scenario):
-        yield from _wrong_loss(scenario, loss)
+    for loss in find_lost_paths(scenario):
+        yield from _loss_mistakes(scenario, loss)
 
 
-def _unknown(scenario: Scenario, index: int, flow: Flow) -> Iterator[Mistake]:
+def _unknown_paths(scenario: Scenario, index: int, flow: Flow) -> Iterator[Mistake]:
     """Unknown paths, and moves to the path that the client is on."""
     location: Location = ("flows", index)
     names = scenario.paths
     unnamed = "the scenario has one path, which has no name"
     if flow.path is not None and flow.path not in names:
-        text = f"there is no path {shown(flow.path)}" if names else unnamed
+        text = f"there is no path {format_value(flow.path)}" if names else unnamed
         yield Mistake((*location, "path"), text, did_you_mean(flow.path, names) if names else "leave it out")
         return
     current_path = scenario.start(flow)
@@ -162,7 +164,7 @@ def _unknown(scenario: Scenario, index: int, flow: Flow) -> Iterator[Mistake]:
             continue
         place = (*location, "moves", number, "to")
         if move.to not in names:
-            text = f"there is no path {shown(move.to)}" if names else f"{unnamed}: there is none to move to"
+            text = f"there is no path {format_value(move.to)}" if names else f"{unnamed}: there is none to move to"
             yield Mistake(place, text, did_you_mean(move.to, names) if names else "write paths: {NAME: …}")
             return
         if move.to == current_path:
@@ -170,11 +172,11 @@ def _unknown(scenario: Scenario, index: int, flow: Flow) -> Iterator[Mistake]:
         current_path = move.to
 
 
-def _wrong_loss(scenario: Scenario, loss: PathLost) -> Iterator[Mistake]:
+def _loss_mistakes(scenario: Scenario, loss: PathLoss) -> Iterator[Mistake]:
     """Why a client cannot lose a path: another flow is on it, or the path changes by itself."""
     until = _FOREVER if loss.until_ns is None else loss.until_ns
     for index, flow in enumerate(scenario.flows):
-        for stay in stays(scenario, flow):
+        for stay in client_stays(scenario, flow):
             if stay.path == loss.path and stay.since_ns < until and stay.until_ns > loss.at_ns:
                 text = f"{loss.path} is gone at {loss.at_ns / 1e9:g} s, and flow {index} is on it"
                 yield Mistake(loss.where, text, "move that flow first, or give it a path of its own")

@@ -23,7 +23,7 @@ from harness.scenario.schema import Corrupt, Drop, Link
 _FAULTS = "inet faults"
 #: One of so many first bytes of a UDP payload is changed. Every QUIC packet has the second number of bytes (RFC 9001
 #: §5.4.2: a sample for header protection lies within 20 bytes behind the first): shorter datagrams are damaged there.
-BYTES, _SHORTEST = 51, 20
+DAMAGED_BYTES, _SHORTEST = 51, 20
 #: The range of `meta random`; bits of a UDP header (RFC 768).
 _RANGE, _HEADER = 1 << 32, 64
 #: A counter, swept often enough for 10 000 datagrams/s.
@@ -32,7 +32,7 @@ _COUNTER = "{ typeof meta mark; flags dynamic, timeout; timeout 1d; gc-interval 
 _VERSION_NEGOTIATION = f"@th,{_HEADER},1 1 @th,{_HEADER + 8},32 0"
 
 
-def faults_of(links: Mapping[Direction, Link]) -> tuple[Fault, ...]:
+def link_faults(links: Mapping[Direction, Link]) -> tuple[Fault, ...]:
     """The configured faults of a path's links, as figures."""
     faults: list[Fault] = []
     for direction, link in links.items():
@@ -51,7 +51,7 @@ def _fault(direction: Direction, kind: str, impairment: Drop | Corrupt) -> Fault
     )
 
 
-def share(rate: float, burst: int | None) -> float:
+def hit_share(rate: float, burst: int | None) -> float:
     """The share of many datagrams that are hit by chance, where at most `burst` in a row are hit.
 
     After each datagram that passes a run of hits begins; its mean length is rate + rate² + … + rate^burst.
@@ -68,26 +68,26 @@ def fault_setup(faults: tuple[Fault, ...], ingress: Mapping[Direction, Side], se
         return ()
     lines = [f"add table {_FAULTS}", f"add chain {_FAULTS} through {{ type filter hook forward priority 10; }}"]
     if any(fault.kind == "corrupt" for fault in faults):
-        lines += _damage(random.Random(seed))
+        lines += _damage_chains(random.Random(seed))
     for direction in dict.fromkeys(fault.direction for fault in faults):
         lines.append(f"add chain {_FAULTS} {direction}")
         side = ingress[direction]
         lines.append(f"add rule {_FAULTS} through iifname {side} meta l4proto udp jump {direction}")
         for fault in faults:
             if fault.direction == direction:
-                lines += _by_number(fault) if fault.packets else _by_chance(fault)
+                lines += _numbered_rules(fault) if fault.packets else _random_rules(fault)
     return tuple(("nft", *line.split(" ")) for line in lines)
 
 
-def _by_number(fault: Fault) -> Iterator[str]:
+def _numbered_rules(fault: Fault) -> Iterator[str]:
     counter = f"{fault.direction}_seen"
     yield f"add set {_FAULTS} {counter} {_COUNTER}"
     for number in range(1, max(fault.packets) + 1):
         verdict = "drop" if number in fault.packets else "accept"
-        yield f"add rule {_FAULTS} {fault.direction} {_next(number, counter)} {verdict}"
+        yield f"add rule {_FAULTS} {fault.direction} {_next_number_match(number, counter)} {verdict}"
 
 
-def _by_chance(fault: Fault) -> Iterator[str]:
+def _random_rules(fault: Fault) -> Iterator[str]:
     threshold = round(fault.rate * _RANGE)
     name = f"{fault.direction}_{fault.kind}"
     verdict = "drop" if fault.kind == "drop" else "goto damage"
@@ -102,31 +102,31 @@ def _by_chance(fault: Fault) -> Iterator[str]:
         return
     yield f"add set {_FAULTS} {name} {_COUNTER}"
     for number in range(1, fault.burst + 1):
-        yield f"add rule {_FAULTS} {name}_hit {_next(number, name)} {verdict}"
+        yield f"add rule {_FAULTS} {name}_hit {_next_number_match(number, name)} {verdict}"
     # A datagram that returns from that chain passes, and a new run may begin.
     for number in range(1, fault.burst + 1):
         yield f"add rule {_FAULTS} {fault.direction} meta mark set {number} delete @{name} {{ meta mark }}"
 
 
-def _next(number: int, counter: str) -> str:
+def _next_number_match(number: int, counter: str) -> str:
     """Continue only where the counter lacks this number, and add it."""
     return f"meta mark set {number} meta mark != @{counter} add @{counter} {{ meta mark }}"
 
 
-def _damage(rng: random.Random) -> Iterator[str]:
+def _damage_chains(rng: random.Random) -> Iterator[str]:
     """A chain that changes one of the first bytes of a datagram's payload, to another value, and lets it pass.
 
     The value that a byte is XORed with is drawn for each place and run. A checksum of 0 means none (RFC 768): receivers
     over IPv4 accept such a datagram as it is, just as with a recomputed checksum.
     """
-    for place in range(BYTES):
+    for place in range(DAMAGED_BYTES):
         yield f"add chain {_FAULTS} byte_{place}"
         if place >= _SHORTEST:
             yield f"add rule {_FAULTS} byte_{place} udp length <= {8 + place} goto byte_{place % _SHORTEST}"
         byte = f"@th,{_HEADER + 8 * place},8"
         yield f"add rule {_FAULTS} byte_{place} {byte} set {byte} ^ {rng.randint(1, 255)} udp checksum set 0 accept"
-    edges = [_RANGE * place // BYTES for place in range(BYTES + 1)]
-    places = ", ".join(f"{edges[place]}-{edges[place + 1] - 1} : goto byte_{place}" for place in range(BYTES))
+    edges = [_RANGE * place // DAMAGED_BYTES for place in range(DAMAGED_BYTES + 1)]
+    places = ", ".join(f"{edges[place]}-{edges[place + 1] - 1} : goto byte_{place}" for place in range(DAMAGED_BYTES))
     yield f"add chain {_FAULTS} damage"
     yield f"add rule {_FAULTS} damage meta random vmap {{ {places} }}"
 
@@ -199,21 +199,39 @@ def _chain(inner: tuple[str, str]) -> str:
 
 #: Priorities of the rules that drop, ahead of those that send packets to the bottleneck
 #: (`harness.netem.bottleneck.redirect`).
-PRIORITIES = {"ip": "1", "ipv6": "2"}
+DROP_PRIORITIES = {"ip": "1", "ipv6": "2"}
 #: Drops packets that enter from the clients, and those that leave to them, even if queued or in flight by then.
-_DOWN: tuple[Command, ...] = (
+_OUTAGE_BEGIN: tuple[Command, ...] = (
     *(
-        ("tc", "filter", "add", "dev", "left", "parent", "ffff:", "protocol", protocol, "prio", priority,
-         "u32", "match", "u32", "0", "0", "action", "drop")
-        for protocol, priority in PRIORITIES.items()
+        (
+            "tc",
+            "filter",
+            "add",
+            "dev",
+            "left",
+            "parent",
+            "ffff:",
+            "protocol",
+            protocol,
+            "prio",
+            priority,
+            "u32",
+            "match",
+            "u32",
+            "0",
+            "0",
+            "action",
+            "drop",
+        )
+        for protocol, priority in DROP_PRIORITIES.items()
     ),
     ("tc", "qdisc", "replace", "dev", "left", "root", "blackhole"),
-)  # fmt: skip
-_UP: tuple[Command, ...] = (
+)
+_OUTAGE_END: tuple[Command, ...] = (
     ("tc", "qdisc", "del", "dev", "left", "root"),
     *(
         ("tc", "filter", "del", "dev", "left", "parent", "ffff:", "protocol", protocol, "prio", priority)
-        for protocol, priority in PRIORITIES.items()
+        for protocol, priority in DROP_PRIORITIES.items()
     ),
 )
 
@@ -228,8 +246,8 @@ def outage_commands(outages: Sequence[Outage], egresses: Sequence[Sequence[Comma
     """
     timed: list[tuple[int, Command]] = []
     for outage, egress in zip(outages, egresses, strict=True):
-        timed += [(outage.from_ns, command) for command in _DOWN]
+        timed += [(outage.from_ns, command) for command in _OUTAGE_BEGIN]
         if outage.until_ns is not None:
-            remove_blackhole, *remove_filters = _UP
+            remove_blackhole, *remove_filters = _OUTAGE_END
             timed += [(outage.until_ns, command) for command in (remove_blackhole, *egress, *remove_filters)]
     return timed

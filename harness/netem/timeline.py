@@ -108,7 +108,10 @@ def timeline(path: Path) -> Timeline:
             up = to_server_change.delay
         states.append(PathState(change.at.seconds, float(rate.value), down.seconds, up.seconds))
     # A change at the very beginning replaces the first state.
-    states = [state for state, later in zip(states, [*states[1:], None], strict=True)
-              if later is None or later.since > state.since]  # fmt: skip
+    states = [
+        state
+        for state, later in zip(states, [*states[1:], None], strict=True)
+        if later is None or later.since > state.since
+    ]
     holes = path.blackhole.times if path.blackhole is not None else ()
     return Timeline(tuple(states)).cut((begin.seconds, end.seconds) for begin, end in holes)

@@ -27,7 +27,7 @@ from harness.outcome.measured import (
     Unfinished,
     Voice,
     WindowReaction,
-    deciding,
+    deciding_ending,
     proven_outcome,
 )
 from harness.outcome.run import (
@@ -96,6 +96,6 @@ __all__ = [
     "VerdictStatus",
     "Voice",
     "WindowReaction",
-    "deciding",
+    "deciding_ending",
     "proven_outcome",
 ]

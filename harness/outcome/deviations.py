@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from harness.formatting import counted
+from harness.formatting import format_count
 from harness.outcome import Cell, MeasuredRun, Observation, Run
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role, parse_parameter_name
 
 
 @dataclass(frozen=True)
-class Departure:
+class Deviation:
     """A parameter that a run shows at another value than the one set."""
 
     name: str
@@ -35,19 +35,19 @@ def observed_flow(run: Run) -> int | None:
 
     That is the first over QUIC or TCP between the cell's own pair that transferred something.
     """
-    pair_flows = [index for index in range(len(run.cell.scenario.flows)) if is_of_the_pair(run.cell, index)]
+    pair_flows = [index for index in range(len(run.cell.scenario.flows)) if is_pair_flow(run.cell, index)]
     active_flows = {transfer.flow for transfer in run.transfers}
     return next((index for index in pair_flows if index in active_flows or not active_flows), None)
 
 
-def is_of_the_pair(cell: Cell, flow: int) -> bool:
+def is_pair_flow(cell: Cell, flow: int) -> bool:
     """Whether a flow is one between the cell's client and server, over QUIC or TCP."""
     spec = cell.scenario.flows[flow]
     named = [(spec.implementation(role), cell.implementation(role).name) for role in ROLES]
     return spec.kind != "udp" and all(name is None or name == default for name, default in named)
 
 
-def values_set(run: Run, flow: int) -> dict[tuple[Role, str], tuple[str, ParameterValue]]:
+def configured_values(run: Run, flow: int) -> dict[tuple[Role, str], tuple[str, ParameterValue]]:
     """(role, parameter) → (the name it was set under, its canonical value), of one flow of a run.
 
     What the harness chose itself counts as set. A flow's own comes before what was asked of a role.
@@ -66,7 +66,7 @@ def values_set(run: Run, flow: int) -> dict[tuple[Role, str], tuple[str, Paramet
     return settings
 
 
-def departures(run: Run, measured: MeasuredRun | None) -> tuple[Departure, ...]:
+def find_deviations(run: Run, measured: MeasuredRun | None) -> tuple[Deviation, ...]:
     """Every parameter of the flow that was observed that the run shows at another value, in order of its name."""
     flow = observed_flow(run)
     if measured is None or flow is None:
@@ -75,17 +75,17 @@ def departures(run: Run, measured: MeasuredRun | None) -> tuple[Departure, ...]:
     for observation in measured.observed:
         observations.setdefault((observation.role, observation.parameter), []).append(observation)
     deviating = []
-    for (role, parameter), (name, value) in sorted(values_set(run, flow).items()):
+    for (role, parameter), (name, value) in sorted(configured_values(run, flow).items()):
         matching = observations.get((role, parameter), [])
         agreeing = [_agrees(run.cell, flow, role, parameter, value, observation) for observation in matching]
         if False in agreeing and True not in agreeing:
-            deviating.append(Departure(name, role, parameter, value, matching[agreeing.index(False)]))
+            deviating.append(Deviation(name, role, parameter, value, matching[agreeing.index(False)]))
     return tuple(deviating)
 
 
 def _agrees(
     cell: Cell, flow: int, role: Role, parameter: str, value: ParameterValue, observation: Observation
-) -> bool | None:  # fmt: skip
+) -> bool | None:
     """`Parameter.agrees`, where an endpoint may call a value by its own word, too."""
     definition = PARAMETERS[parameter]
     answer = definition.agrees(definition.canonical(value), observation.value)
@@ -96,7 +96,7 @@ def _agrees(
     return answer
 
 
-def contradictions(run: Run, observed: Sequence[Observation]) -> tuple[str, ...]:
+def contradiction_sentences(run: Run, observed: Sequence[Observation]) -> tuple[str, ...]:
     """Where an endpoint's own record names another congestion control than the one it was told, a sentence each.
 
     It must be one that the endpoint can be told: a name that nobody here knows may be another word for the same.
@@ -109,16 +109,16 @@ def contradictions(run: Run, observed: Sequence[Observation]) -> tuple[str, ...]
         for observation in observed
         if observation.parameter == "congestion_control"
         and isinstance(observation.value, str)
-        and (sentence := contradiction(run, flow, observation.role, observation.value, observation.source))
+        and (sentence := contradiction_sentence(run, flow, observation.role, observation.value, observation.source))
     )
 
 
-def contradiction(run: Run, flow: int, role: Role, word: str, source: str) -> str:
+def contradiction_sentence(run: Run, flow: int, role: Role, word: str, source: str) -> str:
     """That a role of a flow names another congestion control than it was told; empty where it does not.
 
     `source`: whose word it is.
     """
-    configured = values_set(run, flow).get((role, "congestion_control"))
+    configured = configured_values(run, flow).get((role, "congestion_control"))
     setting = run.cell.implementation(role, flow).setting(role, "congestion_control")
     if configured is None or setting is None or not setting.values:
         return ""
@@ -136,17 +136,17 @@ def contradiction(run: Run, flow: int, role: Role, word: str, source: str) -> st
     return f"flow {flow}: {name} was set to {value}, and {source} says {word}"
 
 
-def sentences(runs: Iterable[tuple[Run, MeasuredRun | None]]) -> list[str]:
+def deviation_sentences(runs: Iterable[tuple[Run, MeasuredRun | None]]) -> list[str]:
     """The departures of a cell's runs, one a parameter: 'server.initial_cwnd was set to 10, and 3.7 packets were seen
     in 2 of 5 runs'.
     """
     runs = list(runs)
     observations: dict[tuple[str, ParameterValue], list[Observation]] = {}
     for run, measured in runs:
-        for departure in departures(run, measured):
+        for departure in find_deviations(run, measured):
             observations.setdefault((departure.name, departure.value), []).append(departure.seen)
     return [
-        f"{name} was set to {value}, and {_seen(group)} in {len(group)} of {counted(len(runs), 'run')}"
+        f"{name} was set to {value}, and {_seen(group)} in {len(group)} of {format_count(len(runs), 'run')}"
         for (name, value), group in observations.items()
     ]
 

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harness.formatting import counted
+from harness.formatting import format_count
 from harness.outcome.run import Fact, Finite, Number, Outcome, Run
 from harness.scenario.metric_names import MetricName, TransferName
-from harness.scenario.parameters import Role, other
+from harness.scenario.parameters import Role, peer_role
 from harness.scenario.schema import MoveKind
 from harness.units import Size
 
@@ -17,8 +17,13 @@ from harness.units import Size
 
 
 EndingKind = Literal[
-    "idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset", "connection_closed", "connection_reset",
-]  # fmt: skip
+    "idle_timeout",
+    "handshake_timeout",
+    "ack_timeout",
+    "stateless_reset",
+    "connection_closed",
+    "connection_reset",
+]
 """RFC 9000 §10.1, silence for as long as the idle timeout; the handshake that took too long for one side; §10.3, a
 stateless reset; §10.2, CONNECTION_CLOSE. ack_timeout is what TCP calls the user timeout (RFC 5482 §1): what an end
 sent stayed unacknowledged for longer than it bears. connection_reset is TCP's (RFC 9293 §3.5.2)."""
@@ -72,7 +77,7 @@ class Ending(Fact):
         return f": “{self.words}”" if self.words else ""
 
 
-def deciding(endings: tuple[Ending, ...], flow: int, transfer: TransferName) -> Ending | None:
+def deciding_ending(endings: tuple[Ending, ...], flow: int, transfer: TransferName) -> Ending | None:
     """The ending that a transfer's outcome is told by; None where nobody tells of one.
 
     That is the client's first account, for its exit is to be explained. What the server alone tells the client may
@@ -227,7 +232,7 @@ class Unfinished(Fact):
             if voice.oversize:
                 left = f"{voice.oversize_left} left in fragments" if voice.oversize_left else "none of them left"
                 parts.append(
-                    f"{counted(voice.oversize, 'datagram')} of the {role}, of up to {voice.largest} B, "
+                    f"{format_count(voice.oversize, 'datagram')} of the {role}, of up to {voice.largest} B, "
                     f"exceeded the MTU's {self.mtu} B, and {left}"
                 )
         return ", ".join(parts)
@@ -243,7 +248,7 @@ class Unfinished(Fact):
             return f"neither end sent anything in the last {self.lasted - latest:.1f} s"
         if not silent:
             return "both ends sent until it was over"
-        role, peer = silent[0], other(silent[0])
+        role, peer = silent[0], peer_role(silent[0])
         voice, active = self.voice(role), self.voice(peer)
         reception = (
             f"while {active.since_progress_arrived} of {active.since_progress} datagrams of the {peer} reached it"
@@ -298,15 +303,38 @@ class InteropCheck(Fact):
 
 
 State = Literal[
-    "handshake", "request", "slow_start", "line_rate", "recovery", "spurious_recovery", "window_limited",
-    "flow_control", "buffer_limited", "sender_idle", "acknowledgements", "probe_timeouts", "shared", "unexplained",
-]  # fmt: skip
+    "handshake",
+    "request",
+    "slow_start",
+    "line_rate",
+    "recovery",
+    "spurious_recovery",
+    "window_limited",
+    "flow_control",
+    "buffer_limited",
+    "sender_idle",
+    "acknowledgements",
+    "probe_timeouts",
+    "shared",
+    "unexplained",
+]
 #: States in display order; the letter of each in `Attribution.bands`.
 STATES: dict[State, str] = {
-    "handshake": "h", "request": "q", "slow_start": "s", "recovery": "r", "spurious_recovery": "e",
-    "window_limited": "w", "flow_control": "f", "buffer_limited": "b", "sender_idle": "i", "acknowledgements": "a",
-    "probe_timeouts": "p", "shared": "o", "unexplained": "u", "line_rate": "l",
-}  # fmt: skip
+    "handshake": "h",
+    "request": "q",
+    "slow_start": "s",
+    "recovery": "r",
+    "spurious_recovery": "e",
+    "window_limited": "w",
+    "flow_control": "f",
+    "buffer_limited": "b",
+    "sender_idle": "i",
+    "acknowledgements": "a",
+    "probe_timeouts": "p",
+    "shared": "o",
+    "unexplained": "u",
+    "line_rate": "l",
+}
 
 
 class StateShare(Fact):
@@ -516,9 +544,13 @@ class MeasuredRun(Fact):
     warnings: tuple[str, ...] = ()
 
     def value(
-        self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None,
+        self,
+        metric: str,
+        flow: int | None = None,
+        transfer: TransferName | None = None,
+        phase: int | None = None,
         move: int | None = None,
-    ) -> float | None:  # fmt: skip
+    ) -> float | None:
         """The value of a metric of just that (see `MetricName`), or None where it was not measured."""
         key = MetricName(metric, flow, transfer, phase, move).key
         return next((measurement.value for measurement in self.measurements if measurement.named.key == key), None)
@@ -562,9 +594,13 @@ def _of_gate(outcome: Outcome) -> Outcome | None:
     if outcome.status != "crashed" or outcome.role != "client" or not words.startswith(_GATE):
         return None
     return Outcome(
-        status="infrastructure", role="sim", exit_code=outcome.exit_code, reason="gate_closed",
-        detail=f"the client was not let go: {words.removeprefix(_GATE)}", log_tail=outcome.log_tail,
-    )  # fmt: skip
+        status="infrastructure",
+        role="sim",
+        exit_code=outcome.exit_code,
+        reason="gate_closed",
+        detail=f"the client was not let go: {words.removeprefix(_GATE)}",
+        log_tail=outcome.log_tail,
+    )
 
 
 def _of_ending(run: Run, measured: MeasuredRun | None) -> Outcome | None:
@@ -578,13 +614,16 @@ def _of_ending(run: Run, measured: MeasuredRun | None) -> Outcome | None:
         transfer for transfer in run.transfers if not transfer.cut_off and (transfer.exit_code or not transfer.intact)
     )
     for transfer in unfinished:
-        ending = deciding(measured.endings, transfer.flow, "repeat" if transfer.index else "first")
+        ending = deciding_ending(measured.endings, transfer.flow, "repeat" if transfer.index else "first")
         if ending is not None:
             code = transfer.exit_code or 0
             shortfall = "" if code else f" and {transfer.received} of {transfer.size} bytes"
             return Outcome(
-                status=ending.kind, role=ending.by, exit_code=code, reason=ending.kind,
+                status=ending.kind,
+                role=ending.by,
+                exit_code=code,
+                reason=ending.kind,
                 detail=f"{ending.sentence}; the client ended with exit code {code}{shortfall}",
                 log_tail=outcome.log_tail,
-            )  # fmt: skip
+            )
     return None

@@ -149,18 +149,34 @@ class Cell(Fact):
 
 
 Status = Literal[
-    "completed", "unsupported", "timed_out", "idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset",
-    "connection_closed", "connection_reset", "crashed", "wrong_file", "log_overflow", "infrastructure",
-]  # fmt: skip
+    "completed",
+    "unsupported",
+    "timed_out",
+    "idle_timeout",
+    "handshake_timeout",
+    "ack_timeout",
+    "stateless_reset",
+    "connection_closed",
+    "connection_reset",
+    "crashed",
+    "wrong_file",
+    "log_overflow",
+    "infrastructure",
+]
 
 #: Statuses of a failed transfer: it timed out, or its connection ended first (`harness.outcome.measured`). No program
 #: crashed, and everything could be measured.
 FAILED_TRANSFER: frozenset[Status] = frozenset(
     {
-        "timed_out", "idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset", "connection_closed",
+        "timed_out",
+        "idle_timeout",
+        "handshake_timeout",
+        "ack_timeout",
+        "stateless_reset",
+        "connection_closed",
         "connection_reset",
     }
-)  # fmt: skip
+)
 
 #: Transient reasons of infrastructure failures: the same run, made again, may not have them.
 PASSING = frozenset({"link_invalid", "starved", "killed", "out_of_memory", "paused"})

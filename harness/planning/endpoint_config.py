@@ -14,17 +14,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from harness.netem import bdp_bytes, queue_bytes
-from harness.netem.mobility import told
+from harness.netem.mobility import client_moves
 from harness.outcome import Cell
 from harness.scenario.manifest_parameters import Setting
-from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role, other, parse_parameter_name
+from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role, parse_parameter_name, peer_role
 from harness.scenario.schema import Flow, Implementation, LabFlowKind, Protocol, Scenario
 from harness.units import Size
 
 #: TESTCASE of the endpoint contract by protocol; the contract does not define the generator's, "traffic".
 TESTCASES: dict[Protocol, str] = {
-    "h3": "http3", "hq-interop": "transfer", "h2": "http2", "tcp": "traffic", "udp": "traffic",
-}  # fmt: skip
+    "h3": "http3",
+    "hq-interop": "transfer",
+    "h2": "http2",
+    "tcp": "traffic",
+    "udp": "traffic",
+}
 
 
 class UnsupportedError(Exception):
@@ -130,7 +134,9 @@ def effective_parameters(cell: Cell, flow: int | None = None) -> dict[str, Param
     requested = endpoint_parameters(cell.parameters)
     if flow_spec is not None and flow is not None and flow_spec.kind != "quic":
         applicable = {
-            full: value for full, value in requested.items() if _holds(cell, flow, full) or not _can_be_told(cell, full)
+            full: value
+            for full, value in requested.items()
+            if _applies(cell, flow, full) or not _applies_anywhere(cell, full)
         }
         return dict(sorted((applicable | flow_spec.parameters).items()))
     effective = requested | ({} if flow_spec is None else flow_spec.parameters)
@@ -142,20 +148,20 @@ def effective_parameters(cell: Cell, flow: int | None = None) -> dict[str, Param
     return dict(sorted(effective.items()))
 
 
-def _holds(cell: Cell, flow: int, full: str) -> bool:
+def _applies(cell: Cell, flow: int, full: str) -> bool:
     """Whether a role's parameter of the whole cell applies to a flow."""
     role, name = parse_parameter_name(full)
     kind = cell.scenario.flows[flow].kind
     return kind == "quic" or (kind == "tcp" and cell.implementation(role, flow).setting(role, name) is not None)
 
 
-def _can_be_told(cell: Cell, full: str) -> bool:
+def _applies_anywhere(cell: Cell, full: str) -> bool:
     """Whether a role's parameter of the whole cell applies to any flow."""
-    return any(_holds(cell, index, full) for index in range(len(cell.scenario.flows)))
+    return any(_applies(cell, index, full) for index in range(len(cell.scenario.flows)))
 
 
 @dataclass
-class Given:
+class EndpointConfig:
     """Configuration of one endpoint."""
 
     words: list[str] = field(default_factory=list)
@@ -164,7 +170,7 @@ class Given:
     """Kernel settings in its network namespace."""
 
 
-def refusal(
+def refusal_reason(
     flow: Flow,
     client: Implementation,
     server: Implementation,
@@ -175,18 +181,18 @@ def refusal(
 
     `parameters`: all parameters of the flow, with canonical values, role.NAME among them.
     """
-    configs: dict[Role, Given] = {"client": Given(), "server": Given()}
+    configs: dict[Role, EndpointConfig] = {"client": EndpointConfig(), "server": EndpointConfig()}
     try:
-        _tell_in(flow, {"client": client, "server": server}, configs, full, parameters)
+        _set_flow_parameter(flow, {"client": client, "server": server}, configs, full, parameters)
     except UnsupportedError as error:
         return error.detail
     return ""
 
 
-def _tell_in(
+def _set_flow_parameter(
     flow: Flow | None,
     pair: Mapping[Role, Implementation],
-    configs: dict[Role, Given],
+    configs: dict[Role, EndpointConfig],
     full: str,
     parameters: Mapping[str, ParameterValue],
 ) -> None:
@@ -199,16 +205,16 @@ def _tell_in(
         raise UnsupportedError(role, "parameter", f"a flow of udp has no parameters: nobody can be told {name}")
     setting = pair[role].setting(role, name)
     if flow is None or flow.kind == "quic" or role == flow.sender or setting is None or setting.flag is None:
-        _tell(pair, configs, full, parameters[full])
+        _set_parameter(pair, configs, full, parameters[full])
         return
     # A generator takes the words of its sender, and they apply at both ends (`harness.topology.build`).
-    in_force = _value_of(flow.sender, pair[flow.sender], name, parameters)
+    in_force = _effective_value(flow.sender, pair[flow.sender], name, parameters)
     if parameters[full] != in_force:
         detail = f"{pair[role].name} has one {name} at both ends of a flow, that of the {flow.sender}, who sends"
         raise UnsupportedError(role, "parameter", detail + (f": {in_force}" if in_force is not None else ""))
 
 
-def _value_of(
+def _effective_value(
     role: Role, implementation: Implementation, name: str, parameters: Mapping[str, ParameterValue]
 ) -> ParameterValue | None:
     """The value that is set for a role, else its default; None where that is unknown."""
@@ -217,12 +223,14 @@ def _value_of(
     return parameters.get(f"{role}.{name}", default)
 
 
-def _tell(pair: Mapping[Role, Implementation], configs: dict[Role, Given], full: str, value: ParameterValue) -> None:
+def _set_parameter(
+    pair: Mapping[Role, Implementation], configs: dict[Role, EndpointConfig], full: str, value: ParameterValue
+) -> None:
     """Add the configuration of one parameter. Raises UnsupportedError, which names the end that does not honour it."""
     role, name = parse_parameter_name(full)
     parameter = PARAMETERS[name]
-    implementation, peer = pair[role], pair[other(role)]
-    setting, peer_setting = implementation.setting(role, name), peer.setting(other(role), name)
+    implementation, peer = pair[role], pair[peer_role(role)]
+    setting, peer_setting = implementation.setting(role, name), peer.setting(peer_role(role), name)
     try:
         if setting is not None and setting.flag is not None:
             configs[role].words.append(setting.fill(setting.flag, parameter, value))
@@ -238,14 +246,16 @@ def _tell(pair: Mapping[Role, Implementation], configs: dict[Role, Given], full:
             peer_setting is not None and peer_setting.asks is not None and "ack_frequency" in implementation.extensions
         ):
             implementation = peer
-            configs[other(role)].words.append(peer_setting.fill(peer_setting.asks, parameter, value))
+            configs[peer_role(role)].words.append(peer_setting.fill(peer_setting.asks, parameter, value))
         else:
-            raise UnsupportedError(role, "parameter", _cannot(implementation, role, name, setting, peer, peer_setting))
+            raise UnsupportedError(
+                role, "parameter", _refusal_text(implementation, role, name, setting, peer, peer_setting)
+            )
     except ValueError as error:
         raise UnsupportedError(role, "parameter", f"{implementation.name} {error}") from error
 
 
-def _cannot(
+def _refusal_text(
     implementation: Implementation,
     role: Role,
     name: str,
@@ -261,15 +271,15 @@ def _cannot(
     return text
 
 
-def _given(cell: Cell, flow: int | None) -> tuple[dict[Role, Given], UnsupportedError | None]:
+def _configure_pair(cell: Cell, flow: int | None) -> tuple[dict[Role, EndpointConfig], UnsupportedError | None]:
     """Configuration of both endpoints, and the first parameter that one of them does not honour."""
-    configs: dict[Role, Given] = {"client": Given(), "server": Given()}
+    configs: dict[Role, EndpointConfig] = {"client": EndpointConfig(), "server": EndpointConfig()}
     first_error: UnsupportedError | None = None
     pair = {role: cell.implementation(role, flow) for role in ROLES}
     parameters = effective_parameters(cell, flow)
     for full in parameters:
         try:
-            _tell_in(None if flow is None else cell.scenario.flows[flow], pair, configs, full, parameters)
+            _set_flow_parameter(None if flow is None else cell.scenario.flows[flow], pair, configs, full, parameters)
         except UnsupportedError as error:
             first_error = first_error or error
             configs[parse_parameter_name(full)[0]].words.append(f"unsupported:{error.detail}")
@@ -281,7 +291,7 @@ def endpoint_arguments(cell: Cell, flow: int | None = None) -> tuple[str, str]:
 
     A parameter that is not honoured leaves an "unsupported:" mark instead (see `checked`).
     """
-    configs, _ = _given(cell, flow)
+    configs, _ = _configure_pair(cell, flow)
     client, server = (
         " ".join(
             [*config.words, *(f"{name}={text}" for name, text in sorted((config.environment | config.sysctls).items()))]
@@ -296,7 +306,7 @@ def _require_moves(cell: Cell, flow: int) -> None:
     client = cell.implementation("client", flow)
     if cell.scenario.flows[flow].moves and lab_kind(cell, flow) == "https":
         raise UnsupportedError("client", "move", f"{client.name} is over TCP, whose connections end with their address")
-    for method in dict.fromkeys(move.how for move in told(cell.scenario.flows[flow])):
+    for method in dict.fromkeys(move.how for move in client_moves(cell.scenario.flows[flow])):
         if method not in client.moves:
             offered = f"; its moves are {', '.join(client.moves)}" if client.moves else ""
             raise UnsupportedError("client", "move", f"{client.name} cannot be told to move by {method}{offered}")
@@ -324,7 +334,7 @@ def _require_tickets(cell: Cell, flow: int) -> None:
 def _require_effect(cell: Cell) -> None:
     """UnsupportedError for a role's parameter that every applicable flow overrides with a value of its own."""
     for full, value in endpoint_parameters(cell.parameters).items():
-        indices = [index for index in range(len(cell.scenario.flows)) if _holds(cell, index, full)]
+        indices = [index for index in range(len(cell.scenario.flows)) if _applies(cell, index, full)]
         own_values = [cell.scenario.flows[index].parameters.get(full, value) for index in indices]
         if indices and value not in own_values:
             role, _ = parse_parameter_name(full)
@@ -332,7 +342,7 @@ def _require_effect(cell: Cell) -> None:
             raise UnsupportedError(role, "parameter", detail)
 
 
-def checked(cell: Cell, flow: int) -> dict[Role, Given]:
+def configure_endpoints(cell: Cell, flow: int) -> dict[Role, EndpointConfig]:
     """Configuration of both endpoints of a flow.
 
     Raises UnsupportedError for the first role, protocol, move or parameter that an implementation does not offer.
@@ -344,7 +354,7 @@ def checked(cell: Cell, flow: int) -> dict[Role, Given]:
     application_protocol(cell, flow)
     _require_moves(cell, flow)
     _require_tickets(cell, flow)
-    configs, unsupported = _given(cell, flow)
+    configs, unsupported = _configure_pair(cell, flow)
     if unsupported is not None:
         raise unsupported
     _require_effect(cell)

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from harness.netem import ideal_time
-from harness.netem.mobility import course
+from harness.netem.mobility import flow_timeline
 from harness.outcome import Cell
 from harness.scenario.schema import Scenario
 
@@ -27,17 +27,17 @@ VIRTUAL_FLOW, VIRTUAL_SECOND, VIRTUAL_BYTE = 1.2, 0.02, 3.4e-8
 #: (each a third of a second of CPU).
 REAL_START, REAL_FLOW = 5.3, 0.7
 #: From this number of flows, starting and watching the endpoints takes longer than the transfers.
-MANY = 8
+MANY_FLOWS = 8
 #: Factor by which measuring extends a run's wall time: median of 376 runs, from 1.04 (10 MB) to 1.27.
-MEASURING = 1.1
+MEASURING_FACTOR = 1.1
 
 
 #: Outcomes of runs that show how long one takes.
-ENDED = frozenset({"completed", "timed_out"})
+TIMED_OUTCOMES = frozenset({"completed", "timed_out"})
 
 
 @dataclass(frozen=True)
-class Took:
+class RunDuration:
     """How long a stored run took."""
 
     cell: Cell
@@ -47,10 +47,10 @@ class Took:
     """The model of its processor."""
 
 
-class Experience:
+class DurationModel:
     """Estimates, drawn from how long stored runs took."""
 
-    def __init__(self, runs: Iterable[Took], machine: str) -> None:
+    def __init__(self, runs: Iterable[RunDuration], machine: str) -> None:
         """`runs`: stored runs that completed or timed out; `machine`: the model of this machine's processor."""
         self._machine = machine
         self._seen: dict[Hashable, list[float]] = {}
@@ -62,7 +62,7 @@ class Experience:
                 expected[run.cell.key] = _engine_seconds(run.cell)
             ratio = math.log(run.wall / expected[run.cell.key])
             for machine in dict.fromkeys((run.machine, "")):
-                for place in _places(run.cell, machine):
+                for place in _group_keys(run.cell, machine):
                     self._seen.setdefault(place, []).append(ratio)
         self._factors: dict[Hashable, float] = {}
 
@@ -73,7 +73,7 @@ class Experience:
     def _factor(self, cell: Cell) -> float:
         # The most similar runs of this machine; if it has none with this engine, those of any machine.
         for machine in (self._machine, ""):
-            for place in _places(cell, machine):
+            for place in _group_keys(cell, machine):
                 if place in self._factors:
                     return self._factors[place]
                 if ratios := self._seen.get(place):
@@ -82,7 +82,7 @@ class Experience:
         return 1.0
 
 
-def _places(cell: Cell, machine: str) -> Iterator[Hashable]:
+def _group_keys(cell: Cell, machine: str) -> Iterator[Hashable]:
     """Keys of the groups of runs that a cell belongs to, the most similar group first."""
     scenario, client, server = cell.scenario.name, cell.client.name, cell.server.name
     common = cell.engine, machine
@@ -91,7 +91,7 @@ def _places(cell: Cell, machine: str) -> Iterator[Hashable]:
     yield *common, "pair there", scenario, client, server
     yield *common, "server there", scenario, server
     # With many flows their number determines the time, not the implementations.
-    many_flows = len(cell.scenario.flows) >= MANY
+    many_flows = len(cell.scenario.flows) >= MANY_FLOWS
     yield *common, "server", server, many_flows
     yield *common, "anything", many_flows
     yield *common, "anything"
@@ -100,7 +100,7 @@ def _places(cell: Cell, machine: str) -> Iterator[Hashable]:
 #: Bytes that a run keeps on the disk: for its record and figures, and per byte transferred (compressed captures and
 #: logs). Runs of 2 × 100 MB keep 0.03 to 0.25 per byte. quiche with quiche keeps the most: its logs and captures are
 #: three times as large as its transfers.
-FIGURES, STORED_BYTE = 500_000, 0.3
+STORED_BESIDE, STORED_BYTE = 500_000, 0.3
 #: Bytes that it writes while it runs: per byte transferred (the byte itself, and captures and logs before compression),
 #: and beside them.
 WRITTEN_BYTE, WRITTEN_BESIDE = 5, 64 << 20
@@ -108,7 +108,7 @@ WRITTEN_BYTE, WRITTEN_BESIDE = 5, 64 << 20
 
 def expected_seconds(cell: Cell) -> float:
     """Rough wall seconds of one run, measuring included, by the model alone."""
-    return _engine_seconds(cell) * MEASURING
+    return _engine_seconds(cell) * MEASURING_FACTOR
 
 
 def _engine_seconds(cell: Cell) -> float:
@@ -130,7 +130,7 @@ def _lab_seconds(scenario: Scenario) -> float:
         if flow.carried is None:
             longest = max(longest, flow.stop.seconds if flow.stop is not None else 0.0)
             continue
-        duration = min(1.3 * ideal_time(course(scenario, flow), flow.carried) + 3, scenario.timeout.seconds)
+        duration = min(1.3 * ideal_time(flow_timeline(scenario, flow), flow.carried) + 3, scenario.timeout.seconds)
         repeat = 0.0 if flow.repeat_after is None else flow.repeat_after.seconds + duration
         longest = max(longest, flow.start.seconds + duration + repeat)
     return longest
@@ -151,4 +151,4 @@ def written_bytes(scenario: Scenario) -> int:
 
 def stored_bytes(scenario: Scenario) -> int:
     """Upper bound of the bytes that a run keeps on the disk: its record, and compressed captures and logs."""
-    return FIGURES + round(STORED_BYTE * transferred_bytes(scenario))
+    return STORED_BESIDE + round(STORED_BYTE * transferred_bytes(scenario))

@@ -12,29 +12,33 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from harness.netem import inexpressible
-from harness.planning.sweep import SweepError, place_of
+from harness.netem import find_inexpressible
+from harness.planning.sweep import SweepError, find_place
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import FORMS, MAXIMUM_DRAWN, Path, Red, Scenario
-from harness.scenario.validation_errors import Location, Mistake, mistakes_in
+from harness.scenario.validation_errors import Location, Mistake, find_mistakes
 from harness.units import Duration, Percentage, Quantity, Rate, Size
 
 #: Properties that can be drawn → their quantity.
 _KINDS: dict[str, type[Quantity]] = {
-    "rate": Rate, "delay": Duration, "jitter": Duration, "loss": Percentage, "burst": Size,
-}  # fmt: skip
+    "rate": Rate,
+    "delay": Duration,
+    "jitter": Duration,
+    "loss": Percentage,
+    "burst": Size,
+}
 #: A drawn value lies a multiple of this step above the lower limit, in the base unit: 1 kbit/s, 1 µs, 0.0001 %, 1 B.
-_GRAIN: dict[type[Quantity], int] = {Rate: 1000, Duration: 1000, Percentage: 1000, Size: 1}
+_STEP: dict[type[Quantity], int] = {Rate: 1000, Duration: 1000, Percentage: 1000, Size: 1}
 
 
 def sample_values(scenario: Scenario, seed: int) -> dict[str, str]:
     """The values of a run with this seed, by name, in written form. Raises ValueError for an invalid range."""
-    return {name: _drawn(name, limits, seed) for name, limits in scenario.draw.items()}
+    return {name: _draw_value(name, limits, seed) for name, limits in scenario.draw.items()}
 
 
-def _drawn(name: str, limits: tuple[object, object], seed: int) -> str:
+def _draw_value(name: str, limits: tuple[object, object], seed: int) -> str:
     kind, low, high = _limits(name, limits)
-    grain = _GRAIN[kind]
+    grain = _STEP[kind]
     # Python guarantees a stable sequence across versions only for random() and a seed that is a string.
     share = random.Random(f"{seed} {name}").random()
     return str(kind(low + grain * int(share * ((high - low) // grain + 1))))
@@ -46,7 +50,7 @@ def _limits(name: str, limits: tuple[object, object]) -> tuple[type[Quantity], i
     return kind, low, high
 
 
-def settled(scenario: Scenario, values: Mapping[str, ParameterValue]) -> Scenario:
+def with_drawn_values(scenario: Scenario, values: Mapping[str, ParameterValue]) -> Scenario:
     """The scenario of one run, with the drawn value in place of each range. Raises ValidationError."""
     if not scenario.draw:
         return scenario
@@ -59,37 +63,37 @@ def _contents(scenario: Scenario, values: Mapping[str, ParameterValue]) -> dict[
     """The paths with drawn properties, as plain data that contains the drawn values."""
     contents: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
-        path, direction, prop = place_of(scenario, name)
+        path, direction, prop = find_place(scenario, name)
         contents.setdefault(path, scenario.every_path[path].model_dump(mode="json", by_alias=True))[direction][prop] = (
             value
         )
     return contents
 
 
-def mistakes(scenario: Scenario) -> Iterator[Mistake]:
+def range_mistakes(scenario: Scenario) -> Iterator[Mistake]:
     """Errors in the ranges of a scenario: names, values, order, and corners that are no valid path."""
-    errors = list(itertools.chain.from_iterable(_wrong(scenario, name) for name in scenario.draw))
+    errors = list(itertools.chain.from_iterable(_name_mistakes(scenario, name) for name in scenario.draw))
     yield from errors
     if errors:
         return
     by_path: dict[str, list[str]] = {}
     places: dict[tuple[str, str, str], str] = {}
     for name in scenario.draw:
-        place = place_of(scenario, name)
+        place = find_place(scenario, name)
         if (synonym := places.setdefault(place, name)) != name:
             yield Mistake(("draw", name), f"that is {synonym} by another name", "leave one of the two out", of_key=True)
-        if any(_same(scenario, name, varied) for varied in scenario.vary):
+        if any(_is_same_place(scenario, name, varied) for varied in scenario.vary):
             yield Mistake(("draw", name), f"{name} is both drawn and varied", "leave one of the two out", of_key=True)
         by_path.setdefault(place[0], []).append(name)
     for names in by_path.values():
-        yield from _corners(scenario, names)
+        yield from _corner_mistakes(scenario, names)
 
 
-def _wrong(scenario: Scenario, name: str) -> Iterator[Mistake]:
+def _name_mistakes(scenario: Scenario, name: str) -> Iterator[Mistake]:
     location: Location = ("draw", name)
     prop = name.rpartition(".")[2]
     try:
-        place_of(scenario, name)
+        find_place(scenario, name)
     except SweepError as error:
         yield Mistake(location, error.reason, error.hint, of_key=True)
         return
@@ -109,14 +113,14 @@ def _wrong(scenario: Scenario, name: str) -> Iterator[Mistake]:
         yield Mistake(location, "a range goes from the least to the most", "exchange the two")
 
 
-def _same(scenario: Scenario, name: str, varied: str) -> bool:
+def _is_same_place(scenario: Scenario, name: str, varied: str) -> bool:
     try:
-        return place_of(scenario, name) == place_of(scenario, varied)
+        return find_place(scenario, name) == find_place(scenario, varied)
     except SweepError:
         return False
 
 
-def _corners(scenario: Scenario, names: list[str]) -> Iterator[Mistake]:
+def _corner_mistakes(scenario: Scenario, names: list[str]) -> Iterator[Mistake]:
     """Every combination of the limits of one path's ranges must be a path that can be emulated."""
     if len(names) > MAXIMUM_DRAWN:
         text = f"{len(names)} values of one path are drawn, and {MAXIMUM_DRAWN} are the most"
@@ -125,9 +129,9 @@ def _corners(scenario: Scenario, names: list[str]) -> Iterator[Mistake]:
     for corner in itertools.product(*(scenario.draw[name] for name in names)):
         ((path, content),) = _contents(scenario, dict(zip(names, map(str, corner), strict=True))).items()
         try:
-            mistake = inexpressible(type(scenario.every_path[path]).model_validate(content))
+            mistake = find_inexpressible(type(scenario.every_path[path]).model_validate(content))
         except ValidationError as errors:
-            mistake = mistakes_in(errors, content, forms=FORMS)[0]
+            mistake = find_mistakes(errors, content, forms=FORMS)[0]
         if mistake is not None:
             yield Mistake(("draw", names[0]), f"with {', '.join(map(str, corner))}: {mistake.text}", mistake.hint)
             return
@@ -138,10 +142,10 @@ def _corners(scenario: Scenario, names: list[str]) -> Iterator[Mistake]:
 
 def is_random(scenario: Scenario) -> bool:
     """Whether the path depends on the seed: loss, corruption, jitter, a service process, RED, or ranges."""
-    return bool(scenario.draw) or any(map(_of_path, scenario.every_path.values()))
+    return bool(scenario.draw) or any(map(_is_random_path, scenario.every_path.values()))
 
 
-def _of_path(path: Path) -> bool:
+def _is_random_path(path: Path) -> bool:
     links = [path.forward, path.return_]
     changed_links = [link for change in path.changes for link in (change.forward, change.return_) if link is not None]
     return any(

@@ -20,11 +20,11 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from harness.errors import InputError, did_you_mean
-from harness.formatting import shown
-from harness.netem import inexpressible
+from harness.formatting import format_value
+from harness.netem import find_inexpressible
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue
 from harness.scenario.schema import FORMS, Experiment, Flow, Proxy, Scenario, Segment
-from harness.scenario.validation_errors import mistakes_in
+from harness.scenario.validation_errors import find_mistakes
 
 Combine = Literal["product", "zip"]
 DIRECTIONS = ("forward", "return", "down", "up")
@@ -42,7 +42,7 @@ class SweepError(InputError):
     """A name that cannot be varied, or a value that it cannot have."""
 
     def __init__(self, message: str, hint: str = "", dimension: str = "", value: object = None) -> None:
-        text = shown(value).strip("'")
+        text = format_value(value).strip("'")
         super().__init__(f"{dimension} = {text}: {message}" if value is not None else message, hint)
         self.reason = message
         """Without the dimension and the value."""
@@ -71,7 +71,7 @@ def dimensions() -> list[str]:
     ]
 
 
-def is_name(name: str) -> bool:
+def is_dimension(name: str) -> bool:
     """Whether a name can be varied in some scenario: a dimension, a property of one flow (flow0.server), or of one of
     several paths (paths.campus.forward.rate).
 
@@ -85,12 +85,12 @@ def is_name(name: str) -> bool:
     return _FLOW.fullmatch(name) is not None or name in dimensions()
 
 
-def is_of_path(name: str) -> bool:
+def is_path_name(name: str) -> bool:
     """Whether a name has the form of a path's property: path.forward.rate, paths.campus.forward.rate."""
     return name.startswith(("path.", "paths."))
 
 
-def points(
+def expand_points(
     scenario: Scenario,
     fixed: Mapping[str, object],
     vary: Mapping[str, Sequence[object]],
@@ -108,7 +108,7 @@ def points(
     rows = _rows(scenario.name, varied, combine)
     # A name in `vary` or `fixed` is not drawn.
     drawn = {name: limits for name, limits in scenario.draw.items() if name not in fixed and name not in vary}
-    study = None if scenario.study is None else _left(scenario.study, {*fixed, *vary})
+    study = None if scenario.study is None else _reduce_study(scenario.study, {*fixed, *vary})
     bare = scenario.model_copy(update={"vary": {}, "combine": "product", "draw": drawn, "study": study})
     by_parameters: dict[tuple[object, ...], Point] = {}
     for row in rows:
@@ -121,10 +121,10 @@ def points(
     return list(by_parameters.values())
 
 
-def _left(study: Experiment, assigned: Set[str]) -> Experiment | None:
+def _reduce_study(study: Experiment, assigned: Set[str]) -> Experiment | None:
     """A study without the names that are set or varied outside it; None where no factor or profile remains."""
-    excluded = {full for name in assigned for full in expanded(name)}
-    factors = {name: levels for name, levels in study.factors.items() if excluded.isdisjoint(expanded(name))}
+    excluded = {full for name in assigned for full in full_names(name)}
+    factors = {name: levels for name, levels in study.factors.items() if excluded.isdisjoint(full_names(name))}
     profiles = {
         name: {full: value for full, value in settings.items() if full not in excluded}
         for name, settings in study.profiles.items()
@@ -133,7 +133,7 @@ def _left(study: Experiment, assigned: Set[str]) -> Experiment | None:
     return reduced if factors or any(profiles.values()) else None
 
 
-def expanded(name: str) -> list[str]:
+def full_names(name: str) -> list[str]:
     """The names in results that a name stands for: a parameter without a role stands for both roles."""
     return [f"{role}.{name}" for role in ROLES] if name in PARAMETERS else [name]
 
@@ -163,14 +163,14 @@ def point_at(point: Point, row: Mapping[str, object]) -> Point:
         if _PROXY.fullmatch(name):
             scenario, parameters[name] = _with_setting(scenario, name, value)
             continue
-        if is_of_path(name):
+        if is_path_name(name):
             scenario, parameters[name] = _with_property(scenario, name, value)
             continue
         if match := _FLOW.fullmatch(name):
             index = int(match[1])
-            flows[index], parameters[name] = _flow(flows, index, match[2], name, value)
+            flows[index], parameters[name] = _with_flow_property(flows, index, match[2], name, value)
             continue
-        for full in expanded(name):
+        for full in full_names(name):
             parameters[full] = _parameter(full, name, value)
     return Point(scenario.model_copy(update={"flows": tuple(flows)}), parameters)
 
@@ -189,7 +189,7 @@ def _parameter(full: str, name: str, value: object) -> ParameterValue:
         ) from error
 
 
-def _flow(flows: Sequence[Flow], index: int, prop: str, name: str, value: object) -> tuple[Flow, str]:
+def _with_flow_property(flows: Sequence[Flow], index: int, prop: str, name: str, value: object) -> tuple[Flow, str]:
     """A flow with one property changed, and the value as it is written in results."""
     if index >= len(flows):
         raise SweepError(f"{name}: there are {len(flows)} flows", f"the last one is flow{len(flows) - 1}", name)
@@ -210,16 +210,16 @@ def _flow(flows: Sequence[Flow], index: int, prop: str, name: str, value: object
     try:
         changed = Flow.model_validate(content)
     except ValidationError as errors:
-        raise _unfit(errors, content, name, value) from errors
+        raise _value_error(errors, content, name, value) from errors
     return changed, str(changed.parameters[prop] if parameter else getattr(changed, prop))
 
 
-def _unfit(errors: ValidationError, content: object, name: str, value: object) -> SweepError:
-    first = mistakes_in(errors, content, forms=FORMS)[0]
+def _value_error(errors: ValidationError, content: object, name: str, value: object) -> SweepError:
+    first = find_mistakes(errors, content, forms=FORMS)[0]
     return SweepError(first.text, first.hint, name, value)
 
 
-def place_of(scenario: Scenario, name: str) -> tuple[str, str, str]:
+def find_place(scenario: Scenario, name: str) -> tuple[str, str, str]:
     """(path, forward or return, property) that a name stands for. Raises SweepError.
 
     The path is its name in `Scenario.every_path`.
@@ -250,14 +250,14 @@ def place_of(scenario: Scenario, name: str) -> tuple[str, str, str]:
 
 def _with_property(scenario: Scenario, name: str, value: object) -> tuple[Scenario, str]:
     """The scenario with one property of a path changed, and the value as it is written in results."""
-    path, direction, prop = place_of(scenario, name)
+    path, direction, prop = find_place(scenario, name)
     content: dict[str, Any] = scenario.every_path[path].model_dump(mode="json", by_alias=True)
     content[direction][prop] = value
     try:
         changed = type(scenario.every_path[path]).model_validate(content)
     except ValidationError as errors:
-        raise _unfit(errors, content, name, value) from errors
-    if mistake := inexpressible(changed):
+        raise _value_error(errors, content, name, value) from errors
+    if mistake := find_inexpressible(changed):
         raise SweepError(mistake.text, mistake.hint, name, value)
     link = changed.forward if direction == "forward" else changed.return_
     text = getattr(link, prop)
@@ -286,7 +286,7 @@ def _with_setting(scenario: Scenario, name: str, value: object) -> tuple[Scenari
         try:
             proxy = Proxy.model_validate(content)
         except ValidationError as errors:
-            raise _unfit(errors, content, name, value) from errors
+            raise _value_error(errors, content, name, value) from errors
         text = str(getattr(proxy, setting))
         return proxy
 

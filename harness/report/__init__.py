@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from harness.evaluation.cell_result import CellResult
-from harness.formatting import counted
+from harness.formatting import format_count
 from harness.report.parameters import sort_key
 
 
-def by_scenario(results: Sequence[CellResult]) -> list[list[CellResult]]:
+def group_by_scenario(results: Sequence[CellResult]) -> list[list[CellResult]]:
     """Group the results by scenario and engine, a group per table. Sort its rows by parameter values."""
 
     def table(result: CellResult) -> tuple[str, str]:
@@ -23,13 +23,13 @@ def by_scenario(results: Sequence[CellResult]) -> list[list[CellResult]]:
     return [list(group) for _, group in groupby(sorted(results, key=row), key=table)]
 
 
-def effort_of(results: Sequence[CellResult]) -> tuple[int, float, float]:
+def total_effort(results: Sequence[CellResult]) -> tuple[int, float, float]:
     """Return (number of runs, virtual time in s, wall time in s) of stored runs. A virtual-time run uses one core."""
     runs = [run for result in results for run, _ in result.runs]
     return len(runs), sum(run.virtual or 0.0 for run in runs), sum(run.wall for run in runs)
 
 
-def longest_families(results: Sequence[CellResult], limit: int) -> list[tuple[str, float]]:
+def slowest_families(results: Sequence[CellResult], limit: int) -> list[tuple[str, float]]:
     """Return (scenario folder, wall time in s), the longest first, at most `limit` of them."""
     seconds: dict[str, float] = {}
     for result in results:
@@ -38,12 +38,12 @@ def longest_families(results: Sequence[CellResult], limit: int) -> list[tuple[st
     return sorted(seconds.items(), key=lambda entry: -entry[1])[:limit]
 
 
-def effort(results: Sequence[CellResult]) -> str:
+def effort_summary(results: Sequence[CellResult]) -> str:
     """Describe the time that runs took, for people. Empty without runs."""
-    count, virtual, wall = effort_of(results)
+    count, virtual, wall = total_effort(results)
     if not count:
         return ""
-    runs = counted(count, "run")
+    runs = format_count(count, "run")
     if not virtual or not wall:
         return f"{runs} took {wall:,.0f} s"
     speed = f"{virtual / wall:.1f} times real time"

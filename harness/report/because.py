@@ -8,13 +8,13 @@ from typing import Any
 from harness.analysis.time_breakdown import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.staleness import MARK
-from harness.formatting import quoted
+from harness.formatting import escape_stored
 from harness.outcome import STATES, Attributed, Attribution, State, StateShare, proven_outcome
 from harness.report.unfinished import short as unfinished
 from harness.units import Size
 
 #: State → its name in texts.
-NAMES: dict[State, str] = {
+STATE_NAMES: dict[State, str] = {
     "handshake": "handshake",
     "request": "request and first byte",
     "slow_start": "slow start",
@@ -30,64 +30,70 @@ NAMES: dict[State, str] = {
     "shared": "others had the link",
     "unexplained": "unexplained",
 }
-assert set(NAMES) == set(STATES)
+assert set(STATE_NAMES) == set(STATES)
 #: States that every transfer needs.
-_NEEDED: tuple[State, ...] = ("handshake", "request", "line_rate")
+_REQUIRED_STATES: tuple[State, ...] = ("handshake", "request", "line_rate")
 #: Note on an attribution by an older version of the rules.
-OLDER = "Where the time went was told by rules that are no longer today's: the run is still to be made again."
+OLDER_RULES_NOTE = (
+    "Where the time went was told by rules that are no longer today's: the run is still to be made again."
+)
 #: Texts omit states below this share of the transfer's time.
-_LITTLE = 0.01
+_MIN_SHARE = 0.01
 
 
-def _in_the_middle(result: CellResult) -> Attributed | None:
+def _median_attribution(result: CellResult) -> Attributed | None:
     """Return the completed run whose first transfer took the median time. None without such a run."""
     completed = [
         measured.attributed
         for run, measured in result.runs
-        if measured is not None and measured.attributed is not None and measured.attributed.transfers
+        if measured is not None
+        and measured.attributed is not None
+        and measured.attributed.transfers
         and proven_outcome(run, measured).status == "completed"
-    ]  # fmt: skip
+    ]
     ordered = sorted(completed, key=lambda attributed: attributed.transfers[0].seconds)
     return ordered[(len(ordered) - 1) // 2] if ordered else None
 
 
 def attributions(result: CellResult) -> list[Attribution]:
     """The attributions of the cell's median run, one per transfer."""
-    median_run = _in_the_middle(result)
+    median_run = _median_attribution(result)
     return [] if median_run is None else list(median_run.transfers)
 
 
-def by_older_rules(result: CellResult) -> bool:
+def uses_older_rules(result: CellResult) -> bool:
     """Whether `attributions` come from an older version of the rules."""
-    median_run = _in_the_middle(result)
+    median_run = _median_attribution(result)
     return median_run is not None and median_run.version < VERSION
 
 
-def worth_saying(transfer: Attribution) -> list[StateShare]:
+def notable_parts(transfer: Attribution) -> list[StateShare]:
     """The time in states that not every transfer needs, the largest first, without negligible parts."""
-    least = _LITTLE * transfer.seconds
+    least = _MIN_SHARE * transfer.seconds
     return sorted(
-        (part for part in transfer.parts if part.state not in _NEEDED and part.seconds >= least),
+        (part for part in transfer.parts if part.state not in _REQUIRED_STATES and part.seconds >= least),
         key=lambda part: -part.seconds,
     )
 
 
 def short(transfer: Attribution) -> str:
     """For a column: 'slow start 3.9 s from 10 packets, recovery 2.1 s; line rate 16.1 s'."""
-    shares = [f"{NAMES[part.state]} {_seconds(part)}{_noted(part)}" for part in worth_saying(transfer)[:3]]
+    shares = [
+        f"{STATE_NAMES[part.state]} {_seconds_text(part)}{_note_text(part)}" for part in notable_parts(transfer)[:3]
+    ]
     return "; ".join(filter(None, [", ".join(shares), f"line rate {transfer.seconds_in('line_rate'):.1f} s"]))
 
 
 def sentence(transfer: Attribution, result: CellResult) -> str:
     """'100 MB in 24.6 s, 4.6 s over: 3.9 s in slow start from 10 packets, …; line rate for 16.1 s.'"""
-    parts = [f"{_seconds(part)} {_in(part.state)}{_noted(part)}" for part in worth_saying(transfer)]
+    parts = [f"{_seconds_text(part)} {_state_phrase(part.state)}{_note_text(part)}" for part in notable_parts(transfer)]
     setup = transfer.seconds_in("handshake") + transfer.seconds_in("request")
     required = f"line rate for {transfer.seconds_in('line_rate'):.1f} s, handshake and request {setup:.1f} s"
     breakdown = "; ".join(filter(None, [", ".join(parts), required]))
-    return f"{Size(transfer.size)} in {transfer.seconds:.1f} s{_over(transfer, result)}: {breakdown}."
+    return f"{Size(transfer.size)} in {transfer.seconds:.1f} s{_excess_text(transfer, result)}: {breakdown}."
 
 
-def over(transfer: Attribution, result: CellResult) -> float | None:
+def excess_seconds(transfer: Attribution, result: CellResult) -> float | None:
     """Seconds by which the transfer exceeds its time objective. None where it meets it, or where none is set."""
     flows = len(result.cell.scenario.flows)
     if (transfer.flow, transfer.transfer) != (0, "first"):
@@ -98,8 +104,8 @@ def over(transfer: Attribution, result: CellResult) -> float | None:
     return transfer.seconds - min(bounds) if bounds and transfer.seconds > min(bounds) else None
 
 
-def _over(transfer: Attribution, result: CellResult) -> str:
-    excess = over(transfer, result)
+def _excess_text(transfer: Attribution, result: CellResult) -> str:
+    excess = excess_seconds(transfer, result)
     return "" if excess is None else f", {excess:.1f} s over"
 
 
@@ -120,13 +126,13 @@ def markdown(results: Sequence[CellResult]) -> str:
         return ""
     lines = ["| client → server | s | over | because |", "| --- | ---: | ---: | --- |"]
     for transfer, result in sorted(late, key=lambda pair: (-pair[0].seconds, pair[1].name)):
-        excess = over(transfer, result)
+        excess = excess_seconds(transfer, result)
         too_long = "–" if excess is None else f"{excess:.2f}"
-        mark = f" {MARK}" if by_older_rules(result) else ""
+        mark = f" {MARK}" if uses_older_rules(result) else ""
         lines.append(f"| {result.name} | {transfer.seconds:.2f} | {too_long} | {short(transfer)}{mark} |")
-    lines += [f"| {', '.join(names)} | – | – | {quoted(failure)} |" for failure, names in failed.items()]
-    if any(by_older_rules(result) for _, result in late):
-        lines += ["", f"{MARK} {OLDER}"]
+    lines += [f"| {', '.join(names)} | – | – | {escape_stored(failure)} |" for failure, names in failed.items()]
+    if any(uses_older_rules(result) for _, result in late):
+        lines += ["", f"{MARK} {OLDER_RULES_NOTE}"]
     return "\n".join(lines) + "\n"
 
 
@@ -144,20 +150,20 @@ def _failure(result: CellResult) -> str:
     return f"{failure.status.replace('_', ' ')} {failure.role or ''}".rstrip() + reason
 
 
-def _seconds(part: StateShare) -> str:
+def _seconds_text(part: StateShare) -> str:
     return f"{part.seconds:.1f} s" if part.seconds >= 0.095 else f"{part.seconds:.2f} s"
 
 
-def _noted(part: StateShare) -> str:
+def _note_text(part: StateShare) -> str:
     if not part.note:
         return ""
     return f" {part.note}" if part.note.startswith(("from ", "with ")) else f" ({part.note})"
 
 
-def _in(state: State) -> str:
+def _state_phrase(state: State) -> str:
     words = {"sender_idle": "with the sender idle", "shared": "in which others had the link"}
     bare = state in ("window_limited", "buffer_limited", "unexplained")
-    return words.get(state, NAMES[state] if bare else f"in {NAMES[state]}")
+    return words.get(state, STATE_NAMES[state] if bare else f"in {STATE_NAMES[state]}")
 
 
 def report(result: CellResult) -> list[dict[str, Any]]:

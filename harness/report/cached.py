@@ -15,11 +15,11 @@ _PARTS = (
     ("served files", ("www",)),
     ("what was found in images", ("contents",)),
 )
-_REST = "certificates and the like"
+_OTHER_FOLDERS = "certificates and the like"
 
 
 @dataclass(frozen=True)
-class Cached:
+class CacheContent:
     """What `harness cache` shows."""
 
     folder: str
@@ -46,10 +46,10 @@ class Cached:
             (name, self.entries.get(folders[0]), sum(self.sizes.get(folder, 0) for folder in folders))
             for name, folders in _PARTS
         ]
-        return [*rows, (_REST, None, sum(size for folder, size in self.sizes.items() if folder not in named))]
+        return [*rows, (_OTHER_FOLDERS, None, sum(size for folder, size in self.sizes.items() if folder not in named))]
 
 
-def cached_json(cached: Cached) -> dict[str, Any]:
+def cached_json(cached: CacheContent) -> dict[str, Any]:
     """What `cache --json` prints; sizes are bytes on the disk."""
     return {
         "schema": 1,
@@ -62,7 +62,7 @@ def cached_json(cached: Cached) -> dict[str, Any]:
     }
 
 
-def show_cached(cached: Cached, console: Console) -> None:
+def show_cached(cached: CacheContent, console: Console) -> None:
     """Print what there is, and what was removed."""
     table = Table(title=f"cache: {cached.folder}", title_justify="left", header_style="bold", show_footer=True)
     table.add_column("", footer="in all")
@@ -73,8 +73,9 @@ def show_cached(cached: Cached, console: Console) -> None:
     console.print(table)
     console.print(
         f"limit: {cached.limit / 1e6:.0f} MB (HARNESS_CACHE_LIMIT); what was used least recently goes first",
-        markup=False, soft_wrap=True,
-    )  # fmt: skip
+        markup=False,
+        soft_wrap=True,
+    )
     for place, size in cached.beside.items():
         console.print(f"beside it: {place}, {size / 1e6:.1f} MB", markup=False, soft_wrap=True)
     for name in cached.removed:

@@ -15,18 +15,18 @@ from typing import Any, Literal
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from harness.analysis.metrics.registry import find, unit_of
-from harness.evaluation.cell_result import CellResult, counts, unreached
-from harness.formatting import quoted
+from harness.analysis.metrics.registry import find_metric, unit_of
+from harness.evaluation.cell_result import CellResult, is_observation, unreached_value
+from harness.formatting import escape_stored
 from harness.netem.bounds import bucket_share
 from harness.outcome import ENGINES, Better, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
-from harness.report.layout import SENTENCE, Column, Fitted, Row
-from harness.report.markdown import line
+from harness.report.layout import SENTENCE_WIDTH, Column, FittedTable, Row
+from harness.report.markdown import table_row
 from harness.report.table import SYMBOLS, interval_text
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import Scenario
-from harness.stats.intervals import ENOUGH, interval
+from harness.stats.intervals import MIN_VALUES, interval
 
 # --- Figures of one engine's runs for a comparison, drawn from a cell's results.
 
@@ -68,14 +68,14 @@ class CpuUse:
     """CPU seconds per second of the completion, or of the client's life where it never completed; 1 is one core."""
 
 
-def _counted(result: CellResult) -> Iterator[tuple[Run, MeasuredRun]]:
+def _counted_runs(result: CellResult) -> Iterator[tuple[Run, MeasuredRun]]:
     """The runs that count, as in `CellResult.measurements`."""
     for run, measured in result.runs:
-        if measured is not None and counts(run, measured):
+        if measured is not None and is_observation(run, measured):
             yield run, measured
 
 
-def _beside(metric: str, sibling: str) -> MetricName:
+def _sibling_metric(metric: str, sibling: str) -> MetricName:
     """Name another metric of the same transfer."""
     name = MetricName.parse(metric)
     return MetricName(sibling, name.flow or 0, name.transfer or "first")
@@ -91,22 +91,26 @@ def _value(run: Run, measured: MeasuredRun, metric: str) -> float | None:
     measurement = measured.written(metric, len(run.cell.scenario.flows))
     if measurement is not None:
         return measurement.value
-    return unreached(run, MetricName.parse(metric), failed=proven_outcome(run, measured).failed_transfer)
+    return unreached_value(run, MetricName.parse(metric), failed=proven_outcome(run, measured).failed_transfer)
 
 
 def side_of(result: CellResult | None, metric: str) -> Side | None:
     """Summarise a metric over an engine's runs. None without runs."""
     if result is None or not result.runs:
         return None
-    counted = list(_counted(result))
+    counted = list(_counted_runs(result))
     values = [value for run, measured in counted if (value := _value(run, measured, metric)) is not None]
-    drops = [measured.value(*_beside(metric, "udp_receive_drops")) for _, measured in counted]
+    drops = [measured.value(*_sibling_metric(metric, "udp_receive_drops")) for _, measured in counted]
     return Side(
-        engine=result.cell.engine, key=result.cell.key, outcomes=result.outcomes, counted=len(counted),
-        interval=interval(values) if values else None, receive_drops=_median(drops),
+        engine=result.cell.engine,
+        key=result.cell.key,
+        outcomes=result.outcomes,
+        counted=len(counted),
+        interval=interval(values) if values else None,
+        receive_drops=_median(drops),
         simulator=result.cell.sim_image.identity,
         measured_by=tuple(sorted({measured.version for _, measured in counted})),
-    )  # fmt: skip
+    )
 
 
 def difference_of(real: float, virtual: float) -> float:
@@ -121,7 +125,7 @@ def kind_of(results: Iterable[CellResult], metric: str) -> tuple[str, Better]:
     for result in results:
         for measurement in result.written.get(metric, []):
             return unit_of(measurement), measurement.direction
-    declaration = find(MetricName.parse(metric).metric)
+    declaration = find_metric(MetricName.parse(metric).metric)
     return ("", "neutral") if declaration is None else (declaration.unit, declaration.better)
 
 
@@ -136,8 +140,8 @@ def cpu_of(result: CellResult, metric: str) -> dict[CpuRole, CpuUse]:
     for role in ROLES:
         samples = [
             (used, used / seconds)
-            for run, measured in _counted(result)
-            if (used := measured.value(*_beside(metric, f"cpu_{role}"))) is not None
+            for run, measured in _counted_runs(result)
+            if (used := measured.value(*_sibling_metric(metric, f"cpu_{role}"))) is not None
             and (seconds := _seconds(run, measured, metric)) is not None
         ]
         if samples:
@@ -150,7 +154,7 @@ def cpu_of(result: CellResult, metric: str) -> dict[CpuRole, CpuUse]:
 
 def _seconds(run: Run, measured: MeasuredRun, metric: str) -> float | None:
     """Duration of the metric's transfer, s; the client's life where it never completed."""
-    completion = measured.value(*_beside(metric, "completion"))
+    completion = measured.value(*_sibling_metric(metric, "completion"))
     if completion is not None:
         return completion
     transfer = _transfer(run, metric)
@@ -168,20 +172,28 @@ def cores_of(result: CellResult) -> int | None:
 
 
 #: Tolerance: a difference of medians up to this share of the real-time median counts as none.
-WITHIN = 0.03
+TOLERANCE = 0.03
 #: Threshold for CPU-bound: CPU seconds per second of the transfer, per core, of an endpoint or of the machine.
 #: An endpoint works in one thread, so one core is its ceiling. But a transfer idles during handshake and slow start,
 #: and its average stays below the ceiling. The simulator has one thread, too. In some reference runs of
 #: satellite/medium it takes 0.9 to 1.0 of a core once the link is full. In those runs it takes 0.69 to 0.77 on average
 #: over the completion. So 0.7 on average is about one core while there is work. All three share the machine's cores,
 #: which idle as long, so the same share of them counts. This does not detect a shortage in short bursts.
-BOUND = 0.7
+CPU_BOUND = 0.7
 
 Reason = Literal[
-    "one_engine", "no_run_counts", "not_measured",
+    "one_engine",
+    "no_run_counts",
+    "not_measured",
     "within_tolerance",
-    "other_bits", "other_measuring", "token_bucket", "cpu_bound", "receive_drops", "intervals_overlap", "not_explained",
-]  # fmt: skip
+    "other_bits",
+    "other_measuring",
+    "token_bucket",
+    "cpu_bound",
+    "receive_drops",
+    "intervals_overlap",
+    "not_explained",
+]
 Explanation = tuple[Reason, str]
 """A code, and words for people."""
 
@@ -249,7 +261,7 @@ def default_metrics(scenario: Scenario) -> list[str]:
 
 
 def comparisons(
-    results: Iterable[CellResult], metrics: Sequence[str] | None = None, within: float = WITHIN
+    results: Iterable[CellResult], metrics: Sequence[str] | None = None, within: float = TOLERANCE
 ) -> list[MetricComparison]:
     """Compare the engines point by point, one entry per metric, in order of scenario, client and server.
 
@@ -275,9 +287,14 @@ def comparisons(
 def _point(result: CellResult) -> EnginePair:
     cell = result.cell
     return EnginePair(
-        scenario=cell.scenario.name, title=cell.scenario.title, client=cell.client.name, server=cell.server.name,
-        parameters=tuple(sorted(cell.parameters.items())), seed=cell.seed, pair=result.pair,
-    )  # fmt: skip
+        scenario=cell.scenario.name,
+        title=cell.scenario.title,
+        client=cell.client.name,
+        server=cell.server.name,
+        parameters=tuple(sorted(cell.parameters.items())),
+        seed=cell.seed,
+        pair=result.pair,
+    )
 
 
 def _order(point: EnginePair) -> tuple[str, str, str, str, int]:
@@ -296,11 +313,20 @@ def _compare(
         # Exactly 3 % is within 3 %, despite rounding in the division.
         within = abs(difference) <= tolerance + 1e-9
     comparison = MetricComparison(
-        point=point, metric=metric, unit=unit, direction=direction, compose=compose, virtual=virtual,
-        difference=difference, tolerance=tolerance, within=within,
-        cpu=cpu_of(real, metric) if real else {}, cores=cores_of(real) if real else None,
-        reason="not_explained", explanation="",
-    )  # fmt: skip
+        point=point,
+        metric=metric,
+        unit=unit,
+        direction=direction,
+        compose=compose,
+        virtual=virtual,
+        difference=difference,
+        tolerance=tolerance,
+        within=within,
+        cpu=cpu_of(real, metric) if real else {},
+        cores=cores_of(real) if real else None,
+        reason="not_explained",
+        explanation="",
+    )
     explanations = _obstacle(comparison) if within is None else _explain(comparison, engines)
     reason = "within_tolerance" if within else explanations[0][0]
     return replace(comparison, reason=reason, explanation="; ".join(text for _, text in explanations))
@@ -327,14 +353,14 @@ def _obstacle(comparison: MetricComparison) -> list[Explanation]:
 def _explain(comparison: MetricComparison, engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
     """Possible explanations, the strongest first. Within the tolerance only what else differs."""
     assert comparison.compose and comparison.virtual
-    explanations = [*_other_bits(engines), *_other_measuring(comparison.compose, comparison.virtual)]
+    explanations = [*_experiment_differences(engines), *_measuring_differences(comparison.compose, comparison.virtual)]
     if comparison.within:
         return explanations
     assert comparison.compose.interval and comparison.virtual.interval
     explanations += _buckets(engines, comparison.tolerance)
     if _worse_in_real_time(comparison):
         explanations += [
-            *_shortages(comparison.cpu, comparison.cores),
+            *_cpu_shortages(comparison.cpu, comparison.cores),
             *_receive_drops(comparison.compose, comparison.virtual),
         ]
     spans = comparison.compose.interval, comparison.virtual.interval
@@ -342,7 +368,9 @@ def _explain(comparison: MetricComparison, engines: Mapping[EngineName, CellResu
         explanations.append(("intervals_overlap", "the intervals overlap"))
     explanations = explanations or [("not_explained", "not explained")]
     sides = (comparison.compose, comparison.virtual)
-    small_samples = [f"{side.interval.n} {side.engine}" for side in sides if side.interval and side.interval.n < ENOUGH]
+    small_samples = [
+        f"{side.interval.n} {side.engine}" for side in sides if side.interval and side.interval.n < MIN_VALUES
+    ]
     if small_samples:
         # A hint, never the leading reason.
         plural = "run" if small_samples[-1].startswith("1 ") else "runs"
@@ -358,14 +386,14 @@ def _worse_in_real_time(comparison: MetricComparison) -> bool:
     ]
 
 
-def _other_bits(engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
+def _experiment_differences(engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
     """Differences of the experiment although names, parameters and seed are the same."""
     compose, virtual = (engines[name] for name in ENGINES)
     differences = [name for name, part in _parts(compose).items() if part != _parts(virtual)[name]]
     return [("other_bits", f"not the same experiment, other {' and '.join(differences)}")] if differences else []
 
 
-def _other_measuring(compose: Side, virtual: Side) -> list[Explanation]:
+def _measuring_differences(compose: Side, virtual: Side) -> list[Explanation]:
     """Versions of the measuring code, where the two engines' values come from more than one."""
     if len({*compose.measured_by, *virtual.measured_by}) <= 1:
         return []
@@ -411,17 +439,17 @@ def _parts(result: CellResult) -> dict[str, object]:
     }
 
 
-def _shortages(cpu: Mapping[CpuRole, CpuUse], cores: int | None) -> list[Explanation]:
+def _cpu_shortages(cpu: Mapping[CpuRole, CpuUse], cores: int | None) -> list[Explanation]:
     """Endpoints, and the machine, that had no CPU time left.
 
     A simulator without CPU time is no explanation: it delays packets, and the run's link is then not valid.
     """
     endpoints: tuple[CpuRole, ...] = ("client", "server")
-    bound_roles = [role for role in endpoints if role in cpu and cpu[role].share >= BOUND]
+    bound_roles = [role for role in endpoints if role in cpu and cpu[role].share >= CPU_BOUND]
     findings = [f"the {role} used {_percent(cpu[role].share)} of a core" for role in bound_roles]
     # Only one of several flows counts here, so this is an underestimate.
     total = sum(use.share for use in cpu.values())
-    if cores and total >= BOUND * cores:
+    if cores and total >= CPU_BOUND * cores:
         findings.append(f"{', '.join(cpu)} together used {_percent(total / cores)} of the machine's cores ({cores})")
     return [("cpu_bound", f"CPU-bound in real time: {' and '.join(findings)}")] if findings else []
 
@@ -458,8 +486,8 @@ def render(compared: Sequence[MetricComparison]) -> RenderableType:
     """Tables for all scenarios, each followed by the metrics that cannot be compared."""
     parts: list[RenderableType] = []
     for group in _scenarios(compared):
-        parts += [_table(group)] if _judged(group) else [Text(_title(group[0]), style="bold")]
-        parts += [Text(f"  {line}", style="yellow") for line in _missing(group)]
+        parts += [_table(group)] if _comparable(group) else [Text(_title(group[0]), style="bold")]
+        parts += [Text(f"  {line}", style="yellow") for line in _incomparable_lines(group)]
     parts.append(Text(_summary(compared)))
     return Group(*parts)
 
@@ -470,16 +498,22 @@ def markdown(compared: Sequence[MetricComparison]) -> str:
         return "No stored runs match.\n"
     blocks = []
     for group in _scenarios(compared):
-        lines = [f"**{quoted(group[0].point.title)}** (`{group[0].point.scenario}`, median [interval] of n runs)", ""]
-        if _judged(group):
-            lines += [line([*_HEADINGS, "verdict", "explanation"]), line(["---", "---", *["---:"] * 5, "---", "---"])]
+        lines = [
+            f"**{escape_stored(group[0].point.title)}** (`{group[0].point.scenario}`, median [interval] of n runs)",
+            "",
+        ]
+        if _comparable(group):
+            lines += [
+                table_row([*_HEADINGS, "verdict", "explanation"]),
+                table_row(["---", "---", *["---:"] * 5, "---", "---"]),
+            ]
             rows = (
-                (_cells(comparison), _verdict(comparison)[:2], quoted(comparison.explanation))
-                for comparison in _judged(group)
+                (_cells(comparison), _verdict(comparison)[:2], escape_stored(comparison.explanation))
+                for comparison in _comparable(group)
             )
-            lines += [line([*cells, " ".join(verdict), why]) for cells, verdict, why in rows]
+            lines += [table_row([*cells, " ".join(verdict), why]) for cells, verdict, why in rows]
             lines += [""]
-        lines += [f"- {quoted(text)}" for text in _missing(group)]
+        lines += [f"- {escape_stored(text)}" for text in _incomparable_lines(group)]
         blocks.append("\n".join(lines).rstrip())
     return "\n\n".join([*blocks, _summary(compared)]) + "\n"
 
@@ -498,7 +532,7 @@ def _scenarios(compared: Sequence[MetricComparison]) -> list[list[MetricComparis
     return [list(group) for _, group in groupby(ordered, key=lambda comparison: comparison.point.scenario)]
 
 
-def _judged(group: Iterable[MetricComparison]) -> list[MetricComparison]:
+def _comparable(group: Iterable[MetricComparison]) -> list[MetricComparison]:
     return [comparison for comparison in group if comparison.within is not None]
 
 
@@ -506,18 +540,20 @@ def _title(comparison: MetricComparison) -> str:
     return f"{comparison.point.scenario} · {comparison.point.title} · compose (real time) and virtual time"
 
 
-def _table(group: Sequence[MetricComparison]) -> Fitted:
+def _table(group: Sequence[MetricComparison]) -> FittedTable:
     first, *figures = _HEADINGS
     columns = [
-        Column(first, identifies=True), Column(figures[0], identifies=True),
-        *(Column(heading, right=True) for heading in figures[1:]), Column("verdict"),
-        Column("explanation", text=SENTENCE),
-    ]  # fmt: skip
+        Column(first, identifies=True),
+        Column(figures[0], identifies=True),
+        *(Column(heading, right=True) for heading in figures[1:]),
+        Column("verdict"),
+        Column("explanation", text=SENTENCE_WIDTH),
+    ]
     rows = []
-    for comparison in _judged(group):
+    for comparison in _comparable(group):
         symbol, word, colour = _verdict(comparison)
         rows.append(Row([*_cells(comparison), Text(f"{symbol} {word}", style=colour), comparison.explanation]))
-    return Fitted(_title(group[0]), columns, rows)
+    return FittedTable(_title(group[0]), columns, rows)
 
 
 def _verdict(comparison: MetricComparison) -> tuple[str, str, str]:
@@ -529,7 +565,7 @@ def _verdict(comparison: MetricComparison) -> tuple[str, str, str]:
 def _cells(comparison: MetricComparison) -> list[str]:
     spans = [side.interval if side else None for side in (comparison.compose, comparison.virtual)]
     return [
-        _who(comparison),
+        _pair_label(comparison),
         f"{comparison.metric} {comparison.unit}".rstrip(),
         "/".join(str(span.n) for span in spans if span),
         *(_interval(span) for span in spans),
@@ -538,7 +574,7 @@ def _cells(comparison: MetricComparison) -> list[str]:
     ]
 
 
-def _who(comparison: MetricComparison) -> str:
+def _pair_label(comparison: MetricComparison) -> str:
     seed = "" if comparison.point.seed == 1 else f" (seed {comparison.point.seed})"
     return " → ".join(comparison.point.pair) + seed
 
@@ -555,12 +591,12 @@ def _difference(value: float | None) -> str:
     return f"{value * 100:+.1f} %"
 
 
-def _missing(group: Iterable[MetricComparison]) -> list[str]:
+def _incomparable_lines(group: Iterable[MetricComparison]) -> list[str]:
     """A line for each reason why metrics of a point cannot be compared."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for comparison in group:
         if comparison.within is None:
-            reasons.setdefault((_who(comparison), comparison.explanation), []).append(comparison.metric)
+            reasons.setdefault((_pair_label(comparison), comparison.explanation), []).append(comparison.metric)
     return [f"not comparable: {pair}: {why}: {', '.join(metrics)}" for (pair, why), metrics in reasons.items()]
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.execution.matrix import Designed
-from harness.formatting import counted
+from harness.execution.matrix import StudyDesign
+from harness.formatting import format_count
 from harness.planning.design import PairDesign
 
 #: Groups of aliased interactions that texts list; --json has all.
 _MOST_GROUPS = 12
 
 
-def lines(pair_studies: Sequence[Designed]) -> list[str]:
+def lines(pair_studies: Sequence[StudyDesign]) -> list[str]:
     """A paragraph per pair. Pairs that honour too few parameters share a line."""
     texts = []
     for pair_study in pair_studies:
@@ -25,7 +25,7 @@ def lines(pair_studies: Sequence[Designed]) -> list[str]:
     return texts
 
 
-def _paragraph(pair_study: Designed) -> list[str]:
+def _paragraph(pair_study: StudyDesign) -> list[str]:
     design = pair_study.design
     settings = [label for label in design.labels if label] or [
         f"{name} [{', '.join(map(str, levels))}]" for name, levels in design.factors.items()
@@ -34,13 +34,13 @@ def _paragraph(pair_study: Designed) -> list[str]:
     kind = f", {study.design}" if study is not None and study.factors else ""
     paragraph = [
         f"study {pair_study.scenario.name} {pair_study.client}→{pair_study.server}: "
-        f"{counted(len(design.points), 'cell')}{kind}: {'; '.join(settings)}"
+        f"{format_count(len(design.points), 'cell')}{kind}: {'; '.join(settings)}"
     ]
     paragraph += [f"  absent: {name}: {why}" for name, why in design.absent.items()]
-    return paragraph + [f"  {line}" for line in aliased(design)]
+    return paragraph + [f"  {line}" for line in alias_lines(design)]
 
 
-def aliased(design: PairDesign) -> list[str]:
+def alias_lines(design: PairDesign) -> list[str]:
     """The aliases of a fractional design, a line each. Empty where no effect of up to two factors is aliased."""
     names, aliases = list(design.factors), design.aliases
 
@@ -54,7 +54,7 @@ def aliased(design: PairDesign) -> list[str]:
     return texts
 
 
-def report(pair_studies: Sequence[Designed]) -> list[dict[str, Any]]:
+def report(pair_studies: Sequence[StudyDesign]) -> list[dict[str, Any]]:
     """The same as plain data."""
     return [
         {

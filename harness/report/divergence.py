@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.capture.divergence import CapturedFrame, Divergence, PacketDivergence
 from harness.capture.syscalls import Call, CallDivergence
-from harness.formatting import counted
+from harness.formatting import format_count
 from harness.outcome import RandomBytes
 
 
@@ -16,12 +16,12 @@ def text(divergence: Divergence, times: int = 2) -> str:
     """In words, a fact per line. `times`: number of compared runs."""
     lines = [*_facts(divergence)]
     if divergence.identical:
-        return "\n".join([*lines, f"identical: the captures and random streams of {counted(times, 'run')}"])
+        return "\n".join([*lines, f"identical: the captures and random streams of {format_count(times, 'run')}"])
     lines += [line for item in divergence.packets for line in _packets(item)]
     lines += [f"{side} capture: the digests differ, and the files are not there" for side in divergence.unseen]
     lines += [
-        f"random bytes of {item.endpoint}: {_drawn(item.drawn[0])} in the first run, "
-        f"{_drawn(item.drawn[1])} in the second"
+        f"random bytes of {item.endpoint}: {_random_text(item.drawn[0])} in the first run, "
+        f"{_random_text(item.drawn[1])} in the second"
         for item in divergence.random
     ]
     if divergence.calls is not None:
@@ -51,7 +51,7 @@ def _facts(divergence: Divergence) -> Iterator[str]:
         yield f"{name}: {first or 'unknown'} in the first run, {second or 'unknown'} in the second"
 
 
-def _drawn(drawn: RandomBytes | None) -> str:
+def _random_text(drawn: RandomBytes | None) -> str:
     return "none" if drawn is None else f"{drawn.bytes} ({drawn.digest[:8]})"
 
 
@@ -79,5 +79,5 @@ def _calls(item: CallDivergence) -> Iterator[str]:
 
 
 def _call(call: Call) -> str:
-    looks = f", {counted(call.looks, 'clock read')} before it" if call.looks else ""
+    looks = f", {format_count(call.looks, 'clock read')} before it" if call.looks else ""
     return f"{call.time_ns / 1e9:.9f} s  {call.host} {call.process} (pid {call.pid})  {call.name} = {call.said}{looks}"

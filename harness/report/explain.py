@@ -18,14 +18,14 @@ from harness.netem import (
     size_bytes,
     slow_start_time,
 )
-from harness.netem.mobility import course
+from harness.netem.mobility import flow_timeline
 from harness.outcome import EngineName
-from harness.planning.design import most_cells
-from harness.report.layout import SENTENCE, Column, Fitted, Row
+from harness.planning.design import max_cells
+from harness.report.layout import SENTENCE_WIDTH, Column, FittedTable, Row
 from harness.scenario.parameters import PARAMETERS
 from harness.scenario.schema import GilbertElliott, Link, LinkChange, Move, Path, Proxy, Red, Scenario, Service
 from harness.topology import server_of
-from harness.topology.mobility import moving, outages
+from harness.topology.mobility import compile_moves, outages_by_path
 from harness.units import Duration, Percentage, Size
 
 
@@ -95,7 +95,7 @@ def _red(link: Link, rtt: Duration) -> list[str]:
     ]
 
 
-def _cold(service: Service) -> str:
+def _cold_start(service: Service) -> str:
     """How the service process starts and restarts."""
     if not service.cold_start.value:
         return ""
@@ -106,7 +106,7 @@ def _cold(service: Service) -> str:
 def _server(link: Link, server: Server) -> list[str]:
     """How packets leave the queue, and the effect on them."""
     if link.service is not None:
-        return [f"    served by a Poisson process: one packet at each opportunity{_cold(link.service)}"]
+        return [f"    served by a Poisson process: one packet at each opportunity{_cold_start(link.service)}"]
     burst = burst_bytes(link, server)
     if burst is None:
         return ["    serial: a packet leaves when all before it, and then it, have been sent; no credit is saved"]
@@ -131,7 +131,7 @@ def _link(name: str, link: Link, rtt: Duration, server: Server) -> list[str]:
     ]
 
 
-def _changed(new: LinkChange) -> list[str]:
+def _change_words(new: LinkChange) -> list[str]:
     """What a change sets."""
     settings = (("rate", new.rate), ("delay", new.delay))
     words = [f"{name} {value}" for name, value in settings if value is not None]
@@ -142,7 +142,7 @@ def _sizes(scenario: Scenario) -> list[Size]:
     return sorted({*scenario.milestones_within(), *(flow.amount for flow in scenario.flows if flow.amount)})
 
 
-def _named(kind: str, name: str) -> str:
+def _path_label(kind: str, name: str) -> str:
     """The kind of a path, with its name where it has one."""
     return f"{kind} {name}".rstrip()
 
@@ -167,13 +167,13 @@ def _path(name: str, path: Path, server: Server, scenario: Scenario) -> list[str
     kind, end = "path", f", terminal at the {path.terminal}'s end"
     if scenario.in_sequence:
         kind, end = "segment", ""
-    lines = [f"{_named(kind, name)} (RTT {path.rtt}{end})"]
+    lines = [f"{_path_label(kind, name)} (RTT {path.rtt}{end})"]
     lines += _link("forward (to the terminal)", path.forward, path.rtt, server)
     lines += _link("return (from the terminal)", path.return_, path.rtt, server)
     for change in path.changes:
         for name, new in (("forward", change.forward), ("return", change.return_)):
             if new is not None:
-                lines.append(f"  after {change.at}: {name} {', '.join(_changed(new))}")
+                lines.append(f"  after {change.at}: {name} {', '.join(_change_words(new))}")
     return lines
 
 
@@ -212,9 +212,7 @@ def _study(scenario: Scenario) -> list[str]:
         for name, settings in study.profiles.items()
     }
     kind = f"{study.design} of {len(study.factors)} factors" if study.factors else f"{len(study.profiles)} profiles"
-    cells = (
-        f"study: {kind}, {most_cells(study)} cells for a pair that honours everything ('harness plan' says who does)"
-    )
+    cells = f"study: {kind}, {max_cells(study)} cells for a pair that honours everything ('harness plan' says who does)"
     return [cells, *(f"  {name}: {text}" for name, text in variations.items())]
 
 
@@ -224,7 +222,7 @@ def explain(scenario: Scenario, engine: EngineName) -> str:
     Drawn values appear as the file gives them. Reference times are those of the first path, or of all segments in
     sequence together.
     """
-    reference_path, server = course(scenario), server_of(engine)
+    reference_path, server = flow_timeline(scenario), server_of(engine)
     lines = [f"{scenario.name}: {scenario.title}", ""]
     lines += [f"  source: {text}" for text in scenario.references]
     for step in _steps(scenario):
@@ -240,14 +238,14 @@ def explain(scenario: Scenario, engine: EngineName) -> str:
             f"  {size.label():8} {slow_start_time(reference_path, size):21.2f} "
             f"{ideal_time(reference_path, size):10.2f}  {objective}"
         )
-    nat_mappings = [mapping for flow in moving(scenario, 0) for mapping in flow.mappings.items()]
+    nat_mappings = [mapping for flow in compile_moves(scenario, 0) for mapping in flow.mappings.items()]
     for name, path in scenario.every_path.items():
         head = f"path program{f' of {name}' if name else ''}, engine {engine}"
         lines += ["", f"{head} (left: the clients' interface, right: the servers')"]
         mappings = [
             mapping for path_name, path_mappings in nat_mappings for mapping in path_mappings if path_name == name
         ]
-        program = compile_path(path, server, outages=outages(scenario).get(name, ()), mappings=mappings)
+        program = compile_path(path, server, outages=outages_by_path(scenario).get(name, ()), mappings=mappings)
         lines += [f"  {line}" for line in program.lines()]
     return "\n".join(lines) + "\n"
 
@@ -268,8 +266,8 @@ def _rows() -> list[tuple[str, str, str, str, str]]:
 def show(console: Console) -> None:
     """Print the table."""
     first, *headings = _HEADINGS
-    columns = [Column(first, identifies=True), *(Column(heading, text=SENTENCE) for heading in headings)]
-    console.print(Fitted("parameters", columns, [Row(row) for row in _rows()]))
+    columns = [Column(first, identifies=True), *(Column(heading, text=SENTENCE_WIDTH) for heading in headings)]
+    console.print(FittedTable("parameters", columns, [Row(row) for row in _rows()]))
 
 
 def markdown() -> str:

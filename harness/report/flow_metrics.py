@@ -7,29 +7,67 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from harness.analysis.metrics.registry import Layer, declared, unit_of
+from harness.analysis.metrics.registry import Layer, declared_metrics, unit_of
 from harness.evaluation.cell_result import CellResult
-from harness.formatting import counted, quoted
+from harness.formatting import escape_stored, format_count
 from harness.outcome import Interval
 from harness.report.chosen import MOST_FLOWS
-from harness.report.layout import Column, Fitted, Row, shown_unit, text
-from harness.report.markdown import line
+from harness.report.layout import Column, FittedTable, Row, span_text, unit_text
+from harness.report.markdown import table_row
 from harness.scenario.metric_names import MetricName
 from harness.topology import flow_label
 
 #: Order of the rows, as in CCPerf. Metrics that are not listed here follow.
 ORDER = (
-    "mean_throughput", "mean_throughput_l7", "mean_sending_rate", "mean_sending_rate_l7", "mean_delivery_rate",
-    "flow_completion_time", "mean_cwnd", "mean_in_flight", "mean_srtt", "mean_est_queue_delay", "mean_one_way_delay",
-    "mean_idt", "mean_recovery_time", "retransmissions", "timeouts", "cov_throughput", "cov_in_flight", "network_power",
-    "utilisation_bandwidth", "utilisation_bdp", "utility_pf", "utility_mpdf",
-    "mean_queue_length", "mean_queue_packets", "mean_queue_delay", "mean_link_rate", "queue_drops_to_client",
-    "early_drops_to_client", "limit_drops_to_client", "ecn_marks_to_client", "drop_rate",
-    "agg_throughput", "agg_sending_rate", "agg_in_flight", "agg_utilisation_bandwidth", "agg_utilisation_bdp",
-    "agg_utility_pf", "agg_utility_mpdf", "jain_samples", "jain_means", "jain_samples_responsive",
-    "jain_means_responsive", "entropy_samples", "entropy_means", "product_samples", "product_means", "jain_shared",
+    "mean_throughput",
+    "mean_throughput_l7",
+    "mean_sending_rate",
+    "mean_sending_rate_l7",
+    "mean_delivery_rate",
+    "flow_completion_time",
+    "mean_cwnd",
+    "mean_in_flight",
+    "mean_srtt",
+    "mean_est_queue_delay",
+    "mean_one_way_delay",
+    "mean_idt",
+    "mean_recovery_time",
+    "retransmissions",
+    "timeouts",
+    "cov_throughput",
+    "cov_in_flight",
+    "network_power",
+    "utilisation_bandwidth",
+    "utilisation_bdp",
+    "utility_pf",
+    "utility_mpdf",
+    "mean_queue_length",
+    "mean_queue_packets",
+    "mean_queue_delay",
+    "mean_link_rate",
+    "queue_drops_to_client",
+    "early_drops_to_client",
+    "limit_drops_to_client",
+    "ecn_marks_to_client",
+    "drop_rate",
+    "agg_throughput",
+    "agg_sending_rate",
+    "agg_in_flight",
+    "agg_utilisation_bandwidth",
+    "agg_utilisation_bdp",
+    "agg_utility_pf",
+    "agg_utility_mpdf",
+    "jain_samples",
+    "jain_means",
+    "jain_samples_responsive",
+    "jain_means_responsive",
+    "entropy_samples",
+    "entropy_means",
+    "product_samples",
+    "product_means",
+    "jain_shared",
     "utilisation_shared",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +100,9 @@ def _table(
     units = {
         name.metric: unit_of(measurements[0]) for name, measurements in result.measurements.items() if _has_row(name)
     }
-    declarations = {name: metric for name, metric in declared().items() if metric.layer == layer and name in units}
+    declarations = {
+        name: metric for name, metric in declared_metrics().items() if metric.layer == layer and name in units
+    }
     ordered, unordered = (
         (name for name in ORDER if name in declarations),
         (name for name in declarations if name not in ORDER),
@@ -85,7 +125,7 @@ def _phases(result: CellResult, labels: tuple[str, ...]) -> MetricTable:
     for number in numbers:
         shares = [result.interval("throughput", flow, phase=number) for flow in range(len(labels))]
         rows.append(
-            (f"phase {number}", declared()["throughput"].unit, (*shares, result.interval("jain", phase=number)))
+            (f"phase {number}", declared_metrics()["throughput"].unit, (*shares, result.interval("jain", phase=number)))
         )
     return MetricTable("Throughput by phase", (*labels, "Jain"), tuple(rows))
 
@@ -102,24 +142,29 @@ def absences(result: CellResult) -> list[str]:
 def heading(result: CellResult) -> str:
     """Heading of a cell's tables."""
     completed, total = result.outcomes.get("completed", 0), len(result.runs)
-    runs = counted(completed, "run") if completed == total else f"{completed} of {counted(total, 'run')} completed"
+    runs = (
+        format_count(completed, "run")
+        if completed == total
+        else f"{completed} of {format_count(total, 'run')} completed"
+    )
     parameters = "".join(f", {name} {value}" for name, value in result.cell.parameters.items())
     return (
         f"{result.cell.scenario.title} (`{result.cell.scenario.name}`, engine {result.cell.engine}{parameters}; {runs})"
     )
 
 
-def _laid(table: MetricTable) -> tuple[list[str], int, list[list[str]]]:
+def _lay_out(table: MetricTable) -> tuple[list[str], int, list[list[str]]]:
     """Return (headings, number of label columns, rows).
 
     A row is a metric, or a flow where a row has no room for all flows.
     """
     if len(table.columns) <= MOST_FLOWS + 1:
-        rows = [[name, shown_unit(unit), *map(text, values)] for name, unit, values in table.rows]
+        rows = [[name, unit_text(unit), *map(span_text, values)] for name, unit, values in table.rows]
         return ["metric", "unit", *table.columns], 2, rows
-    headings = [f"{name} {shown_unit(unit)}".rstrip() for name, unit, _ in table.rows]
+    headings = [f"{name} {unit_text(unit)}".rstrip() for name, unit, _ in table.rows]
     rows = [
-        [column, *(text(values[index]) for _, _, values in table.rows)] for index, column in enumerate(table.columns)
+        [column, *(span_text(values[index]) for _, _, values in table.rows)]
+        for index, column in enumerate(table.columns)
     ]
     return ["flow", *headings], 1, rows
 
@@ -130,17 +175,17 @@ def markdown(results: Sequence[CellResult]) -> str:
     for result in results:
         metric_tables = tables(result)
         if metric_tables:
-            lines += [f"**{quoted(heading(result))}**", ""]
+            lines += [f"**{escape_stored(heading(result))}**", ""]
         for table in metric_tables:
-            headings, label_count, rows = _laid(table)
+            headings, label_count, rows = _lay_out(table)
             lines += [
-                line([table.title, *headings[1:]]),
-                line([*["---"] * label_count, *["---:"] * (len(headings) - label_count)]),
-                *(line([f"`{first}`" if label_count == 2 else first, *values]) for first, *values in rows),
+                table_row([table.title, *headings[1:]]),
+                table_row([*["---"] * label_count, *["---:"] * (len(headings) - label_count)]),
+                *(table_row([f"`{first}`" if label_count == 2 else first, *values]) for first, *values in rows),
                 "",
             ]
         if metric_tables and (reasons := absences(result)):
-            lines += [*(f"- {quoted(reason)}" for reason in reasons), ""]
+            lines += [*(f"- {escape_stored(reason)}" for reason in reasons), ""]
     return "\n".join(lines)
 
 
@@ -151,12 +196,12 @@ def show(results: Sequence[CellResult], console: Console) -> None:
         if metric_tables:
             console.print(heading(result), markup=False)
         for table in metric_tables:
-            headings, label_count, rows = _laid(table)
+            headings, label_count, rows = _lay_out(table)
             columns = [
                 Column(head, identifies=index < label_count, right=index >= label_count)
                 for index, head in enumerate(headings)
             ]
-            console.print(Fitted(table.title, columns, [Row(row) for row in rows]))
+            console.print(FittedTable(table.title, columns, [Row(row) for row in rows]))
         for reason in absences(result) if metric_tables else ():
             console.print(reason, markup=False)
 

@@ -14,37 +14,42 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.evaluation.cell_result import CellResult
-from harness.evaluation.regression.accepted_changes import Allowance, Applied, Weighed
-from harness.evaluation.regression.decision import ALARMS, GRAVITY, OUTCOME, MetricChange, Standing
-from harness.formatting import counted, harmless, quoted
-from harness.outcome.deviations import departures, sentences
-from harness.report import by_scenario
-from harness.report.layout import SENTENCE, Column, Fitted, Row, number, shown_unit
-from harness.report.markdown import line
-from harness.report.ranking import plain
+from harness.evaluation.regression.accepted_changes import Allowance, AllowedDecision, AppliedAllowances
+from harness.evaluation.regression.decision import ALARMS, OUTCOME, STATUS_ORDER, ChangeStatus, MetricChange
+from harness.formatting import escape_controls, escape_stored, format_count
+from harness.outcome.deviations import deviation_sentences, find_deviations
+from harness.report import group_by_scenario
+from harness.report.layout import SENTENCE_WIDTH, Column, FittedTable, Row, number_text, unit_text
+from harness.report.markdown import table_row
+from harness.report.ranking import json_number
 from harness.stats.intervals import interval
 from harness.stats.two_sample import ALPHA
 
 #: Texts name this many differing figures of a cell, and give the number of the others.
-_NAMED = 3
-_SYMBOLS: Mapping[Standing, tuple[str, str]] = {
-    "same": ("=", "green"), "better": ("▲", "green"), "worse": ("▼", "red"), "differs": ("≠", "red"),
-    "cannot tell": ("?", "yellow"), "new": ("+", "cyan"), "gone": ("−", "yellow"),
-}  # fmt: skip
+_MAX_NAMED = 3
+_SYMBOLS: Mapping[ChangeStatus, tuple[str, str]] = {
+    "same": ("=", "green"),
+    "better": ("▲", "green"),
+    "worse": ("▼", "red"),
+    "differs": ("≠", "red"),
+    "cannot tell": ("?", "yellow"),
+    "new": ("+", "cyan"),
+    "gone": ("−", "yellow"),
+}
 
 
 @dataclass(frozen=True)
 class CellReport:
     """The gate's decision on a cell, with the code and image versions that differ."""
 
-    weighed: Weighed
+    weighed: AllowedDecision
     causes: tuple[str, ...]
 
     @property
     def departures(self) -> list[str]:
         """Parameters whose observed value in current runs is not the one that was set, a sentence each."""
         current = self.weighed.decided.pair.now
-        return [] if current is None else sentences(current.runs)
+        return [] if current is None else deviation_sentences(current.runs)
 
     @property
     def departed_before(self) -> bool:
@@ -53,7 +58,8 @@ class CellReport:
         if pair.base is None or pair.now is None:
             return False
         before, after = (
-            {departure.name for run in side.runs for departure in departures(*run)} for side in (pair.base, pair.now)
+            {departure.name for run in side.runs for departure in find_deviations(*run)}
+            for side in (pair.base, pair.now)
         )
         return after <= before
 
@@ -69,14 +75,14 @@ class GateReport:
     """The gate's decisions on a matrix."""
 
     cells: tuple[CellReport, ...]
-    applied: Applied
+    applied: AppliedAllowances
     within: float
 
     @property
-    def counts(self) -> dict[Standing, int]:
+    def counts(self) -> dict[ChangeStatus, int]:
         """Standing → number of cells, the gravest first, without zeros."""
         counts = Counter(cell.weighed.decided.standing for cell in self.cells)
-        return {standing: counts[standing] for standing in GRAVITY if counts[standing]}
+        return {standing: counts[standing] for standing in STATUS_ORDER if counts[standing]}
 
     @property
     def alarms(self) -> list[CellReport]:
@@ -95,33 +101,37 @@ def sentence(gate_report: GateReport) -> str:
     accepted = sum(bool(cell.weighed.accepted) for cell in gate_report.cells)
     acceptance = f"; {accepted} of them accepted" if accepted else ""
     conclusion = (
-        f"the gate is shut by {counted(len(gate_report.alarms), 'cell')}" if gate_report.alarms else "the gate is open"
+        f"the gate is shut by {format_count(len(gate_report.alarms), 'cell')}"
+        if gate_report.alarms
+        else "the gate is open"
     )
-    return f"{counted(len(gate_report.cells), 'cell')}: {counts or 'none'}{acceptance}: {conclusion}"
+    return f"{format_count(len(gate_report.cells), 'cell')}: {counts or 'none'}{acceptance}: {conclusion}"
 
 
-def rate(gate_report: GateReport) -> str:
+def false_alarm_text(gate_report: GateReport) -> str:
     """The probability of a false alarm, in sentences."""
     exact_cells = sum(cell.weighed.decided.exact for cell in gate_report.cells)
     texts = [f"A figure has changed when it is off by more than {100 * gate_report.within:.3g} %."]
     if exact_cells:
         texts.append(
-            f"{counted(exact_cells, 'cell')} of the same bits in virtual time had to be the same to the last digit."
+            f"{format_count(exact_cells, 'cell')} of the same bits in virtual time had to be the same to "
+            "the last digit."
         )
     if gate_report.tests:
         texts.append(
-            f"{counted(gate_report.tests, 'figure')} with chance in them tested together: were nothing changed, one "
+            f"{format_count(gate_report.tests, 'figure')} with chance in them tested together: were "
+            "nothing changed, one "
             f"alarm or more would have a probability of {ALPHA:.0%} at most (Holm)."
         )
     return " ".join(texts)
 
 
-def values_of(figure: MetricChange) -> str:
+def values_text(figure: MetricChange) -> str:
     """Before and now: '4.41 → 55.7 s (× 12.6)'."""
     if figure.name == OUTCOME:
         return figure.why
-    before, after = (number(interval(side).median) for side in (figure.base, figure.now))
-    unit = shown_unit(figure.unit)
+    before, after = (number_text(interval(side).median) for side in (figure.base, figure.now))
+    unit = unit_text(figure.unit)
     factor = f" (× {figure.factor:.3g})" if figure.factor is not None and figure.factor != 1 else ""
     return f"{before} → {after}{' ' if unit else ''}{unit}{factor}"
 
@@ -131,45 +141,48 @@ def figure_text(figure: MetricChange) -> str:
     runs = f", n = {len(figure.base)} and {len(figure.now)}" if figure.name != OUTCOME else ""
     test = "" if figure.p is None else f", p = {figure.p:.2g}"
     why = f"; {figure.why}" if figure.why and figure.name != OUTCOME else ""
-    return f"{figure.name} {values_of(figure)}{runs}{test}{why}"
+    return f"{figure.name} {values_text(figure)}{runs}{test}{why}"
 
 
-def told_text(cell: CellReport) -> str:
+def deciding_text(cell: CellReport) -> str:
     """The figures that decide a cell's standing: the first `_NAMED`, and the number of the others."""
     figures = [figure_text(figure) for figure in cell.telling]
-    hidden = len(figures) - _NAMED
-    return "; ".join([*figures[:_NAMED], *([f"{hidden} more"] if hidden > 0 else [])])
+    hidden = len(figures) - _MAX_NAMED
+    return "; ".join([*figures[:_MAX_NAMED], *([f"{hidden} more"] if hidden > 0 else [])])
 
 
-def _shown(gate_report: GateReport) -> list[CellReport]:
+def _changed_cells(gate_report: GateReport) -> list[CellReport]:
     """All cells that are not the same: alarms first, then by gravity."""
     changed = [cell for cell in gate_report.cells if cell.weighed.decided.standing != "same"]
-    return sorted(changed, key=lambda cell: (not cell.weighed.alarm, GRAVITY.index(cell.weighed.decided.standing)))
+    return sorted(changed, key=lambda cell: (not cell.weighed.alarm, STATUS_ORDER.index(cell.weighed.decided.standing)))
 
 
-def _accepted(cell: CellReport) -> str:
+def _accepted_text(cell: CellReport) -> str:
     return "; ".join(
         dict.fromkeys(f"accepted until {allowance.until}: {allowance.reason}" for allowance in cell.weighed.accepted)
     )
 
 
-def cautions(applied: Applied) -> list[str]:
+def acceptance_notes(applied: AppliedAllowances) -> list[str]:
     """Notes on accepted changes that have expired or are not needed."""
     return [
         *(
-            f"no longer accepted since {allowance.until}: {_whose(allowance)} ({allowance.reason})"
+            f"no longer accepted since {allowance.until}: {_allowance_label(allowance)} ({allowance.reason})"
             for allowance in applied.expired
         ),
-        *(f"accepted, and not needed: {_whose(allowance)} ({allowance.reason})" for allowance in applied.unused),
+        *(
+            f"accepted, and not needed: {_allowance_label(allowance)} ({allowance.reason})"
+            for allowance in applied.unused
+        ),
     ]
 
 
-def _whose(allowance: Allowance) -> str:
+def _allowance_label(allowance: Allowance) -> str:
     metric = f" {allowance.metric}" if allowance.metric else ""
     return f"{allowance.scenario} {allowance.client}→{allowance.server}{metric}"
 
 
-def departed(gate_report: GateReport) -> list[str]:
+def departure_notes(gate_report: GateReport) -> list[str]:
     """Notes on parameters whose observed value in current runs is not the one that was set.
 
     Cells whose baseline does not show the same come first, and all of them are named.
@@ -179,8 +192,8 @@ def departed(gate_report: GateReport) -> list[str]:
     old = [(cell, texts) for cell, texts in departed_cells if cell.departed_before]
     lines = [f"not what was set: {cell.weighed.decided.pair.name}: {'; '.join(texts)}" for cell, texts in new]
     if old:
-        names = [cell.weighed.decided.pair.name for cell, _ in old[:_NAMED]]
-        remainder = f" and {counted(len(old) - _NAMED, 'more cell')}" if len(old) > _NAMED else ""
+        names = [cell.weighed.decided.pair.name for cell, _ in old[:_MAX_NAMED]]
+        remainder = f" and {format_count(len(old) - _MAX_NAMED, 'more cell')}" if len(old) > _MAX_NAMED else ""
         lines.append(f"not what was set, as in the baseline: {'; '.join(names)}{remainder}")
     return lines
 
@@ -188,43 +201,55 @@ def departed(gate_report: GateReport) -> list[str]:
 def show(gate_report: GateReport, console: Console) -> None:
     """Print the cells that are not the same, and a summary."""
     rows = []
-    for cell in _shown(gate_report):
+    for cell in _changed_cells(gate_report):
         standing = cell.weighed.decided.standing
         symbol, colour = _SYMBOLS[standing]
         word = f"{symbol} {standing}{' (accepted)' if cell.weighed.accepted else ''}"
-        why = "; ".join(filter(None, [told_text(cell), _accepted(cell)]))
+        why = "; ".join(filter(None, [deciding_text(cell), _accepted_text(cell)]))
         rows.append(Row([Text(word, style=colour), cell.weighed.decided.pair.name, why, ", ".join(cell.causes)]))
     if rows:
         columns = [
-            Column("", identifies=True), Column("cell", identifies=True, text=SENTENCE),
-            Column("before → now", text=SENTENCE), Column("what differs in the bits", text=SENTENCE),
-        ]  # fmt: skip
-        console.print(Fitted("Since the baseline", columns, rows))
-    for text in departed(gate_report):
+            Column("", identifies=True),
+            Column("cell", identifies=True, text=SENTENCE_WIDTH),
+            Column("before → now", text=SENTENCE_WIDTH),
+            Column("what differs in the bits", text=SENTENCE_WIDTH),
+        ]
+        console.print(FittedTable("Since the baseline", columns, rows))
+    for text in departure_notes(gate_report):
         console.print(text, style="yellow", markup=False, soft_wrap=True)
-    for text in (*cautions(gate_report.applied), rate(gate_report), sentence(gate_report)):
+    for text in (*acceptance_notes(gate_report.applied), false_alarm_text(gate_report), sentence(gate_report)):
         console.print(text, markup=False, soft_wrap=True)
 
 
 def markdown(gate_report: GateReport) -> str:
     """For a job's summary."""
     lines = [f"**{sentence(gate_report)[0].upper()}{sentence(gate_report)[1:]}.**", ""]
-    shown = _shown(gate_report)
+    shown = _changed_cells(gate_report)
     if shown:
-        lines += [line(["", "cell", "before → now", "what differs in the bits"]), line(["---"] * 4)]
+        lines += [table_row(["", "cell", "before → now", "what differs in the bits"]), table_row(["---"] * 4)]
         for cell in shown:
             symbol, _ = _SYMBOLS[cell.weighed.decided.standing]
             word = f"{symbol} {cell.weighed.decided.standing}"
-            why = "; ".join(filter(None, [told_text(cell), _accepted(cell)]))
+            why = "; ".join(filter(None, [deciding_text(cell), _accepted_text(cell)]))
             lines.append(
-                line([word, quoted(cell.weighed.decided.pair.name), quoted(why), quoted(", ".join(cell.causes))])
+                table_row(
+                    [
+                        word,
+                        escape_stored(cell.weighed.decided.pair.name),
+                        escape_stored(why),
+                        escape_stored(", ".join(cell.causes)),
+                    ]
+                )
             )
         lines.append("")
     return "\n".join(
         [
             *lines,
-            *(f"{quoted(text)}\n" for text in (*departed(gate_report), *cautions(gate_report.applied))),
-            f"{rate(gate_report)}\n",
+            *(
+                f"{escape_stored(text)}\n"
+                for text in (*departure_notes(gate_report), *acceptance_notes(gate_report.applied))
+            ),
+            f"{false_alarm_text(gate_report)}\n",
         ]
     )
 
@@ -235,19 +260,19 @@ def workflow_commands(gate_report: GateReport) -> list[str]:
     for cell in gate_report.alarms:
         decided = cell.weighed.decided
         title = f"{decided.standing}: {decided.pair.name}"
-        text = told_text(cell) + (f" (differs in {', '.join(cell.causes)})" if cell.causes else "")
+        text = deciding_text(cell) + (f" (differs in {', '.join(cell.causes)})" if cell.causes else "")
         file = f"scenarios/{decided.pair.cell.scenario.name}.yaml"
-        commands.append(f"::error file={_property(file)},title={_property(title)}::{_data(text)}")
+        commands.append(f"::error file={_escape_property(file)},title={_escape_property(title)}::{_escape_data(text)}")
     return commands
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     """Escape the text as the runner's workflow commands require."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def report(gate_report: GateReport) -> dict[str, Any]:
@@ -294,8 +319,8 @@ def _figure(figure: MetricChange) -> dict[str, Any]:
         "unit": figure.unit,
         "standing": figure.standing,
         "why": figure.why,
-        "baseline": [plain(value) for value in figure.base],
-        "now": [plain(value) for value in figure.now],
+        "baseline": [json_number(value) for value in figure.base],
+        "now": [json_number(value) for value in figure.now],
         "factor": figure.factor if figure.factor is None or math.isfinite(figure.factor) else None,
         "p": figure.p,
         "alarm": figure.standing in ALARMS,
@@ -311,15 +336,18 @@ def _figure(figure: MetricChange) -> dict[str, Any]:
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 #: Verdict → element below a test case. Other verdicts have none: the case passed.
 _ELEMENTS = {"fail": "failure", "error": "error", "inconclusive": "skipped", "unsupported": "skipped"}
-_OF_THE_GATE: dict[Standing, str] = {
-    "worse": "failure", "differs": "failure", "cannot tell": "skipped", "gone": "skipped",
-}  # fmt: skip
+_GATE_ELEMENTS: dict[ChangeStatus, str] = {
+    "worse": "failure",
+    "differs": "failure",
+    "cannot tell": "skipped",
+    "gone": "skipped",
+}
 
 
 def verdicts(results: Sequence[CellResult]) -> str:
     """Render verdicts as JUnit XML: a suite per scenario and engine, a case per cell."""
     suites = []
-    for cells in by_scenario(results):
+    for cells in group_by_scenario(results):
         cell = cells[0].cell
         suites.append(_suite(f"{cell.scenario.name} ({cell.engine})", map(_case, cells)))
     return _document(suites)
@@ -336,27 +364,31 @@ def _case(result: CellResult) -> ElementTree.Element:
     case = _element("testcase", name=result.name, classname=result.cell.scenario.name, time=f"{wall_time:.3f}")
     if (kind := _ELEMENTS.get(verdict.status)) is not None:
         element = _element(kind, message=verdict.sentence or verdict.reason, type=verdict.reason or verdict.status)
-        element.text = _writable("\n".join(filter(None, [verdict.sentence, result.shortfall, result.reproduction])))
+        element.text = _xml_text("\n".join(filter(None, [verdict.sentence, result.shortfall, result.reproduction])))
         case.append(element)
-    case.append(_words(f"cell {result.cell.key}, {len(result.runs)} runs\n{verdict.sentence}"))
+    case.append(_system_out(f"cell {result.cell.key}, {len(result.runs)} runs\n{verdict.sentence}"))
     return case
 
 
 def _decision(cell: CellReport) -> ElementTree.Element:
     decided = cell.weighed.decided
     case = _element("testcase", name=decided.pair.name, classname=f"gate.{decided.pair.cell.scenario.name}")
-    kind = _OF_THE_GATE.get(decided.standing)
+    kind = _GATE_ELEMENTS.get(decided.standing)
     if cell.weighed.accepted:
         kind = "skipped"
     if kind is not None:
-        element = _element(kind, message=told_text(cell) or decided.standing, type=decided.standing)
-        element.text = _writable("\n".join([
-            *(f"differs in {cause}" for cause in cell.causes),
-            *(f"accepted: {allowance.reason}" for allowance in cell.weighed.accepted),
-        ]))  # fmt: skip
+        element = _element(kind, message=deciding_text(cell) or decided.standing, type=decided.standing)
+        element.text = _xml_text(
+            "\n".join(
+                [
+                    *(f"differs in {cause}" for cause in cell.causes),
+                    *(f"accepted: {allowance.reason}" for allowance in cell.weighed.accepted),
+                ]
+            )
+        )
         case.append(element)
     figures = (f"{figure.standing}: {figure_text(figure)}" for figure in decided.figures)
-    case.append(_words("\n".join([*figures, *(f"not what was set: {text}" for text in cell.departures)])))
+    case.append(_system_out("\n".join([*figures, *(f"not what was set: {text}" for text in cell.departures)])))
     return case
 
 
@@ -380,15 +412,15 @@ def _document(suites: Sequence[ElementTree.Element]) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
 
 
-def _words(text: str) -> ElementTree.Element:
+def _system_out(text: str) -> ElementTree.Element:
     element = ElementTree.Element("system-out")
-    element.text = _writable(text)
+    element.text = _xml_text(text)
     return element
 
 
 def _element(tag: str, **attributes: str) -> ElementTree.Element:
-    return ElementTree.Element(tag, {key: _writable(value) for key, value in attributes.items()})
+    return ElementTree.Element(tag, {key: _xml_text(value) for key, value in attributes.items()})
 
 
-def _writable(text: str) -> str:
-    return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", harmless(text))
+def _xml_text(text: str) -> str:
+    return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", escape_controls(text))

@@ -9,18 +9,18 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.evaluation.cell_result import CellResult
-from harness.evaluation.staleness import marked, note
-from harness.formatting import quoted
-from harness.report import by_scenario
-from harness.report.layout import Column, Fitted, Row
-from harness.report.parameters import asked
+from harness.evaluation.staleness import outdated_note, row_text
+from harness.formatting import escape_stored
+from harness.report import group_by_scenario
+from harness.report.layout import Column, FittedTable, Row
+from harness.report.parameters import requested_parameters
 from harness.report.table import SYMBOLS
 from harness.scenario.metric_names import MetricName
 
 #: Metric of a pair's figure.
 METRIC = MetricName("completion", 0, "first")
 #: Minimum width of a folded reason: its longest word.
-_REASON = len("unsupported")
+_REASON_WIDTH = len("unsupported")
 
 
 def entry(
@@ -43,13 +43,13 @@ def _rows(results: Sequence[CellResult]) -> tuple[list[str], list[tuple[str, lis
 def _groups(results: Sequence[CellResult]) -> list[tuple[str, list[CellResult]]]:
     """(title, cells) of each grid: one for a scenario, an engine, and each set of parameters."""
     groups = []
-    for cells in by_scenario(results):
+    for cells in group_by_scenario(results):
         scenario, engine = cells[0].cell.scenario, cells[0].cell.engine
         points: dict[tuple[tuple[str, object], ...], list[CellResult]] = {}
         for result in cells:
             points.setdefault(tuple(sorted(result.cell.parameters.items())), []).append(result)
         for point_cells in points.values():
-            suffix = asked([result.cell for result in point_cells]).suffix
+            suffix = requested_parameters([result.cell for result in point_cells]).suffix
             groups.append((f"{scenario.title} ({scenario.name}, engine {engine}{suffix})", point_cells))
     return groups
 
@@ -60,7 +60,7 @@ def show(results: Sequence[CellResult], console: Console) -> None:
         servers, rows = _rows(cells)
         columns = [
             Column("client ↓ server →", identifies=True),
-            *(Column(server, right=True, text=_REASON) for server in servers),
+            *(Column(server, right=True, text=_REASON_WIDTH) for server in servers),
         ]
         grid_rows = [
             Row(
@@ -76,7 +76,7 @@ def show(results: Sequence[CellResult], console: Console) -> None:
             )
             for client, row_cells in rows
         ]
-        console.print(Fitted(f"{title}: seconds to the last byte", columns, grid_rows))
+        console.print(FittedTable(f"{title}: seconds to the last byte", columns, grid_rows))
 
 
 def markdown(results: Sequence[CellResult]) -> str:
@@ -91,7 +91,7 @@ def verdicts(results: Sequence[CellResult]) -> str:
     for result in results:
         (cross if not peers or peers.intersection(_pair(result)) else isolated).append(result)
     text = _markdown(cross, _verdict)
-    self_pairs = ", ".join(f"{result.cell.client.name} {marked(_verdict(result), result)}" for result in isolated)
+    self_pairs = ", ".join(f"{result.cell.client.name} {row_text(_verdict(result), result)}" for result in isolated)
     return f"{text}\nOthers, each with itself: {self_pairs}.\n" if isolated else text
 
 
@@ -108,14 +108,14 @@ def _markdown(results: Sequence[CellResult], format_cell: Callable[[CellResult],
     for title, cells in _groups(results):
         servers, rows = _rows(cells)
         lines = [
-            f"**{quoted(title)}**: seconds to the last byte, client ↓ server →",
+            f"**{escape_stored(title)}**: seconds to the last byte, client ↓ server →",
             "",
             "| | " + " | ".join(servers) + " |",
             "| --- |" + " ---: |" * len(servers),
         ]
         for client, row_cells in rows:
-            entries = ["–" if cell is None else marked(quoted(format_cell(cell)), cell) for cell in row_cells]
+            entries = ["–" if cell is None else row_text(escape_stored(format_cell(cell)), cell) for cell in row_cells]
             lines.append(f"| {client} | " + " | ".join(entries) + " |")
-        lines += ["", text] if (text := note(cells)) else []
+        lines += ["", text] if (text := outdated_note(cells)) else []
         grids.append("\n".join(lines) + "\n")
     return "\n".join(grids)

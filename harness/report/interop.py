@@ -17,36 +17,39 @@ from harness.analysis.interop.matrix import (
     Pair,
     TestcaseResult,
     disagreements,
-    relabelled,
+    relabel_unsupported,
 )
 from harness.analysis.interop.registry import CASES, FOLDER, MEASUREMENTS, case_of
-from harness.analysis.interop.runner_json import written
-from harness.analysis.interop.verdict import Word, run_result
-from harness.capture.artefacts import last_words
+from harness.analysis.interop.runner_json import to_document
+from harness.analysis.interop.verdict import ResultWord, run_result
+from harness.capture.artefacts import last_log_lines
 from harness.evaluation.cell_result import CellResult
-from harness.formatting import quoted
+from harness.formatting import escape_stored
 from harness.outcome import VerdictStatus
 from harness.report import interop_failures
-from harness.report.layout import Column, Fitted, Row
-from harness.report.markdown import line
+from harness.report.layout import Column, FittedTable, Row
+from harness.report.markdown import table_row
 
 SCHEMA = 1
-_WORDS: dict[VerdictStatus, Word] = {"pass": "succeeded", "fail": "failed", "unsupported": "unsupported"}
-_MARKS: dict[Word, tuple[str, str]] = {
-    "succeeded": ("✓", "green"), "failed": ("✗", "red"), "unsupported": ("–", "dim"), "inconclusive": ("?", "yellow"),
-}  # fmt: skip
+_WORDS: dict[VerdictStatus, ResultWord] = {"pass": "succeeded", "fail": "failed", "unsupported": "unsupported"}
+_MARKS: dict[ResultWord, tuple[str, str]] = {
+    "succeeded": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "unsupported": ("–", "dim"),
+    "inconclusive": ("?", "yellow"),
+}
 _LEGEND = "✓ succeeded, ✗ failed, – unsupported, ? inconclusive"
 
 
-def chosen(results: Sequence[CellResult]) -> list[CellResult]:
+def testcase_cells(results: Sequence[CellResult]) -> list[CellResult]:
     """The cells of test cases and measurements, without parameters of their own."""
     names = {f"{FOLDER}{name}" for name in (*CASES, *MEASUREMENTS)}
     return [result for result in results if result.cell.scenario.name in names and not result.cell.parameters]
 
 
-def why_none(results: Sequence[CellResult]) -> str:
+def empty_reason(results: Sequence[CellResult]) -> str:
     """Why cells make no matrix; empty where they make one."""
-    if chosen(results):
+    if testcase_cells(results):
         return ""
     names = {f"{FOLDER}{name}" for name in (*CASES, *MEASUREMENTS)}
     scenarios = sorted({result.cell.scenario.name for result in results} - names)
@@ -61,7 +64,7 @@ def why_none(results: Sequence[CellResult]) -> str:
 
 def matrix_of(results: Sequence[CellResult]) -> InteropMatrix:
     """Build the matrix of the cells. A case that an implementation fails with everybody counts as unsupported."""
-    cells = chosen(results)
+    cells = testcase_cells(results)
     pairs = [(result.cell.client.name, result.cell.server.name) for result in cells]
     entries: dict[tuple[Pair, str], TestcaseResult] = {}
     measured: dict[tuple[Pair, str], str] = {}
@@ -74,7 +77,7 @@ def matrix_of(results: Sequence[CellResult]) -> InteropMatrix:
         elif result.verdict.status == "pass" and (details := _details(result)):
             measured[pair, result.cell.scenario.name.removeprefix(FOLDER)] = details
     clients, servers = (tuple(sorted({pair[index] for pair in pairs})) for index in (0, 1))
-    return relabelled(InteropMatrix(clients, servers, entries, measured))
+    return relabel_unsupported(InteropMatrix(clients, servers, entries, measured))
 
 
 def _failure(result: CellResult) -> Failure | None:
@@ -82,7 +85,7 @@ def _failure(result: CellResult) -> Failure | None:
     for (run, measured), folder in zip(result.runs, result.folders, strict=True):
         verdict = run_result(run, measured)
         if verdict.word == "failed":
-            return Failure(run.name, verdict.check, last_words(folder, run))
+            return Failure(run.name, verdict.check, last_log_lines(folder, run))
     return None
 
 
@@ -95,7 +98,7 @@ def _details(result: CellResult) -> str:
     return f"{statistics.mean(values):.0f} (± {spread:.0f}) kbps"
 
 
-def _grouped(matrix: InteropMatrix, pair: Pair) -> Iterator[tuple[Word, str]]:
+def _cases_by_word(matrix: InteropMatrix, pair: Pair) -> Iterator[tuple[ResultWord, str]]:
     """(word, abbreviations) of a pair."""
     for word in _MARKS:
         if cases := [CASES[case] for case, entry in matrix.cases(pair) if entry.word == word]:
@@ -133,7 +136,7 @@ def show(matrix: InteropMatrix, console: Console, published: InteropMatrix | Non
             )
             for mismatch in mismatches
         ]
-        console.print(Fitted(f"{len(mismatches)} disagreements", columns, rows))
+        console.print(FittedTable(f"{len(mismatches)} disagreements", columns, rows))
 
 
 def _show_grid(title: str, matrix: InteropMatrix, console: Console) -> None:
@@ -142,36 +145,38 @@ def _show_grid(title: str, matrix: InteropMatrix, console: Console) -> None:
     for client in matrix.clients:
         cells: list[str | Text] = [client]
         for server in matrix.servers:
-            parts = [Text(f"{_MARKS[word][0]} {text}", style=_MARKS[word][1])
-                     for word, text in _grouped(matrix, (client, server))]  # fmt: skip
+            parts = [
+                Text(f"{_MARKS[word][0]} {text}", style=_MARKS[word][1])
+                for word, text in _cases_by_word(matrix, (client, server))
+            ]
             cells.append(Text(" ").join(parts) if parts else "")
         rows.append(Row(cells))
-    console.print(Fitted(title, columns, rows))
+    console.print(FittedTable(title, columns, rows))
 
 
 def markdown(matrix: InteropMatrix, published: InteropMatrix | None = None) -> str:
     """The same for a page, with failures grouped by responsibility."""
-    lines = [f"{_summary(matrix)}. {_LEGEND}.", "", line(["client ↓ server →", *matrix.servers])]
-    lines.append(line(["---"] * (1 + len(matrix.servers))))
+    lines = [f"{_summary(matrix)}. {_LEGEND}.", "", table_row(["client ↓ server →", *matrix.servers])]
+    lines.append(table_row(["---"] * (1 + len(matrix.servers))))
     for client in matrix.clients:
         cells = [
-            "<br>".join(f"{_MARKS[word][0]} {text}" for word, text in _grouped(matrix, (client, server)))
+            "<br>".join(f"{_MARKS[word][0]} {text}" for word, text in _cases_by_word(matrix, (client, server)))
             for server in matrix.servers
         ]
-        lines.append(line([client, *cells]))
+        lines.append(table_row([client, *cells]))
     lines += interop_failures.markdown(matrix)
     if published is not None:
         mismatches = disagreements(matrix, published)
         lines += ["", f"{len(mismatches)} disagreements with the published matrix.", ""]
-        lines += [line(["case", "pair", "here", "there", "why"]), line(["---"] * 5)]
+        lines += [table_row(["case", "pair", "here", "there", "why"]), table_row(["---"] * 5)]
         lines += [
-            line(
+            table_row(
                 [
                     CASES[mismatch.case],
                     " → ".join(mismatch.pair),
                     mismatch.ours.word,
                     mismatch.theirs.word,
-                    quoted(mismatch.ours.sentence),
+                    escape_stored(mismatch.ours.sentence),
                 ]
             )
             for mismatch in mismatches
@@ -199,22 +204,32 @@ def report(matrix: InteropMatrix, published: InteropMatrix | None = None) -> dic
 
 def _entry(pair: Pair, case: str, entry: TestcaseResult) -> dict[str, Any]:
     return {
-        "client": pair[0], "server": pair[1], "case": case, "abbreviation": CASES[case], "result": entry.word,
-        "relabelled": entry.relabelled, "reason": entry.reason, "sentence": entry.sentence,
+        "client": pair[0],
+        "server": pair[1],
+        "case": case,
+        "abbreviation": CASES[case],
+        "result": entry.word,
+        "relabelled": entry.relabelled,
+        "reason": entry.reason,
+        "sentence": entry.sentence,
         **interop_failures.report(pair, case, entry),
-    }  # fmt: skip
+    }
 
 
 def _disagreement(mismatch: Disagreement) -> dict[str, Any]:
     return {
-        "client": mismatch.pair[0], "server": mismatch.pair[1], "case": mismatch.case, "here": mismatch.ours.word,
-        "there": mismatch.theirs.word, "sentence": mismatch.ours.sentence,
-    }  # fmt: skip
+        "client": mismatch.pair[0],
+        "server": mismatch.pair[1],
+        "case": mismatch.case,
+        "here": mismatch.ours.word,
+        "there": mismatch.theirs.word,
+        "sentence": mismatch.ours.sentence,
+    }
 
 
 def result_json(results: Sequence[CellResult], titles: Mapping[str, str], place: str) -> dict[str, Any]:
     """The runner's own document of the cells. `titles`: case → what it is; `place`: where the runs are kept."""
-    cells = chosen(results)
+    cells = testcase_cells(results)
     urls = {
         implementation.name: implementation.project
         for cell in cells
@@ -224,4 +239,4 @@ def result_json(results: Sequence[CellResult], titles: Mapping[str, str], place:
     wall_times = [run.wall for cell in cells for run, _ in cell.runs]
     start = min(start_times, default=0.0)
     end = max((run_start + wall for run_start, wall in zip(start_times, wall_times, strict=True)), default=0.0)
-    return written(matrix_of(results), titles, urls, start, end, place)
+    return to_document(matrix_of(results), titles, urls, start, end, place)

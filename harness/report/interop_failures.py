@@ -11,25 +11,25 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from harness.analysis.interop.matrix import InteropMatrix, Pair, TestcaseResult, Who
+from harness.analysis.interop.matrix import InteropMatrix, Pair, Party, TestcaseResult
 from harness.analysis.interop.registry import CASES
-from harness.analysis.interop.responsibility import Blame, Whose, blamed
-from harness.formatting import quoted
-from harness.report.layout import Column, Fitted, Row
-from harness.report.markdown import line
+from harness.analysis.interop.responsibility import Blame, Responsibility, find_blame
+from harness.formatting import escape_stored
+from harness.report.layout import Column, FittedTable, Row
+from harness.report.markdown import table_row
 
-_WHOSE: dict[Whose | None, str] = {
+_OWNER_TITLES: dict[Responsibility | None, str] = {
     "implementation": "What looks like a bug of an implementation, or something that it does not have",
     "endpoint": "What looks to be our endpoints' doing",
     None: "What nobody has looked into",
 }
 #: Number of different sentences that say why an implementation fails with everybody.
-_SENTENCES = 2
-_EVERYBODY = "What an implementation fails with everybody, which counts as unsupported"
+_MAX_SENTENCES = 2
+_EVERYBODY_TITLE = "What an implementation fails with everybody, which counts as unsupported"
 
 
 @dataclass(frozen=True)
-class _Failed:
+class _FailedEntry:
     """One entry that did not succeed."""
 
     pair: Pair
@@ -38,10 +38,10 @@ class _Failed:
 
     @property
     def finding(self) -> Blame | None:
-        return blamed(self.pair, self.case, self.entry)
+        return find_blame(self.pair, self.case, self.entry)
 
     @property
-    def whose(self) -> Whose | None:
+    def whose(self) -> Responsibility | None:
         return None if self.finding is None else self.finding.whose
 
     @property
@@ -53,10 +53,10 @@ class _Failed:
         return "unsupported (fails with everybody)" if self.entry.relabelled else self.entry.word
 
 
-def _failed(matrix: InteropMatrix) -> list[_Failed]:
+def _failed_entries(matrix: InteropMatrix) -> list[_FailedEntry]:
     """Failed, inconclusive and relabelled entries, by pair and case."""
     return [
-        _Failed(pair, case, entry)
+        _FailedEntry(pair, case, entry)
         for pair in matrix.pairs
         for case, entry in matrix.cases(pair)
         if entry.word in ("failed", "inconclusive") or entry.relabelled
@@ -65,31 +65,35 @@ def _failed(matrix: InteropMatrix) -> list[_Failed]:
 
 def show(matrix: InteropMatrix, console: Console) -> None:
     """Print a table of what did not succeed, and the endpoints' last lines of each failure, where they are kept."""
-    failures = _failed(matrix)
+    failures = _failed_entries(matrix)
     if not failures:
         return
     columns = [
-        Column("case"), Column("pair", identifies=True), Column("result"), Column("whose"), Column("why", text=30),
-    ]  # fmt: skip
+        Column("case"),
+        Column("pair", identifies=True),
+        Column("result"),
+        Column("whose"),
+        Column("why", text=30),
+    ]
     rows = [
         Row([CASES[failure.case], failure.where, failure.word, failure.whose or "", failure.entry.sentence])
         for failure in failures
     ]
-    console.print(Fitted("What did not succeed", columns, rows))
-    with_words = [failure for failure in failures if _words(failure.entry)]
+    console.print(FittedTable("What did not succeed", columns, rows))
+    with_words = [failure for failure in failures if _last_lines(failure.entry)]
     if with_words:
         console.print(Text("What the endpoints said last", style="italic"))
     for failure in with_words:
-        console.print(Text(f"{CASES[failure.case]} {failure.where}, {_run(failure.entry)}"))
-        for text in _words(failure.entry):
+        console.print(Text(f"{CASES[failure.case]} {failure.where}, {_run_label(failure.entry)}"))
+        for text in _last_lines(failure.entry):
             console.print(Text(f"  {text}", style="dim"), soft_wrap=True)
 
 
-def _run(entry: TestcaseResult) -> str:
+def _run_label(entry: TestcaseResult) -> str:
     return f"run {entry.failure.run}" if entry.failure is not None else ""
 
 
-def _words(entry: TestcaseResult) -> list[str]:
+def _last_lines(entry: TestcaseResult) -> list[str]:
     """'client0| text' of each of the last lines."""
     if entry.failure is None:
         return []
@@ -98,39 +102,39 @@ def _words(entry: TestcaseResult) -> list[str]:
 
 def markdown(matrix: InteropMatrix) -> list[str]:
     """Lines of a page: a part per responsible party, and each finding with all pairs that show it."""
-    failures = _failed(matrix)
+    failures = _failed_entries(matrix)
     unattributed = [failure for failure in failures if failure.finding is None]
-    everybody_groups = _by_everybody([failure for failure in unattributed if failure.entry.relabelled])
+    everybody_groups = _group_by_everybody([failure for failure in unattributed if failure.entry.relabelled])
     unexplained = [failure for failure in unattributed if not failure.entry.relabelled]
     lines: list[str] = []
-    for owner, title in _WHOSE.items():
+    for owner, title in _OWNER_TITLES.items():
         section = unexplained if owner is None else [failure for failure in failures if failure.whose == owner]
         if not section:
             continue
         lines += ["", f"**{title}** ({len(section)}).", ""]
         if owner is None:
-            lines += [line(["case", "pair", "result", "why"]), line(["---"] * 4)]
+            lines += [table_row(["case", "pair", "result", "why"]), table_row(["---"] * 4)]
             lines += [
-                line([CASES[failure.case], failure.where, failure.word, _escaped(failure.entry.sentence)])
+                table_row([CASES[failure.case], failure.where, failure.word, _escape(failure.entry.sentence)])
                 for failure in section
             ]
         else:
-            lines += _findings(section)
+            lines += _finding_rows(section)
     if everybody_groups:
-        lines += ["", f"**{_EVERYBODY}** ({sum(map(len, everybody_groups))}; nobody has looked into it).", ""]
-        lines += [line(["case", "who", "with", "why"]), line(["---"] * 4), *map(_with_everybody, everybody_groups)]
+        lines += ["", f"**{_EVERYBODY_TITLE}** ({sum(map(len, everybody_groups))}; nobody has looked into it).", ""]
+        lines += [table_row(["case", "who", "with", "why"]), table_row(["---"] * 4), *map(_group_row, everybody_groups)]
     # One failure of a group represents it.
     if with_words := [
-        failure for failure in [*unexplained, *(group[0] for group in everybody_groups)] if _words(failure.entry)
+        failure for failure in [*unexplained, *(group[0] for group in everybody_groups)] if _last_lines(failure.entry)
     ]:
         lines += ["", "<details><summary>What the endpoints said last</summary>", ""]
         for failure in with_words:
             # A line begins with its endpoint's name, so that none of them can end the block.
             lines += [
-                f"{CASES[failure.case]} {failure.where}, {_run(failure.entry)}:",
+                f"{CASES[failure.case]} {failure.where}, {_run_label(failure.entry)}:",
                 "",
                 "```",
-                *_words(failure.entry),
+                *_last_lines(failure.entry),
                 "```",
                 "",
             ]
@@ -138,49 +142,49 @@ def markdown(matrix: InteropMatrix) -> list[str]:
     return lines
 
 
-def _by_everybody(failures: Sequence[_Failed]) -> list[list[_Failed]]:
+def _group_by_everybody(failures: Sequence[_FailedEntry]) -> list[list[_FailedEntry]]:
     """Group failures by case and by the implementation that fails it with everybody, in the order of the cases."""
 
-    def place(failure: _Failed) -> tuple[int, Who]:
+    def place(failure: _FailedEntry) -> tuple[int, Party]:
         assert failure.entry.everybody is not None
         return list(CASES).index(failure.case), failure.entry.everybody
 
     return [list(group) for _, group in groupby(sorted(failures, key=place), key=place)]
 
 
-def _with_everybody(group: Sequence[_Failed]) -> str:
+def _group_row(group: Sequence[_FailedEntry]) -> str:
     """A row for such a group: with whom, and why. Each sentence appears once, the most frequent first."""
     assert group[0].entry.everybody is not None
     role, name = group[0].entry.everybody
     peers = ", ".join(failure.pair[1 if role == "client" else 0] for failure in group)
-    sentences = Counter(failure.entry.sentence for failure in group).most_common(_SENTENCES)
-    why = " ".join(_escaped(sentence) for sentence, _ in sentences)
-    return line([CASES[group[0].case], f"{name} as a {role}", peers, why])
+    sentences = Counter(failure.entry.sentence for failure in group).most_common(_MAX_SENTENCES)
+    why = " ".join(_escape(sentence) for sentence, _ in sentences)
+    return table_row([CASES[group[0].case], f"{name} as a {role}", peers, why])
 
 
-def _findings(failures: Sequence[_Failed]) -> Iterator[str]:
+def _finding_rows(failures: Sequence[_FailedEntry]) -> Iterator[str]:
     """Rows of findings: implementation, failure, reason, cases and pairs, and the sentence of the first."""
-    yield line(["who", "fails", "why", "where it shows", "seen there"])
-    yield line(["---"] * 5)
+    yield table_row(["who", "fails", "why", "where it shows", "seen there"])
+    yield table_row(["---"] * 5)
     ordered = sorted(failures, key=lambda failure: str(failure.finding))
     for finding, group in groupby(ordered, key=lambda failure: failure.finding):
         members = list(group)
         assert finding is not None
         places = ", ".join(f"{CASES[failure.case]} {failure.where}" for failure in members)
         implementation = f"{finding.implementation} as a {finding.role}"
-        example = f"{members[0].where}: {_escaped(members[0].entry.sentence)}"
+        example = f"{members[0].where}: {_escape(members[0].entry.sentence)}"
         fails = f"`{finding.reason}`" if finding.reason else ", ".join(CASES[case] for case in finding.cases)
-        yield line([implementation, fails, finding.why, places, example])
+        yield table_row([implementation, fails, finding.why, places, example])
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """A sentence that may have an endpoint's own words, in a cell of a table."""
-    return quoted(text.replace("\\", "\\\\")).replace("<", "&lt;")
+    return escape_stored(text.replace("\\", "\\\\")).replace("<", "&lt;")
 
 
 def report(pair: Pair, case: str, entry: TestcaseResult) -> dict[str, Any]:
     """An entry's failure as data: run, check with its packet, last lines, and who seems responsible."""
-    finding = blamed(pair, case, entry) if entry.word != "succeeded" else None
+    finding = find_blame(pair, case, entry) if entry.word != "succeeded" else None
     content: dict[str, Any] = {}
     if entry.failure is not None:
         check = entry.failure.check

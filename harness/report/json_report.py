@@ -9,14 +9,14 @@ from typing import Any
 
 from harness.analysis.metrics.registry import unit_of
 from harness.evaluation.cell_result import CellResult
-from harness.evaluation.missing_metrics import warnings
-from harness.evaluation.ranking import rankings
-from harness.execution.matrix import PlannedRun, SharedOut
+from harness.evaluation.missing_metrics import run_warnings
+from harness.evaluation.ranking import rank_cells
+from harness.execution.matrix import PlannedRun, ShardSummary
 from harness.outcome import LinkProof
-from harness.report import because, by_scenario, unfinished
-from harness.report.chosen import compared
+from harness.report import because, group_by_scenario, unfinished
+from harness.report.chosen import ranking_metrics
 from harness.report.listing import ListedImplementation
-from harness.report.ranking import plain
+from harness.report.ranking import json_number
 from harness.report.ranking import report as ranking_report
 from harness.report.resumed import seed_of
 from harness.scenario.metric_names import MetricName
@@ -49,9 +49,9 @@ def _cell(result: CellResult) -> dict[str, Any]:
             "unit": unit_of(values[0]),
             "direction": values[0].direction,
             "vantage": values[0].vantage,
-            "values": [plain(item.value) for item in values],
+            "values": [json_number(item.value) for item in values],
             "timed_out": len(result.unreached(values[0].named)),
-            **{part: plain(getattr(span, part)) for part in ("median", "low", "high")},
+            **{part: json_number(getattr(span, part)) for part in ("median", "low", "high")},
             "coverage": span.coverage,
         }
     last = result.last
@@ -87,7 +87,7 @@ def _cell(result: CellResult) -> dict[str, Any]:
         "because": because.report(result),
         **({"unfinished": failed} if (failed := unfinished.report(result)) else {}),
         "link": _link(result),
-        "warnings": warnings(result.runs, flows_too=True),
+        "warnings": run_warnings(result.runs, flows_too=True),
         "evidence": list(result.verdict.evidence),
         "reproduction": result.reproduction,
     }
@@ -104,8 +104,8 @@ def report(results: Iterable[CellResult], requested: Sequence[MetricName] = ()) 
     cell_results = list(results)
     ranked = [
         ranking
-        for cells in by_scenario(cell_results)
-        for ranking in rankings(cells, compared(cells[0].cell.scenario, requested))
+        for cells in group_by_scenario(cell_results)
+        for ranking in rank_cells(cells, ranking_metrics(cells[0].cell.scenario, requested))
     ]
     return {
         "schema": REPORT_SCHEMA,
@@ -143,7 +143,7 @@ def plan(
     stored: set[tuple[str, int]],
     seconds: float,
     disk: Mapping[str, int],
-    shards: Sequence[SharedOut] = (),
+    shards: Sequence[ShardSummary] = (),
 ) -> dict[str, Any]:
     """What `plan --json` prints: every run, whether it is stored, and the estimates for the rest.
 
@@ -154,7 +154,7 @@ def plan(
     shared = {
         "shards": [asdict(shard) for shard in shards],
         "matrix": {"shard": [shard.shard for shard in shards if shard.runs]},
-    }  # fmt: skip
+    }
     return {
         **(shared if shards else {}),
         "schema": SCHEMA,

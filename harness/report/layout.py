@@ -16,18 +16,18 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from harness.formatting import harmless
+from harness.formatting import escape_controls
 from harness.outcome import Interval
 
 #: What a column takes besides its text: a space on either side, and a line.
-_AROUND = 3
+_PADDING = 3
 #: Minimum width of a folded identifying column.
-_NARROWEST = 8
+_MIN_WIDTH = 8
 #: A column is widened for words of a reference line up to this length.
-_WORD = 12
+_MAX_WORD = 12
 
 #: Minimum width of a column of sentences.
-SENTENCE = 24
+SENTENCE_WIDTH = 24
 
 Entry = str | Text
 
@@ -57,7 +57,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedTable:
     """A table as wide as the console it is printed on, whatever its columns need."""
 
     title: str
@@ -78,14 +78,14 @@ class Fitted:
         names = [index for index, column in enumerate(self.columns) if column.identifies]
         values = [index for index in range(len(self.columns)) if index not in names]
         widest_value = max((widths[index] for index in values), default=0)
-        padding = _AROUND * (len(names) + bool(values))
-        folded = _folded([widths[index] for index in names], room - widest_value - padding)
+        padding = _PADDING * (len(names) + bool(values))
+        folded = _fold_widths([widths[index] for index in names], room - widest_value - padding)
         if folded is None:
             yield from self._blocks()
             return
         for index, width in zip(names, folded, strict=True):
             widths[index] = width
-        parts = list(_parts(values, widths, room - self._whole(folded)))
+        parts = list(_split_columns(values, widths, room - self._whole(folded)))
         if len(parts) > 1:
             notice = f"in {len(parts)} parts: it needs {needed} columns, and here are {options.max_width}"
             yield Text(f"{notice} (COLUMNS={needed} gives them)", style="dim")
@@ -93,11 +93,11 @@ class Fitted:
             selected = sorted([*names, *part])
             yield self._table(selected, self._spread(selected, widths, room))
 
-    def _always(self) -> Fitted:
+    def _always(self) -> FittedTable:
         """The same without the columns that are there only where they fit."""
         columns = [index for index, column in enumerate(self.columns) if not column.if_fits]
         rows = [Row([row.cells[index] for index in columns], row.reference) for row in self.rows]
-        return Fitted(self.title, [self.columns[index] for index in columns], rows)
+        return FittedTable(self.title, [self.columns[index] for index in columns], rows)
 
     def _spread(self, selected: Sequence[int], widths: Sequence[int], room: int) -> list[int]:
         """Return the widths, with spare room of a part given to its text columns as far as they need it."""
@@ -111,7 +111,7 @@ class Fitted:
 
     @staticmethod
     def _whole(widths: Sequence[int]) -> int:
-        return sum(width + _AROUND for width in widths)
+        return sum(width + _PADDING for width in widths)
 
     def _widths(self, *, folded: bool) -> list[int]:
         """Width that each column needs. Texts are folded; headings of identifying columns only with `folded`."""
@@ -125,8 +125,8 @@ class Fitted:
         """Width of the widest cell of a column. The name of a reference line counts by its longest word."""
         column, widest = self.columns[index], 0
         for row in self.rows:
-            content = _plain(row.cells[index])
-            widest = max(widest, _width(_short(content) if row.reference and column.identifies else content))
+            content = _plain_text(row.cells[index])
+            widest = max(widest, _width(_wrap_name(content) if row.reference and column.identifies else content))
         return widest
 
     def _table(self, selected: Sequence[int], widths: Sequence[int]) -> Table:
@@ -145,19 +145,19 @@ class Fitted:
                 ruled = True
             # Text that people wrote is not markup.
             entries = (row.cells[index] for index in selected)
-            cells = (Text(_plain(entry)) if isinstance(entry, str) else entry for entry in entries)
+            cells = (Text(_plain_text(entry)) if isinstance(entry, str) else entry for entry in entries)
             table.add_row(*cells, style="dim" if row.reference else None)
         return table
 
     def _says(self, row: Row, selected: Sequence[int]) -> bool:
         """Whether a reference line has any entry besides its name in these columns."""
-        return any(_plain(row.cells[index]) for index in selected if not self.columns[index].identifies)
+        return any(_plain_text(row.cells[index]) for index in selected if not self.columns[index].identifies)
 
     def _blocks(self) -> Iterator[Text]:
         """Each row as lines, one per column that is not empty."""
         for row in self.rows:
             for column, cell in zip(self.columns, row.cells, strict=True):
-                if _plain(cell):
+                if _plain_text(cell):
                     yield Text.assemble((f"{column.heading}: ", "bold"), cell)
             yield Text("")
 
@@ -167,40 +167,40 @@ def _heading(column: Column) -> str:
     return column.heading.replace(".", ".\n") if column.identifies else column.heading
 
 
-def _short(name: str) -> str:
+def _wrap_name(name: str) -> str:
     """A reference line's name as it is folded: at its words, and within long ones."""
-    return "\n".join(word[:_WORD] for word in name.split())
+    return "\n".join(word[:_MAX_WORD] for word in name.split())
 
 
 def _width(text: str) -> int:
     return max(map(cell_len, text.splitlines()), default=0)
 
 
-def _plain(cell: Entry) -> str:
+def _plain_text(cell: Entry) -> str:
     # As it is printed: what is written out is longer.
-    return cell.plain if isinstance(cell, Text) else harmless(cell)
+    return cell.plain if isinstance(cell, Text) else escape_controls(cell)
 
 
-def _folded(widths: Sequence[int], room: int) -> list[int] | None:
+def _fold_widths(widths: Sequence[int], room: int) -> list[int] | None:
     """Narrow the widest columns until all have room. None where that is too narrow to read."""
     narrowed = list(widths)
     while sum(narrowed) > room:
         widest = max(range(len(narrowed)), key=narrowed.__getitem__, default=None)
-        if widest is None or narrowed[widest] <= _NARROWEST:
+        if widest is None or narrowed[widest] <= _MIN_WIDTH:
             return None
         narrowed[widest] -= 1
     return narrowed
 
 
-def _parts(columns: Sequence[int], widths: Sequence[int], room: int) -> Iterator[list[int]]:
+def _split_columns(columns: Sequence[int], widths: Sequence[int], room: int) -> Iterator[list[int]]:
     """Split the columns, in their order, into as many parts as it takes. Without columns: one empty part."""
     part, space = list[int](), room
     for index in columns:
-        if part and widths[index] + _AROUND > space:
+        if part and widths[index] + _PADDING > space:
             yield part
             part, space = [], room
         part.append(index)
-        space -= widths[index] + _AROUND
+        space -= widths[index] + _PADDING
     yield part
 
 
@@ -208,31 +208,31 @@ def _parts(columns: Sequence[int], widths: Sequence[int], room: int) -> Iterator
 
 
 #: Rates from this one on, Mbit/s, have one decimal.
-_SHOWS: Final = 0.1
+_MIN_DECIMAL: Final = 0.1
 
 
-def number(value: float) -> str:
+def number_text(value: float) -> str:
     """A number with three significant digits at least; 'never' for infinity."""
     if math.isinf(value):
         return "never"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def rate(value: float) -> str:
+def rate_text(value: float) -> str:
     """A rate in Mbit/s with one decimal. A smaller one has three significant digits."""
-    return f"{value:.1f}" if not value or value >= _SHOWS else f"{value:.3g}"
+    return f"{value:.1f}" if not value or value >= _MIN_DECIMAL else f"{value:.3g}"
 
 
-def shown_unit(unit: str) -> str:
+def unit_text(unit: str) -> str:
     """A unit in a table; nothing for a number."""
     return "" if unit == "1" else unit
 
 
-def text(span: Interval | None) -> str:
+def span_text(span: Interval | None) -> str:
     """Median, and the interval of several runs where its ends are displayed differently."""
     if span is None:
         return "–"
-    median, low, high = map(number, (span.median, span.low, span.high))
+    median, low, high = map(number_text, (span.median, span.low, span.high))
     return median if span.n == 1 or median == low == high else f"{median} [{low}, {high}]"
 
 

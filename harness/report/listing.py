@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.engine.images.build import MadeImage
-from harness.report.layout import SENTENCE, Column, Fitted, Row
+from harness.engine.images.build import ImageBuild
+from harness.report.layout import SENTENCE_WIDTH, Column, FittedTable, Row
 from harness.scenario.parameters import PARAMETERS, Role
 from harness.scenario.schema import Implementation, Scenario
 
@@ -67,21 +67,19 @@ def show(scenarios: Sequence[Scenario], entries: Sequence[ListedImplementation],
             console.print(_table(title, section))
 
 
-def _table(title: str, entries: Sequence[ListedImplementation]) -> Fitted:
+def _table(title: str, entries: Sequence[ListedImplementation]) -> FittedTable:
     texts = ("roles", "protocols", "parameters it can be told", "here?")
-    columns = [Column("name", identifies=True), Column("version", text=SENTENCE), Column("licence")]
-    columns += [Column(heading, text=SENTENCE) for heading in texts]
+    columns = [Column("name", identifies=True), Column("version", text=SENTENCE_WIDTH), Column("licence")]
+    columns += [Column(heading, text=SENTENCE_WIDTH) for heading in texts]
     rows = []
     for entry in entries:
         item = entry.implementation
         roles, protocols = ", ".join(item.roles), ", ".join(item.protocols)
-        rows.append(
-            Row([item.name, item.version, item.licence, roles, protocols, _parameters(entry), entry.state])
-        )  # fmt: skip
-    return Fitted(title, columns, rows)
+        rows.append(Row([item.name, item.version, item.licence, roles, protocols, _parameters(entry), entry.state]))
+    return FittedTable(title, columns, rows)
 
 
-def images_json(images: Mapping[str, MadeImage]) -> dict[str, Any]:
+def images_json(images: Mapping[str, ImageBuild]) -> dict[str, Any]:
     """What `images --json` prints."""
     return {
         "schema": 1,
@@ -99,15 +97,19 @@ def images_json(images: Mapping[str, MadeImage]) -> dict[str, Any]:
     }
 
 
-def show_images(images: Mapping[str, MadeImage], absent: Mapping[str, str], console: Console) -> None:
+def show_images(images: Mapping[str, ImageBuild], absent: Mapping[str, str], console: Console) -> None:
     """Print each image with its size and build time, and the names of those that could not be built."""
     columns = [
-        Column("name", identifies=True), Column("image"), Column("MB", right=True), Column("s", right=True), Column(""),
-    ]  # fmt: skip
+        Column("name", identifies=True),
+        Column("image"),
+        Column("MB", right=True),
+        Column("s", right=True),
+        Column(""),
+    ]
     rows = []
     for name, item in images.items():
         state = "failed" if item.error else "was there" if item.was_there else "built"
         rows.append(Row([name, item.reference, f"{item.size / 1e6:.0f}", f"{item.seconds:.1f}", state]))
-    console.print(Fitted("images", columns, rows))
+    console.print(FittedTable("images", columns, rows))
     for name, why in absent.items():
         console.print(f"{name}: not built here: {why}", markup=False, soft_wrap=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.analysis.metrics.registry import Layer, Metric, declared
-from harness.report.markdown import line
+from harness.analysis.metrics.registry import Layer, Metric, declared_metrics
+from harness.report.markdown import table_row
 
 _SECTIONS: tuple[tuple[Layer, str, str], ...] = (
     (
@@ -37,8 +37,8 @@ def metrics_page() -> str:
     ]
     for layer, title, text in _SECTIONS:
         lines += ["", f"## {title}", "", text, ""]
-        lines += [line(["metric", "unit", "", "what it is", "formula", "source"]), line(["---"] * 6)]
-        lines += [line(_row(metric)) for metric in declared().values() if metric.layer == layer]
+        lines += [table_row(["metric", "unit", "", "what it is", "formula", "source"]), table_row(["---"] * 6)]
+        lines += [table_row(_row(metric)) for metric in declared_metrics().values() if metric.layer == layer]
     return "\n".join(lines) + "\n"
 
 

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Handover, proven_outcome
-from harness.report.layout import Column, Fitted, Row, number, text
-from harness.report.markdown import line
+from harness.report.layout import Column, FittedTable, Row, number_text, span_text
+from harness.report.markdown import table_row
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
 from harness.topology import flow_label
@@ -27,7 +27,7 @@ SURVEY = "sivaahari, quic-congestion-control, d398288"
 
 
 @dataclass(frozen=True)
-class Published:
+class SurveyClaim:
     """What the survey says of one stack's server."""
 
     resets: bool
@@ -37,12 +37,12 @@ class Published:
     says: str
 
 
-PUBLISHED: dict[str, Published] = {
-    "picoquic": Published(False, None, "no reset: 87–89 kB, then losses, down to 2.8–8.6 kB; RTT carried over"),
-    "quic-go": Published(True, True, "reset, for a port too: 274–280 kB → 40,960 B"),
-    "quiche": Published(True, None, "reset, a recovery per path: 654,900 B → 12,000 B"),
-    "msquic": Published(True, False, "reset, not for a port: 1.48 MB → 12,200 B; srtt 333 ms for some 20 s"),
-    "ngtcp2": Published(True, None, "reset: 532–573 kB → 12,000 B"),
+SURVEY_CLAIMS: dict[str, SurveyClaim] = {
+    "picoquic": SurveyClaim(False, None, "no reset: 87–89 kB, then losses, down to 2.8–8.6 kB; RTT carried over"),
+    "quic-go": SurveyClaim(True, True, "reset, for a port too: 274–280 kB → 40,960 B"),
+    "quiche": SurveyClaim(True, None, "reset, a recovery per path: 654,900 B → 12,000 B"),
+    "msquic": SurveyClaim(True, False, "reset, not for a port: 1.48 MB → 12,200 B; srtt 333 ms for some 20 s"),
+    "ngtcp2": SurveyClaim(True, None, "reset: 532–573 kB → 12,000 B"),
 }
 
 
@@ -51,10 +51,13 @@ PUBLISHED: dict[str, Published] = {
 
 SCHEMA = 1
 #: Metrics of a move in the table and in JSON: name → heading.
-_SHOWN = {
-    "delivery_gap": "gap ms", "path_validation": "validated ms", "handover_throughput": "first 100 ms Mbit/s",
-    "rtt_estimate_off": "RTT off ms", "old_path_samples": "old RTTs",
-}  # fmt: skip
+_MOVE_METRICS = {
+    "delivery_gap": "gap ms",
+    "path_validation": "validated ms",
+    "handover_throughput": "first 100 ms Mbit/s",
+    "rtt_estimate_off": "RTT off ms",
+    "old_path_samples": "old RTTs",
+}
 _TITLE = "What servers do when a client moves (RFC 9000 §9.4: begin anew unless only the port changed)"
 Conduct = Literal["begins anew", "keeps", "may keep", "not known"]
 
@@ -121,7 +124,7 @@ class MoveRow:
     @property
     def contradiction(self) -> str:
         """What the published survey says, where it contradicts the window. Empty where it does not, or is unknown."""
-        published = PUBLISHED.get(self.server)
+        published = SURVEY_CLAIMS.get(self.server)
         windows = {handover.window for handover in self.seen} - {"unknown"}
         incomplete = set(self.result.outcomes) != {"completed"}
         if (
@@ -140,21 +143,21 @@ class MoveRow:
     def interval(self, metric: str) -> str:
         """Median and interval of a metric of the move."""
         name = MetricName(metric, self.flow, self.first.transfer, move=self.move)
-        return text(self.result.interval(*name))
+        return span_text(self.result.interval(*name))
 
 
-def moved(results: Sequence[CellResult]) -> list[CellResult]:
+def cells_with_moves(results: Sequence[CellResult]) -> list[CellResult]:
     """The cells in which a client moves."""
     return [result for result in results if any(flow.moves for flow in result.cell.scenario.flows)]
 
 
 def rows(results: Sequence[CellResult]) -> list[MoveRow]:
     """A row per move, sorted by server. Moves that no run shows are included."""
-    move_rows = [row for result in results for row in _of(result)]
+    move_rows = [row for result in results for row in _result_rows(result)]
     return sorted(move_rows, key=lambda row: (row.server, row.scenario.name, row.label, row.flow, row.move))
 
 
-def _of(result: CellResult) -> Iterator[MoveRow]:
+def _result_rows(result: CellResult) -> Iterator[MoveRow]:
     handovers: dict[tuple[int, int], list[Handover]] = {}
     for run, measured in result.runs:
         if measured is not None and proven_outcome(run, measured).status != "infrastructure":
@@ -167,21 +170,21 @@ def _of(result: CellResult) -> Iterator[MoveRow]:
         )
 
 
-def _how(row: MoveRow) -> str:
-    handover = (*row.seen, *_asked(row))[0]
+def _move_label(row: MoveRow) -> str:
+    handover = (*row.seen, *_matching_moves(row))[0]
     if handover.how.startswith("nat-"):
         return handover.how
     return f"{handover.how} to {handover.path}"
 
 
-def _asked(row: MoveRow) -> Iterator[Handover]:
+def _matching_moves(row: MoveRow) -> Iterator[Handover]:
     for _, measured in row.result.runs:
         for handover in measured.moves if measured is not None else ():
             if (handover.flow, handover.move) == (row.flow, row.move):
                 yield handover
 
 
-def _changed(handover: Handover) -> str:
+def _changed_parts(handover: Handover) -> str:
     words = {
         "address": handover.address_changed,
         "port": handover.port_changed,
@@ -195,13 +198,19 @@ def _cells(row: MoveRow) -> list[str]:
     outcomes = ", ".join(f"{status.replace('_', ' ')} {count}" for status, count in row.result.outcomes.items())
     if row.refusals:
         outcomes += f" (refused {row.refusals})"
-    named = [row.server, row.label, row.scenario.name, f"{row.move} {_how(row)}", outcomes]
+    named = [row.server, row.label, row.scenario.name, f"{row.move} {_move_label(row)}", outcomes]
     if not row.seen:
-        return [*named, f"not observed: {row.unseen[0]}", *[""] * (4 + len(_SHOWN)), ""]
+        return [*named, f"not observed: {row.unseen[0]}", *[""] * (4 + len(_MOVE_METRICS)), ""]
     return [
-        *named, _changed(row.first), row.counted("window"), _window(row), row.counted("rtt"),
-        *(row.interval(name) for name in _SHOWN), row.conduct, row.contradiction,
-    ]  # fmt: skip
+        *named,
+        _changed_parts(row.first),
+        row.counted("window"),
+        _window(row),
+        row.counted("rtt"),
+        *(row.interval(name) for name in _MOVE_METRICS),
+        row.conduct,
+        row.contradiction,
+    ]
 
 
 def _window(row: MoveRow) -> str:
@@ -209,13 +218,23 @@ def _window(row: MoveRow) -> str:
         row.result.interval(*MetricName(name, row.flow, row.first.transfer, move=row.move))
         for name in ("cwnd_before", "cwnd_after")
     ]
-    return " → ".join("–" if span is None else number(span.median / 1000) for span in values)
+    return " → ".join("–" if span is None else number_text(span.median / 1000) for span in values)
 
 
 _HEADINGS = (
-    "server", "client and server", "scenario", "move", "runs", "changed", "window", "kB", "RTT estimate",
-    *_SHOWN.values(), "§9.4", "contradicts",
-)  # fmt: skip
+    "server",
+    "client and server",
+    "scenario",
+    "move",
+    "runs",
+    "changed",
+    "window",
+    "kB",
+    "RTT estimate",
+    *_MOVE_METRICS.values(),
+    "§9.4",
+    "contradicts",
+)
 
 
 def show(results: Sequence[CellResult], console: Console) -> None:
@@ -231,7 +250,7 @@ def show(results: Sequence[CellResult], console: Console) -> None:
         Column(heading, identifies=heading in ("server", "move"), text=text_widths.get(heading, 0))
         for heading in _HEADINGS
     ]
-    console.print(Fitted(_TITLE, columns, [Row(_cells(row)) for row in move_rows]))
+    console.print(FittedTable(_TITLE, columns, [Row(_cells(row)) for row in move_rows]))
     for row in move_rows:
         for text_ in _evidence(row):
             console.print(f"  {text_}", markup=False, soft_wrap=True, style="bright_black")
@@ -255,8 +274,8 @@ def _evidence(row: MoveRow) -> Iterator[str]:
 
 def markdown(results: Sequence[CellResult]) -> str:
     """The same for a page."""
-    lines = [f"**{_TITLE}**", "", line(_HEADINGS), line(["---"] * len(_HEADINGS))]
-    lines += [line(_cells(row)) for row in rows(results)]
+    lines = [f"**{_TITLE}**", "", table_row(_HEADINGS), table_row(["---"] * len(_HEADINGS))]
+    lines += [table_row(_cells(row)) for row in rows(results)]
     return "\n".join([*lines, "", f"Contradicts: where a published survey says otherwise ({SURVEY}).", ""])
 
 

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Cell, Observation
-from harness.planning.sweep import is_of_path
-from harness.report.layout import SENTENCE, Column, Fitted, Row
+from harness.planning.sweep import is_path_name
+from harness.report.layout import SENTENCE_WIDTH, Column, FittedTable, Row
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role
 from harness.scenario.schema import Implementation
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
@@ -33,7 +33,7 @@ class RequestedParameters:
 
     def cells(self, cell: Cell) -> list[str]:
         """One cell's entries in the columns; a dash where nothing was requested."""
-        table = _joined(cell.parameters) if self.joined else cell.parameters
+        table = _merge_roles(cell.parameters) if self.joined else cell.parameters
         return [str(table.get(name, "–")) for name in self.varied]
 
     @property
@@ -42,9 +42,9 @@ class RequestedParameters:
         return "".join(f", {name} {value}" for name, value in self.shared.items())
 
 
-def asked(cells: Sequence[Cell]) -> RequestedParameters:
+def requested_parameters(cells: Sequence[Cell]) -> RequestedParameters:
     """Split the parameters of cells into varied and shared ones."""
-    tables = [_joined(cell.parameters) for cell in cells]
+    tables = [_merge_roles(cell.parameters) for cell in cells]
     joined = len({frozenset(table) for table in tables}) <= 1
     if not joined:
         # Some cells set both roles alike, others set one of them. Names with roles distinguish these.
@@ -57,10 +57,10 @@ def asked(cells: Sequence[Cell]) -> RequestedParameters:
 
 def sort_key(cell: Cell) -> tuple[object, ...]:
     """Sort key for the cells of one table: by parameter values, small before large."""
-    return tuple((name, *_size(value), str(value)) for name, value in sorted(cell.parameters.items()))
+    return tuple((name, *_sort_value(value), str(value)) for name, value in sorted(cell.parameters.items()))
 
 
-def _joined(parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
+def _merge_roles(parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
     """role.NAME → value, with NAME alone where both roles have the same value."""
     table: dict[str, ParameterValue] = {}
     for full_name, value in parameters.items():
@@ -72,15 +72,15 @@ def _joined(parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValu
 
 def _order(name: str) -> tuple[int, str]:
     """The path first, then the endpoints."""
-    return (0 if is_of_path(name) else 1, name)
+    return (0 if is_path_name(name) else 1, name)
 
 
-def _size(value: ParameterValue) -> tuple[str, float]:
+def _sort_value(value: ParameterValue) -> tuple[str, float]:
     """A word and a number to sort a value by: what it is called or measured in, and its amount."""
     text = str(value)
     discipline, _, limit = text.partition(" ")
     if discipline == "RED":
-        return discipline, _size(limit)[1]
+        return discipline, _sort_value(limit)[1]
     for kind in (Rate, Duration, Size, Percentage):
         with suppress(ValueError):
             return "", float(kind.parse(text).value)
@@ -97,12 +97,19 @@ def _size(value: ParameterValue) -> tuple[str, float]:
 
 
 #: The columns: those of N. Kuhn's table of parameters (studies/in_sequence_satellite), and others worth a column.
-SHOWN = (
-    "max_udp_payload", "initial_cwnd", "initial_rtt", "ack_ratio", "max_ack_delay", "ack_delay_exponent",
-    "congestion_control", "connection_window", "stream_window",
-)  # fmt: skip
+DEFAULT_COLUMNS = (
+    "max_udp_payload",
+    "initial_cwnd",
+    "initial_rtt",
+    "ack_ratio",
+    "max_ack_delay",
+    "ack_delay_exponent",
+    "congestion_control",
+    "connection_window",
+    "stream_window",
+)
 
-Seen = Mapping[tuple[str, Role, str], Sequence[Observation]]
+ObservedValues = Mapping[tuple[str, Role, str], Sequence[Observation]]
 
 
 @dataclass(frozen=True)
@@ -131,11 +138,11 @@ class Default:
             return f"{stated} ✓"
         if self.observed is None:
             return stated or "?"
-        shown = _shown(self.parameter, self.observed)
+        shown = _observed_text(self.parameter, self.observed)
         return f"{stated} (seen {shown})" if stated else f"seen {shown}"
 
 
-def _shown(name: str, value: float | str) -> str:
+def _observed_text(name: str, value: float | str) -> str:
     if isinstance(value, str):
         return value
     if PARAMETERS[name].kind == "duration":
@@ -143,7 +150,7 @@ def _shown(name: str, value: float | str) -> str:
     return f"{value:.4g}" if value < 10_000 else f"{value:,.0f}"
 
 
-def observations(results: Iterable[CellResult]) -> Seen:
+def observations(results: Iterable[CellResult]) -> ObservedValues:
     """(implementation, role, parameter) → observations in runs that did not set it."""
     by_parameter: dict[tuple[str, Role, str], list[Observation]] = {}
     for result in results:
@@ -157,13 +164,13 @@ def observations(results: Iterable[CellResult]) -> Seen:
     return by_parameter
 
 
-def defaults(implementations: Iterable[Implementation], observed: Seen) -> list[Default]:
+def defaults(implementations: Iterable[Implementation], observed: ObservedValues) -> list[Default]:
     """Every shown parameter of every implementation and role."""
     return [
         _default(item, role, name, observed.get((item.name, role, name), ()))
         for item in implementations
         for role in item.roles
-        for name in SHOWN
+        for name in DEFAULT_COLUMNS
     ]
 
 
@@ -201,9 +208,9 @@ def _rows(entries: Sequence[Default]) -> list[tuple[str, Role, list[Default]]]:
 def show(entries: Sequence[Default], console: Console) -> None:
     """Print the table and the notes below it."""
     columns = [Column("implementation", identifies=True), Column("role", identifies=True)]
-    columns += [Column(name, text=SENTENCE) for name in SHOWN]
+    columns += [Column(name, text=SENTENCE_WIDTH) for name in DEFAULT_COLUMNS]
     rows = [Row([name, role, *(entry.text for entry in cells)]) for name, role, cells in _rows(entries)]
-    console.print(Fitted("defaults in force (✓ confirmed by stored runs)", columns, rows))
+    console.print(FittedTable("defaults in force (✓ confirmed by stored runs)", columns, rows))
     for line in notes(entries):
         console.print(f"  {line}", markup=False, soft_wrap=True)
 
@@ -223,8 +230,8 @@ def notes(entries: Sequence[Default]) -> list[str]:
 def markdown(entries: Sequence[Default]) -> str:
     """The same for a page."""
     lines = [
-        "| implementation | role | " + " | ".join(f"`{name}`" for name in SHOWN) + " |",
-        "| --- | --- | " + " | ".join("---" for _ in SHOWN) + " |",
+        "| implementation | role | " + " | ".join(f"`{name}`" for name in DEFAULT_COLUMNS) + " |",
+        "| --- | --- | " + " | ".join("---" for _ in DEFAULT_COLUMNS) + " |",
     ]
     lines += [
         f"| {name} | {role} | " + " | ".join(entry.text for entry in cells) + " |"

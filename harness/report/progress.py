@@ -20,22 +20,22 @@ from rich.text import Text
 from harness.execution.events import (
     BuildEnded,
     BuildStarted,
-    ClusterWorks,
+    ClusterProgress,
     Event,
     ImageStarted,
-    MachineHeld,
     PhaseStarted,
     PlanMade,
     RunEnded,
     RunFinished,
-    RunsHeld,
     RunStarted,
     RunsVerified,
-    RunsWait,
     RunTakenOver,
+    WaitingForImage,
+    WaitingForMachine,
+    WaitingForRun,
     Warned,
 )
-from harness.formatting import counted
+from harness.formatting import format_count
 from harness.outcome import ENGINES, Cell
 from harness.report.table import verdict_text
 
@@ -43,7 +43,7 @@ from harness.report.table import verdict_text
 SILENCE = 30.0
 
 
-def span(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """A duration for people: '40 s', '12 min'."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
@@ -58,11 +58,11 @@ def _name(cell: Cell, repetition: int, varied: Collection[str] | None) -> str:
 
 def _progress(seconds: float, estimate: float) -> list[str]:
     """Elapsed time against its estimate. Empty without an estimate."""
-    return [f"{seconds:.0f} s of about {span(estimate)}"] if estimate else []
+    return [f"{seconds:.0f} s of about {duration_text(estimate)}"] if estimate else []
 
 
 @dataclass
-class _Running:
+class _ActiveRun:
     """A run under way."""
 
     what: str
@@ -71,7 +71,7 @@ class _Running:
     phase: str = ""
 
 
-class Talk:
+class ProgressPrinter:
     """Listens to events and prints progress on a console (stderr)."""
 
     def __init__(self, console: Console) -> None:
@@ -82,7 +82,7 @@ class Talk:
         """Parameters by which the cells differ; None while that is not known."""
         self._current = ("", 0.0, self._begun)
         """What goes on while nothing runs: the thing, its estimate in seconds, since when."""
-        self._runs: dict[tuple[str, int], _Running] = {}
+        self._runs: dict[tuple[str, int], _ActiveRun] = {}
         """Runs under way, by key and repetition; the one that began first comes first."""
         self._builds: dict[str, tuple[float, float]] = {}
         """What is built beside: name → its estimate in seconds, since when."""
@@ -105,7 +105,7 @@ class Talk:
         if self._status:
             self._status.stop()
         if kind is None and self._ran:
-            self._say(f"done: {counted(self._ran, 'run')}")
+            self._say(f"done: {format_count(self._ran, 'run')}")
 
     def _beat(self) -> None:
         """Print signs of life until everything has ended."""
@@ -132,7 +132,8 @@ class Talk:
         if activity and not runs:
             lines = [" · ".join([activity, *_progress(now - since, estimate)])]
         return lines + [
-            f"building {name}, {now - began:.0f} s of about {span(expected)}" for name, (expected, began) in builds
+            f"building {name}, {now - began:.0f} s of about {duration_text(expected)}"
+            for name, (expected, began) in builds
         ]
 
     def _now(self, activity: str, estimate: float) -> None:
@@ -156,52 +157,53 @@ class Talk:
                 extension = ", then more until their objectives are decided" if event.more else ""
                 runs = f"{event.to_run} runs of {event.cells} cells to do{stored}"
                 disk = f", {event.disk}" if event.disk else ""
-                self._say(f"{runs}; about {span(event.seconds)}{disk}{extension}")
+                self._say(f"{runs}; about {duration_text(event.seconds)}{disk}{extension}")
             case ImageStarted():
                 self._now(f"making the image {event.name}", event.seconds)
-                self._say(f"making the image {event.name} (about {span(event.seconds)})")
+                self._say(f"making the image {event.name} (about {duration_text(event.seconds)})")
             case BuildStarted() | BuildEnded():
                 self._build(event)
-            case RunsWait() | MachineHeld() | RunsHeld():
+            case WaitingForImage() | WaitingForMachine() | WaitingForRun():
                 self._waits(event)
             case RunTakenOver():
                 self._now("", 0)
                 self._say(f"{_name(event.cell, event.repetition, self._varied)} was made by another harness meanwhile")
             case RunStarted():
                 title = f"[{event.number}/{event.of}] {_name(event.cell, event.repetition, self._varied)}"
-                self._runs[event.cell.key, event.repetition] = _Running(title, event.seconds, time.monotonic())
+                self._runs[event.cell.key, event.repetition] = _ActiveRun(title, event.seconds, time.monotonic())
                 self._now("", 0)
-                self._say(f"{title} · about {span(event.seconds_left)} left")
+                self._say(f"{title} · about {duration_text(event.seconds_left)} left")
             case PhaseStarted():
                 # A retried run begins with a phase.
                 title = _name(event.cell, event.repetition, self._varied)
-                run = _Running(title, 0, time.monotonic())
+                run = _ActiveRun(title, 0, time.monotonic())
                 self._runs.setdefault((event.cell.key, event.repetition), run).phase = event.phase
             case RunEnded():
                 self._runs.pop((event.cell.key, event.repetition), None)
             case RunFinished():
                 self._finished(event)
-            case ClusterWorks() | RunsVerified() | Warned():
+            case ClusterProgress() | RunsVerified() | Warned():
                 self._aside(event)
 
-    def _aside(self, event: ClusterWorks | RunsVerified | Warned) -> None:
+    def _aside(self, event: ClusterProgress | RunsVerified | Warned) -> None:
         match event:
-            case ClusterWorks():
+            case ClusterProgress():
                 self._cluster(event)
             case RunsVerified():
                 self._say(f"verified: {event.text}")
             case Warned():
                 self._warned(event)
 
-    def _cluster(self, event: ClusterWorks) -> None:
+    def _cluster(self, event: ClusterProgress) -> None:
         capacity = (
-            f"{counted(event.workers, 'worker')} on {counted(event.hosts, 'machine')}, {counted(event.cores, 'core')}"
+            f"{format_count(event.workers, 'worker')} on {format_count(event.hosts, 'machine')}, "
+            f"{format_count(event.cores, 'core')}"
         )
         if event.changed:
             self._say(f"the cluster has {capacity}")
         speed = ""
         if event.rate:
-            left = span((event.of - event.done) / event.rate)
+            left = duration_text((event.of - event.done) / event.rate)
             speed = f", {event.rate * 60:.3g} runs/min, about {left} left"
         self._now(f"{event.done} of {event.of} runs done, {event.under_way} handed out to {capacity}{speed}", 0)
 
@@ -212,16 +214,16 @@ class Talk:
             run_name = running.what if running is not None else _name(event.cell, event.repetition, self._varied)
         self._say(f"warning: {f'{run_name}: ' if run_name else ''}{event.text}", style="yellow")
 
-    def _waits(self, event: RunsWait | MachineHeld | RunsHeld) -> None:
+    def _waits(self, event: WaitingForImage | WaitingForMachine | WaitingForRun) -> None:
         remaining = ""
         match event:
-            case RunsWait():
+            case WaitingForImage():
                 activity = f"waiting for the image {event.name}"
-                remaining = f" (about {span(event.seconds)} left)"
-            case MachineHeld():
+                remaining = f" (about {duration_text(event.seconds)} left)"
+            case WaitingForMachine():
                 cells = "real-time cells" if ENGINES[event.engine].virtual_time else "cells"
                 activity = f"waiting for another harness to end, which runs {cells} on this machine"
-            case RunsHeld():
+            case WaitingForRun():
                 holder = f" (process {event.process})" if event.process else ""
                 name = _name(event.cell, event.repetition, self._varied)
                 activity = f"waiting for another harness{holder}, which makes {name}"
@@ -231,17 +233,17 @@ class Talk:
     def _build(self, event: BuildStarted | BuildEnded) -> None:
         if isinstance(event, BuildStarted):
             self._builds[event.name] = (event.seconds, time.monotonic())
-            self._say(f"building the image {event.name} (about {span(event.seconds)})")
+            self._say(f"building the image {event.name} (about {duration_text(event.seconds)})")
             return
         self._builds.pop(event.name, None)
         if event.error is None:
-            self._say(f"the image {event.name} is built, after {span(event.seconds)}")
+            self._say(f"the image {event.name} is built, after {duration_text(event.seconds)}")
             return
         self._say(f"error: {event.error.message}", style="red")
         if event.error.hint:
             self._say(f"hint: {event.error.hint}")
         if event.lost:
-            self._say(f"{counted(event.lost, 'run')} left out for want of the image {event.name}")
+            self._say(f"{format_count(event.lost, 'run')} left out for want of the image {event.name}")
 
     def _finished(self, event: RunFinished) -> None:
         self._ran += 1

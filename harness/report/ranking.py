@@ -8,34 +8,34 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from harness.evaluation.ranking import Ranked, Ranking
-from harness.formatting import counted
-from harness.report.layout import number, shown_unit
+from harness.evaluation.ranking import RankedCell, Ranking
+from harness.formatting import format_count
+from harness.report.layout import number_text, unit_text
 
 #: Mark before the best cell of a ranking.
-BEST = "★"
+BEST_MARK = "★"
 #: Sentences describe this many cells of a ranking. In a longer one the last cell is among them.
-MOST = 10
+MAX_CELLS = 10
 #: Word for a factor, by the direction in which a metric is better.
 _WORDS = {"lower": "more", "higher": "less", "neutral": "more"}
 _TIMES = ("s", "ms")
 #: Factors below the first appear in per cent. Per cents below the second count as no difference.
-_PERCENT, _SAME = 1.1, 0.01
+_PERCENT_BELOW, _MIN_PERCENT = 1.1, 0.01
 #: This many paths of a sweep have a sentence each. With more, a count says which cells come first.
-MOST_PATHS = 6
+MAX_PATHS = 6
 
 
 def text(ranking: Ranking) -> list[str]:
     """A ranking in lines: one where two cells are compared, else one a cell below a heading."""
-    first, *runners_up = _labelled(ranking)
+    first, *runners_up = _cell_lines(ranking)
     if not runners_up[1:]:
         scope = f" ({ranking.where})" if ranking.where else ""
-        return [f"{ranking.name}{scope}: {first}; {runners_up[0]}", *_without(ranking)]
-    shown = runners_up if len(runners_up) < MOST else [*runners_up[: MOST - 2], runners_up[-1]]
+        return [f"{ranking.name}{scope}: {first}; {runners_up[0]}", *_missing_lines(ranking)]
+    shown = runners_up if len(runners_up) < MAX_CELLS else [*runners_up[: MAX_CELLS - 2], runners_up[-1]]
     lines = [_heading(ranking), f"  {first}", *(f"  {label}" for label in shown)]
     if len(shown) < len(runners_up):
-        lines.insert(-1, f"  … {counted(len(runners_up) - len(shown), 'cell')} between them (--json has all)")
-    return [*lines, *_without(ranking)]
+        lines.insert(-1, f"  … {format_count(len(runners_up) - len(shown), 'cell')} between them (--json has all)")
+    return [*lines, *_missing_lines(ranking)]
 
 
 def _heading(ranking: Ranking) -> str:
@@ -45,38 +45,38 @@ def _heading(ranking: Ranking) -> str:
     if ranking.comparisons:
         several = f", {ranking.comparisons} comparisons with the first (Holm)" if ranking.comparisons > 1 else ""
         tested = f"; by Mann and Whitney's test{several}"
-    return f"{ranking.name}{scope}: {counted(len(ranking.cells), 'cell')}, {order}{tested}"
+    return f"{ranking.name}{scope}: {format_count(len(ranking.cells), 'cell')}, {order}{tested}"
 
 
-def _labelled(ranking: Ranking) -> list[str]:
+def _cell_lines(ranking: Ranking) -> list[str]:
     """A sentence per cell. The common beginning of all labels appears once."""
-    common = _common([cell.label.split() for cell in ranking.cells])
+    common = _common_words([cell.label.split() for cell in ranking.cells])
     best, *runners_up = ranking.cells
-    mark = "" if ranking.better == "neutral" else f"{BEST} "
+    mark = "" if ranking.better == "neutral" else f"{BEST_MARK} "
     runs = f", n = {best.span.n}" if len({cell.span.n for cell in ranking.cells}) > 1 else ""
     lines = [f"{mark}{best.label}: {_figure(best, ranking.unit)}{runs}"]
     for cell in runners_up:
         label = " ".join(cell.label.split()[len(common) :]) or cell.label
-        lines.append(f"{label}: {_figure(cell, ranking.unit)}, {distance(cell, ranking)}")
+        lines.append(f"{label}: {_figure(cell, ranking.unit)}, {distance_text(cell, ranking)}")
     return lines
 
 
-def _common(labels: Sequence[Sequence[str]]) -> Sequence[str]:
+def _common_words(labels: Sequence[Sequence[str]]) -> Sequence[str]:
     """The words that all labels begin with."""
     count = next((index for index, words in enumerate(zip(*labels, strict=False)) if len(set(words)) > 1), 0)
     return labels[0][:count]
 
 
-def _figure(cell: Ranked, unit: str) -> str:
+def _figure(cell: RankedCell, unit: str) -> str:
     """Median and interval, and how many runs did not finish."""
-    suffix = f" {shown_unit(unit)}" if shown_unit(unit) else ""
-    figure = f"{number(cell.span.median)}{suffix if math.isfinite(cell.span.median) else ''}"
+    suffix = f" {unit_text(unit)}" if unit_text(unit) else ""
+    figure = f"{number_text(cell.span.median)}{suffix if math.isfinite(cell.span.median) else ''}"
     if cell.span.n > 1 and math.isfinite(cell.span.low):
-        figure += f" [{number(cell.span.low)}, {number(cell.span.high)}]"
+        figure += f" [{number_text(cell.span.low)}, {number_text(cell.span.high)}]"
     return figure + (f", {cell.unfinished} of {len(cell.values)} {cell.how}" if cell.unfinished else "")
 
 
-def distance(cell: Ranked, ranking: Ranking) -> str:
+def distance_text(cell: RankedCell, ranking: Ranking) -> str:
     """Distance of a cell from the best, and whether it is significant."""
     beside = cell.beside
     assert beside is not None, "the best is not beside itself"
@@ -88,14 +88,14 @@ def distance(cell: Ranked, ranking: Ranking) -> str:
     if cell.p is None or beside.p is None:
         return f"{_factor(cell, ranking, interval=False)} ({runs}: nothing can be tested)"
     if cell.differs:
-        return f"{_factor(cell, ranking, interval=True)} ({_shown(cell.p)}, {runs})"
+        return f"{_factor(cell, ranking, interval=True)} ({_p_text(cell.p)}, {runs})"
     if beside.p <= beside.least * (1 + 1e-9):
         caution = f"{runs}: too few to show a difference, {ranking.needed} of each could"
         return f"{_factor(cell, ranking, interval=True)} in all runs ({caution})"
-    return f"no difference shown ({_shown(cell.p)}, {runs})"
+    return f"no difference shown ({_p_text(cell.p)}, {runs})"
 
 
-def _factor(cell: Ranked, ranking: Ranking, *, interval: bool) -> str:
+def _factor(cell: RankedCell, ranking: Ranking, *, interval: bool) -> str:
     """'12.6 times slower [10.4, 13.9]', '2.3 % less [1.1, 3.6]'; without a number where there is none."""
     assert cell.beside is not None
     word = "slower" if ranking.unit in _TIMES and ranking.better == "lower" else _WORDS[ranking.better]
@@ -105,11 +105,15 @@ def _factor(cell: Ranked, ranking: Ranking, *, interval: bool) -> str:
     inverted = ranking.better == "higher"
     if inverted:
         factor, low, high = 1 / factor, *(math.inf if bound <= 0 else 1 / bound for bound in (high, low))
-    if factor < _PERCENT:
+    if factor < _PERCENT_BELOW:
         amounts = [100 * (1 - 1 / bound if inverted and bound else bound - 1) for bound in (factor, low, high)]
         middle, *bounds = ("∞" if math.isinf(amount) else f"{amount:.2g}" for amount in amounts)
         interval_text = f" [{', '.join(bounds)}]" if interval else ""
-        return f"{middle} % {word}{interval_text}" if abs(amounts[0]) >= _SAME else "the same to a part in ten thousand"
+        return (
+            f"{middle} % {word}{interval_text}"
+            if abs(amounts[0]) >= _MIN_PERCENT
+            else "the same to a part in ten thousand"
+        )
     interval_text = f" [{_times(low)}, {_times(high)}]" if interval else ""
     return f"{_times(factor)} times {word}{interval_text}"
 
@@ -118,7 +122,7 @@ def _times(factor: float) -> str:
     return "∞" if math.isinf(factor) else f"{factor:.3g}" if factor < 1000 else f"{factor:,.0f}"
 
 
-def _shown(p: float) -> str:
+def _p_text(p: float) -> str:
     """A p-value: below 0.05 by the usual steps."""
     for step in (0.001, 0.01, 0.05):
         if p < step:
@@ -126,7 +130,7 @@ def _shown(p: float) -> str:
     return f"p = {p:.1g}"
 
 
-def _without(ranking: Ranking) -> list[str]:
+def _missing_lines(ranking: Ranking) -> list[str]:
     return [f"  without {ranking.name}: {', '.join(ranking.without)}"] if ranking.without else []
 
 
@@ -145,22 +149,29 @@ def report(ranking: Ranking) -> dict[str, Any]:
     }
 
 
-def _cell(cell: Ranked) -> dict[str, Any]:
+def _cell(cell: RankedCell) -> dict[str, Any]:
     beside = cell.beside
     content: dict[str, Any] = {
-        "key": cell.result.cell.key, "label": cell.label, "timed_out": cell.unfinished,
-        "interval": json.loads(cell.span.model_dump_json()), "factor": None, "p": None, "differs": cell.differs,
-    }  # fmt: skip
+        "key": cell.result.cell.key,
+        "label": cell.label,
+        "timed_out": cell.unfinished,
+        "interval": json.loads(cell.span.model_dump_json()),
+        "factor": None,
+        "p": None,
+        "differs": cell.differs,
+    }
     if beside is not None:
         content["factor"] = {
-            "median": beside.factor, "low": plain(beside.low), "high": plain(beside.high),
+            "median": beside.factor,
+            "low": json_number(beside.low),
+            "high": json_number(beside.high),
             "coverage": beside.coverage,
-        }  # fmt: skip
+        }
         content["p"] = {"alone": beside.p, "adjusted": cell.p}
     return content
 
 
-def plain(value: float) -> float | str:
+def json_number(value: float) -> float | str:
     """A number for JSON, which has none for infinity."""
     return value if math.isfinite(value) else str(value).replace("inf", "Infinity")
 
@@ -170,14 +181,14 @@ def lines(rankings: Sequence[Ranking]) -> list[str]:
     texts: list[str] = []
     for name in dict.fromkeys(ranking.name for ranking in rankings):
         same_metric = [ranking for ranking in rankings if ranking.name == name]
-        if len(same_metric) <= MOST_PATHS:
+        if len(same_metric) <= MAX_PATHS:
             texts += [line for ranking in same_metric for line in text(ranking)]
         else:
-            texts.append(_counted(same_metric))
+            texts.append(_firsts_text(same_metric))
     return texts
 
 
-def _counted(rankings: Sequence[Ranking]) -> str:
+def _firsts_text(rankings: Sequence[Ranking]) -> str:
     """How often each cell comes first, and how many distances from the best are significant."""
     firsts = Counter(ranking.cells[0].label for ranking in rankings)
     parts = ", ".join(

@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 
 from harness.doe.minimal_settings import Search, Settings
-from harness.formatting import counted, quoted
-from harness.report.markdown import line
+from harness.formatting import escape_stored, format_count
+from harness.report.markdown import table_row
 
 
 def sentence(search: Search) -> str:
@@ -22,16 +22,16 @@ def sentence(search: Search) -> str:
     if outcome.answer == "none":
         return (
             f"{pair}: none of the {outcome.every} sets of settings meets all objectives: all were tried, and the best, "
-            f"{best}, {_missed(outcome.score)}."
+            f"{best}, {_miss_text(outcome.score)}."
         )
     progress = f"{outcome.tried} of {outcome.every} sets were tried"
     if outcome.answer == "open":
-        return f"{pair}: not decided: {progress}, and the best, {best}, {_missed(outcome.score)}."
+        return f"{pair}: not decided: {progress}, and the best, {best}, {_miss_text(outcome.score)}."
     if not outcome.settings:
         return f"{pair}: it meets all objectives {best}."
     if outcome.answer == "found":
         verb = "is" if outcome.cheaper == 1 else "are"
-        remaining = f"{counted(outcome.cheaper, 'set')} of fewer settings {verb} not tried yet"
+        remaining = f"{format_count(outcome.cheaper, 'set')} of fewer settings {verb} not tried yet"
         return f"{pair}: it meets all objectives with {best}; {remaining} ({progress})."
     return f"{pair}: it takes {best}: every set of fewer settings was tried and fails ({progress})."
 
@@ -41,7 +41,7 @@ def settings_text(settings: Settings) -> str:
     return " and ".join(f"{name} {level}" for name, level in sorted(settings)) or "as it is"
 
 
-def _missed(score: float) -> str:
+def _miss_text(score: float) -> str:
     if not math.isfinite(score):
         return "does not come to the end of what is timed"
     return f"takes {score:.2f} times what is demanded"
@@ -53,17 +53,22 @@ def report(searches: Sequence[Search]) -> dict[str, Any]:
         "schema": 1,
         "searches": [
             {
-                "scenario": search.scenario.name, "client": search.client, "server": search.server,
+                "scenario": search.scenario.name,
+                "client": search.client,
+                "server": search.server,
                 "factors": {name: list(levels) for name, levels in search.factors.items()},
-                "answer": "none" if search.hopeless else search.reached.answer, "hopeless": search.hopeless,
+                "answer": "none" if search.hopeless else search.reached.answer,
+                "hopeless": search.hopeless,
                 "settings": dict(sorted(search.reached.settings)),
                 "score": search.reached.score if math.isfinite(search.reached.score) else "Infinity",
-                "tried": search.reached.tried, "every": search.reached.every, "cheaper": search.reached.cheaper,
+                "tried": search.reached.tried,
+                "every": search.reached.every,
+                "cheaper": search.reached.cheaper,
                 "sentence": sentence(search),
             }
             for search in searches
         ],
-    }  # fmt: skip
+    }
 
 
 def markdown(searches: Sequence[Search]) -> str:
@@ -72,12 +77,14 @@ def markdown(searches: Sequence[Search]) -> str:
     for name in dict.fromkeys(search.scenario.name for search in searches):
         group = [search for search in searches if search.scenario.name == name]
         demanded = ", ".join(str(objective) for objective in group[0].scenario.objectives)
-        lines += [f"**{quoted(group[0].scenario.title)}** ({demanded})", ""]
-        lines += [line(["pair", "what it takes", "sets tried"]), line(["---", "---", "---:"])]
+        lines += [f"**{escape_stored(group[0].scenario.title)}** ({demanded})", ""]
+        lines += [table_row(["pair", "what it takes", "sets tried"]), table_row(["---", "---", "---:"])]
         for search in group:
             text = sentence(search).partition(": ")[2]
             lines.append(
-                line([f"{search.client}→{search.server}", text, f"{search.reached.tried} of {search.reached.every}"])
+                table_row(
+                    [f"{search.client}→{search.server}", text, f"{search.reached.tried} of {search.reached.every}"]
+                )
             )
         lines.append("")
     return "\n".join(lines)

@@ -50,7 +50,7 @@ def _seed(cell: Cell, number: int, flow: Flow) -> Seed | None:
     return Seed(server.name, str(value), requested is not None)
 
 
-def marked(text: str, name: MetricName, seed: Seed | None) -> str:
+def add_mark(text: str, name: MetricName, seed: Seed | None) -> str:
     """A figure of a table, with the mark where it belongs to a repeat with a seed."""
     return f"{text} {MARK}" if seed is not None and name.transfer == "repeat" and text != "–" else text
 

@@ -20,9 +20,9 @@ from harness.evaluation.cell_result import CellResult
 from harness.report.parameters import sort_key
 
 #: The entry points that name studies.
-GROUP = "harness.studies"
+ENTRY_POINT_GROUP = "harness.studies"
 #: The shared page of studies without a page of their own.
-SHARED = "documents.md"
+SHARED_PAGE = "documents.md"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Study:
     """Those whose runs it rests on, by name or folder."""
     place: int
     """Studies with smaller numbers stand above it."""
-    page: str = SHARED
+    page: str = SHARED_PAGE
     """Its page, a file below docs/."""
     beside: Mapping[str, Callable[[Sequence[CellResult]], str]] = field(default_factory=dict)
     """Pages of its own for what is too long for that one: file below docs/ → its text, of all stored results."""
@@ -103,7 +103,7 @@ class Study:
         return any(name == scenario or name.startswith(f"{scenario}/") for scenario in self.scenarios)
 
 
-def stored_of(results: Iterable[CellResult], scenario: str) -> list[CellResult]:
+def measured_cells(results: Iterable[CellResult], scenario: str) -> list[CellResult]:
     """The cells of a scenario that have measurements, sorted by server and parameters."""
     cells = [result for result in results if result.cell.scenario.name == scenario and result.measurements]
     return sorted(cells, key=lambda result: (result.cell.server.name, sort_key(result.cell)))
@@ -116,27 +116,27 @@ def installed_studies() -> dict[str, Study]:
     InputError: an entry point that cannot be loaded, names no study, or has the name of another.
     """
     studies: dict[str, Study] = {}
-    for entry in entry_points(group=GROUP):
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
         for name, study in _studies_of(entry).items():
             if name in studies:
                 raise InputError(f"two studies are called '{name}'", f"rename that of the entry point {entry.value}")
             studies[name] = study
-    return in_order(studies)
+    return sort_studies(studies)
 
 
 def package_studies(package: ModuleType) -> dict[str, Study]:
     """The studies of a package by the names of its subpackages, in the order of pages."""
     names = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
-    return in_order({name: importlib.import_module(f"{package.__name__}.{name}").STUDY for name in names})
+    return sort_studies({name: importlib.import_module(f"{package.__name__}.{name}").STUDY for name in names})
 
 
-def in_order(studies: Mapping[str, Study]) -> dict[str, Study]:
+def sort_studies(studies: Mapping[str, Study]) -> dict[str, Study]:
     """Studies by their places, and by name where those are equal."""
     return dict(sorted(studies.items(), key=lambda item: (item[1].place, item[0])))
 
 
 def _studies_of(entry: EntryPoint) -> dict[str, Study]:
-    hint = f"mend or uninstall what has the entry point '{entry.name}' of the group {GROUP}"
+    hint = f"mend or uninstall what has the entry point '{entry.name}' of the group {ENTRY_POINT_GROUP}"
     try:
         loaded = entry.load()
         studies = package_studies(loaded) if isinstance(loaded, ModuleType) else {entry.name: loaded}

@@ -7,18 +7,18 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.doe.effects import Analysis, Effect, Studied
-from harness.doe.effects.analysis import LITTLE
-from harness.doe.effects.samples import Profiled
-from harness.doe.effects.summary import called, is_little, seconds, sentence
+from harness.doe.effects import Analysis, Effect, StudySample
+from harness.doe.effects.analysis import NEGLIGIBLE_SHARE
+from harness.doe.effects.samples import ProfileSample
+from harness.doe.effects.summary import format_seconds, is_negligible, metric_label, summarise
 from harness.outcome import Interval
-from harness.report.markdown import line
+from harness.report.markdown import table_row
 from harness.report.table import interval_text
 
-Made = tuple[Sequence[Analysis], Sequence[Profiled]]
+StudyResults = tuple[Sequence[Analysis], Sequence[ProfileSample]]
 
 
-def report(study_results: Made) -> dict[str, Any]:
+def report(study_results: StudyResults) -> dict[str, Any]:
     """As plain data."""
     analyses, profile_sets = study_results
     studies = [_analysis(analysis) for analysis in analyses]
@@ -27,14 +27,14 @@ def report(study_results: Made) -> dict[str, Any]:
 
 def _analysis(analysis: Analysis) -> dict[str, Any]:
     return {
-        **_of(analysis.of),
+        **_study_fields(analysis.of),
         "metric": analysis.metric,
         "unit": "s",
         "median": analysis.median,
         "runs": analysis.runs,
         "late": analysis.late,
         "problem": analysis.problem,
-        "sentence": sentence(analysis),
+        "sentence": summarise(analysis),
         "main": [_effect(effect) for effect in analysis.main],
         "interactions": [_effect(effect) for effect in analysis.together],
         "responses": [
@@ -51,46 +51,59 @@ def _analysis(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def _of(subject: Studied) -> dict[str, Any]:
+def _study_fields(subject: StudySample) -> dict[str, Any]:
     study = subject.scenario.study
     return {
-        "scenario": subject.scenario.name, "client": subject.client, "server": subject.server, "engine": subject.engine,
-        "design": study.design if study is not None else "", "parameters": dict(subject.rest),
-        "factors": {name: list(levels) for name, levels in subject.factors.items()}, "cells": len(subject.cells),
-    }  # fmt: skip
+        "scenario": subject.scenario.name,
+        "client": subject.client,
+        "server": subject.server,
+        "engine": subject.engine,
+        "design": study.design if study is not None else "",
+        "parameters": dict(subject.rest),
+        "factors": {name: list(levels) for name, levels in subject.factors.items()},
+        "cells": len(subject.cells),
+    }
 
 
 def _effect(effect: Effect) -> dict[str, Any]:
     return {
-        "factors": list(effect.factors), "worse": list(effect.worse), "better": list(effect.better),
-        "saved": _span(effect.saved), "shown": effect.shown, "aliased": [list(pair) for pair in effect.aliased],
-    }  # fmt: skip
+        "factors": list(effect.factors),
+        "worse": list(effect.worse),
+        "better": list(effect.better),
+        "saved": _span(effect.saved),
+        "shown": effect.shown,
+        "aliased": [list(pair) for pair in effect.aliased],
+    }
 
 
 def _span(span: Interval) -> dict[str, Any]:
     return {"median": span.median, "low": span.low, "high": span.high, "n": span.n, "coverage": span.coverage}
 
 
-def _profiled(profile_set: Profiled) -> dict[str, Any]:
+def _profiled(profile_set: ProfileSample) -> dict[str, Any]:
     return {
-        "scenario": profile_set.scenario.name, "client": profile_set.client,
-        "server": profile_set.server, "engine": profile_set.engine,
+        "scenario": profile_set.scenario.name,
+        "client": profile_set.client,
+        "server": profile_set.server,
+        "engine": profile_set.engine,
         "rows": [
             {
-                "profile": row.label, "told": dict(row.told), "absent": list(row.absent),
+                "profile": row.label,
+                "told": dict(row.told),
+                "absent": list(row.absent),
                 "times": {name: None if span is None else _plain(span) for name, span in row.times.items()},
                 "verdict": row.verdict,
             }
             for row in profile_set.rows
         ],
-    }  # fmt: skip
+    }
 
 
 def _plain(span: Interval) -> dict[str, Any]:
     return {name: value if abs(value) != float("inf") else "Infinity" for name, value in _span(span).items()}
 
 
-def markdown(study_results: Made) -> str:
+def markdown(study_results: StudyResults) -> str:
     """For a page: a part per study and pair with a table of effects by time; then the profiles."""
     analyses, profile_sets = study_results
     lines: list[str] = []
@@ -105,7 +118,7 @@ def markdown(study_results: Made) -> str:
 
 
 def _sentences(analyses: Sequence[Analysis]) -> list[str]:
-    return [f"* {sentence(analysis)}" for analysis in analyses]
+    return [f"* {summarise(analysis)}" for analysis in analyses]
 
 
 def _effects_table(analyses: Sequence[Analysis]) -> list[str]:
@@ -121,32 +134,35 @@ def _effects_table(analyses: Sequence[Analysis]) -> list[str]:
     ranked = sorted(by_factors.items(), key=lambda item: -max(abs(effect.saved.median) for effect in item[1].values()))
     metrics = list(by_metric)
     table = [
-        line(["worth, seconds of", *map(called, metrics), "not told from"]),
-        line(["---", *["---:"] * len(metrics), "---"]),
+        table_row(["worth, seconds of", *map(metric_label, metrics), "not told from"]),
+        table_row(["---", *["---:"] * len(metrics), "---"]),
     ]
     negligible = 0
     for factors, effects in ranked:
-        if all(is_little(effect.saved, by_metric[metric]) for metric, effect in effects.items()):
+        if all(is_negligible(effect.saved, by_metric[metric]) for metric, effect in effects.items()):
             negligible += 1
             continue
         cells = [_cell(effects[metric], by_metric[metric]) if metric in effects else "–" for metric in metrics]
         aliases = dict.fromkeys(" × ".join(pair) for effect in effects.values() for pair in effect.aliased)
-        table.append(line([" × ".join(factors), *cells, _brief(list(aliases))]))
+        table.append(table_row([" × ".join(factors), *cells, _alias_text(list(aliases))]))
     if negligible == len(ranked):
-        return [f"No factor, and no two together, are worth {LITTLE:.0%} of any time."]
+        return [f"No factor, and no two together, are worth {NEGLIGIBLE_SHARE:.0%} of any time."]
     remainder = f"{negligible} other{'' if negligible == 1 else 's'}, of factors and of two together,"
     verb = "is" if negligible == 1 else "are"
-    return [*table, *(["", f"{remainder} {verb} worth less than {LITTLE:.0%} of every time."] if negligible else [])]
+    return [
+        *table,
+        *(["", f"{remainder} {verb} worth less than {NEGLIGIBLE_SHARE:.0%} of every time."] if negligible else []),
+    ]
 
 
 def _cell(effect: Effect, analysis: Analysis) -> str:
     change = f"{effect.worse[0]} → {effect.better[0]}"
-    text = f"{seconds(effect.saved, analysis)}"
-    text = f"**{text}**" if effect.shown and not is_little(effect.saved, analysis) else text
+    text = f"{format_seconds(effect.saved, analysis)}"
+    text = f"**{text}**" if effect.shown and not is_negligible(effect.saved, analysis) else text
     return f"{text} ({change})" if len(effect.factors) == 1 else text
 
 
-def _brief(aliases: Sequence[str]) -> str:
+def _alias_text(aliases: Sequence[str]) -> str:
     if len(aliases) > 3:
         return f"{aliases[0]} and {len(aliases) - 1} other interactions"
     return ", ".join(aliases)
@@ -159,20 +175,20 @@ def _notes(analyses: Sequence[Analysis]) -> Iterator[str]:
         yield ""
 
 
-def profiles_table(profile_set: Profiled) -> list[str]:
+def profiles_table(profile_set: ProfileSample) -> list[str]:
     """Profiles as rows, times as columns."""
     metrics = list(profile_set.rows[0].times) if profile_set.rows else []
     table = [
-        line(["parameters", *(f"{called(name)}, s" for name in metrics), "objectives", "not honoured"]),
-        line(["---", *["---:"] * len(metrics), "---", "---"]),
+        table_row(["parameters", *(f"{metric_label(name)}, s" for name in metrics), "objectives", "not honoured"]),
+        table_row(["---", *["---:"] * len(metrics), "---", "---"]),
     ]
     for row in profile_set.rows:
         times = ["–" if span is None else interval_text(span) for span in row.times.values()]
-        table.append(line([row.label, *times, row.verdict, ", ".join(row.absent) or "–"]))
+        table.append(table_row([row.label, *times, row.verdict, ", ".join(row.absent) or "–"]))
     return table
 
 
-def show(study_results: Made, console: Console) -> None:
+def show(study_results: StudyResults, console: Console) -> None:
     """For a terminal."""
     text = markdown(study_results)
     console.print(text if text else "no stored runs are of a study", soft_wrap=True, markup=False)

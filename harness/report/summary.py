@@ -9,7 +9,7 @@ from harness.report import gate, markdown
 from harness.report.gate import GateReport
 
 
-def night(results: Sequence[CellResult], gate_report: GateReport | None = None) -> str:
+def nightly_summary(results: Sequence[CellResult], gate_report: GateReport | None = None) -> str:
     """What changed since the baseline, where there is one, then verdicts and tables."""
     parts = [] if gate_report is None else ["## Since the baseline", "", gate.markdown(gate_report)]
     return "\n".join([*parts, "## Verdicts", "", markdown.summary(results), "", markdown.report(results)])

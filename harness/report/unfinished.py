@@ -9,7 +9,7 @@ from harness.evaluation.cell_result import CellResult
 from harness.outcome import Ending, MeasuredRun, Unfinished, proven_outcome
 
 
-def unfinished(result: CellResult) -> list[tuple[Unfinished, list[Ending]]]:
+def failed_transfers(result: CellResult) -> list[tuple[Unfinished, list[Ending]]]:
     """The transfers of the first run that failed, with the known ends of their connections.
 
     Empty where none failed, or nothing is known of it.
@@ -32,7 +32,7 @@ def unfinished(result: CellResult) -> list[tuple[Unfinished, list[Ending]]]:
 
 def short(result: CellResult) -> str:
     """For a column; empty where nothing is known."""
-    transfers = unfinished(result)
+    transfers = failed_transfers(result)
     return transfers[0][0].short if transfers else ""
 
 
@@ -49,7 +49,7 @@ def lines(results: Sequence[CellResult]) -> list[str]:
         f"{result.name}{'' if len(transfers) == 1 else f' flow {transfer.flow} ({transfer.transfer})'}: "
         f"{sentence(transfer, endings)}"
         for result in results
-        for transfers in [unfinished(result)]
+        for transfers in [failed_transfers(result)]
         for transfer, endings in transfers
     ]
 
@@ -63,5 +63,5 @@ def report(result: CellResult) -> list[dict[str, Any]]:
             "sentence": sentence(transfer, endings),
             "endings": [end.model_dump(mode="json") for end in endings],
         }
-        for transfer, endings in unfinished(result)
+        for transfer, endings in failed_transfers(result)
     ]

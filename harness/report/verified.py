@@ -8,14 +8,14 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.capture.divergence import Parting
-from harness.formatting import counted
+from harness.capture.divergence import TrailDifference
+from harness.formatting import format_count
 from harness.store.build_diff import VersionChange
 from harness.store.identity import Equivalence, Ledger
 from harness.store.run_comparison import MetricDifference, RunComparison
 
 #: Texts name this many changed packages or figures, and give the number of the others.
-_NAMED = 4
+_MAX_NAMED = 4
 
 
 def sentence(comparison: RunComparison, ledger: Ledger) -> str:
@@ -32,16 +32,16 @@ def sentence(comparison: RunComparison, ledger: Ledger) -> str:
         ]
         clauses.append(f"{outcomes[0]} there, {outcomes[1]} here" if outcomes[0] != outcomes[1] else "")
     clauses.append(
-        _some(
+        _abbreviate(
             [_figure(figure, _flows(comparison)) for figure in comparison.figures]
             if comparison.answer != "identical"
             else []
         )
     )
-    clauses.append(_bits(comparison))
+    clauses.append(_differences_text(comparison))
     if comparison.answer == "differs" and comparison.joining:
-        entries = _some([entry_text(entry, ledger) for entry in comparison.joining])
-        entries = _some([entry_text(entry, ledger) for entry in comparison.joining])
+        entries = _abbreviate([entry_text(entry, ledger) for entry in comparison.joining])
+        entries = _abbreviate([entry_text(entry, ledger) for entry in comparison.joining])
         clauses.append(f"the ledger holds it for the same by {entries}")
     return "; ".join(text for text in clauses if text)
 
@@ -51,7 +51,7 @@ def entry_text(entry: Equivalence, ledger: Ledger) -> str:
     return f"{entry.kind} {entry.name} {entry.digest[:12]} = {entry.same_as[:12]} ({ledger.place(entry)})"
 
 
-def _place(parting: Parting) -> str:
+def _place(parting: TrailDifference) -> str:
     if parting.first == parting.last:
         return f"at packet {parting.first:,} of the client's side"
     return f"between packets {parting.first:,} and {parting.last:,} of the client's side"
@@ -66,7 +66,7 @@ def _figure(figure: MetricDifference, flows: int) -> str:
     return f"{figure.name.text(flows)} {reference} there, {rerun} here ({figure.unit})"
 
 
-def _bits(comparison: RunComparison) -> str:
+def _differences_text(comparison: RunComparison) -> str:
     """Differences of code, images, kernel and processor here, in words."""
     facts = [f"other {part.removeprefix('the ')}" for part in comparison.bits]
     if comparison.reference.lab_kernel != comparison.again.lab_kernel:
@@ -75,7 +75,7 @@ def _bits(comparison: RunComparison) -> str:
         facts.append(f"cpu {comparison.again.cpu or 'unknown'} instead of {comparison.reference.cpu or 'unknown'}")
     facts += _processors(comparison)
     facts += [f"other files in the image of {image}" for image in comparison.beside]
-    changed = _some([_change(change) for change in comparison.changed])
+    changed = _abbreviate([_change_text(change) for change in comparison.changed])
     return ", ".join([*facts, *([changed] if changed else [])])
 
 
@@ -90,22 +90,22 @@ def _processors(comparison: RunComparison) -> list[str]:
     )
 
 
-def _change(change: VersionChange) -> str:
+def _change_text(change: VersionChange) -> str:
     old, new = (version or "not there" for version in change.versions)
     images = "images" if ", " in change.image else "image"
     return f"{change.name} in the {images} of {change.image}: {old}, here {new}"
 
 
-def _some(texts: Sequence[str]) -> str:
-    hidden = len(texts) - _NAMED
-    return ", ".join([*texts[:_NAMED], *([f"{hidden} more"] if hidden > 0 else [])])
+def _abbreviate(texts: Sequence[str]) -> str:
+    hidden = len(texts) - _MAX_NAMED
+    return ", ".join([*texts[:_MAX_NAMED], *([f"{hidden} more"] if hidden > 0 else [])])
 
 
 def show(comparisons: Sequence[RunComparison], console: Console) -> None:
     """Print a summary."""
     counts = Counter(comparison.answer for comparison in comparisons)
     parts = ", ".join(f"{count} {answer}" for answer, count in sorted(counts.items()))
-    console.print(f"{counted(len(comparisons), 'reference run')} made again: {parts or 'none'}", markup=False)
+    console.print(f"{format_count(len(comparisons), 'reference run')} made again: {parts or 'none'}", markup=False)
 
 
 def report(comparisons: Sequence[RunComparison]) -> dict[str, Any]:

@@ -73,9 +73,14 @@ class Checkout:
         packages = os.pathsep.join(map(str, (self.folder, self.folder / "images" / "sim")))
         paths = {"HARNESS_STATE": str(self.state), "HARNESS_CACHE": str(self.cache), "PYTHONPATH": packages}
         return subprocess.run(
-            [sys.executable, *words], cwd=self.folder, env={**os.environ, **paths, **variables},
-            capture_output=True, text=True, timeout=seconds, check=False,
-        )  # fmt: skip
+            [sys.executable, *words],
+            cwd=self.folder,
+            env={**os.environ, **paths, **variables},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
 
 
 def scenario_document(cell: Cell) -> dict[str, object]:
@@ -95,7 +100,7 @@ def read_digests(text: str) -> dict[Component, str]:
 
 
 @contextmanager
-def checked_out(root: Path, revision: str, state: Path, cache: Path) -> Iterator[Checkout]:
+def check_out(root: Path, revision: str, state: Path, cache: Path) -> Iterator[Checkout]:
     """A revision of a repository in a folder of its own, removed at the end. A folder is used as it is. InputError."""
     if Path(revision).is_dir():
         yield Checkout(Path(revision).resolve(), state, cache)
@@ -119,7 +124,7 @@ def commit_named(root: Path, revision: str) -> str:
 
 
 @contextmanager
-def base_with(
+def find_base(
     root: Path, required: Mapping[Component, str], first: Sequence[str], state: Path, cache: Path
 ) -> Iterator[Checkout]:
     """A checkout of the newest commit with the required digests. InputError where none is found.
@@ -129,8 +134,8 @@ def base_with(
     recent = _git(root, "log", f"-{MOST_COMMITS}", "--format=%H", "--", "harness", "images").split()
     existing = [commit for commit in first if _exists(root, commit)]
     for commit in dict.fromkeys([*existing, *recent]):
-        with checked_out(root, commit, state, cache) as checkout:
-            if _has(checkout, required):
+        with check_out(root, commit, state, cache) as checkout:
+            if _has_digests(checkout, required):
                 yield checkout
                 return
     names = ", ".join(f"{' '.join(component)} {digest[:12]}" for component, digest in required.items())
@@ -140,7 +145,7 @@ def base_with(
     )
 
 
-def _has(checkout: Checkout, required: Mapping[Component, str]) -> bool:
+def _has_digests(checkout: Checkout, required: Mapping[Component, str]) -> bool:
     try:
         digests = checkout.digests()
     except InputError:

@@ -34,22 +34,38 @@ _SHIM = Path(__file__).parent / "docker_shim.py"
 #: Files of a run's folder from which containers are made: their text is compared. Of other files only the names are.
 _INPUTS = ("compose.yaml", "cell.env", "lab.json", "plan/*")
 #: Left out: files that endpoints write, under names of their own, and files of the store.
-_OTHERS = ("flow*/client/*", "flow*/server/*", "run.json", "measured.json", "series.parquet")
+_UNCOMPARED = ("flow*/client/*", "flow*/server/*", "run.json", "measured.json", "series.parquet")
 #: Stands for the text of a file whose content is measured.
 MEASURED = "measured"
 #: Commands that change nothing.
-_LOOKING = frozenset({"events", "inspect", "logs", "ps", "stats", "top", "wait", "network ls", "network inspect"})
+_READ_ONLY = frozenset({"events", "inspect", "logs", "ps", "stats", "top", "wait", "network ls", "network inspect"})
 #: Commands about images and versions. They depend on what is on this machine, and do not come from an engine.
-_BESIDE = frozenset(
-    {"build", "buildx", "builder", "compose version", "export", "image", "images", "info", "load", "login", "pull",
-     "push", "rmi", "save", "tag", "version"}
-)  # fmt: skip
+_IMAGE_COMMANDS = frozenset(
+    {
+        "build",
+        "buildx",
+        "builder",
+        "compose version",
+        "export",
+        "image",
+        "images",
+        "info",
+        "load",
+        "login",
+        "pull",
+        "push",
+        "rmi",
+        "save",
+        "tag",
+        "version",
+    }
+)
 #: Commands whose name has two words.
 _GROUPS = frozenset({"compose", "container", "network", "volume"})
 #: Options of `docker compose` that take a value, ahead of its command.
 _COMPOSE_OPTIONS = frozenset({"--env-file", "--file", "--profile", "--progress", "--project-name"})
 #: Subject of commands that name no container, and the beginnings of those that concern all containers.
-STANDING = "networks and simulators"
+SHARED_RESOURCES = "networks and simulators"
 _CONCERNING_ALL = ("compose ", "network ")
 #: What differs between two runs of one version → its placeholder.
 _VARYING = (
@@ -63,7 +79,7 @@ _VARYING = (
 #: Whole words: IDs of containers and networks, long and short; seconds since the epoch.
 _ID, _TIME = re.compile(r"[0-9a-f]{64}|[0-9a-f]{12}"), re.compile(r"\d{10}\.\d+")
 #: Characters of a line that are shown before a difference, and from there on.
-_AHEAD, _BEHIND = 60, 80
+_CHARACTERS_BEFORE, _CHARACTERS_AFTER = 60, 80
 
 
 @dataclass(frozen=True)
@@ -90,14 +106,19 @@ def transcript(checkout: Checkout, name: str, scratch: Path) -> Transcript:
     words = ["run", str(GOLDEN_LABS[name]), "--engine", "compose", "--repeat", "1", "--no-figures"]
     try:
         completed = checkout.python(
-            "-m", "harness.cli", *words, "--store", str(store), seconds=_SECONDS,
+            "-m",
+            "harness.cli",
+            *words,
+            "--store",
+            str(store),
+            seconds=_SECONDS,
             PATH=f"{shim_folder(scratch, log)}{os.pathsep}{os.environ['PATH']}",
             # A run that the host disturbed is not repeated: files and commands are the same.
             HARNESS_PATIENCE="0 s",
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired as error:
         raise EngineError(f"the golden lab {name} did not end within {_SECONDS:g} s in {checkout.folder}") from error
-    folder = _completed(store, name, checkout, completed.stderr)
+    folder = _completed_run_folder(store, name, checkout, completed.stderr)
     places = {str(checkout.folder): "CHECKOUT", str(checkout.cache): "CACHE", str(scratch): "SCRATCH"}
     return read_transcript(log.read_text().splitlines(), run_files(folder), {**places, folder.parent.name: "KEY"})
 
@@ -116,7 +137,7 @@ def shim_folder(scratch: Path, log: Path) -> Path:
     return folder
 
 
-def _completed(store: Path, name: str, checkout: Checkout, stderr: str) -> Path:
+def _completed_run_folder(store: Path, name: str, checkout: Checkout, stderr: str) -> Path:
     """The folder of the run. EngineError where it did not complete."""
     records = sorted(store.glob("runs/*/*/run.json"))
     if len(records) != 1:
@@ -138,13 +159,13 @@ def run_files(folder: Path) -> dict[str, str]:
     files = {}
     for file in sorted(folder.rglob("*")):
         place = file.relative_to(folder)
-        if file.is_file() and not _under(place, _OTHERS):
+        if file.is_file() and not _matches(place, _UNCOMPARED):
             # Whether the store has compressed a file does not count.
-            files[str(place).removesuffix(".zst")] = file.read_text() if _under(place, _INPUTS) else MEASURED
+            files[str(place).removesuffix(".zst")] = file.read_text() if _matches(place, _INPUTS) else MEASURED
     return files
 
 
-def _under(place: Path, patterns: Iterable[str]) -> bool:
+def _matches(place: Path, patterns: Iterable[str]) -> bool:
     """Whether the path of a file, or of a folder above it, matches a pattern."""
     return any(part.match(pattern) for part in (place, *place.parents) for pattern in patterns)
 
@@ -156,17 +177,17 @@ def read_transcript(lines: Iterable[str], files: Mapping[str, str], places: Mapp
     """
     records: list[dict[str, Any]] = [json.loads(line) for line in lines]
     identities = {identity: name for item in records for identity, name in item.get("made", {}).items() if name}
-    texts = {place: settled(text, places) for place, text in files.items()}
+    texts = {place: normalize(text, places) for place, text in files.items()}
     steps: list[tuple[str, str]] = []
     looking: set[str] = set()
     names = Placeholders(places, identities)
     for item in records:
-        texts |= {place: settled(text, places) for place, text in _standing(item)}
+        texts |= {place: normalize(text, places) for place, text in _compose_up_files(item)}
         words = [names.readable(word) for word in item.get("words", ())]
         if not words or _is_beside(words):
             continue
         commands = list(names.each(words))
-        if _kind(words) in _LOOKING:
+        if _kind(words) in _READ_ONLY:
             looking.update(command for _, command in commands)
         else:
             steps += commands
@@ -185,27 +206,27 @@ class Placeholders:
     @functools.cached_property
     def known(self) -> frozenset[str]:
         """Readable names of all containers and networks that were made."""
-        return frozenset(settled(name, self.places) for name in self.made.values())
+        return frozenset(normalize(name, self.places) for name in self.made.values())
 
     def readable(self, word: str) -> str:
         """A word of a command, with names instead of IDs and times."""
         if _ID.fullmatch(word):
             name = next((name for identity, name in self.made.items() if identity.startswith(word)), "ID")
-            return settled(name, self.places)
-        return "TIME" if _TIME.fullmatch(word) else settled(word, self.places)
+            return normalize(name, self.places)
+        return "TIME" if _TIME.fullmatch(word) else normalize(word, self.places)
 
     def each(self, words: Sequence[str]) -> Iterator[tuple[str, str]]:
         """(subject, command) for each container that a command names. Their order in the command does not count."""
         subjects = [word for word in words if word in self.known]
-        for subject in subjects or [STANDING]:
+        for subject in subjects or [SHARED_RESOURCES]:
             yield subject, " ".join(word for word in words if word == subject or word not in subjects)
 
 
-def _standing(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _compose_up_files(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The files and variables of `compose up`."""
     files: Mapping[str, str] = item.get("files", {})
     if files:
-        folder = Path(after(item["words"], "--file")).parent
+        folder = Path(option_value(item["words"], "--file")).parent
         yield from ((f"standing/{Path(file).relative_to(folder)}", text) for file, text in files.items())
         yield "standing/variables", "".join(f"{name}={value}\n" for name, value in sorted(item["variables"].items()))
 
@@ -215,7 +236,7 @@ def _is_beside(words: Sequence[str]) -> bool:
     if words[0] in ("create", "run") and "--name" not in words and "--volume" not in words:
         # It exports an image's files, or probes the host's queues.
         return True
-    return _kind(words) in _BESIDE or (_kind(words) in ("rm", "network rm") and words[-1] == "ID")
+    return _kind(words) in _IMAGE_COMMANDS or (_kind(words) in ("rm", "network rm") and words[-1] == "ID")
 
 
 def _kind(words: Sequence[str]) -> str:
@@ -237,7 +258,7 @@ def _by_subject(steps: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     ordered: dict[str, list[str]] = {subject: [] for subject, _ in steps}
     for subject, commands in ordered.items():
         for target, command in steps:
-            applies = target == subject or (target == STANDING and command.startswith(_CONCERNING_ALL))
+            applies = target == subject or (target == SHARED_RESOURCES and command.startswith(_CONCERNING_ALL))
             # A container that is slow to end may be told to stop again.
             repeated = command.startswith("stop ") and commands[-1:] == [command]
             if applies and not repeated:
@@ -245,7 +266,7 @@ def _by_subject(steps: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     return {subject: tuple(commands) for subject, commands in ordered.items()}
 
 
-def settled(text: str, places: Mapping[str, str]) -> str:
+def normalize(text: str, places: Mapping[str, str]) -> str:
     """A text with placeholders for what differs between two runs; `places`: folder or key → its placeholder."""
     # Longest first: a cache may be inside a checkout, and a store inside the folder of a test.
     for place in sorted(places, key=len, reverse=True):
@@ -268,19 +289,19 @@ def _of_files(base: Mapping[str, str], candidate: Mapping[str, str]) -> Iterator
             yield f"{place}: written now"
         elif base[place] != candidate[place]:
             lines = (text.splitlines(keepends=True) for text in (base[place], candidate[place]))
-            yield f"{place}, {_first(*lines, unit='line')}"
+            yield f"{place}, {_first_difference(*lines, unit='line')}"
 
 
 def _of_commands(base: Transcript, candidate: Transcript) -> Iterator[str]:
     for subject in sorted({*base.changing, *candidate.changing}):
         before, now = base.changing.get(subject, ()), candidate.changing.get(subject, ())
         if before != now:
-            yield f"docker, {subject}, {_first(before, now, unit='command')}"
+            yield f"docker, {subject}, {_first_difference(before, now, unit='command')}"
     yield from (f"docker {command}: not asked any more" for command in sorted(base.looking - candidate.looking))
     yield from (f"docker {command}: asked now" for command in sorted(candidate.looking - base.looking))
 
 
-def _first(base: Sequence[str], candidate: Sequence[str], *, unit: str) -> str:
+def _first_difference(base: Sequence[str], candidate: Sequence[str], *, unit: str) -> str:
     """The first line or command that differs, as text."""
     place = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(base, candidate, strict=False)))
     before, now = (side[place] if place < len(side) else None for side in (base, candidate))
@@ -294,16 +315,16 @@ def _excerpt(text: str | None, counterpart: str | None) -> str:
     prefix_length = sum(
         1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, counterpart or "", strict=False))
     )
-    start, end = max(0, prefix_length - _AHEAD), prefix_length + _BEHIND
+    start, end = max(0, prefix_length - _CHARACTERS_BEFORE), prefix_length + _CHARACTERS_AFTER
     return repr(f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}")
 
 
-def after(words: Sequence[str], option: str) -> str:
+def option_value(words: Sequence[str], option: str) -> str:
     """The value of an option; empty where it is not given."""
     return words[words.index(option) + 1] if option in words[:-1] else ""
 
 
-def prove(base: Checkout, candidate: Checkout, scratch: Path) -> dict[str, tuple[str, ...]]:
+def compare_engines(base: Checkout, candidate: Checkout, scratch: Path) -> dict[str, tuple[str, ...]]:
     """Golden lab → differences between two versions of the compose engine. EngineError, as `transcript`."""
     return {
         name: differences(

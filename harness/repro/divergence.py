@@ -7,17 +7,17 @@ import shutil
 from pathlib import Path
 
 from harness.capture.divergence import Divergence, compare_runs
-from harness.capture.syscalls import first_other_call, read_calls
+from harness.capture.syscalls import first_differing_call, read_calls
 from harness.engine.certificates import VIRTUAL_START
 from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import EngineError, ResultError
 from harness.execution import App, Options
 from harness.execution.events import Listener
 from harness.execution.matrix import PlannedRun
-from harness.execution.runner import run_aside
+from harness.execution.runner import run_unjudged
 from harness.outcome import Cell, Run
 from harness.store.provenance import Provenance
-from harness.store.records import read_run, record_bytes
+from harness.store.records import read_record_bytes, read_run
 from harness.store.results import RUN, Store
 
 #: File name of the trace in a run's folder.
@@ -25,18 +25,18 @@ TRACE = "calls"
 _START_NS = int(VIRTUAL_START.timestamp()) * 10**9
 
 
-def stored(first: Path, second: Path) -> Divergence:
+def compare_stored(first: Path, second: Path) -> Divergence:
     """Where two stored runs diverge, by their folders. ResultError where they cannot be read."""
     try:
         folders = first.resolve(), second.resolve()
-        runs = [read_run(record_bytes(folder / RUN)) for folder in folders]
+        runs = [read_run(read_record_bytes(folder / RUN)) for folder in folders]
         start = _START_NS if all(run.cell.virtual_time for run in runs) else None
         return compare_runs(runs[0], runs[1], folders, start)
     except (OSError, ValueError) as error:
         raise ResultError(f"{first} and {second}: {error}", "name two folders that 'harness run' wrote") from error
 
 
-def repeated(
+def run_until_divergence(
     app: App, cell: Cell, times: int, folder: Path, options: Options, listen: Listener
 ) -> tuple[Divergence, int]:
     """(where the first run and a later one diverge, number of runs). Without a divergence there are `times` runs.
@@ -52,7 +52,7 @@ def repeated(
         again, again_folder = _run(app, built, folder / "again", options, listen)
         traces = [read_calls(run_folder / TRACE) for run_folder in (folder / "first", folder / "again")]
         divergence = compare_runs(
-            first, again, (first_folder, again_folder), _START_NS, first_other_call(traces[0], traces[1])
+            first, again, (first_folder, again_folder), _START_NS, first_differing_call(traces[0], traces[1])
         )
         number += 1
     return divergence, number
@@ -63,7 +63,7 @@ def _run(app: App, cell: Cell, folder: Path, options: Options, listen: Listener)
     trace, store = folder / TRACE, Store(folder)
     core = min(os.sched_getaffinity(0))
     engine = VirtualEngine(app.cache, [core], options.log_limit, options.stall, trace.resolve(), options.kernel)
-    run, _ = run_aside(PlannedRun(cell, 0), engine, store, Provenance(), listen)
+    run, _ = run_unjudged(PlannedRun(cell, 0), engine, store, Provenance(), listen)
     if not trace.exists():
         raise EngineError("the lab kernel wrote no trace of its system calls", f"see {folder}")
     return run, store.folder(cell.key, 0)

@@ -24,7 +24,7 @@ from harness.repro.digests import component_digests
 from harness.repro.guard_set import Feature, features, guard_set, sample
 from harness.repro.parallel_runs import run_again
 from harness.scenario.parameters import ROLES
-from harness.store.build_diff import changes
+from harness.store.build_diff import compare_versions
 from harness.store.identity import (
     Component,
     Equivalence,
@@ -32,10 +32,10 @@ from harness.store.identity import (
     Ledger,
     cell_identities,
     components,
-    day_of_today,
     is_key,
     known_keys,
     scenario_keys,
+    today_iso,
 )
 from harness.store.provenance import commit_of
 from harness.store.results import Store
@@ -210,7 +210,7 @@ class Prover:
         """
         kind, name = item.component
         commit = commit_of(self.app.places.root)
-        proof = EquivalenceProof(cells=cells, commit=commit, date=day_of_today(), lab_kernel=lab_kernel)
+        proof = EquivalenceProof(cells=cells, commit=commit, date=today_iso(), lab_kernel=lab_kernel)
         content: dict[str, object] = {"kind": kind, "name": name, "digest": item.today, "same_as": item.before}
         content |= {"except": self.excepted} if scoped else {}
         return Equivalence.model_validate({**content, "proof": proof})
@@ -284,18 +284,25 @@ class Prover:
         """
         runs, other_labs = self.guard(changed)
         attempt = ProofAttempt(
-            tuple(changed), self.excepted, other_labs=tuple(other_labs), unproven=self._untouched(changed, runs),
-            uncovered=_uncovered(other_labs, runs), outside=self._outside(),
-        )  # fmt: skip
+            tuple(changed),
+            self.excepted,
+            other_labs=tuple(other_labs),
+            unproven=self._untouched(changed, runs),
+            uncovered=_uncovered_features(other_labs, runs),
+            outside=self._outside(),
+        )
         if not changed or attempt.uncovered or attempt.unproven:
             return attempt
         today_store = Store(scratch / "today")
         comparisons = self._again(runs, today_store, keep_all=afresh)
         compared, no_base = self._judged(comparisons, base, scratch, today_store, afresh=afresh)
         return replace(
-            attempt, compared=tuple(compared), suggestion=suggestion(compared), no_base=no_base,
+            attempt,
+            compared=tuple(compared),
+            suggestion=suggest_exceptions(compared),
+            no_base=no_base,
             lab_kernel=next((item.again.lab_kernel for item in compared), ""),
-        )  # fmt: skip
+        )
 
     def prove_again(self, scratch: Path, base: Callable[[], Checkout]) -> dict[Equivalence, ProofAttempt]:
         """Each entry of the ledger → comparison of stored runs that depend on it with runs by today's code.
@@ -318,13 +325,15 @@ class Prover:
         by_name = {item.stored.name: item for item in compared}
         return {
             entry: ProofAttempt(
-                (), entry.except_, tuple(by_name[run.name] for run in runs if run.name in by_name),
+                (),
+                entry.except_,
+                tuple(by_name[run.name] for run in runs if run.name in by_name),
                 # A cell that compiles to another lab proves nothing. It is reported where an entry has no others.
                 tuple(run for run in runs if run.name in changed_labs and changed_labs >= {run.name for run in runs}),
                 no_base=no_base,
             )
             for entry, runs in guards.items()
-        }  # fmt: skip
+        }
 
     def _again(self, runs: Sequence[Run], store: Store, *, keep_all: bool = False) -> list[GuardComparison]:
         """Make runs with today's code, and compare them with the stored ones. Artefacts of those that differ stay."""
@@ -332,9 +341,9 @@ class Prover:
         def keeps(stored: Run, again: Run) -> bool:
             return keep_all or bool(differing_digests(stored, again))
 
-        new_runs = {item.stored.name: item.again for item in run_again(
-            self.app, runs, store, self.options, self.listen, keeps
-        )}  # fmt: skip
+        new_runs = {
+            item.stored.name: item.again for item in run_again(self.app, runs, store, self.options, self.listen, keeps)
+        }
         return [
             GuardComparison(run, run, new_runs[run.name], differing_digests(run, new_runs[run.name])) for run in runs
         ]
@@ -371,7 +380,7 @@ class Prover:
 
     def _other_contents(self, item: GuardComparison) -> tuple[str, ...]:
         contents = (self.contents, self.contents)
-        package_changes, changed_images = changes(item.stored, item.again, contents)
+        package_changes, changed_images = compare_versions(item.stored, item.again, contents)
         return (*(change.name for change in package_changes), *(f"files of {image}" for image in changed_images))
 
     def _by_base(
@@ -401,7 +410,7 @@ class Prover:
         return sum(not scenario_keys(cell).isdisjoint(self.excepted) for cell in keys.values())
 
 
-def _uncovered(other_lab_runs: Iterable[Run], runs: Iterable[Run]) -> tuple[str, ...]:
+def _uncovered_features(other_lab_runs: Iterable[Run], runs: Iterable[Run]) -> tuple[str, ...]:
     """Features of cells that cannot be compared, and of no guard cell: scenario keys, stacks in their roles."""
 
     def touched(group: Iterable[Run]) -> set[Feature]:
@@ -412,7 +421,7 @@ def _uncovered(other_lab_runs: Iterable[Run], runs: Iterable[Run]) -> tuple[str,
     )
 
 
-def suggestion(compared: Sequence[GuardComparison]) -> tuple[str, ...]:
+def suggest_exceptions(compared: Sequence[GuardComparison]) -> tuple[str, ...]:
     """The scenario keys that all differing cells use, and no other cell: candidates for --except."""
     differing = [scenario_keys(item.stored.cell) for item in compared if item.differs]
     if not differing:

@@ -8,16 +8,16 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from harness.execution import App, Options
-from harness.execution.engines import engine_of
+from harness.execution.engines import create_engine
 from harness.execution.events import Listener
 from harness.execution.matrix import PlannedRun
-from harness.execution.runner import run_aside
+from harness.execution.runner import run_unjudged
 from harness.outcome import MeasuredRun, Run
 from harness.store.results import Store
 
 
 @dataclass(frozen=True)
-class RunAgain:
+class RepeatedRun:
     """A stored run, and the same one made here."""
 
     stored: Run
@@ -33,7 +33,7 @@ def run_again(
     options: Options,
     listen: Listener,
     keeps: Callable[[Run, Run], bool] = lambda stored, again: True,
-) -> Iterator[RunAgain]:
+) -> Iterator[RepeatedRun]:
     """Make runs of virtual time again, into a store, with today's code and images. They come in the order of their
     ends.
 
@@ -42,15 +42,15 @@ def run_again(
     """
     provenance = app.provenance({})
     cells = {run.name: app.inventory.made(app.today(run.cell), listen) for run in runs}
-    engine = engine_of("virtual", app.cache, options)
+    engine = create_engine("virtual", app.cache, options)
 
-    def again(run: Run) -> RunAgain:
+    def again(run: Run) -> RepeatedRun:
         planned = PlannedRun(cells[run.name], run.repetition)
-        result = run_aside(planned, engine, store, provenance, listen, lambda again, measured: keeps(run, again))
-        return RunAgain(run, *result)
+        result = run_unjudged(planned, engine, store, provenance, listen, lambda again, measured: keeps(run, again))
+        return RepeatedRun(run, *result)
 
     with closing(engine), ThreadPoolExecutor(max_workers=options.jobs) as pool:
-        waiting: set[Future[RunAgain]] = {pool.submit(again, run) for run in runs}
+        waiting: set[Future[RepeatedRun]] = {pool.submit(again, run) for run in runs}
         try:
             while waiting:
                 finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)

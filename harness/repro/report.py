@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.formatting import counted
+from harness.formatting import format_count
 from harness.outcome import Run
 from harness.report.divergence import text
 from harness.report.verified import entry_text
-from harness.repro.divergence import stored
+from harness.repro.divergence import compare_stored
 from harness.repro.equivalence import ChangedComponent, GuardComparison, ProofAttempt
 from harness.store.identity import Equivalence, Ledger
 
@@ -44,17 +44,21 @@ def result_lines(attempt: ProofAttempt) -> Iterator[str]:
         scope = ""
         if attempt.excepted:
             scope = f", but for cells that use {', '.join(attempt.excepted)} ({attempt.outside} of the reference)"
-        yield f"the same bytes in {counted(len(attempt.compared), 'guard cell')}: the digests are the same thing{scope}"
+        yield (
+            f"the same bytes in {format_count(len(attempt.compared), 'guard cell')}: the digests are the same "
+            f"thing{scope}"
+        )
     elif attempt.proven:
         yield "nothing to prove: every digest is that of stored results"
 
 
 def _lab_lines(attempt: ProofAttempt) -> Iterator[str]:
     """Lines on cells that compile to another lab now: with another path, other endpoints or other settings."""
-    yield from _some("another lab", [cell_text(run) for run in attempt.other_labs])
+    yield from _limited_lines("another lab", [cell_text(run) for run in attempt.other_labs])
     if attempt.other_labs and not attempt.changed:
         yield (
-            f"no digest is new, but {counted(len(attempt.other_labs), 'cell')} of the reference would be run otherwise"
+            f"no digest is new, but {format_count(len(attempt.other_labs), 'cell')} of the reference "
+            "would be run otherwise"
         )
     if attempt.uncovered:
         keys = ", ".join(attempt.uncovered)
@@ -62,10 +66,12 @@ def _lab_lines(attempt: ProofAttempt) -> Iterator[str]:
 
 
 def _differing_lines(attempt: ProofAttempt) -> Iterator[str]:
-    yield from _some("differs", [f"{cell_text(item.stored)}: {', '.join(item.differs)}" for item in attempt.differing])
+    yield from _limited_lines(
+        "differs", [f"{cell_text(item.stored)}: {', '.join(item.differs)}" for item in attempt.differing]
+    )
     if attempt.no_base:
         yield f"they differ from the reference, and the base could not make them again: {attempt.no_base}"
-    yield f"{len(attempt.differing)} of {counted(len(attempt.compared), 'guard cell')} differ: nothing was written"
+    yield f"{len(attempt.differing)} of {format_count(len(attempt.compared), 'guard cell')} differ: nothing was written"
     if attempt.suggestion:
         keys = ",".join(attempt.suggestion)
         yield (
@@ -73,7 +79,7 @@ def _differing_lines(attempt: ProofAttempt) -> Iterator[str]:
         )
 
 
-def _some(label: str, texts: Sequence[str]) -> Iterator[str]:
+def _limited_lines(label: str, texts: Sequence[str]) -> Iterator[str]:
     yield from (f"{label}: {text}" for text in texts[:_NAMED])
     if len(texts) > _NAMED:
         yield f"{label}: {len(texts) - _NAMED} more cells"
@@ -83,11 +89,13 @@ def golden_lines(item: ChangedComponent, golden: Mapping[str, Sequence[str]]) ->
     """Results of the golden labs of the compose engine."""
     yield f"{item.text}: {item.before[:12]} → {item.today[:12]}"
     for name, lines in golden.items():
-        yield from _some(f"differs: golden lab {name}", lines)
+        yield from _limited_lines(f"differs: golden lab {name}", lines)
     if any(golden.values()):
         yield "real time is another one: nothing was written for the compose engine"
     else:
-        yield f"the same files and commands in {counted(len(golden), 'golden lab')}: the digests are the same thing"
+        yield (
+            f"the same files and commands in {format_count(len(golden), 'golden lab')}: the digests are the same thing"
+        )
 
 
 def again_lines(attempts: Mapping[Equivalence, ProofAttempt], ledger: Ledger) -> Iterator[str]:
@@ -104,10 +112,10 @@ def again_lines(attempts: Mapping[Equivalence, ProofAttempt], ledger: Ledger) ->
             first = attempt.differing[0]
             yield (
                 f"{entry_text(entry, ledger)}: differs in {len(attempt.differing)} of "
-                f"{counted(len(attempt.compared), 'cell')}: {cell_text(first.stored)}: {', '.join(first.differs)}"
+                f"{format_count(len(attempt.compared), 'cell')}: {cell_text(first.stored)}: {', '.join(first.differs)}"
             )
         else:
-            yield f"{entry_text(entry, ledger)}: holds in {counted(len(attempt.compared), 'cell')}"
+            yield f"{entry_text(entry, ledger)}: holds in {format_count(len(attempt.compared), 'cell')}"
     reasons = dict.fromkeys(attempt.no_base for attempt in attempts.values() if attempt.no_base)
     for reason in reasons:
         yield f"what differs from the reference could not be made again by the base: {reason}"
@@ -115,7 +123,7 @@ def again_lines(attempts: Mapping[Equivalence, ProofAttempt], ledger: Ledger) ->
 
 def _contents_text(count: int, first: GuardComparison) -> str:
     names = ", ".join(first.other_contents[:_NAMED])
-    return f"{counted(count, 'cell')} differ where images have other contents ({names})"
+    return f"{format_count(count, 'cell')} differ where images have other contents ({names})"
 
 
 def again_report(attempts: Mapping[Equivalence, ProofAttempt]) -> dict[str, Any]:
@@ -144,7 +152,7 @@ def divergence_text(attempt: ProofAttempt) -> str:
     heading = f"{cell_text(first.stored)}, by the base first and by today's code second:"
     if first.folders is None:
         return heading
-    return f"{heading}\n{text(stored(*first.folders))}"
+    return f"{heading}\n{text(compare_stored(*first.folders))}"
 
 
 def report(attempt: ProofAttempt) -> dict[str, Any]:

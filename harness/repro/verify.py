@@ -14,10 +14,10 @@ from harness.outcome import Cell, Run, proven_outcome
 from harness.repro.parallel_runs import run_again
 from harness.store.identity import Equivalence
 from harness.store.results import Store, StoreReader
-from harness.store.run_comparison import RunComparison, compared
+from harness.store.run_comparison import RunComparison, compare_with_reference
 
 
-def candidates(reference: StoreReader) -> list[Run]:
+def verifiable_runs(reference: StoreReader) -> list[Run]:
     """The reference runs that can be made again: in virtual time, ended on their own, with digests of captures."""
     runs = []
     for key in reference.cell_keys():
@@ -34,7 +34,7 @@ def every_run(store: StoreReader) -> Iterator[Run]:
         yield from store.runs(key)
 
 
-def chosen(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
+def select_runs(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
     """The runs with these names (KEY or KEY/REPETITION); all without names. InputError for an unknown name."""
     if not names:
         return list(runs)
@@ -46,7 +46,7 @@ def chosen(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
     return [run for group in by_name.values() for run in group]
 
 
-def drawn(
+def draw_sample(
     runs: Sequence[Run], count: int, seed: int, joining: Callable[[Cell], Sequence[Equivalence]] = lambda cell: ()
 ) -> list[Run]:
     """A random sample of cells. Half of it are cells that depend on an entry of the ledger, as far as there are any.
@@ -84,4 +84,6 @@ def verify(
         store = Store(Path(scratch))
         for rerun in run_again(app, runs, store, options, listen):
             measured = reference.measured(rerun.stored.cell.key, rerun.stored.repetition)
-            yield compared(rerun.stored, measured, rerun.again, rerun.measured, (reference, store), app.ledger)
+            yield compare_with_reference(
+                rerun.stored, measured, rerun.again, rerun.measured, (reference, store), app.ledger
+            )

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from harness.errors import InputError
 from harness.scenario.schema import FORMS, Part
-from harness.scenario.validation_errors import Location, Mistake, mistakes_in
+from harness.scenario.validation_errors import Location, Mistake, find_mistakes
 
 # --- A YAML file → plain data with positions, within limits that no sensible file reaches.
 #
@@ -24,13 +24,13 @@ from harness.scenario.validation_errors import Location, Mistake, mistakes_in
 
 
 #: Maximum bytes of a file; the largest in the repository has 4 kB.
-MOST_BYTES = 256 << 10
+MAX_BYTES = 256 << 10
 #: Maximum nesting depth of lists and mappings; the deepest file in the repository has 6.
-MOST_DEPTH = 24
+MAX_DEPTH = 24
 #: Maximum number of strings, lists and mappings of a file, with all aliases expanded.
-MOST_NODES = 20_000
+MAX_NODES = 20_000
 #: Maximum digits of an integer: those that 64 bits can hold.
-MOST_DIGITS = 18
+MAX_DIGITS = 18
 
 #: Characters that are not allowed in a YAML file (YAML 1.2.2 §5.1, the complement of c-printable).
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -73,10 +73,10 @@ class Positions:
 
 
 #: libyaml needs a tenth of the time, but not every build of PyYAML has it.
-_FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _Core(_FAST):  # type: ignore[misc]
+class _CoreLoader(_LOADER):  # type: ignore[misc]
     """Reads nodes, and decides which plain scalars are not strings."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
@@ -88,7 +88,7 @@ for _name, _pattern, _first in (
     ("float", r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
     ("null", r"(?:~|null|Null|NULL|)", ["~", "n", "N", ""]),
 ):
-    _Core.add_implicit_resolver(_CORE + _name, re.compile(f"^{_pattern}$"), list(_first))
+    _CoreLoader.add_implicit_resolver(_CORE + _name, re.compile(f"^{_pattern}$"), list(_first))
 
 
 def read_yaml(file: Path) -> tuple[Any, Positions]:
@@ -96,8 +96,8 @@ def read_yaml(file: Path) -> tuple[Any, Positions]:
     text = _text(file, _content(file))
     positions = Positions(file)
     try:
-        _Measure(file).read(text)
-        node = _Core(text).get_single_node()
+        _SizeCheck(file).read(text)
+        node = _CoreLoader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
         raise _not_yaml(file, text, error) from error
     except yaml.YAMLError as error:
@@ -114,16 +114,16 @@ def _content(file: Path) -> bytes:
         if not stat.S_ISREG(file.stat().st_mode):
             raise InputError(f"{file}: not a file", "name a YAML file")
         with file.open("rb") as content:
-            data = content.read(MOST_BYTES + 1)
+            data = content.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
         hint = "check the name" if file.parent.is_dir() else f"there is no folder {file.parent}"
         raise InputError(f"{file}: no such file", hint) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{file}: cannot be read: {reason}", "check its permissions") from error
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise InputError(
-            f"{file}:1:1: more than {MOST_BYTES >> 10} KiB: too large for a scenario or a manifest",
+            f"{file}:1:1: more than {MAX_BYTES >> 10} KiB: too large for a scenario or a manifest",
             "is it another file?",
         )
     return data
@@ -157,7 +157,7 @@ class _Node:
 
 
 @dataclass
-class _Measure:
+class _SizeCheck:
     """Measures depth and expanded size of a YAML text before it is loaded. Raises InputError beyond the limits."""
 
     file: Path
@@ -168,7 +168,7 @@ class _Measure:
     total: int = 0
 
     def read(self, text: str) -> None:
-        for event in yaml.parse(text, Loader=_FAST):
+        for event in yaml.parse(text, Loader=_LOADER):
             if isinstance(event, yaml.CollectionStartEvent):
                 self.within.append(_Node(event.anchor, height=1))
                 self._count(event, 1, 0)
@@ -184,10 +184,10 @@ class _Measure:
 
     def _count(self, event: Any, nodes: int, height: int) -> None:
         self.total += nodes
-        if self.total > MOST_NODES:
-            raise self._too_much(event, f"more than {MOST_NODES} entries, aliases written out")
-        if len(self.within) + height > MOST_DEPTH:
-            raise self._too_much(event, f"more than {MOST_DEPTH} lists and mappings within each other")
+        if self.total > MAX_NODES:
+            raise self._too_much(event, f"more than {MAX_NODES} entries, aliases written out")
+        if len(self.within) + height > MAX_DEPTH:
+            raise self._too_much(event, f"more than {MAX_DEPTH} lists and mappings within each other")
 
     def _end(self, part: _Node) -> None:
         if part.anchor is not None:
@@ -299,8 +299,8 @@ def _scalar(node: yaml.Node, position: Position) -> Any:
         return _BOOLEANS[text.lower()]
     digits = text.replace("_", "")
     if node.tag == _CORE + "int" and re.fullmatch(r"[-+]?[0-9]+", digits):
-        if len(digits) > MOST_DIGITS:
-            raise InputError(f"{position}: a number of {len(digits)} digits", f"{MOST_DIGITS} digits are the most")
+        if len(digits) > MAX_DIGITS:
+            raise InputError(f"{position}: a number of {len(digits)} digits", f"{MAX_DIGITS} digits are the most")
         return int(digits)
     if node.tag == _CORE + "float":
         try:
@@ -324,10 +324,10 @@ M = TypeVar("M", bound=Part)
 
 def load(file: Path, model: type[M], extra: Mapping[str, object] | None = None) -> M:
     """Read one file as `model`; `extra` adds keys the file leaves out. Raises InputError with all problems."""
-    return modelled(*read_yaml(file), model, extra)
+    return validate_data(*read_yaml(file), model, extra)
 
 
-def modelled(data: Any, positions: Positions, model: type[M], extra: Mapping[str, object] | None = None) -> M:
+def validate_data(data: Any, positions: Positions, model: type[M], extra: Mapping[str, object] | None = None) -> M:
     """Validate the data of a file as `model`. Raises InputError with all problems."""
     file = positions.file
     if not isinstance(data, dict):
@@ -336,10 +336,10 @@ def modelled(data: Any, positions: Positions, model: type[M], extra: Mapping[str
     try:
         return model.model_validate(content)
     except ValidationError as errors:
-        raise error_of(mistakes_in(errors, content, model, FORMS), positions) from errors
+        raise to_error(find_mistakes(errors, content, model, FORMS), positions) from errors
 
 
-def error_of(mistakes: Iterable[Mistake], positions: Positions) -> InputError:
+def to_error(mistakes: Iterable[Mistake], positions: Positions) -> InputError:
     """The error that names all mistakes of a file, each with its position, and has the first hint."""
     lines, hint = [], ""
     for mistake in mistakes:

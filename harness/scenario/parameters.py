@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, FiniteFloat
 
 from harness.errors import UnfitError, did_you_mean
-from harness.formatting import shown
+from harness.formatting import format_value
 from harness.units import Duration, Size
 
 Role = Literal["client", "server"]
@@ -44,12 +44,12 @@ WrittenNumber = Annotated[
 ]
 
 
-def other(role: Role) -> Role:
+def peer_role(role: Role) -> Role:
     """The role at the other end."""
     return "server" if role == "client" else "client"
 
 
-def _plain(word: str) -> str:
+def _normalise(word: str) -> str:
     """A word without the spelling differences between stacks: NewReno, new_reno and reno are equal."""
     return re.sub(r"[-_ ]", "", word).casefold().removeprefix("new")
 
@@ -74,7 +74,7 @@ class Parameter:
         """Whether an observation agrees with a canonical value; None if they cannot be compared."""
         expected = self.number(value)
         if expected is None:
-            return _plain(str(value)) == _plain(observed) if isinstance(observed, str) else None
+            return _normalise(str(value)) == _normalise(observed) if isinstance(observed, str) else None
         if self.near is None or isinstance(observed, str):
             return None
         return self.near[0] * expected <= observed <= self.near[1] * expected
@@ -99,12 +99,12 @@ class Parameter:
             return str(Duration.parse(text))
         if self.kind == "count":
             if not re.fullmatch(r"[0-9]{1,18}", text):
-                raise UnfitError(f"{shown(text)} is not {_HOW['count']}", "write digits alone, such as 10")
+                raise UnfitError(f"{format_value(text)} is not {_HOW['count']}", "write digits alone, such as 10")
             return int(text)
         if self.kind == "switch" and text not in ("on", "off"):
-            raise UnfitError(f"{shown(text)} is neither on nor off", "write on or off")
+            raise UnfitError(f"{format_value(text)} is neither on nor off", "write on or off")
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", text):
-            raise UnfitError(f"{shown(text)} is not {_HOW['word']}", "letters, digits, '.', '_', '+' and '-'")
+            raise UnfitError(f"{format_value(text)} is not {_HOW['word']}", "letters, digits, '.', '_', '+' and '-'")
         return text
 
     def number(self, value: ParameterValue) -> float | None:
@@ -132,88 +132,170 @@ _BUFFERS = ("4 KiB", "2147483647 B")
 
 _ALL = (
     Parameter(
-        "congestion_control", "word", "congestion control algorithm (RFC 9002 §7): reno, cubic, bbr …", "sender",
+        "congestion_control",
+        "word",
+        "congestion control algorithm (RFC 9002 §7): reno, cubic, bbr …",
+        "sender",
         "the congestion window's answer to loss in qlog, and another transfer from the same seed",
     ),
     Parameter(
-        "initial_cwnd", "count", "initial congestion window, in packets (RFC 9002 §7.2)", "sender",
-        "bytes sent in the first round trip; the first congestion window in qlog", near=(0.85, 1.15), bounds=_WINDOWS,
+        "initial_cwnd",
+        "count",
+        "initial congestion window, in packets (RFC 9002 §7.2)",
+        "sender",
+        "bytes sent in the first round trip; the first congestion window in qlog",
+        near=(0.85, 1.15),
+        bounds=_WINDOWS,
     ),
     Parameter(
-        "initial_rwnd", "count", "receive window of TCP that is advertised first, in packets (initrwnd, ip-route(8))",
-        "receiver", "the first window advertised, as the sender's kernel has it", near=(0.85, 1.15), bounds=_WINDOWS,
+        "initial_rwnd",
+        "count",
+        "receive window of TCP that is advertised first, in packets (initrwnd, ip-route(8))",
+        "receiver",
+        "the first window advertised, as the sender's kernel has it",
+        near=(0.85, 1.15),
+        bounds=_WINDOWS,
     ),
     Parameter(
-        "tcp_wmem_max", "size", "most that TCP's send buffer grows to (third number of tcp_wmem, tcp(7))", "sender",
-        "for how much of the time the kernel had nothing to send", bounds=_BUFFERS,
+        "tcp_wmem_max",
+        "size",
+        "most that TCP's send buffer grows to (third number of tcp_wmem, tcp(7))",
+        "sender",
+        "for how much of the time the kernel had nothing to send",
+        bounds=_BUFFERS,
     ),
     Parameter(
-        "tcp_rmem_max", "size", "most that TCP's receive buffer grows to (third number of tcp_rmem, tcp(7))",
-        "receiver",        "the largest window advertised, as the sender's kernel has it", bounds=_BUFFERS,
+        "tcp_rmem_max",
+        "size",
+        "most that TCP's receive buffer grows to (third number of tcp_rmem, tcp(7))",
+        "receiver",
+        "the largest window advertised, as the sender's kernel has it",
+        bounds=_BUFFERS,
     ),
     Parameter(
-        "initial_rtt", "duration", "RTT assumed before the first sample (RFC 9002 §6.2.2)", "both",
-        "the first probe timeout on the wire; the recorded value in qlog", near=(0.9, 1.1), bounds=("1 us", "60 s"),
+        "initial_rtt",
+        "duration",
+        "RTT assumed before the first sample (RFC 9002 §6.2.2)",
+        "both",
+        "the first probe timeout on the wire; the recorded value in qlog",
+        near=(0.9, 1.1),
+        bounds=("1 us", "60 s"),
     ),
     Parameter(
-        "ack_ratio", "count", "ack-eliciting packets received per ACK sent, in bulk (RFC 9000 §13.2.2)", "receiver",
-        "data packets per acknowledgement, counted in the capture", near=(0.6, 1.4), bounds=("1", "65535"),
+        "ack_ratio",
+        "count",
+        "ack-eliciting packets received per ACK sent, in bulk (RFC 9000 §13.2.2)",
+        "receiver",
+        "data packets per acknowledgement, counted in the capture",
+        near=(0.6, 1.4),
+        bounds=("1", "65535"),
     ),
     Parameter(
-        "max_ack_delay", "duration", "longest time an ACK is held back (RFC 9000 §13.2.1)", "receiver",
-        "the transport parameter as the peer received it", near=(0.999, 1.001), bounds=_ACK_DELAYS,
+        "max_ack_delay",
+        "duration",
+        "longest time an ACK is held back (RFC 9000 §13.2.1)",
+        "receiver",
+        "the transport parameter as the peer received it",
+        near=(0.999, 1.001),
+        bounds=_ACK_DELAYS,
     ),
     Parameter(
-        "ack_delay_exponent", "count", "unit of the ACK delay field, a power of two of 1 µs (RFC 9000 §18.2)",
-        "receiver", "the transport parameter as the peer received it", near=(1, 1), bounds=("0", "20"),
+        "ack_delay_exponent",
+        "count",
+        "unit of the ACK delay field, a power of two of 1 µs (RFC 9000 §18.2)",
+        "receiver",
+        "the transport parameter as the peer received it",
+        near=(1, 1),
+        bounds=("0", "20"),
     ),
     Parameter(
-        "idle_timeout", "duration", "silence after which a connection ends (RFC 9000 §10.1); the lesser of both ends' "
-        "is in force", "both", "the transport parameter as the peer received it", near=(0.999, 1.001),
+        "idle_timeout",
+        "duration",
+        "silence after which a connection ends (RFC 9000 §10.1); the lesser of both ends' is in force",
+        "both",
+        "the transport parameter as the peer received it",
+        near=(0.999, 1.001),
         bounds=("1 ms", "2147483647 ms"),
     ),
     Parameter(
-        "max_udp_payload", "size", "largest UDP payload sent", "sender", "the largest datagram in the capture",
-        near=(1, 1), bounds=("1200 B", "65527 B"),
+        "max_udp_payload",
+        "size",
+        "largest UDP payload sent",
+        "sender",
+        "the largest datagram in the capture",
+        near=(1, 1),
+        bounds=("1200 B", "65527 B"),
     ),
     Parameter(
-        "path_mtu_discovery", "switch", "probing for larger packets (RFC 9000 §14.3)", "sender",
+        "path_mtu_discovery",
+        "switch",
+        "probing for larger packets (RFC 9000 §14.3)",
+        "sender",
         "datagrams beyond the size it starts with",
     ),
     Parameter(
-        "connection_window", "size", "flow-control credit for the connection, fixed (RFC 9000 §4.1)", "receiver",
-        "initial_max_data as the peer received it", near=(1, 1), bounds=_CREDITS,
+        "connection_window",
+        "size",
+        "flow-control credit for the connection, fixed (RFC 9000 §4.1)",
+        "receiver",
+        "initial_max_data as the peer received it",
+        near=(1, 1),
+        bounds=_CREDITS,
     ),
     Parameter(
-        "stream_window", "size", "flow-control credit for a stream, fixed (RFC 9000 §4.1)", "receiver",
-        "initial_max_stream_data as the peer received it", near=(1, 1), bounds=_CREDITS,
+        "stream_window",
+        "size",
+        "flow-control credit for a stream, fixed (RFC 9000 §4.1)",
+        "receiver",
+        "initial_max_stream_data as the peer received it",
+        near=(1, 1),
+        bounds=_CREDITS,
     ),
     Parameter(
-        "pacing", "switch", "packets spread over the round trip (RFC 9002 §7.7)", "sender",
+        "pacing",
+        "switch",
+        "packets spread over the round trip (RFC 9002 §7.7)",
+        "sender",
         "the longest burst of the first flight",
     ),
     Parameter(
-        "gso", "switch", "several datagrams per system call, cut by the kernel (UDP_SEGMENT, udp(7))", "sender",
+        "gso",
+        "switch",
+        "several datagrams per system call, cut by the kernel (UDP_SEGMENT, udp(7))",
+        "sender",
         "datagrams on the wire per datagram the kernel was given, in virtual time",
     ),
     Parameter(
-        "zero_rtt", "switch", "requests as early data in a resumed connection (RFC 9001 §4.6)", "both",
+        "zero_rtt",
+        "switch",
+        "requests as early data in a resumed connection (RFC 9001 §4.6)",
+        "both",
         "0-RTT packets of the second connection",
     ),
     Parameter(
-        "bdp_seed", "word", "start from what an earlier connection learnt of the path: off, careful-resume, "
-        "jump-start or bdp-frame (RFC 9959, draft-kuhn-quic-bdpframe-extension)", "sender",
+        "bdp_seed",
+        "word",
+        "start from what an earlier connection learnt of the path: off, careful-resume, "
+        "jump-start or bdp-frame (RFC 9959, draft-kuhn-quic-bdpframe-extension)",
+        "sender",
         "bytes sent in the first two round trips of data: the second connection's, per the first's",
     ),
     Parameter(
-        "migration_cwnd", "word", "congestion window after the client's address changed: reset (RFC 9000 §9.4), keep "
-        "or adaptive, which is max((RTT_old − RTT_new) / RTT_old · cwnd_old, initial window) (Kim and Koh)", "sender",
+        "migration_cwnd",
+        "word",
+        "congestion window after the client's address changed: reset (RFC 9000 §9.4), keep "
+        "or adaptive, which is max((RTT_old − RTT_new) / RTT_old · cwnd_old, initial window) (Kim and Koh)",
+        "sender",
         "the congestion window in qlog after the move, per that before",
     ),
     Parameter(
-        "ecn", "switch", "datagrams marked ECN-capable (RFC 9000 §13.4)", "sender", "the IP header's ECN field",
+        "ecn",
+        "switch",
+        "datagrams marked ECN-capable (RFC 9000 §13.4)",
+        "sender",
+        "the IP header's ECN field",
     ),
-)  # fmt: skip
+)
 
 #: Name → parameter, in the order of every table.
 PARAMETERS: dict[str, Parameter] = {parameter.name: parameter for parameter in _ALL}

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from harness.errors import did_you_mean
-from harness.formatting import shown
+from harness.formatting import format_value
 
 Location = tuple[int | str, ...]
 
@@ -103,7 +103,7 @@ def _locate(content: object, error: Mapping[str, Any]) -> _LocatedError:
     return _LocatedError(error, tuple(path), tuple(unions.items()), missing_key)
 
 
-def _at(content: object, location: Location) -> Any:
+def _value_at(content: object, location: Location) -> Any:
     for part in location:
         content = content[part]  # type: ignore[index]  # `_locate` has been there
     return content
@@ -117,7 +117,7 @@ def _inside(location: Location, outer: Location) -> bool:
     return len(location) > len(outer) and location[: len(outer)] == outer
 
 
-def mistakes_in(
+def find_mistakes(
     errors: ValidationError,
     content: object,
     model: type[BaseModel] | None = None,
@@ -137,12 +137,12 @@ def mistakes_in(
     owners = _owners(model) if model is not None else {}
     mistakes: dict[Mistake, None] = {}
     # Unknown keys first: a missing key is often one of them, misspelt.
-    for error in sorted(_likely(candidates, content), key=lambda error: error.type != "extra_forbidden"):
+    for error in sorted(_select_errors(candidates, content), key=lambda error: error.type != "extra_forbidden"):
         mistakes.setdefault(_mistake(error, content, owners, forms or {}))
     return list(mistakes)
 
 
-def _likely(candidates: list[_LocatedError], content: object) -> Iterator[_LocatedError]:
+def _select_errors(candidates: list[_LocatedError], content: object) -> Iterator[_LocatedError]:
     """For each union, keep only the errors of the member that was probably meant; pydantic tries all members."""
     members: dict[Location, dict[str, list[_LocatedError]]] = {}
     for error in candidates:
@@ -152,11 +152,11 @@ def _likely(candidates: list[_LocatedError], content: object) -> Iterator[_Locat
     for location, by_member in members.items():
         if len(by_member) < 2:
             continue
-        if isinstance(_at(content, location), Mapping):
+        if isinstance(_value_at(content, location), Mapping):
             intended = _with_parts(by_member, location) or next(iter(by_member))
         else:
             flat = {name: errors for name, errors in by_member.items() if not {error.type for error in errors} & _PARTS}
-            intended = _own_words(flat or by_member)
+            intended = _with_message(flat or by_member)
         dropped |= {id(error) for member, errors in by_member.items() if member != intended for error in errors}
     return (error for error in candidates if id(error) not in dropped)
 
@@ -169,7 +169,7 @@ def _with_parts(by_member: Mapping[str, list[_LocatedError]], location: Location
     return None
 
 
-def _own_words(by_member: Mapping[str, list[_LocatedError]]) -> str:
+def _with_message(by_member: Mapping[str, list[_LocatedError]]) -> str:
     """The first member with an error message of its own, else the first member."""
     with_message = (name for name, errors in by_member.items() if any(error.type == "value_error" for error in errors))
     return next(with_message, next(iter(by_member)))
@@ -202,10 +202,10 @@ def _mistake(
             return Mistake(located.location, text, "leave the key out, or fill it in")
         several = isinstance(value, Mapping | list | tuple) and located.type not in _PARTS
         hint = "write one value alone" if several and expected != "a list" else _WRITTEN[expected]
-        return Mistake(located.location, f"expected {expected}, not {shown(value)}", hint, of_key)
+        return Mistake(located.location, f"expected {expected}, not {format_value(value)}", hint, of_key)
     if located.type in _BOUNDS:
         limit, words = _BOUNDS[located.type]
-        text = f"it is {words} {context[limit]}, not {shown(value)}"
+        text = f"it is {words} {context[limit]}, not {format_value(value)}"
         return Mistake(located.location, text, f"the limit is {context[limit]}")
     description = _OTHERS[located.type](value, context, forms) if located.type in _OTHERS else None
     if description is None:
@@ -214,7 +214,7 @@ def _mistake(
     text, hint, inner = description
     location = (
         (*located.location, inner)
-        if inner and isinstance(_at(content, located.location), Mapping)
+        if inner and isinstance(_value_at(content, located.location), Mapping)
         else located.location
     )
     return Mistake(location, text, hint, of_key)
@@ -223,7 +223,7 @@ def _mistake(
 def _literal(value: object, context: Mapping[str, Any], forms: Mapping[str, str]) -> tuple[str, str, str]:
     expected = str(context["expected"])
     words = re.findall(r"'([^']*)'", expected)
-    text = f"expected {expected}, not {shown(value)}"
+    text = f"expected {expected}, not {format_value(value)}"
     return text, did_you_mean(str(value), words) if words else f"write {expected}", ""
 
 
@@ -232,19 +232,19 @@ def _pattern(value: object, context: Mapping[str, Any], forms: Mapping[str, str]
     if form is None:
         return None
     expected, _, example = form.partition("; ")
-    return f"{shown(value)} is not {expected}", f"for example {example}" if example else "", ""
+    return f"{format_value(value)} is not {expected}", f"for example {example}" if example else "", ""
 
 
 def _no_tag(value: object, context: Mapping[str, Any], forms: Mapping[str, str]) -> tuple[str, str, str]:
     word = str(context["discriminator"]).strip("'")
     if isinstance(value, Mapping):
         return f"'{word}' is missing", f"add {word}: …", ""
-    return f"expected a text, or keys with values, not {shown(value)}", _WRITTEN["keys with values"], ""
+    return f"expected a text, or keys with values, not {format_value(value)}", _WRITTEN["keys with values"], ""
 
 
 def _other_tag(value: object, context: Mapping[str, Any], forms: Mapping[str, str]) -> tuple[str, str, str]:
     word, tags = str(context["discriminator"]).strip("'"), re.findall(r"'([^']*)'", str(context["expected_tags"]))
-    text = f"{shown(context['tag'])} is no {word}: it is one of {', '.join(tags)}"
+    text = f"{format_value(context['tag'])} is no {word}: it is one of {', '.join(tags)}"
     return text, did_you_mean(str(context["tag"]), tags), word
 
 

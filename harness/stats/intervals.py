@@ -10,7 +10,7 @@ from harness.outcome import Interval
 #: The coverage of an interval, where the number of values allows it.
 COVERAGE = 0.95
 #: The number of values from which order statistics reach that coverage: 1 - 2·2⁻⁶ = 0.969, with five it is 0.938.
-ENOUGH = 6
+MIN_VALUES = 6
 
 
 def interval(values: Iterable[float]) -> Interval:
@@ -29,14 +29,14 @@ def interval(values: Iterable[float]) -> Interval:
     if not ordered or any(math.isnan(value) for value in ordered):
         raise ValueError("an interval needs at least one value, and numbers only")
     n = len(ordered)
-    k, coverage = _rank(n)
+    k, coverage = _interval_rank(n)
     low, high = ordered[(n - 1) // 2], ordered[n // 2]
     # The mean of the middle two; halves first would lose the last bit, and a sum of two infinities is one.
     median = low if low == high else (low + high) / 2
     return Interval(n=n, median=median, low=ordered[k - 1], high=ordered[n - k], coverage=coverage)
 
 
-def _rank(n: int) -> tuple[int, float]:
+def _interval_rank(n: int) -> tuple[int, float]:
     """The largest k whose pair of order statistics reaches `COVERAGE`, else 1, and the coverage."""
     tail = 1  # 2ⁿ·P(B ≤ k-1), exactly
     k, coverage = 1, 1 - 2 * tail / 2**n
@@ -49,16 +49,18 @@ def _rank(n: int) -> tuple[int, float]:
     return k, coverage
 
 
-def decisive(limit: int) -> list[int]:
+def decisive_sizes(limit: int) -> list[int]:
     """Sample sizes up to `limit` whose interval can be narrower than that of any smaller one.
 
     The first reaches `COVERAGE`. At each next one the interval leaves out one more value at either end. In between it
     can only grow: its ends are values of the same rank among more.
     """
-    return [n for n in range(ENOUGH, limit + 1) if n == ENOUGH or _rank(n)[0] > _rank(n - 1)[0]]
+    return [
+        n for n in range(MIN_VALUES, limit + 1) if n == MIN_VALUES or _interval_rank(n)[0] > _interval_rank(n - 1)[0]
+    ]
 
 
-def jain(values: Sequence[float]) -> float:
+def jain_index(values: Sequence[float]) -> float:
     """Jain's fairness index (Σx)² / (n · Σx²): 1 for equal shares, 1/n where one has all (RFC 5166 §2.3.1).
 
     ValueError for no value, negative ones, and nothing but zeros.

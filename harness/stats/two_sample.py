@@ -22,7 +22,7 @@ from harness.stats.intervals import COVERAGE
 #: Significance level: the largest probability of such a difference by chance at which it counts as shown.
 ALPHA = 1 - COVERAGE
 #: Values of both samples together above which the normal approximation is used: its error is less than 0.001 there.
-_MANY = 100
+_EXACT_LIMIT = 100
 
 Counts: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -53,30 +53,35 @@ def compare(sample: Sequence[float], base: Sequence[float]) -> Comparison:
     constant = min(n, m) > 1 and len(set(sample)) == len(set(base)) == 1
     testable = max(n, m) > 1 and not constant
     ratios = sorted(ratio(value, base_value) for value in sample for base_value in base)
-    k, coverage = _rank(n, m)
+    k, coverage = _interval_rank(n, m)
     middle_pair = ratios[(n * m - 1) // 2], ratios[n * m // 2]
     # The mean of the middle two as factors: of one half and twice it is 1.
     factor = middle_pair[0] if middle_pair[0] == middle_pair[1] else math.sqrt(middle_pair[0] * middle_pair[1])
     return Comparison(
-        factor=factor if 0 < factor < math.inf else None, low=ratios[k - 1], high=ratios[-k], coverage=coverage,
-        p=_p(sample, base) if testable else None, least=least_p(n, m), constant=constant,
-    )  # fmt: skip
+        factor=factor if 0 < factor < math.inf else None,
+        low=ratios[k - 1],
+        high=ratios[-k],
+        coverage=coverage,
+        p=_rank_sum_p(sample, base) if testable else None,
+        least=smallest_p(n, m),
+        constant=constant,
+    )
 
 
-def least_p(n: int, m: int) -> float:
+def smallest_p(n: int, m: int) -> float:
     """The smallest p of n values against m: when all of one sample lie above all of the other."""
     return min(1.0, 2 / math.comb(n + m, n))
 
 
-def enough(comparisons: int) -> int:
+def required_repetitions(comparisons: int) -> int:
     """The values that each side needs so that this many comparisons with one base can show a difference."""
     n = 2
-    while least_p(n, n) * comparisons > ALPHA:
+    while smallest_p(n, n) * comparisons > ALPHA:
         n += 1
     return n
 
 
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
+def adjust_holm(p_values: Sequence[float | None]) -> list[float | None]:
     """The p-values of several comparisons, adjusted for multiple testing: the family-wise error is that of one test.
 
     S. Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6 (1979). None stays None.
@@ -97,10 +102,10 @@ def ratio(value: float, base: float) -> float:
     return math.inf if base == 0 else value / base
 
 
-def _p(sample: Sequence[float], base: Sequence[float]) -> float:
+def _rank_sum_p(sample: Sequence[float], base: Sequence[float]) -> float:
     """The two-sided p of the rank sum: exact, with ties too; for many values by the normal approximation."""
     n, m = len(sample), len(base)
-    if n + m > _MANY:
+    if n + m > _EXACT_LIMIT:
         # The import is slow, and few comparisons have so many values.
         from scipy.stats import mannwhitneyu
 
@@ -108,7 +113,7 @@ def _p(sample: Sequence[float], base: Sequence[float]) -> float:
         ranks = _doubled_ranks([*sample, *base])
         return float(mannwhitneyu(ranks[:n], ranks[n:], alternative="two-sided", method="asymptotic").pvalue)
     ranks = _doubled_ranks([*sample, *base])
-    counts = _sums(tuple(sorted(ranks)), n)
+    counts = _rank_sum_counts(tuple(sorted(ranks)), n)
     rank_sum = sum(ranks[:n])
     return min(1.0, 2 * float(min(counts[: rank_sum + 1].sum(), counts[rank_sum:].sum()) / counts.sum()))
 
@@ -123,7 +128,7 @@ def _doubled_ranks(values: Sequence[float]) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def _sums(ranks: tuple[int, ...], n: int) -> Counts:
+def _rank_sum_counts(ranks: tuple[int, ...], n: int) -> Counts:
     """The number of ways in which n of these ranks sum up to 0, 1, 2 …: the distribution of a rank sum.
 
     The shift algorithm of B. Streitberg and J. Röhmel, Exact distributions for permutations and rank tests, Statistical
@@ -136,9 +141,9 @@ def _sums(ranks: tuple[int, ...], n: int) -> Counts:
     return np.array(counts[n])
 
 
-def _rank(n: int, m: int) -> tuple[int, float]:
+def _interval_rank(n: int, m: int) -> tuple[int, float]:
     """The largest k whose pair of ordered ratios (the k-th from either end) has `COVERAGE`, else 1; the coverage."""
-    if n + m > _MANY:
+    if n + m > _EXACT_LIMIT:
         spread = math.sqrt(n * m * (n + m + 1) / 12)
         return max(1, math.floor(n * m / 2 - NormalDist().inv_cdf((1 + COVERAGE) / 2) * spread)), COVERAGE
     counts = u_counts(n, m)
@@ -155,5 +160,5 @@ def _rank(n: int, m: int) -> tuple[int, float]:
 
 def u_counts(n: int, m: int) -> Counts:
     """The number of orders of n and m values, all different, in which Mann and Whitney's U is 0, 1 … n·m."""
-    counts = _sums(tuple(range(2, 2 * (n + m) + 1, 2)), n)
+    counts = _rank_sum_counts(tuple(range(2, 2 * (n + m) + 1, 2)), n)
     return counts[n * (n + 1) :: 2][: n * m + 1]

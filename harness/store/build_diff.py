@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from harness.engine.images.contents import Contents, comparable, counts
+from harness.engine.images.contents import Contents, comparable, is_counted
 from harness.outcome import Cell, Run
 from harness.store.identity import Ledger, cell_identities
 
 
-def other_bits(stored: Cell, today: Cell, ledger: Ledger) -> tuple[str, ...]:
+def differing_components(stored: Cell, today: Cell, ledger: Ledger) -> tuple[str, ...]:
     """The parts of their keys in which two cells of one point differ, in words; empty where the keys are equal."""
     if stored.key == today.key:
         return ()
@@ -33,7 +33,7 @@ class VersionChange:
     versions: tuple[str, str]
 
 
-def changes(
+def compare_versions(
     first: Run, second: Run, lookups: tuple[Callable[[str], Contents | None], Callable[[str], Contents | None]]
 ) -> tuple[list[VersionChange], list[str]]:
     """(changed versions of packages and programs in two runs' images, images with other changed or unknown contents).
@@ -51,15 +51,17 @@ def changes(
         image = ", ".join(sorted(names))
         contents = [lookup(digest) for lookup, digest in zip(lookups, digests, strict=True)]
         image_changes = (
-            [] if None in contents else _between(image, *(content for content in contents if content is not None))
+            []
+            if None in contents
+            else _compare_contents(image, *(content for content in contents if content is not None))
         )
         version_changes += image_changes
         if not image_changes and (comparable(*digests) or None in contents):
             other_files.append(image)
-    return _joined(version_changes), other_files
+    return _merge_changes(version_changes), other_files
 
 
-def _joined(version_changes: list[VersionChange]) -> list[VersionChange]:
+def _merge_changes(version_changes: list[VersionChange]) -> list[VersionChange]:
     """The changes, those that are equal in several images once."""
     images: dict[tuple[str, tuple[str, str]], list[str]] = {}
     for change in version_changes:
@@ -67,10 +69,10 @@ def _joined(version_changes: list[VersionChange]) -> list[VersionChange]:
     return [VersionChange(", ".join(names), name, versions) for (name, versions), names in images.items()]
 
 
-def _between(image: str, first: Contents, second: Contents) -> list[VersionChange]:
+def _compare_contents(image: str, first: Contents, second: Contents) -> list[VersionChange]:
     def comparable_versions(contents: Contents) -> Mapping[str, str]:
         # Records by a former rule list programs that no longer count.
-        return contents.packages | {path: digest for path, digest in contents.programs.items() if counts(path[1:])}
+        return contents.packages | {path: digest for path, digest in contents.programs.items() if is_counted(path[1:])}
 
     sides = comparable_versions(first), comparable_versions(second)
     names = sorted({*sides[0], *sides[1]})

@@ -20,21 +20,21 @@ from typing import IO
 
 import zstandard
 
-from harness.capture.files import ARCHIVE, CAPTURES, GZIP, ZSTD, simulators
+from harness.capture.files import ARCHIVE, CAPTURES, GZIP, ZSTD, simulator_folders
 from harness.engine.process_owner import lives, owner
 from harness.reading import is_regular, open_regular
-from harness.writing import replaced
+from harness.writing import replacement_stream
 
 #: Entries of a run's folder that are never compressed or removed: its record and figures, and the lab by hand.
-STAYS = frozenset(
+RETAINED_ENTRIES = frozenset(
     {"run.json", "measured.json", "series.parquet", "compose.yaml", "cell.env", "lab.json", "plan", "by-hand"}
 )
 #: Files that stay uncompressed because other tools read them.
-_AS_IT_IS = frozenset({"keys.log"})
+_UNCOMPRESSED = frozenset({"keys.log"})
 #: Files of up to a block of the disk would not take less space.
 _BLOCK = 4096
 #: Suffix of a file that is being written; the owner of the process follows.
-UNFINISHED = ".packing-"
+UNFINISHED_SUFFIX = ".packing-"
 #: Levels of zstd: a qlog of 95 MB takes 4.3 MB and half a second. Higher ones take longer than they are worth.
 _TEXT, _CAPTURES = 6, 8
 #: Parameters of the archive. A packet is found again as far back as decoders go by default (128 MiB, `zstd -d`), with a
@@ -44,14 +44,14 @@ _NEAREST, _FURTHEST, _PLACE = 20, 27, 2
 _BUFFER = 1 << 20
 
 
-def pack(folder: Path) -> None:
+def compress_artefacts(folder: Path) -> None:
     """Compress the artefacts in a run's folder. Files that cannot be compressed stay as they are.
 
     An endpoint's log may belong to another user, and the disk may be full. The work of an ended process is completed.
     """
     _remove_unfinished(folder)
     # A file with its final name is whole.
-    completed = [work for work in _work(folder) if is_regular(work.target) or _made(work)]
+    completed = [work for work in _plan_jobs(folder) if is_regular(work.target) or _write_target(work)]
     try:
         for place in {work.target.parent for work in completed}:
             _sync(place)
@@ -63,33 +63,33 @@ def pack(folder: Path) -> None:
                 file.unlink()
 
 
-def strip(folder: Path, trash: Path) -> None:
+def remove_artefacts(folder: Path, trash: Path) -> None:
     """Remove the artefacts from a run's folder. Its record and figures stay, and the lab by hand. Raises OSError.
 
     `trash`: a folder on the same disk that nobody reads, which is created and removed. Artefacts are moved there first,
     the simulator's folder before all others: a run that has that folder can be measured again.
     """
-    entries = [item for item in folder.iterdir() if item.name not in STAYS]
+    entries = [item for item in folder.iterdir() if item.name not in RETAINED_ENTRIES]
     trash.mkdir(parents=True, exist_ok=True)
     for item in sorted(entries, key=lambda item: (item.name != "sim", item.name)):
         item.rename(trash / item.name)
     shutil.rmtree(trash)
 
 
-def is_packed(folder: Path) -> bool:
+def is_compressed(folder: Path) -> bool:
     """Whether a run's folder has its final size: its captures are compressed, or removed."""
-    return not any((place / name).exists() for place in simulators(folder) for name in CAPTURES.values())
+    return not any((place / name).exists() for place in simulator_folders(folder) for name in CAPTURES.values())
 
 
 def disk_use(path: Path) -> int:
     """Bytes that a file, or a folder with its content, takes on the disk, in whole blocks; 0 where there is none."""
-    total = _blocks(path)
+    total = _allocated_bytes(path)
     for place, folders, files in os.walk(path):
-        total += sum(_blocks(Path(place, name)) for name in (*folders, *files))
+        total += sum(_allocated_bytes(Path(place, name)) for name in (*folders, *files))
     return total
 
 
-def _blocks(path: Path) -> int:
+def _allocated_bytes(path: Path) -> int:
     try:
         return path.lstat().st_blocks * 512
     except OSError:
@@ -97,7 +97,7 @@ def _blocks(path: Path) -> int:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _Job:
     """Files, and the file that they are compressed into."""
 
     target: Path
@@ -105,39 +105,39 @@ class _Work:
     write: Callable[[Sequence[Path], IO[bytes]], None]
 
 
-def _work(folder: Path) -> Iterator[_Work]:
+def _plan_jobs(folder: Path) -> Iterator[_Job]:
     single: list[Path] = []
-    for place in simulators(folder):
+    for place in simulator_folders(folder):
         archive = place / ARCHIVE
         captures = [file for name in CAPTURES.values() if is_regular(file := archive.with_name(name))]
         if captures and (len(captures) == len(CAPTURES) or is_regular(archive)):
-            yield _Work(archive, captures, _archive)
+            yield _Job(archive, captures, _archive)
         else:
             single += captures
-    for file in [*single, *_large(folder)]:
-        yield _Work(file.with_name(file.name + ZSTD), [file], _compress)
+    for file in [*single, *_large_files(folder)]:
+        yield _Job(file.with_name(file.name + ZSTD), [file], _compress)
 
 
-def _large(folder: Path) -> Iterator[Path]:
+def _large_files(folder: Path) -> Iterator[Path]:
     """The artefacts that are worth compressing, except captures of the simulators."""
-    places = simulators(folder)
+    places = simulator_folders(folder)
     for place, names, files in os.walk(folder):
         directory = Path(place)
         if directory == folder:
-            names[:] = [name for name in names if name not in STAYS]
+            names[:] = [name for name in names if name not in RETAINED_ENTRIES]
         for name in files:
             file = directory / name
-            is_kept = name in (STAYS if directory == folder else _AS_IT_IS)
+            is_kept = name in (RETAINED_ENTRIES if directory == folder else _UNCOMPRESSED)
             capture = directory in places and name in CAPTURES.values()
-            packed = file.suffix in (ZSTD, GZIP) or UNFINISHED in name
+            packed = file.suffix in (ZSTD, GZIP) or UNFINISHED_SUFFIX in name
             if not (is_kept or capture or packed) and is_regular(file) and file.stat().st_size > _BLOCK:
                 yield file
 
 
-def _made(work: _Work) -> bool:
+def _write_target(work: _Job) -> bool:
     """Write the compressed file, and give it its final name. Gives whether that succeeded."""
     try:
-        with replaced(work.target, f"{work.target.name}{UNFINISHED}{owner()}") as out:
+        with replacement_stream(work.target, f"{work.target.name}{UNFINISHED_SUFFIX}{owner()}") as out:
             work.write(work.files, out)
             out.flush()
             os.fsync(out.fileno())
@@ -187,7 +187,7 @@ def _sync(folder: Path) -> None:
 
 def _remove_unfinished(folder: Path) -> None:
     """Remove unfinished files of processes that have ended."""
-    for file in folder.rglob(f"*{UNFINISHED}*"):
-        if not lives(file.name.rpartition(UNFINISHED)[2]):
+    for file in folder.rglob(f"*{UNFINISHED_SUFFIX}*"):
+        if not lives(file.name.rpartition(UNFINISHED_SUFFIX)[2]):
             with suppress(OSError):
                 file.unlink(missing_ok=True)

@@ -16,23 +16,34 @@ from pydantic import Field
 from harness.errors import did_you_mean
 from harness.outcome import Cell
 from harness.planning.endpoint_config import UnsupportedError
-from harness.planning.sweep import dimensions, is_name
-from harness.scenario.loader import Position, Positions, error_of, modelled, read_yaml
+from harness.planning.sweep import dimensions, is_dimension
+from harness.scenario.loader import Position, Positions, read_yaml, to_error, validate_data
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import NAME, Part, Scenario
 from harness.scenario.validation_errors import Mistake
-from harness.topology import build_lab, digest_form
+from harness.topology import build_lab, digest_content
 
 # --- The keys of the scenario format that a cell uses. They define the scope of an equivalence. Pure.
 
 
 #: Keys that change no run: texts for people, criteria for runs, and the choice of cells.
-_BESIDE = frozenset(
+_IGNORED_KEYS = frozenset(
     {
-        "schema", "name", "title", "description", "references", "objectives", "milestones", "repetitions", "clients",
-        "servers", "vary", "combine", "study",
+        "schema",
+        "name",
+        "title",
+        "description",
+        "references",
+        "objectives",
+        "milestones",
+        "repetitions",
+        "clients",
+        "servers",
+        "vary",
+        "combine",
+        "study",
     }
-)  # fmt: skip
+)
 #: Keys of mappings with names as keys: of paths, or of parameters.
 _NAMES = frozenset({"paths"})
 _PARAMETERS = frozenset({"parameters", "draw", "checks"})
@@ -50,7 +61,7 @@ def scenario_keys(cell: Cell) -> frozenset[str]:
 def _keys(part: Part) -> Iterator[str]:
     for name, item in type(part).model_fields.items():
         key, value = item.alias or name, getattr(part, name)
-        if key in _BESIDE or (not item.is_required() and value == item.get_default(call_default_factory=True)):
+        if key in _IGNORED_KEYS or (not item.is_required() and value == item.get_default(call_default_factory=True)):
             continue
         if key in _PARAMETERS:
             yield from value
@@ -60,17 +71,17 @@ def _keys(part: Part) -> Iterator[str]:
         yield key
         if isinstance(value, str) and value in _words(item.annotation):
             yield value
-        yield from _inside(value.values() if key in _NAMES else value)
+        yield from _nested_keys(value.values() if key in _NAMES else value)
 
 
-def _inside(value: Any) -> Iterator[str]:
+def _nested_keys(value: Any) -> Iterator[str]:
     """The keys of the parts in a value."""
     if isinstance(value, Part):
         yield from _keys(value)
     elif isinstance(value, Mapping):
-        yield from (key for item in value.values() for key in _inside(item))
+        yield from (key for item in value.values() for key in _nested_keys(item))
     elif not isinstance(value, str | bytes) and hasattr(value, "__iter__"):
-        yield from (key for item in value for key in _inside(item))
+        yield from (key for item in value for key in _nested_keys(item))
 
 
 def _words(hint: Any) -> set[str]:
@@ -88,14 +99,14 @@ def known_keys() -> frozenset[str]:
 
 def is_key(key: str) -> bool:
     """Whether a scenario can use a key of that name."""
-    return key in known_keys() or is_name(key)
+    return key in known_keys() or is_dimension(key)
 
 
 def _every_key(part: type[Part], visited: set[type[Part]]) -> Iterator[str]:
     visited.add(part)
     for name, item in part.model_fields.items():
         key = item.alias or name
-        if key in _BESIDE:
+        if key in _IGNORED_KEYS:
             continue
         yield key
         yield from _words(item.annotation)
@@ -280,10 +291,10 @@ def read_ledger(file: Path) -> Ledger:
     if not file.exists():
         return Ledger()
     data, positions = read_yaml(file)
-    entries = modelled(data, positions, Entries)
+    entries = validate_data(data, positions, Entries)
     mistakes = list(_mistakes(entries))
     if mistakes:
-        raise error_of(mistakes, positions)
+        raise to_error(mistakes, positions)
     return Ledger(entries, _places(entries, positions), _by_digest(entries.equivalences))
 
 
@@ -314,7 +325,7 @@ def _mistakes(entries: Entries) -> Iterator[Mistake]:
                 f"{entry.same_as} is no digest of {' '.join(entry.component)} that this file knows",
                 "'harness equivalent' writes entries; identities are declared above them",
             )
-        elif _circles(entry, by_digest):
+        elif _is_circular(entry, by_digest):
             yield Mistake(
                 (*location, "same_as"), "a digest is the same as itself, in a circle", "remove an entry of it"
             )
@@ -323,7 +334,7 @@ def _mistakes(entries: Entries) -> Iterator[Mistake]:
                 yield Mistake((*location, "except"), f"no scenario has a key '{key}'", did_you_mean(key, known_keys()))
 
 
-def _circles(entry: Equivalence, by_digest: Mapping[tuple[Component, str], Equivalence]) -> bool:
+def _is_circular(entry: Equivalence, by_digest: Mapping[tuple[Component, str], Equivalence]) -> bool:
     visited = {entry.digest}
     following: Equivalence | None = entry
     while following is not None:
@@ -365,7 +376,7 @@ def _text(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def day_of_today() -> str:
+def today_iso() -> str:
     """Today's date, in the form of a proof."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
@@ -392,7 +403,7 @@ def cell_key(cell: Cell, ledger: Ledger) -> str:
     )
 
 
-def compiled(cell: Cell) -> str:
+def lab_digest(cell: Cell) -> str:
     """Digest of a cell's compiled lab: path program, hosts, flows, each endpoint's configuration, seed.
 
     There is no lab where an implementation does not support the request. The digest is then that of the request and
@@ -401,26 +412,26 @@ def compiled(cell: Cell) -> str:
     draw = cell.scenario.model_dump(mode="json", include={"draw"})
     try:
         # Drawn values differ between repetitions, so their distributions are added.
-        content = digest_form(build_lab(cell, 0)) | draw
+        content = digest_content(build_lab(cell, 0)) | draw
     except UnsupportedError as error:
         request = cell.scenario.model_dump(
             mode="json", by_alias=True, include={"path_", "paths", "flows", "ip_version", "protocol", "testcase"}
         )
         refusal = [cell.client.name, cell.server.name, error.role, error.reason, error.detail]
         content = {"unsupported": refusal, "asked": request, "parameters": cell.parameters} | draw
-    return _digest(used(content))
+    return _digest(drop_empty(content))
 
 
-def used(content: Any) -> Any:
+def drop_empty(content: Any) -> Any:
     """A document without empty values: null, false, an empty text, list or mapping.
 
     A key that is added to the format later is empty in the cells that were stored before, so that it changes none of
     their digests.
     """
     if isinstance(content, Mapping):
-        filled = {key: used(value) for key, value in content.items()}
+        filled = {key: drop_empty(value) for key, value in content.items()}
         return {key: value for key, value in filled.items() if value not in (None, "", [], {}) and value is not False}
-    return [used(item) for item in content] if isinstance(content, list | tuple) else content
+    return [drop_empty(item) for item in content] if isinstance(content, list | tuple) else content
 
 
 def _digest(content: Mapping[str, object]) -> str:
@@ -428,7 +439,7 @@ def _digest(content: Mapping[str, object]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def keyed(cell: Cell, ledger: Ledger | None = None) -> Cell:
+def with_key(cell: Cell, ledger: Ledger | None = None) -> Cell:
     """A cell with the digest of its lab, and its key. Without a ledger every digest is an identity of its own."""
-    cell = cell.model_copy(update={"compiled": compiled(cell)})
+    cell = cell.model_copy(update={"compiled": lab_digest(cell)})
     return cell.model_copy(update={"key": cell_key(cell, ledger or Ledger())})

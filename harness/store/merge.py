@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 
 from harness.errors import disk_error
 from harness.outcome import MeasuredRun, Run
-from harness.reading import UnfitFileError, status_of
+from harness.reading import UnfitFileError, file_status
 from harness.store.results import BY_HAND, MEASURED, RUN, SERIES, Store, StoreReader
-from harness.store.run_comparison import other_figures
+from harness.store.run_comparison import differing_figures
 from harness.writing import copy_tree
 
-_SPOILT = "infrastructure"
+_INVALIDATED = "infrastructure"
 #: Entries of a run's folder that are not copied.
-_OWN_WORDS = (RUN, MEASURED, SERIES, *BY_HAND)
+_NOT_COPIED = (RUN, MEASURED, SERIES, *BY_HAND)
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Conflict:
 
 
 @dataclass
-class Merged:
+class MergeResult:
     """The result of a merge."""
 
     taken: int = 0
@@ -49,16 +49,18 @@ class Merged:
     """Files of merged runs that were not copied, by path: links, pipes, devices."""
 
 
-def merge(store: Store, sources: Sequence[StoreReader], report: Callable[[str], object] = lambda text: None) -> Merged:
+def merge(
+    store: Store, sources: Sequence[StoreReader], report: Callable[[str], object] = lambda text: None
+) -> MergeResult:
     """Merge the runs of other stores into a store, in order. Raises EngineError when the disk refuses.
 
     `report` is called with each store at its start.
     """
-    merged = Merged()
+    merged = MergeResult()
     for source in sources:
         report(str(source.root))
         for run in _runs(source):
-            _take(store, source, run, merged)
+            _merge_run(store, source, run, merged)
     return merged
 
 
@@ -67,12 +69,12 @@ def _runs(store: StoreReader) -> Iterator[Run]:
         yield from store.runs(key)
 
 
-def _take(store: Store, source: StoreReader, run: Run, merged: Merged) -> None:
+def _merge_run(store: Store, source: StoreReader, run: Run, merged: MergeResult) -> None:
     key, number = run.cell.key, run.repetition
-    existing, invalidated = store.run(key, number), run.outcome.status == _SPOILT
+    existing, invalidated = store.run(key, number), run.outcome.status == _INVALIDATED
     measured = source.measured(key, number)
-    if existing is not None and (invalidated or existing.outcome.status != _SPOILT):
-        why = "" if invalidated else parted(existing, store.measured(key, number), run, measured)
+    if existing is not None and (invalidated or existing.outcome.status != _INVALIDATED):
+        why = "" if invalidated else describe_difference(existing, store.measured(key, number), run, measured)
         if why:
             merged.conflicts.append(Conflict(run, str(store.folder(key, number)), str(source.folder(key, number)), why))
         else:
@@ -82,7 +84,7 @@ def _take(store: Store, source: StoreReader, run: Run, merged: Merged) -> None:
     folder = source.folder(key, number)
     try:
         # A run in columns has no folder, but figures only.
-        skipped = [] if status_of(folder) is None else copy_tree(folder, partial, _OWN_WORDS)
+        skipped = [] if file_status(folder) is None else copy_tree(folder, partial, _NOT_COPIED)
         store.keep_contents(one for digest in run.contents.values() if (one := source.contents(digest)) is not None)
         store.finish(partial, run, measured, source.series(key, number))
     except UnfitFileError as error:
@@ -99,7 +101,9 @@ def _take(store: Store, source: StoreReader, run: Run, merged: Merged) -> None:
     merged.taken += 1
 
 
-def parted(first: Run, first_measured: MeasuredRun | None, second: Run, second_measured: MeasuredRun | None) -> str:
+def describe_difference(
+    first: Run, first_measured: MeasuredRun | None, second: Run, second_measured: MeasuredRun | None
+) -> str:
     """The difference of two runs of one key, in words; empty for the same run, and for equal runs in virtual time."""
     if not first.cell.deterministic:
         same_run = (first.started_at, first.wall) == (second.started_at, second.wall)
@@ -109,5 +113,7 @@ def parted(first: Run, first_measured: MeasuredRun | None, second: Run, second_m
     if first.captures and second.captures:
         return "" if first.captures == second.captures else "other captures"
     flows = len(first.cell.scenario.flows)
-    differing = [figure.name.text(flows) for figure in other_figures(first_measured, second_measured) if figure.both]
+    differing = [
+        figure.name.text(flows) for figure in differing_figures(first_measured, second_measured) if figure.both
+    ]
     return f"other figures: {', '.join(sorted(differing)[:3])}" if differing else ""

@@ -17,7 +17,7 @@ _MAGIC = b"PAR1"
 #: thousandth of it.
 _FOOTER, _HEADER = 16 << 20, 1 << 20
 #: The most nested structures and lists, values of one header, and pages of a file.
-_DEEPEST, _MOST, _PAGES = 24, 4_000_000, 1_000_000
+_MAX_DEPTH, _MAX_VALUES, _MAX_PAGES = 24, 4_000_000, 1_000_000
 
 _Struct = dict[int, Any]
 
@@ -41,11 +41,11 @@ class _Compact:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.at = 0
-        self._left = _MOST
+        self._left = _MAX_VALUES
 
     def struct(self, depth: int = 0) -> _Struct:
         """Read a structure: number of a field → its value."""
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             raise ValueError("structures within structures")
         fields: _Struct = {}
         number = 0
@@ -112,15 +112,15 @@ class _Compact:
         return number >> 1 ^ -(number & 1)
 
 
-def claim_of(content: BinaryIO, size: int) -> ParquetFooter:
+def read_footer(content: BinaryIO, size: int) -> ParquetFooter:
     """The claims of an open file of `size` bytes. Raises OSError, and ValueError where it is no Parquet file."""
     try:
-        return _claim(content, size)
+        return _read_footer(content, size)
     except (IndexError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("its headers say nothing") from error
 
 
-def _claim(content: BinaryIO, size: int) -> ParquetFooter:
+def _read_footer(content: BinaryIO, size: int) -> ParquetFooter:
     if size < 12:
         raise ValueError("it is too short")
     content.seek(size - 8)
@@ -137,8 +137,8 @@ def _claim(content: BinaryIO, size: int) -> ParquetFooter:
             for page_values, page_bytes in _pages(content, size, column[3]):
                 values, unpacked, largest = values + page_values, unpacked + page_bytes, max(largest, page_bytes)
                 pages += 1
-                if pages > _PAGES:
-                    raise ValueError(f"it has more than {_PAGES} pages")
+                if pages > _MAX_PAGES:
+                    raise ValueError(f"it has more than {_MAX_PAGES} pages")
     return ParquetFooter(max(rows, footer[3]), values, unpacked, largest)
 
 

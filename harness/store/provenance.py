@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.engine.images.contents import Contents, KnownContents
+from harness.engine.images.contents import Contents, ContentsCache
 from harness.engine.images.registry import origin_of
 from harness.errors import EngineError
 
@@ -20,7 +20,7 @@ class Provenance:
     """Of Docker and Compose, where they were used."""
     commit: str = ""
     """See `commit_of`."""
-    images: KnownContents | None = None
+    images: ContentsCache | None = None
     registry: str = ""
     """Where images may have come from."""
 

@@ -16,37 +16,40 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from harness.formatting import counted, shown, size_of
+from harness.formatting import format_count, format_size, format_value
 from harness.outcome import MEASURED_SCHEMA, RUN_SCHEMA, MeasuredRun, Run
-from harness.reading import open_regular, read_regular, size_within
-from harness.store.parquet_reader import ParquetFooter, claim_of
-from harness.writing import replace
+from harness.reading import checked_size, open_regular, read_regular
+from harness.store.parquet_reader import ParquetFooter, read_footer
+from harness.writing import replace_file
 
 #: The most bytes of a record (the largest of the reference's has a thousandth of it), and of a file with a table.
-MOST_RECORD, MOST_TABLE = 64 << 20, 1 << 30
+MAX_RECORD_SIZE, MAX_TABLE_SIZE = 64 << 20, 1 << 30
 #: Limits of the size that a small file may claim: the most rows of a table, and values of all its columns; and the most
 #: values of a table whose rows become objects. The largest of the reference's has a twentieth of the last one.
-MOST_ROWS, MOST_VALUES, MOST_OBJECTS = 100_000_000, 600_000_000, 60_000_000
+MAX_ROWS, MAX_VALUES, MAX_OBJECT_VALUES = 100_000_000, 600_000_000, 60_000_000
 #: The most unpacked bytes of a page of a table, and of all pages together.
-MOST_PAGE, MOST_UNPACKED = 1 << 30, 4 << 30
+MAX_PAGE_SIZE, MAX_UNPACKED_SIZE = 1 << 30, 4 << 30
 
 #: Column → type of the series of a run (`harness.analysis.timeseries`).
 SERIES_SCHEMA: Mapping[str, pl.DataType] = {
-    "flow": pl.Int16(), "name": pl.String(), "t": pl.Float64(), "value": pl.Float64(),
-}  # fmt: skip
+    "flow": pl.Int16(),
+    "name": pl.String(),
+    "t": pl.Float64(),
+    "value": pl.Float64(),
+}
 
 
-def record_bytes(file: Path) -> bytes:
+def read_record_bytes(file: Path) -> bytes:
     """The content of a file with a record. Raises OSError."""
-    return read_regular(file, MOST_RECORD)
+    return read_regular(file, MAX_RECORD_SIZE)
 
 
 def read_object(file: Path) -> dict[str, Any]:
     """The JSON object that a file holds. Raises OSError, ValueError."""
-    return plain_object(record_bytes(file))
+    return parse_json_object(read_record_bytes(file))
 
 
-def plain(text: bytes | str, *, once: bool = False) -> Any:
+def parse_json(text: bytes | str, *, once: bool = False) -> Any:
     """The plain data of a JSON text, as RFC 8259 has it. Raises ValueError.
 
     `once`: a duplicate name in an object is an error too, since its meaning is ambiguous (§4).
@@ -62,32 +65,32 @@ def plain(text: bytes | str, *, once: bool = False) -> Any:
         raise ValueError("brackets within brackets, too many to read") from error
 
 
-def plain_object(text: bytes | str) -> dict[str, Any]:
+def parse_json_object(text: bytes | str) -> dict[str, Any]:
     """The object that a JSON text is. Raises ValueError."""
-    content = plain(text)
+    content = parse_json(text)
     if not isinstance(content, dict):
         raise ValueError(f"it holds {'a list' if isinstance(content, list) else 'one value'}, not a record")
     return content
 
 
-def _refuse(word: str) -> float:
+def _refuse_constant(word: str) -> float:
     """Refuse infinity and NaN: the harness writes infinity as a text, and never NaN (RFC 8259 §6 has neither)."""
     raise ValueError(f"it says {word}, which is no number in JSON")
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for index, name in enumerate(names) if name in names[:index])
-        raise ValueError(f"{shown(twice)} is given twice in one object")
+        raise ValueError(f"{format_value(twice)} is given twice in one object")
     return members
 
 
 #: Created once: to create a decoder takes longer than to decode most texts.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_JSON = json.JSONDecoder(parse_constant=_refuse)
-_JSON_ONCE = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique)
+_JSON = json.JSONDecoder(parse_constant=_refuse_constant)
+_JSON_ONCE = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_unique_members)
 
 
 class OtherSchemaError(ValueError):
@@ -108,25 +111,25 @@ def require_schema(schema: object, ours: int) -> None:
 
 def read_run(text: bytes) -> Run:
     """A run from its JSON. Raises ValueError."""
-    content = plain_object(text)
+    content = parse_json_object(text)
     require_schema(content.get("schema"), RUN_SCHEMA)
     return Run.model_validate(content)
 
 
 def read_measured(text: bytes) -> MeasuredRun:
     """The measurements of a run, from their JSON. Raises ValueError."""
-    content = plain_object(text)
+    content = parse_json_object(text)
     require_schema(content.get("schema"), MEASURED_SCHEMA)
     return MeasuredRun.model_validate(content)
 
 
-def unreadable(error: Exception) -> str:
+def describe_read_error(error: Exception) -> str:
     """Why a file cannot be read, as half a sentence; for a record with many mistakes, the first one."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"] if part != "[key]")
         if first["type"] == "string_pattern_mismatch":
-            return f"{place}: {shown(first['input'])} is no such name"
+            return f"{place}: {format_value(first['input'])} is no such name"
         return f"{place}: {first['msg']}"
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
@@ -145,15 +148,15 @@ def read_frame(
     """
     try:
         with open_regular(file) as content:
-            _require_room(claim_of(content, size_within(content, MOST_TABLE, file)), values or MOST_VALUES)
+            _require_room(read_footer(content, checked_size(content, MAX_TABLE_SIZE, file)), values or MAX_VALUES)
             content.seek(0)
             stored_schema = pl.read_parquet_schema(content)
             missing = [name for name in schema if name not in stored_schema]
             if missing and exact:
-                raise TableError(f"it has no column {shown(missing[0])}")
+                raise TableError(f"it has no column {format_value(missing[0])}")
             content.seek(0)
             frame = pl.read_parquet(content, columns=[name for name in schema if name in stored_schema])
-            return _typed(frame, schema, exact=exact)
+            return _cast_columns(frame, schema, exact=exact)
     except TableError:
         raise
     # Polars panics on input that it cannot refuse otherwise, and a panic is no Exception.
@@ -163,29 +166,31 @@ def read_frame(
 
 def _require_room(claim: ParquetFooter, values: int) -> None:
     """TableError for a table that exceeds the limits once it is unpacked."""
-    for label, size, limit in (("row", claim.rows, MOST_ROWS), ("value", claim.values, values)):
+    for label, size, limit in (("row", claim.rows, MAX_ROWS), ("value", claim.values, values)):
         if size > limit:
-            raise TableError(f"it has {counted(size, label)}, and there is room for {limit}")
-    for label, size, limit in (("a page of it", claim.page, MOST_PAGE), ("it", claim.unpacked, MOST_UNPACKED)):
+            raise TableError(f"it has {format_count(size, label)}, and there is room for {limit}")
+    for label, size, limit in (("a page of it", claim.page, MAX_PAGE_SIZE), ("it", claim.unpacked, MAX_UNPACKED_SIZE)):
         if size > limit:
-            raise TableError(f"{label} has {size_of(size)} once it is unpacked, and there is room for {size_of(limit)}")
+            raise TableError(
+                f"{label} has {format_size(size)} once it is unpacked, and there is room for {format_size(limit)}"
+            )
 
 
-def _typed(frame: pl.DataFrame, schema: Mapping[str, pl.DataType], *, exact: bool) -> pl.DataFrame:
+def _cast_columns(frame: pl.DataFrame, schema: Mapping[str, pl.DataType], *, exact: bool) -> pl.DataFrame:
     columns = []
     for column in frame:
         kind = schema[column.name]
         try:
             # Polars can cast any number to a text, but nobody wrote such a text.
             if column.dtype != kind and (column.dtype == pl.String) != (kind == pl.String) and column.dtype != pl.Null:
-                raise TableError(f"its column {shown(column.name)} is of {column.dtype}, not of {kind}")
+                raise TableError(f"its column {format_value(column.name)} is of {column.dtype}, not of {kind}")
             cast = column.cast(kind)
         except pl.exceptions.PolarsError as error:
-            raise TableError(f"its column {shown(column.name)} is of {column.dtype}, not of {kind}") from error
+            raise TableError(f"its column {format_value(column.name)} is of {column.dtype}, not of {kind}") from error
         if exact and cast.null_count():
-            raise TableError(f"its column {shown(cast.name)} has rows without a value")
+            raise TableError(f"its column {format_value(cast.name)} has rows without a value")
         if cast.dtype.is_float() and cast.is_nan().any():
-            raise TableError(f"its column {shown(cast.name)} has rows that say NaN")
+            raise TableError(f"its column {format_value(cast.name)} has rows that say NaN")
         columns.append(cast)
     return pl.DataFrame(columns)
 
@@ -198,4 +203,4 @@ def write_frame(frame: pl.DataFrame, file: Path, **options: Any) -> None:
     """Write a frame as Parquet, in place of an existing file. `options`: polars'. OSError, also for polars' errors."""
     content = io.BytesIO()
     frame.write_parquet(content, compression="zstd", **options)
-    replace(file, content.getbuffer())
+    replace_file(file, content.getbuffer())

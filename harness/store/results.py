@@ -37,36 +37,36 @@ from harness.engine.process_owner import lives, owner
 from harness.errors import EngineError, ResultError
 from harness.errors import disk_error as disk_error
 from harness.outcome import MeasuredRun, Run
-from harness.reading import UnfitFileError, held_folder, is_regular, status_of
-from harness.store.compression import pack, strip
+from harness.reading import UnfitFileError, file_status, is_regular, open_folder
+from harness.store.compression import compress_artefacts, remove_artefacts
 from harness.store.identity import Ledger, cell_key
 from harness.store.records import (
     SERIES_SCHEMA,
     OtherSchemaError,
     TableError,
+    describe_read_error,
     read_frame,
     read_measured,
     read_object,
+    read_record_bytes,
     read_run,
-    record_bytes,
-    unreadable,
     write_frame,
 )
-from harness.writing import replace, settle_modes
+from harness.writing import limit_modes, replace_file
 
 RUN, MEASURED, SERIES = "run.json", "measured.json", "series.parquet"
 #: The lab of a run in real time, to be brought up by hand: files and folders in the run's folder.
 BY_HAND = ("compose.yaml", "cell.env", "plan", "by-hand")
 #: The folder of a cell's replaced runs, in the cell's folder.
-_REPLACED = "replaced"
+_REPLACED_FOLDER = "replaced"
 #: Suffix of the marker of a run whose artefacts are being compressed or removed.
-_SMALL = ".small"
+_COMPRESSING_SUFFIX = ".small"
 _CONTENTS, _KNOWN_LINKS = TypeAdapter(Contents), TypeAdapter(tuple[tuple[str, ...], ...])
 #: File among the cells' folders: the links of the ledger from which their keys were computed.
 _LINKS = "equivalences.json"
 
 
-def _unused(folder: Path, repetition: int) -> Path:
+def _free_path(folder: Path, repetition: int) -> Path:
     """A free path for a replaced run; there may be several within a second."""
     folder.mkdir(exist_ok=True)
     name = f"{time.strftime('%Y%m%dT%H%M%S')}-{repetition}"
@@ -75,7 +75,7 @@ def _unused(folder: Path, repetition: int) -> Path:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Lock a folder against other processes. OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -88,7 +88,7 @@ def _locked(folder: Path) -> Iterator[None]:
 def _is_folder(place: Path) -> bool:
     """Whether it is a folder, and not a link to one."""
     try:
-        status = status_of(place)
+        status = file_status(place)
     except OSError:
         return False
     return status is not None and stat.S_ISDIR(status.st_mode)
@@ -152,14 +152,14 @@ class Store:
         """A finished run, or None. ResultError when its file cannot be read."""
         file = self.folder(key, repetition) / RUN
         try:
-            if status_of(file) is None:
+            if file_status(file) is None:
                 return None
-            run = read_run(record_bytes(file))
+            run = read_run(read_record_bytes(file))
             if (run.cell.key, run.repetition) != (key, repetition):
                 raise ValueError(f"it is {run.name}, in the folder of another run")
         except (ValueError, OSError) as error:
             raise ResultError(
-                f"{file}: not a run of this format: {unreadable(error)}",
+                f"{file}: not a run of this format: {describe_read_error(error)}",
                 "move it away, or use the harness that wrote it",
             ) from error
         return run
@@ -167,7 +167,7 @@ class Store:
     def stamp(self, key: str, repetition: int) -> tuple[int, int] | None:
         """A value that distinguishes a run from its later replacement; None where there is no run."""
         try:
-            status = status_of(self.folder(key, repetition) / RUN)
+            status = file_status(self.folder(key, repetition) / RUN)
         except OSError:
             return None
         return None if status is None else (status.st_ino, status.st_mtime_ns)
@@ -176,12 +176,12 @@ class Store:
         """All readable finished runs of a cell, by repetition."""
         folder = self.root / "runs" / key
         try:
-            with held_folder(folder):
+            with open_folder(folder):
                 numbers = sorted(int(item.name) for item in folder.iterdir() if item.name.isdecimal())
         except FileNotFoundError:
             return []
         except OSError as error:
-            self.leave_out(folder, unreadable(error))
+            self.leave_out(folder, describe_read_error(error))
             return []
         runs = []
         for number in numbers:
@@ -210,7 +210,7 @@ class Store:
         """The folders of all finished runs of a cell, by repetition, and then of its replaced runs."""
         folder = self.root / "runs" / key
         repetitions = sorted((int(item.name), item) for item in folder.iterdir() if item.name.isdecimal())
-        replaced = sorted((folder / _REPLACED).iterdir()) if _is_folder(folder / _REPLACED) else []
+        replaced = sorted((folder / _REPLACED_FOLDER).iterdir()) if _is_folder(folder / _REPLACED_FOLDER) else []
         return [item for item in (*(entry for _, entry in repetitions), *replaced) if is_regular(item / RUN)]
 
     def cell_keys(self) -> list[str]:
@@ -226,7 +226,7 @@ class Store:
         """The measurements of a run, or None; a file of another schema is reported."""
         file = self.folder(key, repetition) / MEASURED
         try:
-            return read_measured(record_bytes(file))
+            return read_measured(read_record_bytes(file))
         except OtherSchemaError as error:
             self._tell(file, f"what was measured of the run {key}/{repetition} is not read: {file}: {error}")
             return None
@@ -238,9 +238,11 @@ class Store:
         """The series of a run (see `harness.analysis.timeseries`), or None; an unreadable file is reported."""
         file = self.folder(key, repetition) / SERIES
         try:
-            return None if status_of(file) is None else read_frame(file, SERIES_SCHEMA, exact=True)
+            return None if file_status(file) is None else read_frame(file, SERIES_SCHEMA, exact=True)
         except (OSError, TableError) as error:
-            self._tell(file, f"the series of the run {key}/{repetition} are left out: {file}: {unreadable(error)}")
+            self._tell(
+                file, f"the series of the run {key}/{repetition} are left out: {file}: {describe_read_error(error)}"
+            )
             return None
 
     def contents(self, digest: str) -> Contents | None:
@@ -268,7 +270,7 @@ class Store:
                 return 0
             if ledger.links == (before := self._links()):
                 return 0
-            with _locked(folder):
+            with _lock_folder(folder):
                 count = self._rekey(ledger, {digest.encode() for digest in ledger.affected(before)})
                 self._note(ledger)
             return count
@@ -276,12 +278,12 @@ class Store:
             raise disk_error(error, folder) from error
 
     def _note(self, ledger: Ledger) -> None:
-        replace(self.root / "runs" / _LINKS, json.dumps(ledger.links).encode(), f".{_LINKS}.{owner()}")
+        replace_file(self.root / "runs" / _LINKS, json.dumps(ledger.links).encode(), f".{_LINKS}.{owner()}")
 
     def _links(self) -> tuple[tuple[str, ...], ...]:
         """The links of the ledger that the keys were computed from; none where there was no ledger."""
         try:
-            return _KNOWN_LINKS.validate_json(record_bytes(self.root / "runs" / _LINKS))
+            return _KNOWN_LINKS.validate_json(read_record_bytes(self.root / "runs" / _LINKS))
         except (FileNotFoundError, ValueError):
             return ()
 
@@ -290,7 +292,7 @@ class Store:
         for key in self.cell_keys():
             for folder in self.every_folder(key):
                 try:
-                    text = record_bytes(folder / RUN)
+                    text = read_record_bytes(folder / RUN)
                     if not any(digest in text for digest in digests):
                         continue
                     run = read_run(text)
@@ -305,11 +307,11 @@ class Store:
 
     def _move(self, folder: Path, run: Run) -> None:
         """Move a run to its folder under another key, or among the replaced runs if that folder exists."""
-        replace(folder / RUN, run.model_dump_json(by_alias=True, indent=1).encode())
+        replace_file(folder / RUN, run.model_dump_json(by_alias=True, indent=1).encode())
         target = self.folder(run.cell.key, run.repetition)
         target.parent.mkdir(parents=True, exist_ok=True)
-        replaced = folder.parent.name == _REPLACED or target.exists()
-        folder.rename(_unused(target.parent / _REPLACED, run.repetition) if replaced else target)
+        replaced = folder.parent.name == _REPLACED_FOLDER or target.exists()
+        folder.rename(_free_path(target.parent / _REPLACED_FOLDER, run.repetition) if replaced else target)
         for empty in (folder.parent, folder.parent.parent):
             if empty != self.root / "runs":
                 with suppress(OSError):
@@ -366,16 +368,16 @@ class Store:
         """
         target = self.folder(run.cell.key, run.repetition)
         # This marker shows the next command a folder that this process did not manage to compress.
-        small = partial.with_name(f"{partial.name}{_SMALL}")
+        small = partial.with_name(f"{partial.name}{_COMPRESSING_SUFFIX}")
         try:
             small.mkdir()
             self.write_measured(partial, measured, series)
-            replace(partial / RUN, run.model_dump_json(by_alias=True, indent=1).encode())
+            replace_file(partial / RUN, run.model_dump_json(by_alias=True, indent=1).encode())
             self._put(partial, target, run.repetition)
             if artefacts:
-                pack(target)
+                compress_artefacts(target)
             else:
-                strip(target, small)
+                remove_artefacts(target, small)
             shutil.rmtree(small, ignore_errors=True)
         except OSError as error:
             raise disk_error(error, target) from error
@@ -392,13 +394,13 @@ class Store:
 
     def _put(self, partial: Path, target: Path, repetition: int) -> None:
         if target.exists():
-            target.rename(_unused(target.parent / _REPLACED, repetition))
+            target.rename(_free_path(target.parent / _REPLACED_FOLDER, repetition))
         if self._ledger is not None:
             with suppress(FileExistsError):
                 (self.root / "runs").mkdir(parents=True)
                 self._note(self._ledger)
         target.parent.mkdir(parents=True, exist_ok=True)
-        settle_modes(partial)
+        limit_modes(partial)
         partial.rename(target)
 
     def write_measured(self, folder: Path, measured: MeasuredRun | None, series: pl.DataFrame | None = None) -> None:
@@ -410,7 +412,7 @@ class Store:
             if series is not None:
                 write_frame(series, folder / SERIES)
             if measured is not None:
-                replace(folder / MEASURED, measured.model_dump_json(by_alias=True, indent=1).encode())
+                replace_file(folder / MEASURED, measured.model_dump_json(by_alias=True, indent=1).encode())
         except OSError as error:
             raise disk_error(error, folder) from error
 
@@ -424,7 +426,7 @@ class Store:
             if not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 unfinished = f"{image.digest}.{os.getpid()}.{threading.get_ident()}"
-                replace(file, json.dumps(asdict(image), indent=1).encode(), unfinished)
+                replace_file(file, json.dumps(asdict(image), indent=1).encode(), unfinished)
 
     def abandon(self, partial: Path) -> None:
         """Drop a run in progress."""
@@ -447,7 +449,7 @@ class Store:
     def strip(self, folder: Path) -> None:
         """Remove a finished run's artefacts, by its folder; its figures stay. EngineError when the disk refuses."""
         try:
-            strip(folder, self._aside(folder))
+            remove_artefacts(folder, self._aside(folder))
         except OSError as error:
             raise disk_error(error, folder) from error
 
@@ -464,12 +466,12 @@ class Store:
         removed = []
         for folder in self._partials():
             ended, _, name = folder.name.partition(".")
-            if needed(ended) or (name.endswith(_SMALL) and lives(ended)):
+            if needed(ended) or (name.endswith(_COMPRESSING_SUFFIX) and lives(ended)):
                 continue
-            if name.endswith(_SMALL):
-                key, _, repetition = name.removesuffix(_SMALL).partition(".")
+            if name.endswith(_COMPRESSING_SUFFIX):
+                key, _, repetition = name.removesuffix(_COMPRESSING_SUFFIX).partition(".")
                 if repetition.isdecimal():
-                    pack(self.folder(key, int(repetition)))
+                    compress_artefacts(self.folder(key, int(repetition)))
             else:
                 removed.append(folder.name)
             self.abandon(folder)

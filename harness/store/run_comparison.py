@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.capture.divergence import Parting, parting
+from harness.capture.divergence import TrailDifference, compare_trails
 from harness.outcome import MeasuredRun, Run
 from harness.scenario.metric_names import MetricName
-from harness.store.build_diff import VersionChange, changes, other_bits
+from harness.store.build_diff import VersionChange, compare_versions, differing_components
 from harness.store.identity import Equivalence, Ledger, components
 from harness.store.results import StoreReader
 
@@ -38,7 +38,7 @@ class RunComparison:
     reference: Run
     again: Run
     answer: Answer
-    at: Parting | None
+    at: TrailDifference | None
     """The packets towards or from the client in which the captures first differ, where the reference has a trail."""
     figures: tuple[MetricDifference, ...]
     bits: tuple[str, ...]
@@ -51,7 +51,7 @@ class RunComparison:
     """Entries of the ledger that make digests of the two equivalent."""
 
 
-def compared(
+def compare_with_reference(
     run: Run,
     measured: MeasuredRun | None,
     again: Run,
@@ -63,13 +63,13 @@ def compared(
     same_captures = bool(run.captures) and run.captures == again.captures
     # For test cases the reference has digests of captures, but no figures to compare.
     has_figures = measured is not None and bool(measured.measurements)
-    figures = other_figures(measured, remeasured) if has_figures else ()
-    same_figures = has_figures and not figures and _ended_alike(run, again)
+    figures = differing_figures(measured, remeasured) if has_figures else ()
+    same_figures = has_figures and not figures and _has_same_outcome(run, again)
     # Other code may measure different figures from equal captures.
     answer: Answer = "identical" if same_captures else "same figures" if same_figures else "differs"
-    at = parting(run.trail, again.trail) if not same_captures and run.trail and again.trail else None
-    changed, other_files = changes(run, again, (stores[0].contents, stores[1].contents))
-    bits = other_bits(run.cell, again.cell, ledger)
+    at = compare_trails(run.trail, again.trail) if not same_captures and run.trail and again.trail else None
+    changed, other_files = compare_versions(run, again, (stores[0].contents, stores[1].contents))
+    bits = differing_components(run.cell, again.cell, ledger)
     joining = tuple(ledger.joining(run.cell, components(again.cell))) if run.cell.key == again.cell.key else ()
     return RunComparison(run, again, answer, at, figures, bits, tuple(changed), tuple(other_files), joining)
 
@@ -84,11 +84,11 @@ def differing_digests(first: Run, second: Run) -> tuple[str, ...]:
     )
 
 
-def _ended_alike(first: Run, second: Run) -> bool:
+def _has_same_outcome(first: Run, second: Run) -> bool:
     return (first.outcome.status, first.outcome.reason) == (second.outcome.status, second.outcome.reason)
 
 
-def other_figures(first: MeasuredRun | None, second: MeasuredRun | None) -> tuple[MetricDifference, ...]:
+def differing_figures(first: MeasuredRun | None, second: MeasuredRun | None) -> tuple[MetricDifference, ...]:
     """The measurements in which two runs differ: those of events in the lab, not of the CPU time that it took."""
     sides = [_figures(measured) for measured in (first, second)]
     names = sorted({*sides[0], *sides[1]}, key=lambda name: name.text(2))

@@ -6,7 +6,7 @@ there. A second lab on the same machine takes another slot, with the third byte 
 """
 
 from harness.topology.build import build_lab, flow_label, run_seed, server_of
-from harness.topology.run_files import PROXY_COMMAND, digest_form, proxy_environment, sim_plan, summary
+from harness.topology.run_files import PROXY_COMMAND, digest_content, lab_summary, proxy_environment, sim_plan
 from harness.topology.spec import (
     CLIENT_END,
     CLIENT_START,
@@ -37,11 +37,11 @@ __all__ = [
     "ProxyHost",
     "Simulator",
     "build_lab",
-    "digest_form",
+    "digest_content",
     "flow_label",
+    "lab_summary",
     "proxy_environment",
     "run_seed",
     "server_of",
     "sim_plan",
-    "summary",
 ]

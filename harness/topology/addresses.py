@@ -13,7 +13,7 @@ Side = Literal["left", "right"]
 
 #: Host parts of addresses: of the first simulator, from which the others count up on the servers' side; of the first
 #: flow's endpoints, from which further flows count up; and of the addresses that a path writes in place of a client's.
-SIMULATOR, FIRST, MAPPED = 2, 100, 150
+FIRST_SIMULATOR, FIRST_ENDPOINT, FIRST_MAPPED = 2, 100, 150
 #: Addresses that a path has for rewriting, before it reuses them.
 MAPPED_COUNT = 100
 #: Distance of two paths' networks of clients, in the third byte; slots lie between.
@@ -21,36 +21,36 @@ _PATH = 25
 #: The first network between two segments, two for each of seven boundaries; slots lie between.
 _BETWEEN, _NEXT = 126, 9
 #: Host parts of the two stations in a network between two segments, that at the clients' end first.
-ENDS = 2, 3
+STATION_HOSTS = 2, 3
 
 
 def network(side: Side, slot: int, path: int = 0) -> tuple[str, str]:
     """A side's network, IPv4 and IPv6. `path`: the number of the path whose clients' network it is."""
-    return _written(_third(side, slot, path))
+    return _network_prefixes(_third_byte(side, slot, path))
 
 
 def address(side: Side, slot: int, host: int, path: int = 0) -> tuple[str, str]:
     """A host's addresses on a side, IPv4 and IPv6."""
-    return _host(_third(side, slot, path), host)
+    return _host_addresses(_third_byte(side, slot, path), host)
 
 
-def between(number: int, slot: int) -> tuple[str, str]:
+def network_between(number: int, slot: int) -> tuple[str, str]:
     """A network between two segments, IPv4 and IPv6, by its number from the clients' end."""
-    return _written(_BETWEEN + _NEXT * number + slot)
+    return _network_prefixes(_BETWEEN + _NEXT * number + slot)
 
 
 def address_between(number: int, slot: int, host: int) -> tuple[str, str]:
     """A host's addresses in a network between two segments, IPv4 and IPv6."""
-    return _host(_BETWEEN + _NEXT * number + slot, host)
+    return _host_addresses(_BETWEEN + _NEXT * number + slot, host)
 
 
-def _host(third: int, host: int) -> tuple[str, str]:
+def _host_addresses(third: int, host: int) -> tuple[str, str]:
     return f"193.167.{third}.{host}", f"fd00:cafe:cafe:{third}::{host}"
 
 
-def _written(third: int) -> tuple[str, str]:
+def _network_prefixes(third: int) -> tuple[str, str]:
     return f"193.167.{third}.0/24", f"fd00:cafe:cafe:{third}::/64"
 
 
-def _third(side: Side, slot: int, path: int) -> int:
+def _third_byte(side: Side, slot: int, path: int) -> int:
     return slot + _PATH * path if side == "left" else 100 + slot

@@ -8,15 +8,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 from harness.netem import PathProgram, Server, compile_path
-from harness.netem.mobility import paths_of
+from harness.netem.mobility import flow_paths
 from harness.outcome import ENGINES, Cell, EngineName
-from harness.planning.endpoint_config import Given, checked, effective_parameters, interop_testcase, lab_kind
-from harness.planning.sampling import sample_values, settled
+from harness.planning.endpoint_config import (
+    EndpointConfig,
+    configure_endpoints,
+    effective_parameters,
+    interop_testcase,
+    lab_kind,
+)
+from harness.planning.sampling import sample_values, with_drawn_values
 from harness.scenario.parameters import ROLES, ParameterValue, Role
 from harness.scenario.schema import ConstantRate, Files, Flow, Path, Poisson, Scenario, Traffic, UniformGaps
-from harness.topology.addresses import FIRST, SIMULATOR, Side, address, network
-from harness.topology.mobility import Moving, moving, outages
-from harness.topology.segments import Layout, Station, layout
+from harness.topology.addresses import FIRST_ENDPOINT, FIRST_SIMULATOR, Side, address, network
+from harness.topology.mobility import FlowMoves, compile_moves, outages_by_path
+from harness.topology.segments import Layout, Station, segment_layout
 from harness.topology.spec import SERVER_PORT, Host, Interface, Lab, LabFile, LabFlow, LabMove, Network, Simulator
 from harness.units import Duration, Size
 
@@ -53,14 +59,16 @@ def _figures(traffic: Traffic) -> dict[str, Any]:
     return figures
 
 
-def _environment(cell: Cell, role: Role, index: int, configs: dict[Role, Given], seed: int) -> dict[str, str]:
+def _environment(cell: Cell, role: Role, index: int, configs: dict[Role, EndpointConfig], seed: int) -> dict[str, str]:
     flow = cell.scenario.flows[index]
     host = f"server{cell.scenario.ip_version}"
     environment = {**cell.implementation(role, index).virtual_environment} if cell.virtual_time else {}
     environment |= {"ROLE": role, "TESTCASE": interop_testcase(cell, index, role)}
     if flow.kind == "quic":
-        names = [file.name for file in served_files(flow)] or [served_name(flow, *ways_of(cell.scenario, flow))]
-        urls = requests(names, cell.scenario.ip_version)
+        names = [file.name for file in served_files(flow)] or [
+            served_name(flow, *end_to_end_paths(cell.scenario, flow))
+        ]
+        urls = request_urls(names, cell.scenario.ip_version)
         environment |= {
             "REQUESTS": urls if role == "client" else "",
             "PROTOCOLS": "",
@@ -76,16 +84,16 @@ def _environment(cell: Cell, role: Role, index: int, configs: dict[Role, Given],
     return environment
 
 
-def requests(names: Iterable[str], ip_version: int) -> str:
+def request_urls(names: Iterable[str], ip_version: int) -> str:
     """REQUESTS of a client: the URLs of the files that it downloads."""
     return " ".join(f"https://server{ip_version}:{SERVER_PORT}/{name}" for name in names)
 
 
-def ways_of(scenario: Scenario, flow: Flow) -> list[Path]:
+def end_to_end_paths(scenario: Scenario, flow: Flow) -> list[Path]:
     """The paths that a flow's client is on at some time, from end to end."""
     if scenario.in_sequence:
         return [scenario.path]
-    return [scenario.every_path[name] for name in paths_of(scenario, flow)]
+    return [scenario.every_path[name] for name in flow_paths(scenario, flow)]
 
 
 def served_size(flow: Flow, *paths: Path) -> Size:
@@ -95,10 +103,10 @@ def served_size(flow: Flow, *paths: Path) -> Size:
     assert flow.stop is not None
     seconds = flow.stop.seconds - flow.start.seconds
     fastest = max(rate.value for path in paths for _, rate in path.rates_to_client)
-    return _round_size(fastest * seconds / 8 + 10**6)
+    return _round_up_size(fastest * seconds / 8 + 10**6)
 
 
-def _round_size(least: float) -> Size:
+def _round_up_size(least: float) -> Size:
     """1, 2 or 5 times a power of ten MB, so that flows with different stops share a handful of files."""
     decade = 10 ** max(6, math.floor(math.log10(least)))
     return Size(next(step * decade for step in (1, 2, 5, 10) if step * decade >= least))
@@ -129,13 +137,13 @@ def served_name(flow: Flow, *paths: Path) -> str:
     return f"{served_size(flow, *paths).label()}.bin"
 
 
-def interfaces_of(scenario: Scenario, index: int, slot: int) -> tuple[Interface, ...]:
+def client_interfaces(scenario: Scenario, index: int, slot: int) -> tuple[Interface, ...]:
     """The interfaces of a flow's client: one for each path that it is on at some time, the first path's first."""
     paths = list(scenario.every_path)
     interfaces = []
-    for name in paths_of(scenario, scenario.flows[index]):
+    for name in flow_paths(scenario, scenario.flows[index]):
         number = paths.index(name)
-        ipv4, ipv6 = address("left", slot, FIRST + index, number)
+        ipv4, ipv6 = address("left", slot, FIRST_ENDPOINT + index, number)
         interfaces.append(Interface(network=client_network(name, number), ipv4=ipv4, ipv6=ipv6))
     return tuple(interfaces)
 
@@ -150,19 +158,19 @@ def _routes(scenario: Scenario, slot: int) -> str:
     routes: list[str] = []
     # All segments in a row lie behind one simulator.
     for number in range(1, 1 if scenario.in_sequence else len(scenario.every_path)):
-        ways = zip(network("left", slot, number), address("right", slot, SIMULATOR + number), strict=True)
+        ways = zip(network("left", slot, number), address("right", slot, FIRST_SIMULATOR + number), strict=True)
         routes += [f"{clients},{way}" for clients, way in ways]
     return ";".join(routes)
 
 
-def pair(
-    cell: Cell, configs: dict[Role, Given], index: int, slot: int, seed: int, moves: str = ""
-) -> tuple[Host, Host]:  # fmt: skip
+def flow_hosts(
+    cell: Cell, configs: dict[Role, EndpointConfig], index: int, slot: int, seed: int, moves: str = ""
+) -> tuple[Host, Host]:
     """Client and server of a flow. `moves`: MOVES of the client."""
     scenario = cell.scenario
-    interfaces = interfaces_of(scenario, index, slot)
+    interfaces = client_interfaces(scenario, index, slot)
     left, left6 = interfaces[0].addresses
-    right, right6 = address("right", slot, FIRST + index)
+    right, right6 = address("right", slot, FIRST_ENDPOINT + index)
     servers = {"server4": (right,), "server6": (right6,), "server46": (right, right6)}
     clients = {"client4": (left,), "client6": (left6,), "client46": (left, left6)}
     start_path = list(scenario.every_path).index(scenario.start(scenario.flows[index]))
@@ -174,19 +182,27 @@ def pair(
     move_environment = {"MOVES": moves} if moves else {}
     route_environment = {"ROUTES": routes} if (routes := _routes(scenario, slot)) else {}
     client = Host(
-        name=f"client{index}", role="client", flow=index, image=cell.image("client", index).reference,
+        name=f"client{index}",
+        role="client",
+        flow=index,
+        image=cell.image("client", index).reference,
         interfaces=interfaces,
-        hosts={"sim": address("left", slot, SIMULATOR, start_path)[:1], **servers},
+        hosts={"sim": address("left", slot, FIRST_SIMULATOR, start_path)[:1], **servers},
         environment=_environment(cell, "client", index, configs, seed) | address_environment | move_environment,
-        sysctls=configs["client"].sysctls, container=cell.implementation("client", index).container,
-    )  # fmt: skip
+        sysctls=configs["client"].sysctls,
+        container=cell.implementation("client", index).container,
+    )
     server = Host(
-        name=f"server{index}", role="server", flow=index, image=cell.image("server", index).reference,
+        name=f"server{index}",
+        role="server",
+        flow=index,
+        image=cell.image("server", index).reference,
         interfaces=(Interface(network="right", ipv4=right, ipv6=right6),),
-        hosts={"sim": address("right", slot, SIMULATOR)[:1], **servers, **clients},
+        hosts={"sim": address("right", slot, FIRST_SIMULATOR)[:1], **servers, **clients},
         environment=_environment(cell, "server", index, configs, seed) | route_environment,
-        sysctls=configs["server"].sysctls, container=cell.implementation("server", index).container,
-    )  # fmt: skip
+        sysctls=configs["server"].sysctls,
+        container=cell.implementation("server", index).container,
+    )
     return client, server
 
 
@@ -213,16 +229,20 @@ def _networks(scenario: Scenario, slot: int) -> dict[str, Network]:
 
 
 def _simulators(
-    scenario: Scenario, places: Sequence[Station], server: Server, seed: int, slot: int, movements: list[Moving]
+    scenario: Scenario, places: Sequence[Station], server: Server, seed: int, slot: int, movements: list[FlowMoves]
 ) -> list[Simulator]:
     """The simulators of parallel paths. `places`: the station of each."""
-    path_outages, simulators = outages(scenario), []
+    path_outages, simulators = outages_by_path(scenario), []
     for number, (name, path) in enumerate(scenario.every_path.items()):
         mappings = [mapping for flow in movements for mapping in flow.mappings.get(name, ())]
         program = compile_path(
-            path, server, seed + _PATH_SEED * number, _access(scenario, slot, number), path_outages.get(name, ()),
+            path,
+            server,
+            seed + _PATH_SEED * number,
+            _access_delays(scenario, slot, number),
+            path_outages.get(name, ()),
             sorted(mappings, key=lambda mapping: mapping.at_ns),
-        )  # fmt: skip
+        )
         place = places[number]
         simulators.append(
             Simulator(
@@ -238,13 +258,13 @@ def _simulators(
     return simulators
 
 
-def _places(scenario: Scenario, slot: int) -> tuple[Station, ...]:
+def _simulator_stations(scenario: Scenario, slot: int) -> tuple[Station, ...]:
     """The stations of the simulators of parallel paths, in order."""
     stations = []
     for number, name in enumerate(scenario.every_path):
         (left, left6), (right, right6) = (
-            address("left", slot, SIMULATOR, number),
-            address("right", slot, SIMULATOR + number),
+            address("left", slot, FIRST_SIMULATOR, number),
+            address("right", slot, FIRST_SIMULATOR + number),
         )
         stations.append(
             Station(
@@ -257,8 +277,8 @@ def _places(scenario: Scenario, slot: int) -> tuple[Station, ...]:
 
 def _layout(scenario: Scenario, slot: int) -> Layout:
     if scenario.in_sequence:
-        return layout(scenario, slot)
-    return Layout(_networks(scenario, slot), _places(scenario, slot), ())
+        return segment_layout(scenario, slot)
+    return Layout(_networks(scenario, slot), _simulator_stations(scenario, slot), ())
 
 
 def flow_label(cell: Cell, index: int) -> str:
@@ -291,14 +311,14 @@ def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
     """The lab of one run. UnsupportedError when an implementation does not offer what it needs."""
     seed = run_seed(cell, repetition)
     values = sample_values(cell.scenario, seed)
-    scenario = settled(cell.scenario, values)
+    scenario = with_drawn_values(cell.scenario, values)
     cell = cell.model_copy(update={"scenario": scenario})
-    flow_configs = [checked(cell, index) for index in range(len(scenario.flows))]
-    movements, lab_layout = moving(scenario, slot), _layout(scenario, slot)
+    flow_configs = [configure_endpoints(cell, index) for index in range(len(scenario.flows))]
+    movements, lab_layout = compile_moves(scenario, slot), _layout(scenario, slot)
     hosts = [
         host
         for index, configs in enumerate(flow_configs)
-        for host in pair(cell, configs, index, slot, seed, movements[index].words)
+        for host in flow_hosts(cell, configs, index, slot, seed, movements[index].words)
     ]
     return Lab(
         name=f"{scenario.name} {cell.client.name}→{cell.server.name}",
@@ -316,7 +336,7 @@ def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
         whole_frames=scenario.testcase is not None,
         host_cpu=cell.host_cpu,
         timeout=scenario.timeout.seconds,
-        effective=_effective(cell) | values,
+        effective=_effective_parameters(cell) | values,
     )
 
 
@@ -330,8 +350,8 @@ def _flow(cell: Cell, index: int, moves: tuple[LabMove, ...]) -> LabFlow:
         server=f"server{index}",
         kind=lab_kind(cell, index),
         label=flow_label(cell, index),
-        file=served_name(flow, *ways_of(scenario, flow)) if serves else "",
-        size=served_size(flow, *ways_of(scenario, flow)).bytes if serves else sum(file.size for file in files),
+        file=served_name(flow, *end_to_end_paths(scenario, flow)) if serves else "",
+        size=served_size(flow, *end_to_end_paths(scenario, flow)).bytes if serves else sum(file.size for file in files),
         folder=served_folder(flow),
         files=files,
         start=flow.start.seconds,
@@ -344,18 +364,18 @@ def _flow(cell: Cell, index: int, moves: tuple[LabMove, ...]) -> LabFlow:
     )
 
 
-def _access(scenario: Scenario, slot: int, path: int) -> dict[str, Duration]:
+def _access_delays(scenario: Scenario, slot: int, path: int) -> dict[str, Duration]:
     """Addresses of flows with an access delay of their own, both ends and IP versions → the delay."""
     return {
         host_address: flow.access_delay
         for index, flow in enumerate(scenario.flows)
         if flow.access_delay.value
         for side in get_args(Side)
-        for host_address in address(side, slot, FIRST + index, path)
+        for host_address in address(side, slot, FIRST_ENDPOINT + index, path)
     }
 
 
-def _effective(cell: Cell) -> dict[str, ParameterValue]:
+def _effective_parameters(cell: Cell) -> dict[str, ParameterValue]:
     """The effective parameters: those of the matrix's pair, and for each flow those that differ from them."""
     shared = effective_parameters(cell) if cell.scenario.open_roles else {}
     own = {

@@ -17,11 +17,11 @@ from harness.topology.spec import LabMove
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-class _Asked(BaseModel):
+class _LabModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Endpoint(_Asked):
+class Endpoint(_LabModel):
     """One end of a flow."""
 
     addresses: tuple[str, ...]
@@ -33,7 +33,7 @@ class Endpoint(_Asked):
         return (self.among or self.addresses).index(address)
 
 
-class FlowAddresses(_Asked):
+class FlowAddresses(_LabModel):
     """Both ends of a flow, and its configuration."""
 
     flow: int
@@ -71,7 +71,7 @@ class FlowAddresses(_Asked):
         return self.model_copy(update={"client": Endpoint(addresses=tuple(own), among=self.client.addresses)})
 
 
-class LinkSettings(_Asked):
+class LinkSettings(_LabModel):
     """One direction of the link as set when it was brought up."""
 
     device: str
@@ -93,7 +93,7 @@ class LinkSettings(_Asked):
     mean_loss: float = 0.0
 
 
-class LinkSettingsChange(_Asked):
+class LinkSettingsChange(_LabModel):
     """New values for one direction; None keeps the old one."""
 
     rate_bps: int | None = None
@@ -104,7 +104,7 @@ class LinkSettingsChange(_Asked):
     limit_packets: int | None = None
 
 
-class ScheduledChange(_Asked):
+class ScheduledChange(_LabModel):
     """A change of the path, `at` seconds after the client's first datagram."""
 
     at: float
@@ -112,7 +112,7 @@ class ScheduledChange(_Asked):
     to_server: LinkSettingsChange | None = None
 
 
-class Links(_Asked):
+class Links(_LabModel):
     """Both directions."""
 
     to_client: LinkSettings
@@ -124,7 +124,7 @@ class Links(_Asked):
         return sum(link.delay_ns - link.jitter_ns for link in (self.to_client, self.to_server))
 
 
-class PathFacts(_Asked):
+class PathFacts(_LabModel):
     """One of several paths."""
 
     path: str
@@ -139,7 +139,7 @@ class PathFacts(_Asked):
     faults: tuple[Fault, ...] = ()
 
 
-class ProxyFacts(_Asked):
+class ProxyFacts(_LabModel):
     """A proxy between two segments in a row."""
 
     proxy: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
@@ -149,7 +149,7 @@ class ProxyFacts(_Asked):
     right: str
 
 
-class LabFacts(_Asked):
+class LabFacts(_LabModel):
     """lab.json: the configuration of the run's lab."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from harness.netem import AddressMapping, Outage
-from harness.netem.mobility import Rebound, losses, rebounds, told
+from harness.netem.mobility import AppliedRebinding, client_moves, find_lost_paths, path_rebindings
 from harness.scenario.schema import Move, Scenario
-from harness.topology.addresses import FIRST, MAPPED, MAPPED_COUNT, address
+from harness.topology.addresses import FIRST_ENDPOINT, FIRST_MAPPED, MAPPED_COUNT, address
 from harness.topology.spec import LabMove
 from harness.units import Duration
 
@@ -20,7 +20,7 @@ Addresses = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Moving:
+class FlowMoves:
     """The effects of one flow's moves."""
 
     moves: tuple[LabMove, ...]
@@ -30,31 +30,33 @@ class Moving:
     """MOVES of the client; empty where it does not act itself."""
 
 
-def moving(scenario: Scenario, slot: int) -> list[Moving]:
+def compile_moves(scenario: Scenario, slot: int) -> list[FlowMoves]:
     """The effects of the moves of each flow."""
     paths = list(scenario.every_path)
     used = dict.fromkeys(paths, 0)
-    return [_moving(scenario, index, slot, paths, used) for index in range(len(scenario.flows))]
+    return [_compile_flow_moves(scenario, index, slot, paths, used) for index in range(len(scenario.flows))]
 
 
-def _moving(scenario: Scenario, index: int, slot: int, paths: list[str], used: dict[str, int]) -> Moving:
+def _compile_flow_moves(scenario: Scenario, index: int, slot: int, paths: list[str], used: dict[str, int]) -> FlowMoves:
     """`used`: for each path the number of mapping addresses that were assigned so far."""
     flow = scenario.flows[index]
-    own_addresses = {path: address("left", slot, FIRST + index, number) for number, path in enumerate(paths)}
+    own_addresses = {path: address("left", slot, FIRST_ENDPOINT + index, number) for number, path in enumerate(paths)}
     external: dict[str, tuple[Addresses, int | None]] = {
         path: (addresses, None) for path, addresses in own_addresses.items()
     }
     mappings: dict[str, list[AddressMapping]] = {}
     moves: list[LabMove] = []
     current_path, port = scenario.start(flow), _FIRST_PORT
-    steps: list[Move | Rebound] = [*told(flow), *rebounds(scenario, flow)]
+    steps: list[Move | AppliedRebinding] = [*client_moves(flow), *path_rebindings(scenario, flow)]
     for step in sorted(steps, key=_time):
-        if isinstance(step, Rebound):
+        if isinstance(step, AppliedRebinding):
             outer, source = external[current_path]
             if step.how == "nat-port":
                 source, port = port, port + 1
             else:
-                outer = address("left", slot, MAPPED + used[current_path] % MAPPED_COUNT, paths.index(current_path))
+                outer = address(
+                    "left", slot, FIRST_MAPPED + used[current_path] % MAPPED_COUNT, paths.index(current_path)
+                )
                 used[current_path] += 1
             external[current_path] = outer, source
             mapping = AddressMapping(at_ns=step.at_ns, inner=own_addresses[current_path], outer=outer, port=source)
@@ -67,14 +69,14 @@ def _moving(scenario: Scenario, index: int, slot: int, paths: list[str], used: d
         moves.append(
             LabMove(at=step.at.seconds, how=step.how, path=current_path, gap=gap, addresses=outer, port=source)
         )
-    words = (",".join([_seconds(move.acts), move.how, *own_addresses[move.path_to]]) for move in told(flow))
-    return Moving(
+    words = (",".join([_seconds(move.acts), move.how, *own_addresses[move.path_to]]) for move in client_moves(flow))
+    return FlowMoves(
         tuple(moves), {path: tuple(path_mappings) for path, path_mappings in mappings.items()}, ";".join(words)
     )
 
 
-def _time(step: Move | Rebound) -> int:
-    return step.at_ns if isinstance(step, Rebound) else step.at.value
+def _time(step: Move | AppliedRebinding) -> int:
+    return step.at_ns if isinstance(step, AppliedRebinding) else step.at.value
 
 
 def _seconds(time: Duration) -> str:
@@ -82,13 +84,13 @@ def _seconds(time: Duration) -> str:
     return f"{Decimal(time.value).scaleb(-9).normalize():f}"
 
 
-def outages(scenario: Scenario) -> dict[str, tuple[Outage, ...]]:
+def outages_by_path(scenario: Scenario) -> dict[str, tuple[Outage, ...]]:
     """Path → its outages, in order of time."""
     by_path: dict[str, dict[int, Outage]] = {}
     for name, path in scenario.every_path.items():
         for begin, end in path.blackhole.times if path.blackhole is not None else ():
             by_path.setdefault(name, {})[begin.value] = Outage(from_ns=begin.value, until_ns=end.value)
-    for loss in losses(scenario):
+    for loss in find_lost_paths(scenario):
         # Several clients that lose it together make one outage.
         by_path.setdefault(loss.path, {})[loss.at_ns] = Outage(from_ns=loss.at_ns, until_ns=loss.until_ns)
     return {path: tuple(by_start[at] for at in sorted(by_start)) for path, by_start in by_path.items()}

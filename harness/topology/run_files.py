@@ -27,7 +27,9 @@ def sim_plan(lab: Lab, simulator: Simulator) -> dict[str, Any]:
     """A simulator's plan (see images/sim/simulator/plan.py), as plain data."""
     first = simulator is lab.simulators[0]
     captures: dict[str, Any] = {"whole_frames": True} if lab.whole_frames else {}
-    multi_path: dict[str, Any] = {} if len(lab.simulators) == 1 else {"name": simulator.name, "peers": _names(lab)}
+    multi_path: dict[str, Any] = (
+        {} if len(lab.simulators) == 1 else {"name": simulator.name, "peers": _simulator_names(lab)}
+    )
     if lab.whole is not None:
         # The first one's probes pass all the others before these delay anything.
         multi_path |= {"routes": [route.model_dump() for route in simulator.routes], "after": "" if first else "sim"}
@@ -48,7 +50,7 @@ def sim_plan(lab: Lab, simulator: Simulator) -> dict[str, Any]:
             if interface.network == side_interface.network
             for address in interface.addresses
         ]
-        + _next_ones(lab, simulator),
+        + _neighbour_stations(lab, simulator),
         "setup": [list(command) for command in simulator.program.setup],
         "changes": [change.model_dump(mode="json") for change in simulator.program.changes],
         # The other simulators wait for the first.
@@ -62,7 +64,7 @@ def sim_plan(lab: Lab, simulator: Simulator) -> dict[str, Any]:
     }
 
 
-def _next_ones(lab: Lab, simulator: Simulator) -> list[dict[str, Any]]:
+def _neighbour_stations(lab: Lab, simulator: Simulator) -> list[dict[str, Any]]:
     """The stations next to a simulator, as neighbours, where segments are in a row."""
     stations = lab.stations
     place = next((number for number, station in enumerate(stations) if station is simulator), 0)
@@ -92,11 +94,11 @@ def proxy_environment(proxy: ProxyHost) -> dict[str, str]:
     return {"PROXY_PLAN": json.dumps(proxy_plan(proxy))}
 
 
-def _names(lab: Lab) -> list[str]:
+def _simulator_names(lab: Lab) -> list[str]:
     return [simulator.name for simulator in lab.simulators]
 
 
-def summary(lab: Lab) -> dict[str, Any]:
+def lab_summary(lab: Lab) -> dict[str, Any]:
     """lab.json: addresses and link figures, for readers of the run's artefacts. Unset fields are left out."""
     return lab_facts(lab).model_dump(mode="json", by_alias=True, exclude_unset=True)
 
@@ -178,7 +180,7 @@ def _flow(lab: Lab, flow: LabFlow) -> FlowAddresses:
     )
 
 
-def digest_form(lab: Lab) -> dict[str, Any]:
+def digest_content(lab: Lab) -> dict[str, Any]:
     """The content of a cell's digest: all that a lab's runs depend on, except the images, and no text for people.
 
     The names are part of the digest, and therefore written out here: a field of a lab can be renamed without a change
@@ -199,7 +201,7 @@ def digest_form(lab: Lab) -> dict[str, Any]:
             {
                 "name": simulator.name,
                 "path": simulator.path,
-                "interfaces": {side: _interface(at) for side, at in simulator.interfaces.items()},
+                "interfaces": {side: _interface_content(at) for side, at in simulator.interfaces.items()},
                 "plan": sim_plan(lab, simulator),
             }
             for simulator in lab.simulators
@@ -207,7 +209,7 @@ def digest_form(lab: Lab) -> dict[str, Any]:
         "proxies": [
             {
                 "name": proxy.name,
-                "interfaces": {side: _interface(at) for side, at in proxy.interfaces.items()},
+                "interfaces": {side: _interface_content(at) for side, at in proxy.interfaces.items()},
                 "plan": proxy_plan(proxy),
                 "sysctls": proxy.sysctls,
             }
@@ -218,7 +220,7 @@ def digest_form(lab: Lab) -> dict[str, Any]:
                 "name": host.name,
                 "role": host.role,
                 "flow": host.flow,
-                "interfaces": [_interface(at) for at in host.interfaces],
+                "interfaces": [_interface_content(at) for at in host.interfaces],
                 "hosts": host.hosts,
                 "environment": host.environment,
                 "sysctls": host.sysctls,
@@ -227,15 +229,15 @@ def digest_form(lab: Lab) -> dict[str, Any]:
             }
             for host in lab.hosts
         ],
-        "flows": [_asked(flow) for flow in lab.flows],
+        "flows": [_flow_content(flow) for flow in lab.flows],
     }
 
 
-def _interface(interface: Interface) -> list[str]:
+def _interface_content(interface: Interface) -> list[str]:
     return [interface.network, interface.ipv4, interface.ipv6]
 
 
-def _asked(flow: LabFlow) -> dict[str, Any]:
+def _flow_content(flow: LabFlow) -> dict[str, Any]:
     return {
         "client": flow.client,
         "server": flow.server,

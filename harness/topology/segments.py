@@ -7,11 +7,19 @@ from dataclasses import dataclass, replace
 
 from harness.scenario.schema import Proxy as Asked
 from harness.scenario.schema import Scenario
-from harness.topology.addresses import ENDS, SIMULATOR, Side, address, address_between, between, network
+from harness.topology.addresses import (
+    FIRST_SIMULATOR,
+    STATION_HOSTS,
+    Side,
+    address,
+    address_between,
+    network,
+    network_between,
+)
 from harness.topology.spec import Interface, Network, ProxyHost, Route
 
 #: Settings of every proxy's kernel: it forwards, and does not take packets for others' addresses for forged.
-_FORWARDING = {
+_PROXY_SYSCTLS = {
     "net.ipv4.conf.all.rp_filter": "0",
     "net.ipv4.conf.default.rp_filter": "0",
     "net.ipv4.ip_forward": "1",
@@ -40,13 +48,16 @@ class Layout:
     proxies: tuple[ProxyHost, ...]
 
 
-def layout(scenario: Scenario, slot: int) -> Layout:
+def segment_layout(scenario: Scenario, slot: int) -> Layout:
     """The networks of segments in a row, and their stations."""
-    kinds = _kinds(scenario)
+    kinds = _station_kinds(scenario)
     networks = _networks(len(kinds), slot)
     names = list(networks)
     stations = [
-        Station(_end(networks, names, number, "right", slot), _end(networks, names, number + 1, "left", slot))
+        Station(
+            _end_interface(networks, names, number, "right", slot),
+            _end_interface(networks, names, number + 1, "left", slot),
+        )
         for number in range(len(kinds))
     ]
     routed = [replace(station, routes=_routes(stations, networks, number)) for number, station in enumerate(stations)]
@@ -57,7 +68,7 @@ def layout(scenario: Scenario, slot: int) -> Layout:
     )
 
 
-def _kinds(scenario: Scenario) -> list[Asked | None]:
+def _station_kinds(scenario: Scenario) -> list[Asked | None]:
     """The stations in order, from the clients' end: None for a simulator."""
     kinds: list[Asked | None] = [None]
     for boundary in scenario.proxies:
@@ -67,19 +78,19 @@ def _kinds(scenario: Scenario) -> list[Asked | None]:
 
 def _networks(stations: int, slot: int) -> dict[str, Network]:
     prefixes = {"left": network("left", slot)}
-    prefixes |= {f"between{number}": between(number, slot) for number in range(stations - 1)}
+    prefixes |= {f"between{number}": network_between(number, slot) for number in range(stations - 1)}
     prefixes["right"] = network("right", slot)
     sides: dict[str, Side] = {"left": "left", "right": "right"}
     return {name: Network(side=sides.get(name), ipv4=ipv4, ipv6=ipv6) for name, (ipv4, ipv6) in prefixes.items()}
 
 
-def _end(networks: dict[str, Network], names: Sequence[str], number: int, side: Side, slot: int) -> Interface:
+def _end_interface(networks: dict[str, Network], names: Sequence[str], number: int, side: Side, slot: int) -> Interface:
     """An interface in the network of that number, at its left or right end."""
     name = names[number]
     if (outer_side := networks[name].side) is not None:
-        ipv4, ipv6 = address(outer_side, slot, SIMULATOR)
+        ipv4, ipv6 = address(outer_side, slot, FIRST_SIMULATOR)
     else:
-        ipv4, ipv6 = address_between(number - 1, slot, ENDS[side == "right"])
+        ipv4, ipv6 = address_between(number - 1, slot, STATION_HOSTS[side == "right"])
     return Interface(network=name, ipv4=ipv4, ipv6=ipv6)
 
 
@@ -97,7 +108,7 @@ def _routes(stations: Sequence[Station], networks: dict[str, Network], number: i
     return tuple(routes)
 
 
-def _receive(proxy: Asked, mtu: int) -> str:
+def _receive_buffer(proxy: Asked, mtu: int) -> str:
     """tcp_rmem: a connection's default buffer holds its initial window, which is half of it (tcp_win_from_space)."""
     first = min(max(_FIRST, 2 * mtu * proxy.initial_rwnd), proxy.tcp_rmem_max.bytes)
     return f"{_LEAST} {first} {proxy.tcp_rmem_max.bytes}"
@@ -110,8 +121,8 @@ def _proxy(number: int, station: Station, proxy: Asked, mtu: int) -> ProxyHost:
         right=station.right,
         routes=station.routes,
         sysctls={
-            **_FORWARDING,
-            "net.ipv4.tcp_rmem": _receive(proxy, mtu),
+            **_PROXY_SYSCTLS,
+            "net.ipv4.tcp_rmem": _receive_buffer(proxy, mtu),
             "net.ipv4.tcp_wmem": f"{_SEND} {proxy.tcp_wmem_max.bytes}",
         },
         initial_cwnd=proxy.initial_cwnd,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from harness.evaluation.cell_result import CellResult
-from harness.formatting import counted
-from harness.report.layout import number, text
-from harness.report.markdown import line
-from harness.report.studies import stored_of
+from harness.formatting import format_count
+from harness.report.layout import number_text, span_text
+from harness.report.markdown import table_row
+from harness.report.studies import measured_cells
 from harness.scenario.metric_names import MetricName
 from harness.stats.intervals import harm
 
@@ -23,10 +23,10 @@ def contests(results: Sequence[CellResult]) -> str:
 
 def fairness(results: Sequence[CellResult]) -> str:
     """Shares and harm of every server and congestion control against every other."""
-    found = {_pair(result): result for result in stored_of(results, "dumbbell/fairness")}
+    found = {_pair(result): result for result in measured_cells(results, "dumbbell/fairness")}
     alone = {
         _contestant(result, 0): span.median
-        for result in stored_of(results, "dumbbell/alone")
+        for result in measured_cells(results, "dumbbell/alone")
         if (span := result.interval("mean_throughput", 0)) is not None
     }
     names = sorted({name for pair in found for name in pair}, key=lambda name: (name.split()[1], name))
@@ -41,12 +41,12 @@ def fairness(results: Sequence[CellResult]) -> str:
         return "\n".join(lines)
 
     def table(title: str, cell: Callable[[str, str], str]) -> list[str]:
-        body = [line([mine, *(cell(mine, other) for other in names)]) for mine in names]
-        return [line([title, *names]), line(["---", *["---:"] * len(names)]), *body, ""]
+        body = [table_row([mine, *(cell(mine, other) for other in names)]) for mine in names]
+        return [table_row([title, *names]), table_row(["---", *["---:"] * len(names)]), *body, ""]
 
     def median(name: MetricName, mine: str, other: str) -> str:
         span = found[mine, other].interval(*name) if (mine, other) in found else None
-        return "–" if span is None else number(span.median)
+        return "–" if span is None else number_text(span.median)
 
     def harmed(mine: str, other: str) -> float | None:
         span = found[mine, other].interval("mean_throughput", 0) if (mine, other) in found else None
@@ -88,32 +88,36 @@ def _counts(results: Iterable[CellResult]) -> str:
         return "no runs"
     if len(counts) > 1:
         return f"{counts[0]} to {counts[-1]} runs"
-    return counted(counts[0], "run")
+    return format_count(counts[0], "run")
 
 
 def links(results: Sequence[CellResult]) -> str:
     """Shares over rates, delays and queues."""
-    found = stored_of(results, "dumbbell/fairness-links")
+    found = measured_cells(results, "dumbbell/fairness-links")
     lines = ["## Rates, delays and queues", ""]
     if not found:
         return "\n".join(lines)
     columns = {
-        "first": "flow0.server.congestion_control", "delay": "path.forward.delay", "queue": "path.forward.queue",
+        "first": "flow0.server.congestion_control",
+        "delay": "path.forward.delay",
+        "queue": "path.forward.queue",
         "rate": "path.forward.rate",
-    }  # fmt: skip
+    }
     figures = {
-        "first, Mbit/s": MetricName("mean_throughput", 0), "CUBIC, Mbit/s": MetricName("mean_throughput", 1),
-        "Jain": MetricName("jain_shared"), "utilisation": MetricName("utilisation_shared"),
+        "first, Mbit/s": MetricName("mean_throughput", 0),
+        "CUBIC, Mbit/s": MetricName("mean_throughput", 1),
+        "Jain": MetricName("jain_shared"),
+        "utilisation": MetricName("utilisation_shared"),
         "queue, ms": MetricName("mean_queue_delay"),
-    }  # fmt: skip
+    }
     lines += [
         "ngtcp2 against ngtcp2 with CUBIC, 30 s; the delay is one way, beside 10 ms back; the queue is in multiples of",
         f"the bandwidth-delay product, RED with thresholds at 0.3 and 0.8 of it. {_counts(found)} each.",
         "",
-        line([*columns, *figures]),
-        line(["---"] * len(columns) + ["---:"] * len(figures)),
+        table_row([*columns, *figures]),
+        table_row(["---"] * len(columns) + ["---:"] * len(figures)),
     ]
     for result in found:
         asked = (str(result.cell.parameters[name]) for name in columns.values())
-        lines.append(line([*asked, *(text(result.interval(*name)) for name in figures.values())]))
+        lines.append(table_row([*asked, *(span_text(result.interval(*name)) for name in figures.values())]))
     return "\n".join([*lines, ""])

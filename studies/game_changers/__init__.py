@@ -6,6 +6,11 @@ from studies.game_changers.figures import DRAWINGS
 from studies.game_changers.page import every_effect, game_changers
 
 STUDY = Study(
-    source=SOURCE, text=game_changers, scenarios=("studies",), place=1, page="studies.md",
-    beside={"effects.md": every_effect}, drawings=DRAWINGS,
-)  # fmt: skip
+    source=SOURCE,
+    text=game_changers,
+    scenarios=("studies",),
+    place=1,
+    page="studies.md",
+    beside={"effects.md": every_effect},
+    drawings=DRAWINGS,
+)

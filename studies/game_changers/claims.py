@@ -45,14 +45,28 @@ class Question:
 
 
 QUESTIONS = (
-    Question("Impact of other parameters (e.g. INITIAL_CWND or INITIAL_RTT)?", (
-        "server.initial_cwnd", "server.initial_rtt",
-    )),
+    Question(
+        "Impact of other parameters (e.g. INITIAL_CWND or INITIAL_RTT)?",
+        (
+            "server.initial_cwnd",
+            "server.initial_rtt",
+        ),
+    ),
     Question("On going investigations to assess what parameters are game changers", ()),
-    Question("PICOQUIC can still do better by increasing flow control limits for high BDP use-cases", (
-        "client.stream_window", "client.connection_window",
-    )),
-    Question("Are they relevant for other cases? (e.g. ACK management)", (
-        "client.ack_ratio", "client.max_ack_delay", "client.ack_delay_exponent",
-    ), near=True),
-)  # fmt: skip
+    Question(
+        "PICOQUIC can still do better by increasing flow control limits for high BDP use-cases",
+        (
+            "client.stream_window",
+            "client.connection_window",
+        ),
+    ),
+    Question(
+        "Are they relevant for other cases? (e.g. ACK management)",
+        (
+            "client.ack_ratio",
+            "client.max_ack_delay",
+            "client.ack_delay_exponent",
+        ),
+        near=True,
+    ),
+)

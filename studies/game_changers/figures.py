@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.doe.effects import analysis, metrics_of, studied
+from harness.doe.effects import analyse, group_studies, metrics_of
 from harness.evaluation.cell_result import CellResult
 from harness.report.plots.study import heat_map, tornado
 from harness.report.studies import Drawing
@@ -15,9 +15,9 @@ Draw = Callable[[Sequence[CellResult]], dict[str, Any] | None]
 
 def _effects(scenario: str, server: str) -> Draw:
     def draw(results: Sequence[CellResult]) -> dict[str, Any] | None:
-        for of in studied(one for one in results if one.cell.scenario.name == scenario):
+        for of in group_studies(one for one in results if one.cell.scenario.name == scenario):
             if of.server == server and of.engine == "virtual":
-                return tornado([analysis(of, metric) for metric in metrics_of(of.scenario)])
+                return tornado([analyse(of, metric) for metric in metrics_of(of.scenario)])
         return None
 
     return draw
@@ -25,7 +25,7 @@ def _effects(scenario: str, server: str) -> Draw:
 
 def _heat(scenario: str, server: str, metric: str, one: str, other: str) -> Draw:
     def draw(results: Sequence[CellResult]) -> dict[str, Any] | None:
-        for of in studied(each for each in results if each.cell.scenario.name == scenario):
+        for of in group_studies(each for each in results if each.cell.scenario.name == scenario):
             if of.server == server and of.engine == "virtual" and {one, other} <= of.factors.keys():
                 return heat_map(of, metric, one, other)
         return None
@@ -39,19 +39,23 @@ _SHOWN = ("quinn", "picoquic", "msquic")
 DRAWINGS = (
     *(
         Drawing(
-            f"studies-effects-{path}-{server}.svg", f"What parameters are worth on {server}, {path}",
+            f"studies-effects-{path}-{server}.svg",
+            f"What parameters are worth on {server}, {path}",
             _effects(f"studies/fraction-{path}", server),
         )
-        for path in ("50-10", "near-50-10") for server in _SHOWN
+        for path in ("50-10", "near-50-10")
+        for server in _SHOWN
     ),
     Drawing(
-        "studies-start-quinn.svg", "Initial window × initial RTT on quinn: seconds of 2 MB",
+        "studies-start-quinn.svg",
+        "Initial window × initial RTT on quinn: seconds of 2 MB",
         _heat("studies/start", "quinn", "milestone_2MB", "server.initial_rtt", "server.initial_cwnd"),
     ),
     Drawing(
-        "studies-ack-ratio-initial-rtt-quinn.svg", "ACK ratio × initial RTT on quinn: seconds of 2 MB",
+        "studies-ack-ratio-initial-rtt-quinn.svg",
+        "ACK ratio × initial RTT on quinn: seconds of 2 MB",
         _heat(
             "studies/ack-ratio-initial-rtt-50-10", "quinn", "milestone_2MB", "server.initial_rtt", "client.ack_ratio"
         ),
     ),
-)  # fmt: skip
+)

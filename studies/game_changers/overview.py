@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.doe.effects import Analysis, Effect
-from harness.doe.effects.samples import Profiled, ProfileRow
-from harness.doe.effects.summary import called, is_little, rounded
+from harness.doe.effects.samples import ProfileRow, ProfileSample
+from harness.doe.effects.summary import is_negligible, metric_label, round_seconds
 from harness.outcome import Interval
-from harness.report.markdown import line
+from harness.report.markdown import table_row
 from harness.report.table import SYMBOLS, interval_text
 from studies.game_changers.claims import GAME
 
@@ -32,15 +32,15 @@ def worth_table(mine: Sequence[Analysis]) -> list[str]:
     study = mine[0].of.scenario.study
     order = list(study.factors) if study is not None else told
     factors = sorted(told, key=lambda name: (order.index(name) if name in order else len(order), name))
-    times = " / ".join(called(one.metric) for one in next(iter(pairs.values())))
+    times = " / ".join(metric_label(one.metric) for one in next(iter(pairs.values())))
     clients = {client for client, _ in pairs}
     rows = [
-        line([f"worth, seconds of {times}", *(f"`{name}`" for name in factors)]),
-        line(["---", *["---:"] * len(factors)]),
+        table_row([f"worth, seconds of {times}", *(f"`{name}`" for name in factors)]),
+        table_row(["---", *["---:"] * len(factors)]),
     ]
     for (client, server), each in pairs.items():
         who = server if len(clients) == 1 else f"{client} → {server}"
-        rows.append(line([who, *(_worth(name, each) for name in factors)]))
+        rows.append(table_row([who, *(_worth(name, each) for name in factors)]))
     return rows
 
 
@@ -54,22 +54,22 @@ def _worth(factor: str, times: Sequence[Analysis]) -> str:
 
 def _figure(effect: Effect, one: Analysis) -> str:
     cut = CUT if one.late else ""
-    if is_little(effect.saved, one):
+    if is_negligible(effect.saved, one):
         return f"{_LITTLE}{cut}"
-    text = rounded(effect.saved.median, one)
+    text = round_seconds(effect.saved.median, one)
     return f"{f'**{text}**' if changes_game(effect, one) else text}{cut}"
 
 
-def profiles_table(mine: Sequence[Profiled]) -> list[str]:
+def profiles_table(mine: Sequence[ProfileSample]) -> list[str]:
     """The profiles of one scenario as a table: a row a server, a column a profile, the times in each cell."""
     study = mine[0].scenario.study
     labels = ["its own parameters", *(study.profiles if study is not None else ())]
     names = [name for one in mine for row in one.rows[:1] for name in row.times]
-    times = " / ".join(map(called, dict.fromkeys(names)))
-    rows = [line([f"seconds of {times}", *labels]), line(["---", *["---:"] * len(labels)])]
+    times = " / ".join(map(metric_label, dict.fromkeys(names)))
+    rows = [table_row([f"seconds of {times}", *labels]), table_row(["---", *["---:"] * len(labels)])]
     for one in mine:
         by = {label: row for row in one.rows for label in row.label.split(" = ")}
-        rows.append(line([one.server, *(_profile(by.get(label)) for label in labels)]))
+        rows.append(table_row([one.server, *(_profile(by.get(label)) for label in labels)]))
     return rows
 
 

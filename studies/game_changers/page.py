@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from harness.doe.effects import Analysis, analyses
-from harness.doe.effects.samples import Profiled, profiled
-from harness.doe.effects.summary import called, sentence
-from harness.doe.minimal_settings import searches
+from harness.doe.effects import Analysis, analyse_all
+from harness.doe.effects.samples import ProfileSample, group_profiles
+from harness.doe.effects.summary import metric_label, summarise
+from harness.doe.minimal_settings import stored_searches
 from harness.evaluation.cell_result import CellResult
 from harness.report import reach, study
-from harness.report.markdown import line
-from harness.store.identity import compiled
+from harness.report.markdown import table_row
+from harness.store.identity import lab_digest
 from studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, SOME, SWEEPS, Question
 from studies.game_changers.overview import changes_game, profiles_table, worth_table
 
@@ -76,7 +76,7 @@ was tried and fails; none does where every set was.
 def game_changers(results: Sequence[CellResult]) -> str:
     """The page."""
     mine = _mine(results)
-    found = analyses(mine)
+    found = analyse_all(mine)
     return "\n".join(
         [
             _HEAD,
@@ -85,7 +85,7 @@ def game_changers(results: Sequence[CellResult]) -> str:
             *_by_path(found, "levels", "Every level alone", _LEVELS, worth_table),
             *_sweeps(found),
             *_heat(found, worth_table),
-            *_profiles(profiled(mine), _PROFILES, profiles_table),
+            *_profiles(group_profiles(mine), _PROFILES, profiles_table),
             *_reach(mine),
         ]
     )
@@ -94,14 +94,14 @@ def game_changers(results: Sequence[CellResult]) -> str:
 def every_effect(results: Sequence[CellResult]) -> str:
     """The page of details."""
     mine = _mine(results)
-    found = analyses(mine)
+    found = analyse_all(mine)
     return "\n".join(
         [
             _DETAILS,
             *_by_path(found, "fraction", "The parameter table in a fraction", _FRACTION, _effects),
             *_by_path(found, "levels", "Every level alone", _LEVELS, _effects),
             *_heat(found, _effects),
-            *_profiles(profiled(mine), "## Document 004's columns as profiles\n", _by_pair),
+            *_profiles(group_profiles(mine), "## Document 004's columns as profiles\n", _by_pair),
         ]
     )
 
@@ -114,7 +114,7 @@ def _effects(mine: Sequence[Analysis]) -> list[str]:
     return [study.markdown((mine, [])).rstrip("\n")]
 
 
-def _by_pair(mine: Sequence[Profiled]) -> list[str]:
+def _by_pair(mine: Sequence[ProfileSample]) -> list[str]:
     return [text for one in mine for text in (f"{one.client}→{one.server}:", "", *study.profiles_table(one), "")][:-1]
 
 
@@ -135,10 +135,13 @@ def _answer(one: Question, found: Sequence[Analysis]) -> list[str]:
     counted = [tally for tally in tallies(mine) if not one.factors or tally.factor in one.factors]
     if not counted:
         return [_NONE]
-    rows = [line(["factor", "changes the game for", "at most worth", "where"]), line(["---", "---:", "---:", "---"])]
+    rows = [
+        table_row(["factor", "changes the game for", "at most worth", "where"]),
+        table_row(["---", "---:", "---:", "---"]),
+    ]
     for each in counted:
         changed = f"{each.changes} of {each.pairs}"
-        rows += [line([each.factor, changed, f"{each.most:.1f} s", each.where])]
+        rows += [table_row([each.factor, changed, f"{each.most:.1f} s", each.where])]
     sizes = "2 and 10 MB on paths of 20 ms" if one.near else "2, 10 and 100 MB"
     return [f"{verdict(counted)} {_ENOUGH.format(sizes)}", "", *rows]
 
@@ -190,7 +193,7 @@ def tallies(found: Iterable[Analysis]) -> list[Tally]:
     made = []
     for factor, each in by.items():
         of, most, _ = max(each, key=lambda item: item[1])
-        where = f"{called(of.metric)}, {of.of.client}→{of.of.server}, `{of.of.scenario.name}`"
+        where = f"{metric_label(of.metric)}, {of.of.client}→{of.of.server}, `{of.of.scenario.name}`"
         made.append(Tally(factor, sum(enough for _, _, enough in each), len(each), most, where))
     return sorted(made, key=lambda one: (-one.changes / one.pairs, -one.most, one.factor))
 
@@ -235,7 +238,7 @@ def _sweeps(found: Sequence[Analysis]) -> list[str]:
 
 
 def _sentences(mine: Sequence[Analysis]) -> str:
-    return "\n".join(f"* {one.of.client}→{one.of.server}: {sentence(one)}" for one in mine)
+    return "\n".join(f"* {one.of.client}→{one.of.server}: {summarise(one)}" for one in mine)
 
 
 def _heat(found: Sequence[Analysis], table: Table) -> list[str]:
@@ -245,7 +248,9 @@ def _heat(found: Sequence[Analysis], table: Table) -> list[str]:
     return [*lines, *_tabled(mine, table), ""]
 
 
-def _profiles(found: Sequence[Profiled], head: str, table: Callable[[Sequence[Profiled]], list[str]]) -> list[str]:
+def _profiles(
+    found: Sequence[ProfileSample], head: str, table: Callable[[Sequence[ProfileSample]], list[str]]
+) -> list[str]:
     lines = [head]
     for start in ("", NEAR):
         for path, name in PATHS.items():
@@ -260,7 +265,7 @@ def _reach(results: Sequence[CellResult]) -> list[str]:
     lines = [_REACH]
     for path, name in PATHS.items():
         scenario = _scenario("reach", path)
-        mine = searches(_searched(results, scenario))
+        mine = stored_searches(_searched(results, scenario))
         lines += [reach.markdown(mine)] if mine else [f"**{name}** (`{scenario}`)", "", _NONE, ""]
     return lines
 
@@ -276,4 +281,4 @@ def _searched(results: Sequence[CellResult], name: str) -> list[CellResult]:
         for one in results
         if one.cell.scenario.name != name and one.cell.scenario.objectives == asked.objectives
     ]
-    return [*mine, *(replace(one, cell=cell) for one, cell in shared if compiled(cell) == one.cell.compiled)]
+    return [*mine, *(replace(one, cell=cell) for one, cell in shared if lab_digest(cell) == one.cell.compiled)]

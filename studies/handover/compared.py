@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Handover, Interval, proven_outcome
-from harness.report.studies import stored_of
+from harness.report.studies import measured_cells
 from harness.stats.intervals import interval
 from studies.handover.claims import FIRST
 
@@ -20,7 +20,7 @@ def by_rule(results: Sequence[CellResult], scenario: str, server: str = FIRST) -
     """Rule → the cell of a scenario in which that server has it, in virtual time."""
     found = [
         one
-        for one in stored_of(results, scenario)
+        for one in measured_cells(results, scenario)
         if one.cell.virtual_time and one.cell.implementation("server", 0).name == server
     ]
     return {str(one.cell.parameters.get(PARAMETER)): one for one in found}

@@ -14,8 +14,8 @@ from altair.utils.schemapi import debug_mode
 from harness.evaluation.cell_result import CellResult
 from harness.outcome.measured import TRACE_FROM, TRACE_STEP
 from harness.report.plots.copied import Marks
-from harness.report.plots.parts import layered, sized
-from harness.report.plots.theme import INK, OPTIMUM, SOFT, Chart, config, headed
+from harness.report.plots.parts import layer_charts, set_size
+from harness.report.plots.theme import INK, OPTIMUM, SOFT, Chart, add_heading, vega_config
 from harness.stats.intervals import interval
 from studies.handover.claims import DOCUMENT, RULES
 from studies.handover.compared import by_rule, handovers, values
@@ -49,7 +49,9 @@ def windows(results: Sequence[CellResult]) -> dict[str, Any] | None:
     move = Marks(pl.DataFrame({"t": [at]})).mark_rule(color=SOFT, strokeDash=[2, 2]).encode(x=alt.X("t:Q"))
     runs = max(len(handovers(result)) for result in found.values())
     return _made(
-        sized(layered(lines, move), _HEIGHT), "Congestion window through a handover", f"mean of {runs} runs each"
+        set_size(layer_charts(lines, move), _HEIGHT),
+        "Congestion window through a handover",
+        f"mean of {runs} runs each",
     )
 
 
@@ -79,8 +81,9 @@ def throughputs(results: Sequence[CellResult]) -> dict[str, Any] | None:
     points = pl.DataFrame(each_run, {"rule": pl.String, "value": pl.Float64}, orient="row")
     spans = pl.DataFrame(
         [(rule, span.low, span.high, span.median) for rule, each in seen.items() for span in [interval(each)]],
-        {"rule": pl.String, "low": pl.Float64, "high": pl.Float64, "value": pl.Float64}, orient="row",
-    )  # fmt: skip
+        {"rule": pl.String, "low": pl.Float64, "high": pl.Float64, "value": pl.Float64},
+        orient="row",
+    )
     y = alt.Y("rule:N", sort=[*seen], title=None, axis=alt.Axis(domain=False, ticks=False))
     x, low = (alt.X(f"{field}:Q", title="Mbit/s in the first 100 ms") for field in ("value", "low"))
     layers = [
@@ -88,9 +91,11 @@ def throughputs(results: Sequence[CellResult]) -> dict[str, Any] | None:
         Marks(points).mark_point(color=INK, size=24, opacity=0.5).encode(x=x, y=y),
         Marks(spans).mark_tick(color=INK, thickness=2.5, size=_ROW * 0.7).encode(x=x, y=y),
     ]
-    return _made(sized(layered(*layers), _ROW * len(seen)), "Handover throughput", "a point a run; median and interval")
+    return _made(
+        set_size(layer_charts(*layers), _ROW * len(seen)), "Handover throughput", "a point a run; median and interval"
+    )
 
 
 def _made(chart: Chart, title: str, note: str) -> dict[str, Any]:
     with warnings.catch_warnings(), debug_mode(False):
-        return {**headed(chart, title, [DOCUMENT.title, note]).to_dict(validate=False), "config": config()}
+        return {**add_heading(chart, title, [DOCUMENT.title, note]).to_dict(validate=False), "config": vega_config()}

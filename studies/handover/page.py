@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
-from harness.report.layout import number, text
-from harness.report.markdown import line
+from harness.report.layout import number_text, span_text
+from harness.report.markdown import table_row
 from harness.report.moves import markdown as table_of_stacks
 from harness.stats.intervals import interval
 from studies.handover.claims import (
@@ -29,10 +29,14 @@ from studies.handover.compared import Ratio, by_rule, larger, ratio, values
 
 #: Column → (metric, what its values are divided by).
 _COLUMNS = {
-    "window before, kB": ("cwnd_before", 1000.0), "after, kB": ("cwnd_after", 1000.0), "kept": ("cwnd_kept", 1.0),
-    "first 100 ms, Mbit/s": ("handover_throughput", 1.0), "500 ms, MB": ("delivered_500ms", 1e6),
-    "2 s, MB": ("delivered_2s", 1e6), "sent again without need": ("spurious_retransmissions", 1.0),
-}  # fmt: skip
+    "window before, kB": ("cwnd_before", 1000.0),
+    "after, kB": ("cwnd_after", 1000.0),
+    "kept": ("cwnd_kept", 1.0),
+    "first 100 ms, Mbit/s": ("handover_throughput", 1.0),
+    "500 ms, MB": ("delivered_500ms", 1e6),
+    "2 s, MB": ("delivered_2s", 1e6),
+    "sent again without need": ("spurious_retransmissions", 1.0),
+}
 #: Span after the move → metric.
 _SPANS = {"100 ms": "handover_throughput", "500 ms": "delivered_500ms", "2 s": "delivered_2s"}
 _STACKS = ("handover/migrate", "handover/interface", "handover/nat-geo")
@@ -73,13 +77,15 @@ def handover(results: Sequence[CellResult]) -> str:
     stacks = [one for one in mine if one.cell.scenario.name in _STACKS]
     if stacks:
         lines += [
-            "## What every stack does", "",
+            "## What every stack does",
+            "",
             "`harness report moves` prints this with the evidence behind each row. The case `migrate` has a client",
             "that probes and goes over, `interface` one that loses its path, `nat-geo` one whose port, and later whose",
             "address, is rewritten behind a satellite. *not observed* is a transfer that had ended, or a client that",
             "did not move.",
-            "", table_of_stacks(stacks),
-        ]  # fmt: skip
+            "",
+            table_of_stacks(stacks),
+        ]
     return "\n".join(lines)
 
 
@@ -94,8 +100,8 @@ def _case(results: Sequence[CellResult], case: Case) -> list[str]:
     ]
     if not found:
         return [*lines, "No runs are stored.", ""]
-    lines += [line(["window", "runs", *_COLUMNS, *(f"{when} / reset" for when in _SPANS)])]
-    lines += [line(["---", *["---:"] * (len(_COLUMNS) + 1 + len(_SPANS))])]
+    lines += [table_row(["window", "runs", *_COLUMNS, *(f"{when} / reset" for when in _SPANS)])]
+    lines += [table_row(["---", *["---:"] * (len(_COLUMNS) + 1 + len(_SPANS))])]
     lines += [_row(found, rule) for rule in RULES if rule in found]
     return [*lines, "", *_verdicts(found), ""]
 
@@ -103,12 +109,12 @@ def _case(results: Sequence[CellResult], case: Case) -> list[str]:
 def _row(found: dict[str, CellResult], rule: str) -> str:
     cells = [f"{rule}: {RULES[rule]}", str(len(found[rule].runs))]
     cells += [_median(found[rule], metric, per) for metric, per in _COLUMNS.values()]
-    return line([*cells, *_per_reset(found, rule)])
+    return table_row([*cells, *_per_reset(found, rule)])
 
 
 def _median(result: CellResult, metric: str, per: float = 1.0) -> str:
     seen = [value / per for value in values(result, metric).values()]
-    return text(interval(seen) if seen else None)
+    return span_text(interval(seen) if seen else None)
 
 
 def _per_reset(found: dict[str, CellResult], rule: str) -> list[str]:
@@ -116,7 +122,7 @@ def _per_reset(found: dict[str, CellResult], rule: str) -> list[str]:
     cells = []
     for metric in _SPANS.values():
         made = None if rule == "reset" or "reset" not in found else ratio(found[rule], found["reset"], metric)
-        cells.append("–" if made is None else text(made.span))
+        cells.append("–" if made is None else span_text(made.span))
     return cells
 
 
@@ -127,7 +133,9 @@ def _verdicts(found: dict[str, CellResult]) -> list[str]:
         if rule not in found or "reset" not in found:
             continue
         made = {when: ratio(found[rule], found["reset"], metric) for when, metric in _SPANS.items()}
-        parts = [f"{one.verdict} over {when} ({text(one.span)} times)" for when, one in made.items() if one is not None]
+        parts = [
+            f"{one.verdict} over {when} ({span_text(one.span)} times)" for when, one in made.items() if one is not None
+        ]
         if parts:
             said.append(f"Against the reset, `{rule}` {', '.join(parts)}.")
     return [" ".join(said)] if said else []
@@ -144,8 +152,13 @@ def _claims(results: Sequence[CellResult]) -> list[str]:
         (what, ratio(found["adaptive"], found["reset"], "handover_throughput", only))
         for what, only in (("all runs", None), ("runs with a larger window", large))
     ]
-    rows = [["share of the window that is kept, runs with a larger window", f"{KEPT:.0%}",
-             *_kept([share for number, share in every.items() if number in large])]]  # fmt: skip
+    rows = [
+        [
+            "share of the window that is kept, runs with a larger window",
+            f"{KEPT:.0%}",
+            *_kept([share for number, share in every.items() if number in large]),
+        ]
+    ]
     rows += [
         [f"throughput of the first 100 ms, per that of the reset, {what}", f"nearly {TIMES:g}", *_gain(gain)]
         for what, gain in gains
@@ -154,15 +167,18 @@ def _claims(results: Sequence[CellResult]) -> list[str]:
         "**The document's claims.** The rule has a say only where the window is larger than the initial one when the",
         f"client moves: it is in {len(large)} of {len(every)} runs, since losses of up to 5 % leave CUBIC no more.",
         "",
-        line(["claim", "document", "here", "verdict"]), line(["---"] * 4), *map(line, rows), "",
-    ]  # fmt: skip
+        table_row(["claim", "document", "here", "verdict"]),
+        table_row(["---"] * 4),
+        *map(table_row, rows),
+        "",
+    ]
 
 
 def _kept(shares: list[float]) -> tuple[str, str]:
     if not shares:
         return "–", "not observed"
     span = interval(shares)
-    here = text(span)
+    here = span_text(span)
     if span.low - NEAR <= KEPT <= span.high + NEAR:
         return here, "borne out"
     return here, "more is kept" if span.median > KEPT else "less is kept"
@@ -171,7 +187,7 @@ def _kept(shares: list[float]) -> tuple[str, str]:
 def _gain(gain: Ratio | None) -> tuple[str, str]:
     if gain is None:
         return "–", "not observed"
-    here = text(gain.span)
+    here = span_text(gain.span)
     if gain.span.low >= NEARLY:
         return here, "borne out"
     if gain.span.high >= NEARLY:
@@ -191,12 +207,12 @@ def _lessons(results: Sequence[CellResult]) -> list[str]:
         for rule in ("adaptive", "keep"):
             for metric in _SPANS.values():
                 made = None if rule not in found else ratio(found[rule], found["reset"], metric)
-                told.append("–" if made is None else f"{made.verdict} ({number(made.span.median)})")
-        rows.append(line(told))
+                told.append("–" if made is None else f"{made.verdict} ({number_text(made.span.median)})")
+        rows.append(table_row(told))
     if not rows:
         return []
     columns = [f"{what}, {when}" for what in ("the document's rule", "keeping all") for when in _SPANS]
-    head = [line(["against the reset", *columns]), line(["---"] * (1 + len(columns)))]
+    head = [table_row(["against the reset", *columns]), table_row(["---"] * (1 + len(columns)))]
     return ["## In all", "", *head, *rows, ""]
 
 
@@ -213,11 +229,21 @@ def _again(results: Sequence[CellResult]) -> list[str]:
     for case in AGAIN:
         found = {server: by_rule(results, case.scenario, server) for server in (FIRST, SECOND)}
         rows += [
-            line([case.title, rule, server, str(len(cells[rule].runs)), _median(cells[rule], "cwnd_kept"),
-                  *_per_reset(cells, rule)])
-            for rule in RULES for server, cells in found.items() if rule in cells and found[SECOND]
-        ]  # fmt: skip
+            table_row(
+                [
+                    case.title,
+                    rule,
+                    server,
+                    str(len(cells[rule].runs)),
+                    _median(cells[rule], "cwnd_kept"),
+                    *_per_reset(cells, rule),
+                ]
+            )
+            for rule in RULES
+            for server, cells in found.items()
+            if rule in cells and found[SECOND]
+        ]
     if not rows:
         return [*lines, "No runs are stored.", ""]
     head = ["case", "window", "server", "runs", "kept", *(f"{when} / reset" for when in _SPANS)]
-    return [*lines, line(head), line(["---"] * 3 + ["---:"] * (len(head) - 3)), *rows, ""]
+    return [*lines, table_row(head), table_row(["---"] * 3 + ["---:"] * (len(head) - 3)), *rows, ""]

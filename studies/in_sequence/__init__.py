@@ -13,7 +13,10 @@ STUDY = Study(
     page="in-sequence.md",
     figures=(
         Figure(
-            MEDIUM.quic, PAIR[1], "ack_ratio", client=PAIR[0],
+            MEDIUM.quic,
+            PAIR[1],
+            "ack_ratio",
+            client=PAIR[0],
             caption=f"Packets per acknowledgement over time, {PAIR[0]}'s client on {MEDIUM.title} "
             "(the document: 2 at first, about 10 then)",
         ),
@@ -22,4 +25,4 @@ STUDY = Study(
         Drawing(f"in-sequence-{path.name}.svg", f"{path.title}: seconds for each size, and the objective", bars(path))
         for path in (MEDIUM, LARGE_LOSSY, WIFI)
     ),
-)  # fmt: skip
+)

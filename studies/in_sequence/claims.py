@@ -8,9 +8,11 @@ SOURCE = "N. Kuhn, Updates on QUIC Over In-sequence Paths with Different Charact
 SIZES = ("2MB", "10MB", "100MB")
 #: The document's proxies: name → (tcp_wmem, tcp_rmem, initial windows), in the words of results.
 PROXIES = {
-    "A": ("4 MB", "6 MB", "10"), "B": ("4 MB", "6 MB", "100"), "C": ("33 MB", "33 MB", "10"),
+    "A": ("4 MB", "6 MB", "10"),
+    "B": ("4 MB", "6 MB", "100"),
+    "C": ("33 MB", "33 MB", "10"),
     "D": ("33 MB", "33 MB", "100"),
-}  # fmt: skip
+}
 #: Who speaks for QUIC in the document: client → server, and what it says of them.
 PAIR = ("picoquic", "picoquic")
 ONLY = "only picoquic with picoquic meets the objectives"
@@ -45,20 +47,34 @@ class Path:
 def _path(name: str, title: str, said: str) -> Path:
     folder = "in-sequence"
     return Path(
-        name, title, f"{folder}/tcp-{name}", f"{folder}/tcp-{name}-settings", f"{folder}/split-{name}",
-        f"{folder}/https-{name}", f"{folder}/https-split-{name}", f"{folder}/quic-{name}", said,
-    )  # fmt: skip
+        name,
+        title,
+        f"{folder}/tcp-{name}",
+        f"{folder}/tcp-{name}-settings",
+        f"{folder}/split-{name}",
+        f"{folder}/https-{name}",
+        f"{folder}/https-split-{name}",
+        f"{folder}/quic-{name}",
+        said,
+    )
 
 
 MEDIUM = _path(
     "medium", "50/10 Mbit/s", "With the proxies the channel's capacity is reached and transmission is faster."
 )
 LARGE_LOSSY = _path(
-    "large-lossy", "250/3 Mbit/s, 1 % loss behind the second proxy",
+    "large-lossy",
+    "250/3 Mbit/s, 1 % loss behind the second proxy",
     "As on 50/10 Mbit/s, and losses are recovered on the spot.",
-)  # fmt: skip
+)
 WIFI = Path(
-    "wifi", "the internet, a satellite and Wi-Fi", "in-sequence/wifi-tcp", "", "in-sequence/wifi-split",
-    "in-sequence/wifi-https", "in-sequence/wifi-https-split", "in-sequence/wifi-quic",
+    "wifi",
+    "the internet, a satellite and Wi-Fi",
+    "in-sequence/wifi-tcp",
+    "",
+    "in-sequence/wifi-split",
+    "in-sequence/wifi-https",
+    "in-sequence/wifi-https-split",
+    "in-sequence/wifi-quic",
     "A slide without figures: complex for end-to-end protocols.",
-)  # fmt: skip
+)

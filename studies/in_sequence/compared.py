@@ -10,8 +10,8 @@ from typing import Literal
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.planning.sampling import is_random
-from harness.report.layout import number
-from harness.report.studies import stored_of
+from harness.report.layout import number_text
+from harness.report.studies import measured_cells
 from harness.stats.intervals import interval
 from studies.in_sequence.claims import PROXIES, SIZES, Path
 
@@ -50,7 +50,7 @@ class Row:
 
 def rows(results: Sequence[CellResult], path: Path) -> list[Row]:
     """The rows of a path, in virtual time."""
-    mine = {name: [one for one in stored_of(results, name) if one.cell.virtual_time] for name in path.scenarios}
+    mine = {name: [one for one in measured_cells(results, name) if one.cell.virtual_time] for name in path.scenarios}
     return [
         *_whole("TCP", "tcp", mine[path.tcp]),
         *_set_as("TCP, no proxy, set as", "tcp", mine.get(path.tcp_settings, []), _OF_ENDS),
@@ -58,7 +58,7 @@ def rows(results: Sequence[CellResult], path: Path) -> list[Row]:
         *_whole("HTTPS", "https", mine[path.https]),
         *_set_as("HTTPS, proxies", "https split", mine[path.https_split], _OF_PROXIES),
         *(Row(" → ".join((one.cell.client.name, one.cell.server.name)), "quic", one) for one in mine[path.quic]),
-    ]  # fmt: skip
+    ]
 
 
 def _whole(protocol: str, kind: Kind, results: Sequence[CellResult]) -> Iterator[Row]:
@@ -81,7 +81,7 @@ def seeds(row: Row) -> str:
     if is_random(row.result.cell.scenario):
         return str(count)
     spans = [clock(size) for size in SIZES for clock in (row.seconds, row.since_data)]
-    alike = all(span is None or number(span.low) == number(span.high) for span in spans)
+    alike = all(span is None or number_text(span.low) == number_text(span.high) for span in spans)
     return f"{count}, nothing at random" if count == 1 else f"{count}, deterministic" if alike else str(count)
 
 

@@ -13,14 +13,18 @@ from altair.utils.schemapi import debug_mode
 
 from harness.evaluation.cell_result import CellResult
 from harness.report.plots.copied import Marks
-from harness.report.plots.parts import layered, sized
-from harness.report.plots.theme import INK, OPTIMUM, SOFT, config
+from harness.report.plots.parts import layer_charts, set_size
+from harness.report.plots.theme import INK, OPTIMUM, SOFT, vega_config
 from studies.in_sequence.claims import SIZES, Path
 from studies.in_sequence.compared import Kind, Row, bounds, rows
 
 _COLOURS: dict[Kind, str] = {
-    "tcp": "#8a8a8a", "tcp split": "#3a7ca5", "https": "#bdbdbd", "https split": "#81b29a", "quic": "#b5651d",
-}  # fmt: skip
+    "tcp": "#8a8a8a",
+    "tcp split": "#3a7ca5",
+    "https": "#bdbdbd",
+    "https split": "#81b29a",
+    "quic": "#b5651d",
+}
 _ROW, _WIDTH = 20, 230
 
 
@@ -42,7 +46,7 @@ def _drawn(path: Path, found: list[Row]) -> dict[str, Any]:
         chart.title = alt.TitleParams(
             path.title, subtitle=["seconds from the client's first packet, medians; the line is the objective"]
         )
-        return {**chart.to_dict(validate=False), "config": config()}
+        return {**chart.to_dict(validate=False), "config": vega_config()}
 
 
 def _panel(found: list[Row], names: list[str], size: str, *, first: bool) -> alt.LayerChart:
@@ -63,7 +67,8 @@ def _panel(found: list[Row], names: list[str], size: str, *, first: bool) -> alt
         Marks(frame).mark_bar(size=_ROW * 0.6).encode(x=x, y=y, color=colour),
         Marks(missed).mark_text(text="never", align="left", color=SOFT, fontSize=10).encode(y=y, x=alt.value(2)),
         Marks(line).mark_rule(color=OPTIMUM, strokeWidth=2).encode(x=alt.X("value:Q")),
-        Marks(frame).mark_text(align="left", dx=3, color=INK, fontSize=9)
+        Marks(frame)
+        .mark_text(align="left", dx=3, color=INK, fontSize=9)
         .encode(x=x, y=y, text=alt.Text("value:Q", format=".3g")),
-    ]  # fmt: skip
-    return sized(layered(*layers), _ROW * len(names), _WIDTH)
+    ]
+    return set_size(layer_charts(*layers), _ROW * len(names), _WIDTH)

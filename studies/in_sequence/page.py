@@ -6,23 +6,30 @@ from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
-from harness.report.layout import number, text
-from harness.report.markdown import line
+from harness.report.layout import number_text, span_text
+from harness.report.markdown import table_row
 from harness.scenario.parameters import Role
 from studies.in_sequence.claims import LARGE_LOSSY, MEDIUM, NOT_RUN, ONLY, PAIR, PROXIES, SIZES, SOURCE, WIFI, Path
 from studies.in_sequence.compared import Kind, Row, bounds, met, rows, seeds
 
 #: What the rows of each kind are called together.
 _KINDS: dict[Kind, str] = {
-    "tcp": "TCP without a proxy", "tcp split": "TCP behind proxies", "https": "HTTPS without a proxy",
-    "https split": "HTTPS behind proxies", "quic": "QUIC",
-}  # fmt: skip
+    "tcp": "TCP without a proxy",
+    "tcp split": "TCP behind proxies",
+    "https": "HTTPS without a proxy",
+    "https split": "HTTPS behind proxies",
+    "quic": "QUIC",
+}
 _SHOWN = ("2 MB", "10 MB", "100 MB")
 #: Parameters of the document's last slides, as runs show them: (role, parameter).
 _OBSERVED: tuple[tuple[Role, str], ...] = (
-    ("server", "congestion_control"), ("server", "initial_cwnd"), ("client", "ack_ratio"), ("client", "max_ack_delay"),
-    ("client", "ack_delay_exponent"), ("client", "connection_window"),
-)  # fmt: skip
+    ("server", "congestion_control"),
+    ("server", "initial_cwnd"),
+    ("client", "ack_ratio"),
+    ("client", "max_ack_delay"),
+    ("client", "ack_delay_exponent"),
+    ("client", "connection_window"),
+)
 
 
 def in_sequence(results: Sequence[CellResult]) -> str:
@@ -39,9 +46,9 @@ def in_sequence(results: Sequence[CellResult]) -> str:
         "",
         "The document's proxies, both alike:",
         "",
-        line(["proxy", "send buffer", "receive buffer", "initial windows, packets"]),
-        line(["---", "---:", "---:", "---:"]),
-        *(line([name, *settings]) for name, settings in PROXIES.items()),
+        table_row(["proxy", "send buffer", "receive buffer", "initial windows, packets"]),
+        table_row(["---", "---:", "---:", "---:"]),
+        *(table_row([name, *settings]) for name, settings in PROXIES.items()),
         "",
         "Each size is a time from the client's first packet on, for TCP that of the connection that has the data, and",
         "once more from the first byte of the data on. The document measured TCP with iperf3, whose clock starts about",
@@ -58,7 +65,7 @@ def in_sequence(results: Sequence[CellResult]) -> str:
         "endpoints alone: two are asked for, a row that is the same with both is *deterministic*, and more would tell",
         "nothing new.",
         "",
-    ]  # fmt: skip
+    ]
     for path in (MEDIUM, LARGE_LOSSY, WIFI):
         lines += _path(rows(results, path), path)
     lines += _claims(results)
@@ -72,8 +79,8 @@ def _path(found: list[Row], path: Path) -> list[str]:
         return [*lines, "No runs are stored.", ""]
     head = ["", *(f"{size}, s" for size in _SHOWN), *(f"{size} from the first byte, s" for size in _SHOWN), "n"]
     limits = bounds(found[0])
-    lines += [line(head), line(["---", *["---:"] * 7])]
-    lines.append(line(["*objective*", *(f"{limits[size]:g}" for size in SIZES), *["–"] * 3, ""]))
+    lines += [table_row(head), table_row(["---", *["---:"] * 7])]
+    lines.append(table_row(["*objective*", *(f"{limits[size]:g}" for size in SIZES), *["–"] * 3, ""]))
     lines += [_row(row) for row in found]
     lines += ["", *_verdicts(found), ""]
     return lines
@@ -81,7 +88,7 @@ def _path(found: list[Row], path: Path) -> list[str]:
 
 def _row(row: Row) -> str:
     whole, since = _spans(row)
-    return line([row.name, *map(text, whole.values()), *map(text, since.values()), seeds(row)])
+    return table_row([row.name, *map(span_text, whole.values()), *map(span_text, since.values()), seeds(row)])
 
 
 def _spans(row: Row) -> tuple[dict[str, Interval | None], dict[str, Interval | None]]:
@@ -119,7 +126,7 @@ def _claims(results: Sequence[CellResult]) -> list[str]:
                 continue
             inside = met(row, _spans(row)[1])
             verdict = "borne out" if len(inside) == len(SIZES) else f"within for {_listed(inside)}"
-            times = ", ".join(text(span) for span in _spans(row)[1].values())
+            times = ", ".join(span_text(span) for span in _spans(row)[1].values())
             told.append([path.title, f"proxies {name} are where the objectives come from", f"{times} s", verdict])
         for protocol in ("TCP", "HTTPS"):
             base, best = by_name.get(f"{protocol}, no proxy (cubic)"), by_name.get(f"{protocol}, proxies D")
@@ -135,10 +142,15 @@ def _claims(results: Sequence[CellResult]) -> list[str]:
         return []
     absent = "; ".join(f"{name} is not run: {why}" for name, why in NOT_RUN.items())
     return [
-        "## The document's claims", "",
-        line(["path", "claim", "here", "verdict"]), line(["---"] * 4), *map(line, told), "",
-        f"Of the document's servers {absent}.", "",
-    ]  # fmt: skip
+        "## The document's claims",
+        "",
+        table_row(["path", "claim", "here", "verdict"]),
+        table_row(["---"] * 4),
+        *map(table_row, told),
+        "",
+        f"Of the document's servers {absent}.",
+        "",
+    ]
 
 
 def _listed(sizes: Sequence[str]) -> str:
@@ -151,7 +163,7 @@ def _gains(base: Row, best: Row) -> str:
     for size in SIZES:
         slow, fast = base.seconds(size), best.seconds(size)
         if slow is not None and fast is not None:
-            said.append(f"{size.replace('MB', ' MB')}: {number(slow.median)} → {number(fast.median)} s")
+            said.append(f"{size.replace('MB', ' MB')}: {number_text(slow.median)} → {number_text(fast.median)} s")
     return ", ".join(said)
 
 
@@ -161,11 +173,14 @@ def _parameters(found: list[Row]) -> list[str]:
     if not pairs:
         return []
     lines = [
-        "## Parameters", "",
+        "## Parameters",
+        "",
         "What the captures and the endpoints' own logs show of each pair on 50/10 Mbit/s (first run; – where nothing",
-        "tells).", "",
-        line(["pair", *(f"{name} ({role})" for role, name in _OBSERVED)]), line(["---", *["---:"] * len(_OBSERVED)]),
-    ]  # fmt: skip
+        "tells).",
+        "",
+        table_row(["pair", *(f"{name} ({role})" for role, name in _OBSERVED)]),
+        table_row(["---", *["---:"] * len(_OBSERVED)]),
+    ]
     for row in pairs:
         measured = next((each for _, each in row.result.runs if each is not None), None)
         seen = {} if measured is None else {(one.role, one.parameter): one for one in measured.observed}
@@ -175,9 +190,9 @@ def _parameters(found: list[Row]) -> list[str]:
             else f"{_value(one.value)} {one.unit if one.unit != '1' else ''}".strip()
             for key in _OBSERVED
         ]
-        lines.append(line([row.name, *cells]))
+        lines.append(table_row([row.name, *cells]))
     return [*lines, ""]
 
 
 def _value(value: object) -> str:
-    return number(float(value)) if isinstance(value, int | float) else str(value)
+    return number_text(float(value)) if isinstance(value, int | float) else str(value)

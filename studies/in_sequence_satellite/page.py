@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
-from harness.formatting import counted
-from harness.report import by_scenario
-from harness.report.markdown import line
+from harness.formatting import format_count
+from harness.report import group_by_scenario
+from harness.report.markdown import table_row
 from studies.in_sequence_satellite.claims import CLAIM, CLAIMS
 
 
@@ -18,14 +18,14 @@ def satellite(results: Sequence[CellResult]) -> str:
         "",
         CLAIM,
         "",
-        line(["case", "engine", "document", "pairs here", "meet every objective here", "miss one"]),
-        line(["---", "---", "---", "---:", "---", "---:"]),
+        table_row(["case", "engine", "document", "pairs here", "meet every objective here", "miss one"]),
+        table_row(["---", "---", "---", "---:", "---", "---:"]),
     ]
-    for group in by_scenario(judged(results)):
+    for group in group_by_scenario(judged(results)):
         cell = group[0].cell
         met = [result for result in group if result.verdict.status == "pass"]
         row = [f"`{cell.scenario.name}`", cell.engine, CLAIMS[cell.scenario.name], str(len(group))]
-        lines.append(line([*row, ", ".join(map(_told, met)) or "none", str(len(group) - len(met))]))
+        lines.append(table_row([*row, ", ".join(map(_told, met)) or "none", str(len(group) - len(met))]))
     return "\n".join(lines) + "\n"
 
 
@@ -37,7 +37,7 @@ def claim(results: Sequence[CellResult]) -> str:
         mine = [result for result in group if result.cell.engine == engine]
         met = [result for result in mine if result.verdict.status == "pass"]
         names = ", ".join(f"{one.cell.client.name} → {one.cell.server.name}" for one in met) or "none"
-        said.append(f"of {counted(len(mine), 'pair')} in {_ENGINES[engine]} by {names}")
+        said.append(f"of {format_count(len(mine), 'pair')} in {_ENGINES[engine]} by {names}")
     return f"{CLAIM} Here they are met, {'; '.join(said)}.\n" if said else ""
 
 

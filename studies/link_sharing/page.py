@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
-from harness.report.layout import number, percentage, text
-from harness.report.markdown import line
-from harness.report.studies import stored_of
+from harness.report.layout import number_text, percentage, span_text
+from harness.report.markdown import table_row
+from harness.report.studies import measured_cells
 from studies.link_sharing.claims import CAUSES, SHARING, SHOWCASE
 
 #: Jain's index of the three flows below which, and share of packets dropped above which, what happened is spelt out.
@@ -25,17 +25,17 @@ def sharing(results: Sequence[CellResult]) -> str:
         "",
     ]
     for scenario, what in SHARING.items():
-        found = stored_of(results, scenario)
+        found = measured_cells(results, scenario)
         if not found:
             continue
         lines += [
             f"**{what}** (`{scenario}`)",
             "",
-            line(["server", *(f"phase {n}" for n in range(1, 6)), "Jain, three flows", "queue, ms", "drops"]),
-            line(["---", *["---:"] * 8]),
-            line(["*document*", *(number(share) for share in SHOWCASE), "–", "–", '"minimal"']),
+            table_row(["server", *(f"phase {n}" for n in range(1, 6)), "Jain, three flows", "queue, ms", "drops"]),
+            table_row(["---", *["---:"] * 8]),
+            table_row(["*document*", *(number_text(share) for share in SHOWCASE), "–", "–", '"minimal"']),
         ]
-        lines += [line([_who(result), *_phases(result), *_figures(result)]) for result in found]
+        lines += [table_row([_who(result), *_phases(result), *_figures(result)]) for result in found]
         lines += ["", *(text for result in found for text in _unfair(result))]
     return "\n".join(lines)
 
@@ -75,13 +75,13 @@ def _phases(result: CellResult) -> list[str]:
     texts = []
     for phase in range(1, 6):
         shares = [result.interval("throughput", flow, phase=phase) for flow in range(3)]
-        texts.append(" · ".join(number(share.median) for share in shares if share is not None) or "–")
+        texts.append(" · ".join(number_text(share.median) for share in shares if share is not None) or "–")
     return texts
 
 
 def _figures(result: CellResult) -> list[str]:
     return [
-        text(result.interval("jain_shared")),
-        text(result.interval("mean_queue_delay")),
+        span_text(result.interval("jain_shared")),
+        span_text(result.interval("mean_queue_delay")),
         percentage(result.interval("drop_rate")),
     ]

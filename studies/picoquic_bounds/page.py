@@ -10,9 +10,9 @@ from itertools import groupby
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
-from harness.report.markdown import line
-from harness.report.resumed import marked, seed_of
-from harness.report.studies import stored_of
+from harness.report.markdown import table_row
+from harness.report.resumed import add_mark, seed_of
+from harness.report.studies import measured_cells
 from harness.report.table import interval_text
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Link, Objective, Path
@@ -134,7 +134,7 @@ def held(results: Sequence[CellResult]) -> list[Held]:
     names = sorted({result.cell.scenario.name for result in results if result.cell.scenario.name.startswith(FOLDER)})
     made = []
     for name in names:
-        found = sorted(stored_of(results, name), key=lambda result: result.cell.scenario.path.to_client.rate.value)
+        found = sorted(measured_cells(results, name), key=lambda result: result.cell.scenario.path.to_client.rate.value)
         for _, group in groupby(found, key=lambda result: result.cell.engine):
             cells = list(group)
             wanted = simulated_rate(cells[0].cell.scenario.path.to_client.rate)
@@ -174,7 +174,7 @@ def bounds(results: Sequence[CellResult]) -> str:
         "## Tests that have no scenario",
         "",
         *(f"* `{test}`: {why}." for test, why in ABSENT.items()),
-    ]  # fmt: skip
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -185,13 +185,26 @@ def _table(made: Sequence[Held]) -> list[str]:
     return [
         f"Of {len(made)} bounds, {named} hold as they stand, and {alike} like for like.",
         "",
-        line([
-            "test", "path", "control", "bound, s", "here, s", "", "like for like, s", "", "start", "line rate", "queue",
-            "loss", "why",
-        ]),
-        line(["---", "---", "---", "---:", "---:", "---", "---:", "---", "---:", "---:", "---:", "---:", "---"]),
-        *(line(row(one)) for one in made),
-    ]  # fmt: skip
+        table_row(
+            [
+                "test",
+                "path",
+                "control",
+                "bound, s",
+                "here, s",
+                "",
+                "like for like, s",
+                "",
+                "start",
+                "line rate",
+                "queue",
+                "loss",
+                "why",
+            ]
+        ),
+        table_row(["---", "---", "---", "---:", "---:", "---", "---:", "---", "---:", "---:", "---:", "---:", "---"]),
+        *(table_row(row(one)) for one in made),
+    ]
 
 
 def row(one: Held) -> list[str]:
@@ -219,7 +232,7 @@ def _text(one: Held, seen: Figures) -> str:
     scenario = one.named.cell.scenario
     if math.isinf(seen.took.median):
         return f"not in {scenario.timeout}"
-    return marked(interval_text(seen.took), one.bounded, seed_of(one.named.cell))
+    return add_mark(interval_text(seen.took), one.bounded, seed_of(one.named.cell))
 
 
 def why(one: Held, seen: Figures) -> str:

@@ -13,12 +13,18 @@ STUDY = Study(
     place=4,
     figures=(
         Figure(
-            "queue/red-high-bdp", "ngtcp2", _PLOT, "RED beside DropTail, high BDP, CUBIC",
+            "queue/red-high-bdp",
+            "ngtcp2",
+            _PLOT,
+            "RED beside DropTail, high BDP, CUBIC",
             {"server.congestion_control": "cubic"},
         ),
         Figure(
-            "queue/red-low-bdp", "ngtcp2", _PLOT, "RED beside DropTail, low BDP, Reno",
+            "queue/red-low-bdp",
+            "ngtcp2",
+            _PLOT,
+            "RED beside DropTail, low BDP, Reno",
             {"server.congestion_control": "reno"},
         ),
     ),
-)  # fmt: skip
+)

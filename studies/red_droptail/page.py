@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
-from harness.report.layout import text
-from harness.report.markdown import line
-from harness.report.studies import stored_of
+from harness.report.layout import span_text
+from harness.report.markdown import table_row
+from harness.report.studies import measured_cells
 from harness.scenario.metric_names import MetricName
 from harness.topology import flow_label
 from studies.red_droptail.claims import NOTEBOOK
@@ -33,19 +33,19 @@ def queues(results: Sequence[CellResult]) -> str:
         "*verdict* says whether the runs can tell RED from DropTail (Mann-Whitney U over seeds, two-sided,",
         f"p < {SIGNIFICANT}); of twenty such rows one would differ by chance alone.",
         "",
-        line(["case", "sender", "metric", "DropTail", "RED", "change", "document", "p", "verdict"]),
-        line(["---", "---", "---", "---:", "---:", "---:", "---:", "---:", "---"]),
+        table_row(["case", "sender", "metric", "DropTail", "RED", "change", "document", "p", "verdict"]),
+        table_row(["---", "---", "---", "---:", "---:", "---:", "---:", "---:", "---"]),
     ]
     rows = [
         row for case in ("low", "high") for suffix in ("", "-tcp", "-two") for row in _comparison(results, case, suffix)
     ]
-    return "\n".join([*lines, *map(line, rows), ""])
+    return "\n".join([*lines, *map(table_row, rows), ""])
 
 
 def _comparison(results: Sequence[CellResult], case: str, suffix: str) -> list[list[str]]:
     """Rows of one pair of scenarios: for each cell of one with its like of the other."""
-    plain = {_like(result): result for result in stored_of(results, f"queue/droptail-{case}-bdp{suffix}")}
-    early = {_like(result): result for result in stored_of(results, f"queue/red-{case}-bdp{suffix}")}
+    plain = {_like(result): result for result in measured_cells(results, f"queue/droptail-{case}-bdp{suffix}")}
+    early = {_like(result): result for result in measured_cells(results, f"queue/red-{case}-bdp{suffix}")}
     rows = []
     for key in sorted(plain.keys() & early.keys(), key=str):
         one, other = plain[key], early[key]
@@ -81,7 +81,7 @@ def _compared(
     a, b = one.values(*name), other.values(*name)
     left, right = one.interval(*name), other.interval(*name)
     if left is None or right is None:
-        return [case, who, what, text(left), text(right), "–", "–", "–", "not measured"]
+        return [case, who, what, span_text(left), span_text(right), "–", "–", "–", "not measured"]
     chance = _chance(a, b) if len(a) > 1 and len(b) > 1 else None
     change = right.median / left.median - 1 if left.median else 0.0
     if chance is None:
@@ -91,9 +91,16 @@ def _compared(
     else:
         verdict = f"RED has {'more' if change > 0 else 'less'}"
     return [
-        case, who, what, text(left), text(right), f"{change:+.1%}", "–" if claimed is None else f"{claimed:+.0%}",
-        "–" if chance is None else f"{chance:.2g}", verdict,
-    ]  # fmt: skip
+        case,
+        who,
+        what,
+        span_text(left),
+        span_text(right),
+        f"{change:+.1%}",
+        "–" if claimed is None else f"{claimed:+.0%}",
+        "–" if chance is None else f"{chance:.2g}",
+        verdict,
+    ]
 
 
 def _chance(one: Sequence[float], other: Sequence[float]) -> float:

@@ -35,21 +35,29 @@ class Change:
 
 CHANGED = (
     Change(
-        "remembered/rate-falls", "50, then 10 Mbit/s", "jumps and retreats",
+        "remembered/rate-falls",
+        "50, then 10 Mbit/s",
+        "jumps and retreats",
         "the round trip is the same, and nothing tells before the jump's own losses do",
     ),
     Change(
-        "remembered/rtt-falls", "650, then 320 ms", "does not jump",
+        "remembered/rtt-falls",
+        "650, then 320 ms",
+        "does not jump",
         "a round trip of no more than half the saved one is another path's (rtt_not_validated)",
     ),
     Change(
-        "remembered/address-changes", "another address of the client", "does not jump",
+        "remembered/address-changes",
+        "another address of the client",
+        "does not jump",
         "the saved parameters are of another remote endpoint",
     ),
     Change(
-        "remembered/capacity-taken", "another flow has the capacity", "jumps and retreats",
+        "remembered/capacity-taken",
+        "another flow has the capacity",
+        "jumps and retreats",
         "the queue is the other flow's, and what the jump adds to it is lost",
     ),
-)  # fmt: skip
+)
 #: Where the other flow's loss is measured, and its number.
 TAKEN, OTHER = "remembered/capacity-taken", 1

@@ -8,7 +8,7 @@ from typing import Literal
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval, MeasuredRun, proven_outcome
-from harness.report.studies import stored_of
+from harness.report.studies import measured_cells
 from harness.scenario.parameters import Role
 from harness.scenario.schema import Implementation
 from harness.stats.intervals import harm, interval
@@ -54,7 +54,7 @@ def _untold(implementation: Implementation, role: Role, parameter: str) -> objec
 
 def by_mechanism(results: Sequence[CellResult], scenario: str) -> dict[Mechanism, CellResult]:
     """The cells of a scenario in virtual time, those that remember less first."""
-    found = {mechanism(one): one for one in stored_of(results, scenario) if one.cell.virtual_time}
+    found = {mechanism(one): one for one in measured_cells(results, scenario) if one.cell.virtual_time}
     return dict(sorted(found.items(), key=lambda item: item[0].order))
 
 

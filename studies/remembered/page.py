@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from harness.evaluation.cell_result import CellResult
-from harness.report.layout import text
-from harness.report.markdown import line
+from harness.report.layout import span_text
+from harness.report.markdown import table_row
 from studies.remembered.claims import ALIKE, CHANGED, OTHER, SOURCE, TAKEN, Change
 from studies.remembered.compared import (
     Mechanism,
@@ -57,17 +57,22 @@ def _alike(found: Mapping[Mechanism, CellResult], title: str) -> list[str]:
     if not found:
         return [*head, "No runs are stored.", ""]
     columns = ["server", "second connection", "runs", "first, s", "repeat, s", "repeat / first", "start", "phases"]
-    rows = [line(columns), line(["---", "---", *["---:"] * 5, "---"])]
+    rows = [table_row(columns), table_row(["---", "---", *["---:"] * 5, "---"])]
     for one, result in found.items():
         rows.append(
-            line(
+            table_row(
                 [
-                    one.server, one.title, str(len(completed(result))), text(times(result, "first")),
-                    text(times(result, "repeat")), text(against_first(result)), _start(result),
+                    one.server,
+                    one.title,
+                    str(len(completed(result))),
+                    span_text(times(result, "first")),
+                    span_text(times(result, "repeat")),
+                    span_text(against_first(result)),
+                    _start(result),
                     _courses(result) if one.seed == _CAREFUL else "",
                 ]
             )
-        )  # fmt: skip
+        )
     return [*head, *rows, ""]
 
 
@@ -85,14 +90,27 @@ def _changed(results: Sequence[CellResult]) -> list[str]:
     if not rows:
         return ["No runs are stored.", ""]
     columns = [
-        "between them", "server", "second connection", "by the RFC", "here", "start", "repeat, s",
-        "repeat / that without a seed", "queue drops",
-    ]  # fmt: skip
+        "between them",
+        "server",
+        "second connection",
+        "by the RFC",
+        "here",
+        "start",
+        "repeat, s",
+        "repeat / that without a seed",
+        "queue drops",
+    ]
     reasons = [f"* {change.title} (`{change.scenario}`): {change.why}." for change in CHANGED]
     return [
-        "Under *by the RFC* is what Careful Resume is to do, and why:", "", *reasons, "",
-        line(columns), line([*["---"] * 5, *["---:"] * 4]), *map(line, rows), "",
-    ]  # fmt: skip
+        "Under *by the RFC* is what Careful Resume is to do, and why:",
+        "",
+        *reasons,
+        "",
+        table_row(columns),
+        table_row([*["---"] * 5, *["---:"] * 4]),
+        *map(table_row, rows),
+        "",
+    ]
 
 
 def _change(change: Change, found: Mapping[Mechanism, CellResult], one: Mechanism) -> list[str]:
@@ -100,17 +118,22 @@ def _change(change: Change, found: Mapping[Mechanism, CellResult], one: Mechanis
     drops = spread([measured.value("queue_drops_to_client", None, "repeat") for measured in completed(result).values()])
     careful = one.seed == _CAREFUL
     return [
-        change.title, one.server, one.title, change.expected if careful else "",
-        (_courses(result) or "not observed") if careful else "", _start(result), text(times(result, "repeat")),
-        "–" if plain is None else text(against(result, plain, "completion", 0, "repeat")),
-        text(drops),
-    ]  # fmt: skip
+        change.title,
+        one.server,
+        one.title,
+        change.expected if careful else "",
+        (_courses(result) or "not observed") if careful else "",
+        _start(result),
+        span_text(times(result, "repeat")),
+        "–" if plain is None else span_text(against(result, plain, "completion", 0, "repeat")),
+        span_text(drops),
+    ]
 
 
 def _start(result: CellResult) -> str:
     """Data of the second connection's first round trips, per the first's."""
     span = spread([float(value) for value in seen(result, "bdp_seed")])
-    return "–" if span is None else f"× {text(span)}"
+    return "–" if span is None else f"× {span_text(span)}"
 
 
 def _plain(found: Mapping[Mechanism, CellResult], one: Mechanism) -> CellResult | None:
@@ -125,19 +148,26 @@ def _other(found: Mapping[Mechanism, CellResult]) -> list[str]:
         runs = completed(result).values()
         rows.append(
             [
-                one.server, one.title, text(times(result, "repeat")),
-                text(spread([measured.value("mean_throughput", OTHER) for measured in runs])),
-                text(spread([measured.value("retransmissions", OTHER) for measured in runs])),
-                "–" if plain is None or one.seed == "off" else text(harmed(result, plain, OTHER)),
+                one.server,
+                one.title,
+                span_text(times(result, "repeat")),
+                span_text(spread([measured.value("mean_throughput", OTHER) for measured in runs])),
+                span_text(spread([measured.value("retransmissions", OTHER) for measured in runs])),
+                "–" if plain is None or one.seed == "off" else span_text(harmed(result, plain, OTHER)),
             ]
-        )  # fmt: skip
+        )
     if not rows:
         return []
     columns = ["server", "second connection", "repeat, s", "other flow, Mbit/s", "sent again", "harm"]
     return [
-        "## What the jump costs another flow", "",
+        "## What the jump costs another flow",
+        "",
         f"In `{TAKEN}` a second client has the link to itself when the first one comes back. *Harm* is the share of",
         "its mean throughput, from its start to its end, that it loses against the same repetition in which the repeat",
-        "has no seed (R. Ware et al., HotNets 2019); *sent again* are its packets that were declared lost.", "",
-        line(columns), line(["---", "---", *["---:"] * 4]), *map(line, rows), "",
-    ]  # fmt: skip
+        "has no seed (R. Ware et al., HotNets 2019); *sent again* are its packets that were declared lost.",
+        "",
+        table_row(columns),
+        table_row(["---", "---", *["---:"] * 4]),
+        *map(table_row, rows),
+        "",
+    ]

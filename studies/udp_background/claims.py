@@ -49,18 +49,18 @@ TCP = (
     Reported("mean_utility_mpdf_l4", "utility_mpdf", (-0.13, -0.21, -0.28), _STARVED),
     Reported("mean_utilization_bdp_l4", "utilisation_bdp", (0.35, 0.29, 0.28)),
     Reported("mean_utilization_bw_l4", "utilisation_bandwidth", (0.18, 0.14, 0.14)),
-)  # fmt: skip
+)
 UDP = (
     Reported("mean_throughput_l4", "mean_throughput", (7.90, 7.89, 7.86)),
     Reported("mean_one_way_delay_l7", "mean_one_way_delay", (18.51, 18.49, 18.51)),
     Reported("cov_throughput_l4", "cov_throughput", (0.12, 0.12, 0.13), _SAMPLES),
-)  # fmt: skip
+)
 LINK = (
     Reported("mean_qdisc_length_l2", "mean_queue_packets", (83.08,)),
     Reported("mean_qdisc_delay_l2", "mean_queue_delay", (10.25,)),
     Reported("mean_sending_rate_l1", "mean_link_rate", (47.97,)),
     Reported("total_qdisc_drops_l2", "queue_drops_to_client", (1617.0,)),
-)  # fmt: skip
+)
 NETWORK = (
     Reported("mean_agg_throughput_l4", "agg_throughput", (45.74,)),
     Reported("mean_agg_in_flight_l4", "agg_in_flight", (52.54,)),
@@ -71,4 +71,4 @@ NETWORK = (
     Reported("mean_jains_fairness_throughput_l4", "jain_samples", (0.92,)),
     Reported("mean_entropy_fairness_throughput_l4", "entropy_samples", (1.79,)),
     Reported("mean_product_fairness_throughput_l4", "product_samples", (142076.76,), _SHARES),
-)  # fmt: skip
+)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.analysis.metrics.registry import declared, unit_of
+from harness.analysis.metrics.registry import declared_metrics, unit_of
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
-from harness.report.layout import number, percentage, shown_unit, text
-from harness.report.markdown import line
-from harness.report.studies import stored_of
+from harness.report.layout import number_text, percentage, span_text, unit_text
+from harness.report.markdown import table_row
+from harness.report.studies import measured_cells
 from harness.scenario.metric_names import MetricName
 from harness.stats.intervals import interval
 from studies.udp_background.claims import LINK, NETWORK, TCP, UDP, Reported
@@ -20,7 +20,7 @@ APART = 0.10
 
 def background(results: Sequence[CellResult]) -> str:
     """CCPerf's experiment 93 beside ours, metric by metric."""
-    found = stored_of(results, "dumbbell/udp-background")
+    found = measured_cells(results, "dumbbell/udp-background")
     lines = [
         "## UDP background traffic (CCPerf, experiment 93)",
         "",
@@ -34,41 +34,52 @@ def background(results: Sequence[CellResult]) -> str:
     if not found:
         return "\n".join(lines)
     (result,) = found[:1]
-    lines += [line(["", "metric", "unit", "CCPerf", "here", "difference", "why"]), line(["---"] * 7)]
+    lines += [table_row(["", "metric", "unit", "CCPerf", "here", "difference", "why"]), table_row(["---"] * 7)]
     for what, flows, reported in (
-        ("TCP", (0, 1, 2), TCP), ("UDP", (3, 4, 5), UDP), ("link", (), LINK), ("network", (), NETWORK),
-    ):  # fmt: skip
-        lines += [line(_row(result, what, flows, one)) for one in reported]
+        ("TCP", (0, 1, 2), TCP),
+        ("UDP", (3, 4, 5), UDP),
+        ("link", (), LINK),
+        ("network", (), NETWORK),
+    ):
+        lines += [table_row(_row(result, what, flows, one)) for one in reported]
     return "\n".join([*lines, "", *_quic_beside_udp(results)])
 
 
 def _quic_beside_udp(results: Sequence[CellResult]) -> list[str]:
     """The same with QUIC: a row a server and congestion control; the mean over the three flows."""
-    found = stored_of(results, "dumbbell/udp-background-quic")
+    found = measured_cells(results, "dumbbell/udp-background-quic")
     if not found:
         return []
     columns = (
-        ("Mbit/s", "mean_throughput"), ("sRTT, ms", "mean_srtt"), ("in flight", "mean_in_flight"),
-        ("retransmitted", "retransmissions"), ("timeouts", "timeouts"), ("CoV", "cov_throughput"),
-    )  # fmt: skip
+        ("Mbit/s", "mean_throughput"),
+        ("sRTT, ms", "mean_srtt"),
+        ("in flight", "mean_in_flight"),
+        ("retransmitted", "retransmissions"),
+        ("timeouts", "timeouts"),
+        ("CoV", "cov_throughput"),
+    )
     lines = [
         "**QUIC in place of TCP** (`dumbbell/udp-background-quic`): three bulk downloads, each congestion control that",
         "a server has; the mean of the three flows, and what UDP and the link are left with.",
         "",
-        line(["server", *(what for what, _ in columns), "Jain, three flows", "UDP, Mbit/s", "queue, ms", "drops"]),
-        line(["---", *["---:"] * (len(columns) + 4)]),
+        table_row(["server", *(what for what, _ in columns), "Jain, three flows", "UDP, Mbit/s", "queue, ms", "drops"]),
+        table_row(["---", *["---:"] * (len(columns) + 4)]),
     ]
     for result in found:
         names = [[MetricName(name, flow) for flow in range(3)] for _, name in columns]
         rate = _mean_interval(result, [MetricName("mean_throughput", flow) for flow in range(3, 6)])
         lines.append(
-            line([
-                f"{result.cell.server.name} ({result.cell.parameters['server.congestion_control']})",
-                *(text(_mean_interval(result, flows)) for flows in names),
-                text(result.interval("jain_shared")), text(rate), text(result.interval("mean_queue_delay")),
-                percentage(result.interval("drop_rate")),
-            ])
-        )  # fmt: skip
+            table_row(
+                [
+                    f"{result.cell.server.name} ({result.cell.parameters['server.congestion_control']})",
+                    *(span_text(_mean_interval(result, flows)) for flows in names),
+                    span_text(result.interval("jain_shared")),
+                    span_text(rate),
+                    span_text(result.interval("mean_queue_delay")),
+                    percentage(result.interval("drop_rate")),
+                ]
+            )
+        )
     return [*lines, ""]
 
 
@@ -81,9 +92,9 @@ def _row(result: CellResult, what: str, flows: tuple[int, ...], one: Reported) -
     return [
         what,
         f"`{one.metric}`",
-        shown_unit(_unit(result, names[0])),
-        " · ".join(number(value) for value in one.values),
-        text(span),
+        unit_text(_unit(result, names[0])),
+        " · ".join(number_text(value) for value in one.values),
+        span_text(span),
         "–" if difference is None else f"{difference:+.0%}",
         (one.why or "not explained") if apart else "",
     ]
@@ -92,7 +103,7 @@ def _row(result: CellResult, what: str, flows: tuple[int, ...], one: Reported) -
 def _unit(result: CellResult, name: MetricName) -> str:
     """As measured, else as declared."""
     found = next((found[0] for one, found in result.measurements.items() if one.key == name.key), None)
-    return declared()[name.metric].unit if found is None else unit_of(found)
+    return declared_metrics()[name.metric].unit if found is None else unit_of(found)
 
 
 def _mean_interval(result: CellResult, names: Sequence[MetricName]) -> Interval | None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from harness.cli.signals import FAILED, INFRASTRUCTURE, INTERRUPTED, MET, NOTHING, UNDECIDED
-from harness.store.compression import UNFINISHED
+from harness.store.compression import UNFINISHED_SUFFIX
 from tests.chaos import machine
 from tests.chaos.kinds import Kind
 from tests.chaos.scene import Scene
@@ -158,7 +158,7 @@ def left_on(stage: Stage, shared: machine.Shared | None) -> list[str]:
     found = [f"process {item.pid} ({item.name})" for item in machine.at_home_in(folders)]
     found += [f"memory file {item.name}" for item in stage.memory.iterdir()]
     found += [f"partial run {item.name}" for item in stage.store.glob("partial/*")]
-    found += [f"half packed {file.relative_to(stage.folder)}" for file in stage.store.rglob(f"*{UNFINISHED}*")]
+    found += [f"half packed {file.relative_to(stage.folder)}" for file in stage.store.rglob(f"*{UNFINISHED_SUFFIX}*")]
     locks = [*small_files(stage.store), *small_files(stage.cache)]
     found += [f"lock {file.relative_to(stage.folder)}" for file in locks if machine.is_locked(file)]
     own = {str(stage.store), str(stage.cache), str(stage.memory)}

@@ -16,9 +16,9 @@ from pathlib import Path
 import yaml
 
 from harness.capture.files import ARCHIVE, CAPTURES, ZSTD, content_digest
-from harness.capture.files import as_written as written_name
+from harness.capture.files import original_path as written_name
 from harness.outcome import EngineName
-from harness.store.compression import UNFINISHED
+from harness.store.compression import UNFINISHED_SUFFIX
 from tests.chaos import machine
 from tests.examples import ROOT
 
@@ -198,7 +198,7 @@ def digests(folder: Path) -> dict[str, str]:
     files = (
         file
         for file in sorted(folder.rglob("*"))
-        if file.is_file() and not file.is_symlink() and UNFINISHED not in file.name
+        if file.is_file() and not file.is_symlink() and UNFINISHED_SUFFIX not in file.name
     )
     return {
         str(place.relative_to(folder)): _content_digest(place if file.name == ARCHIVE else file)

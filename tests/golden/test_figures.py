@@ -11,8 +11,8 @@ import yaml
 from syrupy.assertion import SnapshotAssertion
 
 from harness.report.plots.registry import plots
-from harness.report.plots.render import figure
-from harness.report.plots.theme import config
+from harness.report.plots.render import render_figure
+from harness.report.plots.theme import vega_config
 from tests.drawings import runs_for
 
 NAMES = sorted(plots())
@@ -51,10 +51,10 @@ class _Plain(yaml.SafeDumper):
 @pytest.mark.parametrize("name", NAMES)
 def test_specification(name: str, snapshot: SnapshotAssertion) -> None:
     plot = plots()[name]
-    made = figure(plot, *runs_for(plot))
+    made = render_figure(plot, *runs_for(plot))
     assert made is not None
     assert _text(made.specification) == snapshot
 
 
 def test_configuration(snapshot: SnapshotAssertion) -> None:
-    assert config() == snapshot
+    assert vega_config() == snapshot

@@ -18,7 +18,7 @@ from harness.engine.virtual.guest_config import world_document
 from harness.netem import Server, compile_path
 from harness.report.explain import explain
 from harness.scenario.schema import Flow
-from harness.topology import Lab, build_lab, sim_plan, summary
+from harness.topology import Lab, build_lab, lab_summary, sim_plan
 from harness.units import Duration, Size
 from tests.examples import ROOT, catalogue, cell, implementation, link, path, scenario
 from tools.reference.by_hand import open_cell
@@ -186,4 +186,4 @@ def test_worlds(one_file: SnapshotAssertion) -> None:
 
 
 def test_summaries(one_file: SnapshotAssertion) -> None:
-    assert differences({name: json.dumps(summary(make()), indent=1) for name, make in LABS.items()}) == one_file
+    assert differences({name: json.dumps(lab_summary(make()), indent=1) for name, make in LABS.items()}) == one_file

@@ -11,11 +11,11 @@ from syrupy.assertion import SnapshotAssertion
 from harness.analysis.metrics import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
-from harness.execution.matrix import Request, cells, named, points_of
+from harness.execution.matrix import Request, build_matrix, named_implementations, swept_points
 from harness.outcome import Absence, LinkProof, MeasuredRun, Outcome, Run
 from harness.report import flow_metrics
-from harness.report.markdown import line
-from harness.report.studies import SHARED
+from harness.report.markdown import table_row
+from harness.report.studies import SHARED_PAGE
 from studies.in_sequence_satellite.page import claim, satellite
 from studies.red_droptail.page import queues
 from tests.examples import ROOT, SIM, catalogue, images
@@ -29,10 +29,10 @@ def results(scenario: str, server: str, values: Mapping[str, Sequence[float]], *
     """A scenario's cells that were asked for these parameters, with as many runs as there are values."""
     one = catalogue().find_scenarios([scenario])[0]
     request = Request([one], [KNOWN["ngtcp2"]], [KNOWN[server]], engine="virtual")
-    names = {*named(points_of(request)), "ngtcp2", server}
+    names = {*named_implementations(swept_points(request)), "ngtcp2", server}
     wanted = {name.replace("__", "."): value for name, value in asked.items()}
     made = []
-    for cell in cells(request, images(*names), SIM, KNOWN):
+    for cell in build_matrix(request, images(*names), SIM, KNOWN):
         if any(cell.parameters.get(name) != value for name, value in wanted.items()):
             continue
         count = max(map(len, values.values()))
@@ -129,14 +129,14 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
         ],
         {"link-sharing-ngtcp2-reno-drop_rate.svg"},
     )
-    page = made[SHARED]
+    page = made[SHARED_PAGE]
     assert page == snapshot
     assert "RED has more" in page
     # 0.3 of 9.3, times three.
     assert "quinn with bbr: the last to come has 0.1 times a third" in page
     # (9.2 - 3.0) / 9.2 is more than 1.25 times (9.2 - 4.6) / 9.2; of ngtcp2 alone nothing is known.
-    assert line(["quiche cubic", "**0.67**", "0.50"]) in page
-    assert line(["ngtcp2 cubic", "–", "–"]) in page
+    assert table_row(["quiche cubic", "**0.67**", "0.50"]) in page
+    assert table_row(["ngtcp2 cubic", "–", "–"]) in page
 
 
 def test_the_claim_stands_beside_the_pairs_that_meet_the_objectives() -> None:
@@ -168,7 +168,7 @@ def test_a_study_is_a_folder_with_its_source() -> None:
     assert set(studies()) == folders
     assert all(study.source for study in studies().values())
     assert {study.page for study in studies().values()} == {
-        SHARED,
+        SHARED_PAGE,
         "picoquic.md",
         "handover.md",
         "in-sequence.md",
@@ -182,7 +182,7 @@ def test_figures_are_named_after_what_they_show() -> None:
     files = [one.file for one in figures()]
     assert len(set(files)) == len(files)
     sharing = studies()["link_sharing"].figures[0].file
-    shown = study_pages([], {sharing})[SHARED]
+    shown = study_pages([], {sharing})[SHARED_PAGE]
     assert shown.count("](figures/") == 1
     assert shown.index("## Bandwidth sharing") < shown.index(sharing) < shown.index("## UDP background")
 
@@ -191,7 +191,7 @@ def test_a_figure_says_whose_client_it_shows() -> None:
     (one,) = studies()["in_sequence"].figures
     assert one.file == "quic-medium-picoquic-picoquic-ack_ratio.svg"
     made = [
-        cells(Request(catalogue().find_scenarios([one.scenario]), [KNOWN[client]], [KNOWN["picoquic"]],
+        build_matrix(Request(catalogue().find_scenarios([one.scenario]), [KNOWN[client]], [KNOWN["picoquic"]],
                       engine="virtual"), images(client, "picoquic"), SIM, KNOWN)[0]
         for client in ("picoquic", "ngtcp2")
     ]  # fmt: skip

@@ -18,7 +18,7 @@ import yaml
 
 from harness.engine.images import rootfs_export
 from harness.engine.images.cache import Cache
-from harness.execution import App, Places
+from harness.execution import App, CheckoutPaths
 from tests.examples import ROOT
 from tools.bench.virtual import busy_cores
 
@@ -202,7 +202,7 @@ def local_image(name: str) -> str:
 
 def _app() -> App:
     """What knows the images of this checkout."""
-    return App(Places(ROOT, ROOT / "results", ROOT / ".state", CACHE))
+    return App(CheckoutPaths(ROOT, ROOT / "results", ROOT / ".state", CACHE))
 
 
 def build_image(tag: str, folder: Path, *words: str) -> str:

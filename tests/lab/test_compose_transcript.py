@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.repro.checkout import Checkout
-from harness.repro.compose_transcript import MEASURED, STANDING, differences, transcript
+from harness.repro.compose_transcript import MEASURED, SHARED_RESOURCES, differences, transcript
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE, Harness, left_overs
 
@@ -45,7 +45,7 @@ def test_the_same_engine_gives_the_same_files_and_commands_and_an_altered_one_do
     assert differences(base, transcript(here, "pair", tmp_path / "again")) == ()
     inputs = {"compose.yaml", "cell.env", "lab.json", "plan/plan.json", "standing/compose.yaml", "standing/variables"}
     assert inputs == {place for place, text in base.files.items() if text != MEASURED} - {"standing/sim/plan.json"}
-    assert base.changing.keys() == {STANDING, "quic-lab-1-client0", "quic-lab-1-server0"}
+    assert base.changing.keys() == {SHARED_RESOURCES, "quic-lab-1-client0", "quic-lab-1-server0"}
 
     altered = transcript(_altered_checkout(tmp_path / "checkout"), "pair", tmp_path / "altered")
     compose, stop = differences(base, altered)

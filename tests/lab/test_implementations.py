@@ -55,7 +55,7 @@ def test_programs_of_go_do_the_same_on_every_processor(warm: Harness) -> None:
     absent, found = app.inventory.absent(), list[Finding]()
     for name, (implementation, _) in catalogue().implementations().items():
         if name not in absent and implementation.build is not None:
-            found += run.findings(implementation, app.exported.of(local_image(name)))
+            found += run.processor_findings(implementation, app.exported.of(local_image(name)))
     assert {item.implementation for item in found} >= {"quic-go", "go-x-net"}
     assert [item.seen for item in found if item.failed] == []
 

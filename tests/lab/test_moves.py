@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.analysis.handover import seen_moves
+from harness.analysis.handover import client_moves
 from harness.analysis.run_view import RunView
 from harness.capture.capture import Capture
 from harness.store.records import read_run
@@ -131,7 +131,7 @@ def test_the_window_after_a_move_is_the_rule_s_of_the_captured_round_trips(harne
     moves = [{"at": f"{AT} s", "to": "campus", "how": "migrate"}]
     asked = {"server.migration_cwnd": "adaptive"}
     view = _run(harness, f"rule-{server}", moves, MIGRATES, *VIRTUAL, server=server, parameters=asked)
-    (moved,) = seen_moves(view)
+    (moved,) = client_moves(view)
     rule.obeys(moved)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from harness.analysis.run_view import RunView
 from harness.engine.docker.engine import ComposeEngine
-from harness.execution import App, Places
+from harness.execution import App, CheckoutPaths
 from harness.execution.locks import machine_lock
 from harness.execution.matrix import PlannedRun, Request
 from harness.execution.runner import run_once
@@ -56,7 +56,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.app = App(Places(ROOT, folder / "none", ROOT / ".state", CACHE))
+        self.app = App(CheckoutPaths(ROOT, folder / "none", ROOT / ".state", CACHE))
         self.engine = ComposeEngine(self.app.cache)
 
     def cell(self, client: str, **more: object) -> Cell:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.engine.images.build import Build, Images
-from harness.engine.images.components import composition_of
+from harness.engine.images.components import read_composition
 from harness.engine.images.contents import exported_contents
 from harness.engine.images.record import ImageRecord, base_of, differences, read_record, write_record
 from tests.examples import ROOT
@@ -32,13 +32,13 @@ def test_an_altered_program_is_named(tmp_path: Path, altered: str) -> None:
     folder = shutil.copytree(images.endpoint.folder, tmp_path / "endpoint")
     build = Build("endpoint", folder, 20)
     assert build.reference == images.endpoint.reference
-    now = ImageRecord(base_of(build), composition_of(build.reference))
+    now = ImageRecord(base_of(build), read_composition(build.reference))
     write_record(folder, now)
     assert Build("endpoint", folder, 20).reference == build.reference
 
     recorded = read_record(folder)
     assert recorded == now
-    assert differences(recorded, ImageRecord(base_of(build), composition_of(build.reference))) == []
+    assert differences(recorded, ImageRecord(base_of(build), read_composition(build.reference))) == []
     names = {item.name for item in now.composition.components if item.kind == "deb" and item.digest}
     assert {"iproute2", "ethtool", "libc6"} <= names
     assert set(now.composition.files) == {"/run_program.sh", "/setup.sh", "/wait-for-sim"}
@@ -51,4 +51,4 @@ def test_an_altered_program_is_named(tmp_path: Path, altered: str) -> None:
         script.write("# altered\n")
     (derived / "Dockerfile").write_text(f"FROM {build.reference}\nCOPY --chmod=0755 setup.sh /\n")
     build_image(altered, derived)
-    assert differences(recorded, ImageRecord(now.base, composition_of(altered))) == ["/setup.sh has other content"]
+    assert differences(recorded, ImageRecord(now.base, read_composition(altered))) == ["/setup.sh has other content"]

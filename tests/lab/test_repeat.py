@@ -15,7 +15,7 @@ from harness.capture.files import read_bytes
 from harness.catalogue import Catalogue
 from harness.engine.virtual.engine import HOST_CPU
 from harness.evaluation.cell_result import CellResult
-from harness.execution import App, Options, Places
+from harness.execution import App, CheckoutPaths, Options
 from harness.execution.matrix import Request
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.scenario.schema import Implementation
@@ -69,7 +69,7 @@ class Lossy:
         self, store: str, pairs: Iterable[Pair], *, seed: int = 1, host_cpu: bool = False
     ) -> dict[Pair, CellResult]:
         """The pairs' cells, in this order, two side by side, into a store of that name."""
-        app = App(Places(ROOT, self.folder / store, ROOT / ".state", CACHE, host_cpu))
+        app = App(CheckoutPaths(ROOT, self.folder / store, ROOT / ".state", CACHE, host_cpu))
         wanted = list(pairs)
         clients, servers = ([STACKS[name] for name in dict.fromkeys(names)] for names in zip(*wanted, strict=True))
         request = Request(
@@ -169,7 +169,7 @@ def test_with_the_host_s_processor_what_it_leaks_is_masked(lossy: Lossy, warm: H
 
 def lossy_key(lossy: Lossy, pair: Pair) -> str:
     """Key of a pair's cell on the lab's processor."""
-    app = App(Places(ROOT, lossy.folder, ROOT / ".state", CACHE))
+    app = App(CheckoutPaths(ROOT, lossy.folder, ROOT / ".state", CACHE))
     request = Request(
         app.catalogue.find_scenarios([lossy.file]), [STACKS[pair[0]]], [STACKS[pair[1]]],
         engine="virtual", sim_kernel="lab",
@@ -215,7 +215,7 @@ def test_endpoints_see_the_same_processor_on_every_machine(
     warm: Harness, harness: Harness, manifest: Manifest, pytestconfig: pytest.Config
 ) -> None:
     """Held against a file; `pytest -m lab -k same_processor --snapshot-update` writes it, on a host that can fault."""
-    endpoint = App(Places(ROOT, harness.store, ROOT / ".state", CACHE)).images.endpoint.reference
+    endpoint = App(CheckoutPaths(ROOT, harness.store, ROOT / ".state", CACHE)).images.endpoint.reference
     tag = build_image("quic-lab-test/cpu:1", EXPECTED.parent, "--build-arg", f"ENDPOINT={endpoint}")
     file = manifest("cpu", tag)
     words = ("--clients", "cpu", "--servers", "quic-go", "--manifest", str(file), "--repeat", "1")

@@ -9,7 +9,7 @@ import pytest
 
 from harness.analysis.metrics import measure
 from harness.analysis.run_view import RunView
-from harness.analysis.tcp_split import legs, opened
+from harness.analysis.tcp_split import legs_of, opened_connections
 from harness.store.records import read_run
 from harness.topology.lab_file import FlowAddresses
 from tests.lab.conftest import Harness
@@ -43,13 +43,18 @@ def _tcp(view: RunView) -> FlowAddresses:
 
 def _is_split(view: RunView) -> None:
     tcp = _tcp(view)
-    found = {leg.segment: leg for leg in legs(view, tcp)}
+    found = {leg.segment: leg for leg in legs_of(view, tcp)}
     # Each segment's data are acknowledged at its other end.
     for name, rtt in (("home", 4), ("space", 120), ("ground", 4)):
         assert found[name].is_split is (None if name == "home" else True)
         assert rtt <= found[name].ack_delay_ns / 1e6 < rtt + 2
     # One connection is three, each with its own numbers, and all with the client's port.
-    seen = [opened(side, tcp.flow) for part in view.every_path for side in (part.left, part.right) if side is not None]
+    seen = [
+        opened_connections(side, tcp.flow)
+        for part in view.every_path
+        for side in (part.left, part.right)
+        if side is not None
+    ]
     assert seen[0] == seen[1]
     assert seen[2] == seen[3]
     assert seen[4] == seen[5]
@@ -93,7 +98,7 @@ def test_https_is_split_where_its_contestants_speak_it_over_tcp(harness: Harness
 
 def test_without_a_proxy_the_receiver_alone_acknowledges(harness: Harness) -> None:
     view = _run(harness, "whole", SEGMENTS, [{"kind": "tcp", "download": "1 MB"}], *VIRTUAL)
-    found = {leg.segment: leg.ack_delay_ns / 1e6 for leg in legs(view, _tcp(view))}
+    found = {leg.segment: leg.ack_delay_ns / 1e6 for leg in legs_of(view, _tcp(view))}
     assert 128 <= found["ground"] < 130
     assert 124 <= found["space"] < 126
     assert 4 <= found["home"] < 6
@@ -115,6 +120,6 @@ def test_segments_change_at_the_labs_own_time(harness: Harness) -> None:
 @pytest.mark.alone
 def test_a_split_cell_in_real_time(harness: Harness) -> None:
     view = _run(harness, "real", SPLIT, [{"kind": "tcp", "download": "1 MB"}], *REAL)
-    found = {leg.segment: leg for leg in legs(view, _tcp(view))}
+    found = {leg.segment: leg for leg in legs_of(view, _tcp(view))}
     assert found["ground"].is_split
     assert found["space"].is_split

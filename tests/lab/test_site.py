@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from harness.engine.images.build import Build, Images
-from harness.execution import App, Places
-from harness.report.site.build import write
-from harness.report.site.markdown import address
+from harness.execution import App, CheckoutPaths
+from harness.report.site.build import render_site
+from harness.report.site.markdown import cell_address
 from harness.store.results import Store
 from tests.drawings import download_run
 from tests.examples import ROOT
@@ -51,16 +51,18 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     images.make(build, lambda name, seconds: None)
 
     ground = tmp_path_factory.mktemp("tour")
-    app = App(Places(ROOT, ROOT / "results" / "reference", ROOT / ".state", CACHE))
+    app = App(CheckoutPaths(ROOT, ROOT / "results" / "reference", ROOT / ".state", CACHE))
     results = app.results.find(lambda cell: True)
-    made = write(ground / "site", results, app.stored, app.results.find, app.places.cache)
+    made = render_site(ground / "site", results, app.stored, app.results.find, app.places.cache)
     store = _stored(ground / "store")
-    own = App(Places(ROOT, store.root, ROOT / ".state", CACHE))
-    write(ground / "site" / "stored", own.results.find(lambda cell: True), store, own.results.find, app.places.cache)
+    own = App(CheckoutPaths(ROOT, store.root, ROOT / ".state", CACHE))
+    render_site(
+        ground / "site" / "stored", own.results.find(lambda cell: True), store, own.results.find, app.places.cache
+    )
 
     series = {result.cell.key for result in results if app.stored.series(result.cell.key, 0) is not None}
-    cells: dict[str, str] = {result.verdict.status: address(result.cell) for result in results}
-    cells["series"] = next(address(result.cell) for result in results if result.cell.key == min(series))
+    cells: dict[str, str] = {result.verdict.status: cell_address(result.cell) for result in results}
+    cells["series"] = next(cell_address(result.cell) for result in results if result.cell.key == min(series))
     shutil.rmtree(SHOTS, ignore_errors=True)
     SHOTS.mkdir(parents=True)
     plan = json.dumps({"site": "/tour/site", "cells": cells})

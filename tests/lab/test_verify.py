@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.engine.images.file_manifest import entries
-from harness.engine.images.rootfs_export import RootFileSystems, seal
+from harness.engine.images.rootfs_export import RootFileSystems, write_manifest
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, local_image, own_cache
 
@@ -77,5 +77,5 @@ def _altered(folder: Path) -> Path:
     # As if the image were so.
     root = RootFileSystems(cache).known(local_image("ngtcp2"))
     assert root is not None
-    seal(root, entries(Path(root.rootfs)))
+    write_manifest(root, entries(Path(root.rootfs)))
     return folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.analysis.handover import seen_moves
+from harness.analysis.handover import client_moves
 from harness.analysis.run_view import RunView
 from harness.store.records import read_run
 from tests import rule
@@ -13,5 +13,5 @@ RECORDED = Path(__file__).parent / "data" / "moved"
 
 
 def test_the_window_after_the_move_is_the_rule_s_of_the_captured_round_trips() -> None:
-    (moved,) = seen_moves(RunView(RECORDED, read_run((RECORDED / "run.json").read_bytes())))
+    (moved,) = client_moves(RunView(RECORDED, read_run((RECORDED / "run.json").read_bytes())))
     rule.obeys(moved)

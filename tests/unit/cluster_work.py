@@ -14,10 +14,10 @@ from distributed import get_worker
 
 from harness.execution.cluster.address import Scheduler
 from harness.execution.cluster.coordinator import Driver
-from harness.execution.cluster.dask_client import Crew
-from harness.execution.cluster.messages import Answer, Order
-from harness.execution.cluster.worker import Wanted
-from harness.execution.locks import RunLock, claim
+from harness.execution.cluster.dask_client import ClusterConnection
+from harness.execution.cluster.messages import RunAnswer, RunOrder
+from harness.execution.cluster.worker import PendingTask
+from harness.execution.locks import RunLock, claim_run
 from harness.execution.matrix import PlannedRun
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.store.records import read_run
@@ -37,9 +37,9 @@ def whose(folder: Path, what: str, repetition: int) -> list[str]:
     return [file.read_text() for file in notes]
 
 
-def work(folder: Path, kills: frozenset[int], always: bool, order: Order) -> Answer:
+def work(folder: Path, kills: frozenset[int], always: bool, order: RunOrder) -> RunAnswer:
     """Half a second of work, while somebody waits for it. `kills`: runs of which a worker dies, `always` or once."""
-    number, wanted = order.repetition, Wanted()
+    number, wanted = order.repetition, PendingTask()
     note(folder, "begun", number)
     if number in kills and (always or noted(folder, "begun", number) == 1):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -54,7 +54,7 @@ def work(folder: Path, kills: frozenset[int], always: bool, order: Order) -> Ans
         started_at="2026-11-23", captures={"left": f"digest {number}"},
     )  # fmt: skip
     content = run.model_dump_json(by_alias=True).encode()
-    return Answer(get_worker().address, "here", files={"run.json": content}, seconds=0.5)
+    return RunAnswer(get_worker().address, "here", files={"run.json": content}, seconds=0.5)
 
 
 @dataclass
@@ -64,11 +64,11 @@ class Folder:
     folder: Path
     taken: list[int] = field(default_factory=list)
 
-    def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
-        return Order(item.cell.model_dump_json(by_alias=True), item.repetition, {}, {}, driver), 1
+    def order(self, item: PlannedRun, driver: str) -> tuple[RunOrder, int]:
+        return RunOrder(item.cell.model_dump_json(by_alias=True), item.repetition, {}, {}, driver), 1
 
     def claim(self, item: PlannedRun) -> RunLock | int:
-        return claim(self.folder, item.cell.key, item.repetition)
+        return claim_run(self.folder, item.cell.key, item.repetition)
 
     def made_elsewhere(self, item: PlannedRun) -> bool:
         return False
@@ -76,12 +76,12 @@ class Folder:
     def expected(self, cell: Cell) -> float:
         return 1.0
 
-    def take(self, item: PlannedRun, answer: Answer, attempt: int) -> bool:
+    def take(self, item: PlannedRun, answer: RunAnswer, attempt: int) -> bool:
         self.taken.append(item.repetition)
         (self.folder / f"{item.repetition}.stored").write_bytes(answer.files["run.json"])
         return False
 
-    def unpacked(self, item: PlannedRun, answer: Answer) -> tuple[Run, MeasuredRun | None]:
+    def unpacked(self, item: PlannedRun, answer: RunAnswer) -> tuple[Run, MeasuredRun | None]:
         return read_run(answer.files["run.json"]), None
 
     def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
@@ -107,6 +107,6 @@ def drive(
     depot: Any = None
     ground, task = Folder(folder), partial(work, folder, kills, always)
     Driver(
-        ground.left(plan(count)), ground, lambda: Crew(scheduler.address, scheduler.security, depot, print, task), say, large=False
+        ground.left(plan(count)), ground, lambda: ClusterConnection(scheduler.address, scheduler.security, depot, print, task), say, large=False
     ).work()  # fmt: skip
     return ground.taken

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from harness.analysis.time_breakdown.transfer import (
-    NONE,
-    Acknowledged,
+    NO_SPANS,
+    AckArrays,
     Conversation,
     Credit,
-    Mistaken,
+    FalseLosses,
     SentArrays,
     Steps,
     WindowSamples,
-    merged,
+    merge_spans,
 )
 
 MS = 1_000_000
@@ -210,13 +210,13 @@ class Talk:
             rtt=Steps(np.zeros(1, np.int64), np.array([case.rtt])),
             rate=Steps(np.zeros(1, np.int64), np.array([round(SIZE * 8e9 / case.own)])),
             sent=SentArrays(sent[:, 0], np.full(len(sent), SIZE, np.int64), sent[:, 1], sent[:, 2], came, ~came),
-            acknowledged=Acknowledged(acks[:, 0], acks[:, 1]),
-            others=merged(self.others) if self.others else NONE,
+            acknowledged=AckArrays(acks[:, 0], acks[:, 1]),
+            others=merge_spans(self.others) if self.others else NO_SPANS,
             credits=(Credit("stream", grants[:, 0], grants[:, 1] * SIZE, sent[:, 2], used),) if case.known else None,
             window=WindowSamples(np.array([t for t, _ in windows], np.int64), np.array([w * SIZE for _, w in windows]))
             if case.told
             else None,
-            mistaken=Mistaken(*np.array(self.mistaken, np.int64).reshape(-1, 2).T),
+            mistaken=FalseLosses(*np.array(self.mistaken, np.int64).reshape(-1, 2).T),
         )
 
 

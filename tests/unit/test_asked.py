@@ -16,14 +16,22 @@ from traffic.plan import read_plan
 from traffic.tcp import client_command
 
 from harness.errors import InputError
-from harness.evaluation.cell_result import initial_bytes
-from harness.execution.matrix import Request, cells
+from harness.evaluation.cell_result import initial_window_bytes
+from harness.execution.matrix import Request, build_matrix
 from harness.outcome import Cell, Contestant
-from harness.planning.design import of_pair, players_of
+from harness.planning.design import design_for_pair, flow_pair
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.sweep import Point
 from harness.scenario.manifest_parameters import Setting
-from harness.scenario.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, other, parse_parameter_name
+from harness.scenario.parameters import (
+    PARAMETERS,
+    ROLES,
+    Parameter,
+    ParameterValue,
+    Role,
+    parse_parameter_name,
+    peer_role,
+)
 from harness.scenario.schema import Implementation, Scenario
 from harness.topology import Lab, build_lab, flow_label
 from tests.examples import SIM, catalogue, images, scenario
@@ -102,14 +110,14 @@ def asked(
     if one.study is not None and not _takes_part(one, full, value, pair):
         return []
     request = Request([one], [pair["client"]], [pair["server"]], parameters=fixed, vary=varied)
-    made = cells(request, images(*known()), SIM, known())
+    made = build_matrix(request, images(*known()), SIM, known())
     return [cell for cell in made if one.study is None or cell.parameters.get(full) == value]
 
 
 def _takes_part(one: Scenario, full: str, value: ParameterValue, pair: Mapping[Role, Implementation]) -> bool:
     """Whether a study has a cell with the value; what is absent is named by the design."""
     cast = {name: Contestant(implementation=item, image=images(name)[name]) for name, item in known().items()}
-    design = of_pair(Point(one, {}), players_of(one, pair["client"], pair["server"], cast))
+    design = design_for_pair(Point(one, {}), flow_pair(one, pair["client"], pair["server"], cast))
     if any(point.parameters.get(full) == value for point in design.points):
         return True
     assert any(full in name for name in design.absent), (design.absent, design.too_few)
@@ -119,8 +127,8 @@ def _takes_part(one: Scenario, full: str, value: ParameterValue, pair: Mapping[R
 def told(lab: Lab, cell: Cell, flow: int, full: str, value: ParameterValue) -> bool:
     """Whether the program at a role of a flow is told a value, or does it untold."""
     role, name = parse_parameter_name(full)
-    who, peer, parameter = cell.implementation(role, flow), cell.implementation(other(role), flow), PARAMETERS[name]
-    setting, ask = who.setting(role, name), peer.setting(other(role), name)
+    who, peer, parameter = cell.implementation(role, flow), cell.implementation(peer_role(role), flow), PARAMETERS[name]
+    setting, ask = who.setting(role, name), peer.setting(peer_role(role), name)
     kind = cell.scenario.flows[flow].kind
     if kind == "udp":
         return False
@@ -135,7 +143,7 @@ def told(lab: Lab, cell: Cell, flow: int, full: str, value: ParameterValue) -> b
             plan = read_plan(role, environment)
             command = client_command(plan, 2, 443)
             assert command[command.index("-C") + 1] == plan.algorithm
-            assert read_plan(other(role), hosts[other(role)].environment).algorithm == plan.algorithm
+            assert read_plan(peer_role(role), hosts[peer_role(role)].environment).algorithm == plan.algorithm
             sent = json.loads(environment["TRAFFIC"])["words"]
             return words in sent or (not sent and setting.default == value and plan.algorithm == value)
         if setting.flag:
@@ -146,7 +154,7 @@ def told(lab: Lab, cell: Cell, flow: int, full: str, value: ParameterValue) -> b
         return True
     if ask is not None and ask.asks is not None and "ack_frequency" in who.extensions:
         words = ask.fill(ask.asks, parameter, value)
-        return f" {words} " in f" {hosts[other(role)].environment[f'{other(role).upper()}_PARAMS']} "
+        return f" {words} " in f" {hosts[peer_role(role)].environment[f'{peer_role(role).upper()}_PARAMS']} "
     return False
 
 
@@ -242,7 +250,7 @@ def linux_cell(flows: list[dict[str, Any]], **parameters: ParameterValue) -> Cel
     pair = [known()["linux"]]
     one = scenario(flows=flows, objectives=[], milestones=[])
     fixed = {name.replace("__", "."): value for name, value in parameters.items()}
-    return cells(Request([one], pair, pair, parameters=fixed), images(*known()), SIM, known())[0]
+    return build_matrix(Request([one], pair, pair, parameters=fixed), images(*known()), SIM, known())[0]
 
 
 def test_a_flow_s_own_value_hides_none_that_is_asked_for() -> None:
@@ -285,7 +293,7 @@ def read(folder: Path, text: str) -> Scenario:
 
 def test_a_varied_congestion_control_is_told_to_tcp(tmp_path: Path) -> None:
     pair = [known()["linux"]]
-    made = cells(Request([read(tmp_path, VARIED)], pair, pair), images(*known()), SIM, known())
+    made = build_matrix(Request([read(tmp_path, VARIED)], pair, pair), images(*known()), SIM, known())
     labs = [build_lab(cell, 0) for cell in made]
     assert [read_plan("server", lab.host("server0").environment).algorithm for lab in labs] == ["cubic", "bbr"]
     assert [lab.flows[0].label for lab in labs] == ["TCP (cubic)", "TCP (bbr)"]
@@ -321,8 +329,8 @@ def test_a_flow_of_udp_is_told_nothing() -> None:
 
 def test_the_textbook_s_first_window_is_the_flow_s_own() -> None:
     told = {"parameters": {"server.initial_cwnd": 100}}
-    assert initial_bytes(linux_cell([{**TCP, **told}])) == 100 * 1200
-    assert initial_bytes(linux_cell([TCP], server__initial_cwnd=100)) == 100 * 1200
-    assert initial_bytes(linux_cell([TCP], flow0__server__initial_cwnd=100)) == 100 * 1200
-    assert initial_bytes(linux_cell([TO_SERVER], client__initial_cwnd=100)) == 100 * 1200
-    assert initial_bytes(linux_cell([TCP])) == 10 * 1200
+    assert initial_window_bytes(linux_cell([{**TCP, **told}])) == 100 * 1200
+    assert initial_window_bytes(linux_cell([TCP], server__initial_cwnd=100)) == 100 * 1200
+    assert initial_window_bytes(linux_cell([TCP], flow0__server__initial_cwnd=100)) == 100 * 1200
+    assert initial_window_bytes(linux_cell([TO_SERVER], client__initial_cwnd=100)) == 100 * 1200
+    assert initial_window_bytes(linux_cell([TCP])) == 10 * 1200

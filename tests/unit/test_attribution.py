@@ -11,18 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.analysis.time_breakdown import rules
-from harness.analysis.time_breakdown.partition import BANDS, bands, lasted, partition
+from harness.analysis.time_breakdown.partition import BANDS, band_text, partition, state_durations
 from harness.analysis.time_breakdown.rules import notes_of
 from harness.analysis.time_breakdown.transfer import (
-    NONE,
+    NO_SPANS,
     Conversation,
     SentArrays,
-    both,
-    inside,
-    merged,
-    pieces,
-    total,
-    without,
+    cut_edges,
+    in_spans,
+    intersect,
+    merge_spans,
+    subtract,
+    total_ns,
 )
 from harness.outcome.measured import STATES, State
 from tests.unit.conversations import MS, SIZE, conversation
@@ -32,7 +32,7 @@ LOSSES = frozenset(range(60, 6_000, 150))
 
 
 def seconds(talk: Conversation) -> dict[State, float]:
-    return {state: ns / 1e9 for state, ns in lasted(*partition(talk)).items()}
+    return {state: ns / 1e9 for state, ns in state_durations(*partition(talk)).items()}
 
 
 FREE = conversation()
@@ -242,11 +242,11 @@ def test_parts_are_a_partition_of_the_time(asked: dict[str, Any]) -> None:
     assert edges[-1] == talk.end_ns
     assert (np.diff(edges) > 0).all()
     assert (states[1:] != states[:-1]).all()
-    assert sum(lasted(edges, states).values()) == talk.end_ns
-    assert sum(int(part[1:]) for part in _split(bands(edges, states))) == BANDS
+    assert sum(state_durations(edges, states).values()) == talk.end_ns
+    assert sum(int(part[1:]) for part in _split(band_text(edges, states))) == BANDS
     # Whatever else is the matter, the bottleneck served what came for as long as it takes.
-    served = both(talk.served, merged([(talk.first_ns, talk.end_ns)]))
-    assert lasted(edges, states).get("line_rate", 0) == total(served)
+    served = intersect(talk.served, merge_spans([(talk.first_ns, talk.end_ns)]))
+    assert state_durations(edges, states).get("line_rate", 0) == total_ns(served)
 
 
 def _split(text: str) -> list[str]:
@@ -259,22 +259,22 @@ def _split(text: str) -> list[str]:
     return found
 
 
-SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12).map(merged)
+SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12).map(merge_spans)
 
 
 @given(SPANS, SPANS)
 def test_spans_are_sets_of_moments(one: Any, other: Any) -> None:
     moments = np.arange(62)
-    first, second = inside(moments, one), inside(moments, other)
-    assert (inside(moments, both(one, other)) == (first & second)).all()
-    assert (inside(moments, without(one, other)) == (first & ~second)).all()
-    assert total(one) == first.sum()
-    edges = pieces(0, 61, [one, other])
+    first, second = in_spans(moments, one), in_spans(moments, other)
+    assert (in_spans(moments, intersect(one, other)) == (first & second)).all()
+    assert (in_spans(moments, subtract(one, other)) == (first & ~second)).all()
+    assert total_ns(one) == first.sum()
+    edges = cut_edges(0, 61, [one, other])
     assert edges[0] == 0
     assert edges[-1] == 61
 
 
 def test_spans_that_are_close_are_one() -> None:
-    assert merged([(0, 5), (6, 9), (20, 20)], gap_ns=1).tolist() == [[0, 9]]
-    assert merged([(6, 9), (0, 5)]).tolist() == [[0, 5], [6, 9]]
-    assert merged([]).tolist() == NONE.tolist()
+    assert merge_spans([(0, 5), (6, 9), (20, 20)], gap_ns=1).tolist() == [[0, 9]]
+    assert merge_spans([(6, 9), (0, 5)]).tolist() == [[0, 5], [6, 9]]
+    assert merge_spans([]).tolist() == NO_SPANS.tolist()

@@ -11,7 +11,7 @@ import typer
 
 from harness.analysis.metrics.objectives import mistakes
 from harness.catalogue import Catalogue, Mistake
-from harness.cli.consoles import console, paper
+from harness.cli.consoles import console, table_console
 from harness.cli.entry import cli, main
 from harness.errors import EngineError, HarnessError, InputError, disk_error
 from harness.evaluation.cell_result import CellResult
@@ -19,7 +19,7 @@ from harness.evaluation.verdict import judge
 from harness.execution.events import RunFinished, Warned
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.report import listing, table
-from harness.report.progress import Talk
+from harness.report.progress import ProgressPrinter
 from harness.scenario.schema import Scenario
 from harness.store.results import Store
 from tests.bad_commands import COMMANDS, VARIABLES, BadCommand
@@ -222,9 +222,9 @@ def test_nothing_that_a_person_wrote_is_markup(capsys: pytest.CaptureFixture[str
               outcome=Outcome(status="crashed", role="client", detail=ODD, reason=ODD, log_tail=(ODD,)))  # fmt: skip
     verdict = judge(one, [(run, None)])
     result = CellResult(played, ((run, MeasuredRun(version=1, warnings=(ODD,))),), verdict, (Path("x"),))
-    table.show([result], paper())
-    listing.show([one], [listing.ListedImplementation(alpha, here=False, absent=ODD)], paper())
-    with Talk(console()) as talk:
+    table.show([result], table_console())
+    listing.show([one], [listing.ListedImplementation(alpha, here=False, absent=ODD)], table_console())
+    with ProgressPrinter(console()) as talk:
         talk(RunFinished(played, run, run.outcome, verdict))
         talk(Warned(ODD))
     out, err = capsys.readouterr()

@@ -16,11 +16,11 @@ from harness.execution import measured_store
 from harness.execution.measured_store import StoredResults
 from harness.outcome import Attributed, Attribution, MeasuredRun, Outcome, State, StateShare
 from harness.report import because, json_report, table
-from harness.report.layout import Column, Fitted, Row
+from harness.report.layout import Column, FittedTable, Row
 from harness.report.site.cell import bands, cell_page
-from harness.report.site.cell import because as bars
-from harness.report.site.pictures import LEFT, received
-from harness.store.parquet import Columns, write_columns
+from harness.report.site.cell import time_breakdowns as bars
+from harness.report.site.pictures import LEFT, received_picture
+from harness.store.parquet import ColumnStore, write_columns
 from harness.store.parquet.tables import StoredRun
 from harness.store.results import Store
 from tests.comparisons import result, run
@@ -97,8 +97,11 @@ def test_the_readme_has_a_line_for_each_that_misses_the_slowest_first() -> None:
 def test_what_older_rules_told_is_marked() -> None:
     older, today = told(1.0, version=VERSION - 1), told(2.0)
     _, _, first, second, *rest = because.markdown([today, older]).splitlines()
-    assert "‡" not in first and second.endswith(" ‡ |") and rest == ["", f"‡ {because.OLDER}"]
-    assert bars(older)[0].sentence.endswith(because.OLDER) and because.OLDER not in bars(today)[0].sentence
+    assert "‡" not in first and second.endswith(" ‡ |") and rest == ["", f"‡ {because.OLDER_RULES_NOTE}"]
+    assert (
+        bars(older)[0].sentence.endswith(because.OLDER_RULES_NOTE)
+        and because.OLDER_RULES_NOTE not in bars(today)[0].sentence
+    )
 
 
 def test_the_readme_names_each_that_failed_with_the_last_word_of_its_log() -> None:
@@ -136,7 +139,7 @@ def test_the_table_has_the_column_where_it_fits() -> None:
 
 def test_a_column_that_is_there_if_it_fits_does_not_make_parts() -> None:
     columns = [Column("who", identifies=True), Column("a"), Column("why", text=24, if_fits=True)]
-    made = Fitted("title", columns, [Row(["x" * 10, "1", "because " * 20])])
+    made = FittedTable("title", columns, [Row(["x" * 10, "1", "because " * 20])])
     out = io.StringIO()
     Console(file=out, width=30).print(made)
     assert "parts" not in out.getvalue() and "why" not in out.getvalue()
@@ -160,7 +163,7 @@ def test_the_site_has_a_bar_and_bands_below_the_curve() -> None:
     assert sum(share.percent for share in one.shares) == pytest.approx(100, abs=0.1)
     assert one.shares[-1].word == "line rate" and one.shares[0].word == ""
     assert one.rows[2] == ["", "slow start", "3.90", "15.8", "20.70", "from 10 packets"]
-    picture = received(found)
+    picture = received_picture(found)
     assert picture is not None
     made = bands(found, picture)
     assert [band.state for band in made] == [
@@ -182,12 +185,12 @@ def test_columns_keep_it(tmp_path: Path) -> None:
     (made, measured), *_ = told(1.0).runs
     assert measured is not None
     write_columns(tmp_path, [StoredRun(made, measured)], [])
-    kept = Columns(tmp_path).measured(made.cell.key, 0)
+    kept = ColumnStore(tmp_path).measured(made.cell.key, 0)
     assert kept is not None and kept.attributed == measured.attributed
     # Stores that are older than it are read.
     frame = pl.read_parquet(tmp_path / "runs.parquet").drop("measured_attributed")
     frame.write_parquet(tmp_path / "runs.parquet")
-    older = Columns(tmp_path).measured(made.cell.key, 0)
+    older = ColumnStore(tmp_path).measured(made.cell.key, 0)
     assert older == measured.model_copy(update={"attributed": None})
 
 

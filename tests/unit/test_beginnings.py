@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.engine.served_files import served_file
-from harness.execution.runner import discard_beginnings
+from harness.execution.runner import remove_partial_downloads
 from harness.topology import build_lab
 from tests.examples import cell, scenario
 
@@ -26,7 +26,7 @@ def test_the_beginning_of_the_served_file_goes(tmp_path: Path, count: int) -> No
     lab = build_lab(cell(scenario(flows=[{"download": "30 MB"}], milestones=[], objectives=[])), 0)
     served = served_file(tmp_path / "www", "30MB.bin", 30 * MB).read_bytes()
     file = left(tmp_path, "30MB.bin.part", served[:count])
-    assert discard_beginnings(lab, tmp_path) == {"flow0/downloads/30MB.bin.part": count}
+    assert remove_partial_downloads(lab, tmp_path) == {"flow0/downloads/30MB.bin.part": count}
     assert not file.exists()
 
 
@@ -37,7 +37,7 @@ def test_what_differs_stays(tmp_path: Path, at: int) -> None:
     content[at] ^= 1
     file = left(tmp_path, "30MB.bin", bytes(content))
     longer = left(tmp_path, "longer", bytes(31 * MB))
-    assert discard_beginnings(lab, tmp_path) == {}
+    assert remove_partial_downloads(lab, tmp_path) == {}
     assert file.exists() and longer.exists()
 
 
@@ -47,7 +47,7 @@ def test_of_several_files_each_is_held_against_its_own(tmp_path: Path) -> None:
     first = served_file(tmp_path / "www", one.name, MB, 0).read_bytes()
     left(tmp_path, one.name, first[:1000])
     left(tmp_path, other.name, first[:1000])
-    assert discard_beginnings(lab, tmp_path) == {f"flow0/downloads/{one.name}": 1000}
+    assert remove_partial_downloads(lab, tmp_path) == {f"flow0/downloads/{one.name}": 1000}
 
 
 def test_what_nobody_served_is_left_alone(tmp_path: Path) -> None:
@@ -55,5 +55,5 @@ def test_what_nobody_served_is_left_alone(tmp_path: Path) -> None:
     left(tmp_path, "keys.log", b"CLIENT", "client")
     (tmp_path / "flow0/downloads").mkdir()
     (tmp_path / "flow0/downloads/link").symlink_to(tmp_path / "flow0/client/keys.log")
-    assert discard_beginnings(lab, tmp_path) == {}
+    assert remove_partial_downloads(lab, tmp_path) == {}
     assert (tmp_path / "flow0/client/keys.log").exists()

@@ -17,11 +17,11 @@ from harness.cli.entry import cli
 from harness.engine import EngineResult
 from harness.engine.images import rootfs_export
 from harness.engine.images.cache import UNFINISHED, Cache
-from harness.engine.images.contents import KnownContents, folder_contents
-from harness.engine.images.file_manifest import appearance, differences, entries
-from harness.engine.images.hardlink_pool import SharedFiles
+from harness.engine.images.contents import ContentsCache, folder_contents
+from harness.engine.images.file_manifest import differences, entries, quick_digest
+from harness.engine.images.hardlink_pool import HardlinkPool
 from harness.engine.images.rootfs_export import DAMAGED, RootFileSystems
-from harness.engine.served_files import MODIFIED, serve, served_file, serving
+from harness.engine.served_files import MODIFIED, locked_served_files, make_served_files, served_file
 from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import EngineError
 from harness.outcome import Outcome
@@ -78,21 +78,21 @@ def relink(root: Path) -> None:
 )
 def test_two_looks_at_a_folder(tmp_path: Path, damage: Callable[[Path], None], shows: bool, words: list[str]) -> None:
     root = tree(tmp_path)
-    seen, sealed = appearance(root), entries(root)
+    seen, sealed = quick_digest(root), entries(root)
     damage(root)
-    assert (appearance(root) != seen) == shows
+    assert (quick_digest(root) != seen) == shows
     found = differences(root, sealed)
     assert [one for one in found if not one.startswith(("usr/lib was", "usr was"))] == words or set(words) <= set(found)
     assert bool(found) == bool(words)
 
 
 def test_a_folder_looks_as_it_did_when_its_files_are_shared(tmp_path: Path) -> None:
-    pool = SharedFiles(tmp_path / "files")
+    pool = HardlinkPool(tmp_path / "files")
     one, other = tree(tmp_path / "one"), tree(tmp_path / "other", server="later words")
     for root in (one, other):
-        seen, sealed = appearance(root), entries(root)
+        seen, sealed = quick_digest(root), entries(root)
         pool.share(root, sealed, tmp_path / "link")
-        assert appearance(root) == seen
+        assert quick_digest(root) == seen
         assert differences(root, sealed) == []
         # Names of one file, and equal files that are two.
         assert (root / PROGRAM).samefile(root / "usr/bin/alias")
@@ -104,7 +104,7 @@ def test_a_folder_looks_as_it_did_when_its_files_are_shared(tmp_path: Path) -> N
 
 
 def test_what_was_damaged_in_the_pool_is_shared_with_nobody(tmp_path: Path) -> None:
-    pool = SharedFiles(tmp_path / "files")
+    pool = HardlinkPool(tmp_path / "files")
     one, other = tree(tmp_path / "one"), tree(tmp_path / "other")
     pool.share(one, entries(one), tmp_path / "link")
     flip(one / LIBRARY)
@@ -118,7 +118,7 @@ def test_what_was_damaged_in_the_pool_is_shared_with_nobody(tmp_path: Path) -> N
 
 
 def test_the_pool_keeps_what_a_folder_has(tmp_path: Path) -> None:
-    pool = SharedFiles(tmp_path / "files")
+    pool = HardlinkPool(tmp_path / "files")
     root = tree(tmp_path / "root")
     pool.share(root, entries(root), tmp_path / "link")
     assert len(list((tmp_path / "files").glob("*/*"))) == 4
@@ -180,7 +180,7 @@ def test_images_are_exported_once_and_share_their_files(docker: FakeDocker, cach
     moved = Cache(cache.folder.rename(cache.folder.with_name("moved")))
     assert Path(RootFileSystems(moved).of("beta:1").rootfs).is_relative_to(moved.folder)
     assert docker.exports == ["alpha:1", "beta:1"]
-    assert KnownContents(moved.folder).of("beta:1", docker.images["beta:1"]).digest == folder_contents(
+    assert ContentsCache(moved.folder).of("beta:1", docker.images["beta:1"]).digest == folder_contents(
         Path(RootFileSystems(moved).of("beta:1").rootfs)
     ).digest  # fmt: skip
 
@@ -284,7 +284,7 @@ def test_a_cache_that_is_only_read_does(docker: FakeDocker, cache: Cache, monkey
 def test_exports_go_when_no_image_needs_them_and_nobody_uses_them(docker: FakeDocker, cache: Cache) -> None:
     exported = RootFileSystems(cache)
     for name in ("alpha:1", "beta:1"):
-        KnownContents(cache.folder).of(name, exported.of(name).id)
+        ContentsCache(cache.folder).of(name, exported.of(name).id)
     broken_off = cache.roots / f"{UNFINISHED}1-1-0.1"
     broken_off.mkdir()
     needed = {docker.images["beta:1"]}
@@ -312,9 +312,9 @@ def test_a_large_served_file_costs_no_exported_image(tmp_path: Path) -> None:
     export.mkdir(parents=True)
     (export / "content").write_bytes(bytes(10**5))
     (export / "export.json").write_text("{}")
-    with serving(lab({"download": "100 kB"}), cache):
+    with locked_served_files(lab({"download": "100 kB"}), cache):
         pass
-    with serving(lab({"download": "1 MB"}), cache):
+    with locked_served_files(lab({"download": "1 MB"}), cache):
         assert (export / "export.json").exists()
         assert [file.name for file in cache.www.iterdir()] == ["1MB.bin"]
     assert cache.bound() == ["www/1MB.bin"]
@@ -323,7 +323,7 @@ def test_a_large_served_file_costs_no_exported_image(tmp_path: Path) -> None:
 
 def test_images_beyond_their_half_cost_no_served_file_within_its_own(tmp_path: Path) -> None:
     cache = Cache(tmp_path, limit=4 * 10**5)
-    with serving(lab({"download": "100 kB"}), cache):
+    with locked_served_files(lab({"download": "100 kB"}), cache):
         pass
     for name in ("a.1", "b.1"):
         (cache.roots / name).mkdir(parents=True)
@@ -336,14 +336,14 @@ def test_images_beyond_their_half_cost_no_served_file_within_its_own(tmp_path: P
 def test_the_cache_is_bounded_and_what_is_in_use_stays(tmp_path: Path) -> None:
     cache = Cache(tmp_path, limit=3 * 10**5)
     for size in (101, 102, 103, 104):
-        with serving(lab({"download": f"{size} kB"}), cache):
+        with locked_served_files(lab({"download": f"{size} kB"}), cache):
             pass
         os.utime(tmp_path / "uses" / f"www-{size}kB.bin", (size, size))
     assert sorted(file.name for file in cache.www.iterdir()) == ["103kB.bin", "104kB.bin"]
-    with cache.use("www/103kB.bin"), serving(lab({"download": "105 kB"}), cache):
+    with cache.use("www/103kB.bin"), locked_served_files(lab({"download": "105 kB"}), cache):
         assert sorted(file.name for file in cache.www.iterdir()) == ["103kB.bin", "105kB.bin"]
     # A run's own files are more than the limit: they stay while it lasts.
-    with serving(lab({"download": "300 kB"}, {"download": "301 kB"}), cache):
+    with locked_served_files(lab({"download": "300 kB"}, {"download": "301 kB"}), cache):
         assert cache.bound() == []
         assert sorted(file.name for file in cache.www.iterdir()) == ["300kB.bin", "301kB.bin"]
     assert cache.bound() == ["www/300kB.bin", "www/301kB.bin"][: 2 if sum(cache.sizes().values()) else 1]
@@ -357,7 +357,7 @@ def test_what_is_served_is_made_again_when_it_was_written_to(tmp_path: Path) -> 
     assert file.stat().st_mtime == MODIFIED
     with pytest.raises(EngineError, match="not a folder"):
         (tmp_path / "not a folder").touch()
-        serve(lab({"download": "1 kB"}), Cache(tmp_path / "not a folder"))
+        make_served_files(lab({"download": "1 kB"}), Cache(tmp_path / "not a folder"))
 
 
 def test_flows_with_a_stop_share_a_handful_of_files() -> None:
@@ -433,7 +433,7 @@ def test_the_cache_says_its_size(docker: FakeDocker, tmp_path: Path, monkeypatch
     cache = Cache(tmp_path)
     for name in docker.images:
         RootFileSystems(cache).of(name)
-    serve(lab({"download": "100 kB"}), cache)
+    make_served_files(lab({"download": "100 kB"}), cache)
     (tmp_path / "script.js").write_bytes(b"x" * 5000)
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
     monkeypatch.setenv("HARNESS_CACHE_LIMIT", "2 GB")

@@ -13,10 +13,18 @@ import pytest
 
 from harness.engine.build_queue import Step
 from harness.errors import EngineError
-from harness.execution.events import BuildEnded, BuildStarted, Event, RunsHeld, RunStarted, RunsWait, RunTakenOver
-from harness.execution.locks import claim
-from harness.execution.matrix import PlannedRun, runs
-from harness.execution.scheduler import Campaign, Claim, LostRuns, lost_runs
+from harness.execution.events import (
+    BuildEnded,
+    BuildStarted,
+    Event,
+    RunStarted,
+    RunTakenOver,
+    WaitingForImage,
+    WaitingForRun,
+)
+from harness.execution.locks import claim_run
+from harness.execution.matrix import PlannedRun, plan_runs
+from harness.execution.scheduler import Campaign, Claim, LostRuns, lost_runs_message
 from harness.outcome import Cell
 from tests.examples import cell, implementation
 
@@ -83,7 +91,7 @@ class FakeGround:
         return cell
 
     def claim(self, item: PlannedRun) -> Claim | int:
-        return nullcontext() if self.root is None else claim(self.root, item.cell.key, item.repetition)
+        return nullcontext() if self.root is None else claim_run(self.root, item.cell.key, item.repetition)
 
     def made_elsewhere(self, item: PlannedRun) -> bool:
         return _name(item) in self.elsewhere
@@ -103,7 +111,7 @@ class FakeGround:
 
 def _todo(names: str, repetitions: int = 1) -> list[PlannedRun]:
     many = {name: implementation(name) for name in names}
-    return runs([cell(client=many[one], server=many[other]) for one in names for other in names], repetitions)
+    return plan_runs([cell(client=many[one], server=many[other]) for one in names for other in names], repetitions)
 
 
 def _steps(table: Mapping[str, tuple[float, str]]) -> list[Step]:
@@ -115,7 +123,7 @@ def _work(todo: list[PlannedRun], ground: FakeGround, jobs: int = 1) -> tuple[li
 
     def listen(event: Event) -> None:
         events.append(event)
-        if isinstance(event, RunsWait) and ground.go_on_when_awaited:
+        if isinstance(event, WaitingForImage) and ground.go_on_when_awaited:
             ground.gates[event.name].set()
 
     lost = Campaign(todo, jobs, ground, listen).work()
@@ -149,7 +157,7 @@ def test_runs_begin_with_what_is_there_and_the_rest_is_built_beside() -> None:
     assert ground.made == [("b", True)]
     assert [event.number for event in events if isinstance(event, RunStarted)] == list(range(1, 9))
     assert {event.of for event in events if isinstance(event, RunStarted)} == {8}
-    assert not [event for event in events if isinstance(event, RunsWait)]
+    assert not [event for event in events if isinstance(event, WaitingForImage)]
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
@@ -182,7 +190,7 @@ def test_a_wait_is_told_with_what_it_is_for() -> None:
     assert [type(event) for event in events if isinstance(event, BuildStarted | BuildEnded)] == [
         BuildStarted, BuildEnded, BuildStarted, BuildEnded,
     ]  # fmt: skip
-    waits = [event for event in events if isinstance(event, RunsWait)]
+    waits = [event for event in events if isinstance(event, WaitingForImage)]
     assert [wait.name for wait in waits] == ["a"]
     assert waits[0].seconds == pytest.approx(100, abs=1)
 
@@ -203,10 +211,10 @@ def test_a_failed_build_costs_only_the_runs_that_need_it(jobs: int) -> None:
 
 def test_lost_runs_are_summed_up() -> None:
     error = EngineError("x")
-    message, hint = lost_runs([LostRuns("a", error, 1)], Path("/s/builds"))
+    message, hint = lost_runs_message([LostRuns("a", error, 1)], Path("/s/builds"))
     assert message == "1 image could not be built (a): 1 run left out"
     assert "/s/builds" in hint
-    assert "2 images could not be built (a, b): 8 runs" in lost_runs(
+    assert "2 images could not be built (a, b): 8 runs" in lost_runs_message(
         [LostRuns("a", error, 1), LostRuns("b", error, 7)], Path("/s")
     )[0]  # fmt: skip
 
@@ -328,12 +336,12 @@ def test_harnesses_on_one_store_make_each_run_once(tmp_path: Path, jobs: int, ha
 def test_what_another_harness_makes_is_waited_for_by_name_and_comes_last(tmp_path: Path) -> None:
     ground, events, todo = FakeGround([]), list[Event](), _todo("ab")
     ground.root = tmp_path
-    held = claim(tmp_path, todo[0].cell.key, 0)
+    held = claim_run(tmp_path, todo[0].cell.key, 0)
     assert not isinstance(held, int)
 
     def listen(event: Event) -> None:
         events.append(event)
-        if isinstance(event, RunsHeld):
+        if isinstance(event, WaitingForRun):
             assert len(ground.ran) == 3, "there was something else to do"
             held.__exit__(None, None, None)
 
@@ -341,5 +349,5 @@ def test_what_another_harness_makes_is_waited_for_by_name_and_comes_last(tmp_pat
     assert ground.ran == ["a→b #0", "b→a #0", "b→b #0", "a→a #0"], (
         "it had not finished: who holds a claim may be killed"
     )
-    (wait,) = [event for event in events if isinstance(event, RunsHeld)]
+    (wait,) = [event for event in events if isinstance(event, WaitingForRun)]
     assert (wait.cell.key, wait.repetition, wait.process) == (todo[0].cell.key, 0, os.getpid())

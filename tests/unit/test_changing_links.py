@@ -18,7 +18,7 @@ from harness.analysis.metrics import measure
 from harness.analysis.time_breakdown.inputs import TransferClock
 from harness.catalogue.limits import mistakes
 from harness.netem import compile_path, ideal_time, slow_start_time, timeline
-from harness.netem.mobility import course
+from harness.netem.mobility import flow_timeline
 from harness.units import Size
 from tests.examples import link, path, scenario
 from tests.unit.captures import T0, Link, Recipe, write_run
@@ -188,7 +188,7 @@ def test_a_client_that_moves_meets_the_other_path() -> None:
         },
         flows=[{"download": "10 MB", "moves": [{"at": "2 s", "how": "interface", "to": "two", "gap": "500 ms"}]}],
     )
-    way = course(moved)
+    way = flow_timeline(moved)
     assert [(state.since, state.rate_bps, state.to_client) for state in way.states] == [(0, 1e7, 0.02), (2, 2e6, 0.3)]
     # 1.94 s at 10 Mbit/s from 0.06 s on, the rest at 2.
     assert ideal_time(way, Size.parse("10 MB")) == pytest.approx(2 + (80e6 - 1.94e7) / 2e6 + 0.3)

@@ -11,8 +11,8 @@ from rich.console import Console
 from harness.analysis.metrics import VERSION
 from harness.check import contract
 from harness.check import run as session
-from harness.check.parameters import TRIALS, claims, values
-from harness.execution.matrix import Request, cells
+from harness.check.parameters import TRIALS, claims, values_to_try
+from harness.execution.matrix import Request, build_matrix
 from harness.outcome import Cell, MeasuredRun, Measurement, Observation, Outcome, Run
 from harness.outcome.conformance import Finding
 from harness.report import findings as view
@@ -173,10 +173,10 @@ def test_the_window_after_a_move_is_the_rule_s(shares: tuple[float, ...], holds:
 
 def test_values_are_those_the_image_takes() -> None:
     trial = TRIALS["initial_cwnd"]
-    assert values(Setting(flag="{value}"), "initial_cwnd", trial) == [6, 40]
-    assert values(Setting(flag="{value}", minimum=10), "initial_cwnd", trial) == [40]
+    assert values_to_try(Setting(flag="{value}"), "initial_cwnd", trial) == [6, 40]
+    assert values_to_try(Setting(flag="{value}", minimum=10), "initial_cwnd", trial) == [40]
     listed = Setting(flag="{value}", values=("reno", "cubic", "bbr"))
-    assert values(listed, "congestion_control", TRIALS["congestion_control"]) == ["reno", "cubic", "bbr"]
+    assert values_to_try(listed, "congestion_control", TRIALS["congestion_control"]) == ["reno", "cubic", "bbr"]
 
 
 def test_claims_are_what_can_be_set_or_asked_for() -> None:
@@ -203,7 +203,7 @@ class Matrix:
 
     def matrix(self, request: Request, listen: object, *, pull: bool) -> list[Cell]:
         names = {item.name for item in (*request.clients, *request.servers)}
-        return cells(request, images(*names), SIM, self._named)
+        return build_matrix(request, images(*names), SIM, self._named)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_a_session_is_kept_when_the_server_saw_it_resumed(tmp_path: Path, told: 
     lines = [f"quic-go-endpoint: resumed={word}\n" for word in told]
     (tmp_path / "server0.log").write_text("".join(lines))
     made = Run(cell=cell(), repetition=0, outcome=Outcome(status="completed"), started_at="2026-01-01T00:00:00Z")
-    found = contract.session(made, tmp_path)
+    found = contract.judge_session(made, tmp_path)
     assert (found.answer == "holds") is holds
     assert found.role == "client"
 

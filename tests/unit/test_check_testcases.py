@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from harness.check import contract
-from harness.check.contract import TestcaseTrial, refused, scenario_of, trials, untried, works
+from harness.check.contract import (
+    TestcaseTrial,
+    check_refusal,
+    finding_without_peer,
+    judge_testcase,
+    scenario_of,
+    trials,
+)
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Cell, Outcome, Verdict, VerdictStatus
 from harness.outcome.conformance import Answer
@@ -71,7 +78,7 @@ def test_a_preferred_address_is_tried_with_a_client_that_goes_there() -> None:
 
 
 def test_what_is_taken_and_cannot_be_tried_is_said() -> None:
-    found = untried(TestcaseTrial("client", "v2", (), alone=True), cell(None, _one(), _one("quic-go")))
+    found = finding_without_peer(TestcaseTrial("client", "v2", (), alone=True), cell(None, _one(), _one("quic-go")))
     assert (found.answer, found.seen) == ("not offered", "not tried: no implementation here can be the other end")
 
 
@@ -103,7 +110,7 @@ def _result(status: VerdictStatus, reason: str, **mine: Any) -> CellResult:
     ],
 )
 def test_a_test_case_works_fails_or_is_refused(result: CellResult, answer: Answer, said: str) -> None:
-    found = works(TestcaseTrial("client", "retry", (result.cell,)), result)
+    found = judge_testcase(TestcaseTrial("client", "retry", (result.cell,)), result)
     assert (found.question, found.answer, found.against) == ("TESTCASE retry", answer, "quic-go")
     assert found.seen == f"{said}So it is."
 
@@ -127,7 +134,7 @@ def test_what_a_manifest_refuses_has_to_end_with_127(
         return outcome
 
     outcome = Outcome(status="unsupported", role=role, exit_code=code, detail="it ended")
-    monkeypatch.setattr(contract, "told", told)
+    monkeypatch.setattr(contract, "run_with_testcase", told)
     one = cell(None, _one(), _one("quic-go"))
-    found = refused(TestcaseTrial("client", "v2", (), "it has version 1 alone"), one, None)  # type: ignore[arg-type]
+    found = check_refusal(TestcaseTrial("client", "v2", (), "it has version 1 alone"), one, None)  # type: ignore[arg-type]
     assert (found.answer, found.seen, asked) == (answer, said, ["v2"])

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from harness.analysis.metrics import VERSION
-from harness.execution.local_backend import CheckoutGround
-from harness.execution.locks import RunLock, claim, sweep
+from harness.execution.local_backend import LocalBackend
+from harness.execution.locks import RunLock, claim_run, remove_stale_claims
 from harness.execution.matrix import PlannedRun
 from harness.execution.measured_store import StoredResults
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Status
@@ -24,7 +24,7 @@ from tests.examples import cell
 
 def _hold(root: Path, said: Connection) -> None:
     """Another harness, which claims a run and never lets go of it."""
-    held = claim(root, "key", 0)
+    held = claim_run(root, "key", 0)
     said.send(os.getpid() if isinstance(held, RunLock) else 0)
     signal.pause()
 
@@ -34,26 +34,26 @@ def test_a_claim_holds_between_processes_and_ends_with_them(tmp_path: Path) -> N
     other = multiprocessing.get_context("fork").Process(target=_hold, args=(tmp_path, there), daemon=True)
     other.start()
     assert here.poll(10) and here.recv() == other.pid
-    assert claim(tmp_path, "key", 0) == other.pid
-    mine = claim(tmp_path, "key", 1)
+    assert claim_run(tmp_path, "key", 0) == other.pid
+    mine = claim_run(tmp_path, "key", 1)
     assert isinstance(mine, RunLock), "other runs are free"
-    sweep(tmp_path)
+    remove_stale_claims(tmp_path)
     assert {file.name for file in (tmp_path / "claims").iterdir()} == {"key.0", "key.1"}
     other.kill()
     other.join()
     with mine:
-        sweep(tmp_path)
+        remove_stale_claims(tmp_path)
         assert [file.name for file in (tmp_path / "claims").iterdir()] == ["key.1"]
-    found = claim(tmp_path, "key", 0)
+    found = claim_run(tmp_path, "key", 0)
     assert isinstance(found, RunLock)
     with found:
-        assert claim(tmp_path, "key", 0) == os.getpid()
+        assert claim_run(tmp_path, "key", 0) == os.getpid()
     assert not list((tmp_path / "claims").iterdir())
 
 
 def test_who_opened_a_claim_that_was_let_go_claims_it_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between opening and locking it the other one ends, and a third one comes."""
-    first = claim(tmp_path, "key", 0)
+    first = claim_run(tmp_path, "key", 0)
     assert isinstance(first, RunLock)
     real, calls = os.path.samestat, []
 
@@ -63,9 +63,9 @@ def test_who_opened_a_claim_that_was_let_go_claims_it_anew(tmp_path: Path, monke
 
     first.__exit__(None, None, None)
     monkeypatch.setattr("os.path.samestat", samestat)
-    second = claim(tmp_path, "key", 0)
+    second = claim_run(tmp_path, "key", 0)
     assert isinstance(second, RunLock) and len(calls) == 2
-    assert claim(tmp_path, "key", 0) == os.getpid()
+    assert claim_run(tmp_path, "key", 0) == os.getpid()
 
 
 def _finished(store: Store, status: Status = "completed") -> None:
@@ -80,10 +80,10 @@ def test_what_another_harness_finished_is_taken_over_and_what_was_there_before_i
         engine=SimpleNamespace(name="virtual"), store=store, results=StoredResults(store, store)
     )
 
-    def ground() -> CheckoutGround:
+    def ground() -> LocalBackend:
         nothing: Any = None
         stamps = {(item.cell.key, 0): store.stamp(item.cell.key, 0)}
-        return CheckoutGround(nothing, nothing, nothing, attempts, nothing, stamps)
+        return LocalBackend(nothing, nothing, nothing, attempts, nothing, stamps)
 
     one = ground()
     assert not one.made_elsewhere(item)

@@ -24,14 +24,14 @@ from harness.errors import EngineError, InputError, ResultError
 from harness.execution.cluster import address as place
 from harness.execution.cluster import coordinator, dask_client, messages, tls
 from harness.execution.cluster import coordinator as driver
-from harness.execution.cluster.address import ClusterOptions, place_of
+from harness.execution.cluster.address import ClusterOptions, parse_cluster_options
 from harness.execution.cluster.coordinator import Driver
-from harness.execution.cluster.dask_client import Crew, Work
-from harness.execution.cluster.messages import Answer, Order
-from harness.execution.cluster.worker import packed
-from harness.execution.cluster_backend import ClusterGround, build_missing
-from harness.execution.events import ClusterWorks, Event, RunFinished, RunsVerified, RunTakenOver, Warned
-from harness.execution.locks import RunLock, claim
+from harness.execution.cluster.dask_client import ClusterConnection, Work
+from harness.execution.cluster.messages import RunAnswer, RunOrder
+from harness.execution.cluster.worker import pack_run
+from harness.execution.cluster_backend import ClusterBackend, build_missing
+from harness.execution.events import ClusterProgress, Event, RunFinished, RunsVerified, RunTakenOver, Warned
+from harness.execution.locks import RunLock, claim_run
 from harness.execution.matrix import PlannedRun
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.store.records import read_run
@@ -48,7 +48,7 @@ def cells(count: int) -> list[Cell]:
     return [HERE.model_copy(update={"key": f"{number:016x}", "seed": number}) for number in range(count)]
 
 
-def run_of(order: Order, figures: str = "") -> Run:
+def run_of(order: RunOrder, figures: str = "") -> Run:
     captures = {"left": f"digest {order.repetition}{figures}", "right": "digest"}
     where = Cell.model_validate_json(order.cell)
     outcome = Outcome(status="completed")
@@ -59,21 +59,21 @@ def files(run: Run) -> dict[str, bytes]:
     return {"run.json": run.model_dump_json(by_alias=True).encode()}
 
 
-def quick(order: Order) -> Answer:
+def quick(order: RunOrder) -> RunAnswer:
     worker = get_worker().address
     made.append((order.repetition, worker))
-    return Answer(worker, "here", files=files(run_of(order)), seconds=0.01)
+    return RunAnswer(worker, "here", files=files(run_of(order)), seconds=0.01)
 
 
-def slow(order: Order) -> Answer:
+def slow(order: RunOrder) -> RunAnswer:
     time.sleep(0.3)
     return quick(order)
 
 
-def differing(order: Order) -> Answer:
+def differing(order: RunOrder) -> RunAnswer:
     """As on a machine that makes something else of the same run."""
     worker = get_worker().address
-    return Answer(worker, "here", files=files(run_of(order, worker)), seconds=0.01)
+    return RunAnswer(worker, "here", files=files(run_of(order, worker)), seconds=0.01)
 
 
 @dataclass
@@ -89,12 +89,12 @@ class Fake:
     spoilt: int = 0
     """Of so many runs the first attempt is worth another."""
 
-    def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
-        return Order(item.cell.model_dump_json(by_alias=True), item.repetition, {}, {}, driver), self.memory
+    def order(self, item: PlannedRun, driver: str) -> tuple[RunOrder, int]:
+        return RunOrder(item.cell.model_dump_json(by_alias=True), item.repetition, {}, {}, driver), self.memory
 
     def claim(self, item: PlannedRun) -> RunLock | int:
         assert self.folder is not None
-        return claim(self.folder, item.cell.key, item.repetition)
+        return claim_run(self.folder, item.cell.key, item.repetition)
 
     def made_elsewhere(self, item: PlannedRun) -> bool:
         return (item.cell.key, item.repetition) in self.elsewhere
@@ -102,14 +102,14 @@ class Fake:
     def expected(self, cell: Cell) -> float:
         return self.expects(cell)
 
-    def take(self, item: PlannedRun, answer: Answer, attempt: int) -> bool:
+    def take(self, item: PlannedRun, answer: RunAnswer, attempt: int) -> bool:
         name = item.cell.key, item.repetition
         self.taken.append(name)
         self.runs[name] = self.unpacked(item, answer)[0]
         self.spoilt -= 1
         return self.spoilt >= 0
 
-    def unpacked(self, item: PlannedRun, answer: Answer) -> tuple[Run, MeasuredRun | None]:
+    def unpacked(self, item: PlannedRun, answer: RunAnswer) -> tuple[Run, MeasuredRun | None]:
         return read_run(answer.files["run.json"]), None
 
     def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
@@ -132,10 +132,10 @@ class Scene:
         depot: Any = None
         address = self.cluster.scheduler_address
 
-        def connect() -> Crew:
-            return Crew(address, None, depot, lambda text: self.said.append(Warned(text)), work)
+        def connect() -> ClusterConnection:
+            return ClusterConnection(address, None, depot, lambda text: self.said.append(Warned(text)), work)
 
-        sample = coordinator.sample(list(todo), share)
+        sample = coordinator.select_sample(list(todo), share)
         return Driver(todo, ground, connect, self.said.append, twice=sample, large=False, **more), ground
 
     def warnings(self) -> str:
@@ -154,7 +154,7 @@ def started(workers: int, memory: str = "1GiB", **more: Any) -> Any:
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(driver, "LOOK", 0.2)
+    monkeypatch.setattr(driver, "CHECK_INTERVAL", 0.2)
     made.clear()
     with started(2) as cluster:
         yield Scene(cluster, tmp_path)
@@ -183,7 +183,7 @@ def test_every_run_is_made_once_the_longest_first_and_told_of(scene: Scene) -> N
     assert len(made) == 12
     # Dask hands out what it has in the order of priority, and gets the longest first.
     assert {number for number, _ in made[:2]} <= {11, 10, 9, 8}
-    last = [event for event in scene.said if isinstance(event, ClusterWorks)][-1]
+    last = [event for event in scene.said if isinstance(event, ClusterProgress)][-1]
     assert last.of == 12 and last.cores >= 1
     assert not list((scene.folder / "claims").iterdir())
 
@@ -232,9 +232,9 @@ def test_where_there_is_one_worker_it_is_said_that_nothing_was_made_twice(scene:
 def test_a_machine_without_ground_gets_nothing_more_and_others_make_what_it_had(scene: Scene) -> None:
     bad = next(iter(scene.cluster.scheduler.workers))
 
-    def work(order: Order) -> Answer:
+    def work(order: RunOrder) -> RunAnswer:
         worker = get_worker().address
-        return Answer(worker, "there", "the disk is full: /x") if worker == bad else slow(order)
+        return RunAnswer(worker, "there", "the disk is full: /x") if worker == bad else slow(order)
 
     one, ground = scene.driver(plan(6), work=work)
     one.work()
@@ -243,7 +243,7 @@ def test_a_machine_without_ground_gets_nothing_more_and_others_make_what_it_had(
 
 
 def test_where_no_machine_has_ground_it_ends_with_the_reason(scene: Scene) -> None:
-    one, _ = scene.driver(plan(3), work=lambda order: Answer(get_worker().address, "there", "no memory", "buy some"))
+    one, _ = scene.driver(plan(3), work=lambda order: RunAnswer(get_worker().address, "there", "no memory", "buy some"))
     with pytest.raises(EngineError, match="on there: no memory"):
         one.work()
     assert not list((scene.folder / "claims").iterdir())
@@ -251,17 +251,17 @@ def test_where_no_machine_has_ground_it_ends_with_the_reason(scene: Scene) -> No
 
 def test_workers_of_another_version_are_refused_by_name(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     one, ground = scene.driver(plan(1))
-    monkeypatch.setattr(dask_client, "build", lambda: "another")
+    monkeypatch.setattr(dask_client, "package_digest", lambda: "another")
     working = threading.Thread(target=one.work, daemon=True)
     working.start()
     deadline = time.monotonic() + 20
     while scene.warnings().count("has another version of this package") < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not made and messages.build() in scene.warnings()
+    assert not made and messages.package_digest() in scene.warnings()
     for address in scene.cluster.scheduler.workers:
         assert f"the worker {address} on " in scene.warnings()
     # One of the right version comes.
-    monkeypatch.setattr(dask_client, "build", messages.build)
+    monkeypatch.setattr(dask_client, "package_digest", messages.package_digest)
     scene.cluster.scale(3)
     working.join(30)
     assert len(ground.taken) == 1 and len({worker for _, worker in made}) == 1
@@ -271,7 +271,7 @@ def test_where_nobody_else_can_come_workers_of_another_version_end_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, _ = scene.driver(plan(1), alone=True)
-    monkeypatch.setattr(dask_client, "build", lambda: "another")
+    monkeypatch.setattr(dask_client, "package_digest", lambda: "another")
     with pytest.raises(EngineError, match="files of this package were changed since this command began") as raised:
         one.work()
     assert raised.value.hint == "give the command again: what is stored counts"
@@ -279,7 +279,7 @@ def test_where_nobody_else_can_come_workers_of_another_version_end_it(
 
 
 def test_what_dead_workers_had_is_made_by_those_that_come(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_client, "FETCH", 2.0)
+    monkeypatch.setattr(dask_client, "FETCH_TIMEOUT", 2.0)
     one, ground = scene.driver(plan(6), work=slow)
     working = threading.Thread(target=one.work, daemon=True)
     working.start()
@@ -296,7 +296,7 @@ def test_what_dead_workers_had_is_made_by_those_that_come(scene: Scene, monkeypa
 def test_a_run_that_needs_more_memory_than_there_is_waits_and_says_so(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "SAID", 0.0)
+    monkeypatch.setattr(driver, "WARNING_INTERVAL", 0.0)
     ground = Fake(memory=1 << 50)
     one, _ = scene.driver(plan(1), ground)
     working = threading.Thread(target=one.work, daemon=True)
@@ -320,7 +320,7 @@ def test_a_lost_scheduler_costs_what_was_under_way_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(driver, "LOOK", 0.2)
+    monkeypatch.setattr(driver, "CHECK_INTERVAL", 0.2)
     made.clear()
     more: dict[str, Any] = {"protocol": "tcp://", "host": "127.0.0.1", "scheduler_port": _port()}
     scene = Scene(started(1, **more), tmp_path)
@@ -339,10 +339,10 @@ def test_a_lost_scheduler_costs_what_was_under_way_and_nothing_else(
 
 
 def test_where_no_scheduler_answers_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_client, "ANSWER", 0.5)
+    monkeypatch.setattr(dask_client, "ANSWER_TIMEOUT", 0.5)
     depot: Any = None
     with pytest.raises(EngineError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1"):
-        Crew("tcp://127.0.0.1:1", None, depot, print)
+        ClusterConnection("tcp://127.0.0.1:1", None, depot, print)
 
 
 # --- the store
@@ -356,29 +356,29 @@ class _Nothing:
 
 
 def test_a_run_is_stored_as_the_worker_stored_it(tmp_path: Path) -> None:
-    from harness.engine.docker.host_jitter import Patience
+    from harness.engine.docker.host_jitter import QuietWait
     from harness.execution.measured_store import StoredResults
     from harness.execution.options import Options
-    from harness.execution.retries import Attempts
+    from harness.execution.retries import RunMaker
     from harness.store.provenance import Provenance
 
     there, here = Store(tmp_path / "there"), Store(tmp_path / "here")
-    order = Order(HERE.model_dump_json(by_alias=True), 3, {}, {}, "")
+    order = RunOrder(HERE.model_dump_json(by_alias=True), 3, {}, {}, "")
     folder = there.begin(HERE.key, 3)
     (folder / "sim").mkdir()
     (folder / "sim" / "console.log").write_text("said")
     there.finish(folder, run_of(order), None)
     (there.folder(HERE.key, 3) / "plan").mkdir()
     (there.folder(HERE.key, 3) / "plan" / "plan.json").write_text("{}")
-    kept, archive = packed(there.folder(HERE.key, 3))
+    kept, archive = pack_run(there.folder(HERE.key, 3))
     assert set(kept) == {"run.json", "plan/plan.json"}
-    answer = Answer("tcp://1", "there", files=kept, archive=archive)
+    answer = RunAnswer("tcp://1", "there", files=kept, archive=archive)
     events: list[Event] = []
     nothing: Any = _Nothing()
-    attempts = Attempts(
-        nothing, here, StoredResults(here, here), Options(), Patience(0.0), Provenance(), events.append
+    attempts = RunMaker(
+        nothing, here, StoredResults(here, here), Options(), QuietWait(0.0), Provenance(), events.append
     )  # fmt: skip
-    ground = ClusterGround(nothing, attempts, nothing)
+    ground = ClusterBackend(nothing, attempts, nothing)
     assert ground.take(PlannedRun(HERE, 3), answer, 1) is False
     names = {file.relative_to(there.root) for file in there.root.rglob("*") if file.is_file()}
     assert names == {file.relative_to(here.root) for file in here.root.rglob("*") if file.is_file()}
@@ -434,27 +434,30 @@ def test_a_build_that_fails_costs_the_runs_that_need_it(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_words_that_name_no_cluster(words: tuple[Any, ...]) -> None:
     with pytest.raises(InputError) as found:
-        place_of(*words)
+        parse_cluster_options(*words)
     assert found.value.hint
 
 
 def test_words_that_name_one(tmp_path: Path) -> None:
-    assert place_of("") is None
-    local, far = place_of("local:3", verify="2 %"), place_of("tls://10.0.0.1:8786", tmp_path, "s3://bucket")
+    assert parse_cluster_options("") is None
+    local, far = (
+        parse_cluster_options("local:3", verify="2 %"),
+        parse_cluster_options("tls://10.0.0.1:8786", tmp_path, "s3://bucket"),
+    )
     assert local is not None and (local.local, local.verify) == (3, 0.02)
     assert far is not None and (far.address, far.tls, far.files) == ("tls://10.0.0.1:8786", tmp_path, "s3://bucket")
-    meant = place_of("unauthenticated:tcp://10.0.0.1:8786")
+    meant = parse_cluster_options("unauthenticated:tcp://10.0.0.1:8786")
     assert meant is not None and (meant.address, meant.tls) == ("tcp://10.0.0.1:8786", None)
 
 
 def test_a_share_is_of_all_runs_and_always_the_same() -> None:
     items = [PlannedRun(HERE, number) for number in range(5000)]
-    chosen = coordinator.sample(items, 0.02)
-    assert 60 <= len(chosen) <= 140 and chosen == coordinator.sample(items[::-1], 0.02)
+    chosen = coordinator.select_sample(items, 0.02)
+    assert 60 <= len(chosen) <= 140 and chosen == coordinator.select_sample(items[::-1], 0.02)
     assert (
-        len(coordinator.sample(items, 1.0)),
-        len(coordinator.sample(items[:3], 1e-9)),
-        coordinator.sample(items, 0),
+        len(coordinator.select_sample(items, 1.0)),
+        len(coordinator.select_sample(items[:3], 1e-9)),
+        coordinator.select_sample(items, 0),
     ) == (
         5000,
         1,
@@ -463,38 +466,38 @@ def test_a_share_is_of_all_runs_and_always_the_same() -> None:
 
 
 def test_certificates_let_in_who_has_them_and_nobody_else(tmp_path: Path) -> None:
-    tls.write(tmp_path / "one")
-    tls.write(tmp_path / "two")
+    tls.write_certificates(tmp_path / "one")
+    tls.write_certificates(tmp_path / "two")
     assert (tmp_path / "one" / tls.KEY).stat().st_mode & 0o077 == 0
     with pytest.raises(InputError, match="already"):
-        tls.write(tmp_path / "one")
+        tls.write_certificates(tmp_path / "one")
     with pytest.raises(InputError, match=r"has no ca\.pem"):
-        tls.security(tmp_path)
-    with started(0, protocol="tls://", host="127.0.0.1", security=tls.security(tmp_path / "one")) as cluster:
+        tls.dask_security(tmp_path)
+    with started(0, protocol="tls://", host="127.0.0.1", security=tls.dask_security(tmp_path / "one")) as cluster:
         depot: Any = None
-        Crew(cluster.scheduler_address, tls.security(tmp_path / "one"), depot, print).close()
+        ClusterConnection(cluster.scheduler_address, tls.dask_security(tmp_path / "one"), depot, print).close()
         with pytest.MonkeyPatch.context() as patch, pytest.raises(EngineError, match="no scheduler answers"):
-            patch.setattr(dask_client, "ANSWER", 2.0)
-            Crew(cluster.scheduler_address, tls.security(tmp_path / "two"), depot, print)
+            patch.setattr(dask_client, "ANSWER_TIMEOUT", 2.0)
+            ClusterConnection(cluster.scheduler_address, tls.dask_security(tmp_path / "two"), depot, print)
 
 
 def test_a_cluster_of_our_own_lets_in_nobody_else(tmp_path: Path) -> None:
     """Other users of the machine reach its ports as its own driver does."""
     environment = {"HARNESS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
     depot: Any = None
-    with place.started(ClusterOptions("", 1), environment) as scheduler:
+    with place.run_scheduler(ClusterOptions("", 1), environment) as scheduler:
         assert scheduler.address.startswith("tls://127.0.0.1:") and scheduler.tls is not None
         for private in (scheduler.tls.parent, scheduler.tls / tls.KEY):
             assert private.stat().st_mode & 0o077 == 0
-        Crew(scheduler.address, scheduler.security, depot, print).close()
-        tls.write(tmp_path / "others")
+        ClusterConnection(scheduler.address, scheduler.security, depot, print).close()
+        tls.write_certificates(tmp_path / "others")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(dask_client, "ANSWER", 2.0)
+            patch.setattr(dask_client, "ANSWER_TIMEOUT", 2.0)
             for address, security in (
-                (scheduler.address.replace("tls:", "tcp:"), None), (scheduler.address, tls.security(tmp_path / "others"))
+                (scheduler.address.replace("tls:", "tcp:"), None), (scheduler.address, tls.dask_security(tmp_path / "others"))
             ):  # fmt: skip
                 with pytest.raises(EngineError, match="no scheduler answers"):
-                    Crew(address, security, depot, print)
+                    ClusterConnection(address, security, depot, print)
     assert not scheduler.tls.exists()
 
 
@@ -525,16 +528,16 @@ def test_certificates_are_not_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / tls.KEY).symlink_to(tmp_path / "elsewhere")
     with pytest.raises((OSError, InputError)):
-        tls.write(tmp_path / "folder")
+        tls.write_certificates(tmp_path / "folder")
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_another_text_of_any_module_is_another_version(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text("x = 1")
-    before = messages.build_of(tmp_path)
-    assert before == messages.build_of(tmp_path)
+    before = messages.digest_package(tmp_path)
+    assert before == messages.digest_package(tmp_path)
     (tmp_path / "one.py").write_text("x = 2")
-    assert messages.build_of(tmp_path) != before
+    assert messages.digest_package(tmp_path) != before
 
 
 def test_whoever_needs_no_cluster_waits_for_none() -> None:

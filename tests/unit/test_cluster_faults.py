@@ -21,10 +21,10 @@ import pytest
 import harness
 from harness.errors import EngineError
 from harness.execution.cluster import coordinator, dask_client, tls, worker
-from harness.execution.cluster.address import ClusterOptions, Scheduler, dask, started
+from harness.execution.cluster.address import ClusterOptions, Scheduler, dask_command, run_scheduler
 from harness.execution.cluster.coordinator import Driver
-from harness.execution.cluster.dask_client import Crew
-from harness.execution.cluster.messages import Answer, Order, build
+from harness.execution.cluster.dask_client import ClusterConnection
+from harness.execution.cluster.messages import RunAnswer, RunOrder, package_digest
 from harness.execution.events import Event, Warned
 from harness.execution.matrix import PlannedRun
 from tests.examples import ROOT
@@ -41,20 +41,22 @@ COUNT = 6
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
     """With two workers, which are begun anew when they die. A run is blamed for two deaths."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coordinator, "LOOK", 0.3)
+        patch.setattr(coordinator, "CHECK_INTERVAL", 0.3)
         patch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1")
         environment = {"HARNESS_CACHE": str(tmp_path_factory.mktemp("cache")), "PYTHONPATH": str(ROOT)}
-        with started(ClusterOptions("", 2), environment) as found:
+        with run_scheduler(ClusterOptions("", 2), environment) as found:
             yield found
 
 
 @pytest.fixture
 def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scheduler]:
     """With one worker, which never blames a run."""
-    monkeypatch.setattr(coordinator, "LOOK", 0.3)
-    monkeypatch.setattr(coordinator, "GONE", 1)
+    monkeypatch.setattr(coordinator, "CHECK_INTERVAL", 0.3)
+    monkeypatch.setattr(coordinator, "MAX_WORKER_LOSSES", 1)
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1000")
-    with started(ClusterOptions("", 1), {"HARNESS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}) as found:
+    with run_scheduler(
+        ClusterOptions("", 1), {"HARNESS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    ) as found:
         yield found
 
 
@@ -77,7 +79,7 @@ def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_o
     scheduler: Scheduler, tmp_path: Path
 ) -> None:
     depot: Any = None
-    connected = Crew(
+    connected = ClusterConnection(
         scheduler.address, scheduler.security, depot, print, partial(work, tmp_path, frozenset[int](), False)
     )
     ground, (lost, *others) = Folder(tmp_path), plan(4)
@@ -100,7 +102,7 @@ def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_o
         def all_came() -> bool:
             connected.look()
             assert not connected.adrift()
-            came.extend(key for key, answer in connected.wait(0.5, large=False) if isinstance(answer, Answer))
+            came.extend(key for key, answer in connected.wait(0.5, large=False) if isinstance(answer, RunAnswer))
             return len(came) == 1 + len(others)
 
         wait_for(all_came, 120)
@@ -162,17 +164,17 @@ def test_a_worker_of_another_version_is_refused_by_name(tmp_path: Path, schedule
         changed.write("# Changed.\n")
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path / 'other'}:{ROOT / 'images' / 'sim'}:{ROOT}"}
     assert scheduler.tls is not None
-    command = [*dask("worker"), scheduler.address, *tls.options(scheduler.tls), "--host", "127.0.0.1", "--nthreads", "1", "--no-dashboard", "--no-nanny",
+    command = [*dask_command("worker"), scheduler.address, *tls.dask_options(scheduler.tls), "--host", "127.0.0.1", "--nthreads", "1", "--no-dashboard", "--no-nanny",
                "--local-directory", str(tmp_path), "--name", "another"]  # fmt: skip
     said: list[str] = []
     depot: Any = None
     with subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL) as other:
-        looking = Crew(scheduler.address, scheduler.security, depot, said.append)
+        looking = ClusterConnection(scheduler.address, scheduler.security, depot, said.append)
         try:
             # (Workers that died in another test may still be on their way back.)
             wait_for(lambda: (looking.look(), said and len(looking.members) == 2)[1], 120)
             assert looking.cores == 2
-            assert "has another version of this package" in said[0] and build() in said[0]
+            assert "has another version of this package" in said[0] and package_digest() in said[0]
             assert said[0].endswith("it gets nothing to do") and len(said) == 1
         finally:
             looking.close()
@@ -229,15 +231,15 @@ class Wire:
 def test_a_connection_that_was_lost_costs_what_was_under_way(
     scheduler: Scheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dask_client, "ANSWER", 5.0)
+    monkeypatch.setattr(dask_client, "ANSWER_TIMEOUT", 5.0)
     wire = Wire(int(scheduler.address.rpartition(":")[2]))
     said: list[Event] = []
     ground, connected = Folder(tmp_path), list[float]()
     depot: Any = None
 
-    def connect() -> Crew:
+    def connect() -> ClusterConnection:
         connected.append(time.monotonic())
-        return Crew(
+        return ClusterConnection(
             f"tls://127.0.0.1:{wire.port}", scheduler.security, depot, print,
             partial(work, tmp_path, frozenset[int](), False),
         )  # fmt: skip
@@ -262,7 +264,7 @@ def test_a_worker_whose_disk_is_full_gets_nothing_more(scene: Scene, monkeypatch
 
     bad = next(iter(scene.cluster.scheduler.workers))
 
-    def made(order: Order) -> tuple[dict[str, bytes], bytes]:
+    def made(order: RunOrder) -> tuple[dict[str, bytes], bytes]:
         if get_worker().address == bad:
             raise OSError(errno.ENOSPC, "No space left on device", "/cache/rootfs/unfinished")
         time.sleep(0.2)
@@ -270,8 +272,8 @@ def test_a_worker_whose_disk_is_full_gets_nothing_more(scene: Scene, monkeypatch
 
         return files(run_of(order)), b""
 
-    monkeypatch.setattr(worker, "_made", made)
-    one, ground = scene.driver(plan_of_cells(5), Fake(), work=worker.make)
+    monkeypatch.setattr(worker, "_execute_order", made)
+    one, ground = scene.driver(plan_of_cells(5), Fake(), work=worker.make_run)
     one.work()
     assert len(ground.taken) == 5
     assert f"the worker {bad} on " in scene.warnings()

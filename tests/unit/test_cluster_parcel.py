@@ -12,12 +12,12 @@ import pytest
 import zstandard
 
 from harness.engine.images.cache import Cache
-from harness.engine.images.contents import KnownContents
+from harness.engine.images.contents import ContentsCache
 from harness.engine.images.file_manifest import entries, write_entries
-from harness.engine.images.rootfs_export import FILES, ROOT, RootFileSystems, RootFs, seal
+from harness.engine.images.rootfs_export import FILES, ROOT, RootFileSystems, RootFs, write_manifest
 from harness.errors import EngineError
 from harness.execution.cluster import image_transfer
-from harness.execution.cluster.image_transfer import Depot, SentImage, TravelledRoots
+from harness.execution.cluster.image_transfer import ParcelSource, ReceivedRoots, SentImage
 
 IMAGE = "sha256:" + "ab" * 32
 
@@ -42,7 +42,7 @@ def export(folder: Path) -> Path:
 
 
 def sent(export: Path) -> SentImage:
-    digest = image_transfer.digest_of(image_transfer.head_of(export))
+    digest = image_transfer.parcel_digest(image_transfer.parcel_head(export))
     return SentImage("lab/one:1", IMAGE, IMAGE, ("run",), ("A=1",), "/", "", 15, digest)
 
 
@@ -50,7 +50,7 @@ def test_what_arrives_is_what_was_sent(tmp_path: Path) -> None:
     one, there = export(tmp_path / "one"), tmp_path / "there"
     there.mkdir()
     found = image_transfer.unpack(
-        image_transfer.pieces(one), image_transfer.digest_of(image_transfer.head_of(one)), there
+        image_transfer.parcel_pieces(one), image_transfer.parcel_digest(image_transfer.parcel_head(one)), there
     )
     assert found == entries(one / ROOT) == entries(there)
     assert (there / "usr/bin/same").samefile(there / "usr/bin/tool")
@@ -60,13 +60,15 @@ def test_what_arrives_is_what_was_sent(tmp_path: Path) -> None:
 
 def _changed(export: Path) -> bytes:
     """A parcel with one other byte in a file, well packed."""
-    whole = bytearray(zstandard.ZstdDecompressor().decompressobj().decompress(b"".join(image_transfer.pieces(export))))
+    whole = bytearray(
+        zstandard.ZstdDecompressor().decompressobj().decompress(b"".join(image_transfer.parcel_pieces(export)))
+    )
     whole[-1] ^= 1
     return zstandard.ZstdCompressor().compress(bytes(whole))
 
 
 def _outside(export: Path) -> bytes:
-    head = json.loads(image_transfer.head_of(export))
+    head = json.loads(image_transfer.parcel_head(export))
     head["entries"][0][0] = "../outside"
     said = json.dumps(head, separators=(",", ":")).encode()
     return zstandard.ZstdCompressor().compress(len(said).to_bytes(8, "big") + said)
@@ -76,7 +78,10 @@ def _outside(export: Path) -> bytes:
 def test_what_is_not_what_was_asked_for_is_refused(tmp_path: Path, how: str) -> None:
     one, there = export(tmp_path / "one"), tmp_path / "there"
     there.mkdir()
-    whole, digest = b"".join(image_transfer.pieces(one)), image_transfer.digest_of(image_transfer.head_of(one))
+    whole, digest = (
+        b"".join(image_transfer.parcel_pieces(one)),
+        image_transfer.parcel_digest(image_transfer.parcel_head(one)),
+    )
     arriving = {
         "changed": _changed(one), "cut": whole[: len(whole) // 2], "torn": whole[:500] + b"?" + whole[501:],
         "more": zstandard.ZstdCompressor().compress(zstandard.decompress(whole, 10**7) + b"more"),
@@ -100,7 +105,7 @@ class Sender:
         if self.damaged:
             yield _changed(self._export)
         else:
-            yield from image_transfer.pieces(self._export)
+            yield from image_transfer.parcel_pieces(self._export)
 
 
 def test_an_image_travels_once_and_again_only_where_it_was_damaged(tmp_path: Path) -> None:
@@ -109,7 +114,7 @@ def test_an_image_travels_once_and_again_only_where_it_was_damaged(tmp_path: Pat
 
     def root() -> RootFs:
         # Each is another worker's process.
-        return TravelledRoots(cache, {image.reference: image}, sender).of(image.reference)
+        return ReceivedRoots(cache, {image.reference: image}, sender).of(image.reference)
 
     found = root()
     assert (found.id, found.command, found.reference) == (IMAGE, ["run"], "lab/one:1")
@@ -125,7 +130,7 @@ def test_what_a_worker_keeps_is_bounded(tmp_path: Path) -> None:
     image, cache = sent(one), Cache(tmp_path / "cache", limit=0)
     old = SentImage("lab/old:1", "sha256:" + "cd" * 32, "old", ("run",), (), "/", "", 15, image.parcel)
     for each in (old, image):
-        TravelledRoots(cache, {each.reference: each}, Sender(one)).of(each.reference)
+        ReceivedRoots(cache, {each.reference: each}, Sender(one)).of(each.reference)
     # What is in use stays until it is not.
     assert [kept.name for kept in cache.kept()] == ["rootfs/" + "ab" * 12]
 
@@ -135,7 +140,7 @@ def test_a_tampered_image_is_refused_by_name_and_leaves_nothing(tmp_path: Path) 
     image, sender, cache = sent(one), Sender(one), Cache(tmp_path / "cache")
     sender.damaged = True
     with pytest.raises(EngineError, match="the image lab/one:1 did not arrive"):
-        TravelledRoots(cache, {image.reference: image}, sender).of(image.reference)
+        ReceivedRoots(cache, {image.reference: image}, sender).of(image.reference)
     assert list(cache.roots.iterdir()) == []
 
 
@@ -143,14 +148,14 @@ def test_a_depot_lays_parcels_down_where_workers_read_them(tmp_path: Path) -> No
     cache = Cache(tmp_path / "cache")
     folder = export(cache.roots / f"{'ab' * 12}.0")
     root = RootFs("lab/one:1", IMAGE, IMAGE, str(folder / ROOT), ["run"], [], "/", "", 15)
-    seal(root, entries(folder / ROOT))
+    write_manifest(root, entries(folder / ROOT))
 
     class Here(RootFileSystems):
         def _image(self, reference: str) -> tuple[str, None]:
             return IMAGE, None
 
     files = tmp_path / "files"
-    with Depot(Here(cache), KnownContents(cache.folder), str(files)) as depot:
+    with ParcelSource(Here(cache), ContentsCache(cache.folder), str(files)) as depot:
         image = depot.sent("lab/one:1")
         assert b"".join(depot.pieces(image.parcel)) == (files / f"{image.parcel}.parcel").read_bytes()
         assert [file.name for file in files.iterdir()] == [f"{image.parcel}.parcel"]

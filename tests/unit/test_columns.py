@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError
-from harness.evaluation.publish import forget, keep, rekey
+from harness.evaluation.publish import publish_runs, rekey, remove_cells
 from harness.execution.measured_store import StoredResults
 from harness.outcome import (
     Contestant,
@@ -24,8 +24,8 @@ from harness.outcome import (
     Run,
     Transfer,
 )
-from harness.store.identity import Equivalence, Ledger, keyed
-from harness.store.parquet import Columns, is_columnar, write_columns
+from harness.store.identity import Equivalence, Ledger, with_key
+from harness.store.parquet import ColumnStore, is_columnar, write_columns
 from harness.store.parquet.tables import TABLES, StoredRun
 from tests.examples import cell, images, implementation
 
@@ -95,7 +95,7 @@ def _entries(draw: st.DrawFn) -> StoredRun:
 @given(made=st.lists(_entries(), max_size=3, unique_by=lambda one: one.run.repetition))
 def test_what_is_written_reads_back(tmp_path: Path, made: list[StoredRun]) -> None:
     write_columns(tmp_path, made, [])
-    back = Columns(tmp_path).entries()
+    back = ColumnStore(tmp_path).entries()
     assert [(one.run, one.measured) for one in back] == [
         (one.run, one.measured) for one in sorted(made, key=lambda one: one.run.repetition)
     ]
@@ -115,7 +115,7 @@ def test_a_store_in_columns_answers_as_one_of_folders_does(tmp_path: Path) -> No
     known = Contents("d1", {"openssl": "3.5.1"}, {"/usr/local/bin/server": "abcd"})
     write_columns(tmp_path, [_entry(2), _entry(0, series=True)], [known])
     assert is_columnar(tmp_path)
-    store, key = Columns(tmp_path), cell().key
+    store, key = ColumnStore(tmp_path), cell().key
     assert store.cell_keys() == [key]
     assert [run.repetition for run in store.runs(key)] == [0, 2]
     assert store.run(key, 1) is None
@@ -146,7 +146,7 @@ def test_a_file_that_is_older_than_a_field_gives_its_default(tmp_path: Path) -> 
     write_columns(tmp_path, [_entry()], [])
     file = tmp_path / "runs.parquet"
     pl.read_parquet(file).drop("trail", "contents", "outcome_log_tail").write_parquet(file)
-    assert Columns(tmp_path).runs(cell().key) == [_entry().run]
+    assert ColumnStore(tmp_path).runs(cell().key) == [_entry().run]
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 and something else"])
@@ -154,7 +154,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
     write_columns(tmp_path, [_entry()], [])
     (tmp_path / "measurements.parquet").write_bytes(content)
     with pytest.raises(ResultError, match=r"measurements\.parquet"):
-        Columns(tmp_path).measured(cell().key, 0)
+        ColumnStore(tmp_path).measured(cell().key, 0)
 
 
 def test_a_row_that_cannot_be_read_costs_its_run_only(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_row_that_cannot_be_read_costs_its_run_only(tmp_path: Path) -> None:
     file, said = tmp_path / "runs.parquet", list[str]()
     damaged = pl.when(pl.col("repetition") == 1).then(pl.lit("exploded")).otherwise(pl.col("outcome_status"))
     pl.read_parquet(file).with_columns(damaged.alias("outcome_status")).write_parquet(file)
-    columns = Columns(tmp_path, said.append)
+    columns = ColumnStore(tmp_path, said.append)
     for _ in range(2):
         assert columns.runs(cell().key) == [runs[0], runs[2]]
     (warning,) = said
@@ -177,13 +177,13 @@ def test_a_run_of_another_schema_is_left_out_by_name(tmp_path: Path, column: str
     file = tmp_path / "runs.parquet"
     pl.read_parquet(file).with_columns(pl.lit(schema, pl.Int64).alias(column)).write_parquet(file)
     said: list[str] = []
-    columns = Columns(tmp_path, said.append)
+    columns = ColumnStore(tmp_path, said.append)
     results = StoredResults(columns, None).of(cell())
     assert results.runs == ()
     assert said[-1].startswith(f"the run {cell().key}/0 is left out: ")
     assert f"it is of schema {schema or 1}, and this harness reads schema 2" in said[0]
     # Written anew, the store would lose it.
-    for write in (lambda: forget(tmp_path, []), lambda: keep(tmp_path, [], columns, lambda run: False)):
+    for write in (lambda: remove_cells(tmp_path, []), lambda: publish_runs(tmp_path, [], columns, lambda run: False)):
         with pytest.raises(ResultError, match=rf"is not written: .* of schema {schema or 1}"):
             write()
 
@@ -193,7 +193,7 @@ def test_a_store_without_a_column_for_the_schema_is_of_the_first(tmp_path: Path)
     file = tmp_path / "runs.parquet"
     pl.read_parquet(file).drop("schema_").write_parquet(file)
     said: list[str] = []
-    assert Columns(tmp_path, said.append).runs(cell().key) == []
+    assert ColumnStore(tmp_path, said.append).runs(cell().key) == []
     assert "it is of schema 1, and this harness reads schema 2: it is no longer read" in said[0]
 
 
@@ -208,12 +208,12 @@ def test_runs_of_one_key_have_the_digests_that_made_them(tmp_path: Path) -> None
     )  # fmt: skip
     before = _entry()
     image = cell().sim_image.model_copy(update={"identity": "digest-of-sim-2"})
-    after = _entry(1).run.model_copy(update={"cell": keyed(cell().model_copy(update={"sim_image": image}))})
+    after = _entry(1).run.model_copy(update={"cell": with_key(cell().model_copy(update={"sim_image": image}))})
     write_columns(tmp_path, [before, StoredRun(after, None)], [])
-    assert len(Columns(tmp_path).cell_keys()) == 2
+    assert len(ColumnStore(tmp_path).cell_keys()) == 2
     assert rekey(tmp_path, known) == 1
-    runs = Columns(tmp_path).runs(cell().key)
+    runs = ColumnStore(tmp_path).runs(cell().key)
     assert [run.cell.sim_image.identity for run in runs] == ["digest-of-sim", "digest-of-sim-2"]
     assert rekey(tmp_path, known) == 0
     assert rekey(tmp_path, Ledger()) == 1
-    assert len(Columns(tmp_path).cell_keys()) == 2
+    assert len(ColumnStore(tmp_path).cell_keys()) == 2

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import DirectionProof, EngineName, Image, LinkProof, MeasuredRun
-from harness.report.compare import BOUND, MetricComparison, comparisons, default_metrics, markdown, report, show
+from harness.report.compare import CPU_BOUND, MetricComparison, comparisons, default_metrics, markdown, report, show
 from tests.comparisons import completions, repeating, result, run
 from tests.examples import cell, implementation, link, path, scenario
 
@@ -204,9 +204,9 @@ def test_cpu_bound(role: str) -> None:
     found = one(busy(**{role: 0.95}), completions("virtual", 15))
     assert found.reason == "cpu_bound"
     assert found.explanation.startswith(f"CPU-bound in real time: the {role} used 95 % of a core; only 1 compose")
-    calm = one(busy(**{role: BOUND - 0.01}), completions("virtual", 15))
+    calm = one(busy(**{role: CPU_BOUND - 0.01}), completions("virtual", 15))
     assert calm.reason == "not_explained"
-    assert one(busy(**{role: BOUND}), completions("virtual", 15)).reason == "cpu_bound"
+    assert one(busy(**{role: CPU_BOUND}), completions("virtual", 15)).reason == "cpu_bound"
 
 
 def test_a_busy_simulator_alone_explains_nothing() -> None:

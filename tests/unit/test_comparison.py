@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from harness.stats.two_sample import ALPHA, compare, enough, holm, least_p, u_counts
+from harness.stats.two_sample import ALPHA, adjust_holm, compare, required_repetitions, smallest_p, u_counts
 
 VALUES = st.lists(st.floats(0.1, 1e3) | st.just(math.inf), min_size=1, max_size=7)
 
@@ -145,11 +145,11 @@ def test_by_chance_a_difference_is_found_as_often_as_said() -> None:
 
 
 def test_several_comparisons_demand_more_of_each() -> None:
-    assert holm([0.01]) == [0.01]
-    assert holm([0.04, 0.01, 0.03]) == [pytest.approx(0.06), pytest.approx(0.03), pytest.approx(0.06)]
-    assert holm([None, 0.6, 0.7]) == [None, 1.0, 1.0]
+    assert adjust_holm([0.01]) == [0.01]
+    assert adjust_holm([0.04, 0.01, 0.03]) == [pytest.approx(0.06), pytest.approx(0.03), pytest.approx(0.06)]
+    assert adjust_holm([None, 0.6, 0.7]) == [None, 1.0, 1.0]
 
 
 def test_how_many_runs_can_show_a_difference() -> None:
-    assert (enough(1), enough(2), enough(15)) == (4, 5, 6)
-    assert least_p(3, 3) == pytest.approx(0.1)
+    assert (required_repetitions(1), required_repetitions(2), required_repetitions(15)) == (4, 5, 6)
+    assert smallest_p(3, 3) == pytest.approx(0.1)

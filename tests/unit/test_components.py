@@ -11,7 +11,7 @@ import pytest
 
 from harness.engine.images import components
 from harness.engine.images.components import CARGO_LOCK, Component, Composition, GoProgram, Module, composition_of_tar
-from harness.engine.images.contents import _of_tar
+from harness.engine.images.contents import _tar_contents
 from harness.errors import EngineError
 from tests.unit.image_tars import HARD, go_program, tar_of
 
@@ -77,7 +77,7 @@ def test_programs_of_no_package_are_files_of_their_own() -> None:
 
 
 def test_the_contents_are_those_that_are_counted_elsewhere() -> None:
-    assert of(FILES, LINKS).contents == _of_tar(tar_of(FILES, LINKS, PROGRAMS)).digest
+    assert of(FILES, LINKS).contents == _tar_contents(tar_of(FILES, LINKS, PROGRAMS)).digest
 
 
 def test_a_link_that_leads_out_is_a_link_and_nothing_else() -> None:

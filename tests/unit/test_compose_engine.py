@@ -14,7 +14,7 @@ import pytest
 
 from harness.engine import EngineResult
 from harness.engine.docker.engine import ComposeEngine
-from harness.engine.docker.networks import Paths, kind_of
+from harness.engine.docker.networks import LabNetworks, kind_of
 from harness.engine.exit_rules import received_file
 from harness.engine.images.cache import Cache
 from harness.errors import EngineError
@@ -283,11 +283,11 @@ def test_the_end_of_a_fence_that_another_stands_in_for_is_nothing(
 ) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
 
-    def another(paths: Paths, said: Path) -> tuple[str, ...]:
+    def another(paths: LabNetworks, said: Path) -> tuple[str, ...]:
         paths.fence = "c-new"
         return ()
 
-    monkeypatch.setattr(Paths, "_fenced", another)
+    monkeypatch.setattr(LabNetworks, "_fenced", another)
     done = _fence_ends(machine, monkeypatch)
     assert done.outcome.status == "completed"
 

@@ -16,12 +16,12 @@ from harness.repro.checkout import Checkout
 from harness.repro.compose_transcript import (
     GOLDEN_LABS,
     MEASURED,
-    STANDING,
+    SHARED_RESOURCES,
     Transcript,
     differences,
+    normalize,
     read_transcript,
     run_files,
-    settled,
     shim_folder,
     transcript,
 )
@@ -104,7 +104,7 @@ def test_the_commands_of_each_container_are_in_order_between_those_of_what_stand
     made = Noted().read()
     ways = {name: [command.split()[0] for command in commands] for name, commands in made.changing.items()}
     assert ways == {
-        STANDING: ["compose", "compose"],
+        SHARED_RESOURCES: ["compose", "compose"],
         SERVER: ["compose", "run", "stop", "rm", "compose"],
         CLIENT: ["compose", "create", "network", "start", "rm", "compose"],
     }
@@ -173,8 +173,8 @@ def test_a_changed_flag_of_what_stands_is_named_where_it_is() -> None:
     other = Noted()
     other.words("compose").insert(-1, "--wait")
     found = differences(Noted().read(), other.read())
-    assert f"docker, {STANDING}, command 1: " in found[0]
-    assert {line.split(",")[1].strip() for line in found} == {STANDING, CLIENT, SERVER}
+    assert f"docker, {SHARED_RESOURCES}, command 1: " in found[0]
+    assert {line.split(",")[1].strip() for line in found} == {SHARED_RESOURCES, CLIENT, SERVER}
 
 
 def test_an_added_command_and_one_that_is_no_longer_given_are_named() -> None:
@@ -215,7 +215,7 @@ def test_files_that_are_given_to_their_user_are_in_no_order_with_containers() ->
     behind.lines.insert(behind.place("rm") + 1, {"words": chown})
     assert differences(before.read(), behind.read()) == ()
     (line,) = differences(before.read(), Noted().read())
-    assert line.startswith(f"docker, {STANDING}, command 2: 'run --rm --volume SCRATCH:/run-folder")
+    assert line.startswith(f"docker, {SHARED_RESOURCES}, command 2: 'run --rm --volume SCRATCH:/run-folder")
 
 
 def test_a_new_look_and_one_that_is_not_asked_for_any_more_are_named() -> None:
@@ -254,13 +254,13 @@ def test_a_changed_file_of_what_stands_is_named() -> None:
 def test_numbers_of_a_plan_are_not_taken_for_names() -> None:
     """Times are in ns: 250 s are twelve digits, as an ID's short form has, and some counts are sixteen."""
     plan = '{"at_ns": 250000000000, "limit": 1000000000000000, "rate": 2500000000.5}'
-    assert settled(plan, {}) == plan
+    assert normalize(plan, {}) == plan
 
 
 def test_folders_are_settled_from_the_innermost() -> None:
     places = {"/srv/lab": "CHECKOUT", "/srv/lab/.cache": "CACHE", KEY: "KEY"}
     text = f"/srv/lab/a /srv/lab/.cache/www quic-lab-12-3_left 12-34-0123456789ab 12-34-0123456789abn4026 {KEY} quic-lab/sim:0123456789ab-lab"
-    assert settled(text, places) == "CHECKOUT/a CACHE/www quic-lab-3_left OWNER OWNER KEY quic-lab/sim-lab"
+    assert normalize(text, places) == "CHECKOUT/a CACHE/www quic-lab-3_left OWNER OWNER KEY quic-lab/sim-lab"
 
 
 def test_of_what_is_measured_the_names_count(tmp_path: Path) -> None:

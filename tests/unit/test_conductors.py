@@ -27,7 +27,7 @@ from harness.engine import exit_rules
 from harness.engine.docker import supervisor
 from harness.engine.docker.containers import Death
 from harness.engine.docker.sampler import Sampler
-from harness.engine.docker.supervisor import flows
+from harness.engine.docker.supervisor import lifecycle_flows
 from harness.engine.external_failures import ExternalFailure
 from harness.engine.virtual.engine import outcome_of, transfers_of
 from harness.outcome import Outcome, Transfer
@@ -257,7 +257,7 @@ def test_what_came_after_the_time_was_over_does_not_count(tmp_path: Path) -> Non
     assert (outcome.status, transfer.received) == ("timed_out", 400_000)
     # Until its container was stopped the rest of it came, too.
     exit_rules.received_file(tmp_path, 0, 0).write_bytes(bytes(flow.size))
-    checked = exit_rules.check(transfer, flow, tmp_path, tmp_path).transfer
+    checked = exit_rules.check_transfer(transfer, flow, tmp_path, tmp_path).transfer
     assert (checked.received, checked.intact) == (400_000, False)
 
 
@@ -407,7 +407,7 @@ def _acted(case: Case, folder: Path, unit: float) -> tuple[Outcome, str, list[tu
             time_limit=flow.time_limit * unit,
             patience=flow.patience * unit,
         )
-        for flow in flows(lab)
+        for flow in lifecycle_flows(lab)
     ]
     phases: list[str] = []
     reader, writer = os.pipe()

@@ -14,7 +14,7 @@ from harness.engine.docker.containers import Death
 from harness.engine.docker.sampler import Sampler
 from harness.engine.docker.supervisor import Conductor
 from harness.engine.external_failures import ExternalFailure
-from harness.engine.run_dir import plan_of, prepare_folder
+from harness.engine.run_dir import plan_path, prepare_folder
 from harness.engine.virtual.engine import outcome_of
 from harness.topology import Lab
 from tests.unit.test_moves import GO, lab
@@ -136,6 +136,6 @@ def test_a_folder_has_what_every_simulator_needs(one: Lab, tmp_path: Path, monke
     prepare_folder(one, tmp_path, tmp_path / "cache")
     for simulator in one.simulators:
         assert (tmp_path / simulator.name).is_dir()
-        plan = json.loads((tmp_path / plan_of(one, simulator)).read_text())
+        plan = json.loads((tmp_path / plan_path(one, simulator)).read_text())
         assert plan.get("name", "sim") == simulator.name
     assert (tmp_path / "clock").is_dir() == (len(one.simulators) > 1)

@@ -11,12 +11,12 @@ from typing import Any, get_args
 import pytest
 
 from harness.engine.compose_file import compose_document, paths_document, services
-from harness.engine.confinement import alone
+from harness.engine.confinement import isolated_options
 from harness.engine.docker.run_options import launch
-from harness.engine.fence import DONE, FENCE, bridges, fence_command, missing
+from harness.engine.fence import DONE, FENCE, bridges, fence_command, missing_layers
 from harness.scenario.schema import Implementation
 from harness.scenario.schema.implementation import Capability
-from harness.store.identity import compiled
+from harness.store.identity import lab_digest
 from harness.topology import Lab, build_lab
 from tests.confined import asking, containers, may_ask
 from tests.examples import catalogue, cell, implementation, scenario
@@ -121,13 +121,13 @@ def test_a_read_only_client_that_comes_back_finds_its_tickets() -> None:
 
 
 def test_what_an_image_may_do_is_part_of_a_cell_and_what_it_does_without_is_not() -> None:
-    plain = compiled(cell())
-    assert compiled(cell(client=implementation(container={"read_only": True, "writes": ["/var/lib/x"]}))) == plain
-    assert compiled(cell(client=implementation(container={"capabilities": ["SETUID"]}))) != plain
+    plain = lab_digest(cell())
+    assert lab_digest(cell(client=implementation(container={"read_only": True, "writes": ["/var/lib/x"]}))) == plain
+    assert lab_digest(cell(client=implementation(container={"capabilities": ["SETUID"]}))) != plain
 
 
 def test_a_container_of_the_harness_s_own_has_no_network_and_what_it_is_given() -> None:
-    text = " ".join(alone("CHOWN"))
+    text = " ".join(isolated_options("CHOWN"))
     assert "--network none --cap-drop ALL --cap-add CHOWN --security-opt no-new-privileges:true" in text
     assert "--read-only" in text and "--pids-limit" in text and "--memory" in text
 
@@ -174,13 +174,13 @@ def _fenced(machine: Path) -> tuple[str, ...]:
     said = machine / "said"
     process = subprocess.Popen(fence_command(str(said), ("quic-lab0", "quic-lab1")), start_new_session=True)
     try:
-        wait_for(lambda: missing(said) is not None, 10)
+        wait_for(lambda: missing_layers(said) is not None, 10)
         # It stands, whatever it could not do.
         assert process.poll() is None
     finally:
         os.killpg(process.pid, 9)
         process.wait()
-    return missing(said) or ()
+    return missing_layers(said) or ()
 
 
 def test_a_fence_takes_addresses_away_and_drops_what_comes(machine: Path) -> None:
@@ -200,8 +200,8 @@ def test_a_fence_says_what_it_cannot_do_and_does_the_rest(machine: Path, command
 
 
 def test_a_fence_that_is_not_done_has_said_nothing(tmp_path: Path) -> None:
-    assert missing(tmp_path / "said") is None
+    assert missing_layers(tmp_path / "said") is None
     (tmp_path / "said").write_text("frames: it")
-    assert missing(tmp_path / "said") is None
+    assert missing_layers(tmp_path / "said") is None
     (tmp_path / "said").write_text(f"frames: it\n{DONE}\n")
-    assert missing(tmp_path / "said") == ("frames: it",)
+    assert missing_layers(tmp_path / "said") == ("frames: it",)

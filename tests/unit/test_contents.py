@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.engine.images import contents
-from harness.engine.images.contents import Contents, KnownContents, comparable, folder_contents
+from harness.engine.images.contents import Contents, ContentsCache, comparable, folder_contents
 from harness.engine.images.file_manifest import entries, write_entries
 
 _STATUS = """Package: openssl
@@ -67,7 +67,7 @@ def test_packages_programs_and_libraries(tmp_path: Path) -> None:
 
 def test_an_export_and_the_folder_it_fills_are_the_same(tmp_path: Path) -> None:
     root = _tree(tmp_path)
-    assert contents._of_tar(_tar(root)) == folder_contents(root)
+    assert contents._tar_contents(_tar(root)) == folder_contents(root)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_an_image_is_looked_into_once(tmp_path: Path, monkeypatch: pytest.Monkey
         return Contents("3-d", {}, {})
 
     monkeypatch.setattr(contents, "exported_contents", export)
-    known = KnownContents(tmp_path)
+    known = ContentsCache(tmp_path)
     assert known.of("example/a:1", "sha256:0123") == known.of("example/a:1", "sha256:0123") == Contents("3-d", {}, {})
     assert asked == ["example/a:1"]
     # A damaged note of it is no answer.
@@ -154,4 +154,4 @@ def test_an_exported_image_needs_no_docker(tmp_path: Path) -> None:
     root = _tree(tmp_path / "rootfs" / "0123.0" / "rootfs")
     (root.parent / "export.json").touch()
     write_entries(root.parent / "files.json", entries(root))
-    assert KnownContents(tmp_path).of("example/a:1", "sha256:0123") == folder_contents(root)
+    assert ContentsCache(tmp_path).of("example/a:1", "sha256:0123") == folder_contents(root)

@@ -13,16 +13,16 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.netem import slow_start_time, timeline
 from harness.outcome import MeasuredRun, Outcome, Verdict
-from harness.report.plots.curves import curves_of, labels, stacked
+from harness.report.plots.curves import build_curves, run_labels, stack_panels
 from harness.report.plots.registry import plots
-from harness.report.plots.render import figure, figures
-from harness.report.plots.stored import folder_of, telling_runs
+from harness.report.plots.render import render_figure, render_figures
+from harness.report.plots.stored import comparison_folder, rank_runs
 from harness.report.plots.view import PlotData
 from tests.drawings import download_run, link_sharing_run
 
 
 def _panels(*runs: PlotData) -> list[dict[str, Any]]:
-    made = figure(plots()["transfer" if len(runs) == 1 else "together"], *runs)
+    made = render_figure(plots()["transfer" if len(runs) == 1 else "together"], *runs)
     assert made is not None
     panels: list[dict[str, Any]] = made.specification["vconcat"]
     return panels
@@ -40,7 +40,7 @@ def test_a_download_is_drawn_by_its_transfer_alone() -> None:
     assert fitting(download_run()) == {"transfer"}
     assert "transfer" not in fitting(link_sharing_run(10.0)) and len(fitting(link_sharing_run(10.0))) > 8
     # Whoever asks for another gets it.
-    assert [item.plot.name for item in figures(download_run(), only=["drop_rate"])] == ["drop_rate"]
+    assert [item.plot.name for item in render_figures(download_run(), only=["drop_rate"])] == ["drop_rate"]
 
 
 def test_panels_share_the_time_axis() -> None:
@@ -59,20 +59,20 @@ def test_panels_share_the_time_axis() -> None:
 
 def test_the_textbook_is_the_table_s() -> None:
     run = download_run()
-    [curve] = curves_of([run])
+    [curve] = build_curves([run])
     size = run.run.cell.scenario.flows[0].file
     assert size is not None
     assert curve.textbook["t"][-1] == pytest.approx(slow_start_time(timeline(run.path), size, 12_000))
     assert curve.textbook["value"][-1] == pytest.approx(size.bytes / 1e6)
     cell = run.run.cell.model_copy(update={"parameters": {"server.initial_cwnd": 40}})
-    [faster] = curves_of([replace(run, run=run.run.model_copy(update={"cell": cell}))])
+    [faster] = build_curves([replace(run, run=run.run.model_copy(update={"cell": cell}))])
     assert faster.textbook["t"][-1] == pytest.approx(slow_start_time(timeline(run.path), size, 48_000))
     assert faster.textbook["t"][-1] < curve.textbook["t"][-1]
 
 
 def test_milestones_stand_where_they_were_measured() -> None:
     run = download_run()
-    [curve] = curves_of([run])
+    [curve] = build_curves([run])
     assert run.measured is not None
     assert curve.milestones["t"].to_list() == [one.value for one in run.measured.measurements]
     size = run.run.cell.scenario.flows[0].file
@@ -90,7 +90,7 @@ def test_a_repeat_has_a_textbook_and_milestones_of_its_own() -> None:
         series=pl.concat([run.series, again]),
         measured=MeasuredRun(version=1, measurements=tuple(measured)),
     )
-    [curve] = curves_of([both])
+    [curve] = build_curves([both])
     assert curve.begins == pytest.approx([0.0, end + 1])
     assert curve.textbook["flow"].n_unique() == 2
     assert curve.milestones["t"].to_list()[-1] == pytest.approx(end + 1 + measured[0].value)
@@ -100,7 +100,7 @@ def test_of_a_flow_without_a_file_what_arrived_is_drawn() -> None:
     run = download_run()
     assert run.series is not None
     bare = replace(run, series=run.series.filter(pl.col("name") != "received"))
-    [whole], [curve] = curves_of([run]), curves_of([bare])
+    [whole], [curve] = build_curves([run]), build_curves([bare])
     assert curve.received["value"][-1] == pytest.approx(whole.received["value"][-1], rel=1e-3)
 
 
@@ -124,7 +124,7 @@ def test_without_a_window_there_is_no_panel_of_it() -> None:
     assert run.series is not None
     silent = replace(run, series=run.series.filter(~pl.col("name").is_in(["cwnd", "srtt"])))
     assert [_titles(panel) for panel in _panels(silent)[:2]] == [{"received (MB)"}, {"queue (kB)"}]
-    assert stacked([replace(run, series=run.series.clear())]) is None
+    assert stack_panels([replace(run, series=run.series.clear())]) is None
 
 
 def test_what_became_of_packets_is_counted_beside_their_ticks() -> None:
@@ -141,10 +141,10 @@ def test_what_became_of_packets_is_counted_beside_their_ticks() -> None:
 
 def test_the_legend_says_what_runs_differ_in() -> None:
     first, second, wide = download_run(), download_run(repetition=1), download_run(rate="20 Mbit/s")
-    assert labels([first, second]) == ["repetition 0", "repetition 1"]
+    assert run_labels([first, second]) == ["repetition 0", "repetition 1"]
     cell = wide.run.cell.model_copy(update={"parameters": {"server.congestion_control": "bbr"}, "seed": 2})
     other = replace(wide, run=wide.run.model_copy(update={"cell": cell}))
-    assert labels([first, other]) == [
+    assert run_labels([first, other]) == [
         "server.congestion_control reno · seed 1",
         "server.congestion_control bbr · seed 2",
     ]
@@ -152,7 +152,7 @@ def test_the_legend_says_what_runs_differ_in() -> None:
     keyed = replace(
         first, run=first.run.model_copy(update={"cell": first.run.cell.model_copy(update={"key": "f" * 16})})
     )
-    assert labels([first, keyed]) == [f"cell {first.run.cell.key[:8]}", "cell ffffffff"]
+    assert run_labels([first, keyed]) == [f"cell {first.run.cell.key[:8]}", "cell ffffffff"]
 
 
 def test_several_runs_share_axes_and_differ_in_looks() -> None:
@@ -161,12 +161,12 @@ def test_several_runs_share_axes_and_differ_in_looks() -> None:
     assert [_titles(panel) for panel in panels[:4]] == [
         {"received (MB)"}, {"cwnd (packets)"}, {"sRTT (ms)"}, {"queue (kB)"},
     ]  # fmt: skip
-    shown = [curve.shown for curve in curves_of(runs)]
+    shown = [curve.shown for curve in build_curves(runs)]
     assert [one.name for one in shown] == ["repetition 0", "repetition 1"]
     assert len({(one.look.colour, one.look.dash) for one in shown}) == 2
     domain = panels[-1]["layer"][0]["encoding"]["y"]["scale"]["domain"]
     assert [name.partition(" ")[2] for name in domain] == ["dropped · repetition 0", "dropped · repetition 1"]
-    made = figure(plots()["together"], *runs)
+    made = render_figure(plots()["together"], *runs)
     assert made is not None
     # What they have in common stands once, in the subtitle.
     assert made.specification["title"]["subtitle"][0].count("test/link-sharing") == 1
@@ -187,21 +187,21 @@ def test_what_tells_runs_apart_is_never_cut() -> None:
 def test_flows_of_several_runs_keep_their_names() -> None:
     one = link_sharing_run(10.0)
     other = replace(one, run=one.run.model_copy(update={"repetition": 1}))
-    names = [curve.shown.name for curve in curves_of([one, other])]
+    names = [curve.shown.name for curve in build_curves([one, other])]
     assert names[0] == "repetition 0 · 0 alpha → beta (reno)"
     assert len(set(names)) == 8
 
 
 def test_a_folder_of_several_runs_has_a_name_that_a_disk_takes() -> None:
     one, other = download_run(), download_run(repetition=1)
-    assert str(folder_of([one, other])) == "together/repetition_0-and-repetition_1"
+    assert str(comparison_folder([one, other])) == "together/repetition_0-and-repetition_1"
     cells = [
         one.run.cell.model_copy(update={"key": f"{number:016x}", "parameters": {"server.initial_cwnd": 10**number}})
         for number in range(40)
     ]
     many = [replace(one, run=one.run.model_copy(update={"cell": cell})) for cell in cells]
-    assert len(folder_of(many).name) < 130
-    assert folder_of(many) != folder_of(many[:-1])
+    assert len(comparison_folder(many).name) < 130
+    assert comparison_folder(many) != comparison_folder(many[:-1])
 
 
 # --- which run is told of in the end
@@ -225,7 +225,7 @@ def test_the_worst_run_is_looked_at_first() -> None:
         _result("fail", [3.0, 5.0, 4.0]),
         _result("error", [2.0], "crashed"),
     )
-    order = [(item.verdict.status, run.repetition) for item, run, _ in telling_runs([good, bad, broken])]
+    order = [(item.verdict.status, run.repetition) for item, run, _ in rank_runs([good, bad, broken])]
     assert order == [("error", 0), ("fail", 1), ("fail", 2), ("fail", 0), ("pass", 1), ("pass", 0)]
 
 
@@ -233,10 +233,10 @@ def test_a_run_that_could_not_be_played_is_nothing_to_look_at() -> None:
     run = download_run()
     verdict = Verdict.model_validate({"status": "unsupported", "reason": "", "sentence": ""})
     nobody = run.run.model_copy(update={"outcome": Outcome(status="unsupported")})
-    assert telling_runs([CellResult(run.run.cell, ((nobody, None),), verdict, ())]) == []
+    assert rank_runs([CellResult(run.run.cell, ((nobody, None),), verdict, ())]) == []
 
 
 def test_flows_that_share_have_figures_of_their_own() -> None:
     one = link_sharing_run(10.0)
     pairs = ((one.run, one.measured),)
-    assert telling_runs([CellResult(one.run.cell, pairs, judge(one.run.cell.scenario, pairs), ())]) == []
+    assert rank_runs([CellResult(one.run.cell, pairs, judge(one.run.cell.scenario, pairs), ())]) == []

@@ -14,13 +14,13 @@ import pytest
 
 from harness import reading
 from harness.analysis.metrics import measure_with_series
-from harness.capture.artefacts import CAPTURE, capture_digests, harmed, other_digests
-from harness.capture.files import ARCHIVE, find
+from harness.capture.artefacts import CAPTURE, capture_digests, find_changed_files, other_digests
+from harness.capture.files import ARCHIVE, find_file
 from harness.cli import main
 from harness.errors import ResultError
-from harness.execution.measured_store import StoredResults, measure_again
+from harness.execution.measured_store import StoredResults, remeasure
 from harness.outcome import MeasuredRun, Run
-from harness.store.compression import pack
+from harness.store.compression import compress_artefacts
 from harness.store.records import read_run
 from harness.store.results import MEASURED, Store
 from tests.examples import ROOT
@@ -106,12 +106,12 @@ def test_what_measuring_opens_is_what_a_record_has_digests_of(
     run = make(tmp_path)
     known = _known(tmp_path, run)
     if packed:
-        pack(tmp_path)
+        compress_artefacts(tmp_path)
         assert _known(tmp_path, run) == known
     with _opened_below(tmp_path) as opened:
         measure_with_series(tmp_path, run)
     files = {
-        path.parent if path.parent.name == ARCHIVE else path for place in known if (path := find(tmp_path / place))
+        path.parent if path.parent.name == ARCHIVE else path for place in known if (path := find_file(tmp_path / place))
     }
     assert opened <= files
     # Nothing is held against a run that no figure of it is drawn from.
@@ -162,13 +162,13 @@ def test_a_run_whose_artefact_was_damaged_keeps_its_figures(
     store = Store(Path(shutil.copytree(root, tmp_path / "store")))
     folder = store.folder(run.cell.key, 0)
     before = (folder / MEASURED).read_bytes()
-    measure_again(store, run)
+    remeasure(store, run)
     assert (folder / MEASURED).read_bytes() == before
-    file = find(folder / place)
+    file = find_file(folder / place)
     assert file is not None
     damage(file.parent if file.parent.name == ARCHIVE else file)
     with pytest.raises(ResultError, match="the figures of the run are kept as they are") as told:
-        measure_again(store, run)
+        remeasure(store, run)
     # One archive holds both captures: what is named may be the other.
     assert place in told.value.message or (place in CAPTURE.values() and "sim/trace_node_" in told.value.message)
     assert str(folder) in told.value.hint
@@ -178,9 +178,9 @@ def test_a_run_whose_artefact_was_damaged_keeps_its_figures(
 def test_a_file_that_came_after_the_run_is_none_of_it(tmp_path: Path, stored: tuple[Path, Run]) -> None:
     root, run = stored
     folder = Store(Path(shutil.copytree(root, tmp_path / "store"))).folder(run.cell.key, 0)
-    assert harmed(folder, run) == {}
+    assert find_changed_files(folder, run) == {}
     (folder / "flow0/server/qlog/other.qlog").write_text("{}")
-    assert harmed(folder, run) == {"flow0/server/qlog/other.qlog": "it came after the run"}
+    assert find_changed_files(folder, run) == {"flow0/server/qlog/other.qlog": "it came after the run"}
 
 
 def test_newer_code_does_not_measure_what_was_damaged(tmp_path: Path, stored: tuple[Path, Run]) -> None:
@@ -198,17 +198,17 @@ def test_a_run_of_an_older_record_is_measured_from_what_there_is(tmp_path: Path)
     run = _store(store, _lumps, digests=False)
     folder = store.folder(run.cell.key, 0)
     (folder / "growth.csv").unlink()
-    assert "growth.csv is missing" in measure_again(store, run).warnings
+    assert "growth.csv is missing" in remeasure(store, run).warnings
     (folder / "sim" / ARCHIVE).unlink()
     with pytest.raises(ResultError, match=r"trace_node_left\.pcap: it is gone"):
-        measure_again(store, run)
+        remeasure(store, run)
 
 
 def test_what_cannot_be_read_is_said_with_the_reason(tmp_path: Path, stored: tuple[Path, Run]) -> None:
     root, run = stored
     folder = Store(Path(shutil.copytree(root, tmp_path / "store"))).folder(run.cell.key, 0)
     (folder / "sim" / ARCHIVE).write_bytes(b"no archive")
-    assert harmed(folder, run)[CAPTURE["left"]].startswith("it cannot be read: ")
+    assert find_changed_files(folder, run)[CAPTURE["left"]].startswith("it cannot be read: ")
 
 
 def test_one_damaged_run_costs_the_others_nothing(

@@ -11,16 +11,16 @@ from rich.console import Console
 
 from harness.analysis.metrics import VERSION, measure
 from harness.evaluation.cell_result import CellResult
-from harness.evaluation.missing_metrics import warnings
-from harness.evaluation.regression.accepted_changes import Applied, Weighed
-from harness.evaluation.regression.decision import Decided, Pair
+from harness.evaluation.missing_metrics import run_warnings
+from harness.evaluation.regression.accepted_changes import AllowedDecision, AppliedAllowances
+from harness.evaluation.regression.decision import CellPair, Decision
 from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Observation, Outcome, Run, proven_outcome
-from harness.outcome.deviations import departures, sentences
+from harness.outcome.deviations import deviation_sentences, find_deviations
 from harness.report import gate as view
 from harness.report.gate import CellReport, GateReport, decisions
 from harness.report.site.cell import cell_page
-from harness.report.site.figures import tile
+from harness.report.site.figures import build_tile
 from harness.scenario.parameters import PARAMETERS, Role
 from tests.examples import cell, implementation, scenario
 from tests.unit.shared_flows import write_two_flows
@@ -49,17 +49,17 @@ def result(*observed: tuple[Observation, ...], parameters: dict[str, Any] | None
 def test_a_window_that_is_another_one_is_a_warning() -> None:
     other = result((seen("client", "connection_window", 524_288),), (seen("client", "connection_window", WINDOW),))
     said = "client.connection_window was set to 16 MiB, and 524,288 bytes were seen in 1 of 2 runs"
-    assert sentences(other.runs) == [said]
-    assert said in warnings(other.runs, flows_too=False)
-    assert sentences(result((seen("client", "connection_window", WINDOW),)).runs) == []
+    assert deviation_sentences(other.runs) == [said]
+    assert said in run_warnings(other.runs, flows_too=False)
+    assert deviation_sentences(result((seen("client", "connection_window", WINDOW),)).runs) == []
 
 
 def test_one_kind_of_evidence_that_agrees_is_enough() -> None:
     both = (seen("server", "initial_cwnd", 3.7, "packets"), seen("server", "initial_cwnd", 10, "packets"))
     told = {"server.initial_cwnd": 10}
     server = implementation("beta", parameters={"initial_cwnd": {"flag": "--window={value}"}})
-    assert not departures(*_run(server, told, *both))
-    (one,) = departures(*_run(server, told, both[0]))
+    assert not find_deviations(*_run(server, told, *both))
+    (one,) = find_deviations(*_run(server, told, both[0]))
     assert (one.name, one.value, one.seen.value) == ("server.initial_cwnd", 10, 3.7)
 
 
@@ -79,7 +79,7 @@ def test_every_number_that_is_compared_departs_where_it_is_far_off(name: str) ->
     # Whether the server takes it is of no account to what was seen.
     for multiple, count in ((1.0, 0), (7.0, 1)):
         run, measured = _run(None, {f"server.{name}": value}, seen("server", name, multiple * wanted))
-        assert len(departures(run, measured)) == count
+        assert len(find_deviations(run, measured)) == count
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_every_number_that_is_compared_departs_where_it_is_far_off(name: str) ->
 )
 def test_words_are_compared_as_stacks_write_them(value: str, word: str, departs: bool) -> None:
     run, measured = _run(None, {"server.congestion_control": value}, seen("server", "congestion_control", word, ""))
-    assert bool(departures(run, measured)) is departs
+    assert bool(find_deviations(run, measured)) is departs
 
 
 # --- a record against its label
@@ -133,10 +133,10 @@ def test_a_report_that_agrees_or_says_nothing_spoils_nothing(tmp_path: Path, rec
 
 
 def test_a_qlog_that_names_another_algorithm_of_the_endpoint_s_spoils_the_run() -> None:
-    from harness.outcome.deviations import contradictions
+    from harness.outcome.deviations import contradiction_sentences
 
     run, _ = _run(None, {"server.congestion_control": "reno"})
-    named = {word: contradictions(run, [seen("server", "congestion_control", word, "")]) for word in
+    named = {word: contradiction_sentences(run, [seen("server", "congestion_control", word, "")]) for word in
              ("CUBIC", "NewReno", "cubic-with-hystart")}  # fmt: skip
     assert named["CUBIC"] == ("flow 0: server.congestion_control was set to reno, and somewhere says CUBIC",)
     # The last may be what the endpoint calls what it was told: that is a warning.
@@ -147,8 +147,8 @@ def test_a_qlog_that_names_another_algorithm_of_the_endpoint_s_spoils_the_run() 
 
 
 def passage(base: CellResult | None, now: CellResult) -> GateReport:
-    weighed = Weighed(Decided(Pair(base, now), "same" if base else "new"), ())
-    return GateReport((CellReport(weighed, ()),), Applied((weighed,), (), ()), 0.03)
+    weighed = AllowedDecision(Decision(CellPair(base, now), "same" if base else "new"), ())
+    return GateReport((CellReport(weighed, ()),), AppliedAllowances((weighed,), (), ()), 0.03)
 
 
 def test_the_gate_names_what_departs_and_what_did_before() -> None:
@@ -172,7 +172,7 @@ def test_the_site_colours_what_departs() -> None:
         "client.connection_window was set to 16 MiB, and 524,288 bytes were seen in 1 of 1 run",
     )
     assert set(pages[0].departures) <= set(pages[0].warnings) and not pages[1].departures
-    assert (tile(other).departs, tile(as_set).departs) == (True, False)
+    assert (build_tile(other).departs, build_tile(as_set).departs) == (True, False)
 
 
 def test_a_flow_s_own_parameter_stands_beside_what_was_seen_of_it() -> None:

@@ -13,9 +13,17 @@ from hypothesis import strategies as st
 
 from harness.catalogue import Catalogue
 from harness.errors import InputError
-from harness.execution.matrix import Request, cells, designs
-from harness.planning.design import aliases, combinations, fraction, least_of_random, of_pair, resolution, size
-from harness.planning.sweep import Point, points
+from harness.execution.matrix import Request, build_matrix, study_designs
+from harness.planning.design import (
+    combinations,
+    design_for_pair,
+    design_resolution,
+    design_size,
+    find_aliases,
+    fraction,
+    least_random_runs,
+)
+from harness.planning.sweep import Point, expand_points
 from harness.report.design import lines as design_lines
 from harness.report.design import report as design_report
 from harness.scenario.schema import Implementation, Scenario
@@ -49,7 +57,7 @@ FACTORS = {
 def test_fractions_are_as_small_as_in_the_book_and_of_their_resolution(factors: int, least: int, runs: int) -> None:
     made = fraction(factors, least)
     assert len(made) == len(set(made)) == runs
-    assert resolution(made) >= least
+    assert design_resolution(made) >= least
     assert made[0] == (0,) * factors
 
 
@@ -65,13 +73,13 @@ def test_every_fraction_is_balanced_and_tells_what_it_claims(factors: int, least
 
 
 def test_what_a_fraction_cannot_tell_apart() -> None:
-    found = aliases(fraction(5, 3))
+    found = find_aliases(fraction(5, 3))
     assert {n for n, _ in found.of_main} == {0, 1, 2, 3, 4}
     assert dict(found.of_main)[4] == ((0, 1), (2, 3))
-    clear = aliases(fraction(4, 4))
+    clear = find_aliases(fraction(4, 4))
     assert not clear.of_main
     assert clear.together == (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))
-    assert aliases(fraction(5, 5)) == aliases([]) == type(clear)((), ())
+    assert find_aliases(fraction(5, 5)) == find_aliases([]) == type(clear)((), ())
 
 
 # --- other designs
@@ -79,9 +87,9 @@ def test_what_a_fraction_cannot_tell_apart() -> None:
 
 @given(counts=st.lists(st.integers(2, 4), min_size=1, max_size=4))
 def test_designs_have_the_combinations_they_say(counts: list[int]) -> None:
-    for kind, number in (("full", 0), ("one-at-a-time", 0), ("random", least_of_random(counts))):
+    for kind, number in (("full", 0), ("one-at-a-time", 0), ("random", least_random_runs(counts))):
         rows = combinations(kind, number, counts, "a")  # type: ignore[arg-type]
-        assert len(rows) == len(set(rows)) == size(kind, number, counts)  # type: ignore[arg-type]
+        assert len(rows) == len(set(rows)) == design_size(kind, number, counts)  # type: ignore[arg-type]
         assert all(0 <= level < count for row in rows for level, count in zip(row, counts, strict=True))
     assert len(combinations("full", 0, counts, "")) == math.prod(counts)
     alone = combinations("one-at-a-time", 0, counts, "")
@@ -93,15 +101,15 @@ def test_a_random_design_is_the_same_everywhere_and_tells_main_effects_apart() -
     rows = combinations("random", 12, counts, "studies/one")
     assert rows == combinations("random", 12, counts, "studies/one") != combinations("random", 12, counts, "other")
     columns = [[1.0, *(float(row[n] == i) for n, c in enumerate(counts) for i in range(1, c))] for row in rows]
-    assert np.linalg.matrix_rank(np.array(columns)) == least_of_random(counts)
+    assert np.linalg.matrix_rank(np.array(columns)) == least_random_runs(counts)
 
 
 # --- pairs
 
 
 def _pair(one: Scenario, client: Implementation, server: Implementation):  # type: ignore[no-untyped-def]
-    (point,) = points(one, {}, {})
-    return of_pair(point, {"client": client, "server": server})
+    (point,) = expand_points(one, {}, {})
+    return design_for_pair(point, {"client": client, "server": server})
 
 
 def test_a_pair_has_the_factors_that_it_honours_and_the_others_are_absent_by_name() -> None:
@@ -141,7 +149,8 @@ def test_who_honours_too_little_has_no_cells() -> None:
     assert not made.points
     assert made.too_few == "it honours 3 factors, and 4 are the least"
     assert (
-        cells(Request([one], [implementation("alpha")], [implementation("beta")]), images("alpha", "beta"), SIM) == []
+        build_matrix(Request([one], [implementation("alpha")], [implementation("beta")]), images("alpha", "beta"), SIM)
+        == []
     )
 
 
@@ -159,11 +168,11 @@ def test_profiles_are_told_as_far_as_they_are_honoured() -> None:
 
 def test_what_is_set_or_varied_is_no_factor_any_more() -> None:
     one = _study(factors=FACTORS)
-    (point,) = points(one, {"server.congestion_control": "cubic"}, {})
-    made = of_pair(point, {"client": implementation("alpha"), "server": implementation("beta")})
+    (point,) = expand_points(one, {"server.congestion_control": "cubic"}, {})
+    made = design_for_pair(point, {"client": implementation("alpha"), "server": implementation("beta")})
     assert list(made.factors) == ["server.initial_rtt", "path.forward.loss"]
     assert {each.parameters["server.congestion_control"] for each in made.points} == {"cubic"}
-    (point,) = points(_study(factors={"ack_ratio": [2, 10], "server.initial_rtt": ["1 ms", "2 ms"]}),
+    (point,) = expand_points(_study(factors={"ack_ratio": [2, 10], "server.initial_rtt": ["1 ms", "2 ms"]}),
                       {"client.ack_ratio": "5", "server.initial_rtt": "3 ms"}, {})  # fmt: skip
     assert isinstance(point, Point)
     assert point.scenario.study is None
@@ -172,11 +181,11 @@ def test_what_is_set_or_varied_is_no_factor_any_more() -> None:
 def test_cells_of_a_study_are_resumed_by_their_keys() -> None:
     one = _study(factors=FACTORS, design="one-at-a-time")
     request = Request([one], [implementation("alpha")], [implementation("beta")])
-    made = cells(request, images("alpha", "beta"), SIM)
+    made = build_matrix(request, images("alpha", "beta"), SIM)
     assert len({cell.key for cell in made}) == len(made) == 4
     # A level more leaves the other cells what they are.
     more = _study(factors={**FACTORS, "path.forward.loss": ["0 %", "1 %", "2 %"]}, design="one-at-a-time")
-    again = cells(Request([more], request.clients, request.servers), images("alpha", "beta"), SIM)
+    again = build_matrix(Request([more], request.clients, request.servers), images("alpha", "beta"), SIM)
     assert {cell.key for cell in made} < {cell.key for cell in again}
     assert len(again) == 5
 
@@ -274,7 +283,7 @@ def test_a_plan_says_what_is_absent_and_what_is_aliased() -> None:
     able = {"initial_cwnd": {"server": {"flag": "--iw={value}"}}}
     server = implementation("beta", parameters={**_plain("beta"), **able})
     bare = implementation("gamma", parameters={"congestion_control": {"default": "cubic"}})
-    found = designs(Request([one], [implementation("alpha")], [server, bare]), {})
+    found = study_designs(Request([one], [implementation("alpha")], [server, bare]), {})
     assert design_lines(found) == [
         "study test/case alpha→beta: 8 cells, fractional(4): server.congestion_control [reno, cubic]; "
         "server.initial_rtt [100 ms, 333 ms]; path.forward.loss [0 %, 1 %]; server.initial_cwnd [10, 32]",
@@ -290,7 +299,7 @@ def test_a_plan_says_what_is_absent_and_what_is_aliased() -> None:
     profiles = {"swift": {"server.congestion_control": "cubic"}}
     assert (
         "its own parameters; swift"
-        in design_lines(designs(Request([_study(profiles=profiles)], [implementation("alpha")], [server]), {}))[0]
+        in design_lines(study_designs(Request([_study(profiles=profiles)], [implementation("alpha")], [server]), {}))[0]
     )
 
 

@@ -13,14 +13,14 @@ import pytest
 from harness.cli import main
 from harness.errors import EngineError
 from harness.evaluation.retention import Artefacts
-from harness.execution import App, Options, Places
+from harness.execution import App, CheckoutPaths, Options
 from harness.execution.estimates import DiskUse
 from harness.execution.matrix import PlannedRun, Request
 from harness.execution.scheduler import Campaign, LostRuns
-from harness.formatting import size_of
+from harness.formatting import format_size
 from harness.outcome import Cell, LinkProof, MeasuredRun, Measurement, Outcome, Run
-from harness.planning.estimate import FIGURES, STORED_BYTE, stored_bytes, written_bytes
-from harness.store.compression import STAYS, disk_use
+from harness.planning.estimate import STORED_BESIDE, STORED_BYTE, stored_bytes, written_bytes
+from harness.store.compression import RETAINED_ENTRIES, disk_use
 from harness.store.results import Store
 from tests.examples import ROOT, cell, scenario
 
@@ -77,7 +77,7 @@ def test_figures_alone_take_little_and_so_do_those_who_refuse(tmp_path: Path) ->
     _store(store, one, 900_000)
     assert DiskUse(store, "none").need(_planned(one), 1).stay < 50_000
     refused = cell(parameters={"client.initial_cwnd": "7"})
-    assert DiskUse(store).need(_planned(refused), 1).stay == FIGURES
+    assert DiskUse(store).need(_planned(refused), 1).stay == STORED_BESIDE
 
 
 def test_of_failed_runs_only_what_fails_is_planned_to_stay(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_of_failed_runs_only_what_fails_is_planned_to_stay(tmp_path: Path) -> No
 
     def figures(one: Cell) -> int:
         place = store.folder(one.key, 0)
-        return sum(disk_use(place / name) for name in STAYS)
+        return sum(disk_use(place / name) for name in RETAINED_ENTRIES)
 
     assert need(quick) == (figures(quick), figures(quick))
     assert figures(quick) < 100_000
@@ -104,7 +104,7 @@ def test_of_failed_runs_only_what_fails_is_planned_to_stay(tmp_path: Path) -> No
     assert need(mixed) == (figures(mixed), disk_use(store.folder(mixed.key, 1)))
     # Another seed is of the same kind.
     assert need(cell(mixed.scenario, seed=9)) == need(mixed)
-    assert need(unknown) == (FIGURES, stored_bytes(unknown.scenario))
+    assert need(unknown) == (STORED_BESIDE, stored_bytes(unknown.scenario))
     # Nobody knows any more how much the artefacts of the one that failed took.
     store.strip(store.folder(slow.key, 0))
     assert need(slow) == (stored_bytes(slow.scenario),) * 2
@@ -191,7 +191,7 @@ def test_runs_that_do_not_fit_are_refused_before_the_first(
         return []
 
     monkeypatch.setattr(Campaign, "work", work)
-    app = App(Places(ROOT, tmp_path / "store", tmp_path / "state", tmp_path / "cache"))
+    app = App(CheckoutPaths(ROOT, tmp_path / "store", tmp_path / "state", tmp_path / "cache"))
     one = app.catalogue.find_implementations("ngtcp2", "client")
     request = Request(app.catalogue.find_scenarios(["satellite/medium"]), one, one, engine="virtual", sim_kernel="lab")
     options = Options(artefacts=artefacts)
@@ -219,9 +219,9 @@ def test_plan_says_what_it_takes(
     _, err = plan()
     content = json.loads(plan("--json")[0])["disk"]
     assert content["stay"] == 3 * stored_bytes(cell(scenario(flows=[{"download": "200 MB"}], objectives=[])).scenario)
-    assert f"{size_of(content['stay'])} of disk" in err
-    assert f"{size_of(content['meanwhile'])} while they run, 3 of them by an upper estimate" in err
-    assert json.loads(plan("--json", "--artefacts", "none")[0])["disk"]["stay"] == 3 * FIGURES
+    assert f"{format_size(content['stay'])} of disk" in err
+    assert f"{format_size(content['meanwhile'])} while they run, 3 of them by an upper estimate" in err
+    assert json.loads(plan("--json", "--artefacts", "none")[0])["disk"]["stay"] == 3 * STORED_BESIDE
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(1, 1, 1_000_000))
     assert "they do not fit" in plan()[1]
 
@@ -238,4 +238,4 @@ def test_plan_says_what_it_takes(
     ],
 )
 def test_sizes_are_said_in_units_of_a_thousand(size: float, said: str) -> None:
-    assert size_of(size) == said
+    assert format_size(size) == said

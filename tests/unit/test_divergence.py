@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.capture.artefacts import capture_digests
-from harness.capture.divergence import compare_runs, first_other_packet
-from harness.capture.syscalls import RECORD, Records, call_name, first_other_call, read_calls
+from harness.capture.divergence import compare_runs, first_differing_packet
+from harness.capture.syscalls import RECORD, Records, call_name, first_differing_call, read_calls
 from harness.errors import ResultError
 from harness.outcome import Outcome, RandomBytes, Run
 from harness.report import divergence as view
-from harness.repro.divergence import stored
+from harness.repro.divergence import compare_stored
 from harness.store.results import RUN
 from harness.store.run_comparison import differing_digests
 from tests.examples import cell
@@ -44,8 +44,8 @@ def trace(*changes: Mapping[str, Any], calls: int = 20) -> Records:
 
 
 def test_equal_traces_do_not_part() -> None:
-    assert first_other_call(trace(), trace()) is None
-    assert first_other_call(trace(calls=0), trace(calls=0)) is None
+    assert first_differing_call(trace(), trace()) is None
+    assert first_differing_call(trace(calls=0), trace(calls=0)) is None
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_equal_traces_do_not_part() -> None:
     ],
 )
 def test_what_differs_in_a_call_is_named(change: dict[str, Any], differs: tuple[str, ...]) -> None:
-    found = first_other_call(trace(), trace({"at": 13, **change}))
+    found = first_differing_call(trace(), trace({"at": 13, **change}))
     assert found is not None
     assert found.differs == differs
     one, other = found.calls
@@ -76,7 +76,7 @@ def test_what_differs_in_a_call_is_named(change: dict[str, Any], differs: tuple[
 
 def test_a_trace_that_ends_early_parts_there() -> None:
     for traces in ((trace(), trace(calls=15)), (trace(calls=15), trace())):
-        found = first_other_call(*traces)
+        found = first_differing_call(*traces)
         assert found is not None
         assert [call and call.number for call in found.calls].count(16) == 1
         assert None in found.calls
@@ -84,7 +84,7 @@ def test_a_trace_that_ends_early_parts_there() -> None:
 
 @given(where=st.lists(st.integers(0, 19), min_size=1, max_size=4))
 def test_the_first_of_several_is_found(where: list[int]) -> None:
-    found = first_other_call(trace(), trace(*({"at": index, "result": 7} for index in where)))
+    found = first_differing_call(trace(), trace(*({"at": index, "result": 7} for index in where)))
     assert found is not None
     assert found.calls[0] is not None
     assert found.calls[0].number == min(where) + 1
@@ -98,7 +98,7 @@ def test_a_trace_is_read_from_its_file_as_far_as_it_goes(tmp_path: Path) -> None
     file.write_bytes(record + record + record[:20])
     found = read_calls(file)
     assert len(found) == 2
-    ends = first_other_call(found, found[:1])
+    ends = first_differing_call(found, found[:1])
     assert ends is not None
     call = ends.calls[0]
     assert call is not None
@@ -152,7 +152,7 @@ def test_the_first_other_packet_is_named(
     tmp_path: Path, other: tuple[int, tuple[bytes, int]], differs: tuple[str, ...], kind: str
 ) -> None:
     files = capture(tmp_path / "a", FRAMES), capture(tmp_path / "b", [*FRAMES[:7], other, *FRAMES[8:]])
-    found = first_other_packet("left", files, 1_000_000_000 - 500, NAMES, QUIC)
+    found = first_differing_packet("left", files, 1_000_000_000 - 500, NAMES, QUIC)
     assert found is not None
     assert (found.number, found.counts, found.differs) == (8, (10, 10), differs)
     one, changed = found.packets
@@ -164,13 +164,13 @@ def test_the_first_other_packet_is_named(
 
 def test_equal_captures_do_not_part_and_short_ones_do(tmp_path: Path) -> None:
     whole, short = capture(tmp_path / "a", FRAMES), capture(tmp_path / "b", FRAMES[:4])
-    assert first_other_packet("left", (whole, whole), None, NAMES, QUIC) is None
-    found = first_other_packet("left", (whole, short), None, NAMES, QUIC)
+    assert first_differing_packet("left", (whole, whole), None, NAMES, QUIC) is None
+    found = first_differing_packet("left", (whole, short), None, NAMES, QUIC)
     assert found is not None
     assert (found.number, found.differs, found.packets[1]) == (5, (), None)
     assert found.packets[0] is not None
     assert found.packets[0].t_ns == 4000
-    assert first_other_packet("left", (short, whole), None, NAMES, QUIC) is not None
+    assert first_differing_packet("left", (short, whole), None, NAMES, QUIC) is not None
 
 
 def store(folder: Path, frames: list[tuple[int, tuple[bytes, int]]], **more: Any) -> Run:
@@ -189,7 +189,7 @@ def store(folder: Path, frames: list[tuple[int, tuple[bytes, int]]], **more: Any
 def test_stored_runs_that_are_equal(tmp_path: Path) -> None:
     store(tmp_path / "a", FRAMES, cpu="lab", lab_kernel="1")
     store(tmp_path / "b", FRAMES, cpu="host", lab_kernel="1", warnings=("something",))
-    found = stored(tmp_path / "a", tmp_path / "b")
+    found = compare_stored(tmp_path / "a", tmp_path / "b")
     assert found.identical
     assert found.facts == (("cpu", "lab", "host"),)
     assert "identical" in view.text(found)
@@ -200,7 +200,7 @@ def test_stored_runs_that_part(tmp_path: Path) -> None:
     drawn = {"client0": RandomBytes(bytes=64, digest="cd" * 32)}
     one = store(tmp_path / "a", FRAMES)
     other = store(tmp_path / "b", [*FRAMES[:3], *FRAMES[4:]], random=drawn)
-    calls = first_other_call(trace(), trace({"at": 3, "result": -11}))
+    calls = first_differing_call(trace(), trace({"at": 3, "result": -11}))
     found = compare_runs(one, other, (tmp_path / "a", tmp_path / "b"), None, calls)
     assert not found.identical
     assert [item.side for item in found.packets] == ["left", "right"]
@@ -217,16 +217,16 @@ def test_captures_that_are_gone_are_told_apart_by_their_digests(tmp_path: Path) 
     store(tmp_path / "b", FRAMES[:5])
     for side in ("left", "right"):
         (tmp_path / "b" / "sim" / f"trace_node_{side}.pcap").unlink()
-    found = stored(tmp_path / "a", tmp_path / "b")
+    found = compare_stored(tmp_path / "a", tmp_path / "b")
     assert (found.unseen, found.identical) == (("left", "right"), False)
     store(tmp_path / "c", FRAMES, captures={})
     with pytest.raises(ResultError, match="neither a left capture"):
-        stored(tmp_path / "c", tmp_path / "b")
+        compare_stored(tmp_path / "c", tmp_path / "b")
 
 
 def test_folders_that_are_no_runs(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match=RUN):
-        stored(tmp_path, tmp_path)
+        compare_stored(tmp_path, tmp_path)
 
 
 def test_a_benchmark_names_what_differing_digests() -> None:

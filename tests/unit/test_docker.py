@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.engine.docker_cli import OWNER_LABEL, docker, ending_with_us, start
+from harness.engine.docker_cli import OWNER_LABEL, docker, parent_death_prefix, start_docker
 from harness.engine.process_owner import lives
 from harness.errors import EngineError
 from tests.waiting import wait_for
@@ -37,7 +37,7 @@ def test_a_container_that_is_only_created_says_whose_it_is(monkeypatch: pytest.M
     assert start == ["docker", "start", "a-container"]
 
 
-@pytest.mark.parametrize("way", [lambda: docker("rm", "one", timeout=0.2), lambda: start(["rm", "one"]).wait()])
+@pytest.mark.parametrize("way", [lambda: docker("rm", "one", timeout=0.2), lambda: start_docker(["rm", "one"]).wait()])
 def test_a_daemon_that_does_not_answer_holds_nobody_up_for_ever(
     way: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,7 +55,7 @@ def test_a_daemon_that_does_not_answer_holds_nobody_up_for_ever(
 def test_who_listens_to_the_daemon_ends_with_a_harness_that_is_killed(
     end: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not ending_with_us():
+    if not parent_death_prefix():
         pytest.skip("setpriv(1) of util-linux is not installed")
     program, number = tmp_path / "docker", tmp_path / "pid"
     program.write_text(f"#!/bin/sh\necho $$ >{number}.new; mv {number}.new {number}\nexec sleep 600\n")

@@ -11,12 +11,12 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.cli import main
-from harness.doe.effects import Analysis, analyses, studied
-from harness.doe.effects.samples import profiled
-from harness.doe.effects.summary import conditions, sentence, surface
+from harness.doe.effects import Analysis, analyse_all, group_studies
+from harness.doe.effects.samples import group_profiles
+from harness.doe.effects.summary import conditional_effects, mean_surface, summarise
 from harness.evaluation.cell_result import CellResult
 from harness.report import study as view
-from harness.report.plots.study import all_of, heat_map, responses, tornado, write
+from harness.report.plots.study import heat_map, response_curves, study_figures, tornado, write_study_figures
 from harness.scenario.parameters import ParameterValue
 from harness.store.results import Store
 from harness.units import Duration
@@ -45,7 +45,7 @@ def every() -> tuple[CellResult, ...]:
 
 
 def _of_10_mb(found: Iterable[CellResult]) -> Analysis:
-    (one,) = (one for one in analyses(found) if one.metric == "milestone_10MB")
+    (one,) = (one for one in analyse_all(found) if one.metric == "milestone_10MB")
     return one
 
 
@@ -80,14 +80,14 @@ def test_a_full_design_gives_back_what_it_was_made_of() -> None:
 
 
 def test_the_sentence() -> None:
-    found = analyses(every())
-    assert sentence(found[1]) == (
+    found = analyse_all(every())
+    assert summarise(found[1]) == (
         "Of 10 MB (median 16.0 s) server.initial_cwnd is worth 6.0 s (10 → 100), server.initial_rtt 1.0 s "
         "(600 ms → 100 ms), server.pacing 1.0 s (on → off), client.ack_ratio less than 1% of it; server.initial_rtt matters only "
         "with server.pacing on: 2.0 s there, 0.0 s otherwise."
     )
-    assert [each.factor for each in conditions(found[1])] == ["server.initial_rtt"]
-    assert sentence(found[0]).startswith("Of 2 MB (median 8.0 s) server.initial_cwnd is worth 3.0 s")
+    assert [each.factor for each in conditional_effects(found[1])] == ["server.initial_rtt"]
+    assert summarise(found[0]).startswith("Of 2 MB (median 8.0 s) server.initial_cwnd is worth 3.0 s")
 
 
 def test_a_fraction_says_what_it_cannot_tell_apart() -> None:
@@ -100,7 +100,7 @@ def test_a_fraction_says_what_it_cannot_tell_apart() -> None:
     pair = next(effect for effect in one.together if effect.aliased[0] == ("server.pacing", "server.initial_rtt"))
     assert pair.saved.median == pytest.approx(1.0)
     # What another interaction may be behind supports no condition.
-    assert not conditions(one)
+    assert not conditional_effects(one)
 
 
 def test_one_at_a_time_holds_at_the_base() -> None:
@@ -131,9 +131,9 @@ def test_runs_whose_time_was_over_count_with_it() -> None:
     one = _of_10_mb(results(slow, _response))
     assert one.late == 6
     assert one.main[0].saved.median < 6
-    assert "6 runs of 72 had not come so far in time and count as 21 s, which hides what is beyond." in sentence(one)
+    assert "6 runs of 72 had not come so far in time and count as 21 s, which hides what is beyond." in summarise(one)
     # 2 MB all runs had.
-    assert analyses(results(slow, _response))[0].late == 0
+    assert analyse_all(results(slow, _response))[0].late == 0
 
 
 def test_cells_that_crashed_are_missed_by_name_and_the_others_tell() -> None:
@@ -149,7 +149,7 @@ def test_cells_that_crashed_are_missed_by_name_and_the_others_tell() -> None:
     assert {effect.saved.n for effect in one.main} == {2}
     nothing = _of_10_mb(results(of_study({"factors": THREE}), lambda asked, n: None))
     assert nothing.problem == "no factor has two levels among the stored cells"
-    assert "nothing can be said" in sentence(nothing)
+    assert "nothing can be said" in summarise(nothing)
 
 
 def test_too_few_cells_tell_nothing() -> None:
@@ -163,22 +163,23 @@ def test_too_few_cells_tell_nothing() -> None:
 def test_studies_are_told_apart_by_pair_and_by_what_else_was_asked() -> None:
     one = of_study({"factors": THREE})
     other = of_study({"factors": THREE}, parameters={"server.congestion_control": "bbr"})
-    found = studied([*every(), *results(one, _response, client="gamma"), *results(other, _response)])
+    found = group_studies([*every(), *results(one, _response, client="gamma"), *results(other, _response)])
     assert [(each.client, dict(each.rest)) for each in found] == [
         ("alpha", {}), ("alpha", {"server.congestion_control": "bbr"}), ("gamma", {}),
     ]  # fmt: skip
 
 
 def test_two_factors_together() -> None:
-    (of,) = studied(every())
+    (of,) = group_studies(every())
     found = {
-        (each.one, each.other): each for each in surface(of, "milestone_10MB", "server.pacing", "server.initial_rtt")
+        (each.one, each.other): each
+        for each in mean_surface(of, "milestone_10MB", "server.pacing", "server.initial_rtt")
     }
     assert found["on", "600 ms"].seconds - found["on", "100 ms"].seconds == pytest.approx(2.0)
     assert found["off", "600 ms"].seconds == pytest.approx(found["off", "100 ms"].seconds)
     assert {each.cells for each in found.values()} == {6}
     with pytest.raises(KeyError):
-        surface(of, "milestone_10MB", "server.pacing", "server.ecn")
+        mean_surface(of, "milestone_10MB", "server.pacing", "server.ecn")
 
 
 PROFILES = {
@@ -191,7 +192,7 @@ def test_profiles_beside_each_other() -> None:
     def response(asked: Asked, repetition: int) -> float:
         return {"bbr": 8.0, "reno": 12.0}.get(str(asked.get("server.congestion_control")), 10.0) + repetition
 
-    made = profiled(results(of_study({"profiles": PROFILES}), response, server=told(without=("initial_cwnd",))))
+    made = group_profiles(results(of_study({"profiles": PROFILES}), response, server=told(without=("initial_cwnd",))))
     (one,) = made
     assert [(row.label, row.times["milestone_10MB"].median) for row in one.rows if row.times["milestone_10MB"]] == [
         ("its own parameters", 11.0), ("swift's", 9.0), ("old's", 13.0),
@@ -203,7 +204,7 @@ def test_profiles_beside_each_other() -> None:
 
 
 def test_the_page_and_the_data(snapshot: SnapshotAssertion) -> None:
-    found = analyses(every())
+    found = analyse_all(every())
     assert view.markdown((found, [])) == snapshot
     data = json.loads(json.dumps(view.report((found, [])), allow_nan=False))
     assert [one["metric"] for one in data["studies"]] == ["milestone_2MB", "milestone_10MB"]
@@ -212,14 +213,14 @@ def test_the_page_and_the_data(snapshot: SnapshotAssertion) -> None:
 
 
 def test_figures(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    found = analyses(every())
-    made = all_of(found, None, "")
+    found = analyse_all(every())
+    made = study_figures(found, None, "")
     assert list(made) == snapshot
     two = ("server.pacing", "client.ack_ratio")
-    assert "studies/test-alpha-beta-milestone_2MB-server.pacing-client.ack_ratio" in all_of(
+    assert "studies/test-alpha-beta-milestone_2MB-server.pacing-client.ack_ratio" in study_figures(
         found, two, "client.ack_ratio"
     )
-    drawn = write({"a/b c": tornado(found), "none": None}, tmp_path)
+    drawn = write_study_figures({"a/b c": tornado(found), "none": None}, tmp_path)
     assert [file.name for file in drawn] == ["a-b-c.svg"]
     text = drawn[0].read_text(encoding="utf-8")
     assert text.startswith("<svg")
@@ -227,11 +228,11 @@ def test_figures(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     of = found[0].of
     heat = heat_map(of, "milestone_10MB", "server.initial_cwnd", "server.initial_rtt")
     assert heat is not None
-    assert "21.01" in write({"heat": heat}, tmp_path)[0].read_text(encoding="utf-8")
-    curve = responses(found, "server.initial_cwnd")
+    assert "21.01" in write_study_figures({"heat": heat}, tmp_path)[0].read_text(encoding="utf-8")
+    curve = response_curves(found, "server.initial_cwnd")
     assert curve is not None
     assert "10 MB" in json.dumps(curve)
-    assert responses(found, "server.ecn") is None
+    assert response_curves(found, "server.ecn") is None
     assert tornado([]) is None
 
 
@@ -259,7 +260,7 @@ def test_the_report_of_a_store(
     root = _stored(tmp_path / "store")
     code, out, err = _said(capsys, monkeypatch, "--json", "--store", str(root), "--figures", str(tmp_path / "drawn"))
     assert code == 0
-    assert [one["sentence"] for one in json.loads(out)["studies"]] == [sentence(one) for one in analyses(every())]
+    assert [one["sentence"] for one in json.loads(out)["studies"]] == [summarise(one) for one in analyse_all(every())]
     assert len(list((tmp_path / "drawn").glob("*.svg"))) == len(err.splitlines()) == 4
     code, out, _ = _said(capsys, monkeypatch, "--store", str(root))
     assert "server.initial_cwnd is worth 6.0 s (10 → 100)" in out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.evaluation.cell_result import CellResult
-from harness.report import effort, effort_of, longest_families
+from harness.report import effort_summary, slowest_families, total_effort
 from tests.comparisons import result, run
 from tests.examples import scenario
 from tools.reference.readme import with_verdicts
@@ -27,8 +27,8 @@ STORED = [
 
 
 def test_the_families_that_took_longest_come_first() -> None:
-    assert longest_families(STORED, 2) == [("studies", 7200), ("queue", 1800)]
-    assert longest_families([], 2) == []
+    assert slowest_families(STORED, 2) == [("studies", 7200), ("queue", 1800)]
+    assert slowest_families([], 2) == []
 
 
 def test_the_readme_says_what_all_runs_in_virtual_time_took_and_what_took_longest() -> None:
@@ -39,5 +39,5 @@ def test_the_readme_says_what_all_runs_in_virtual_time_took_and_what_took_longes
 
 
 def test_runs_of_nobody_take_nothing() -> None:
-    assert effort_of([]) == (0, 0, 0)
-    assert effort([]) == ""
+    assert total_effort([]) == (0, 0, 0)
+    assert effort_summary([]) == ""

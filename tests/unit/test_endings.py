@@ -11,9 +11,9 @@ import pytest
 from harness.analysis.connection_end import endings
 from harness.analysis.metrics import measure
 from harness.analysis.run_view import RunView
-from harness.capture.qlog_events import closings
+from harness.capture.qlog_events import read_closes
 from harness.errors import UnfitError
-from harness.evaluation.cell_result import CellResult, unreached
+from harness.evaluation.cell_result import CellResult, unreached_value
 from harness.evaluation.verdict import judge
 from harness.outcome import Ending, LinkProof, MeasuredRun, Outcome, Run, Transfer, Unfinished, Voice, proven_outcome
 from harness.report.unfinished import lines
@@ -123,8 +123,8 @@ def test_a_failed_transfer_is_an_observation_and_a_crash_is_none() -> None:
     )
     name = MetricName("completion", 0, "first")
     run = failed()
-    assert unreached(run, name, failed=proven_outcome(run, measured(IDLE)).failed_transfer) == float("inf")
-    assert unreached(run, name, failed=proven_outcome(run, measured()).failed_transfer) is None
+    assert unreached_value(run, name, failed=proven_outcome(run, measured(IDLE)).failed_transfer) == float("inf")
+    assert unreached_value(run, name, failed=proven_outcome(run, measured()).failed_transfer) is None
 
 
 def test_stored_columns_keep_ends() -> None:
@@ -188,7 +188,7 @@ def event(ms: float, name: str, **data: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_a_qlog_tells_how_its_connection_ended(written: dict[str, Any], told: tuple[Any, ...], tmp_path: Path) -> None:
-    (found,) = closings(write_qlog(tmp_path / "a.sqlog", event(1, "transport:packet_sent", frames=[]), written))
+    (found,) = read_closes(write_qlog(tmp_path / "a.sqlog", event(1, "transport:packet_sent", frames=[]), written))
     assert (found.own, found.trigger, found.error, found.words, found.in_order) == told
     assert found.t_ns == T0 + 5_000_000
 
@@ -299,7 +299,7 @@ def test_a_timer_comes_before_the_close_that_it_sends(tmp_path: Path) -> None:
 
 def test_an_end_without_a_reason_tells_nothing(tmp_path: Path) -> None:
     """As quiche writes it."""
-    assert closings(write_qlog(tmp_path / "a.sqlog", event(5, "quic:connection_closed"))) == []
+    assert read_closes(write_qlog(tmp_path / "a.sqlog", event(5, "quic:connection_closed"))) == []
 
 
 def test_before_the_handshake_is_complete_an_idle_timer_is_the_handshake_s(tmp_path: Path) -> None:

@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from harness.engine import code_digest
-from harness.engine.code_digest import BESIDE, DOCKER_MODULES, VIRTUAL_MODULES, behaviour, engine_code, statements
+from harness.engine.code_digest import (
+    DOCKER_MODULES,
+    EXCLUDED_MODULES,
+    VIRTUAL_MODULES,
+    effective_content,
+    engine_code,
+    statements,
+)
 
 _SOURCE = '''"""What it is."""
 
@@ -55,8 +62,8 @@ def test_every_module_of_the_engines_is_said_to_count_or_not() -> None:
     folder = Path(code_digest.__file__).parent
     there = {".".join(file.relative_to(folder).with_suffix("").parts) for file in folder.rglob("*.py")}
     counting = {*DOCKER_MODULES, *VIRTUAL_MODULES}
-    assert counting | set(BESIDE) == there
-    assert not counting & set(BESIDE)
+    assert counting | set(EXCLUDED_MODULES) == there
+    assert not counting & set(EXCLUDED_MODULES)
 
 
 def test_what_shares_a_line_with_a_docstring_counts() -> None:
@@ -82,4 +89,4 @@ def test_what_shares_a_line_with_a_docstring_counts() -> None:
 def test_words_in_an_image_count_where_they_cannot_be_told_from_code(
     name: str, before: bytes, after: bytes, same: bool
 ) -> None:
-    assert (behaviour(name, before) == behaviour(name, after)) == same
+    assert (effective_content(name, before) == effective_content(name, after)) == same

@@ -22,9 +22,9 @@ from harness.engine.compose_file import VARIABLES, compose_document, compose_tex
 from harness.engine.docker import containers
 from harness.engine.docker.containers import DelayedStarts
 from harness.engine.docker.sampler import Sampler, folder_size, tree_size
-from harness.engine.docker_cli import failure, hint_for, tail
-from harness.engine.images.build import Build, Images, folder_hash, fresh, kernel_lacks_queues, ours
-from harness.engine.served_files import MODIFIED, same_content, served_file
+from harness.engine.docker_cli import command_error, hint_for, tail
+from harness.engine.images.build import Build, Images, folder_hash, fresh_copy, is_ours, kernel_lacks_queues
+from harness.engine.served_files import MODIFIED, first_difference, served_file
 from harness.errors import EngineError
 from harness.topology import build_lab
 from tests.examples import cell, implementation
@@ -54,7 +54,7 @@ def test_the_simulator_gets_two_capabilities_and_no_more() -> None:
     ],
 )  # fmt: skip
 def test_docker_s_errors_say_what_to_do(said: str, words: str) -> None:
-    error = failure("docker compose up", said)
+    error = command_error("docker compose up", said)
     assert words in error.hint
     assert said.splitlines()[0] in error.message
     assert error.exit_code == 3
@@ -117,10 +117,10 @@ def test_a_build_gets_the_bases_that_its_dockerfile_names(tmp_path: Path, argume
 
 
 def test_only_our_images_are_cleaned() -> None:
-    assert ours("quic-lab/sim:0123-lab")
-    assert ours("debian:trixie-slim")
-    assert not ours("somebody/elses:1")
-    assert not ours("<none>:<none>")
+    assert is_ours("quic-lab/sim:0123-lab")
+    assert is_ours("debian:trixie-slim")
+    assert not is_ours("somebody/elses:1")
+    assert not is_ours("<none>:<none>")
 
 
 def test_a_folder_s_hash_sees_names_modes_and_content(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_context_is_built_of_files_that_are_newer_than_any_cache(tmp_path: Pat
     os.utime(source, (0, 0))
     cached = tmp_path / "cached"
     cached.touch()
-    with fresh(tmp_path / "image") as context:
+    with fresh_copy(tmp_path / "image") as context:
         copy = context / "src" / "run.sh"
         assert copy.stat().st_mtime_ns >= cached.stat().st_mtime_ns
         assert (copy.read_text(), os.access(copy, os.X_OK)) == ("true", True)
@@ -191,9 +191,9 @@ def test_one_wrong_byte_is_found_where_it_is(tmp_path_factory: pytest.TempPathFa
     (folder / "good").write_bytes(good)
     (folder / "bad").write_bytes(bad)
     (folder / "cut").write_bytes(good[:cut])
-    assert same_content(folder / "good", folder / "bad") == offset
-    assert same_content(folder / "cut", folder / "good") == cut
-    assert same_content(folder / "good", folder / "good") is None
+    assert first_difference(folder / "good", folder / "bad") == offset
+    assert first_difference(folder / "cut", folder / "good") == cut
+    assert first_difference(folder / "good", folder / "good") is None
 
 
 def test_certificates_are_kept_while_they_last(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_sizes_of_what_is_not_there(tmp_path: Path) -> None:
 
 
 def test_what_is_held_becomes_its_own_program_in_the_end() -> None:
-    service = containers.held(["/run_endpoint.sh", "--price=$5"], Path("/runs/a$b/held/client3"))
+    service = containers.delayed_service(["/run_endpoint.sh", "--price=$5"], Path("/runs/a$b/held/client3"))
     shell, option, script, *program = service["entrypoint"]
     assert (shell, option) == ("/bin/sh", "-c")
     assert script.endswith('exec "$0" "$@"')

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from harness.catalogue import Catalogue
-from harness.cli.quality import share_of
+from harness.cli.quality import parse_share
 from harness.errors import InputError
 from harness.execution.matrix import Request
 from harness.outcome import Cell, Outcome, RandomBytes, Run
@@ -20,9 +20,9 @@ from harness.repro import equivalence
 from harness.repro.checkout import read_digests, scenario_document
 from harness.repro.equivalence import ChangedComponent, ProofAttempt, Prover
 from harness.repro.guard_set import features, guard_set, sample
-from harness.repro.parallel_runs import RunAgain
+from harness.repro.parallel_runs import RepeatedRun
 from harness.repro.report import again_lines, again_report, changed_lines, report, result_lines
-from harness.store.identity import Component, Ledger, components, keyed, scenario_keys
+from harness.store.identity import Component, Ledger, components, scenario_keys, with_key
 from tests.examples import cell, images, implementation, path, scenario
 from tests.unit.test_identity import entry, ledger
 
@@ -44,7 +44,7 @@ def stored(one: Cell, captures: str = "same", wall: float = 1.0, repetition: int
 
 def virtual(one: Any = None, client: str = "alpha", server: str = "beta", **parameters: str) -> Cell:
     made = cell(one, implementation(client), implementation(server), engine="virtual", parameters=parameters)
-    return keyed(made.model_copy(update={"engine_code": "digest-0"}))
+    return with_key(made.model_copy(update={"engine_code": "digest-0"}))
 
 
 class FakeApp:
@@ -70,10 +70,10 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Any:
         digests = {component: value for run in runs for component, value in components(run.cell).items()}
         monkeypatch.setattr(equivalence, "component_digests", lambda *words: digests | {ENGINE: digest})
 
-        def run_again(app: Any, runs: Sequence[Run], *words: Any) -> Iterator[RunAgain]:
+        def run_again(app: Any, runs: Sequence[Run], *words: Any) -> Iterator[RepeatedRun]:
             for run in runs:
                 other = run.cell.scenario.name in differs
-                yield RunAgain(run, stored(run.cell, "other") if other else run, None)
+                yield RepeatedRun(run, stored(run.cell, "other") if other else run, None)
 
         monkeypatch.setattr(equivalence, "run_again", run_again)
         return Prover(FakeApp(known or Ledger(), other_labs), runs, **more)  # type: ignore[arg-type]
@@ -132,10 +132,10 @@ def test_a_sample_is_a_share_of_the_cells() -> None:
     assert {run.repetition for run in drawn} == {0}
     assert drawn == sample(runs, 0.25, 1) != sample(runs, 0.25, 2)
     assert sample(runs, 0.0, 1) == []
-    assert [share_of(text) for text in ("5%", " 5 %", "100%", "0%")] == [0.05, 0.05, 1.0, 0.0]
+    assert [parse_share(text) for text in ("5%", " 5 %", "100%", "0%")] == [0.05, 0.05, 1.0, 0.0]
     for wrong in ("5", "nan%", "101%", "-1%", "x%", ""):
         with pytest.raises(InputError, match="is no share"):
-            share_of(wrong)
+            parse_share(wrong)
 
 
 # --- proving
@@ -279,9 +279,9 @@ def test_entries_are_tried_again_by_the_runs_that_rest_on_them(prover: Any, tmp_
 def test_a_cell_is_handed_over_as_a_file_that_amounts_to_the_same_lab(tmp_path: Path) -> None:
     swept = scenario(vary={"path.forward.rate": ["10 Mbit/s", "20 Mbit/s"]}, repetitions=3)
     request = Request([swept, CHANGING], [implementation("alpha")], [implementation("beta")], engine="virtual")
-    from harness.execution.matrix import cells
+    from harness.execution.matrix import build_matrix
 
-    for one in cells(request, images("alpha", "beta"), cell().sim_image):
+    for one in build_matrix(request, images("alpha", "beta"), cell().sim_image):
         file = tmp_path / "cell.yaml"
         file.write_text(json.dumps(scenario_document(one)))
         assert "vary" not in yaml.safe_load(file.read_text())
@@ -289,7 +289,7 @@ def test_a_cell_is_handed_over_as_a_file_that_amounts_to_the_same_lab(tmp_path: 
         again = Request(
             [read], request.clients, request.servers, engine="virtual", parameters=one.parameters
         )  # fmt: skip
-        (made,) = cells(again, images("alpha", "beta"), one.sim_image)
+        (made,) = build_matrix(again, images("alpha", "beta"), one.sim_image)
         assert made.key == one.key
         assert scenario_keys(made) == scenario_keys(one)
 

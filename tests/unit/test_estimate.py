@@ -12,11 +12,18 @@ from pathlib import Path
 import pytest
 
 from harness.cli.environment import REFERENCE
-from harness.execution.estimates import experience
+from harness.execution.estimates import load_experience
 from harness.outcome import Cell, Outcome, Run
-from harness.planning.estimate import Experience, Took, expected_seconds, stored_bytes, transferred_bytes, written_bytes
+from harness.planning.estimate import (
+    DurationModel,
+    RunDuration,
+    expected_seconds,
+    stored_bytes,
+    transferred_bytes,
+    written_bytes,
+)
 from harness.scenario.schema import Flow, Scenario
-from harness.store.parquet import Columns
+from harness.store.parquet import ColumnStore
 from harness.store.results import Store
 from tests.examples import cell, implementation, scenario
 
@@ -24,13 +31,13 @@ FOLDS = 8
 
 
 @cache
-def _took() -> list[Took]:
-    return Columns(REFERENCE).took()
+def _took() -> list[RunDuration]:
+    return ColumnStore(REFERENCE).took()
 
 
-def _cells(took: Iterable[Took]) -> dict[tuple[str, str], list[Took]]:
+def _cells(took: Iterable[RunDuration]) -> dict[tuple[str, str], list[RunDuration]]:
     """Runs of one cell on one kind of machine."""
-    found: dict[tuple[str, str], list[Took]] = defaultdict(list)
+    found: dict[tuple[str, str], list[RunDuration]] = defaultdict(list)
     for one in took:
         found[one.cell.key, one.machine].append(one)
     return found
@@ -47,7 +54,7 @@ def test_of_nine_cells_in_ten_the_estimate_is_within_a_factor_of_two() -> None:
     held = []
     for number in range(FOLDS):
         others = [one for one in _took() if fold[one.cell.key] != number]
-        known = {machine: Experience(others, machine) for machine in {one.machine for one in _took()}}
+        known = {machine: DurationModel(others, machine) for machine in {one.machine for one in _took()}}
         for (key, machine), runs in _cells(_took()).items():
             if fold[key] == number:
                 held.append(_within_two(known[machine].expected(runs[0].cell) / 1.1, [one.wall for one in runs]))
@@ -81,7 +88,7 @@ def test_forty_flows_are_not_promised_in_a_few_seconds() -> None:
     assert sixteen
     for machine, walls in sixteen.items():
         # Forty flows for 47 s take five times as long as sixteen for 15 s, on whatever machine.
-        assert 2 <= Experience(_took(), machine).expected(made) / statistics.median(walls) <= 10
+        assert 2 <= DurationModel(_took(), machine).expected(made) / statistics.median(walls) <= 10
 
 
 def test_several_files_count_as_one_of_their_size() -> None:
@@ -100,14 +107,14 @@ def _link(rate: str) -> dict[str, str]:
     return {"rate": rate, "delay": "20 ms"}
 
 
-def _ran(made: Cell, seconds: float) -> Took:
-    return Took(made, seconds, "this one")
+def _ran(made: Cell, seconds: float) -> RunDuration:
+    return RunDuration(made, seconds, "this one")
 
 
 def test_the_nearest_runs_tell() -> None:
     slow, quick = implementation("slow"), implementation("quick")
     here, there = scenario(name="test/here"), scenario(name="test/there", timeout="60 s")
-    known = Experience(
+    known = DurationModel(
         [_ran(cell(here, slow, slow, engine="virtual"), 200), _ran(cell(here, quick, quick, engine="virtual"), 2)],
         "this one",
     )
@@ -124,10 +131,10 @@ def test_the_nearest_runs_tell() -> None:
 
 def test_this_machine_s_runs_come_before_those_of_others() -> None:
     made = cell(engine="virtual")
-    took = [_ran(made, 10), Took(made, 40, "another")]
-    assert Experience(took, "this one").expected(made) == pytest.approx(11)
-    assert Experience(took, "another").expected(made) == pytest.approx(44)
-    assert Experience(took, "a third").expected(made) == pytest.approx(22)
+    took = [_ran(made, 10), RunDuration(made, 40, "another")]
+    assert DurationModel(took, "this one").expected(made) == pytest.approx(11)
+    assert DurationModel(took, "another").expected(made) == pytest.approx(44)
+    assert DurationModel(took, "a third").expected(made) == pytest.approx(22)
 
 
 def test_a_store_s_own_runs_are_known(tmp_path: Path) -> None:
@@ -135,7 +142,7 @@ def test_a_store_s_own_runs_are_known(tmp_path: Path) -> None:
     store = Store(tmp_path)
     run = Run(cell=made, repetition=0, outcome=Outcome(status="completed"), started_at="", wall=77.0)
     store.finish(store.begin(made.key, 0), run, None, None)
-    known = experience(store, tmp_path / "nothing", [made])
+    known = load_experience(store, tmp_path / "nothing", [made])
     assert known.expected(made) == pytest.approx(77 * 1.1)
     # One that crashed says nothing of how long a run takes.
     assert math.isfinite(known.expected(cell(engine="compose")))

@@ -19,12 +19,12 @@ from harness.analysis.link_replay import Fate, Replay
 from harness.capture.matching import MatchedPackets
 from harness.engine import exit_rules
 from harness.engine.images.cache import Cache
-from harness.engine.served_files import serve
+from harness.engine.served_files import make_served_files
 from harness.netem import PathProgram, compile_path, fault_share
 from harness.netem.program import Fault
 from harness.outcome import Transfer
-from harness.store.identity import keyed, used
-from harness.topology import build_lab, digest_form, sim_plan, summary
+from harness.store.identity import drop_empty, with_key
+from harness.topology import build_lab, digest_content, lab_summary, sim_plan
 from tests.examples import cell, link, path, scenario
 
 
@@ -105,8 +105,8 @@ def test_each_place_is_damaged_by_a_value_of_its_own_that_changes_it() -> None:
 
 def test_a_path_without_faults_has_none_and_its_cell_keeps_its_key() -> None:
     assert not any("faults" in line for line in _program().lines())
-    lab = build_lab(keyed(cell(scenario())), 0)
-    text = json.dumps([used(digest_form(lab)), sim_plan(lab, lab.simulators[0]), summary(lab)])
+    lab = build_lab(with_key(cell(scenario())), 0)
+    text = json.dumps([drop_empty(digest_content(lab)), sim_plan(lab, lab.simulators[0]), lab_summary(lab)])
     assert not [name for name in ("faults", "files", "folder", "whole_frames") if f'"{name}"' in text]
 
 
@@ -114,14 +114,14 @@ def test_a_blackhole_is_a_path_that_is_gone_for_a_while() -> None:
     dark = path(blackhole={"after": "5 s", "lasts": "2 s", "repeat": 2})
     assert dark.blackhole is not None
     assert [(begin.seconds, end.seconds) for begin, end in dark.blackhole.times] == [(5, 7), (12, 14)]
-    lab = build_lab(keyed(cell(scenario(path=dark.model_dump(by_alias=True)))), 0)
+    lab = build_lab(with_key(cell(scenario(path=dark.model_dump(by_alias=True)))), 0)
     changes = [change.at_ns / 1e9 for change in lab.simulators[0].program.changes]
     assert changes == [5, 7, 12, 14]
-    assert [one["from_ns"] for one in summary(lab)["paths"][0]["outages"]] == [5 * 10**9, 12 * 10**9]
+    assert [one["from_ns"] for one in lab_summary(lab)["paths"][0]["outages"]] == [5 * 10**9, 12 * 10**9]
 
 
 def test_a_test_case_is_told_to_whom_it_is_for() -> None:
-    lab = build_lab(keyed(cell(scenario(testcase="keyupdate"))), 0)
+    lab = build_lab(with_key(cell(scenario(testcase="keyupdate"))), 0)
     assert [host.environment["TESTCASE"] for host in lab.hosts] == ["keyupdate", "transfer"]
     assert sim_plan(lab, lab.simulators[0])["whole_frames"] is True
 
@@ -129,7 +129,7 @@ def test_a_test_case_is_told_to_whom_it_is_for() -> None:
 def test_several_files_are_asked_for_by_name_and_served_from_a_folder_of_their_own() -> None:
     flow = {"files": [{"count": 2, "size": "32 B", "name_length": 250}, {"count": 1, "size": "1 KiB"}]}
     asked = scenario(flows=[flow], testcase="transfer", ip_version=46, objectives=[])
-    lab = build_lab(keyed(cell(asked)), 0)
+    lab = build_lab(with_key(cell(asked)), 0)
     urls = lab.hosts[0].environment["REQUESTS"].split()
     assert [len(url.rsplit("/", 1)[1]) for url in urls[:2]] == [250, 250]
     assert len(set(urls)) == 3
@@ -142,15 +142,15 @@ def test_several_files_are_asked_for_by_name_and_served_from_a_folder_of_their_o
 def _downloaded(tmp_path: Path, change: Callable[[Path], object]) -> exit_rules.FileComparison:
     """What is said of two files of which somebody changed something."""
     asked = scenario(flows=[{"files": [{"count": 2, "size": "1 KiB"}]}], testcase="transfer", objectives=[])
-    lab = build_lab(keyed(cell(asked)), 0)
+    lab = build_lab(with_key(cell(asked)), 0)
     (flow,) = lab.flows
     cache = Cache(tmp_path / "cache", 1 << 30)
-    serve(lab, cache)
+    make_served_files(lab, cache)
     came = tmp_path / "flow0" / "downloads"
     shutil.copytree(cache.www / flow.folder, came)
     change(came)
     transfer = Transfer(flow=0, index=0, size=flow.size, started_ns=0, ended_ns=1, exit_code=0)
-    return exit_rules.check(transfer, flow, tmp_path, cache.www)
+    return exit_rules.check_transfer(transfer, flow, tmp_path, cache.www)
 
 
 def test_several_files_that_are_whole_are_intact_and_removed(tmp_path: Path) -> None:

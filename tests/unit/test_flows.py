@@ -10,11 +10,11 @@ from pydantic import ValidationError
 
 from harness.engine.compose_file import compose_document
 from harness.errors import InputError
-from harness.execution.matrix import Request, cells, named, points_of
+from harness.execution.matrix import Request, build_matrix, named_implementations, swept_points
 from harness.outcome import Cell
 from harness.planning.endpoint_config import UnsupportedError
 from harness.scenario.schema import Flow, Implementation, Scenario
-from harness.topology import Lab, build_lab, summary
+from harness.topology import Lab, build_lab, lab_summary
 from harness.topology.build import served_size
 from tests.examples import SIM, catalogue, images, implementation, path, scenario
 
@@ -37,8 +37,8 @@ def made(*flows: object, **more: object) -> list[Cell]:
     others = {one.name: one for one in (generator(), implementation("gamma"), implementation("delta"))}
     one = scenario(flows=list(flows), objectives=[], **more)
     request = Request([one], [implementation("alpha")], [implementation("beta"), implementation("gamma")])
-    assert set(named(points_of(request))) <= set(others)
-    return cells(request, images("alpha", "beta", *others), SIM, others)
+    assert set(named_implementations(swept_points(request))) <= set(others)
+    return build_matrix(request, images("alpha", "beta", *others), SIM, others)
 
 
 def lab(*flows: object, **more: object) -> Lab:
@@ -168,7 +168,7 @@ def test_a_flow_of_tcp_may_have_a_size() -> None:
     assert [(item.get("size"), item.get("seconds")) for item in told] == [(10**7, None), (65536, None), (None, 4)]
     assert [item["sender"] for item in told] == ["server", "client", "server"]
     assert told[1]["traffic"]["rate"] == 1_000_000
-    assert [(flow["start"], flow["stop"]) for flow in summary(one)["flows"]] == [
+    assert [(flow["start"], flow["stop"]) for flow in lab_summary(one)["flows"]] == [
         (0, None),
         (2, None),
         (0, None),
@@ -274,10 +274,10 @@ def test_the_shipped_scenarios_make_labs(family: str) -> None:
     for one in catalogue().find_scenarios([family]):
         clients, servers = ([known[name] for name in names or ("ngtcp2",)] for names in (one.clients, one.servers))
         request = Request([one], clients, servers)
-        names = {*named(points_of(request)), *(item.name for item in (*clients, *servers))}
+        names = {*named_implementations(swept_points(request)), *(item.name for item in (*clients, *servers))}
         seen: dict[str, set[object]] = {name: set() for name in one.vary}
         played = set()
-        for cell in cells(request, images(*names), SIM, known):
+        for cell in build_matrix(request, images(*names), SIM, known):
             try:
                 lab = build_lab(cell, 0)
             except UnsupportedError as error:
@@ -296,7 +296,7 @@ def test_a_scenario_says_who_is_in_it_where_nobody_else_does() -> None:
     one: Scenario = scenario(flows=[{"stop": "5 s"}], objectives=[], servers=["gamma"])
     everyone = [implementation(name) for name in ("alpha", "beta", "gamma")]
     pictures = images("alpha", "beta", "gamma")
-    by_default = cells(Request([one], everyone[:1], everyone, everybody=frozenset({"server"})), pictures, SIM)
+    by_default = build_matrix(Request([one], everyone[:1], everyone, everybody=frozenset({"server"})), pictures, SIM)
     assert [cell.server.name for cell in by_default] == ["gamma"]
-    asked = cells(Request([one], everyone[:1], everyone[:2]), pictures, SIM)
+    asked = build_matrix(Request([one], everyone[:1], everyone[:2]), pictures, SIM)
     assert [cell.server.name for cell in asked] == ["alpha", "beta"]

@@ -15,19 +15,19 @@ import zstandard
 
 from harness.analysis.metrics import measure_with_series
 from harness.capture import files
-from harness.capture.artefacts import capture_digests, harmed, last_words, other_digests
+from harness.capture.artefacts import capture_digests, find_changed_files, last_log_lines, other_digests
 from harness.cli import main
 from harness.cli.signals import FAILED, INFRASTRUCTURE, MET
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError
-from harness.evaluation.regression.baseline import read_former
+from harness.evaluation.regression.baseline import read_comparison
 from harness.execution.measured_store import StoredResults
 from harness.outcome import Run
 from harness.reading import UnfitFileError, read_regular
 from harness.store.identity import Ledger
-from harness.store.parquet import Columns, write_columns
+from harness.store.parquet import ColumnStore, write_columns
 from harness.store.parquet.tables import StoredRun
-from harness.store.records import MOST_RECORD, SERIES_SCHEMA, TableError, read_frame, read_measured, read_run
+from harness.store.records import MAX_RECORD_SIZE, SERIES_SCHEMA, TableError, read_frame, read_measured, read_run
 from harness.store.results import MEASURED, RUN, SERIES, Store
 from tests.drawings import download_run
 from tests.unit.shared_flows import write_two_flows
@@ -63,7 +63,7 @@ _NO_FILES: list[Damage] = [_pipe, _device, _folder, _huge]
 def test_what_is_no_regular_file_or_too_large_is_not_read_nor_waited_for(tmp_path: Path, damage: Damage) -> None:
     damage(tmp_path / "file")
     with pytest.raises(UnfitFileError, match=r"not a regular file|more than 67 MB"):
-        read_regular(tmp_path / "file", MOST_RECORD)
+        read_regular(tmp_path / "file", MAX_RECORD_SIZE)
     with pytest.raises(OSError, match=r"not a regular file|more than \d+"):
         files.read_bytes(tmp_path / "file")
     with pytest.raises(UnfitFileError):
@@ -125,17 +125,17 @@ def test_a_run_is_measured_without_an_artefact_that_is_no_file(tmp_path: Path, p
     measured, _ = measure_with_series(tmp_path, run)
     assert any(place in warning for warning in measured.warnings)
     if damage is not _huge:
-        assert place in harmed(tmp_path, run.model_copy(update=digests))
+        assert place in find_changed_files(tmp_path, run.model_copy(update=digests))
 
 
 @pytest.mark.parametrize("damage", [_pipe, _device])
 def test_last_words_are_not_waited_for(tmp_path: Path, damage: Damage) -> None:
     damage(tmp_path / "client0.log")
-    assert last_words(tmp_path, download_run().run) == {}
+    assert last_log_lines(tmp_path, download_run().run) == {}
 
 
 def test_what_a_small_file_would_become_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MOST", 1 << 20)
+    monkeypatch.setattr(files, "MAX_SIZE", 1 << 20)
     zeros = bytes(1 << 21)
     said = zstandard.ZstdCompressor().compress(zeros)
     unsaid = zstandard.ZstdCompressor(write_content_size=False).compress(zeros)
@@ -222,7 +222,7 @@ def test_a_table_that_cannot_be_read_is_one_error_of_the_whole_store(
     said: list[str] = []
     key = _columnar(tmp_path)
     damage(tmp_path / f"{table}.parquet")
-    columns = Columns(tmp_path, said.append)
+    columns = ColumnStore(tmp_path, said.append)
     with pytest.raises(ResultError, match=rf"{table}\.parquet: cannot be read"):
         [columns.measured(key, run.repetition) for run in columns.runs(key)]
     assert said == []
@@ -257,7 +257,7 @@ def test_a_table_of_something_else_is_named_with_what_is_wrong(tmp_path: Path, w
     key = _columnar(tmp_path)
     file = tmp_path / f"{table}.parquet"
     change(pl.read_parquet(file)).write_parquet(file)
-    columns = Columns(tmp_path)
+    columns = ColumnStore(tmp_path)
     with pytest.raises(ResultError, match=rf"{table}\.parquet: cannot be read: .*{why}"):
         [columns.measured(key, run.repetition) for run in columns.runs(key)]
         columns.every_contents()
@@ -303,7 +303,7 @@ def test_what_a_gate_kept_is_refused_where_it_is_something_else(tmp_path: Path, 
     _columnar(tmp_path, 1)
     (tmp_path / "compared.json").write_text(text)
     with pytest.raises(ResultError, match=r"compared\.json"):
-        read_former(tmp_path)
+        read_comparison(tmp_path)
 
 
 @pytest.mark.parametrize("read", [read_run, read_measured])

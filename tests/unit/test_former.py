@@ -7,8 +7,8 @@ import pytest
 
 from harness.cli.environment import open_app
 from harness.errors import InputError
-from harness.evaluation.regression.baseline import read_former, write_former
-from harness.evaluation.regression.decision import decide, pairs
+from harness.evaluation.regression.baseline import read_comparison, write_changed_cells
+from harness.evaluation.regression.decision import decide, match_cells
 from harness.store.identity import Ledger
 from harness.store.results import Store
 from tests.examples import cell, scenario
@@ -24,12 +24,12 @@ def test_of_a_baseline_the_cells_that_changed_are_kept_and_shown(tmp_path: Path)
     base = [result([10.0, 10.1], where=slower), result([5.0], where=steady), result([7.0], where=gone)]
     now = [result([12.0, 12.2], where=other_bits(slower)), result([5.0], where=steady)]
     kept = tmp_path / "former"
-    assert write_former(kept, decide(pairs(base, now), within=0.03), 0.03, Store(tmp_path / "none")) == 2
+    assert write_changed_cells(kept, decide(match_cells(base, now), within=0.03), 0.03, Store(tmp_path / "none")) == 2
     assert json.loads((kept / "compared.json").read_text()) == {
         "within": 0.03, "counts": {"worse": 1, "same": 1, "gone": 1},
     }  # fmt: skip
 
-    compared = read_former(kept)
+    compared = read_comparison(kept)
     assert compared is not None
     former = open_app(kept).results.find(lambda one: True)
     assert {one.cell.scenario.name for one in former} == {"x/slower", "x/gone"}
@@ -48,5 +48,5 @@ def test_of_a_baseline_the_cells_that_changed_are_kept_and_shown(tmp_path: Path)
 def test_a_comparison_that_is_kept_already_stays(tmp_path: Path) -> None:
     (tmp_path / "compared.json").write_text("{}")
     with pytest.raises(InputError, match="something is there already"):
-        write_former(tmp_path, [], 0.03, Store(tmp_path / "none"))
-    assert read_former(tmp_path / "nowhere") is None
+        write_changed_cells(tmp_path, [], 0.03, Store(tmp_path / "none"))
+    assert read_comparison(tmp_path / "nowhere") is None

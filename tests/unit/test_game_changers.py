@@ -8,18 +8,18 @@ from typing import Any, cast
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from harness.doe.effects import analyses
-from harness.doe.effects.samples import profiled
-from harness.doe.minimal_settings import factors_of, hopeless, searches
-from harness.doe.settings_search import reach
+from harness.doe.effects import analyse_all
+from harness.doe.effects.samples import group_profiles
+from harness.doe.minimal_settings import factors_of, impossible_objective, stored_searches
+from harness.doe.settings_search import run_searches
 from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult
 from harness.execution import App, Options
 from harness.execution.events import Listener
 from harness.execution.matrix import Request
 from harness.outcome import Cell
-from harness.planning.design import of_pair
-from harness.planning.sweep import Point, points
+from harness.planning.design import design_for_pair
+from harness.planning.sweep import Point, expand_points
 from harness.report import reach as view
 from harness.report.plots.study import tornado
 from harness.report.reach import sentence
@@ -57,9 +57,10 @@ def test_a_fraction_of_every_pair_tells_main_effects_from_two_factors_together()
     assert len(fractions) == 6
     for name in fractions[:1]:
         one = _scenario(name)
-        (point,) = points(one, {}, {})
+        (point,) = expand_points(one, {}, {})
         designs = {
-            server: of_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN[server]}) for server in one.servers
+            server: design_for_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN[server]})
+            for server in one.servers
         }
         assert all(len(design.points) in (8, 16, 32) for design in designs.values()), name
         assert not any(design.aliases.of_main for design in designs.values())
@@ -70,8 +71,8 @@ def test_a_fraction_of_every_pair_tells_main_effects_from_two_factors_together()
 
 
 def test_document_004_s_columns_are_told_as_far_as_they_are_honoured() -> None:
-    (point,) = points(_scenario("studies/profiles-50-10"), {}, {})
-    made = of_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]})
+    (point,) = expand_points(_scenario("studies/profiles-50-10"), {}, {})
+    made = design_for_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]})
     assert made.labels == ("its own parameters", "picoquic's parameters", "h2o's parameters", "curl's parameters")
     assert made.points[2].parameters["server.congestion_control"] == "reno"
     assert "h2o's parameters: server.ack_delay_exponent 10" in made.absent
@@ -166,12 +167,12 @@ def test_a_table_of_everybody_says_what_changes_the_game_and_what_hides_it() -> 
         *results(one, seconds, 2, server=told("beta")),
         *results(one, seconds, 2, server=told("gamma", without=("initial_cwnd",))),
     ]
-    head, _, beta, gamma = worth_table(analyses(found))
+    head, _, beta, gamma = worth_table(analyse_all(found))
     assert head == "| worth, seconds of 2 MB / 10 MB | `server.initial_cwnd` | `server.pacing` | `client.ack_ratio` |"
     assert beta == "| beta | **6.0** / **12.0** | · | · |"
     assert gamma == "| gamma | – | · | 0.05 / 0.1 |"
     short = of_study({"factors": levels, "design": "full"}, timeout="15 s")
-    (_, _, cut) = worth_table(analyses(results(short, seconds, 2, server=told("beta"))))
+    (_, _, cut) = worth_table(analyse_all(results(short, seconds, 2, server=told("beta"))))
     assert cut == "| beta | **6.0** / **8.9**† | · / ·† | · / ·† |"
 
 
@@ -186,7 +187,7 @@ def test_profiles_of_everybody_stand_beside_each_other() -> None:
     def seconds(asked: Asked, repetition: int) -> float:
         return 6.0 if asked.get("server.initial_cwnd") == 100 else 400.0
 
-    made = profiles_table(profiled(results(one, seconds, 2, server=told("beta", without=("pacing",)))))
+    made = profiles_table(group_profiles(results(one, seconds, 2, server=told("beta", without=("pacing",)))))
     assert made == [
         "| seconds of 2 MB / 10 MB | its own parameters | quick | like quick |",
         "| --- | ---: | ---: | ---: |",
@@ -225,7 +226,7 @@ def _objectives(*demanded: float) -> list[dict[str, object]]:
 def _reach(lab: _Lab, one: Scenario, budget: int = 50) -> Any:
     request = Request([one], [told("alpha")], [told("beta")], engine="virtual")
     said: list[str] = []
-    (found,) = reach(cast(App, lab), request, Options(jobs=2), budget, lambda event: None, said.append)
+    (found,) = run_searches(cast(App, lab), request, Options(jobs=2), budget, lambda event: None, said.append)
     return found, said
 
 
@@ -256,9 +257,9 @@ def test_what_it_takes_is_searched_and_read_from_the_store_alone() -> None:
     assert sum(lab.batches) == 5
     # From what is stored; a cell that was told other things does not belong to it.
     stored = [*lab.ran.values()]
-    (read,) = searches(stored)
+    (read,) = stored_searches(stored)
     assert read.reached == found.reached
-    assert searches(stored[1:]) == []
+    assert stored_searches(stored[1:]) == []
     assert "| alpha→beta | it takes client.ack_ratio 10 and" in view.markdown([read])
     assert view.report([read])["searches"][0]["answer"] == "cheapest"
 
@@ -280,7 +281,7 @@ def test_none_is_said_when_all_have_failed_or_the_line_is_too_slow() -> None:
         "4.29 times what is demanded."
     )
     slow = _demanding(objectives=_objectives(1.0, 7.0))
-    assert hopeless(slow).startswith("milestone_2MB ≤ 1 s, and the line itself takes 1.")
+    assert impossible_objective(slow).startswith("milestone_2MB ≤ 1 s, and the line itself takes 1.")
     lab = _Lab(_needs_two)
     found, _ = _reach(lab, slow)
     assert "nothing that can be told meets milestone_2MB ≤ 1 s" in sentence(found)
@@ -304,5 +305,5 @@ def test_what_is_searched_has_factors_and_objectives_and_a_ground_that_holds() -
 
 def test_a_path_is_nothing_to_tell() -> None:
     one = of_study({"factors": {**FACTORS, "path.forward.loss": ["0 %", "1 %"]}})
-    (point,) = points(one, {}, {})
+    (point,) = expand_points(one, {}, {})
     assert "path.forward.loss" not in factors_of(point, {"client": told("alpha"), "server": told()})

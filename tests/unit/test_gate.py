@@ -15,8 +15,17 @@ from harness.cli.entry import cli
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
-from harness.evaluation.regression.accepted_changes import Allowance, AllowedNames, apply, read_allowances
-from harness.evaluation.regression.decision import OUTCOME, Decided, Pair, causes, decide, gated, pairs, plays
+from harness.evaluation.regression.accepted_changes import Allowance, AllowedNames, apply_allowances, read_allowances
+from harness.evaluation.regression.decision import (
+    OUTCOME,
+    CellPair,
+    Decision,
+    decide,
+    gate_metrics,
+    is_random,
+    match_cells,
+    version_differences,
+)
 from harness.evaluation.verdict import judge
 from harness.execution import Options
 from harness.execution.measured_store import StoredResults
@@ -25,7 +34,7 @@ from harness.outcome import Cell, InteropCheck, LinkProof, MeasuredRun, Measurem
 from harness.report import gate as view
 from harness.report.gate import decisions, verdicts
 from harness.store.identity import Ledger
-from harness.store.parquet import Columns
+from harness.store.parquet import ColumnStore
 from harness.store.results import Store
 from tests.examples import ROOT, catalogue, cell, implementation, scenario
 
@@ -68,9 +77,9 @@ def lossy() -> Cell:
 
 def beside(
     base: Sequence[float], now: Sequence[float], where: Cell | None = None, within: float = 0.03, **more: Sequence[str]
-) -> Decided:
+) -> Decision:
     here = where or cell(engine="virtual")
-    found = pairs([result(base, where=here)], [result(now, where=other_bits(here), ends=more.get("ends", ()))])
+    found = match_cells([result(base, where=here)], [result(now, where=other_bits(here), ends=more.get("ends", ()))])
     (decided,) = decide(found, within=within)
     return decided
 
@@ -82,7 +91,7 @@ def test_cells_are_paired_by_what_they_are_and_not_by_their_bits() -> None:
     one = cell(engine="virtual")
     gone = one.model_copy(update={"seed": 7})
     new = one.model_copy(update={"seed": 8})
-    found = pairs([result([1], where=one), result([1], where=gone)],
+    found = match_cells([result([1], where=one), result([1], where=gone)],
                   [result([1], where=other_bits(one)), result([1], where=new)])  # fmt: skip
     assert [(pair.base is None, pair.now is None) for pair in found] == [
         (False, False), (True, False), (False, True)
@@ -98,10 +107,10 @@ def test_the_bits_that_differ_are_named() -> None:
         "d1": Contents("d1", {"openssl": "3.5.1"}, {}),
         "d2": Contents("d2", {"openssl": "3.5.2"}, {}),
     }
-    pair = Pair(
+    pair = CellPair(
         result([1], where=one, contents={"server0": "d1"}), result([1], where=two, contents={"server0": "d2"})
     )  # fmt: skip
-    found = causes(pair, (known.get, known.get), Ledger())
+    found = version_differences(pair, (known.get, known.get), Ledger())
     assert found == [
         "the engine's code", f"the manifest of {one.server.name} (extensions)", "openssl 3.5.1 → 3.5.2 in server0",
     ]  # fmt: skip
@@ -111,20 +120,20 @@ def test_the_bits_that_differ_are_named() -> None:
 
 
 def test_the_same_bits_in_virtual_time_give_the_same_figures_to_the_last_digit() -> None:
-    (same,) = decide([Pair(result([2.0]), result([2.0]))], within=0.03)
+    (same,) = decide([CellPair(result([2.0]), result([2.0]))], within=0.03)
     assert (same.standing, same.exact, same.figures) == ("same", True, ())
-    (other,) = decide([Pair(result([2.0, 3.0]), result([2.0, 3.0000001]))], within=0.5)
+    (other,) = decide([CellPair(result([2.0, 3.0]), result([2.0, 3.0000001]))], within=0.5)
     assert (other.standing, [figure.name for figure in other.figures]) == ("differs", ["completion"])
     assert other.figures[0].why == "repetition 1; the bits are the same"
 
 
 def test_an_end_of_another_kind_with_the_same_bits_differs() -> None:
-    (found,) = decide([Pair(result([2.0]), result([2.0], ends=["crashed"]))], within=0.03)
+    (found,) = decide([CellPair(result([2.0]), result([2.0], ends=["crashed"]))], within=0.03)
     assert found.figures[0].why == "repetition 0: completed before, crashed now; the bits are the same"
 
 
 def test_an_image_of_one_recipe_with_other_packages_is_of_other_bits() -> None:
-    pair = Pair(result([2.0], contents={"sim": "a"}), result([2.01], contents={"sim": "b"}))
+    pair = CellPair(result([2.0], contents={"sim": "a"}), result([2.01], contents={"sim": "b"}))
     (found,) = decide([pair], within=0.03)
     assert (found.exact, found.standing) == (False, "same")
 
@@ -172,7 +181,7 @@ def test_one_difference_among_many_tests_has_to_be_larger() -> None:
     assert beside(base, now, lossy()).standing == "worse"  # p = 2/252
     others = [(lossy().model_copy(update={"seed": seed}), base) for seed in range(2, 12)]
     matrix = [(lossy(), now), *others]
-    found = pairs([result(base, where=where) for where, _ in matrix],
+    found = match_cells([result(base, where=where) for where, _ in matrix],
                   [result(values, where=other_bits(where)) for where, values in matrix])  # fmt: skip
     decided = decide(found, within=0.03)
     assert decided[0].standing == "cannot tell"
@@ -181,7 +190,7 @@ def test_one_difference_among_many_tests_has_to_be_larger() -> None:
 
 def test_each_look_at_a_matrix_has_its_share() -> None:
     base, now = [1.0, 1.1, 1.2, 1.3, 1.4], [2.0, 2.1, 2.2, 2.3, 2.4]
-    found = pairs([result(base, where=lossy())], [result(now, where=other_bits(lossy()))])
+    found = match_cells([result(base, where=lossy())], [result(now, where=other_bits(lossy()))])
     assert [decide(found, within=0.03, looks=looks)[0].standing for looks in (1, 6, 7)] == [
         "worse", "worse", "cannot tell",  # p = 2/252 each
     ]  # fmt: skip
@@ -215,7 +224,7 @@ def test_more_is_better_where_the_metric_says_so() -> None:
     here = lossy()
     flow = here.scenario.flows[0].model_copy(update={"download": None, "stop": here.scenario.timeout})
     here = here.model_copy(update={"scenario": here.scenario.model_copy(update={"flows": (flow,)})})
-    assert [name.metric for name in gated(here.scenario)] == ["mean_throughput"]
+    assert [name.metric for name in gate_metrics(here.scenario)] == ["mean_throughput"]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +249,7 @@ def test_a_run_in_which_a_check_failed_has_failed() -> None:
     run, measured = base.runs[0]
     assert measured is not None
     now = replace(base, cell=other_bits(base.cell), runs=((run, measured.model_copy(update={"checks": (failed,)})),))
-    (found,) = decide([Pair(base, now)], within=0.03)
+    (found,) = decide([CellPair(base, now)], within=0.03)
     assert found.standing == "worse" and found.figures[0].name == OUTCOME
 
 
@@ -248,7 +257,7 @@ def test_chance_is_read_off_the_scenario() -> None:
     known = catalogue()
 
     def of(name: str) -> bool:
-        return plays(cell(engine="virtual").model_copy(update={"scenario": known.find_scenarios([name])[0]}))
+        return is_random(cell(engine="virtual").model_copy(update={"scenario": known.find_scenarios([name])[0]}))
 
     assert not of("satellite/medium")
     chancy = [
@@ -260,12 +269,12 @@ def test_chance_is_read_off_the_scenario() -> None:
         "interop/transfercorruption",
     ]
     assert all(map(of, chancy))
-    assert plays(cell(engine="compose"))
+    assert is_random(cell(engine="compose"))
 
 
 def test_what_was_asked_for_is_looked_at_once() -> None:
     one = catalogue().find_scenarios(["satellite/medium"])[0]
-    names = [name.text(1) for name in gated(one)]
+    names = [name.text(1) for name in gate_metrics(one)]
     assert names == ["milestone_2MB", "milestone_10MB", "milestone_100MB", "completion", "repeat_completion"]
 
 
@@ -274,15 +283,15 @@ def test_what_was_asked_for_is_looked_at_once() -> None:
 
 def test_where_nothing_changed_one_gate_in_twenty_alarms_at_most() -> None:
     """The stored repetitions of each cell with chance in it, dealt in two: whatever differs is chance."""
-    stored = StoredResults(Columns(ROOT / "results" / "reference"), None)
-    cells = [one for one in stored.find(plays) if len(one.measurements) and len(one.runs) >= 8]
+    stored = StoredResults(ColumnStore(ROOT / "results" / "reference"), None)
+    cells = [one for one in stored.find(is_random) if len(one.measurements) and len(one.runs) >= 8]
     gates: list[set[str]] = []
     for one in cells:
         for seed in range(5):
             # A deal of its own: repetitions of one number share their seed over cells.
             runs = random.Random(f"{one.cell.key} {seed}").sample(one.runs, len(one.runs))
             base, now = (replace(one, runs=tuple(runs[half::2])) for half in (0, 1))
-            pair = Pair(base, replace(now, cell=other_bits(now.cell)))
+            pair = CellPair(base, replace(now, cell=other_bits(now.cell)))
             (found,) = decide([pair], within=0.0)
             gates.append({figure.standing for figure in found.figures})
     assert len(gates) >= 150
@@ -312,7 +321,7 @@ def test_an_accepted_change_opens_the_gate_until_its_day() -> None:
         (_allowed(scenario=name, client="nobody"), True),
         (_allowed(scenario=name, engine="compose"), True),
     ]:
-        applied = apply([worse], [allowance], TODAY)
+        applied = apply_allowances([worse], [allowance], TODAY)
         assert applied.cells[0].alarm is alarm
         assert len(applied.expired) + len(applied.unused) == alarm
 
@@ -354,7 +363,7 @@ def test_a_file_of_accepted_changes_names_its_mistakes(tmp_path: Path) -> None:
 
 def _passage() -> view.GateReport:
     worse, same, told = beside([2.0], [3.0]), beside([2.0], [2.0]), beside([2.0], [9.0], lossy())
-    applied = apply([worse, same, told], [_allowed(scenario="elsewhere")], TODAY)
+    applied = apply_allowances([worse, same, told], [_allowed(scenario="elsewhere")], TODAY)
     return view.GateReport(tuple(view.CellReport(one, ("the engine's code",)) for one in applied.cells), applied, 0.03)
 
 

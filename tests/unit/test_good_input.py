@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.errors import InputError
-from harness.execution.matrix import Request, cells, named, points_of
+from harness.execution.matrix import Request, build_matrix, named_implementations, swept_points
 from harness.netem import Server, compile_path
 from harness.outcome import Image
 from harness.planning.endpoint_config import UnsupportedError
@@ -43,12 +43,12 @@ def _runs(scenario: Scenario) -> None:
     known = _known()
     images = {name: Image(reference=f"{name}:1", identity=name) for name in known}
     request = Request([scenario], [known["ngtcp2"]], [known["quiche"]], repetitions=1)
-    swept = points_of(request)
-    others = {name: known[name] for name in named(swept)}
+    swept = swept_points(request)
+    others = {name: known[name] for name in named_implementations(swept)}
     for server in get_args(Server):
         for point in swept:
             compile_path(point.scenario.path, server)
-    for cell in cells(request, images, SIM, others)[:2]:
+    for cell in build_matrix(request, images, SIM, others)[:2]:
         try:
             lab = build_lab(cell, 0)
             assert [sim_plan(lab, one) for one in lab.simulators]

@@ -9,16 +9,16 @@ import pytest
 
 from harness.analysis.metrics import VERSION
 from harness.engine.docker.engine import ComposeEngine
-from harness.engine.docker.host_jitter import Patience
+from harness.engine.docker.host_jitter import QuietWait
 from harness.engine.images.build import Build
 from harness.engine.virtual.engine import VirtualEngine
-from harness.execution import App, Options, Places
+from harness.execution import App, CheckoutPaths, Options
 from harness.execution.events import Listener, RunFinished, Warned
-from harness.execution.local_backend import CheckoutGround
+from harness.execution.local_backend import LocalBackend
 from harness.execution.matrix import PlannedRun, Request
-from harness.execution.retries import Attempts
+from harness.execution.retries import RunMaker
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
-from harness.planning.estimate import Experience
+from harness.planning.estimate import DurationModel
 from harness.store.provenance import Provenance
 from tests.examples import ROOT
 
@@ -32,7 +32,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> App:
         "harness.engine.images.build",
     ):
         monkeypatch.setattr(f"{module}.inspect_image", lambda reference: None)
-    return App(Places(ROOT, tmp_path / "store", tmp_path / "state", tmp_path / "cache"))
+    return App(CheckoutPaths(ROOT, tmp_path / "store", tmp_path / "state", tmp_path / "cache"))
 
 
 def _cell(app: App, client: str, server: str) -> Cell:
@@ -41,13 +41,13 @@ def _cell(app: App, client: str, server: str) -> Cell:
     return app.matrix(request, lambda event: None, pull=False)[0]
 
 
-def _attempts(app: App, options: Options, patience: Patience, listen: Listener) -> Attempts:
-    return Attempts(ComposeEngine(app.cache), app.store, app.results, options, patience, Provenance(), listen)
+def _attempts(app: App, options: Options, patience: QuietWait, listen: Listener) -> RunMaker:
+    return RunMaker(ComposeEngine(app.cache), app.store, app.results, options, patience, Provenance(), listen)
 
 
-def _ground(app: App) -> CheckoutGround:
-    attempts = _attempts(app, Options(), Patience(0), lambda event: None)
-    return CheckoutGround(app.images, app.inventory, app.contents, attempts, Experience([], ""), {})
+def _ground(app: App) -> LocalBackend:
+    attempts = _attempts(app, Options(), QuietWait(0), lambda event: None)
+    return LocalBackend(app.images, app.inventory, app.contents, attempts, DurationModel([], ""), {})
 
 
 @pytest.mark.parametrize(("lacks", "simulators"), [(True, {"sim", "lab-kernel"}), (False, {"sim"})])
@@ -137,7 +137,7 @@ def test_what_somebody_spoilt_from_outside_is_run_again(
 
     monkeypatch.setattr("harness.execution.retries.run_once", run_once)
     events: list[object] = []
-    attempts = _attempts(app, Options(), Patience(60, lambda: 0.0, lambda seconds: None), events.append)
+    attempts = _attempts(app, Options(), QuietWait(60, lambda: 0.0, lambda seconds: None), events.append)
     if engine == "virtual":
         attempts = replace(attempts, engine=VirtualEngine(app.cache, []))
     item = PlannedRun(_cell(app, "ngtcp2", "ngtcp2"), 0)
@@ -173,7 +173,7 @@ def test_a_spoilt_run_waits_for_the_machine_and_is_tried_a_few_times(
     monkeypatch.setattr("harness.execution.retries.run_once", run_once)
     events: list[object] = []
     item = PlannedRun(_cell(app, "ngtcp2", "ngtcp2"), 0)
-    patience = Patience(seconds, lambda: next(held_up), lambda seconds: None)
+    patience = QuietWait(seconds, lambda: next(held_up), lambda seconds: None)
     assert _attempts(app, Options(patience=seconds), patience, events.append).run(item) == 7.0
     warned = [event.text for event in events if isinstance(event, Warned)]
     assert len(warned) == len(said)

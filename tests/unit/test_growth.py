@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from simulator.growth import HEADER, LOOK, REST, Growth
 
-from harness.capture.counters import growth_of, read_growth
+from harness.capture.counters import read_growth, transfer_growth
 
 PERIOD = 2_000_000
 
@@ -135,7 +135,7 @@ def test_several_flows_have_rows_of_their_own_and_a_repeat_has_others(tmp_path: 
     csv = tmp_path / "growth.csv"
     csv.write_text(HEADER + bench.rows.getvalue())
     frame = read_growth(csv)
-    one, other, repeat = (growth_of(frame, *which) for which in ((0, 0), (1, 0), (1, 1)))
+    one, other, repeat = (transfer_growth(frame, *which) for which in ((0, 0), (1, 0), (1, 1)))
     assert one.size[-1] == 390
     moment = other.reached(1, 0)
     assert moment is not None

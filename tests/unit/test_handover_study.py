@@ -11,7 +11,7 @@ import pytest
 from harness.analysis.metrics import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
-from harness.execution.matrix import Request, cells, named, points_of
+from harness.execution.matrix import Request, build_matrix, named_implementations, swept_points
 from harness.outcome import Handover, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from studies.handover.claims import AGAIN, DOCUMENT, FIRST, OTHERS, RULES, SECOND
 from studies.handover.compared import by_rule, ratio
@@ -30,7 +30,7 @@ def results(figures: Figures, scenario: str = DOCUMENT.scenario, server: str = F
         [one], [KNOWN["picoquic"]], [KNOWN[server]], engine="virtual", parameters={"flow0.server": server}
     )
     made = []
-    for cell in cells(request, images(*named(points_of(request))), SIM, KNOWN):
+    for cell in build_matrix(request, images(*named_implementations(swept_points(request))), SIM, KNOWN):
         rule = str(cell.parameters["server.migration_cwnd"])
         if rule not in figures:
             continue

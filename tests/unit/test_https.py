@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from harness.analysis.arrival import TlsArrival, in_flight, in_order, offsets, sent_again
+from harness.analysis.arrival import TlsArrival, in_order_arrival, peak_in_flight, resent_flags, stream_offsets
 from harness.analysis.delivery import FILE, SEGMENTS
 from harness.analysis.metrics import measure
-from harness.analysis.shared_flows import NOT_TOLD
+from harness.analysis.shared_flows import NOT_REPORTED
 from harness.capture.capture import ACK, SYN, Capture, read_capture
 from harness.check.parameters import TRIALS
-from harness.execution.matrix import Request, cells
+from harness.execution.matrix import Request, build_matrix
 from harness.outcome import Cell, MeasuredRun, Observation
-from harness.planning.endpoint_config import UnsupportedError, application_protocol, checked, lab_kind
+from harness.planning.endpoint_config import UnsupportedError, application_protocol, configure_endpoints, lab_kind
 from harness.scenario.parameters import ROLES, Role
 from harness.store.records import read_run
-from harness.topology import build_lab, summary
+from harness.topology import build_lab, lab_summary
 from harness.topology.lab_file import Endpoint, FlowAddresses, LabFacts
 from harness.topology.run_files import sim_plan
 from tests.examples import ROOT, SIM, catalogue, images, implementation, scenario
@@ -36,7 +36,7 @@ def cell(client: str = "https", server: str = "https", **more: object) -> Cell:
     known = {"https": implementation("https", **HTTPS), "alpha": implementation("alpha", parameters={})}
     one = scenario(objectives=[], **more)
     request = Request([one], [known[client]], [known[server]])
-    return cells(request, images("alpha", "https"), SIM, {})[0]
+    return build_matrix(request, images("alpha", "https"), SIM, {})[0]
 
 
 def test_a_pair_over_tcp_is_told_what_one_of_quic_is() -> None:
@@ -46,8 +46,8 @@ def test_a_pair_over_tcp_is_told_what_one_of_quic_is() -> None:
     assert {name for name in client if client[name] != other[name]} == {"TESTCASE"}
     assert client["TESTCASE"] == "http2"
     assert (https.flows[0].kind, https.flows[0].file) == ("https", quic.flows[0].file)
-    facts = LabFacts.model_validate(summary(https)).flows[0]
-    assert facts.over_tcp and not LabFacts.model_validate(summary(quic)).flows[0].over_tcp
+    facts = LabFacts.model_validate(lab_summary(https)).flows[0]
+    assert facts.over_tcp and not LabFacts.model_validate(lab_summary(quic)).flows[0].over_tcp
     # Its server answers the simulator's probe as one of QUIC does.
     assert sim_plan(https, https.simulators[0])["wait_for"] == sim_plan(quic, quic.simulators[0])["wait_for"]
 
@@ -60,13 +60,13 @@ def test_a_flow_that_is_cut_off_is_ended_by_the_engine() -> None:
 @pytest.mark.parametrize(("client", "server"), [("https", "alpha"), ("alpha", "https")])
 def test_who_speaks_no_quic_is_unsupported_with_who_speaks_nothing_else(client: str, server: str) -> None:
     with pytest.raises(UnsupportedError, match=f"{client} and {server} share no application protocol"):
-        checked(cell(client, server), 0)
+        configure_endpoints(cell(client, server), 0)
 
 
 def test_a_scenario_may_name_the_protocol() -> None:
     assert application_protocol(cell(protocol="h2")) == "h2"
     with pytest.raises(UnsupportedError, match="https does not speak h3"):
-        checked(cell(protocol="h3"), 0)
+        configure_endpoints(cell(protocol="h3"), 0)
     assert lab_kind(cell("alpha", "alpha"), 0) == "quic"
 
 
@@ -75,18 +75,18 @@ def test_early_data_is_refused_with_what_curl_lacks() -> None:
     request = Request(
         [scenario(objectives=[])], [known["https"]], [known["https"]], parameters={"client.zero_rtt": "on"}
     )
-    (asked,) = cells(request, images("https"), SIM, {})
+    (asked,) = build_matrix(request, images("https"), SIM, {})
     with pytest.raises(
         UnsupportedError, match=r"https cannot set zero_rtt as a client; it is off \(curl's --tls-earlydata"
     ):
-        checked(asked, 0)
+        configure_endpoints(asked, 0)
 
 
 @pytest.mark.parametrize("how", ["nat-port", "nat-address"])
 def test_a_move_is_refused(how: str) -> None:
     flow = {"download": "1 MB", "moves": [{"at": "1 s", "how": how}]}
     with pytest.raises(UnsupportedError, match="https is over TCP, whose connections end with their address"):
-        checked(cell(flows=[flow], milestones=[]), 0)
+        configure_endpoints(cell(flows=[flow], milestones=[]), 0)
 
 
 # --- segments
@@ -109,15 +109,15 @@ OPENING = segment(0, 0, 0, flags=SYN | ACK)
 
 def test_bytes_are_counted_across_the_round_of_their_numbers(tmp_path: Path) -> None:
     sent = capture(tmp_path, OPENING, *(segment(n, 1 + 60 * (n - 1), 60) for n in (1, 2, 3)))
-    assert offsets(sent.sequence, int(sent.sequence[0])).tolist() == [-1, 0, 60, 120]
+    assert stream_offsets(sent.sequence, int(sent.sequence[0])).tolist() == [-1, 0, 60, 120]
 
 
 def test_bytes_have_come_once_there_is_no_gap(tmp_path: Path) -> None:
     late = [OPENING, segment(1, 1, 60), segment(2, 121, 60), segment(3, 61, 60), segment(4, 61, 60)]
-    found = in_order(capture(tmp_path, *late))
+    found = in_order_arrival(capture(tmp_path, *late))
     assert found is not None
     assert (found.t_ns.tolist(), found.come.tolist()) == ([1, 2, 3, 4], [60, 60, 180, 180])
-    assert in_order(capture(tmp_path, *late[1:])) is None
+    assert in_order_arrival(capture(tmp_path, *late[1:])) is None
 
 
 def test_what_went_again_is_known_by_its_bytes(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_what_went_again_is_known_by_its_bytes(tmp_path: Path) -> None:
     second = [replace(one, t_ns=one.t_ns + 10, port=6000) for one in parts[:3]]
     sent = capture(tmp_path, *parts, *second)
     expected = [False, False, False, True, False, True, False, False, False]
-    assert sent_again(sent, sent.destination_port).tolist() == expected
+    assert resent_flags(sent, sent.destination_port).tolist() == expected
 
 
 def test_what_is_in_flight_is_not_acknowledged_yet(tmp_path: Path) -> None:
@@ -134,14 +134,14 @@ def test_what_is_in_flight_is_not_acknowledged_yet(tmp_path: Path) -> None:
     data = [OPENING, segment(1, 1, 60), segment(2, 61, 60), segment(5, 121, 60), segment(7, 181, 60)]
     both = capture(tmp_path, *sorted([*data, *acks], key=lambda one: one.t_ns))
     sent, acknowledging = both.where(both.to_client), both.where(~both.to_client)
-    assert in_flight(sent, acknowledging) == 120
-    assert in_flight(sent, acknowledging.where(acknowledging.t_ns > 9)) == 240
-    assert in_flight(sent.where(sent.t_ns > 9), acknowledging) == 0
+    assert peak_in_flight(sent, acknowledging) == 120
+    assert peak_in_flight(sent, acknowledging.where(acknowledging.t_ns > 9)) == 240
+    assert peak_in_flight(sent.where(sent.t_ns > 9), acknowledging) == 0
 
 
 def test_the_body_comes_between_its_own_bytes_and_all_that_is_beside_it(tmp_path: Path) -> None:
     parts = [OPENING, *(segment(n, 1 + 60 * (n - 1), 60) for n in range(1, 11))]
-    stream = in_order(capture(tmp_path, *parts))
+    stream = in_order_arrival(capture(tmp_path, *parts))
     assert stream is not None
     bounds = TlsArrival(stream, 100).reached(240)
     assert (bounds.earliest_ns, bounds.latest_ns) == (4, 6)
@@ -211,7 +211,7 @@ def test_beside_other_flows_it_has_what_its_segments_show(tmp_path: Path) -> Non
     found = {one.name: (one.value, one.vantage) for one in measured.measurements if one.flow == 1}
     assert found["retransmissions"] == (0, "right capture")
     why = {one.metric: one.why for one in measured.absent if one.flows == (1,)}
-    assert why["mean_cwnd"] == why["timeouts"] == NOT_TOLD
+    assert why["mean_cwnd"] == why["timeouts"] == NOT_REPORTED
 
 
 def test_all_are_those_of_quic() -> None:

@@ -21,15 +21,15 @@ from harness.store.identity import (
     cell_identities,
     cell_key,
     components,
-    keyed,
+    drop_empty,
     read_ledger,
     scenario_keys,
-    used,
+    with_key,
     write_ledger,
 )
-from harness.store.parquet import Columns
+from harness.store.parquet import ColumnStore
 from harness.store.results import Store
-from harness.topology import build_lab, digest_form
+from harness.topology import build_lab, digest_content
 from tests.examples import ROOT, cell, path, scenario
 
 PROOF = EquivalenceProof(cells=84, commit="0123abcd", date="2026-11-25", lab_kernel="ff" * 32)
@@ -49,7 +49,7 @@ def ledger(*entries: Equivalence) -> Ledger:
 
 
 def virtual(code: str = "digest-0", **more: Any) -> Cell:
-    return keyed(cell(engine="virtual", **more).model_copy(update={"engine_code": code}))
+    return with_key(cell(engine="virtual", **more).model_copy(update={"engine_code": code}))
 
 
 # --- what a scenario uses
@@ -88,17 +88,17 @@ def test_names_that_users_choose_are_no_keys_and_parameters_are() -> None:
 def test_a_key_that_says_nothing_changes_no_digest(document: Any) -> None:
     nothings: tuple[Any, ...] = (None, False, "", [], {}, {"x": None})
     for nothing in nothings:
-        assert used({"known": document, "later": nothing}) == used({"known": document})
-    assert used({"known": 0, "none": 0.0}) == {"known": 0, "none": 0.0}
+        assert drop_empty({"known": document, "later": nothing}) == drop_empty({"known": document})
+    assert drop_empty({"known": 0, "none": 0.0}) == {"known": 0, "none": 0.0}
     # Places in a list count.
-    assert used([None, document])[0] is None
+    assert drop_empty([None, document])[0] is None
 
 
 def test_the_digest_of_a_lab_is_of_this_and_nothing_else(snapshot: SnapshotAssertion) -> None:
     """Whatever changes here makes every stored cell another one: change it with care, and prove nothing by habit."""
     changed = path(changes=[{"at": "2 s", "forward": {"rate": "1 Mbit/s"}}])
     lab = build_lab(cell(scenario(path=changed.model_dump(by_alias=True))), 0)
-    assert json.dumps(used(digest_form(lab)), indent=1) == snapshot
+    assert json.dumps(drop_empty(digest_content(lab)), indent=1) == snapshot
 
 
 # --- the ledger
@@ -238,7 +238,7 @@ def test_stored_runs_follow_the_ledger_and_come_back(tmp_path: Path) -> None:
 def test_a_new_store_notes_the_ledger_with_its_first_run(tmp_path: Path) -> None:
     store, made = Store(tmp_path), ledger(entry("digest-1", "digest-0"))
     assert store.rekey(made) == 0
-    _kept(store, keyed(virtual("digest-1"), made))
+    _kept(store, with_key(virtual("digest-1"), made))
     assert json.loads((tmp_path / "runs" / "equivalences.json").read_text()) == [list(link) for link in made.links]
 
 
@@ -266,7 +266,7 @@ def test_a_pass_that_was_broken_off_is_finished_by_the_next(tmp_path: Path, monk
 
 def test_the_reference_has_the_keys_that_the_ledger_gives_it() -> None:
     """An entry that is added or taken out by hand shows here: `python -m tools.reference keep` gives runs their keys anew."""
-    made, columns = read_ledger(ROOT / LEDGER), Columns(REFERENCE)
+    made, columns = read_ledger(ROOT / LEDGER), ColumnStore(REFERENCE)
     cells = {run.cell.key: run.cell for key in columns.cell_keys() for run in columns.runs(key)}
     assert {key for key, one in cells.items() if cell_key(one, made) != key} == set()
     # What entries end at is what some stored run was made with.

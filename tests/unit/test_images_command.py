@@ -11,11 +11,11 @@ import pytest
 
 from harness.cli import main
 from harness.cli.signals import FAILED, INFRASTRUCTURE, MET, USAGE
-from harness.engine.images.build import RECORD, Build, MadeImage
+from harness.engine.images.build import RECORD, Build, ImageBuild
 from harness.engine.images.components import Component, Composition
 from harness.engine.images.record import ImageRecord
 from harness.errors import EngineError
-from harness.execution.image_inventory import Inventory
+from harness.execution.image_inventory import ImageInventory
 
 SSL = Component("deb", "libssl3t64", "3.5.4-1", "amd64", digest="a" * 64)
 NOW = Composition((SSL,), {"/usr/local/bin/x": "c" * 64}, "3-0", "debian-13")
@@ -24,25 +24,25 @@ NOW = Composition((SSL,), {"/usr/local/bin/x": "c" * 64}, "3-0", "debian-13")
 @pytest.fixture
 def records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A folder that stands in for all recipes' folders: image → NAME/components.json."""
-    builds = Inventory.builds
+    builds = ImageInventory.builds
 
-    def elsewhere(self: Inventory, *names: list[str]) -> dict[str, Build]:
+    def elsewhere(self: ImageInventory, *names: list[str]) -> dict[str, Build]:
         moved = {name: replace(build, folder=tmp_path / name) for name, build in builds(self, *names).items()}
         for name, build in moved.items():
             build.folder.mkdir(exist_ok=True)
             (build.folder / "Dockerfile").write_text(f"FROM {name}")
         return moved
 
-    def make(self: Inventory, wanted: Mapping[str, Build], listen: object) -> dict[str, MadeImage]:
+    def make(self: ImageInventory, wanted: Mapping[str, Build], listen: object) -> dict[str, ImageBuild]:
         broken = EngineError("the image curl could not be built")
         return {
-            name: MadeImage(build.reference, 1, 0.1, True, broken if name == "curl" else None)
+            name: ImageBuild(build.reference, 1, 0.1, True, broken if name == "curl" else None)
             for name, build in wanted.items()
         }
 
-    monkeypatch.setattr(Inventory, "builds", elsewhere)
-    monkeypatch.setattr(Inventory, "make_each", make)
-    monkeypatch.setattr(Inventory, "absent", lambda self: {"h2o": "its repository does not answer"})
+    monkeypatch.setattr(ImageInventory, "builds", elsewhere)
+    monkeypatch.setattr(ImageInventory, "make_each", make)
+    monkeypatch.setattr(ImageInventory, "absent", lambda self: {"h2o": "its repository does not answer"})
     monkeypatch.setattr("harness.engine.images.components.composition_of", lambda reference: NOW)
     monkeypatch.setattr("harness.engine.images.record.base_of", lambda build: "bootstrapped")
     return tmp_path

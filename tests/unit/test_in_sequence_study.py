@@ -11,7 +11,7 @@ import pytest
 from harness.analysis.metrics import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
-from harness.execution.matrix import Request, cells, named, points_of
+from harness.execution.matrix import Request, build_matrix, named_implementations, swept_points
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.planning.sampling import is_random
 from studies.in_sequence.claims import LARGE_LOSSY, MEDIUM, PROXIES, SIZES
@@ -29,7 +29,9 @@ def _results(scenario: str, times: Mapping[str, Sequence[float]]) -> list[CellRe
     one = catalogue().find_scenarios([scenario])[0]
     request = Request([one], [KNOWN["picoquic"], KNOWN["ngtcp2"]], [KNOWN["picoquic"]], engine="virtual")
     made = []
-    for cell in cells(request, images("picoquic", "ngtcp2", *named(points_of(request))), SIM, KNOWN):
+    for cell in build_matrix(
+        request, images("picoquic", "ngtcp2", *named_implementations(swept_points(request))), SIM, KNOWN
+    ):
         found = next((each for name, each in times.items() if name in _told(cell.parameters, cell.client.name)), None)
         if found is None:
             continue

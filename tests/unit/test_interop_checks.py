@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.analysis.interop import declared
+from harness.analysis.interop import declared_checks
 from harness.analysis.interop.evidence import Evidence
-from harness.analysis.interop.registry import Failed, Found, Passed, Undetermined
+from harness.analysis.interop.registry import CheckResult, Failed, Passed, Undetermined
 from harness.outcome import Transfer
 from tests.unit import wired
 from tests.unit.captures import make_run
@@ -243,12 +243,12 @@ CASES: dict[tuple[str, Any], tuple[list[Made], list[tuple[Made, str]]]] = {
 }  # fmt: skip
 
 
-def _found(name: str, asked: Any, made: Made) -> Found:
-    return declared()[name].judge(made(), asked)
+def _found(name: str, asked: Any, made: Made) -> CheckResult:
+    return declared_checks()[name].judge(made(), asked)
 
 
 def test_every_check_has_a_conversation_that_it_passes_and_one_that_it_catches() -> None:
-    assert {name for name, _ in CASES} == set(declared())
+    assert {name for name, _ in CASES} == set(declared_checks())
     assert all(good and bad for good, bad in CASES.values())
 
 
@@ -284,8 +284,8 @@ def test_what_needs_secrets_is_unknown_without_them_but_never_passed(name: str) 
     shake_hands(trace, second, resumes=True, early=True)
     trace.send("server", talk.short("server", challenge(b"12345678")), client=_PORT)
     asked = {"rebound": "port", "early_data": 5000, "stream_limit": 1000, "server_crypto": 7500}.get(name, True)
-    found = declared()[name].judge(trace.evidence(talk, second), asked)
-    assert declared()[name].needs_keys
+    found = declared_checks()[name].judge(trace.evidence(talk, second), asked)
+    assert declared_checks()[name].needs_keys
     assert isinstance(found, Undetermined | Failed), found
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from harness.analysis.interop import checked
+from harness.analysis.interop import run_checks
 from harness.capture.artefacts import Artefacts
 from harness.capture.datagrams import read_datagrams
-from harness.capture.quic.dissector import split
+from harness.capture.quic.dissector import split_packets
 from harness.capture.quic.invariants import Form
 from harness.outcome import Transfer
 from tests.unit import wired
@@ -72,7 +72,7 @@ V4, V6 = ("193.167.0.100", "193.167.100.100"), ("fd00:cafe:cafe:0::100", "fd00:c
 def test_checks_are_made_on_both_captures(tmp_path: Path, ends: tuple[str, str]) -> None:
     trace, talk = Trace(), Conversation()
     shake_hands(trace, talk)
-    found = checked(_folder(tmp_path, trace, talk, ends, {**CHECKS, "ip": 4 if ends is V4 else 6}))
+    found = run_checks(_folder(tmp_path, trace, talk, ends, {**CHECKS, "ip": 4 if ends is V4 else 6}))
     assert {one.check: one.status for one in found} == dict.fromkeys([*CHECKS, "ip"], "passed"), found
 
 
@@ -81,7 +81,7 @@ def test_a_failure_names_packet_and_time_at_its_senders_side(tmp_path: Path) -> 
     trace.send("client", talk.long("client", "initial", wired.crypto(wired.client_hello(talk.random))), size=1200)
     trace.send("server", talk.retry(b"proof"))
     shake_hands(trace, talk, token=b"proof")
-    (found,) = checked(_folder(tmp_path, trace, talk, V4, {"retry": "never"}))
+    (found,) = run_checks(_folder(tmp_path, trace, talk, V4, {"retry": "never"}))
     # Behind the simulator's probe and the client's first datagram, 20 ms after that one was sent.
     assert (found.status, found.sender, found.packet, found.t) == ("failed", "server", 3, 0.02)
 
@@ -89,7 +89,7 @@ def test_a_failure_names_packet_and_time_at_its_senders_side(tmp_path: Path) -> 
 def test_what_nobody_wrote_down_is_unknown_and_what_needs_no_secrets_is_told(tmp_path: Path) -> None:
     trace, talk = Trace(), Conversation(logs=False)
     shake_hands(trace, talk)
-    found = {one.check: one for one in checked(_folder(tmp_path, trace, talk, V4, CHECKS))}
+    found = {one.check: one for one in run_checks(_folder(tmp_path, trace, talk, V4, CHECKS))}
     assert found["server_crypto"].status == "unknown"
     assert "wrote its secrets down" in found["server_crypto"].sentence
     assert found["handshakes"].status == found["version"].status == "passed"
@@ -100,7 +100,7 @@ def test_without_captures_nothing_is_told(tmp_path: Path) -> None:
     shake_hands(trace, talk)
     artefacts = _folder(tmp_path, trace, talk, V4, CHECKS)
     (tmp_path / "sim" / "trace_node_left.pcap").unlink()
-    assert {one.status for one in checked(artefacts)} == {"unknown"}
+    assert {one.status for one in run_checks(artefacts)} == {"unknown"}
 
 
 def test_datagrams_are_read_as_they_were_captured(tmp_path: Path) -> None:
@@ -123,6 +123,6 @@ def test_datagrams_are_read_as_they_were_captured(tmp_path: Path) -> None:
 def test_a_packet_without_the_quic_bit_is_one_and_zeros_are_padding() -> None:
     initial = bytes([0xC0]) + b"\0\0\0\1" + bytes([1, 7, 1, 9, 0, 4]) + b"\x01abc"
     greased = bytes([0x20]) + b"\x45" * 20
-    assert [one.form for one in split(greased)] == [Form.SHORT]
-    assert [one.form for one in split(initial + greased)] == [Form.INITIAL, Form.SHORT]
-    assert [one.form for one in split(initial + bytes(30))] == [Form.INITIAL]
+    assert [one.form for one in split_packets(greased)] == [Form.SHORT]
+    assert [one.form for one in split_packets(initial + greased)] == [Form.INITIAL, Form.SHORT]
+    assert [one.form for one in split_packets(initial + bytes(30))] == [Form.INITIAL]

@@ -10,10 +10,10 @@ import pytest
 import zstandard
 from rich.console import Console
 
-from harness.analysis.interop.matrix import Failure, InteropMatrix, TestcaseResult, relabelled
-from harness.analysis.interop.registry import CASES, declared
-from harness.analysis.interop.responsibility import KNOWN, Blame, blamed
-from harness.capture.artefacts import LINES, WIDTH, last_words
+from harness.analysis.interop.matrix import Failure, InteropMatrix, TestcaseResult, relabel_unsupported
+from harness.analysis.interop.registry import CASES, declared_checks
+from harness.analysis.interop.responsibility import BLAMES, Blame, find_blame
+from harness.capture.artefacts import LINES, WIDTH, last_log_lines
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import InteropCheck, LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.report import interop
@@ -40,22 +40,22 @@ def test_the_last_lines_of_both_endpoints_are_read_also_from_what_is_packed(tmp_
     lines = [f"line {number}" for number in range(9)]
     _logs(tmp_path, client0="\n".join([*lines, "", "  "]).encode())
     (tmp_path / "server0.log.zst").write_bytes(zstandard.compress(b"first\nlast\n"))
-    assert last_words(tmp_path, _run()) == {"client0": tuple(lines[-LINES:]), "server0": ("first", "last")}
+    assert last_log_lines(tmp_path, _run()) == {"client0": tuple(lines[-LINES:]), "server0": ("first", "last")}
 
 
 def test_what_an_endpoint_prints_is_bounded_and_escaped(tmp_path: Path) -> None:
     _logs(tmp_path, client0=b"x" * 500 + b"\n", server0=b"\x1b[31mred\x07\xff\n" + b"y" * 200_000)
-    found = last_words(tmp_path, _run())
+    found = last_log_lines(tmp_path, _run())
     assert found["client0"] == ("x" * (WIDTH - 1) + "…",)
     assert all(len(line) <= WIDTH for lines in found.values() for line in lines)
     _logs(tmp_path, server0=b"\x1b[31mred\x07\xff\n")
-    assert last_words(tmp_path, _run())["server0"] == ("\\x1b[31mred\\x07\N{REPLACEMENT CHARACTER}",)
+    assert last_log_lines(tmp_path, _run())["server0"] == ("\\x1b[31mred\\x07\N{REPLACEMENT CHARACTER}",)
 
 
 def test_without_logs_it_is_what_the_record_has(tmp_path: Path) -> None:
-    assert last_words(tmp_path, _run()) == {}
+    assert last_log_lines(tmp_path, _run()) == {}
     broken = _run(status="crashed", role="server", log_tail=("a\x00b",))
-    assert last_words(tmp_path / "gone", broken) == {"server0": ("a\\x00b",)}
+    assert last_log_lines(tmp_path / "gone", broken) == {"server0": ("a\\x00b",)}
 
 
 def _result(folder: Path, *checks: InteropCheck) -> CellResult:
@@ -92,7 +92,7 @@ def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours = Blame("server", "ours", "amplification", "endpoint", "We ask for it.", says="4800 B")
-    monkeypatch.setattr("harness.analysis.interop.responsibility.KNOWN", (*KNOWN, ours))
+    monkeypatch.setattr("harness.analysis.interop.responsibility.KNOWN", (*BLAMES, ours))
     said = interop.markdown(_matrix(**{"quic-go": FAILED, "ours": FAILED, "other": FAILED}))
     parts = said.split("\n**")
     assert [part.partition("**")[0] for part in parts[1:]] == [
@@ -121,7 +121,7 @@ def test_what_fails_with_everybody_is_one_row_and_one_voice() -> None:
     unsupported = {("b", "other"): other, ("c", "other"): FAILED, ("a", "other"): FAILED}
     entries = {(pair, "amplificationlimit"): one for pair, one in unsupported.items()}
     entries |= {((client, "good"), "amplificationlimit"): TestcaseResult("succeeded") for client in "abc"}
-    said = interop.markdown(relabelled(InteropMatrix(("a", "b", "c"), ("other", "good"), entries)))
+    said = interop.markdown(relabel_unsupported(InteropMatrix(("a", "b", "c"), ("other", "good"), entries)))
     head, _, table = said.partition("**What an implementation fails with everybody, which counts as unsupported**")
     assert "nobody has looked into" not in head.lower()
     assert "(3; nobody has looked into it)" in table
@@ -131,26 +131,26 @@ def test_what_fails_with_everybody_is_one_row_and_one_voice() -> None:
     assert "b → other, run" not in table
 
 
-@pytest.mark.parametrize("one", KNOWN, ids=lambda one: f"{one.implementation}-{one.reason or one.cases[0]}")
+@pytest.mark.parametrize("one", BLAMES, ids=lambda one: f"{one.implementation}-{one.reason or one.cases[0]}")
 def test_every_finding_names_what_there_is(one: Blame) -> None:
     known = catalogue().implementations()
     assert one.role in known[one.implementation][0].roles
     broken = one.reason.partition("_")[0] in ("crashed", "timed", "wrong", "log")
-    assert broken or (one.reason in declared() if one.reason else one.cases)
+    assert broken or (one.reason in declared_checks() if one.reason else one.cases)
     assert set(one.cases) <= set(CASES)
     assert one.why.endswith(".")
 
 
 def test_a_finding_is_of_its_role_its_check_and_its_cases() -> None:
     rebound = TestcaseResult("failed", "rebound", "It did not.")
-    assert blamed(("picoquic", "quinn"), "rebind-addr", rebound) is not None
-    assert blamed(("picoquic", "quinn"), "rebind-port", rebound) is None
-    assert blamed(("quinn", "picoquic"), "rebind-addr", rebound) is None
-    assert blamed(("picoquic", "quinn"), "rebind-addr", replace(rebound, reason="version")) is None
+    assert find_blame(("picoquic", "quinn"), "rebind-addr", rebound) is not None
+    assert find_blame(("picoquic", "quinn"), "rebind-port", rebound) is None
+    assert find_blame(("quinn", "picoquic"), "rebind-addr", rebound) is None
+    assert find_blame(("picoquic", "quinn"), "rebind-addr", replace(rebound, reason="version")) is None
     stands = TestcaseResult("failed", "timed_out_client", "It did not end.")
-    assert blamed(("quinn", "quiche"), "rebind-port", stands) is not None
-    assert blamed(("quinn", "quiche"), "rebind-port", replace(stands, reason="rebound")) is not None
-    assert blamed(("quinn", "quiche"), "transfer", stands) is None
+    assert find_blame(("quinn", "quiche"), "rebind-port", stands) is not None
+    assert find_blame(("quinn", "quiche"), "rebind-port", replace(stands, reason="rebound")) is not None
+    assert find_blame(("quinn", "quiche"), "transfer", stands) is None
     refused = TestcaseResult("unsupported", "unsupported_server", "It refuses.")
-    assert blamed(("quinn", "quiche"), "rebind-port", refused) is None
-    assert blamed(("quinn", "quiche"), "rebind-port", replace(refused, everybody=("server", "quiche"))) is not None
+    assert find_blame(("quinn", "quiche"), "rebind-port", refused) is None
+    assert find_blame(("quinn", "quiche"), "rebind-port", replace(refused, everybody=("server", "quiche"))) is not None

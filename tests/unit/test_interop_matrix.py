@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from harness.analysis.interop.matrix import InteropMatrix, TestcaseResult, disagreements, relabelled
+from harness.analysis.interop.matrix import InteropMatrix, TestcaseResult, disagreements, relabel_unsupported
 from harness.analysis.interop.registry import CASES, case_of
-from harness.analysis.interop.runner_json import problems, read, written
-from harness.analysis.interop.verdict import Word
+from harness.analysis.interop.runner_json import problems, to_document, to_matrix
+from harness.analysis.interop.verdict import ResultWord
 from harness.cli import main
 from harness.cli.signals import USAGE
 from harness.errors import InputError
@@ -21,7 +21,7 @@ from harness.report import interop
 from tests.examples import catalogue
 
 
-def _matrix(words: dict[tuple[str, str, str], Word], **more: Any) -> InteropMatrix:
+def _matrix(words: dict[tuple[str, str, str], ResultWord], **more: Any) -> InteropMatrix:
     entries = {
         ((client, server), case): TestcaseResult(word, "why", "It did not.")
         for (client, server, case), word in words.items()
@@ -41,11 +41,11 @@ SQUARE = _matrix(
 
 
 def _document(matrix: InteropMatrix = SQUARE) -> dict[str, Any]:
-    return written(matrix, {"retry": "The server sends a Retry"}, {"a": "https://a"}, 1.0, 2.5, "results")
+    return to_document(matrix, {"retry": "The server sends a Retry"}, {"a": "https://a"}, 1.0, 2.5, "results")
 
 
 def test_what_fails_with_everybody_is_unsupported_and_said_to_have_failed() -> None:
-    entries = relabelled(SQUARE).entries
+    entries = relabel_unsupported(SQUARE).entries
     # a as a client never succeeds, nor b as a server.
     for pair in (("a", "a"), ("a", "b"), ("b", "b")):
         assert (entries[pair, "retry"].word, entries[pair, "retry"].relabelled) == ("unsupported", True)
@@ -56,7 +56,7 @@ def test_what_fails_with_everybody_is_unsupported_and_said_to_have_failed() -> N
 
 def test_with_one_client_nobody_can_tell_whose_fault_it_is() -> None:
     row = _matrix({("a", "a", "retry"): "failed", ("a", "b", "retry"): "failed"})
-    assert relabelled(row) is row
+    assert relabel_unsupported(row) is row
 
 
 def test_disagreements_are_of_what_both_could_tell() -> None:
@@ -76,7 +76,7 @@ def test_disagreements_are_of_what_both_could_tell() -> None:
 def test_what_is_written_is_as_the_runner_writes_it_and_is_read_back() -> None:
     document = json.loads(json.dumps(_document()))
     assert not list(problems(document))
-    back = read(document, "result.json")
+    back = to_matrix(document, "result.json")
     decided = {key: entry.word for key, entry in SQUARE.entries.items() if entry.word != "inconclusive"}
     assert {key: entry.word for key, entry in back.entries.items()} == decided
     assert back.measured == SQUARE.measured
@@ -119,7 +119,7 @@ def test_a_document_of_another_kind_is_refused(change: Any, said: str) -> None:
     change(document)
     assert any(said in one for one in problems(document))
     with pytest.raises(InputError, match="of the interop runner"):
-        read(document, "result.json")
+        to_matrix(document, "result.json")
 
 
 def test_a_letter_is_what_its_document_says_it_is() -> None:
@@ -129,7 +129,7 @@ def test_a_letter_is_what_its_document_says_it_is() -> None:
     for listed in document["results"]:
         for entry in listed:
             entry["name"] = document["tests"][entry["abbr"]]["name"]
-    back = read(document, "result.json")
+    back = to_matrix(document, "result.json")
     assert back.entries[("a", "a"), "v2"].word == "failed"
     assert back.entries[("a", "a"), "retry"].word == "succeeded"
     assert (("b", "a"), "retry") not in back.entries
@@ -138,7 +138,7 @@ def test_a_letter_is_what_its_document_says_it_is() -> None:
     for listed in document["results"]:
         for entry in listed:
             entry["name"] = document["tests"][entry["abbr"]]["name"]
-    assert {case for _, case in read(document, "result.json").entries} == {"retry"}
+    assert {case for _, case in to_matrix(document, "result.json").entries} == {"retry"}
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_pipe_is_no_document(
 
 
 def test_the_grid_has_every_word_and_the_reason_of_each_failure() -> None:
-    text = interop.markdown(relabelled(SQUARE), SQUARE)
+    text = interop.markdown(relabel_unsupported(SQUARE), SQUARE)
     assert "| a | ✓ V2<br>– S | – S |" in text
     assert "| b | ✓ S | – S<br>? V2 |" in text
     assert "| S | a as a client | a | It did not. |" in text

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.analysis.interop import declared, failure, mistakes, run_result, verdict_of
+from harness.analysis.interop import declared_checks, failure_text, mistakes, run_result, verdict_of
 from harness.evaluation.verdict import judge
 from harness.outcome import InteropCheck, LinkProof, MeasuredRun, Outcome, Run
 from tests.examples import scenario
@@ -65,7 +65,7 @@ def test_a_scenario_with_checks_is_judged_by_them() -> None:
     assert judge(asked, [_one(GOOD)]).status == "pass"
     verdict = judge(asked, [_one(WRONG)], ["runs/1"])
     assert (verdict.status, verdict.reason, verdict.evidence) == ("fail", "amplification", ("runs/1",))
-    assert failure(WRONG) in verdict.sentence.replace("Amplification", "amplification")
+    assert failure_text(WRONG) in verdict.sentence.replace("Amplification", "amplification")
 
 
 def test_checks_that_nobody_knows_and_values_that_they_do_not_take() -> None:
@@ -82,6 +82,6 @@ def test_checks_that_nobody_knows_and_values_that_they_do_not_take() -> None:
 
 
 def test_every_check_says_what_it_demands_and_where_that_is_written() -> None:
-    for one in declared().values():
+    for one in declared_checks().values():
         assert one.title.endswith(".")
         assert "RFC" in one.source or "contract" in one.source

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.cli.signals import INTERRUPTED, heard
+from harness.cli.signals import INTERRUPTED, handle_interrupts
 from harness.engine.process_owner import owner
 from harness.errors import EngineError
 from harness.execution import shutdown
 from harness.execution.events import BuildStarted, PhaseStarted, RunStarted
-from harness.report.progress import Talk
+from harness.report.progress import ProgressPrinter
 from harness.store.results import Store
 from tests.examples import ROOT, cell
 
@@ -30,7 +30,7 @@ def _never() -> None:
 def test_the_first_says_what_it_waits_for_before_anything_ends(number: signal.Signals) -> None:
     said: list[str] = []
     before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), heard(lambda: said.append("waiting"), _never):
+    with pytest.raises(KeyboardInterrupt), handle_interrupts(lambda: said.append("waiting"), _never):
         try:
             signal.raise_signal(number)
         finally:
@@ -43,7 +43,7 @@ def test_the_first_says_what_it_waits_for_before_anything_ends(number: signal.Si
 def test_what_is_ignored_stays_so() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with heard(_never, _never):
+        with handle_interrupts(_never, _never):
             signal.raise_signal(signal.SIGHUP)
             assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
@@ -95,7 +95,7 @@ def test_only_what_is_this_process_s_own_is_removed(tmp_path: Path, monkeypatch:
     mine, other = tmp_path / f"quic-lab.{owner()}.x", tmp_path / "quic-lab.1-2-3.x"
     for folder in (mine, other, tmp_path / "store" / "partial" / f"1-2-3.{'0' * 16}.0"):
         folder.mkdir(parents=True)
-    shutdown.end_hard(Store(tmp_path / "store"))
+    shutdown.kill_campaign(Store(tmp_path / "store"))
     # Docker is asked until nothing is left; what others own is needed.
     assert asked == [(False, True)] * 2
     assert not mine.exists() and other.exists()
@@ -110,12 +110,12 @@ def test_without_docker_the_rest_is_removed_all_the_same(tmp_path: Path, monkeyp
     monkeypatch.setattr(shutdown, "_kill_children", lambda: None)
     store = Store(tmp_path)
     store.begin("0" * 16, 0)
-    shutdown.end_hard(store)
+    shutdown.kill_campaign(store)
     assert list((tmp_path / "partial").iterdir()) == []
 
 
 def test_the_runs_and_builds_under_way_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    talk, one = Talk(Console(stderr=True, width=300)), cell()
+    talk, one = ProgressPrinter(Console(stderr=True, width=300)), cell()
     talk(RunStarted(one, 2, 1, 4, 10.0, 40.0))
     talk(PhaseStarted(one, 2, "transfer"))
     talk(BuildStarted("quiche", 60.0))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from harness.engine.images.contents import Contents
 from harness.evaluation.cell_result import point_of
-from harness.evaluation.publish import keep
-from harness.evaluation.staleness import NOT_ASKED, note, standing
+from harness.evaluation.publish import publish_runs
+from harness.evaluation.staleness import NOT_ASKED, mark_outdated, outdated_note
 from harness.execution.measured_store import StoredResults
 from harness.outcome import (
     Cell,
@@ -18,8 +18,8 @@ from harness.outcome import (
     Outcome,
     Run,
 )
-from harness.store.identity import Ledger, keyed
-from harness.store.parquet import Columns
+from harness.store.identity import Ledger, with_key
+from harness.store.parquet import ColumnStore
 from harness.store.results import Store
 from tests.examples import cell, scenario
 
@@ -27,7 +27,7 @@ VERSION = 7
 
 
 def _other_bits(one: Cell, **more: object) -> Cell:
-    return keyed(one.model_copy(update=more))
+    return with_key(one.model_copy(update=more))
 
 
 def _stored(store: Store, one: Cell, repetition: int = 0, at: str = "2026-01-01", version: int = VERSION) -> Run:
@@ -48,9 +48,9 @@ def test_runs_are_taken_over_and_read_the_same(tmp_path: Path) -> None:
     store, one = Store(tmp_path / "store"), cell()
     runs = [_stored(store, one, repetition) for repetition in (0, 1)]
     store.keep_contents([Contents("d1", {"openssl": "3"}, {}), Contents("unused", {}, {})])
-    kept = keep(tmp_path / "kept", _results(store, one), store, lambda run: False)  # type: ignore[arg-type]
+    kept = publish_runs(tmp_path / "kept", _results(store, one), store, lambda run: False)  # type: ignore[arg-type]
     assert (kept.runs, kept.replaced) == (2, 0)
-    columns = Columns(tmp_path / "kept")
+    columns = ColumnStore(tmp_path / "kept")
     assert columns.runs(one.key) == runs
     assert [found.digest for found in columns.every_contents()] == ["d1"]
     assert StoredResults(columns, None).of(one).verdict == StoredResults(store, store).of(one).verdict.model_copy(
@@ -63,14 +63,14 @@ def test_a_cell_of_other_bits_gives_way_to_a_newer_one_and_what_is_not_taken_sta
     new, beside = _other_bits(old, engine_code="new"), cell(scenario(name="test/beside"), seed=3)
     _stored(store, old, at="2026-01-01")
     _stored(store, beside, at="2026-01-01")
-    keep(tmp_path / "kept", _results(store, old, beside), store, lambda run: False)  # type: ignore[arg-type]
+    publish_runs(tmp_path / "kept", _results(store, old, beside), store, lambda run: False)  # type: ignore[arg-type]
     _stored(store, new, at="2026-01-02")
-    kept = keep(tmp_path / "kept", _results(store, new), store, lambda run: False)  # type: ignore[arg-type]
+    kept = publish_runs(tmp_path / "kept", _results(store, new), store, lambda run: False)  # type: ignore[arg-type]
     assert (kept.runs, kept.replaced) == (1, 1)
-    assert Columns(tmp_path / "kept").cell_keys() == sorted([new.key, beside.key])
+    assert ColumnStore(tmp_path / "kept").cell_keys() == sorted([new.key, beside.key])
     # An older one does not drive out a newer one.
-    keep(tmp_path / "kept", _results(store, old), store, lambda run: False)  # type: ignore[arg-type]
-    assert Columns(tmp_path / "kept").cell_keys() == sorted([new.key, beside.key])
+    publish_runs(tmp_path / "kept", _results(store, old), store, lambda run: False)  # type: ignore[arg-type]
+    assert ColumnStore(tmp_path / "kept").cell_keys() == sorted([new.key, beside.key])
 
 
 def test_a_row_says_what_of_it_is_not_of_today(tmp_path: Path) -> None:
@@ -82,16 +82,16 @@ def test_a_row_says_what_of_it_is_not_of_today(tmp_path: Path) -> None:
         _stored(store, stored, version=version)
     now = _other_bits(one, seed=2)
     today = {point_of(cell): cell for cell in (one, now)}
-    found = standing(_results(store, one, old, gone), today, VERSION, Ledger())  # type: ignore[arg-type]
+    found = mark_outdated(_results(store, one, old, gone), today, VERSION, Ledger())  # type: ignore[arg-type]
     assert [result.older for result in found] == [
         (),
         ("the engine's code", "the simulator", "the measuring code"),
         (NOT_ASKED,),
     ]
-    said = note(found)
+    said = outdated_note(found)
     assert "2 of 3" in said
     assert "the simulator (1)" in said
-    assert note(found[:1]) == ""
+    assert outdated_note(found[:1]) == ""
 
 
 def test_of_a_test_case_what_its_verdict_rests_on_is_taken(tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_of_a_test_case_what_its_verdict_rests_on_is_taken(tmp_path: Path) -> No
         run = Run(cell=one, repetition=0, outcome=Outcome(status="completed"), started_at="2026-01-01", trail="ab",
                   captures={"left": "cd"})  # fmt: skip
         store.finish(store.begin(one.key, 0), run, measured)
-    keep(tmp_path / "kept", _results(store, plain, case), store, lambda run: False)  # type: ignore[arg-type]
-    columns = Columns(tmp_path / "kept")
+    publish_runs(tmp_path / "kept", _results(store, plain, case), store, lambda run: False)  # type: ignore[arg-type]
+    columns = ColumnStore(tmp_path / "kept")
     assert columns.measured(plain.key, 0) == measured
     found, kept = columns.measured(case.key, 0), columns.run(case.key, 0)
     assert found == MeasuredRun(version=VERSION, checks=measured.checks, link=LinkProof(valid=True))

@@ -13,8 +13,8 @@ import pytest
 
 from harness.analysis.metrics import measure
 from harness.capture import capture, connections, memmap, pcap, streams
-from harness.capture.divergence import trail, trail_of
-from harness.capture.files import capture_file, read_bytes
+from harness.capture.divergence import trail, trail_of_parts
+from harness.capture.files import capture_path, read_bytes
 from harness.capture.quic import protection
 from harness.store.records import read_run
 from tests.examples import ROOT
@@ -26,12 +26,12 @@ RUNS = sorted(folder.name for folder in DATA.iterdir() if (folder / "run.json").
 @pytest.fixture
 def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of 10 GB: nothing of a packet stays in memory, and everything comes in parts."""
-    parts = pcap.parts
-    monkeypatch.setattr(pcap, "parts", lambda file: parts(file, 10_000))
-    monkeypatch.setattr(capture, "_TOGETHER", 3)
-    monkeypatch.setattr(memmap, "LARGE", 100)
+    parts = pcap.read_parts
+    monkeypatch.setattr(pcap, "read_parts", lambda file: parts(file, 10_000))
+    monkeypatch.setattr(capture, "_PARTS_IN_MEMORY", 3)
+    monkeypatch.setattr(memmap, "MAX_IN_MEMORY", 100)
     monkeypatch.setattr(memmap, "_PART", 64)
-    monkeypatch.setattr(connections, "_MANY", 10)
+    monkeypatch.setattr(connections, "_MAX_KEPT", 10)
     monkeypatch.setattr(connections, "_PART", 50)
     monkeypatch.setattr(protection, "_PART", 37)
     monkeypatch.setattr(streams, "_PART", 41)
@@ -48,9 +48,9 @@ def test_a_large_run_is_measured_as_a_small_one(name: str, request: pytest.Fixtu
 @pytest.mark.parametrize("size", [1, 100, 5000, 1 << 25])
 @pytest.mark.parametrize("cut", [0, 1, 50])
 def test_a_capture_in_parts_is_the_whole(size: int, cut: int) -> None:
-    data = read_bytes(capture_file(DATA / RUNS[0], "left"))
+    data = read_bytes(capture_path(DATA / RUNS[0], "left"))
     data = data[: min(len(data), 40_000) - cut]
-    whole, found = pcap.parse(data), list(pcap.parts(io.BytesIO(data), size))
+    whole, found = pcap.parse(data), list(pcap.read_parts(io.BytesIO(data), size))
     for name in ("t_ns", "heads", "captured", "length"):
         assert np.array_equal(np.concatenate([getattr(one, name) for one in found]), getattr(whole, name))
     assert [one.truncated for one in found] == [*[False] * (len(found) - 1), whole.truncated]
@@ -58,17 +58,17 @@ def test_a_capture_in_parts_is_the_whole(size: int, cut: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 5000, 1 << 25])
 def test_the_trail_of_parts_is_that_of_the_whole(size: int) -> None:
-    data = read_bytes(capture_file(DATA / RUNS[0], "left"))
-    assert trail_of(pcap.parts(io.BytesIO(data), size)) == trail(pcap.parse(data))
+    data = read_bytes(capture_path(DATA / RUNS[0], "left"))
+    assert trail_of_parts(pcap.read_parts(io.BytesIO(data), size)) == trail(pcap.parse(data))
 
 
 def test_a_capture_that_is_damaged_in_the_middle_ends_there() -> None:
-    data = bytearray(read_bytes(capture_file(DATA / RUNS[0], "left")))
-    offsets, _ = pcap._offsets(bytes(data), "<")
+    data = bytearray(read_bytes(capture_path(DATA / RUNS[0], "left")))
+    offsets, _ = pcap._record_offsets(bytes(data), "<")
     assert all(after > before for before, after in pairwise(offsets))
     data[offsets[100] + 8 : offsets[100] + 12] = b"\xff\xff\xff\x7f"
     whole = pcap.parse(bytes(data))
-    found = list(pcap.parts(io.BytesIO(bytes(data)), 3000))
+    found = list(pcap.read_parts(io.BytesIO(bytes(data)), 3000))
     assert sum(len(one.t_ns) for one in found) == len(whole.t_ns) == 100
     assert whole.truncated and found[-1].truncated
 
@@ -76,12 +76,12 @@ def test_a_capture_that_is_damaged_in_the_middle_ends_there() -> None:
 def test_arrays_on_the_disk_are_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.arange(3000, dtype=np.int64).reshape(1000, 3)
     mask = rows[:, 0] % 2 == 0
-    monkeypatch.setattr(memmap, "LARGE", 1000)
+    monkeypatch.setattr(memmap, "MAX_IN_MEMORY", 1000)
     monkeypatch.setattr(memmap, "_PART", 7)
-    assert np.array_equal(memmap.taken(rows, mask), rows[mask])
-    assert np.array_equal(memmap.taken(rows, np.array([5, 5, 0])), rows[[5, 5, 0]])
-    assert np.array_equal(memmap.joined([rows, rows[:2]]), np.concatenate([rows, rows[:2]]))
-    made = memmap.empty((1000, 3), np.int64)
+    assert np.array_equal(memmap.take_rows(rows, mask), rows[mask])
+    assert np.array_equal(memmap.take_rows(rows, np.array([5, 5, 0])), rows[[5, 5, 0]])
+    assert np.array_equal(memmap.concatenate([rows, rows[:2]]), np.concatenate([rows, rows[:2]]))
+    made = memmap.allocate((1000, 3), np.int64)
     made[:] = 1
     assert made.flags.writeable and (made == 1).all()
 
@@ -93,5 +93,5 @@ def test_a_full_disk_is_an_error_and_no_end(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(os, "posix_fallocate", refuse)
     with pytest.raises(OSError, match="No space"):
-        memmap.empty((memmap.LARGE,), np.uint8)
+        memmap.allocate((memmap.MAX_IN_MEMORY,), np.uint8)
     assert not list(tmp_path.iterdir())

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from harness.cli.consoles import paper
+from harness.cli.consoles import table_console
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import MeasuredRun
 from harness.report import explain, flow_metrics, grid, listing, table
-from harness.report.chosen import columns, compared, flow_columns, named
-from harness.report.layout import Column, Fitted, Row
+from harness.report.chosen import columns, flow_columns, parse_metrics, ranking_metrics
+from harness.report.layout import Column, FittedTable, Row
 from harness.report.table import ReferenceLine
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import PARAMETERS
@@ -44,35 +44,37 @@ ROWS = [Row([f"client-{row}", f"server-{row}", *(f"{row}.{index}" for index in r
 
 
 def test_a_table_that_has_room_is_one() -> None:
-    text = _printed(Fitted("title", COLUMNS, ROWS), 120)
+    text = _printed(FittedTable("title", COLUMNS, ROWS), 120)
     assert "parts" not in text
     assert text.count("client-1") == 1
 
 
 def test_one_that_has_not_is_stacked_and_says_so() -> None:
-    text = _printed(Fitted("title", COLUMNS, ROWS), 60)
+    text = _printed(FittedTable("title", COLUMNS, ROWS), 60)
     assert "in 2 parts: it needs 95 columns, and here are 60 (COLUMNS=95" in text
     assert text.count("client-1") == 2
     assert "2.5" in text
     assert max(map(len, text.splitlines())) <= 60
     # It has what it said it needs.
-    assert "parts" not in _printed(Fitted("title", COLUMNS, ROWS), 95)
+    assert "parts" not in _printed(FittedTable("title", COLUMNS, ROWS), 95)
 
 
 def test_where_nothing_fits_rows_become_lines() -> None:
-    text = _printed(Fitted("title", COLUMNS, ROWS), 24)
+    text = _printed(FittedTable("title", COLUMNS, ROWS), 24)
     assert "client: client-1\nserver: server-1\nfigure0 s: 1.0\n" in text
 
 
 def test_what_people_wrote_is_no_markup() -> None:
-    text = _printed(Fitted("[/nope] [red]", [Column("[/a]", identifies=True), Column("b")], [Row(["[/x]", "[b]"])]), 80)
+    text = _printed(
+        FittedTable("[/nope] [red]", [Column("[/a]", identifies=True), Column("b")], [Row(["[/x]", "[b]"])]), 80
+    )
     for word in ("[/nope] [red]", "[/a]", "[/x]", "[b]"):
         assert word in text
 
 
 def test_reference_lines_are_told_from_rows() -> None:
     rows = [*ROWS, Row(["", "a line of words that is longer than any server's name", *["9"] * 6], reference=True)]
-    wide = _printed(Fitted("title", COLUMNS, rows), 120)
+    wide = _printed(FittedTable("title", COLUMNS, rows), 120)
     assert max(map(len, wide.splitlines())) <= 95
     assert "alineofwordsthatislongerthananyserver'sname" in _words(wide).replace("9", "") or "a line" in wide
 
@@ -85,7 +87,7 @@ def test_reference_lines_are_told_from_rows() -> None:
 def test_no_width_drops_anything(heads: list[tuple[str, bool]], width: int) -> None:
     shown = [Column(name, identifies=told) for name, told in heads]
     rows = [Row([Text(f"{name}{row}") for name, _ in heads]) for row in range(2)]
-    text = _printed(Fitted("t", shown, rows), width)
+    text = _printed(FittedTable("t", shown, rows), width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
     for name, _ in heads:
@@ -98,13 +100,13 @@ def test_no_width_drops_anything(heads: list[tuple[str, bool]], width: int) -> N
 
 def test_a_pipe_is_as_wide_as_columns_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert paper().width == 80
+    assert table_console().width == 80
     monkeypatch.setenv("COLUMNS", "300")
-    assert paper().width == 300
+    assert table_console().width == 300
     monkeypatch.delenv("COLUMNS")
-    assert paper().width == 180
+    assert table_console().width == 180
     monkeypatch.setenv("COLUMNS", "wide")
-    assert paper().width == 180
+    assert table_console().width == 180
 
 
 # --- the tables of cells
@@ -210,7 +212,7 @@ def test_lists_keep_names_whole_at_80_columns() -> None:
 
 def test_sentences_are_folded_before_a_table_is_stacked() -> None:
     columns = [Column("name", identifies=True), Column("said", text=12), Column("more", text=12)]
-    text = _printed(Fitted("t", columns, [Row(["one", "many words in a row " * 5, "and others, too " * 5])]), 60)
+    text = _printed(FittedTable("t", columns, [Row(["one", "many words in a row " * 5, "and others, too " * 5])]), 60)
     assert "parts" not in text
     # What room there is goes to them.
     assert max(map(len, text.splitlines())) in (59, 60)
@@ -232,7 +234,7 @@ def test_metrics_are_shown_when_asked() -> None:
             (5.0, {"server.congestion_control": "cubic"}),
         )
     ]
-    asked = named("goodput,completion", cells)
+    asked = parse_metrics("goodput,completion", cells)
     assert asked == (MetricName("goodput"), MetricName("completion"))
     out = io.StringIO()
     table.show(cells, Console(file=out, width=160), asked)
@@ -247,7 +249,7 @@ def test_a_flow_s_metric_is_of_each_flow_or_of_the_one_that_is_named() -> None:
     assert columns(many, [name]) == []
     assert flow_columns(many, [name]) == [(name, "mean_srtt ms")]
     assert [heading for _, heading in columns(many, [MetricName("mean_srtt", 3)])] == ["flow3_mean_srtt ms"]
-    assert compared(many, [name]) == []
+    assert ranking_metrics(many, [name]) == []
 
 
 @pytest.mark.parametrize(
@@ -262,14 +264,14 @@ def test_a_flow_s_metric_is_of_each_flow_or_of_the_one_that_is_named() -> None:
 )
 def test_a_metric_that_cannot_be_is_an_error_with_a_hint(words: str, message: str, hint: str) -> None:
     with pytest.raises(InputError) as caught:
-        named(words, [_flows(2)])
+        parse_metrics(words, [_flows(2)])
     assert message in caught.value.message
     assert hint in caught.value.hint
 
 
 def test_a_metric_that_nobody_measured_is_a_dash() -> None:
     one = completions("virtual", 4.0, one=scenario(objectives=[]))
-    text = _printed(table.scenario_table([one], named("timeouts", [one])), 120)
+    text = _printed(table.scenario_table([one], parse_metrics("timeouts", [one])), 120)
     assert re.search(r"│ +– │ no_objectives", text)
     assert isinstance(one.runs[0][1], MeasuredRun)
 

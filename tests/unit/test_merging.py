@@ -9,15 +9,15 @@ from typer.testing import CliRunner
 
 from harness.analysis.timeseries import SCHEMA
 from harness.cli.entry import cli
-from harness.cli.options import shard_of, stand_ins_of
+from harness.cli.options import parse_shard, parse_stand_ins
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.evaluation.cell_result import point_of
-from harness.execution import App, Places
+from harness.execution import App, CheckoutPaths
 from harness.execution.matrix import Shard
 from harness.outcome import Cell, MeasuredRun, Measurement, Outcome, Run
 from harness.store.merge import merge
-from harness.store.parquet import Columns, write_columns
+from harness.store.parquet import ColumnStore, write_columns
 from harness.store.parquet.tables import StoredRun
 from harness.store.results import Store
 from tests.examples import ROOT, catalogue, cell
@@ -99,7 +99,7 @@ def test_what_the_ground_spoilt_makes_way(tmp_path: Path) -> None:
 def test_a_store_in_columns_is_taken_from_too(tmp_path: Path) -> None:
     write_columns(tmp_path / "columns", [StoredRun(run(), measured(), None)], [])
     own = Store(tmp_path / "own")
-    assert merge(own, [Columns(tmp_path / "columns")]).taken == 1
+    assert merge(own, [ColumnStore(tmp_path / "columns")]).taken == 1
     assert own.measured(HERE.key, 0) == measured()
 
 
@@ -133,15 +133,15 @@ def test_the_shard_of_a_cell_is_not_its_bits() -> None:
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/0", "-1/3", "a/b", "1/3/5"])
 def test_what_is_no_shard_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"expected K/N"):
-        shard_of(text)
-    assert shard_of("") is None and shard_of("2/3") == Shard(2, 3)
+        parse_shard(text)
+    assert parse_shard("") is None and parse_shard("2/3") == Shard(2, 3)
 
 
 # --- images that stand in
 
 
 def test_an_image_stands_in_for_an_implementation_s_own() -> None:
-    places = Places(ROOT, ROOT / "results", ROOT / ".state", ROOT / ".cache")
+    places = CheckoutPaths(ROOT, ROOT / "results", ROOT / ".state", ROOT / ".cache")
     app = App(places, stand_ins={"quiche": "mine/quiche:dev"})
     mine, _ = app.catalogue.implementations()["quiche"]
     ours, _ = catalogue().implementations()["quiche"]
@@ -156,6 +156,6 @@ def test_an_image_stands_in_for_an_implementation_s_own() -> None:
 @pytest.mark.parametrize("word", ["quiche", "quiche=", "=a", "quiche=A B", "quiche=--help"])
 def test_what_names_no_image_is_refused(word: str) -> None:
     with pytest.raises(InputError, match="expected NAME="):
-        stand_ins_of([word])
+        parse_stand_ins([word])
     with pytest.raises(InputError, match="given twice"):
-        stand_ins_of(["quiche=a", "quiche=b"])
+        parse_stand_ins(["quiche=a", "quiche=b"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.metrics import measure
-from harness.analysis.metrics.registry import declare, declared, find, measuring
+from harness.analysis.metrics.registry import declare, declared_metrics, find_metric, measuring_functions
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Run
@@ -38,29 +38,29 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, MeasuredRun
     return run, measure(folder, run).model_copy(update={"link": LinkProof(valid=True)})
 
 
-@pytest.mark.parametrize("name", declared())
+@pytest.mark.parametrize("name", declared_metrics())
 def test_a_metric_says_what_it_is(name: str) -> None:
-    one = declared()[name]
+    one = declared_metrics()[name]
     assert one.unit and one.title and one.formula and one.source
     assert not one.title.endswith(".")
-    assert find(name.replace("*", "2MB")) == one
+    assert find_metric(name.replace("*", "2MB")) == one
 
 
 def test_what_is_measured_is_declared(measured: tuple[Run, MeasuredRun]) -> None:
     found = {one.name: one for one in measured[1].measurements}
     for one in found.values():
-        metric = find(one.name)
+        metric = find_metric(one.name)
         assert metric is not None, one.name
         assert re.sub(r"\^\d+$", "^n", one.unit) == metric.unit
         assert one.direction == metric.better or one.name == "flow_completion_time"
         assert (one.flow is not None) == (metric.layer == "flow"), one.name
-    wanted = {name for name, one in declared().items() if one.layer != "move"}
+    wanted = {name for name, one in declared_metrics().items() if one.layer != "move"}
     missing = {name for name in wanted if name not in found and not NEVER.fullmatch(name)}
     assert missing == set()
 
 
 def test_absences_are_of_declared_metrics(measured: tuple[Run, MeasuredRun]) -> None:
-    assert all(find(one.metric) is not None for one in measured[1].absent)
+    assert all(find_metric(one.metric) is not None for one in measured[1].absent)
 
 
 def test_tables_and_measured_json_agree(measured: tuple[Run, MeasuredRun], tmp_path: Path) -> None:
@@ -92,6 +92,6 @@ def test_an_older_run_is_shown_in_the_declared_unit(measured: tuple[Run, Measure
 
 
 def test_no_name_is_declared_twice() -> None:
-    assert measuring()
+    assert measuring_functions()
     with pytest.raises(ValueError, match="the metric goodput is declared twice"):
         declare("goodput", layer="flow", unit="s", better="lower", title="x", formula="x", source="x")

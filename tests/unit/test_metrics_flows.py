@@ -20,7 +20,7 @@ from harness.analysis.metrics.observed import observe
 from harness.analysis.run_view import RunView
 from harness.capture import qlog
 from harness.outcome import MeasuredRun, Run
-from harness.stats.intervals import entropy, jain, product
+from harness.stats.intervals import entropy, jain_index, product
 from harness.store.records import read_run
 from tests.examples import implementation
 from tests.measurements import by_name, said
@@ -391,7 +391,7 @@ def test_experiment_93_queue_delay_is_srtt_less_the_shortest_round_trip() -> Non
 
 def test_experiment_93_fairness() -> None:
     """Jain's index there is the mean over samples: that of the means is another. Its entropy is that of the means."""
-    assert jain(THROUGHPUT) == pytest.approx(0.991, abs=0.001)
+    assert jain_index(THROUGHPUT) == pytest.approx(0.991, abs=0.001)
     assert round(entropy(THROUGHPUT), 2) == 1.79
     assert product(THROUGHPUT) == pytest.approx(191_124, rel=0.001)
 

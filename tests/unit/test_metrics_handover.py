@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.metrics import measure
-from harness.analysis.metrics.registry import declared
+from harness.analysis.metrics.registry import declared_metrics
 from harness.outcome import Handover, MeasuredRun, Run
 from harness.outcome.measured import TRACE_FROM, TRACE_STEP, TRACE_TO
 from tests.unit.moved import DELAY, MOVE, Story, Told
@@ -119,7 +119,7 @@ def test_every_metric_of_moves_is_there_or_why_it_is_not(tmp_path: Path) -> None
     after = {"congestion_window": INITIAL, "smoothed_rtt": 10.2, "latest_rtt": 10.2}
     found = told(tmp_path, Story(until=2600), (AT + 11, after))
     named = {one.name for one in found.measurements if one.move == 1}
-    assert named == {name for name, one in declared().items() if one.layer == "move"}
+    assert named == {name for name, one in declared_metrics().items() if one.layer == "move"}
     assert {(one.flow, one.transfer) for one in found.measurements if one.move} == {(0, "first")}
 
 

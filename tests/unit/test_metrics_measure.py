@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.metrics import VERSION, measure
-from harness.analysis.metrics.kinds import of_transfer
-from harness.analysis.metrics.registry import declared, measuring
+from harness.analysis.metrics.kinds import transfer_measurement
+from harness.analysis.metrics.registry import declared_metrics, measuring_functions
 from harness.analysis.run_view import RunView
 from harness.outcome import MeasuredRun, Run
 from harness.scenario.metric_names import MetricName
@@ -66,7 +66,7 @@ def test_units_and_directions(finished: tuple[Path, Run, MeasuredRun]) -> None:
 
 
 def test_metrics_are_found() -> None:
-    names = measuring()
+    names = measuring_functions()
     assert "harness.analysis.metrics.times.completion" in names
     assert all(function.__doc__ for function in names.values())
 
@@ -204,7 +204,7 @@ def test_names_of_further_flows(tmp_path: Path) -> None:
     view = RunView(tmp_path, run.model_copy(update={"transfers": tuple(more)}))
     names = [window.called("goodput") for window in view.windows]
     assert names == ["flow0_goodput", "flow0_repeat_goodput", "flow1_goodput", "flow1_repeat_goodput"]
-    made = of_transfer(declared()["goodput"], view.windows[3], 1, "client file")
+    made = transfer_measurement(declared_metrics()["goodput"], view.windows[3], 1, "client file")
     assert made.named == MetricName("goodput", 1, "repeat")
     assert (made.unit, made.direction) == ("Mbit/s", "higher")
     alone = RunView(tmp_path, run.model_copy(update={"transfers": tuple(more[:2])}))

@@ -18,7 +18,7 @@ from harness.analysis.metrics import measure
 from harness.analysis.metrics.link_proof import prove
 from harness.analysis.metrics.observed.quic import most_in_flight
 from harness.analysis.run_view import RunView
-from harness.analysis.tcp_split import at_server_rtt_ns, legs, opened
+from harness.analysis.tcp_split import at_server_rtt_ns, legs_of, opened_connections
 from harness.outcome import Run
 from tests.unit.captures import make_run
 from tests.unit.shared_flows import MS, Passing, Segment, link, transfer, write_captures, write_counters, write_lab
@@ -97,7 +97,7 @@ def _write(folder: Path, *, split: bool, kind: str = "tcp") -> Run:
 def test_a_connection_that_is_split_is_acknowledged_within_each_segment(tmp_path: Path, kind: str) -> None:
     view = RunView(tmp_path, _write(tmp_path, split=True, kind=kind))
     assert view.lab is not None
-    found = {leg.segment: leg for leg in legs(view, view.lab.flows[0])}
+    found = {leg.segment: leg for leg in legs_of(view, view.lab.flows[0])}
     assert {name: leg.ack_delay_ns / MS for name, leg in found.items()} == pytest.approx({"b": 10, "a": 100})
     # Behind the last proxy nobody else could answer.
     assert {name: leg.is_split for name, leg in found.items()} == {"b": None, "a": True}
@@ -108,7 +108,7 @@ def test_a_connection_that_is_split_is_acknowledged_within_each_segment(tmp_path
 def test_a_connection_that_is_not_split_spoils_the_run(tmp_path: Path, kind: str) -> None:
     view = RunView(tmp_path, _write(tmp_path, split=False, kind=kind))
     assert view.lab is not None
-    found = {leg.segment: leg for leg in legs(view, view.lab.flows[0])}
+    found = {leg.segment: leg for leg in legs_of(view, view.lab.flows[0])}
     assert found["a"].ack_delay_ns / MS == pytest.approx(110)
     assert found["a"].is_split is False
     problems = [one for one in prove(view)[0].problems if "split" in one]
@@ -125,8 +125,8 @@ def test_both_ends_of_the_row_are_its_outer_interfaces(tmp_path: Path) -> None:
     assert view.left is not None and view.right is not None and inner.left is not None and outer.right is not None
     assert (view.left.t_ns == inner.left.t_ns).all()
     assert (view.right.t_ns == outer.right.t_ns).all()
-    assert opened(view.left, 0) == {5202: 1000}
-    assert opened(view.right, 0) == {5202: 7000}
+    assert opened_connections(view.left, 0) == {5202: 1000}
+    assert opened_connections(view.right, 0) == {5202: 7000}
 
 
 @pytest.mark.parametrize("kind", ["tcp", "https"])
@@ -166,4 +166,4 @@ def test_a_segment_that_was_sent_twice_tells_no_delay(tmp_path: Path) -> None:
         (folder / "sim" / f"trace_node_{name}.pcap").replace(tmp_path / "sim-a" / f"trace_node_{name}.pcap")
     view = RunView(tmp_path, run)
     assert view.lab is not None
-    assert [leg.segment for leg in legs(view, view.lab.flows[0])] == ["b"]
+    assert [leg.segment for leg in legs_of(view, view.lab.flows[0])] == ["b"]

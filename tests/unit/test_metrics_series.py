@@ -11,7 +11,7 @@ import pytest
 from harness.analysis.metrics import measure_with_series
 from harness.analysis.run_view import RunView
 from harness.analysis.timeseries import BOTTLENECK, NETWORK, RETURN_BOTTLENECK, SERIES, RunSeries
-from harness.analysis.timeseries.grid import held, sums
+from harness.analysis.timeseries.grid import bin_sums, last_values
 from harness.execution.measured_store import StoredResults
 from harness.outcome import MeasuredRun, Run
 from harness.store.results import Store
@@ -320,7 +320,7 @@ def test_a_flow_that_never_came(tmp_path: Path) -> None:
 
 def test_grids() -> None:
     t_ns = np.array([0, 99_999_999, 100_000_000, 350_000_000])
-    assert sums(t_ns, [1, 2, 4, 8], 0, 2).tolist() == [3, 4, 0]
-    assert sums(t_ns, 1, 3, 2).tolist() == []
-    known = held(np.array([10, 20, 30]), np.array([1.0, np.nan, 3.0]), np.array([5, 10, 25, 40]))
+    assert bin_sums(t_ns, [1, 2, 4, 8], 0, 2).tolist() == [3, 4, 0]
+    assert bin_sums(t_ns, 1, 3, 2).tolist() == []
+    known = last_values(np.array([10, 20, 30]), np.array([1.0, np.nan, 3.0]), np.array([5, 10, 25, 40]))
     assert known.value.tolist() == [1, 1, 3] and known.t.tolist() == [1e-8, 2.5e-8, 4e-8]

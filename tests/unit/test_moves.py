@@ -10,10 +10,10 @@ from harness.netem import compile_path, mobility
 from harness.outcome import Cell
 from harness.planning import sampling
 from harness.planning.endpoint_config import UnsupportedError
-from harness.planning.sweep import SweepError, is_name, points
+from harness.planning.sweep import SweepError, expand_points, is_dimension
 from harness.scenario.schema import Implementation, Scenario
-from harness.store.identity import compiled, keyed
-from harness.topology import Lab, build_lab, sim_plan, summary
+from harness.store.identity import lab_digest, with_key
+from harness.topology import Lab, build_lab, lab_summary, sim_plan
 from tests.examples import cell, implementation, scenario
 
 CELLULAR = {"forward": {"rate": "100 Mbit/s", "delay": "20 ms"}, "return": {"rate": "50 Mbit/s", "delay": "20 ms"}}
@@ -46,23 +46,23 @@ def lab(*each: dict[str, str], **more: Any) -> Lab:
 
 def test_a_client_is_on_one_path_after_the_other() -> None:
     one = case(GO, PORT, BACK)
-    assert mobility.stays(one, one.flows[0])[:2] == [
+    assert mobility.client_stays(one, one.flows[0])[:2] == [
         mobility.Stay("cellular", 0, 200_000_000),
         mobility.Stay("campus", 200_000_000, 7_000_000_000),
     ]
-    assert mobility.paths_of(one, one.flows[0]) == ["cellular", "campus"]
+    assert mobility.flow_paths(one, one.flows[0]) == ["cellular", "campus"]
 
 
 def test_a_rebinding_comes_again_until_the_next_move() -> None:
     one = case(GO, PORT, BACK)
-    assert [(each.at_ns / 1e9, each.path) for each in mobility.rebounds(one, one.flows[0])] == [
+    assert [(each.at_ns / 1e9, each.path) for each in mobility.path_rebindings(one, one.flows[0])] == [
         (5, "campus"),
         (6, "campus"),
     ]
     last = case({"at": "5 s", "how": "nat-address", "every": "40 s"})
-    assert [each.at_ns / 1e9 for each in mobility.rebounds(last, last.flows[0])] == [5, 45, 85]
+    assert [each.at_ns / 1e9 for each in mobility.path_rebindings(last, last.flows[0])] == [5, 45, 85]
     once = case({"at": "5 s", "how": "nat-address"})
-    assert [each.at_ns / 1e9 for each in mobility.rebounds(once, once.flows[0])] == [5]
+    assert [each.at_ns / 1e9 for each in mobility.path_rebindings(once, once.flows[0])] == [5]
 
 
 def test_a_path_may_move_a_client_between_its_connections() -> None:
@@ -70,13 +70,14 @@ def test_a_path_may_move_a_client_between_its_connections() -> None:
         flows=[{"download": "1 MB", "repeat_after": "5 s", "moves": [{"at": "4 s", "how": "nat-address"}]}],
         objectives=[],
     )
-    assert [each.at_ns / 1e9 for each in mobility.rebounds(again, again.flows[0])] == [4]
+    assert [each.at_ns / 1e9 for each in mobility.path_rebindings(again, again.flows[0])] == [4]
     assert build_lab(cell(again), 0).flows[0].repeat_after == 5
 
 
 def test_a_path_is_lost_until_somebody_comes_to_it_again() -> None:
     found = [
-        (one.path, one.at_ns / 1e9, one.until_ns and one.until_ns / 1e9) for one in mobility.losses(case(GO, BACK))
+        (one.path, one.at_ns / 1e9, one.until_ns and one.until_ns / 1e9)
+        for one in mobility.find_lost_paths(case(GO, BACK))
     ]
     assert found == [("cellular", 1.2, 7.0), ("campus", 7.0, None)]
 
@@ -153,7 +154,7 @@ def test_a_rebinding_changes_one_thing_at_a_time() -> None:
     )  # fmt: skip
     found = [(mapping.outer[0], mapping.port) for mapping in one.simulators[0].program.mappings]
     assert found == [("193.167.0.100", 10000), ("193.167.0.150", 10000), ("193.167.0.150", 10001)]
-    seen = summary(one)["flows"][0]["client"]["addresses"]
+    seen = lab_summary(one)["flows"][0]["client"]["addresses"]
     assert {"193.167.0.100", "193.167.0.150", "fd00:cafe:cafe:0::150"} <= set(seen)
     assert one.simulators[1].program.mappings == ()
     assert not any(command[0] == "nft" for command in one.simulators[1].program.setup)
@@ -169,7 +170,7 @@ def test_a_path_that_nobody_loses_is_compiled_as_ever() -> None:
 
 
 def test_every_move_is_in_the_summary() -> None:
-    found = summary(lab(GO, PORT, BACK))
+    found = lab_summary(lab(GO, PORT, BACK))
     assert [(move["at"], move["how"], move["path"]) for move in found["flows"][0]["moves"]] == [
         (0.2, "migrate", "campus"), (5.0, "nat-port", "campus"), (6.0, "nat-port", "campus"),
         (7.0, "interface", "cellular"),
@@ -204,16 +205,16 @@ def test_published_images_know_one_way_only() -> None:
 
 
 def test_one_of_several_paths_is_varied() -> None:
-    found = points(case(), {}, {"paths.campus.down.rate": ["10 Mbit/s", "20 Mbit/s"]})
+    found = expand_points(case(), {}, {"paths.campus.down.rate": ["10 Mbit/s", "20 Mbit/s"]})
     assert [str(one.scenario.paths["campus"].forward.rate) for one in found] == ["10 Mbit/s", "20 Mbit/s"]
     assert {str(one.scenario.path.forward.rate) for one in found} == {"100 Mbit/s"}
-    assert is_name("paths.campus.down.rate")
-    assert not is_name("paths.campus.down.speed")
+    assert is_dimension("paths.campus.down.rate")
+    assert not is_dimension("paths.campus.down.speed")
     for name, words in (("path.down.rate", "several paths"), ("paths.x.down.rate", "no path 'x'")):
         with pytest.raises(SweepError, match=words):
-            points(case(), {name: "1 Mbit/s"}, {})
+            expand_points(case(), {name: "1 Mbit/s"}, {})
     with pytest.raises(SweepError, match="has one path"):
-        points(scenario(), {"paths.x.down.rate": "1 Mbit/s"}, {})
+        expand_points(scenario(), {"paths.x.down.rate": "1 Mbit/s"}, {})
 
 
 RANGES = {
@@ -230,7 +231,7 @@ def test_a_value_is_drawn_from_its_range_for_each_repetition() -> None:
     assert len({tuple(each.values()) for each in found}) == 200
     assert 100 <= rates[0] < 101 < 149 < rates[-1] <= 150
     assert sampling.sample_values(one, 7) == sampling.sample_values(one, 7)
-    settled = sampling.settled(one, found[0])
+    settled = sampling.with_drawn_values(one, found[0])
     assert str(settled.paths["cellular"].forward.rate) == found[0]["paths.cellular.forward.rate"]
     assert str(settled.paths["campus"].forward.loss) == found[0]["paths.campus.forward.loss"]
     assert not settled.draw
@@ -247,12 +248,12 @@ def test_what_was_drawn_is_in_the_lab_and_kept_with_its_parameters() -> None:
 
 def test_a_range_is_part_of_what_a_cell_is() -> None:
     narrow = {**RANGES, "paths.cellular.forward.rate": ["100 Mbit/s", "149 Mbit/s"]}
-    keys = {keyed(moved(GO, draw=ranges)).key for ranges in (RANGES, narrow, {})}
+    keys = {with_key(moved(GO, draw=ranges)).key for ranges in (RANGES, narrow, {})}
     assert len(keys) == 3
 
 
 def test_what_the_command_line_sets_is_not_drawn() -> None:
-    (point,) = points(case(draw=RANGES), {"paths.cellular.forward.rate": "10 Mbit/s"}, {})
+    (point,) = expand_points(case(draw=RANGES), {"paths.cellular.forward.rate": "10 Mbit/s"}, {})
     assert "paths.cellular.forward.rate" not in point.scenario.draw
     assert len(point.scenario.draw) == 2
 
@@ -260,4 +261,4 @@ def test_what_the_command_line_sets_is_not_drawn() -> None:
 def test_moves_and_paths_are_part_of_what_a_cell_is() -> None:
     cells = [moved(), moved(GO), moved(BACK | {"to": "campus"}), moved(PORT), moved(GO, paths={"cellular": CELLULAR,
              "campus": CELLULAR})]  # fmt: skip
-    assert len({compiled(one) for one in cells}) == len(cells)
+    assert len({lab_digest(one) for one in cells}) == len(cells)

@@ -10,8 +10,8 @@ import pytest
 
 from harness.cli import main
 from harness.cli.environment import open_app
-from harness.cli.stored import stored, stored_cells
-from harness.evaluation.cell_result import called
+from harness.cli.stored import select_stored, stored_cells
+from harness.evaluation.cell_result import cell_names
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.store.results import Store
 from tests.drawings import download_run
@@ -80,12 +80,12 @@ def test_a_cell_answers_to_all_that_is_printed_of_it(
 
 def test_every_printed_name_is_accepted(kept: Kept) -> None:
     app, [run, _] = open_app(kept.folder), Store(kept.folder).runs(kept.swept)
-    for name in (*called(run.cell), run.name):
+    for name in (*cell_names(run.cell), run.name):
         assert run.cell.key in {one.cell.key for one in stored_cells(app, [name], "all", "all")}, name
 
 
 def test_scenarios_and_runs_go_together(kept: Kept) -> None:
-    found = stored(open_app(kept.folder), ["satellite/medium", f"{kept.swept}/1"])
+    found = select_stored(open_app(kept.folder), ["satellite/medium", f"{kept.swept}/1"])
     assert {one.cell.key for one in found.results} == {kept.plain, kept.swept, kept.virtual}
     # The first run of every cell, and the one that was named.
     assert set(found.runs) == {f"{key}/0" for key in (kept.plain, kept.swept, kept.virtual)} | {f"{kept.swept}/1"}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from harness.engine.external_failures import Outside, died_of, shim_of
+from harness.engine.external_failures import ExternalEvents, exit_signal, shim_of
 
 Event = tuple[str, dict[str, Any]]
 DIED: Event = ("die", {"exitCode": "137"})
@@ -45,7 +45,7 @@ def _ended(end: Callable[[], object]) -> int:
 def _told(end: Callable[[], object]) -> int | None:
     pidfd = _ended(end)
     try:
-        return died_of(pidfd)
+        return exit_signal(pidfd)
     finally:
         os.close(pidfd)
 
@@ -70,18 +70,18 @@ def test_the_kernel_tells_a_kill_from_its_exit_code(end: Callable[[], object], d
 
 def test_of_a_process_that_lives_nothing_is_told() -> None:
     pidfd = os.pidfd_open(os.getpid())
-    assert died_of(pidfd) is None
+    assert exit_signal(pidfd) is None
     os.close(pidfd)
 
 
-def _heard(monkeypatch: pytest.MonkeyPatch, *events: Event, kills: int = 0, limit: bool = False) -> Outside:
+def _heard(monkeypatch: pytest.MonkeyPatch, *events: Event, kills: int = 0, limit: bool = False) -> ExternalEvents:
     """What was heard of client0, while so many processes were killed for memory."""
     answer = "true\n" if limit else "false\n"
     monkeypatch.setattr(
         "harness.engine.external_failures.docker", lambda *words, check: CompletedProcess(words, 0, answer, "")
     )
     counts = iter([5])
-    heard = Outside(lambda: next(counts, 5 + kills))
+    heard = ExternalEvents(lambda: next(counts, 5 + kills))
     for name, attributes in events:
         heard.hear("client0", name, attributes)
     return heard

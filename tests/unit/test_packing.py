@@ -27,14 +27,14 @@ from harness.capture.files import (
     _Decompressed,
     _zstd,
     content_size,
-    find,
+    find_file,
     open_file,
     read_bytes,
 )
 from harness.capture.qlog_parameters import read_reduction
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.store import compression
-from harness.store.compression import STAYS, disk_use, is_packed, pack, strip
+from harness.store.compression import RETAINED_ENTRIES, compress_artefacts, disk_use, is_compressed, remove_artefacts
 from harness.store.results import Store
 from tests.examples import cell
 from tests.unit.captures import Recipe, write_run
@@ -81,7 +81,7 @@ def _written(folder: Path) -> dict[str, bytes]:
         names = names - {f"sim/{ARCHIVE}"} | {f"sim/{name}" for name in CAPTURES.values()}
     found = {}
     for name in sorted(names):
-        path = find(folder / name.removesuffix(ZSTD))
+        path = find_file(folder / name.removesuffix(ZSTD))
         assert path is not None, name
         found[name.removesuffix(ZSTD)] = read_bytes(path)
     return found
@@ -90,7 +90,7 @@ def _written(folder: Path) -> dict[str, bytes]:
 def test_a_compressed_run_has_the_same_bytes_and_the_same_figures(folder: Path, recorded: tuple[Path, Run]) -> None:
     plain, run = recorded
     measured = measure_with_series(plain, run)
-    pack(folder)
+    compress_artefacts(folder)
     assert _written(folder) == _written(plain)
     again = measure_with_series(folder, run)
     assert again[0].model_dump_json() == measured[0].model_dump_json()
@@ -99,21 +99,21 @@ def test_a_compressed_run_has_the_same_bytes_and_the_same_figures(folder: Path, 
     left = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert left >= {"lab.json", "compose.yaml", "plan/plan.json", "flow0/server/keys.log", "sim/capture.json"}
     assert left >= {f"sim/{ARCHIVE}", "sim/counters.jsonl.zst", "server0.log.zst", "flow0/server/qlog/one.sqlog.zst"}
-    assert is_packed(folder)
-    assert not is_packed(plain)
+    assert is_compressed(folder)
+    assert not is_compressed(plain)
 
 
 def test_both_captures_take_little_more_than_one(folder: Path) -> None:
     sim = folder / "sim"
     alone = zstandard.ZstdCompressor(level=3).compress((sim / CAPTURES["left"]).read_bytes())
-    pack(folder)
+    compress_artefacts(folder)
     # What is encrypted is found again; times, checksums and lifetimes are not.
     assert (sim / ARCHIVE).stat().st_size < 1.35 * len(alone)
 
 
 def test_what_comes_out_of_the_archive_has_the_digest_of_the_record(folder: Path) -> None:
     digests = capture_digests(folder)
-    pack(folder)
+    compress_artefacts(folder)
     assert capture_digests(folder) == digests
     with open_file(folder / "sim" / ARCHIVE) as content, tarfile.open(fileobj=content, mode="r|") as archive:
         archive.extractall(folder / "out", filter="data")
@@ -125,10 +125,10 @@ def test_what_comes_out_of_the_archive_has_the_digest_of_the_record(folder: Path
 
 def test_readers_of_a_trace_see_no_difference(folder: Path) -> None:
     logs = folder / "flow0" / "server" / "qlog"
-    (plain,) = qlog.traces(logs)
+    (plain,) = qlog.find_traces(logs)
     before = [read(plain) for read in _READERS]
-    pack(folder)
-    (packed,) = qlog.traces(logs)
+    compress_artefacts(folder)
+    (packed,) = qlog.find_traces(logs)
     assert packed.name == "one.sqlog.zst"
     assert [str(read(packed)) for read in _READERS] == [str(one) for one in before]
     assert read_reduction(packed) is not None
@@ -136,7 +136,7 @@ def test_readers_of_a_trace_see_no_difference(folder: Path) -> None:
 
 
 _READERS: tuple[Callable[[Path], Any], ...] = (
-    lambda path: qlog.summary_of("one", read_bytes(path)),
+    lambda path: qlog.summarise_data("one", read_bytes(path)),
     lambda path: qlog.read_head(path, 100),
     lambda path: qlog.read_head(path, 1 << 20),
     qlog.first_event_ns,
@@ -154,7 +154,7 @@ def _steps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str,
     with monkeypatch.context() as patch:
         for name in ("fsync", "replace", "unlink"):
             _before(patch, name, lambda said=name: calls.append(said))  # type: ignore[misc]
-        pack(copy)
+        compress_artefacts(copy)
     yield from ((name, calls[: index + 1].count(name)) for index, name in enumerate(calls))
 
 
@@ -191,22 +191,22 @@ def test_whatever_ends_it_nothing_is_lost_and_the_next_one_goes_on(
                 patch.setattr(os, "unlink", lambda *words, **more: None)
             _before(patch, name, kill)
             with pytest.raises(_Killed):
-                pack(folder)
+                compress_artefacts(folder)
         shown = {key: value for key, value in _written(folder).items() if ".packing-" not in key}
         assert shown == before, (name, count)
-        pack(folder)
+        compress_artefacts(folder)
         assert _written(folder) == before, (name, count)
-        assert is_packed(folder)
+        assert is_compressed(folder)
         assert not list(folder.rglob("*.packing-*"))
 
 
 def test_a_trace_that_is_there_twice_is_one_trace(folder: Path) -> None:
     logs = folder / "flow0" / "server" / "qlog"
     content = (logs / "one.sqlog").read_bytes()
-    pack(folder)
+    compress_artefacts(folder)
     # So it is for a moment, and where a process was killed then.
     (logs / "one.sqlog").write_bytes(content)
-    assert [path.name for path in qlog.traces(logs)] == ["one.sqlog"]
+    assert [path.name for path in qlog.find_traces(logs)] == ["one.sqlog"]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
@@ -217,7 +217,7 @@ def test_what_cannot_be_compressed_stays_as_it_is(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(compression, "_compress", refuse)
-    pack(folder)
+    compress_artefacts(folder)
     assert (folder / "server0.log").exists()
     assert _written(folder) == _written(recorded[0])
     assert not list(folder.rglob("*.packing-*"))
@@ -226,8 +226,8 @@ def test_what_cannot_be_compressed_stays_as_it_is(
 def test_links_and_what_is_compressed_already_are_left_alone(folder: Path) -> None:
     (folder / "flow0" / "link").symlink_to(folder / "growth.csv")
     (folder / "flow0" / "more.gz").write_bytes(bytes(9000))
-    pack(folder)
-    pack(folder)
+    compress_artefacts(folder)
+    compress_artefacts(folder)
     names = {path.name for path in (folder / "flow0").iterdir()}
     assert names >= {"link", "more.gz"}
     assert not list(folder.rglob("*.zst.zst"))
@@ -248,23 +248,23 @@ def test_of_a_damaged_archive_the_packets_before_the_damage_are_had(folder: Path
     left_file = folder / "sim" / CAPTURES["left"]
     capture = random.Random(1).randbytes(1 << 20)
     left_file.write_bytes(capture)
-    pack(folder)
+    compress_artefacts(folder)
     archive = folder / "sim" / ARCHIVE
     archive.write_bytes(archive.read_bytes()[: archive.stat().st_size // 2])
-    left = find(folder / "sim" / CAPTURES["left"])
+    left = find_file(folder / "sim" / CAPTURES["left"])
     assert left is not None
     assert capture.startswith(read_bytes(left))
     assert len(read_bytes(left)) > len(capture) // 4
-    right = find(folder / "sim" / CAPTURES["right"])
+    right = find_file(folder / "sim" / CAPTURES["right"])
     assert right is not None
     with pytest.raises(OSError, match=str(ARCHIVE)):
         read_bytes(right)
 
 
 def test_a_file_that_is_compressed_after_it_was_found_is_read_all_the_same(folder: Path) -> None:
-    found = [find(folder / name) for name in ("server0.log", f"sim/{CAPTURES['right']}")]
+    found = [find_file(folder / name) for name in ("server0.log", f"sim/{CAPTURES['right']}")]
     before = [read_bytes(path) for path in found if path is not None]
-    pack(folder)
+    compress_artefacts(folder)
     assert [read_bytes(path) for path in found if path is not None] == before
 
 
@@ -294,8 +294,8 @@ def test_a_finished_run_is_compressed_or_keeps_its_figures_alone(tmp_path: Path,
             "plan",
         }
         if not artefacts:
-            assert {item.name for item in place.iterdir()} <= STAYS
-        assert is_packed(place)
+            assert {item.name for item in place.iterdir()} <= RETAINED_ENTRIES
+        assert is_compressed(place)
         assert list((store.root / "partial").iterdir()) == []
 
 
@@ -315,10 +315,10 @@ def test_a_run_that_a_killed_harness_had_finished_is_compressed_by_the_next_comm
     assert store.runs(cell().key) == [_run()]
     # While its harness lives, it is that one's business.
     assert store.remove_orphans() == []
-    assert not is_packed(store.folder(cell().key, 0))
+    assert not is_compressed(store.folder(cell().key, 0))
     monkeypatch.setattr("harness.store.results.lives", lambda owner: False)
     assert store.remove_orphans(lambda owner: False) == []
-    assert is_packed(store.folder(cell().key, 0))
+    assert is_compressed(store.folder(cell().key, 0))
     assert _written(store.folder(cell().key, 0)).items() >= _written(recorded[0]).items()
 
 
@@ -332,7 +332,7 @@ def test_artefacts_are_gone_before_anybody_could_measure_a_part_of_them(folder: 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Path, "rename", watch)
-        strip(folder, tmp_path / "aside")
+        remove_artefacts(folder, tmp_path / "aside")
     assert moved[0] == "sim"
-    assert set(moved) & STAYS == set()
+    assert set(moved) & RETAINED_ENTRIES == set()
     assert not (tmp_path / "aside").exists()

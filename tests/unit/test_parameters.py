@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from harness.catalogue import Catalogue
 from harness.errors import InputError, UnfitError
-from harness.planning.endpoint_config import endpoint_arguments, refusal
+from harness.planning.endpoint_config import endpoint_arguments, refusal_reason
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, canonical_value, parse_parameter_name
 from harness.scenario.schema import Flow
@@ -169,7 +169,7 @@ def test_who_cannot_be_told_its_idle_timeout_is_unsupported_by_name() -> None:
     known = {name: one for name, (one, _) in catalogue().implementations().items()}
 
     def said(client: str, server: str, name: str, value: str) -> str:
-        return refusal(Flow(download=Size.parse("1 MB")), known[client], known[server], name, {name: value})
+        return refusal_reason(Flow(download=Size.parse("1 MB")), known[client], known[server], name, {name: value})
 
     assert (
         said("curl", "quic-go", "client.idle_timeout", "5 s") == "curl cannot set idle_timeout as a client; it is 30 s"

@@ -3,10 +3,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.execution.matrix import Request, cells, runs
+from harness.execution.matrix import Request, build_matrix, plan_runs
 from harness.outcome import EngineName
 from harness.scenario.schema import Flow
-from harness.store.identity import keyed
+from harness.store.identity import with_key
 from harness.topology import build_lab
 from harness.units import Duration, Size
 from tests.examples import SIM, cell, images, implementation, scenario
@@ -18,7 +18,7 @@ def _request(**more: object) -> Request:
 
 
 def test_the_matrix_is_complete_and_its_keys_differ() -> None:
-    made = cells(_request(), images("alpha", "beta", "gamma"), SIM)
+    made = build_matrix(_request(), images("alpha", "beta", "gamma"), SIM)
     assert {(item.client.name, item.server.name) for item in made} == {
         (a, b) for a in ("alpha", "beta", "gamma") for b in ("alpha", "beta", "gamma")
     }
@@ -27,14 +27,16 @@ def test_the_matrix_is_complete_and_its_keys_differ() -> None:
 
 @given(repetitions=st.integers(1, 6))
 def test_repetitions_interleave(repetitions: int) -> None:
-    made = cells(_request(), images("alpha", "beta", "gamma"), SIM)
-    planned = runs(made, repetitions)
+    made = build_matrix(_request(), images("alpha", "beta", "gamma"), SIM)
+    planned = plan_runs(made, repetitions)
     assert [item.repetition for item in planned] == [n for n in range(repetitions) for _ in made]
     assert len({(item.cell.key, item.repetition) for item in planned}) == len(planned)
 
 
 def test_each_value_of_a_parameter_is_a_cell() -> None:
-    made = cells(_request(vary={"server.congestion_control": ["reno", "cubic"]}), images("alpha", "beta", "gamma"), SIM)
+    made = build_matrix(
+        _request(vary={"server.congestion_control": ["reno", "cubic"]}), images("alpha", "beta", "gamma"), SIM
+    )
     assert len(made) == 18
     assert len({item.key for item in made}) == 18
 
@@ -56,7 +58,7 @@ def test_the_key_changes_with_what_changes_the_run() -> None:
         cell(client=implementation("gamma")),
         cell(repeated, client=implementation("alpha", session=True)),
         cell(repeated),
-        keyed(base.model_copy(update={"engine_code": "other"})),
+        with_key(base.model_copy(update={"engine_code": "other"})),
         cell(client=implementation("alpha", protocols=("hq-interop",))),
     ]
     keys = {item.key for item in different}
@@ -81,9 +83,9 @@ def test_the_host_s_processor_is_another_cell_in_virtual_time_and_nothing_in_rea
     contestants = images("alpha", "beta", "gamma")
 
     def keys(engine: EngineName, *, host_cpu: bool) -> set[str]:
-        return {item.key for item in cells(_request(engine=engine), contestants, SIM, host_cpu=host_cpu)}
+        return {item.key for item in build_matrix(_request(engine=engine), contestants, SIM, host_cpu=host_cpu)}
 
     assert not keys("virtual", host_cpu=False) & keys("virtual", host_cpu=True)
     assert keys("compose", host_cpu=False) == keys("compose", host_cpu=True)
-    made = cells(_request(engine="virtual"), contestants, SIM, host_cpu=True)[0]
+    made = build_matrix(_request(engine="virtual"), contestants, SIM, host_cpu=True)[0]
     assert build_lab(made, 0).host_cpu

@@ -22,10 +22,10 @@ from harness.report.plots import registry
 from harness.report.plots.distribution import ecdf
 from harness.report.plots.operating_point import beside_markers
 from harness.report.plots.over_time import rates
-from harness.report.plots.parts import binned, brief, smoothed_rates, thinned, top
+from harness.report.plots.parts import axis_end, bin_rates, bin_series, format_brief, thin_series
 from harness.report.plots.registry import plots
-from harness.report.plots.render import Format, figure, figures, has_letters, write
-from harness.report.plots.stored import beside, find_drawings, folder_name
+from harness.report.plots.render import Format, has_font, render_figure, render_figures, write_figures
+from harness.report.plots.stored import is_queue_pair, load_drawings, run_folder
 from harness.report.plots.view import PlotData
 from harness.store.results import Store
 from tests.drawings import drawn_of, link_sharing, link_sharing_run, page_cache, red_and_droptail, run_of
@@ -76,7 +76,7 @@ def test_a_plot_is_what_stands_in_a_file_and_nothing_else(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("name", sorted(OF_A_RUN))
 def test_every_figure_of_a_run_is_drawn(name: str) -> None:
-    made = figure(plots()[name], link_sharing_run(SECONDS))
+    made = render_figure(plots()[name], link_sharing_run(SECONDS))
     assert made is not None
     # What is drawn is not held against the schema each time.
     _is_vega_lite(made.specification)
@@ -100,7 +100,7 @@ def _is_vega_lite(specification: dict[str, Any]) -> None:
 
 
 def test_what_is_not_vega_lite_is_found() -> None:
-    made = figure(plots()["queue_window_rtt"], link_sharing_run(SECONDS))
+    made = render_figure(plots()["queue_window_rtt"], link_sharing_run(SECONDS))
     assert made is not None
     wrong = json.loads(json.dumps(made.specification).replace('"type": "line"', '"type": "lion"'))
     assert wrong != made.specification
@@ -110,7 +110,7 @@ def test_what_is_not_vega_lite_is_found() -> None:
 
 @pytest.mark.parametrize("name", sorted(OF_A_RUN - WITHOUT_SERIES))
 def test_a_flow_alone_is_drawn_as_wide_as_any(name: str) -> None:
-    made = figure(plots()[name], drawn_of(link_sharing(20, [{"start": "2 s", "stop": "20 s"}])))
+    made = render_figure(plots()[name], drawn_of(link_sharing(20, [{"start": "2 s", "stop": "20 s"}])))
     assert made is not None
     svg = vl_convert.vegalite_to_svg(made.specification)
     assert "NaN" not in svg
@@ -128,7 +128,7 @@ def test_a_flow_without_drops_has_its_row() -> None:
     whole = link_sharing_run(SECONDS)
     assert whole.series is not None
     quiet = PlotData(whole.run, None, whole.series.filter((pl.col("name") != "drop") | (pl.col("t") < 1)), (10.0, 12.0))
-    made = figure(plots()["window_queue_drops"], quiet)
+    made = render_figure(plots()["window_queue_drops"], quiet)
     assert made is not None
     svg = vl_convert.vegalite_to_svg(made.specification)
     # In the legend, and at the row.
@@ -149,12 +149,12 @@ def test_numbers_stay_clear_of_markers_and_of_each_other() -> None:
     ("value", "text"), [(5.7043, "5.7"), (10, "10"), (45.28, "45.3"), (1234.4, "1234"), (0.1234, "0.123")]
 )
 def test_numbers_in_figures_are_brief(value: float, text: str) -> None:
-    assert brief(value) == text
+    assert format_brief(value) == text
 
 
 def test_a_pair_is_drawn_beside_each_other_on_the_same_axes() -> None:
     red, droptail = red_and_droptail()
-    made = figure(plots()["red_beside_droptail"], red, droptail)
+    made = render_figure(plots()["red_beside_droptail"], red, droptail)
     assert made is not None
     svg = vl_convert.vegalite_to_svg(made.specification)
     for text in ("RED", "DropTail", "RED min 9 kB", "RED max 24 kB", "limit 25.9 kB", "test/red", "test/droptail"):
@@ -174,10 +174,10 @@ def _domains(panel: Any) -> set[str]:
 def test_what_is_missing_is_not_drawn() -> None:
     whole = link_sharing_run(SECONDS)
     without = PlotData(whole.run, whole.measured, None)
-    assert {item.plot.name for item in figures(without)} == WITHOUT_SERIES
+    assert {item.plot.name for item in render_figures(without)} == WITHOUT_SERIES
     empty = PlotData(whole.run, whole.measured, whole.series.clear() if whole.series is not None else None)
-    assert {item.plot.name for item in figures(empty)} == WITHOUT_SERIES
-    assert not list(figures(PlotData(whole.run, None, None)))
+    assert {item.plot.name for item in render_figures(empty)} == WITHOUT_SERIES
+    assert not list(render_figures(PlotData(whole.run, None, None)))
 
 
 @pytest.mark.parametrize("name", ["throughput", "sending_rate", "cwnd", "in_flight", "srtt", "queue_length", "drop"])
@@ -187,8 +187,8 @@ def test_one_missing_series_costs_the_figures_that_need_it(name: str) -> None:
     part = PlotData(whole.run, whole.measured, whole.series.filter(pl.col("name") != name))
     needing = {item for item in OF_A_RUN if name in plots()[item].needs}
     assert needing
-    assert not list(figures(part, only=needing))
-    assert len(list(figures(part, only={"distribution", "drop_rate"} - needing))) >= 1
+    assert not list(render_figures(part, only=needing))
+    assert len(list(render_figures(part, only={"distribution", "drop_rate"} - needing))) >= 1
 
 
 def test_points_drawn_are_bounded() -> None:
@@ -196,7 +196,7 @@ def test_points_drawn_are_bounded() -> None:
     flows: list[dict[str, object]] = [{"stop": "120 s"}] * 16
     run = drawn_of(link_sharing(120, flows))
     assert run.of_flows("cwnd").height == 96_000
-    for item in figures(run):
+    for item in render_figures(run):
         assert max(len(data) for data in item.specification["datasets"].values()) <= 12_000, item.plot.name
 
 
@@ -300,8 +300,8 @@ def test_series_outside_the_time_axis_are_left_out() -> None:
 def test_smoothing_divides_what_passed_by_the_length_of_the_bin() -> None:
     # Bins of 0.1 s from 0.3 s on: two of them in the first half second, five in the second.
     rate = _frame(*(("a", t / 10, 5.0) for t in range(3, 10)))
-    assert smoothed_rates(rate, 0.5).rows() == [("a", 0.25, 2.0), ("a", 0.75, 5.0)]
-    assert binned(rate, 0.5).rows() == [("a", 0.25, 5.0), ("a", 0.75, 5.0)]
+    assert bin_rates(rate, 0.5).rows() == [("a", 0.25, 2.0), ("a", 0.75, 5.0)]
+    assert bin_series(rate, 0.5).rows() == [("a", 0.25, 5.0), ("a", 0.75, 5.0)]
 
 
 def test_drops_per_second_count_every_drop() -> None:
@@ -326,21 +326,21 @@ def test_an_ecdf_is_of_the_time_a_flow_runs() -> None:
 def test_thinning_keeps_the_extremes_in_order() -> None:
     values = [(t * 37) % 101 + (500 if t == 4321 else 0) - (300 if t == 1234 else 0) for t in range(9000)]
     frame = _frame(*(("a", float(t), float(value)) for t, value in enumerate(values)), ("b", 0.0, 1.0))
-    kept = thinned(frame, 600)
+    kept = thin_series(frame, 600)
     assert kept.filter(pl.col("flow") == "a").height <= 600
     assert kept.filter(pl.col("flow") == "b").height == 1
     assert kept["value"].max() == frame["value"].max()
     assert kept["value"].min() == frame["value"].min()
     assert kept.filter(pl.col("flow") == "a")["t"].is_sorted()
     short = frame.head(600)
-    assert thinned(short, 600).equals(short)
+    assert thin_series(short, 600).equals(short)
 
 
 @pytest.mark.parametrize(
     ("values", "end"), [((9.7, 10.0), 12), ((0.013,), 0.015), ((38.2,), 40), ((101, 3), 120), ((None,), 1)]
 )
 def test_axes_end_at_round_figures_above_the_values(values: tuple[object, ...], end: float) -> None:
-    assert top(*values) == pytest.approx(end)
+    assert axis_end(*values) == pytest.approx(end)
 
 
 # --- what is drawn beside what
@@ -348,12 +348,12 @@ def test_axes_end_at_round_figures_above_the_values(values: tuple[object, ...], 
 
 def test_red_belongs_beside_droptail_of_the_same_cell() -> None:
     red, droptail = (run.run.cell for run in red_and_droptail())
-    assert beside(red, droptail)
-    assert not beside(droptail, red)
-    assert not beside(red, red)
-    assert not beside(red, droptail.model_copy(update={"seed": 2}))
+    assert is_queue_pair(red, droptail)
+    assert not is_queue_pair(droptail, red)
+    assert not is_queue_pair(red, red)
+    assert not is_queue_pair(red, droptail.model_copy(update={"seed": 2}))
     flows = droptail.scenario.flows[:1]
-    assert not beside(
+    assert not is_queue_pair(
         red, droptail.model_copy(update={"scenario": droptail.scenario.model_copy(update={"flows": flows})})
     )
 
@@ -366,12 +366,12 @@ def test_a_partner_is_found_though_nobody_asked_for_it(tmp_path: Path) -> None:
     def search(wanted: Any) -> list[CellResult]:
         return [result for result in stored if wanted(result.cell)]
 
-    [drawing] = find_drawings(store, stored[:1], search, [], None)
+    [drawing] = load_drawings(store, stored[:1], search, [], None)
     assert drawing.run.run.cell.key == red.run.cell.key
     assert drawing.partner is not None
     assert drawing.partner.run.cell.key == droptail.run.cell.key
     assert drawing.partner.series is not None
-    [alone] = find_drawings(store, stored[1:], search, [], None)
+    [alone] = load_drawings(store, stored[1:], search, [], None)
     assert alone.partner is None
 
 
@@ -381,7 +381,7 @@ def test_the_first_repetition_is_drawn_or_the_one_asked_for(tmp_path: Path) -> N
     result, key = _result(first, second), first.run.cell.key
 
     def drawn(*asked: str) -> list[int]:
-        return [item.run.run.repetition for item in find_drawings(Store(tmp_path), [result], _nothing, asked, None)]
+        return [item.run.run.repetition for item in load_drawings(Store(tmp_path), [result], _nothing, asked, None)]
 
     assert drawn() == [0]
     assert drawn(f"{key}/1", f"{key}/0") == [1, 0]
@@ -399,7 +399,7 @@ def _nothing(wanted: Any) -> list[CellResult]:
 
 def test_files_of_a_run(tmp_path: Path) -> None:
     run, folder = link_sharing_run(SECONDS), tmp_path / "made" / "here"
-    files = write(run, folder, set(Format), page_cache(), only=["operating_point_plane"])
+    files = write_figures(run, folder, set(Format), page_cache(), only=["operating_point_plane"])
     assert [file.name for file in files] == ["operating_point_plane.png", "operating_point_plane.svg", "chosen.html"]
     png, svg, html = (file.read_bytes() for file in files)
     width, height = struct.unpack(">II", png[16:24])
@@ -417,7 +417,7 @@ def test_a_page_needs_nothing_from_elsewhere_and_its_data_cannot_leave_their_scr
         update={"scenario": one.run.cell.scenario.model_copy(update={"title": title, "name": "a/</b"})}
     )
     run = PlotData(one.run.model_copy(update={"cell": cell}), one.measured, one.series)
-    [file] = write(run, tmp_path, {Format.HTML}, page_cache())
+    [file] = write_figures(run, tmp_path, {Format.HTML}, page_cache())
     text = file.read_text()
     # Outside the scripts: the libraries' own text speaks of such things.
     assert not re.search(r'(src|href)="(?!#)|@import|url\(', re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL))
@@ -430,35 +430,37 @@ def test_a_page_needs_nothing_from_elsewhere_and_its_data_cannot_leave_their_scr
     [kept] = page_cache().iterdir()
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / kept.name).write_text("/* kept */")
-    [file] = write(run, tmp_path, {Format.HTML}, tmp_path / "cache", only=["distribution"])
+    [file] = write_figures(run, tmp_path, {Format.HTML}, tmp_path / "cache", only=["distribution"])
     assert "/* kept */" in file.read_text()
 
 
 def test_a_run_without_anything_leaves_no_folder(tmp_path: Path) -> None:
     empty = PlotData(run_of(link_sharing(50)), None, None)
-    assert write(empty, tmp_path / "made", set(Format), page_cache()) == []
+    assert write_figures(empty, tmp_path / "made", set(Format), page_cache()) == []
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_disk_that_refuses_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EngineError, match="file"):
-        write(link_sharing_run(SECONDS), tmp_path / "file" / "below", {Format.SVG}, tmp_path)
+        write_figures(link_sharing_run(SECONDS), tmp_path / "file" / "below", {Format.SVG}, tmp_path)
     (tmp_path / "made" / "operating_point_plane.png").mkdir(parents=True)
     with pytest.raises(EngineError, match=r"operating_point_plane\.png"):
-        write(link_sharing_run(SECONDS), tmp_path / "made", {Format.PNG}, tmp_path, only=["operating_point_plane"])
+        write_figures(
+            link_sharing_run(SECONDS), tmp_path / "made", {Format.PNG}, tmp_path, only=["operating_point_plane"]
+        )
 
 
 def test_this_machine_has_letters() -> None:
-    assert has_letters()
+    assert has_font()
 
 
 def test_folders_name_the_point() -> None:
     run = link_sharing_run(SECONDS)
-    assert folder_name(run.run) == Path("test/link-sharing/alpha-beta-server.congestion_control=reno-virtual-1-0")
+    assert run_folder(run.run) == Path("test/link-sharing/alpha-beta-server.congestion_control=reno-virtual-1-0")
     cell: Cell = run.run.cell.model_copy(update={"parameters": {"path.forward.rate": "50 Mbit/s"}})
     moved = run.run.model_copy(update={"cell": cell})
-    assert folder_name(moved) == Path("test/link-sharing/alpha-beta-path.forward.rate=50_Mbit_s-virtual-1-0")
+    assert run_folder(moved) == Path("test/link-sharing/alpha-beta-path.forward.rate=50_Mbit_s-virtual-1-0")
 
 
 # --- the command

@@ -14,12 +14,19 @@ from harness.cli import main
 from harness.errors import EngineError
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
-from harness.execution.matrix import Request, cells
+from harness.execution.matrix import Request, build_matrix
 from harness.outcome import Run, Verdict
 from harness.report.plots import stored
 from harness.report.plots.render import page_script
-from harness.report.plots.render import write as whole
-from harness.report.plots.stored import Made, draw, draw_missing, figures_there, find_subjects, with_figures
+from harness.report.plots.render import write_figures as whole
+from harness.report.plots.stored import (
+    DrawingSummary,
+    cells_with_figures,
+    count_current_figures,
+    draw_outdated,
+    draw_sheets,
+    find_subjects,
+)
 from harness.report.plots.view import PlotData
 from harness.scenario.schema import Flow
 from harness.store.results import MEASURED, Store
@@ -54,9 +61,9 @@ def _nothing(wanted: Any) -> list[CellResult]:
     return []
 
 
-def _drawn(folder: Path, store: Store, results: list[CellResult], said: list[str] | None = None) -> Made:
+def _drawn(folder: Path, store: Store, results: list[CellResult], said: list[str] | None = None) -> DrawingSummary:
     say = (said if said is not None else []).append
-    return draw_missing(store, results, _nothing, folder / "figures", page_cache(), 1, say)
+    return draw_outdated(store, results, _nothing, folder / "figures", page_cache(), 1, say)
 
 
 # --- what is drawn
@@ -82,16 +89,16 @@ def test_what_is_measured_over_time_is_drawn(flows: list[dict[str, object]], dra
     assert one.has_series is drawn
     linux = implementation("linux", protocols=("tcp", "udp"))
     request = Request([one], [implementation("alpha")], [implementation("beta")])
-    made = cells(request, images("alpha", "beta", "linux"), SIM, {"linux": linux})[0]
+    made = build_matrix(request, images("alpha", "beta", "linux"), SIM, {"linux": linux})[0]
     run = link_sharing_run(SECONDS).run.model_copy(update={"cell": made})
     result = CellResult(made, ((run, None),), judge(one, []), (Path("x"),))
-    assert with_figures([result]) == ([result] if drawn else [])
+    assert cells_with_figures([result]) == ([result] if drawn else [])
 
 
 def test_a_cell_without_a_run_is_not_drawn(tmp_path: Path) -> None:
     _, [result] = _stored(tmp_path, _bare(1))
-    assert with_figures([result]) == [result]
-    assert with_figures([CellResult(result.cell, (), result.verdict, ())]) == []
+    assert cells_with_figures([result]) == [result]
+    assert cells_with_figures([CellResult(result.cell, (), result.verdict, ())]) == []
 
 
 def test_what_is_there_is_not_drawn_again(tmp_path: Path) -> None:
@@ -131,20 +138,20 @@ def test_a_picture_that_is_gone_or_a_page_of_some_is_not_all(tmp_path: Path) -> 
     store, results = _stored(tmp_path, _bare(1))
     [item] = _drawn(tmp_path, store, results).drawn
     folder, shown = item.sheet.folder, item.sheet.subject.files(store)
-    assert figures_there(folder, shown) == 2
-    assert figures_there(folder, [*shown, folder / "figures.html"]) == 0
+    assert count_current_figures(folder, shown) == 2
+    assert count_current_figures(folder, [*shown, folder / "figures.html"]) == 0
     (folder / "operating_point_plane.svg").unlink()
-    assert figures_there(folder, shown) == 0
+    assert count_current_figures(folder, shown) == 0
     (folder / "figures.html").rename(folder / "chosen.html")
-    assert figures_there(folder, shown) == 0
-    assert figures_there(tmp_path / "none", shown) == 0
+    assert count_current_figures(folder, shown) == 0
+    assert count_current_figures(tmp_path / "none", shown) == 0
 
 
 def test_several_processes_draw_the_same(tmp_path: Path) -> None:
     store, results = _stored(tmp_path, _bare(2))
     # Else each of them would bundle it.
     page_script(page_cache())
-    made = Made(tuple(draw(store.root, _sheets(tmp_path, results), page_cache(), 2)), ())
+    made = DrawingSummary(tuple(draw_sheets(store.root, _sheets(tmp_path, results), page_cache(), 2)), ())
     assert made.problems() == []
     assert made.sentence("here") == "4 figures of 2 cells in here"
 
@@ -162,7 +169,7 @@ def test_one_cell_that_cannot_be_drawn_costs_the_others_nothing(
             raise ValueError("no such colour")
         return whole(run, *words, **names)
 
-    monkeypatch.setattr(stored, "write", write)
+    monkeypatch.setattr(stored, "write_figures", write)
     made = _drawn(tmp_path, store, results)
     assert made.problems() == [f"no figures of 2 cells (such as {results[0].cell.key}/0): ValueError: no such colour"]
     assert made.sentence("here") == "2 figures of 1 cell in here"
@@ -171,7 +178,7 @@ def test_one_cell_that_cannot_be_drawn_costs_the_others_nothing(
 def test_a_process_that_dies_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, results = _stored(tmp_path, _bare(2))
     monkeypatch.setattr(stored, "_draw", _Deadly())
-    made = Made(tuple(draw(store.root, _sheets(tmp_path, results), tmp_path, 2)), ())
+    made = DrawingSummary(tuple(draw_sheets(store.root, _sheets(tmp_path, results), tmp_path, 2)), ())
     assert {item.figures for item in made.drawn} == {0}
     assert len(made.drawn) == 2
     [problem] = made.problems()
@@ -287,7 +294,7 @@ def test_an_interrupt_while_drawing_ends_with_the_verdicts(
     def interrupted(*words: object, **names: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(stored, "write", interrupted)
+    monkeypatch.setattr(stored, "write_figures", interrupted)
     code, out, err = _command(capsys, monkeypatch, tmp_path, failed)
     assert code == 130
     assert "test/link-sharing" in out

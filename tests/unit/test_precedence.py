@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine.docker.host_jitter import SETTINGS, CgroupSetting, runs_come_first
+from harness.engine.docker.host_jitter import SETTINGS, CgroupSetting, prioritize_runs
 
 
 def setting(folder: Path, name: str, content: str | None) -> CgroupSetting:
@@ -23,7 +23,7 @@ def said(one: CgroupSetting) -> str:
 
 def test_a_group_is_told_while_it_lasts(tmp_path: Path) -> None:
     ours, absent = setting(tmp_path, "ours", "1024"), CgroupSetting(tmp_path / "absent/cpu.shares", "1024", "102400")
-    with pytest.raises(RuntimeError), runs_come_first([absent, ours]):
+    with pytest.raises(RuntimeError), prioritize_runs([absent, ours]):
         assert said(ours) == "102400"
         raise RuntimeError
     assert said(ours) == "1024"
@@ -32,21 +32,21 @@ def test_a_group_is_told_while_it_lasts(tmp_path: Path) -> None:
 
 def test_what_somebody_else_has_set_is_left_alone(tmp_path: Path) -> None:
     theirs = setting(tmp_path, "theirs", "512")
-    with runs_come_first([theirs]):
+    with prioritize_runs([theirs]):
         assert said(theirs) == "512"
     assert said(theirs) == "512"
 
 
 def test_what_a_killed_harness_has_left_is_taken_back(tmp_path: Path) -> None:
     left = setting(tmp_path, "left", "102400")
-    with runs_come_first([left]):
+    with prioritize_runs([left]):
         assert said(left) == "102400"
     assert said(left) == "1024"
 
 
 def test_a_kernel_without_the_file_and_a_group_that_goes_are_no_error(tmp_path: Path) -> None:
     old, going = setting(tmp_path, "old", None), setting(tmp_path, "going", "1024")
-    with runs_come_first([old, going]):
+    with prioritize_runs([old, going]):
         going.file.unlink()
         going.file.parent.rmdir()
     assert not old.file.exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.check.run import findings, go_programs
+from harness.check.run import go_programs, processor_findings
 from harness.engine.images.rootfs_export import RootFs
 from tests.examples import implementation
 
@@ -64,7 +64,7 @@ def test_the_collector_of_go_must_not_ask_for_avx512(
 ) -> None:
     _program(tmp_path, "server", b"\x7fELF" + _build_info(version))
     one = implementation("alpha", virtual_environment=told)
-    found = list(findings(one, _root(tmp_path, *environment)))
+    found = list(processor_findings(one, _root(tmp_path, *environment)))
     assert [item.answer for item in found] == ([] if answer is None else [answer])
     assert all(f"/server ({version})" in item.seen for item in found)
     assert all(("GODEBUG: cpu.avx512vl=off" in item.seen) == item.failed for item in found)

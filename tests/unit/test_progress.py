@@ -11,19 +11,19 @@ from harness.execution.events import (
     BuildEnded,
     BuildStarted,
     ImageStarted,
-    MachineHeld,
     PhaseStarted,
     PlanMade,
     RunEnded,
     RunFinished,
     RunStarted,
-    RunsWait,
+    WaitingForImage,
+    WaitingForMachine,
     Warned,
 )
-from harness.execution.matrix import varied
+from harness.execution.matrix import varied_parameters
 from harness.outcome import Outcome, Run, Verdict
 from harness.report import progress
-from harness.report.progress import Talk, span
+from harness.report.progress import ProgressPrinter, duration_text
 from tests.examples import cell
 
 
@@ -32,7 +32,7 @@ def test_everything_that_happens_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
     out = io.StringIO()
     one, outcome = cell(), Outcome(status="crashed", role="client", detail="the client ended with exit code 7")
     run = Run(cell=one, repetition=0, outcome=outcome, started_at="2026-11-21T00:00:00+00:00", wall=12.34)
-    with Talk(Console(file=out, width=200)) as talk:
+    with ProgressPrinter(Console(file=out, width=200)) as talk:
         talk(PlanMade(to_run=3, stored=1, cells=2, seconds=600))
         talk(ImageStarted("sim", 20))
         talk(RunStarted(one, 0, 1, 3, 40, 300))
@@ -56,7 +56,7 @@ def test_of_runs_side_by_side_each_has_its_own_phase(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(progress, "SILENCE", 0.05)
     out = io.StringIO()
     one = cell()
-    with Talk(Console(file=out, width=200)) as talk:
+    with ProgressPrinter(Console(file=out, width=200)) as talk:
         talk(RunStarted(one, 0, 1, 2, 40, 300))
         talk(RunStarted(one, 1, 2, 2, 40, 300))
         talk(PhaseStarted(one, 0, "transfer"))
@@ -78,7 +78,7 @@ def test_of_runs_side_by_side_each_has_its_own_phase(monkeypatch: pytest.MonkeyP
 def test_a_run_that_is_not_judged_is_over_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "SILENCE", 0.05)
     out, one = io.StringIO(), cell()
-    with Talk(Console(file=out, width=200)) as talk:
+    with ProgressPrinter(Console(file=out, width=200)) as talk:
         talk(PhaseStarted(one, 0, "store"))
         time.sleep(0.2)
         talk(RunEnded(one, 0))
@@ -90,7 +90,7 @@ def test_a_run_that_is_not_judged_is_over_when_it_ends(monkeypatch: pytest.Monke
 
 def test_nothing_to_do_is_said() -> None:
     out = io.StringIO()
-    with Talk(Console(file=out, width=200)) as talk:
+    with ProgressPrinter(Console(file=out, width=200)) as talk:
         talk(PlanMade(to_run=0, stored=9, cells=9, seconds=0))
     assert "all 9 runs are stored: nothing to run" in out.getvalue()
 
@@ -99,7 +99,7 @@ def test_builds_beside_are_told_with_what_waits_for_them(monkeypatch: pytest.Mon
     monkeypatch.setattr(progress, "SILENCE", 0.05)
     out = io.StringIO()
     one = cell()
-    with Talk(Console(file=out, width=200)) as talk:
+    with ProgressPrinter(Console(file=out, width=200)) as talk:
         talk(BuildStarted("go", 30))
         talk(BuildStarted("quiche", 280))
         talk(RunStarted(one, 0, 1, 3, 40, 300))
@@ -107,7 +107,7 @@ def test_builds_beside_are_told_with_what_waits_for_them(monkeypatch: pytest.Mon
         talk(BuildEnded("go", 12.3))
         run = Run(cell=one, repetition=0, outcome=Outcome(status="completed"), started_at="", wall=1)
         talk(RunFinished(one, run, run.outcome, Verdict(status="pass", reason="objectives_met", sentence="")))
-        talk(RunsWait("quiche", 170))
+        talk(WaitingForImage("quiche", 170))
         time.sleep(0.2)
         failed = EngineError("the image quiche could not be built; the end of x.log:\n  no such crate", "read x.log")
         talk(BuildEnded("quiche", 200, failed, 7))
@@ -129,16 +129,16 @@ def test_builds_beside_are_told_with_what_waits_for_them(monkeypatch: pytest.Mon
 
 
 def test_spans() -> None:
-    assert [span(40), span(89), span(600)] == ["40 s", "89 s", "10 min"]
+    assert [duration_text(40), duration_text(89), duration_text(600)] == ["40 s", "89 s", "10 min"]
 
 
 def test_lines_name_what_is_varied_and_nothing_else() -> None:
     asked = {"server.congestion_control": "cubic", "client.initial_rtt": "100 ms", "path.forward.loss": "1 %"}
     one, other = cell(parameters=asked), cell(parameters={**asked, "server.congestion_control": "reno"})
-    assert varied([one, other]) == {"server.congestion_control"}
+    assert varied_parameters([one, other]) == {"server.congestion_control"}
     out = io.StringIO()
-    with Talk(Console(file=out, width=60)) as talk:
-        talk(PlanMade(to_run=2, stored=0, cells=2, seconds=9, varied=varied([one, other])))
+    with ProgressPrinter(Console(file=out, width=60)) as talk:
+        talk(PlanMade(to_run=2, stored=0, cells=2, seconds=9, varied=varied_parameters([one, other])))
         for number, made in enumerate((one, other), 1):
             talk(RunStarted(made, 0, number, 2, 4, 9))
             talk(Warned("look here", made, 0))
@@ -155,16 +155,16 @@ def test_lines_name_what_is_varied_and_nothing_else() -> None:
 
 def test_before_the_plan_all_that_is_asked_for_is_named() -> None:
     out = io.StringIO()
-    with Talk(Console(file=out, width=60)) as talk:
+    with ProgressPrinter(Console(file=out, width=60)) as talk:
         talk(RunStarted(cell(parameters={"server.congestion_control": "reno"}), 0, 1, 1, 4, 9))
     assert "(server.congestion_control=reno) #0" in out.getvalue()
 
 
 def test_who_must_wait_for_another_harness_is_told_for_what() -> None:
     out = io.StringIO()
-    with Talk(Console(file=out, width=200)) as talk:
-        talk(MachineHeld("compose"))
-        talk(MachineHeld("virtual"))
+    with ProgressPrinter(Console(file=out, width=200)) as talk:
+        talk(WaitingForMachine("compose"))
+        talk(WaitingForMachine("virtual"))
     text = out.getvalue()
     assert "waiting for another harness to end, which runs cells on this machine\n" in text
     assert "waiting for another harness to end, which runs real-time cells on this machine\n" in text

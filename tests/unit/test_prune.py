@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.evaluation.publish import keep
-from harness.execution import App, Places
+from harness.evaluation.publish import publish_runs
+from harness.execution import App, CheckoutPaths
 from harness.execution.checkout import LEDGER
 from harness.execution.matrix import Request
-from harness.execution.prune import Pruning
+from harness.execution.prune import RunPruner
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
-from harness.store.identity import keyed as keyed_by
 from harness.store.identity import read_ledger
+from harness.store.identity import with_key as keyed_by
 from harness.store.results import Store
 from tests.examples import ROOT
 
@@ -27,7 +27,7 @@ def today() -> Cell:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("harness.execution.image_inventory.inspect_image", lambda reference: None)
         patch.setattr("harness.engine.images.build.inspect_image", lambda reference: None)
-        app = App(Places(ROOT, Path("store"), Path("state"), Path("cache")))
+        app = App(CheckoutPaths(ROOT, Path("store"), Path("state"), Path("cache")))
         one = app.catalogue.find_implementations("ngtcp2", "client")
         given = {"server.congestion_control": "cubic", "path.down.loss": "1 %"}
         request = Request(
@@ -175,8 +175,8 @@ def test_what_cannot_be_read_is_left_alone_by_name(
 def test_an_image_that_is_not_here_makes_nothing_unwanted(
     store: Store, today: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = App(Places(ROOT, store.root, Path("state"), Path("cache")))
-    pruning = Pruning(app, None, None)  # type: ignore[arg-type]
+    app = App(CheckoutPaths(ROOT, store.root, Path("state"), Path("cache")))
+    pruning = RunPruner(app, None, None)  # type: ignore[arg-type]
     other = keyed(today.model_copy(update={"engine_code": "old"}))
     assert "the engine's code" in pruning.unwanted(other)
     elsewhere = {"client_image": today.client_image.model_copy(update={"identity": "not-present:x"})}
@@ -211,9 +211,9 @@ def test_what_is_published_is_never_touched(
     tmp_path: Path, store: Store, today: Cell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _stored(store, today, at=OLD)
-    app = App(Places(ROOT, store.root, tmp_path / "state", tmp_path / "cache"))
+    app = App(CheckoutPaths(ROOT, store.root, tmp_path / "state", tmp_path / "cache"))
     reference = store.root / "reference"
-    keep(reference, [app.results.of(today)], store, lambda run: False)
+    publish_runs(reference, [app.results.of(today)], store, lambda run: False)
     before = {path.name: path.read_bytes() for path in reference.iterdir()}
     code, _, err = _prune(capsys, monkeypatch, reference, "--older-than", "1 d")
     assert code == 2

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from harness.engine.docker.host_jitter import GAP, LONGEST, LOOK, PAUSE, Patience, longest_gap
+from harness.engine.docker.host_jitter import GAP, LONGEST, LOOK, PAUSE, QuietWait, longest_gap
 
 
 def test_the_longest_time_between_two_looks_is_found() -> None:
@@ -16,19 +16,19 @@ def test_the_longest_time_between_two_looks_is_found() -> None:
 
 def test_a_quiet_machine_is_not_waited_for() -> None:
     slept: list[float] = []
-    assert Patience(300, lambda: GAP, slept.append).await_quiet()
+    assert QuietWait(300, lambda: GAP, slept.append).await_quiet()
     assert slept == []
 
 
 def test_a_burst_is_waited_out() -> None:
     gaps, slept = iter([0.03, 0.02, 0.001]), list[float]()
-    assert Patience(300, lambda: next(gaps), slept.append).await_quiet()
+    assert QuietWait(300, lambda: next(gaps), slept.append).await_quiet()
     assert slept == [PAUSE] * 2
 
 
 def test_a_machine_that_never_is_quiet_is_given_up_each_time_and_at_last_at_once() -> None:
     slept: list[float] = []
-    patience = Patience(1.5 * LONGEST, lambda: 0.03, slept.append)
+    patience = QuietWait(1.5 * LONGEST, lambda: 0.03, slept.append)
     waited = []
     for _ in range(3):
         before = len(slept)
@@ -38,4 +38,4 @@ def test_a_machine_that_never_is_quiet_is_given_up_each_time_and_at_last_at_once
 
 
 def test_who_has_none_does_not_even_look() -> None:
-    assert not Patience(0, lambda: pytest.fail("looked")).await_quiet()
+    assert not QuietWait(0, lambda: pytest.fail("looked")).await_quiet()

@@ -10,11 +10,11 @@ import pytest
 from harness.cli.run import draw_comparisons
 from harness.cli.signals import exit_code
 from harness.evaluation.cell_result import CellResult
-from harness.evaluation.ranking import labels, rankings
+from harness.evaluation.ranking import cell_labels, rank_cells
 from harness.outcome import EngineName
 from harness.report import json_report
 from harness.report.markdown import report as markdown
-from harness.report.plots.distribution import specification, write
+from harness.report.plots.distribution import ranking_specification, write_ranking
 from harness.report.ranking import lines, text
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Flow
@@ -38,7 +38,7 @@ SLOW = (45.6, 50.1, 55.2, 56.2, 58.0, 61.1)
 
 
 def _said(results: list[CellResult], *metrics: MetricName) -> list[str]:
-    return lines(rankings(results, metrics))
+    return lines(rank_cells(results, metrics))
 
 
 # --- sentences
@@ -83,7 +83,7 @@ def test_what_ran_out_of_time_counts_as_the_worst() -> None:
     [line] = _said([cubic, bbr])
     assert line.endswith("cubic: never [50, never], 4 of 6 timed out, slower (p < 0.01, n = 6)")
     json.dumps(json_report.report([cubic, bbr]), allow_nan=False)
-    [ranking] = rankings([cubic, bbr])
+    [ranking] = rank_cells([cubic, bbr])
     assert math.isinf(ranking.cells[1].span.median)
 
 
@@ -125,7 +125,7 @@ def test_contestants_are_compared_on_one_path_each() -> None:
         for loss in ("0 %", "1 %")
         for asked, seconds in (_cc("bbr", *FAST), _cc("cubic", *SLOW))
     ]
-    found = rankings(cells)
+    found = rank_cells(cells)
     assert [ranking.where for ranking in found] == ["path.down.loss 0 %", "path.down.loss 1 %"]
     assert [len(ranking.cells) for ranking in found] == [2, 2]
     assert text(found[1])[0].startswith("completion (path.down.loss 1 %): ★ server bbr")
@@ -168,7 +168,7 @@ def test_pairs_are_called_by_who_plays() -> None:
     a, b = implementation("alpha"), implementation("beta")
 
     def name(*pairs: tuple[Any, Any]) -> list[str]:
-        return labels([completions("virtual", 1.0, one=BARE, client=x, server=y) for x, y in pairs])
+        return cell_labels([completions("virtual", 1.0, one=BARE, client=x, server=y) for x, y in pairs])
 
     assert name((a, a), (b, a)) == ["client alpha", "client beta"]
     assert name((a, a), (a, b)) == ["server alpha", "server beta"]
@@ -184,8 +184,8 @@ def test_cells_of_another_seed_are_not_compared() -> None:
             for asked, seconds in (_cc("bbr", *FAST), _cc("cubic", *SLOW))
         ]
 
-    assert rankings([cells(1)[0], cells(2)[0]]) == []
-    assert [ranking.where for ranking in rankings([*cells(1), *cells(2)])] == ["seed 1", "seed 2"]
+    assert rank_cells([cells(1)[0], cells(2)[0]]) == []
+    assert [ranking.where for ranking in rank_cells([*cells(1), *cells(2)])] == ["seed 1", "seed 2"]
 
 
 def test_what_both_roles_have_is_said_once() -> None:
@@ -195,15 +195,15 @@ def test_what_both_roles_have_is_said_once() -> None:
         )
         for value in ("100 ms", "200 ms")
     ]
-    assert labels(cells) == ["initial_rtt 100 ms", "initial_rtt 200 ms"]
+    assert cell_labels(cells) == ["initial_rtt 100 ms", "initial_rtt 200 ms"]
 
 
 def test_one_cell_or_none_with_values_is_no_ranking() -> None:
-    assert rankings([]) == []
-    assert rankings(_cells(_cc("bbr", *FAST))) == []
+    assert rank_cells([]) == []
+    assert rank_cells(_cells(_cc("bbr", *FAST))) == []
     crashed = result("virtual", run(status="crashed"), one=BARE, parameters={"server.congestion_control": "cubic"})
-    assert rankings([*_cells(_cc("bbr", *FAST)), crashed]) == []
-    [ranking] = rankings([*_cells(_cc("bbr", 1.0)), crashed, *_cells(_cc("reno", 2.0))])
+    assert rank_cells([*_cells(_cc("bbr", *FAST)), crashed]) == []
+    [ranking] = rank_cells([*_cells(_cc("bbr", 1.0)), crashed, *_cells(_cc("reno", 2.0))])
     assert ranking.without == ("server cubic",)
     assert text(ranking)[-1] == "  without completion: server cubic"
 
@@ -219,10 +219,10 @@ def test_one_cell_or_none_with_values_is_no_ranking() -> None:
     ],
 )  # fmt: skip
 def test_what_a_scenario_is_ranked_by(flows: list[object], names: list[str]) -> None:
-    from harness.evaluation.ranking import headline
+    from harness.evaluation.ranking import headline_metrics
 
     one = scenario(flows=[Flow.model_validate(flow) for flow in flows], objectives=[])
-    assert [name.text(len(flows)) for name in headline(one)] == names
+    assert [name.text(len(flows)) for name in headline_metrics(one)] == names
 
 
 # --- pages, JSON, figure, exit code
@@ -246,13 +246,13 @@ def test_json_and_pages_have_the_ranking() -> None:
 def test_the_figure_has_every_run_and_the_best_on_top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # To draw takes seconds; what is drawn is what counts.
     monkeypatch.setattr("harness.report.plots.distribution.vl_convert.vegalite_to_svg", json.dumps)
-    [ranking] = rankings(_cells(_cc("cubic", *SLOW), _cc("bbr", *FAST)))
-    made = specification(ranking)
+    [ranking] = rank_cells(_cells(_cc("cubic", *SLOW), _cc("bbr", *FAST)))
+    made = ranking_specification(ranking)
     assert made is not None
     assert max(len(rows) for rows in made["datasets"].values()) == 12
     axis = made["layer"][0]["encoding"]["y"]
     assert axis["sort"] == ["server bbr", "server cubic"]
-    file = write(ranking, tmp_path)
+    file = write_ranking(ranking, tmp_path)
     assert file is not None and file == tmp_path / "test/case/cells-completion-virtual.svg"
     assert "server bbr" in file.read_text()
 
@@ -284,10 +284,10 @@ def test_a_figure_of_what_mostly_ran_out_of_time_has_its_words() -> None:
         result("virtual", *late, run(completion=50.0), one=BARE, parameters={"server.congestion_control": name})
         for name in ("reno", "cubic")
     ]
-    [ranking] = rankings(cells)
-    made = specification(ranking)
+    [ranking] = rank_cells(cells)
+    made = ranking_specification(ranking)
     assert made is not None
     assert "8 of 9 not in time" in json.dumps(made, allow_nan=False)
     all_late = [result("virtual", *late, one=BARE, parameters=one.cell.parameters) for one in cells]
-    [ranking] = rankings(all_late)
-    assert specification(ranking) is None
+    [ranking] = rank_cells(all_late)
+    assert ranking_specification(ranking) is None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.doe.minimal_settings import NOTHING, SearchResult, Settings, score, search, standing
+from harness.doe.minimal_settings import NO_SETTINGS, SearchResult, Settings, score, search, search_result
 from tests.comparisons import result, run
 from tests.examples import scenario
 
@@ -39,7 +39,7 @@ def _needs(*wanted: tuple[str, object]) -> Callable[[Settings], float]:
 
 def test_nothing_needs_to_be_told() -> None:
     reached, asked = _run(lambda one: 0.9)
-    assert (reached.answer, reached.settings, asked) == ("cheapest", NOTHING, [NOTHING])
+    assert (reached.answer, reached.settings, asked) == ("cheapest", NO_SETTINGS, [NO_SETTINGS])
 
 
 def test_two_settings_are_the_cheapest_where_no_single_one_is_enough() -> None:
@@ -61,7 +61,7 @@ def test_a_set_that_single_settings_do_not_promise_is_found_all_the_same() -> No
 
 def test_none_is_said_when_every_set_has_failed() -> None:
     reached, asked = _run(lambda one: 1.1 + 0.1 * len(one))
-    assert (reached.answer, reached.settings, reached.tried) == ("none", NOTHING, 18)
+    assert (reached.answer, reached.settings, reached.tried) == ("none", NO_SETTINGS, 18)
     assert len(set(asked)) == 18
 
 
@@ -82,8 +82,8 @@ def test_a_search_goes_on_where_it_stopped() -> None:
     again, rest = _run(needs, known={one: needs(one) for one in first})
     assert again == whole
     assert [*first, *rest] == every
-    assert standing(FACTORS, {one: needs(one) for one in every}) == whole
-    assert standing(FACTORS, {}).answer == "open"
+    assert search_result(FACTORS, {one: needs(one) for one in every}) == whole
+    assert search_result(FACTORS, {}).answer == "open"
 
 
 @given(data=st.data())

@@ -10,7 +10,7 @@ import pytest
 
 from harness.analysis.time_breakdown import rules
 from harness.analysis.time_breakdown.inputs import receive_window
-from harness.analysis.time_breakdown.partition import lasted, partition
+from harness.analysis.time_breakdown.partition import partition, state_durations
 from harness.analysis.time_breakdown.rules import notes_of
 from harness.analysis.time_breakdown.transfer import Credit
 from harness.capture.capture import SYN, read_capture
@@ -72,7 +72,7 @@ def test_a_sender_that_has_used_up_the_window_waits_for_it_and_not_for_its_own()
     assert talk.credits is not None
     (credit,) = talk.credits
     talk = replace(talk, credits=(replace(credit, name="receive window"),))
-    found = {state: ns / 1e9 for state, ns in lasted(*partition(talk)).items()}
+    found = {state: ns / 1e9 for state, ns in state_durations(*partition(talk)).items()}
     assert found["flow_control"] > 2.5
     assert found.get("window_limited", 0) == found.get("buffer_limited", 0) == found.get("sender_idle", 0) == 0
     assert notes_of(talk)["flow_control"] == f"receive window of {40 * SIZE / 1e3:.0f} kB"
@@ -81,4 +81,4 @@ def test_a_sender_that_has_used_up_the_window_waits_for_it_and_not_for_its_own()
 def test_a_window_that_is_never_used_up_limits_nothing() -> None:
     talk = conversation(threshold=50, told=False)
     assert not len(rules.flow_control(talk))
-    assert np.isin("window_limited", list(lasted(*partition(talk))))
+    assert np.isin("window_limited", list(state_durations(*partition(talk))))

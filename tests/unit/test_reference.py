@@ -8,12 +8,12 @@ import pytest
 from harness.analysis.metrics import VERSION
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
-from harness.evaluation.publish import forget, keep
+from harness.evaluation.publish import publish_runs, remove_cells
 from harness.evaluation.verdict import judge as real_judge
-from harness.execution import App, Options, Places
+from harness.execution import App, CheckoutPaths, Options
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.scenario.schema import Scenario
-from harness.store.parquet import Columns
+from harness.store.parquet import ColumnStore
 from tests.examples import ROOT
 from tools.reference.campaign import CAMPAIGN, Reference, Share
 
@@ -28,7 +28,7 @@ requests:
 def _reference(folder: Path, text: str = _TWO) -> Reference:
     (folder / "reference").mkdir()
     (folder / "reference" / CAMPAIGN).write_text(text)
-    app = App(Places(ROOT, folder / "store", folder / "state", folder / "cache"))
+    app = App(CheckoutPaths(ROOT, folder / "store", folder / "state", folder / "cache"))
     return Reference(app, folder / "reference")
 
 
@@ -64,7 +64,7 @@ def test_what_is_stored_or_kept_is_not_done_again(tmp_path: Path) -> None:
     assert len(after.todo) == len(share.todo) - 1, "one whose link is not proven is no run"
     made = reference.unkept(after.cells, after.asked.repeat)
     assert [result.cell.key for result in made] == [share.cells[0].key]
-    keep(reference.root, made, reference._app.stored, lambda run: False)
+    publish_runs(reference.root, made, reference._app.stored, lambda run: False)
     assert reference.unkept(after.cells, after.asked.repeat) == []
     # Elsewhere, without the store, the reference is enough.
     (tmp_path / "elsewhere").mkdir()
@@ -102,9 +102,9 @@ def test_what_is_kept_can_be_made_afresh(tmp_path: Path) -> None:
     reference = _reference(tmp_path)
     (share,) = _shares(reference)
     _stored(reference, share, 0)
-    keep(reference.root, reference.unkept(share.cells, 2), reference._app.stored, lambda run: False)
+    publish_runs(reference.root, reference.unkept(share.cells, 2), reference._app.stored, lambda run: False)
     assert len(_shares(reference)[0].todo) == 7
-    elsewhere = App(Places(ROOT, tmp_path / "other", tmp_path / "state", tmp_path / "cache"))
+    elsewhere = App(CheckoutPaths(ROOT, tmp_path / "other", tmp_path / "state", tmp_path / "cache"))
     assert len(_shares(Reference(elsewhere, reference.root))[0].todo) == 7
     afresh = Reference(elsewhere, reference.root, fresh=True)
     assert len(_shares(afresh)[0].todo) == 8
@@ -127,7 +127,7 @@ def test_a_search_is_gone_through_and_goes_on_from_what_is_kept(
     # Nothing is asked for twice, here, or where there is the reference alone; and all of it is of today.
     (again,) = _shares(reference)
     assert (len(again.cells), again.todo) == (12, ())
-    keep(reference.root, made, reference._app.stored, lambda run: False)
+    publish_runs(reference.root, made, reference._app.stored, lambda run: False)
     assert reference.work(again, Options(), lambda event: None) == []
     (tmp_path / "elsewhere").mkdir()
     other = _reference(tmp_path / "elsewhere", _SEARCH.replace("search: 6", "search: 7"))
@@ -146,7 +146,7 @@ def test_a_search_goes_by_runs_that_are_in_part_kept_and_in_part_stored(
     reference = _reference(tmp_path, text)
     (share,) = _shares(reference)
     _stored(reference, share, 0)
-    keep(reference.root, reference.unkept(share.cells, 2), reference._app.stored, lambda run: False)
+    publish_runs(reference.root, reference.unkept(share.cells, 2), reference._app.stored, lambda run: False)
     (tmp_path / "elsewhere").mkdir()
     other = _reference(tmp_path / "elsewhere", text)
     other.root = reference.root
@@ -174,14 +174,14 @@ def test_what_nobody_asks_for_can_be_dropped(tmp_path: Path) -> None:
     (share,) = _shares(reference)
     for cell in share.cells:
         _stored(reference, Share(share.asked, (cell,), ()), 0)
-    keep(reference.root, reference.unkept(share.cells, 2), reference._app.stored, lambda run: False)
+    publish_runs(reference.root, reference.unkept(share.cells, 2), reference._app.stored, lambda run: False)
     assert reference.unasked(lambda event: None) == set()
     large = {cell.key for cell in share.cells if cell.scenario.name == "satellite/large"}
     (reference.root / CAMPAIGN).write_text(_TWO.replace("satellite/medium, satellite/large", "satellite/medium"))
     unasked = reference.unasked(lambda event: None)
     assert len(unasked) == 2 and unasked == large
-    forget(reference.root, unasked)
-    assert set(Columns(reference.root).cell_keys()) == {cell.key for cell in share.cells} - unasked
+    remove_cells(reference.root, unasked)
+    assert set(ColumnStore(reference.root).cell_keys()) == {cell.key for cell in share.cells} - unasked
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_there_is_none(tmp_path: Path) -> None:
 
 
 def test_the_repository_s_campaign_asks_for_every_scenario() -> None:
-    app = App(Places(ROOT, ROOT / "results", ROOT / ".state", ROOT / ".cache"))
+    app = App(CheckoutPaths(ROOT, ROOT / "results", ROOT / ".state", ROOT / ".cache"))
     reference = Reference(app, ROOT / "results" / "reference")
     asked = {one.name for request in reference.requests() for one in app.catalogue.find_scenarios(request.scenarios)}
     every = {app.catalogue.scenario_name(file) for file in app.catalogue.scenario_files()}

@@ -10,7 +10,7 @@ import pytest
 from harness.analysis.metrics import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
-from harness.execution.matrix import Request, cells, named, points_of
+from harness.execution.matrix import Request, build_matrix, named_implementations, swept_points
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Observation, Outcome, Run
 from studies.remembered.claims import ALIKE, CHANGED, OTHER, TAKEN
 from studies.remembered.compared import by_mechanism, course, harmed
@@ -33,7 +33,7 @@ def results(
         parameters={"zero_rtt": "on"}, vary={"server.bdp_seed": list(seeds)},
     )  # fmt: skip
     made = []
-    for cell in cells(request, images(*named(points_of(request)), "quinn"), SIM, KNOWN):
+    for cell in build_matrix(request, images(*named_implementations(swept_points(request)), "quinn"), SIM, KNOWN):
         seed = str(cell.parameters["server.bdp_seed"])
         runs = tuple(
             (

@@ -14,7 +14,7 @@ from harness.analysis.delivery import ByteRanges
 from harness.analysis.metrics import measure
 from harness.analysis.metrics.reordering import reordering
 from harness.analysis.run_view import RunView
-from harness.analysis.spurious_loss import copies, segments
+from harness.analysis.spurious_loss import copied_frames, segment_losses
 from harness.capture import qlog
 from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import SYN, read_capture
@@ -73,7 +73,7 @@ def _segments(folder: Path, *moves: tuple[int, int, int | None]) -> tuple[list[i
         (folder / side).write_bytes(pcap((T0 + t * MS, segment_frame(segment), segment.length) for t, segment in seen))
         captures.append(read_capture(folder / side, FLOWS))
     right, left = captures
-    found = segments(match(right, left, True), True, 50 * MS)
+    found = segment_losses(match(right, left, True), True, 50 * MS)
     return ((found.taken_ns - T0) // MS).tolist(), ((found.left_ns - T0) // MS).tolist()
 
 
@@ -94,12 +94,12 @@ def test_data_that_come_twice_were_taken_for_lost() -> None:
         (90, part(200, 100) + part(300, 100)), (91, b"\x01"),
     )  # fmt: skip
     left = np.array([10, 12, 11, 30, 40, 41]) * MS
-    found = copies((packets,), [left], 15 * MS)
+    found = copied_frames((packets,), [left], 15 * MS)
     assert (found.taken_ns // MS).tolist() == [30, 40]
     assert (found.left_ns // MS).tolist() == [11, 12]
     # What goes twice within a round trip is sent without need, but not because it was taken for lost.
-    assert not len(copies((packets,), [left], 40 * MS).taken_ns)
-    assert copies((packets,), [left], 40 * MS).needless.tolist() == [3]
+    assert not len(copied_frames((packets,), [left], 40 * MS).taken_ns)
+    assert copied_frames((packets,), [left], 40 * MS).needless.tolist() == [3]
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12)), max_size=20), st.integers(0, 50), st.integers(1, 9))

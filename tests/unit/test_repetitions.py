@@ -15,19 +15,19 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from harness.analysis.metrics import VERSION
-from harness.cli.options import repetitions_of
+from harness.cli.options import parse_repetitions
 from harness.engine.build_queue import Step
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
-from harness.execution import App, Options, Places
+from harness.execution import App, CheckoutPaths, Options
 from harness.execution.events import Event, PlanMade, RunStarted
-from harness.execution.matrix import PlannedRun, UntilDecided, runs
-from harness.execution.repetitions import Repetitions
+from harness.execution.matrix import PlannedRun, UntilDecided, plan_runs
+from harness.execution.repetitions import RepetitionPlan
 from harness.execution.scheduler import Claim
 from harness.outcome import Cell
 from harness.report import table
-from harness.stats.intervals import COVERAGE, decisive, interval
+from harness.stats.intervals import COVERAGE, decisive_sizes, interval
 from harness.store.identity import Ledger, cell_key
 from harness.store.results import Store
 from tests.comparisons import Pair, run
@@ -49,7 +49,7 @@ class World:
         self.said: list[str] = []
         self._outcomes = outcomes
         self._cell = one
-        self.series = Repetitions([one], asked, self._result, self.said.append)
+        self.series = RepetitionPlan([one], asked, self._result, self.said.append)
 
     def _result(self, one: Cell, count: int) -> CellResult:
         pairs = tuple(self._outcomes[:count])
@@ -71,13 +71,13 @@ def _runs(*seconds: float) -> list[Pair]:
 
 
 def test_values_are_decisive_where_their_interval_can_be_narrower() -> None:
-    assert decisive(20) == [6, 9, 12, 15, 17, 20]
-    assert decisive(5) == []
+    assert decisive_sizes(20) == [6, 9, 12, 15, 17, 20]
+    assert decisive_sizes(5) == []
 
 
 @given(st.lists(st.floats(0, 100), min_size=7, max_size=20))
 def test_between_two_decisive_numbers_an_interval_only_grows(values: list[float]) -> None:
-    if len(values) not in decisive(20):
+    if len(values) not in decisive_sizes(20):
         fewer, more = interval(values[:-1]), interval(values)
         assert more.low <= fewer.low and more.high >= fewer.high
     assert interval(values).coverage >= COVERAGE
@@ -166,24 +166,24 @@ def test_numbers_are_as_they_were() -> None:
     def result(one: Cell, count: int) -> CellResult:
         raise AssertionError("nobody has to ask")
 
-    series = Repetitions(cells, 4, result)
-    planned = runs(cells, 4)
+    series = RepetitionPlan(cells, 4, result)
+    planned = plan_runs(cells, 4)
     assert series.possible() == planned
     done = {(cells[0].key, 0), (cells[1].key, 3)}
     assert series.first(done) == [item for item in planned if (item.cell.key, item.repetition) not in done]
     assert [series.further(one) for one in cells] == [[], [], []]
     assert (series.stored(), series.reached(cells[2])) == (2, 4)
-    assert Repetitions(cells, None, result).first(set()) == [PlannedRun(one, 0) for one in cells]
+    assert RepetitionPlan(cells, None, result).first(set()) == [PlannedRun(one, 0) for one in cells]
 
 
 def test_what_repeat_may_say() -> None:
-    assert [repetitions_of(text) for text in (None, "1", "12")] == [None, 1, 12]
-    assert [repetitions_of(text) for text in ("auto", "auto:50")] == [UntilDecided(20), UntilDecided(50)]
+    assert [parse_repetitions(text) for text in (None, "1", "12")] == [None, 1, 12]
+    assert [parse_repetitions(text) for text in ("auto", "auto:50")] == [UntilDecided(20), UntilDecided(50)]
     for text in ("0", "-1", "", "auto:", "auto:x", "auto20", "many", "1.5"):
         with pytest.raises(InputError, match="expected a number, auto or auto:NUMBER"):
-            repetitions_of(text)
+            parse_repetitions(text)
     with pytest.raises(InputError, match="fewer than 6"):
-        repetitions_of("auto:5")
+        parse_repetitions("auto:5")
 
 
 class StoringGround:
@@ -227,7 +227,7 @@ class StoringGround:
 def test_a_campaign_goes_on_with_a_cell_and_the_next_with_what_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:
-    app = App(Places(ROOT, tmp_path / "store", tmp_path / "state", tmp_path / "cache"))
+    app = App(CheckoutPaths(ROOT, tmp_path / "store", tmp_path / "state", tmp_path / "cache"))
     # Of nine the interval leaves out the one that was late.
     ground = StoringGround(app.store, [8, 8.1, 11, *[8.0 + number / 100 for number in range(17)]])
     for name, fake in {

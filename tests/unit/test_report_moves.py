@@ -12,7 +12,7 @@ from rich.console import Console
 from harness.analysis.metrics import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
-from harness.execution.matrix import Request, cells
+from harness.execution.matrix import Request, build_matrix
 from harness.outcome import Handover, LinkProof, MeasuredRun, Outcome, Run
 from harness.report import moves
 from tests.examples import SIM, catalogue, images
@@ -32,7 +32,7 @@ def result(server: str, *runs: Handover) -> CellResult:
     """The case handover/migrate with a server, a move a run."""
     one = catalogue().find_scenarios(["handover/migrate"])[0]
     request = Request([one], [KNOWN[CLIENT]], [KNOWN[server]], engine="virtual")
-    (cell,) = cells(request, images(CLIENT, server), SIM, KNOWN)
+    (cell,) = build_matrix(request, images(CLIENT, server), SIM, KNOWN)
     values = {"move1_cwnd_before": 280_000.0, "move1_cwnd_after": 12_000.0, "move1_delivery_gap": 3.5}
     made = tuple(
         (

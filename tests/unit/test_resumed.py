@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from harness.outcome import Cell
-from harness.planning.endpoint_config import UnsupportedError, checked
+from harness.planning.endpoint_config import UnsupportedError, configure_endpoints
 from harness.report import json_report, markdown, table
 from harness.report.resumed import footnotes, seed_of
 from harness.scenario.schema import Implementation, Scenario
@@ -80,9 +80,11 @@ def asked(value: str, client: Implementation, **more: Any) -> Cell:
 def test_a_seed_is_for_a_client_that_resumes() -> None:
     forgets = implementation("forgets", session=False)
     with pytest.raises(UnsupportedError, match="forgets keeps no session tickets") as caught:
-        checked(asked("jump-start", forgets), 0)
+        configure_endpoints(asked("jump-start", forgets), 0)
     assert (caught.value.role, caught.value.reason) == ("client", "session")
-    assert checked(asked("off", forgets), 0)
-    assert checked(asked("jump-start", PICOQUIC), 0)
+    assert configure_endpoints(asked("off", forgets), 0)
+    assert configure_endpoints(asked("jump-start", PICOQUIC), 0)
     once = again().flows[0].model_copy(update={"repeat_after": None})
-    assert checked(asked("jump-start", forgets, flows=(once,), objectives=()), 0), "nothing is to be resumed"
+    assert configure_endpoints(asked("jump-start", forgets, flows=(once,), objectives=()), 0), (
+        "nothing is to be resumed"
+    )

@@ -12,7 +12,7 @@ import pytest
 from harness.engine.images.cache import Cache
 from harness.engine.virtual import uml_guest as guests
 from harness.engine.virtual.engine import FORBIDDEN, VirtualEngine
-from harness.engine.virtual.sandbox import BASE, Sandbox, Sandboxes, SharedFolder, sandbox_command, wanted
+from harness.engine.virtual.sandbox import BASE, Sandbox, Sandboxes, SharedFolder, is_enabled, sandbox_command
 from harness.engine.virtual.uml_guest import Guest, GuestEnd, require_memory
 from harness.errors import EngineError
 from harness.topology import build_lab
@@ -68,10 +68,10 @@ def test_a_host_that_offers_nothing_is_an_error(tmp_path: Path, monkeypatch: pyt
 def test_only_a_word_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     for word, on in (("", True), ("on", True), ("off", False)):
         monkeypatch.setenv("HARNESS_SANDBOX", word)
-        assert wanted() == on
+        assert is_enabled() == on
     monkeypatch.setenv("HARNESS_SANDBOX", "no")
     with pytest.raises(EngineError, match="HARNESS_SANDBOX: 'no'"):
-        wanted()
+        is_enabled()
 
 
 def test_a_guest_may_write_its_own_folder_alone(tmp_path: Path) -> None:
@@ -103,8 +103,8 @@ def test_a_guest_that_fills_memory_or_the_disk_is_ended(tmp_path: Path, monkeypa
 
 
 def test_the_kernel_is_told_from_its_sandbox_and_its_programs() -> None:
-    def process(name: str, parent: int) -> guests._Used:
-        return guests._Used(name, "R", parent, 1, 0)
+    def process(name: str, parent: int) -> guests._ProcessStat:
+        return guests._ProcessStat(name, "R", parent, 1, 0)
 
     confined = {
         1: process("sandbox", 0), 2: process("sandbox", 1), 3: process("linux", 2), 4: process("uml-userspace", 3),

@@ -12,7 +12,7 @@ import yaml
 from harness.errors import InputError
 from harness.netem import compile_path
 from harness.outcome import ENGINES
-from harness.planning.sweep import points
+from harness.planning.sweep import expand_points
 from harness.report.explain import explain, loss_words
 from harness.scenario.schema import GilbertElliott, Link, Scenario
 from harness.topology import server_of
@@ -26,7 +26,7 @@ EXAMPLES = sorted((ROOT / "docs/scenarios").glob("*.yaml"))
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_an_example_is_valid_and_compiles_in_both_times(file: Path) -> None:
     one = catalogue().scenario(file)
-    made = points(one, {}, {})
+    made = expand_points(one, {}, {})
     assert len(made) == (3 if one.vary else 1)
     for point in made:
         for engine in ENGINES:

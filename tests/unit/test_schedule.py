@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engine.build_queue import BESIDE_RUN, LANES, Step, Work, awaited, next_run, next_step, seconds_left
+from harness.engine.build_queue import BESIDE_RUN, LANES, Step, Work, awaited_builds, next_run, next_step, seconds_left
 
 #: What `make run` has to build on a fresh machine: image → (seconds, what it is built on).
 FRESH: Mapping[str, tuple[float, tuple[str, ...]]] = {
@@ -101,8 +101,8 @@ def test_runs_go_in_plan_order_as_far_as_their_images_are_there() -> None:
 
 def test_what_is_awaited_is_named_with_the_time_it_still_takes() -> None:
     work = Work({"x": Step("x", "x", 100), "y": Step("y", "y", 30)}, [frozenset("xy")], {"x": 60, "y": 40})
-    assert [(step.name, left) for step, left in awaited(work)] == [("x", 40), ("y", 0)]
-    assert awaited(Work({}, [frozenset("x")])) == []
+    assert [(step.name, left) for step, left in awaited_builds(work)] == [("x", 40), ("y", 0)]
+    assert awaited_builds(Work({}, [frozenset("x")])) == []
 
 
 def test_the_estimate_overlaps_builds_with_runs() -> None:

@@ -9,7 +9,7 @@ import pytest
 from simulator.plan import Route
 from simulator.split import catching, configuration, delivering, routes
 
-from harness.planning.sweep import points
+from harness.planning.sweep import expand_points
 from harness.report.explain import explain
 from harness.scenario.schema import MAXIMUM_SEGMENTS, Scenario
 from harness.topology import Lab, build_lab, sim_plan
@@ -104,7 +104,7 @@ def test_a_proxys_first_receive_buffer_holds_its_initial_window() -> None:
 def test_a_sweep_sets_all_proxies_and_one_segment(tmp_path: Path) -> None:
     (tmp_path / "case.yaml").write_text(SEQUENCE)
     scenario = catalogue().scenario(tmp_path / "case.yaml")
-    made = points(scenario, {}, {"path.proxy.initial_cwnd": ["10", "32"]})
+    made = expand_points(scenario, {}, {"path.proxy.initial_cwnd": ["10", "32"]})
     assert len(made) == 2 * 2 * 2
     assert {proxy.initial_cwnd for point in made for proxy in point.scenario.proxies if proxy} == {10, 32}
     losses = {point.scenario.every_path["satellite"].forward.mean_loss for point in made}

@@ -9,9 +9,9 @@ import pytest
 
 from harness.analysis.delivery import PACKETS
 from harness.analysis.metrics import measure
-from harness.analysis.metrics.registry import find
-from harness.evaluation.cell_result import CellResult, unreached
-from harness.evaluation.ranking import headline
+from harness.analysis.metrics.registry import find_metric
+from harness.evaluation.cell_result import CellResult, unreached_value
+from harness.evaluation.ranking import headline_metrics
 from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run
 from harness.report.chosen import columns
@@ -93,10 +93,10 @@ def test_what_did_not_come_whole_has_no_completion(tmp_path: Path) -> None:
 def test_tables_show_their_times_and_rank_by_them() -> None:
     one = scenario(flows=[Flow.model_validate(SEVERAL["flows"][0])], objectives=[], milestones=[])
     assert [name.metric for name, _ in columns(one)] == ["first_byte", "completion"]
-    assert all(find(name.metric) is not None for name, _ in columns(one))
-    assert headline(one) == (columns(one)[1][0],)
+    assert all(find_metric(name.metric) is not None for name, _ in columns(one))
+    assert headline_metrics(one) == (columns(one)[1][0],)
     run = Run(cell=cell(one), repetition=0, outcome=Outcome(status="timed_out"), started_at="")
-    assert unreached(run, columns(one)[1][0], failed=True) == float("inf")
+    assert unreached_value(run, columns(one)[1][0], failed=True) == float("inf")
     measured = MeasuredRun(version=1, link=LinkProof(valid=True))
     pairs = ((run, measured),)
     assert CellResult(run.cell, pairs, judge(one, pairs), (Path(),)).values("completion", 0, "first") == [float("inf")]

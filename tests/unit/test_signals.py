@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from harness.cli.signals import INTERRUPTED, SIGNALS, end_at_once, ends_in_order
+from harness.cli.signals import INTERRUPTED, SIGNALS, install_exit_handlers, raise_on_signal
 from tests.examples import ROOT
 
 pytestmark = pytest.mark.usefixtures("terminal_signals")
@@ -24,10 +24,10 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_only_a_command_at_work_is_ended_in_order(ended: list[int], number: signal.Signals) -> None:
-    end_at_once()
+    install_exit_handlers()
     os.kill(os.getpid(), number)
     assert ended == [INTERRUPTED]
-    with pytest.raises(KeyboardInterrupt), ends_in_order():
+    with pytest.raises(KeyboardInterrupt), raise_on_signal():
         os.kill(os.getpid(), number)
     assert ended == [INTERRUPTED]
     os.kill(os.getpid(), number)
@@ -36,8 +36,8 @@ def test_only_a_command_at_work_is_ended_in_order(ended: list[int], number: sign
 
 def test_what_was_ignored_stays_ignored(ended: list[int]) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    end_at_once()
-    with ends_in_order():
+    install_exit_handlers()
+    with raise_on_signal():
         os.kill(os.getpid(), signal.SIGHUP)
     os.kill(os.getpid(), signal.SIGHUP)
     assert ended == []

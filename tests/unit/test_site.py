@@ -21,14 +21,14 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.outcome import InteropCheck, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.report.site import build
-from harness.report.site.cell import MOST, cell_page, opening
-from harness.report.site.figures import headline, heat, tile
+from harness.report.site.cell import MOST, cell_page, read_opening
+from harness.report.site.figures import build_tile, headline, heat
 from harness.report.site.implementation import implementation_page, implementations
-from harness.report.site.markdown import html
-from harness.report.site.matrix import matrix, neighbours
+from harness.report.site.markdown import to_html
+from harness.report.site.matrix import build_matrix, heading_spans
 from harness.report.site.overview import overview
-from harness.report.site.pictures import received, scale, ticks
-from harness.report.site.study import packed, study_pages
+from harness.report.site.pictures import axis_ticks, objective_scale, received_picture
+from harness.report.site.study import pack, study_pages
 from harness.scenario.schema import Implementation, Objective
 from harness.store.results import Store
 from harness.units import Size
@@ -69,7 +69,7 @@ def _nothing(wanted: Callable[[Any], bool]) -> Found:
 
 
 def _site(folder: Path, results: Found, store: Store | None = None) -> build.Site:
-    return build.write(folder, results, store or Store(folder.parent / "store"), _nothing, page_cache())
+    return build.render_site(folder, results, store or Store(folder.parent / "store"), _nothing, page_cache())
 
 
 def _stored(folder: Path) -> tuple[Store, CellResult]:
@@ -105,7 +105,7 @@ def _cells(site: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_pairs_without_parameters_go_down_and_across() -> None:
-    made = matrix([_result(client, server) for client in ("b", "a") for server in ("y", "x")])
+    made = build_matrix([_result(client, server) for client in ("b", "a") for server in ("y", "x")])
     assert (made.down, made.across) == (("client",), ("server",))
     assert made.rows == (("a",), ("b",)) and made.columns == (("x",), ("y",))
     assert made.cells[("b",), ("x",)][0].cell.server.name == "x"
@@ -113,7 +113,7 @@ def test_pairs_without_parameters_go_down_and_across() -> None:
 
 def test_what_is_asked_for_goes_across_beside_pairs() -> None:
     found = [_result(parameters={"server.congestion_control": word}) for word in ("cubic", "reno")]
-    made = matrix(found)
+    made = build_matrix(found)
     assert made.down == ("client", "server") and made.across == ("server.congestion_control",)
     assert made.columns == (("cubic",), ("reno",))
 
@@ -121,7 +121,7 @@ def test_what_is_asked_for_goes_across_beside_pairs() -> None:
 def test_cells_that_only_the_seed_tells_apart_have_a_column_each() -> None:
     first = _result()
     cell = first.cell.model_copy(update={"seed": 7, "key": "7" * 16})
-    made = matrix([first, CellResult(cell, first.runs, first.verdict, first.folders)])
+    made = build_matrix([first, CellResult(cell, first.runs, first.verdict, first.folders)])
     assert made.across == ("seed",) and made.columns == (("1",), ("7",))
 
 
@@ -135,23 +135,23 @@ def test_values_that_go_together_are_columns_and_those_that_do_not_are_rows_and_
         cell = base.cell.model_copy(update={"scenario": one, "parameters": parameters, "key": f"{rate}{delay}"})
         return CellResult(cell, base.runs, base.verdict, base.folders)
 
-    every = matrix([asked(rate, delay) for rate in ("1 Mbit/s", "2 Mbit/s") for delay in ("5 ms", "9 ms")])
+    every = build_matrix([asked(rate, delay) for rate in ("1 Mbit/s", "2 Mbit/s") for delay in ("5 ms", "9 ms")])
     assert len(every.rows) == len(every.columns) == 2
-    diagonal = matrix([asked("1 Mbit/s", "5 ms"), asked("2 Mbit/s", "9 ms")])
+    diagonal = build_matrix([asked("1 Mbit/s", "5 ms"), asked("2 Mbit/s", "9 ms")])
     assert diagonal.rows == ((),) and len(diagonal.columns) == 2
 
 
 def test_headings_span_the_columns_that_share_them() -> None:
     place = (("a", "1"), ("a", "2"), ("b", "1"))
-    assert neighbours(place, 0) == [("a", 2), ("b", 1)]
-    assert neighbours(place, 1) == [("1", 1), ("2", 1), ("1", 1)]
+    assert heading_spans(place, 0) == [("a", 2), ("b", 1)]
+    assert heading_spans(place, 1) == [("1", 1), ("2", 1), ("1", 1)]
 
 
 # --- figures
 
 
 def test_a_tile_has_the_figure_that_its_objectives_are_about_beside_what_it_is_held_against() -> None:
-    made = tile(_result(seconds=(4.0, 4.2, 4.4)))
+    made = build_tile(_result(seconds=(4.0, 4.2, 4.4)))
     assert (made.figure, made.symbol, made.beside.objective) == ("4.20", "✕", "≤ 3")
     assert float(made.beside.ideal) < float(made.beside.textbook)
 
@@ -163,7 +163,7 @@ def test_of_a_cell_that_nothing_is_demanded_of_completion_or_fairness_stands() -
 
 
 def test_a_cell_without_figures_has_its_reason() -> None:
-    made = tile(_result(status="crashed"))
+    made = build_tile(_result(status="crashed"))
     assert made.value is None and made.figure == "crashed"
 
 
@@ -174,7 +174,7 @@ def test_heat_grows_with_the_distance_from_the_bound(seconds: float, expected: i
 
 def test_the_scale_of_an_objective_has_bound_interval_and_theory_on_it() -> None:
     result = _result(seconds=(4.0, 4.2, 4.4))
-    made = scale(result, result.verdict.objectives[0])
+    made = objective_scale(result, result.verdict.objectives[0])
     assert made.allowed == (0.0, made.bound)
     assert made.span is not None and made.median is not None
     assert made.bound < made.span[0] <= made.median <= made.span[1] <= 100
@@ -182,7 +182,7 @@ def test_the_scale_of_an_objective_has_bound_interval_and_theory_on_it() -> None
 
 
 def test_what_was_received_has_milestones_between_the_axes() -> None:
-    made = received(_result())
+    made = received_picture(_result())
     assert made is not None
     assert [one.label for one in made.milestones] == ["2MB", "10MB"]
     assert made.milestones[0].y > made.milestones[1].y and made.milestones[0].x < made.milestones[1].x
@@ -190,12 +190,12 @@ def test_what_was_received_has_milestones_between_the_axes() -> None:
 
 
 def test_nothing_received_is_no_picture() -> None:
-    assert received(_result(status="crashed")) is None
+    assert received_picture(_result(status="crashed")) is None
 
 
 @pytest.mark.parametrize(("end", "last", "count"), [(10.0, 10.0, 6), (0.7, 0.6, 4), (23.0, 20.0, 5), (108.0, 100.0, 3)])
 def test_ticks_are_round_numbers(end: float, last: float, count: int) -> None:
-    made = ticks(end)
+    made = axis_ticks(end)
     assert made[0] == 0 and made[-1] == pytest.approx(last) and len(made) == count
 
 
@@ -257,7 +257,7 @@ def test_checks_of_a_test_case_say_in_how_many_runs_they_held_and_what_was_wrong
 
 def test_markdown_shows_html_that_somebody_wrote_and_obeys_none() -> None:
     text = "# T\n\n<!-- mark -->\n<script>x</script> [here](#t) [there](../x.md)\n\n| a |\n| --- |\n| **b** |\n"
-    made = html(text, lambda target: target if target.startswith("#") else None)
+    made = to_html(text, lambda target: target if target.startswith("#") else None)
     assert "<script>" not in made and "mark" not in made
     assert '<a href="#t">here</a>' in made and "there" in made and "x.md" not in made
     assert "<strong>b</strong>" in made
@@ -335,7 +335,7 @@ def test_a_site_without_series_and_qlogs_carries_no_script_for_them(tmp_path: Pa
 
 
 def test_the_same_results_make_the_same_site(tmp_path: Path) -> None:
-    assert packed([1, "ä"]) == packed([1, "ä"])
+    assert pack([1, "ä"]) == pack([1, "ä"])
     found = []
     for _ in range(2):
         _site(tmp_path / "site", [_result(), _result("gamma")])
@@ -370,17 +370,17 @@ def test_a_trace_of_arrays_and_one_of_differences_are_read(tmp_path: Path) -> No
     arrays = tmp_path / "a.qlog"
     arrays.write_text('{"qlog_version": "draft-00"}\n[1000, 0, "transport", "packet_sent", {"n": 1}],\n'
                       '[3000, 0, "transport", "packet_sent", {"n": 2}],\n')  # fmt: skip
-    assert [at for at, _, _ in opening(arrays).events] == [0.0, 2000.0]
+    assert [at for at, _, _ in read_opening(arrays).events] == [0.0, 2000.0]
     relative = tmp_path / "b.sqlog"
     relative.write_text('{"time_format": "relative_to_previous_event"}\n'
                         + '{"time": 2, "name": "quic:packet_sent", "data": {}}\n' * 3)  # fmt: skip
-    assert [at for at, _, _ in opening(relative).events] == [0.0, 2.0, 4.0]
+    assert [at for at, _, _ in read_opening(relative).events] == [0.0, 2.0, 4.0]
 
 
 def test_of_a_long_trace_the_beginning_is_read(tmp_path: Path) -> None:
     file = tmp_path / "long.sqlog"
     file.write_text("".join(f'{{"time": {n}, "name": "x:y", "data": {{"n": {n}}}}}\n' for n in range(MOST + 10)))
-    made = opening(file)
+    made = read_opening(file)
     assert made.cut and len(made.events) == MOST
 
 

@@ -11,7 +11,7 @@ from harness.evaluation.cell_result import CellResult
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Verdict, VerdictStatus
 from harness.report.site import build, overview
 from harness.report.site.interop import interop_page
-from harness.report.site.markdown import address
+from harness.report.site.markdown import cell_address
 from harness.store.results import Store
 from tests.drawings import page_cache
 from tests.examples import catalogue, implementation
@@ -77,10 +77,10 @@ def test_cells_without_test_cases_have_no_such_page() -> None:
 
 def test_the_page_is_linked_and_leads_to_its_cells(tmp_path: Path) -> None:
     results = _square()
-    build.write(tmp_path / "site", results, Store(tmp_path / "store"), lambda wanted: [], page_cache())
+    build.render_site(tmp_path / "site", results, Store(tmp_path / "store"), lambda wanted: [], page_cache())
     text = (tmp_path / "site" / "interop.html").read_text()
     targets = re.findall(r'<li data-c="[A-Z]"><a class="[a-z]+" href="([^"]+)"', text)
-    assert sorted(targets) == sorted(address(one.cell) for one in results)
+    assert sorted(targets) == sorted(cell_address(one.cell) for one in results)
     assert all((tmp_path / "site" / target.partition("?")[0]).exists() for target in targets)
     assert "<b>x</b>" not in text
     assert 'href="interop.html"' in (tmp_path / "site" / "index.html").read_text()
@@ -95,9 +95,9 @@ def test_where_there_are_many_cells_test_cases_are_in_their_matrix_alone(
     monkeypatch.setattr(overview, "MOST", len(results) - 1)
     made = overview.overview(results)
     assert (len(made.tiles), made.elsewhere) == (1, {"interop.html": len(results) - 1})
-    build.write(tmp_path / "site", results, Store(tmp_path / "store"), lambda wanted: [], page_cache())
+    build.render_site(tmp_path / "site", results, Store(tmp_path / "store"), lambda wanted: [], page_cache())
     told = f'{len(results) - 1} cells of the interop runner\'s test cases are in <a href="interop.html">'
     assert told in (tmp_path / "site" / "index.html").read_text()
     alpha = (tmp_path / "site" / "implementations" / "alpha.html").read_text()
     assert '<a href="../interop.html">interop/handshake</a>' in alpha
-    assert f'<a href="../{address(results[0].cell)}"' not in alpha
+    assert f'<a href="../{cell_address(results[0].cell)}"' not in alpha

@@ -9,7 +9,7 @@ import pytest
 
 from harness.catalogue import Catalogue
 from harness.errors import InputError
-from harness.execution.matrix import Request, of_matrix, points_of
+from harness.execution.matrix import Request, matrix_players, swept_points
 from harness.scenario.parameters import ROLES, Role
 from tests.bad_sequences import DOWNLOADS, SEQUENCE
 from tests.examples import ROOT
@@ -27,8 +27,10 @@ def _asked(file: Path, text: str, clients: str, servers: str = "") -> list[tuple
     chosen = {role: known.find_implementations(words[role], role, (), [one]) for role in ROLES}
     everybody = frozenset(role for role in ROLES if words[role] == "all")
     request = Request([one], chosen["client"], chosen["server"], everybody=everybody)
-    known.require_split(points_of(request), lambda other: {role: of_matrix(request, role, other) for role in ROLES})
-    names = ([each.name for each in of_matrix(request, role, one)] for role in ROLES)
+    known.require_split(
+        swept_points(request), lambda other: {role: matrix_players(request, role, other) for role in ROLES}
+    )
+    names = ([each.name for each in matrix_players(request, role, one)] for role in ROLES)
     client, server = names
     return list(itertools.product(client, server))
 
@@ -75,4 +77,4 @@ def test_who_one_scenario_lists_is_not_in_all_of_another(tmp_path: Path) -> None
     everybody = known.find_implementations("all", "client", (), scenarios)
     assert "https" in [one.name for one in everybody]
     request = Request(scenarios, everybody, everybody, everybody=frozenset(ROLES))
-    assert "https" not in [one.name for one in of_matrix(request, "client", scenarios[1])]
+    assert "https" not in [one.name for one in matrix_players(request, "client", scenarios[1])]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.stats.intervals import entropy, harm, interval, jain, product
+from harness.stats.intervals import entropy, harm, interval, jain_index, product
 
 FINITE = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=60)
 
@@ -72,17 +72,17 @@ SHARES = st.lists(st.floats(0, 1e6), min_size=1, max_size=20).filter(lambda valu
 
 @given(SHARES)
 def test_fairness_is_between_one_of_n_and_one(values: list[float]) -> None:
-    assert 1 / len(values) - 1e-9 <= jain(values) <= 1 + 1e-9
+    assert 1 / len(values) - 1e-9 <= jain_index(values) <= 1 + 1e-9
     assert -1e-9 <= entropy(values) <= math.log(len(values)) + 1e-9
 
 
 @given(st.floats(1e-3, 1e6), st.integers(1, 20))
 def test_equal_shares_are_fair(share: float, n: int) -> None:
-    assert jain([share] * n) == pytest.approx(1)
+    assert jain_index([share] * n) == pytest.approx(1)
     assert entropy([share] * n) == pytest.approx(math.log(n))
     assert product([share] * n) == pytest.approx(share**n)
     # One has all: 1/n, and no uncertainty whose a packet is.
-    assert jain([share] + [0.0] * (n - 1)) == pytest.approx(1 / n)
+    assert jain_index([share] + [0.0] * (n - 1)) == pytest.approx(1 / n)
     assert entropy([share] + [0.0] * (n - 1)) == 0
 
 
@@ -90,14 +90,14 @@ def test_equal_shares_are_fair(share: float, n: int) -> None:
 def test_fairness_knows_no_scale_and_no_order(values: list[float], scale: float, dice: random.Random) -> None:
     shuffled = [value * scale for value in values]
     dice.shuffle(shuffled)
-    assert jain(shuffled) == pytest.approx(jain(values))
+    assert jain_index(shuffled) == pytest.approx(jain_index(values))
     assert entropy(shuffled) == pytest.approx(entropy(values), abs=1e-6)
 
 
 @given(SHARES)
 def test_jain_is_one_over_one_plus_the_squared_variation(values: list[float]) -> None:
     mean = statistics.fmean(values)
-    assert jain(values) == pytest.approx(1 / (1 + statistics.pvariance(values) / mean**2), rel=1e-6)
+    assert jain_index(values) == pytest.approx(1 / (1 + statistics.pvariance(values) / mean**2), rel=1e-6)
 
 
 @given(st.lists(st.floats(0.1, 100), min_size=2, max_size=8))
@@ -105,7 +105,7 @@ def test_the_product_is_largest_for_equal_shares(values: list[float]) -> None:
     assert product(values) <= statistics.fmean(values) ** len(values) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("index", [jain, entropy])
+@pytest.mark.parametrize("index", [jain_index, entropy])
 @pytest.mark.parametrize("values", [[], [0.0, 0.0], [1.0, -1.0]])
 def test_no_shares_no_fairness(index: Callable[[list[float]], float], values: list[float]) -> None:
     with pytest.raises(ValueError, match="shares"):

@@ -14,7 +14,7 @@ from harness import writing
 from harness.analysis.metrics import VERSION
 from harness.engine.process_owner import lives, owner
 from harness.errors import EngineError, ResultError
-from harness.execution.measured_store import StoredResults, measure_again
+from harness.execution.measured_store import StoredResults, remeasure
 from harness.outcome import MEASURED_SCHEMA, MeasuredRun, Measurement, Outcome, Run
 from harness.store.results import Store, disk_error
 from tests.examples import cell, scenario
@@ -198,7 +198,7 @@ def test_a_store_that_cannot_be_written_is_read_all_the_same(tmp_path: Path, mon
     (result,) = StoredResults(store, store).find(lambda one: True)
     assert result.last is not None and result.last[1] is not None and result.last[1].version == VERSION
     with pytest.raises(EngineError, match="Read-only file system"):
-        measure_again(store, _run())
+        remeasure(store, _run())
 
 
 def test_series_that_cannot_be_read_are_named_and_cost_nothing_else(tmp_path: Path) -> None:
@@ -221,12 +221,12 @@ def test_a_full_disk_says_so(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_for_figures_is_the_disk_s_fault(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = writing._new_in
+    usual = writing._create_in
 
     def full(folder: int, called: str, file: Path, mode: int = 0o666) -> BinaryIO:
         return Path("/dev/full").open("wb") if called == f"{name}.new" else usual(folder, called, file, mode)
 
-    monkeypatch.setattr(writing, "_new_in", full)
+    monkeypatch.setattr(writing, "_create_in", full)
     series = pl.DataFrame({"flow": [0], "name": ["cwnd"], "t": [0.0], "value": [1.0]})
     with pytest.raises(EngineError, match="disk is full"):
         Store(tmp_path).write_measured(tmp_path, MeasuredRun(version=VERSION), series)

@@ -18,14 +18,21 @@ from simulator.container import Image
 from harness.engine.images import contents, rootfs_export
 from harness.engine.images.cache import EXPORT, Cache
 from harness.engine.images.contents import folder_contents
-from harness.engine.images.file_manifest import appearance, differences, disarm, entries, read_entries, write_entries
+from harness.engine.images.file_manifest import (
+    differences,
+    entries,
+    quick_digest,
+    read_entries,
+    strip_privileges,
+    write_entries,
+)
 from harness.engine.images.rootfs_export import FILES, ROOT, SET_IDS, RootFileSystems, RootFs
 from harness.engine.virtual.guest_config import world_document
 from harness.errors import EngineError
 from harness.execution import cluster_backend
 from harness.execution.cluster import image_transfer
-from harness.execution.cluster.image_transfer import SentImage, TravelledRoots
-from harness.execution.cluster.messages import Answer
+from harness.execution.cluster.image_transfer import ReceivedRoots, SentImage
+from harness.execution.cluster.messages import RunAnswer
 from harness.topology import build_lab
 from tests.examples import cell
 
@@ -108,7 +115,7 @@ def test_an_export_of_an_older_harness_is_disarmed_where_it_is(cache: Cache, mon
         (folder / ROOT / path).chmod(mode)
     content = json.loads((folder / EXPORT).read_text())
     del content[SET_IDS]
-    (folder / EXPORT).write_text(json.dumps({**content, "appearance": appearance(folder / ROOT)}))
+    (folder / EXPORT).write_text(json.dumps({**content, "appearance": quick_digest(folder / ROOT)}))
     write_entries(folder / FILES, entries(folder / ROOT))
     folder.chmod(0o755)
     monkeypatch.setattr(rootfs_export, "inspect_image", lambda reference: None)
@@ -128,7 +135,7 @@ def test_devices_do_not_stay_on_the_disk(tmp_path: Path) -> None:
     os.mknod(tmp_path / "opt" / "disk", stat.S_IFBLK | 0o666, os.makedev(8, 0))
     os.mknod(tmp_path / "opt" / "zero", stat.S_IFCHR | 0o666, os.makedev(1, 5))
     os.mkfifo(tmp_path / "opt" / "pipe")
-    assert disarm(tmp_path) == {}
+    assert strip_privileges(tmp_path) == {}
     assert [file.name for file in (tmp_path / "opt").iterdir()] == ["pipe"]
 
 
@@ -200,16 +207,16 @@ def test_a_parcel_with_what_no_export_has_is_refused(
     (tmp_path / "outside").write_text("own")
     (tmp_path / "there" / "root").mkdir(parents=True)
     with pytest.raises(EngineError, match=f"not what was asked for.*{why}|{why}"):
-        image_transfer.unpack([arriving], image_transfer.digest_of(head), tmp_path / "there" / "root")
+        image_transfer.unpack([arriving], image_transfer.parcel_digest(head), tmp_path / "there" / "root")
     assert (tmp_path / "outside").read_text() == "own" and not list(tmp_path.glob("there/outside"))
 
 
 def test_what_ran_as_its_owner_is_known_where_an_image_has_travelled_to(cache: Cache, tmp_path: Path) -> None:
     root = RootFileSystems(cache).of("strange:1")
     export = Path(root.rootfs).parent
-    sent = SentImage.of(root, image_transfer.digest_of(image_transfer.head_of(export)))
+    sent = SentImage.of(root, image_transfer.parcel_digest(image_transfer.parcel_head(export)))
     there = Cache(tmp_path / "there")
-    arrived: RootFs = TravelledRoots(there, {"strange:1": sent}, lambda digest: image_transfer.pieces(export)).of(
+    arrived: RootFs = ReceivedRoots(there, {"strange:1": sent}, lambda digest: image_transfer.parcel_pieces(export)).of(
         "strange:1"
     )
     assert arrived.set_ids == ARMED and modes(Path(arrived.rootfs)) == HARMLESS
@@ -246,7 +253,7 @@ def test_of_a_worker_s_archive_files_alone_are_written(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         cluster_backend._write(
-            Answer("w", "h", files={"run.json": b"{}", "plan/plan.json": b"{}"}, archive=archive), folder
+            RunAnswer("w", "h", files={"run.json": b"{}", "plan/plan.json": b"{}"}, archive=archive), folder
         )
     finally:
         os.umask(before)
@@ -275,7 +282,7 @@ def test_an_answer_that_writes_elsewhere_or_twice_is_refused(
     tmp_path: Path, files: dict[str, bytes], members: tuple[tuple[str, bytes, str], ...]
 ) -> None:
     (tmp_path / "partial").mkdir()
-    answer = Answer("w", "h", files=files, archive=_archive(*members) if members else b"")
+    answer = RunAnswer("w", "h", files=files, archive=_archive(*members) if members else b"")
     with pytest.raises((OSError, ValueError, tarfile.TarError)):
         cluster_backend._write(answer, tmp_path / "partial")
     assert [file.name for file in tmp_path.iterdir()] == ["partial"]

@@ -19,29 +19,29 @@ from harness.capture.files import open_file, read_bytes
 from harness.capture.qlog_thinning import thin
 from harness.engine.docker import engine as compose_engine
 from harness.engine.docker_cli import tail
-from harness.engine.exit_rules import check, received_file
+from harness.engine.exit_rules import check_transfer, received_file
 from harness.engine.images.cache import Cache
 from harness.engine.images.contents import Contents
-from harness.engine.run_dir import diary, prepare_folder, random_bytes
+from harness.engine.run_dir import prepare_folder, random_bytes, read_events
 from harness.errors import EngineError, ResultError
 from harness.evaluation.cell_result import CellResult
-from harness.execution.locks import claim, sweep
+from harness.execution.locks import claim_run, remove_stale_claims
 from harness.execution.measured_store import StoredResults
-from harness.execution.runner import discard_beginnings, strangers, thin_logs
+from harness.execution.runner import remove_partial_downloads, special_files, thin_logs
 from harness.outcome import Outcome, Run, Transfer, Verdict
-from harness.reading import DEEPEST, UnfitFileError, held_folder, open_regular, read_regular, tree_of
-from harness.report.plots.stored import folder_name
+from harness.reading import MAX_DEPTH, UnfitFileError, open_folder, open_regular, read_regular, read_tree
+from harness.report.plots.stored import run_folder
 from harness.scenario.schema import Implementation, Scenario
-from harness.store.compression import pack
+from harness.store.compression import compress_artefacts
 from harness.store.merge import merge
-from harness.store.parquet import Columns, write_columns
+from harness.store.parquet import ColumnStore, write_columns
 from harness.store.parquet.tables import StoredRun
-from harness.store.parquet_reader import claim_of
+from harness.store.parquet_reader import read_footer
 from harness.store.records import SERIES_SCHEMA, TableError, read_frame, read_run
 from harness.store.results import MEASURED, RUN, SERIES, Store
 from harness.topology import Lab, build_lab
 from harness.topology.lab_file import LabFacts
-from harness.writing import copy_tree, place_below, replace, write_new
+from harness.writing import copy_tree, path_below, replace_file, write_new_file
 from tests.drawings import download_run
 from tests.examples import ROOT, cell, scenario
 
@@ -76,7 +76,7 @@ def test_no_link_is_followed_wherever_it_stands_in_a_name(tmp_path: Path, victim
             read_regular(tmp_path / place, 100)
         with pytest.raises(UnfitFileError):
             open_file(tmp_path / place)
-        with pytest.raises(OSError, match="link"), held_folder((tmp_path / place).parent):
+        with pytest.raises(OSError, match="link"), open_folder((tmp_path / place).parent):
             open_regular(tmp_path / place)
     with pytest.raises(UnfitFileError, match=r"'\.\.' leads elsewhere"):
         open_regular(tmp_path / "a" / ".." / "home" / "secret")
@@ -111,11 +111,11 @@ def test_nothing_is_written_through_a_link_nor_over_what_is_there(tmp_path: Path
     (tmp_path / "file.new").symlink_to(victim)
     (tmp_path / "folder").symlink_to(victim.parent)
     with pytest.raises(FileExistsError):
-        write_new(tmp_path / "file", b"x")
+        write_new_file(tmp_path / "file", b"x")
     for place in ("folder/new", "folder/secret"):
         with pytest.raises(UnfitFileError):
-            replace(tmp_path / place, b"x")
-    replace(tmp_path / "file", b"own")
+            replace_file(tmp_path / place, b"x")
+    replace_file(tmp_path / "file", b"own")
     assert (tmp_path / "file").read_text() == "own" and not (tmp_path / "file").is_symlink()
     assert victim.read_text() == SECRET and [file.name for file in victim.parent.iterdir()] == ["secret"]
 
@@ -123,8 +123,8 @@ def test_nothing_is_written_through_a_link_nor_over_what_is_there(tmp_path: Path
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "..", "", ".", "a/../../../etc/passwd", "a\0b"])
 def test_no_place_is_made_of_a_name_that_leads_out(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="lies outside"):
-        place_below(tmp_path, name)
-    assert place_below(tmp_path, "a/b.json") == tmp_path / "a" / "b.json"
+        path_below(tmp_path, name)
+    assert path_below(tmp_path, "a/b.json") == tmp_path / "a" / "b.json"
 
 
 def test_a_folder_is_looked_through_so_deep_and_so_wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,15 +132,15 @@ def test_a_folder_is_looked_through_so_deep_and_so_wide(tmp_path: Path, monkeypa
     (tmp_path / "d" / "file").touch()
     (tmp_path / "d" / "link").symlink_to(".")
     os.mkfifo(tmp_path / "d" / "pipe")
-    tree = tree_of(tmp_path)
+    tree = read_tree(tmp_path)
     assert (tree.files, tree.folders, tree.links, tree.others) == (["d/file"], ["d", "d/d"], ["d/link"], ["d/pipe"])
-    deep = tmp_path / "deep" / "/".join("d" * (DEEPEST + 2))
+    deep = tmp_path / "deep" / "/".join("d" * (MAX_DEPTH + 2))
     deep.mkdir(parents=True)
     with pytest.raises(UnfitFileError, match="folders within folders"):
-        tree_of(tmp_path / "deep")
+        read_tree(tmp_path / "deep")
     monkeypatch.setattr("harness.reading.MOST_ENTRIES", 3)
     with pytest.raises(UnfitFileError, match="more than 3 files"):
-        tree_of(tmp_path / "d")
+        read_tree(tmp_path / "d")
 
 
 # --- stores
@@ -190,7 +190,7 @@ def test_no_run_is_begun_in_a_store_with_a_folder_elsewhere(tmp_path: Path, vict
     assert caught.value.hint
     # Nor is anything taken for what a killed harness left.
     assert store.remove_orphans() == []
-    sweep(store.root)
+    remove_stale_claims(store.root)
     assert victim.read_text() == SECRET
 
 
@@ -208,9 +208,9 @@ def test_a_claim_that_is_a_link_is_not_emptied(tmp_path: Path, victim: Path) -> 
     claims = tmp_path / "store" / "claims"
     claims.mkdir(parents=True)
     (claims / f"{'0' * 16}.0").symlink_to(victim)
-    sweep(tmp_path / "store")
+    remove_stale_claims(tmp_path / "store")
     with pytest.raises(OSError, match=r"."):
-        claim(tmp_path / "store", "0" * 16, 0)
+        claim_run(tmp_path / "store", "0" * 16, 0)
     assert victim.read_text() == SECRET
 
 
@@ -233,7 +233,7 @@ def test_merging_takes_files_alone_and_names_the_rest(tmp_path: Path, victim: Pa
         "client0.log", "sim/home", "sim/pipe", *(f"{name}.new" for name in (MEASURED, SERIES, RUN))
     }  # fmt: skip
     there = own.folder(run.cell.key, 0)
-    tree = tree_of(there)
+    tree = read_tree(there)
     assert (tree.links, tree.others) == ([], []) and "sim/events.jsonl" in tree.files
     assert own.runs(run.cell.key) == [run] and victim.read_text() == SECRET
 
@@ -274,7 +274,7 @@ def test_what_was_measured_is_not_compressed_or_removed_behind_a_link(tmp_path: 
     (tmp_path / "run" / "big.csv").write_text("x" * 9000)
     # As if it had been compressed already.
     (tmp_path / "run" / "big.csv.zst").symlink_to(victim)
-    pack(tmp_path / "run")
+    compress_artefacts(tmp_path / "run")
     assert {file.name for file in victim.parent.iterdir()} == {"secret", *files.CAPTURES.values()}
     assert read_bytes(tmp_path / "run" / "big.csv") == b"x" * 9000 and victim.read_text() == SECRET
 
@@ -300,9 +300,9 @@ def test_links_of_endpoints_are_findings_and_are_not_followed(tmp_path: Path, vi
     (logs / "far").symlink_to(victim.parent)
     os.mkfifo(logs / "pipe.qlog")
     (tmp_path / "flow0" / "downloads" / "10MB.bin").symlink_to(victim)
-    assert [file.name for file in qlog.traces(logs)] == ["own.qlog"]
+    assert [file.name for file in qlog.find_traces(logs)] == ["own.qlog"]
     assert thin_logs(tmp_path, 1) == []
-    said = strangers(tmp_path, 1)
+    said = special_files(tmp_path, 1)
     assert said == [
         "flow0/client/qlog/far is a link, which is not followed",
         "flow0/client/qlog/strange.qlog is a link, which is not followed",
@@ -310,14 +310,14 @@ def test_links_of_endpoints_are_findings_and_are_not_followed(tmp_path: Path, vi
         "flow0/downloads/10MB.bin is a link, which is not followed",
     ]
     lab = build_lab(cell(), 0)
-    assert discard_beginnings(lab, tmp_path) == {} and victim.read_text() == SECRET
+    assert remove_partial_downloads(lab, tmp_path) == {} and victim.read_text() == SECRET
 
 
 def test_of_many_links_some_are_named(tmp_path: Path) -> None:
     (tmp_path / "flow0" / "client").mkdir(parents=True)
     for number in range(20):
         (tmp_path / "flow0" / "client" / f"{number:02}").symlink_to("x")
-    said = strangers(tmp_path, 1)
+    said = special_files(tmp_path, 1)
     assert len(said) == 9 and said[-1] == "12 more files of that kind"
 
 
@@ -381,11 +381,11 @@ def test_columns_with_such_names_write_nothing_elsewhere(tmp_path: Path) -> None
     )
     said: list[str] = []
     own = Store(tmp_path / "a" / "own")
-    assert merge(own, [Columns(tmp_path / "a" / "columns", said.append)]).taken == 0
+    assert merge(own, [ColumnStore(tmp_path / "a" / "columns", said.append)]).taken == 0
     assert "key" in said[0] and not list(tmp_path.rglob("*escaped*"))
     write_columns(tmp_path / "b", [], [Contents("../../../escaped", {"a": "1"}, {})])
     with pytest.raises(ResultError, match="is the digest of no image's contents"):
-        Columns(tmp_path / "b").every_contents()
+        ColumnStore(tmp_path / "b").every_contents()
 
 
 def test_contents_are_kept_under_their_own_digest(tmp_path: Path) -> None:
@@ -402,7 +402,7 @@ def test_contents_are_kept_under_their_own_digest(tmp_path: Path) -> None:
 
 def test_figures_of_a_run_stay_in_their_folder() -> None:
     run = download_run().run
-    place = folder_name(run)
+    place = run_folder(run)
     assert not place.is_absolute() and ".." not in place.parts
     with pytest.raises(ValueError, match="name"):
         Scenario.model_validate({**json.loads(run.cell.scenario.model_dump_json(by_alias=True)), "name": "../x"})
@@ -417,7 +417,7 @@ def test_a_stream_is_unpacked_a_piece_at_a_time_and_so_much_in_all(
     zeros = bytes(1 << 23)
     (tmp_path / "a.zst").write_bytes(zstandard.ZstdCompressor(write_content_size=False).compress(zeros))
     (tmp_path / "a.gz").write_bytes(gzip.compress(zeros))
-    monkeypatch.setattr(files, "MOST_STREAMED", 1 << 20)
+    monkeypatch.setattr(files, "MAX_STREAMED_SIZE", 1 << 20)
     for name in ("a.zst", "a.gz"):
         assert (tmp_path / name).stat().st_size < 10_000
         with open_file(tmp_path / name) as content:
@@ -478,7 +478,7 @@ def test_what_a_table_becomes_is_counted_page_by_page(tmp_path: Path) -> None:
     frame = pl.DataFrame({"a": ["word"] * 100_000, "b": range(100_000)})
     frame.write_parquet(tmp_path / "t.parquet", compression="zstd", row_group_size=10_000)
     with (tmp_path / "t.parquet").open("rb") as content:
-        claimed = claim_of(content, (tmp_path / "t.parquet").stat().st_size)
+        claimed = read_footer(content, (tmp_path / "t.parquet").stat().st_size)
     assert (claimed.rows, claimed.values) == (100_000, 200_000)
     assert 100_000 <= claimed.unpacked < frame.estimated_size()
 
@@ -500,7 +500,7 @@ def test_whatever_a_table_s_bytes_are_they_are_an_error_of_ours(tmp_path: Path) 
 
 def test_links_in_the_repository_s_own_folders_are_none() -> None:
     """Stores and images of this checkout are read by the same rules."""
-    assert not tree_of(ROOT.resolve() / "results").links
+    assert not read_tree(ROOT.resolve() / "results").links
 
 
 # --- what endpoints leave
@@ -516,7 +516,7 @@ def _transfer(folder: Path, put: Callable[[Path], object]) -> Outcome | None:
     (folder / "flow0").mkdir()
     put(received_file(folder, 0, 0))
     transfer = Transfer(flow=0, index=0, size=flow.size, started_ns=0, ended_ns=1, exit_code=0)
-    return check(transfer, flow, folder, www).outcome
+    return check_transfer(transfer, flow, folder, www).outcome
 
 
 @pytest.mark.parametrize(
@@ -546,7 +546,7 @@ def test_of_several_files_one_that_is_none_is_a_finding(tmp_path: Path, victim: 
     (came / flow.files[0].name).symlink_to(tmp_path / "www" / flow.folder / flow.files[0].name)
     (came / "more").symlink_to(victim.parent)
     transfer = Transfer(flow=0, index=0, size=flow.size, started_ns=0, ended_ns=1, exit_code=0)
-    found = check(transfer, flow, tmp_path, tmp_path / "www")
+    found = check_transfer(transfer, flow, tmp_path, tmp_path / "www")
     assert found.wrong == f"{flow.files[0].name} is no file but a link, which is not followed"
     assert not (came / "more").is_symlink() and victim.read_text() == SECRET
 
@@ -556,7 +556,7 @@ def test_what_simulator_and_endpoints_said_is_not_read_behind_a_link(tmp_path: P
     victim.write_text('{"event": "kernel", "kernel": "lab", "release": "1"}\n')
     for name in ("sim/events.jsonl", "sim/random.json", "client0.log"):
         (tmp_path / "run" / name).symlink_to(victim)
-    assert diary(tmp_path / "run") == [] and random_bytes(tmp_path / "run") == {}
+    assert read_events(tmp_path / "run") == [] and random_bytes(tmp_path / "run") == {}
     assert tail(tmp_path / "run" / "client0.log") == ()
 
 
@@ -572,7 +572,7 @@ def test_a_run_in_containers_is_its_owner_s_alone_while_it_goes_on(
         raise EngineError("it is over")
 
     monkeypatch.setattr(compose_engine, "_Session", session)
-    monkeypatch.setattr(compose_engine, "serving", lambda lab, cache: contextlib.nullcontext())
+    monkeypatch.setattr(compose_engine, "locked_served_files", lambda lab, cache: contextlib.nullcontext())
     engine = compose_engine.ComposeEngine(Cache(tmp_path / "cache"))
     store = Store(tmp_path / "store")
     folder = store.begin("0" * 16, 0)

@@ -20,21 +20,29 @@ from markdown_it import MarkdownIt
 from rich.table import Table
 from rich.text import Text
 
-from harness.capture.artefacts import last_words
+from harness.capture.artefacts import last_log_lines
 from harness.cli import consoles, main
-from harness.cli.consoles import annotate, caution, complain, paper, print_json, print_markdown, print_text
+from harness.cli.consoles import (
+    annotate,
+    print_error,
+    print_json,
+    print_markdown,
+    print_text,
+    print_warning,
+    table_console,
+)
 from harness.errors import HarnessError
 from harness.evaluation.cell_result import CellResult
-from harness.evaluation.regression.accepted_changes import Applied
+from harness.evaluation.regression.accepted_changes import AppliedAllowances
 from harness.evaluation.verdict import judge
-from harness.formatting import harmless, in_cell, quoted, shown, without_html
+from harness.formatting import escape_cell, escape_controls, escape_html, escape_stored, format_value
 from harness.outcome import MeasuredRun, Outcome, Run, Status
 from harness.report import flow_metrics, gate, grid, interop, markdown, summary, table
-from harness.report.layout import Column, Fitted, Row
+from harness.report.layout import Column, FittedTable, Row
 from harness.report.plots.registry import plots
-from harness.report.plots.render import Heading, RenderedFigure, page
+from harness.report.plots.render import Heading, RenderedFigure, render_page
 from harness.report.site import build
-from harness.report.site.cell import opening
+from harness.report.site.cell import read_opening
 from harness.store.results import Store
 from tests.drawings import download_run, page_cache
 
@@ -47,28 +55,32 @@ _LEFT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def test_what_a_terminal_obeys_is_written_out() -> None:
-    assert harmless(ESCAPES) == (
+    assert escape_controls(ESCAPES) == (
         r"\x1b[2J\x9b2J\x1b]0;title\x07\rbegin\x08\x7f\u202e\u2066"
     )  # fmt: skip
-    assert harmless("\ud800") == r"\ud800"
+    assert escape_controls("\ud800") == r"\ud800"
     for plain in ("lines\nand\ttabs", "größer → 5 µs ≤ ✓ 中文", ""):
-        assert harmless(plain) is plain
-    assert not _LEFT.search("".join(map(harmless, map(chr, range(0x3000)))))
-    assert shown(ESCAPES) == f"'{harmless(ESCAPES)}'"
+        assert escape_controls(plain) is plain
+    assert not _LEFT.search("".join(map(escape_controls, map(chr, range(0x3000)))))
+    assert format_value(ESCAPES) == f"'{escape_controls(ESCAPES)}'"
 
 
 def test_html_is_shown_but_for_what_reports_write() -> None:
     own = "| a<br>b | p < 0.01, 3 <4 |\n<details><summary>x</summary>\n</details>"
-    assert without_html(own) == own
+    assert escape_html(own) == own
     for strange in (HTML, "<br onclick=x>", "<details open>", "<BR>", "</div>", "<?php", "<!DOCTYPE>", "<a\nhref=x>"):
-        assert "<" not in without_html(strange).replace("<br>", ""), strange
+        assert "<" not in escape_html(strange).replace("<br>", ""), strange
     # Brackets and lines of our own texts stay as they were.
-    assert in_cell("[a](b)|\n") == "[a](b)\\| "
-    assert quoted("[a](b)|\n<b>") == "[a]\\(b)\\| &lt;b>"
+    assert escape_cell("[a](b)|\n") == "[a](b)\\| "
+    assert escape_stored("[a](b)|\n<b>") == "[a]\\(b)\\| &lt;b>"
 
 
 def test_no_reader_of_markdown_makes_anything_of_a_quoted_text() -> None:
-    made = MarkdownIt("commonmark", {"html": True}).enable("table").render(f"| a |\n| --- |\n| {quoted(STRANGE)} |\n")
+    made = (
+        MarkdownIt("commonmark", {"html": True})
+        .enable("table")
+        .render(f"| a |\n| --- |\n| {escape_stored(STRANGE)} |\n")
+    )
     assert set(re.findall(r"<(\w+)", made)) == {"table", "thead", "tbody", "tr", "th", "td"}
 
 
@@ -96,26 +108,28 @@ def _own(text: str) -> str:
 
 
 def _a_table() -> None:
-    paper().print(Fitted(STRANGE, [Column(STRANGE, identifies=True), Column("b", text=9)], [Row([STRANGE, STRANGE])]))
+    table_console().print(
+        FittedTable(STRANGE, [Column(STRANGE, identifies=True), Column("b", text=9)], [Row([STRANGE, STRANGE])])
+    )
 
 
 def _a_table_of_rich_s() -> None:
     made = Table(title=STRANGE)
     made.add_column(STRANGE)
     made.add_row(Text(STRANGE, style="red"))
-    paper().print(made)
+    table_console().print(made)
 
 
 @pytest.mark.parametrize(
     "print_it",
     [
-        lambda: caution(STRANGE),
-        lambda: complain(HarnessError(STRANGE, STRANGE)),
+        lambda: print_warning(STRANGE),
+        lambda: print_error(HarnessError(STRANGE, STRANGE)),
         lambda: print_text(STRANGE),
         lambda: print_markdown(STRANGE),
         lambda: print_json({STRANGE: STRANGE}),
-        lambda: paper().print(STRANGE, style="bold", soft_wrap=True),
-        lambda: paper().print(Text(STRANGE, style="red")),
+        lambda: table_console().print(STRANGE, style="bold", soft_wrap=True),
+        lambda: table_console().print(Text(STRANGE, style="red")),
         _a_table,
         _a_table_of_rich_s,
     ],
@@ -126,7 +140,7 @@ def test_nothing_that_is_printed_moves_a_terminal(print_it: object, monkeypatch:
 
 
 def test_colours_are_printed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "\x1b[" in _shown_by(lambda: paper().print(Text("x", style="red")), monkeypatch)
+    assert "\x1b[" in _shown_by(lambda: table_console().print(Text("x", style="red")), monkeypatch)
 
 
 def test_json_says_what_is_stored(capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,13 +152,13 @@ def test_json_says_what_is_stored(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_line_is_a_command_to_a_ci_job_s_runner(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "first\n::set-output name=a::b\n  ::stop-commands::x\n##[add-mask]y\nstd::move"
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    for print_it in (lambda: print_text(text), lambda: caution(text), lambda: paper().print(text)):
+    for print_it in (lambda: print_text(text), lambda: print_warning(text), lambda: table_console().print(text)):
         said = _shown_by(print_it, monkeypatch, terminal=False)
         assert not re.search(r"^\s*(::|##\[)", said, re.MULTILINE) and "std::move" in said
     # Those that are meant are given.
     assert _shown_by(lambda: annotate("::error::x\x1b"), monkeypatch, terminal=False) == "::error::x\\x1b\n"
     monkeypatch.delenv("GITHUB_ACTIONS")
-    assert consoles.uncommanding(text) == text
+    assert consoles.without_commands(text) == text
 
 
 # --- reports
@@ -167,12 +181,12 @@ def _strange(status: Status = "crashed") -> CellResult:
 @pytest.mark.parametrize("status", ["crashed", "timed_out", "completed"])
 @pytest.mark.parametrize(
     "report",
-    [markdown.report, grid.markdown, flow_metrics.markdown, summary.night,
+    [markdown.report, grid.markdown, flow_metrics.markdown, summary.nightly_summary,
      lambda results: interop.markdown(interop.matrix_of(results))],
 )  # fmt: skip
 def test_no_report_in_markdown_has_a_stranger_s_html(report: object, status: Status) -> None:
     assert callable(report)
-    said = without_html(report([_strange(status)]))
+    said = escape_html(report([_strange(status)]))
     assert not _LEFT.search(said)
     made = MarkdownIt("commonmark", {"html": True}).enable("table").render(said)
     known = {"p", "strong", "em", "code", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "h2", "br", "pre",
@@ -196,25 +210,25 @@ def test_the_command_of_a_summary_prints_no_html(
 
 
 def test_no_line_of_the_gate_has_html() -> None:
-    passage = gate.GateReport((), Applied((), (), ()), 0.03)
-    assert without_html(gate.markdown(passage)) == gate.markdown(passage)
+    passage = gate.GateReport((), AppliedAllowances((), (), ()), 0.03)
+    assert escape_html(gate.markdown(passage)) == gate.markdown(passage)
 
 
 def test_junit_is_xml_and_shows_what_was_said() -> None:
     text = gate.verdicts([_strange()])
     assert not _LEFT.search(text)
     suites = ElementTree.fromstring(text)
-    assert harmless(ESCAPES) in "".join(suites.itertext()) and len(list(suites.iter("testcase"))) == 1
+    assert escape_controls(ESCAPES) in "".join(suites.itertext()) and len(list(suites.iter("testcase"))) == 1
 
 
 def test_a_table_for_the_terminal_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = _own(_shown_by(lambda: table.show([_strange()], paper()), monkeypatch))
+    said = _own(_shown_by(lambda: table.show([_strange()], table_console()), monkeypatch))
     assert not _LEFT.search(said)
 
 
 def test_the_last_words_of_an_endpoint_are_printable(tmp_path: Path) -> None:
     (tmp_path / "client0.log").write_text(f"{STRANGE}\n")
-    (lines,) = last_words(tmp_path, download_run().run).values()
+    (lines,) = last_log_lines(tmp_path, download_run().run).values()
     assert lines and all(line.isprintable() for line in lines)
 
 
@@ -224,7 +238,7 @@ def test_the_last_words_of_an_endpoint_are_printable(tmp_path: Path) -> None:
 def _site(folder: Path) -> Path:
     result = _strange()
     found = replace(result, folders=(folder / "store",))
-    build.write(folder / "site", [found], Store(folder / "store"), lambda wanted: [], page_cache())
+    build.render_site(folder / "site", [found], Store(folder / "store"), lambda wanted: [], page_cache())
     return folder / "site"
 
 
@@ -285,20 +299,20 @@ def test_stored_texts_are_shown_on_pages_and_obeyed_by_none(tmp_path: Path) -> N
         assert not _LEFT.search(text), file
         assert "<img" not in text and "<script>alert" not in text and "<!--<" not in text, file
     for one in _cells(tmp_path / "site").values():
-        assert not _LEFT.search(one["page"]) and "<img" not in one["page"] and harmless(ESCAPES) in one["page"]
+        assert not _LEFT.search(one["page"]) and "<img" not in one["page"] and escape_controls(ESCAPES) in one["page"]
 
 
 def test_events_of_a_trace_are_shown(tmp_path: Path) -> None:
     event = {"time": 1.0, "name": f"a{ESCAPES}", "data": {"x": ESCAPES}}
     (tmp_path / "a.sqlog").write_text(f"\x1e{json.dumps(event, ensure_ascii=False)}\n")
-    for _, name, said in opening(tmp_path / "a.sqlog").events:
+    for _, name, said in read_opening(tmp_path / "a.sqlog").events:
         assert not _LEFT.search(name + said)
 
 
 def test_a_page_of_figures_runs_its_own_scripts_by_their_digests() -> None:
     plot = next(iter(plots().values()))
     heading = Heading(STRANGE, STRANGE, STRANGE)
-    text = page(heading, [RenderedFigure(plot, {"title": f"{STRANGE}</script>"})], "var own = '</script>';")
+    text = render_page(heading, [RenderedFigure(plot, {"title": f"{STRANGE}</script>"})], "var own = '</script>';")
     policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
     assert policy is not None
     allowed = set(re.findall(r"sha256-([\w+/=]+)", policy[1]))

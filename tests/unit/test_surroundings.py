@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.catalogue.validation import files_of
+from harness.catalogue.validation import yaml_files
 from harness.cli import main
-from harness.cli.signals import INFRASTRUCTURE, MET, UNREAD, USAGE
+from harness.cli.signals import CLOSED_PIPE, INFRASTRUCTURE, MET, USAGE
 from harness.errors import disk_error
-from harness.report.layout import rate
+from harness.report.layout import rate_text
 from harness.store.merge import merge
 from harness.store.results import Store
 from tests.drawings import download_run
@@ -62,7 +62,7 @@ def test_nobody_reads_on() -> None:
     try:
         for words in (("list",), ("list", "--json")):
             found = _run(*words, stdout=writer)
-            assert (found.returncode, found.stderr) == (UNREAD, b"")
+            assert (found.returncode, found.stderr) == (CLOSED_PIPE, b"")
     finally:
         os.close(writer)
 
@@ -117,14 +117,14 @@ def test_a_run_with_a_pipe_in_its_folder_is_merged_without_it(tmp_path: Path) ->
     [(0.0, "0.0"), (0.0423, "0.0423"), (0.0999, "0.0999"), (0.1, "0.1"), (2.345, "2.3"), (31.0, "31.0")],
 )
 def test_a_slow_rate_is_not_zero(value: float, text: str) -> None:
-    assert rate(value) == text
+    assert rate_text(value) == text
 
 
 def test_folders_stand_for_the_files_below(tmp_path: Path) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
     for name in ("a/one.yaml", "a/b/two.yaml", "a/three.txt"):
         (tmp_path / name).touch()
-    assert files_of([tmp_path / "a", tmp_path / "a/one.yaml"]) == [tmp_path / "a/b/two.yaml", tmp_path / "a/one.yaml"]
+    assert yaml_files([tmp_path / "a", tmp_path / "a/one.yaml"]) == [tmp_path / "a/b/two.yaml", tmp_path / "a/one.yaml"]
 
 
 def _checkout(folder: Path) -> Path:

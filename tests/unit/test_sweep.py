@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
-from harness.execution.matrix import Request, cells
-from harness.planning.sweep import dimensions, points
-from harness.report.parameters import asked, sort_key
+from harness.execution.matrix import Request, build_matrix
+from harness.planning.sweep import dimensions, expand_points
+from harness.report.parameters import requested_parameters, sort_key
 from harness.scenario.schema import DropTail
 from harness.units import QueueSize
 from tests.examples import SIM, cell, images, implementation, link, path, scenario
@@ -19,7 +19,7 @@ from tests.examples import SIM, cell, images, implementation, link, path, scenar
 
 def test_nothing_to_vary_is_one_point() -> None:
     one = scenario(parameters={"server.initial_rtt": "0.1 s"})
-    assert [point.parameters for point in points(one, {}, {})] == [{"server.initial_rtt": "100 ms"}]
+    assert [point.parameters for point in expand_points(one, {}, {})] == [{"server.initial_rtt": "100 ms"}]
 
 
 @given(first=st.integers(1, 4), second=st.integers(1, 4))
@@ -28,40 +28,40 @@ def test_every_value_with_every_other(first: int, second: int) -> None:
         "client.initial_rtt": [f"{n + 1} ms" for n in range(first)],
         "ack_ratio": [n + 1 for n in range(second)],
     }
-    found = points(scenario(), {}, vary)
+    found = expand_points(scenario(), {}, vary)
     assert len({str(point.parameters) for point in found}) == first * second
     assert all(point.parameters["client.ack_ratio"] == point.parameters["server.ack_ratio"] for point in found)
 
 
 def test_paired_values() -> None:
     vary = {"path.forward.rate": ["50 Mbit/s", "250 Mbit/s"], "path.return.rate": ["500 kbit/s", "3 Mbit/s"]}
-    found = points(scenario(), {}, vary, "zip")
+    found = expand_points(scenario(), {}, vary, "zip")
     rates = [(str(one.scenario.path.forward.rate), str(one.scenario.path.return_.rate)) for one in found]
     assert rates == [("50 Mbit/s", "500 kbit/s"), ("250 Mbit/s", "3 Mbit/s")]
     with pytest.raises(InputError, match="as many"):
-        points(scenario(), {}, {**vary, "client.ack_ratio": [1, 2, 3]}, "zip")
-    assert points(scenario(), {}, {}, "zip")
+        expand_points(scenario(), {}, {**vary, "client.ack_ratio": [1, 2, 3]}, "zip")
+    assert expand_points(scenario(), {}, {}, "zip")
 
 
 def test_a_scenario_has_a_sweep_of_its_own_which_the_command_line_replaces() -> None:
     one = scenario(vary={"client.ack_ratio": [2, 10], "path.down.loss": ["0 %", "1 %"]})
-    assert len(points(one, {}, {})) == 4
-    assert len(points(one, {}, {"client.ack_ratio": ["5"]})) == 2
-    assert len(points(one, {"client.ack_ratio": "5"}, {})) == 2
-    assert all(not point.scenario.vary for point in points(one, {}, {}))
+    assert len(expand_points(one, {}, {})) == 4
+    assert len(expand_points(one, {}, {"client.ack_ratio": ["5"]})) == 2
+    assert len(expand_points(one, {"client.ack_ratio": "5"}, {})) == 2
+    assert all(not point.scenario.vary for point in expand_points(one, {}, {}))
 
 
 def test_the_client_is_down_wherever_the_terminal_is() -> None:
     for terminal, changed in (("client", "forward"), ("server", "return_")):
         one = scenario(path=path(terminal=terminal))
-        (point,) = points(one, {"path.down.loss": "1%"}, {})
+        (point,) = expand_points(one, {"path.down.loss": "1%"}, {})
         assert str(getattr(point.scenario.path, changed).loss) == "1 %"
         assert point.scenario.path.to_client.mean_loss == 0.01
         assert point.scenario.path.to_server.mean_loss == 0
 
 
 def test_queues_by_their_size() -> None:
-    (point,) = points(scenario(), {"path.forward.queue": "2 BDP"}, {})
+    (point,) = expand_points(scenario(), {"path.forward.queue": "2 BDP"}, {})
     queue = point.scenario.path.forward.queue
     assert isinstance(queue, DropTail)
     assert str(queue.size) == "2 BDP"
@@ -69,7 +69,7 @@ def test_queues_by_their_size() -> None:
 
 
 def test_queues_by_their_discipline() -> None:
-    found = points(scenario(), {}, {"path.forward.queue": ["RED 1 BDP", "1 BDP", "RED 0.5 BDP", "0.5 BDP"]})
+    found = expand_points(scenario(), {}, {"path.forward.queue": ["RED 1 BDP", "1 BDP", "RED 0.5 BDP", "0.5 BDP"]})
     assert [type(one.scenario.path.forward.queue).__name__ for one in found] == ["Red", "DropTail", "Red", "DropTail"]
     assert found[0].scenario.path.forward.held == QueueSize.parse("1 BDP")
     made = [cell().model_copy(update={"parameters": dict(one.parameters)}) for one in found]
@@ -100,16 +100,16 @@ def test_a_cell_says_what_tells_it_from_its_like() -> None:
 )
 def test_what_cannot_be_varied(fixed: dict[str, object], vary: dict[str, list[object]], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        points(scenario(), fixed, vary)
+        expand_points(scenario(), fixed, vary)
 
 
 def test_a_rate_that_tc_cannot_express_is_refused_where_it_is_asked_for() -> None:
     served = path(
         forward=link("20 Mbit/s", queue="20 packets", service={"process": "poisson"}), **{"return": link("5 Mbit/s")}
     )
-    assert points(scenario(path=served), {"path.forward.rate": "8 kbit/s"}, {})
+    assert expand_points(scenario(path=served), {"path.forward.rate": "8 kbit/s"}, {})
     with pytest.raises(InputError, match=r"path\.forward\.rate = 5 kbit/s: netem has no Poisson process as slow"):
-        points(scenario(path=served), {"path.forward.rate": "5 kbit/s"}, {})
+        expand_points(scenario(path=served), {"path.forward.rate": "5 kbit/s"}, {})
 
 
 def test_every_dimension_is_known_once() -> None:
@@ -121,7 +121,7 @@ def test_every_dimension_is_known_once() -> None:
 def test_the_path_is_part_of_a_cell_and_its_key() -> None:
     contestants = [implementation("alpha")]
     request = Request([scenario()], contestants, contestants, vary={"path.down.loss": ["0 %", "1 %"]})
-    made = cells(request, images("alpha"), SIM)
+    made = build_matrix(request, images("alpha"), SIM)
     assert [item.scenario.path.forward.mean_loss for item in made] == [0, 0.01]
     assert [item.parameters for item in made] == [{"path.down.loss": "0 %"}, {"path.down.loss": "1 %"}]
     assert made[0].key != made[1].key
@@ -131,10 +131,10 @@ def test_columns_are_what_differs() -> None:
     made = [
         cell(parameters={"initial_rtt": rtt, "server.congestion_control": "reno"}) for rtt in ("1 s", "20 ms", "100 ms")
     ]
-    found = asked(made)
+    found = requested_parameters(made)
     assert found.varied == ("initial_rtt",)
     assert found.suffix == ", server.congestion_control reno"
     assert [found.cells(one) for one in sorted(made, key=sort_key)] == [["20 ms"], ["100 ms"], ["1 s"]]
-    mixed = asked([*made, cell()])
+    mixed = requested_parameters([*made, cell()])
     assert mixed.varied == ("client.initial_rtt", "server.congestion_control", "server.initial_rtt")
     assert mixed.cells(cell()) == ["–", "–", "–"]

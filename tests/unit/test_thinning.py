@@ -14,7 +14,7 @@ from harness.capture import qlog_thinning
 from harness.capture.qlog import read_losses, read_recovery
 from harness.capture.qlog_parameters import read_settings
 from harness.capture.qlog_thinning import STEP_MS, thin
-from harness.engine.exit_rules import LOG_STEP, log_limit, of_logs
+from harness.engine.exit_rules import LOG_STEP, log_limit, log_overflow_outcome
 from harness.execution.runner import thin_logs
 from harness.topology import build_lab
 from tests.examples import ROOT, cell, scenario
@@ -102,7 +102,7 @@ def test_what_cannot_be_cut_by_lines_stays_whole(tmp_path: Path, content: str) -
 
 
 def test_an_event_that_is_never_rare_has_its_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qlog_thinning, "ROOM", 10_000)
+    monkeypatch.setattr(qlog_thinning, "MAX_EVENT_BYTES", 10_000)
     file = tmp_path / "x.sqlog"
     chatter = [json.dumps({"time": n, "name": "quic:stream_data_moved", "data": {"n": n}}) for n in range(5000)]
     file.write_text("\n".join([*chatter, *lines(10)]) + "\n")
@@ -129,4 +129,4 @@ def test_the_limit_of_logs_grows_with_the_file_and_is_named() -> None:
     assert limit("10 MB") == limit("500 MB") == 2 << 30
     assert limit("10 GB") == (2 << 30) * 10**10 // LOG_STEP
     assert limit("500 MB", repeat_after="1 s") == 4 << 30
-    assert "HARNESS_LOG_LIMIT" in of_logs(build_lab(cell(), 0).host("server0")).detail
+    assert "HARNESS_LOG_LIMIT" in log_overflow_outcome(build_lab(cell(), 0).host("server0")).detail

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.evaluation.cell_result import CellResult, unreached
+from harness.evaluation.cell_result import CellResult, unreached_value
 from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Transfer
 from harness.report import grid, json_report, markdown, table
@@ -111,5 +111,5 @@ def test_comparisons_rest_on_the_same_values() -> None:
     ],
 )
 def test_what_a_transfer_did_not_come_to(name: MetricName, received: int, value: float | None) -> None:
-    assert unreached(ended(0, None, received)[0], name, failed=True) == value
-    assert unreached(ended(0, 4.0, received)[0], name, failed=False) is None
+    assert unreached_value(ended(0, None, received)[0], name, failed=True) == value
+    assert unreached_value(ended(0, 4.0, received)[0], name, failed=False) is None

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from harness.capture.quic.frames import FrameError, Frames, read_common, read_frames
+from harness.capture.quic.frames import FrameError, Frames, read_common_frames, read_frames
 from tests.unit.protected import integer, stream_frame
 from tests.unit.test_traces_frames import OTHERS
 
@@ -65,7 +65,7 @@ def test_what_is_read_at_once_is_what_is_read_frame_by_frame(payloads: list[tupl
         plain[row, :seen] = np.frombuffer(payload[:seen], np.uint8)
     captured = np.array([seen for _, seen in payloads], np.int64)
     size = np.array([len(payload) for payload, _ in payloads], np.int64)
-    for found, (payload, seen) in zip(read_common(plain, captured, size), payloads, strict=True):
+    for found, (payload, seen) in zip(read_common_frames(plain, captured, size), payloads, strict=True):
         assert found is None or found == _slowly(payload, seen)
         event("read at once" if found is not None else "left to be read frame by frame")
 
@@ -79,6 +79,6 @@ def test_what_most_packets_have_is_read_at_once() -> None:
     for row, payload in enumerate(payloads):
         plain[row, : len(payload)] = np.frombuffer(payload[:WIDTH], np.uint8)
     sizes = np.array([len(payload) for payload in payloads])
-    *found, other, wrong = read_common(plain, np.minimum(sizes, WIDTH), sizes)
+    *found, other, wrong = read_common_frames(plain, np.minimum(sizes, WIDTH), sizes)
     assert found == [read_frames(payload[:WIDTH], len(payload)) for payload in payloads[:-2]]
     assert other is None and wrong is None

@@ -10,7 +10,7 @@ import pytest
 
 from harness.capture.capture import Capture, read_capture
 from harness.capture.matching import match
-from harness.capture.quic.invariants import Form, coalesced
+from harness.capture.quic.invariants import Form, last_visible_packet
 from harness.topology.lab_file import Endpoint, FlowAddresses
 from tests.unit.captures import (
     CLIENT,
@@ -127,17 +127,17 @@ def long_header(first: int, length: int, token: bytes | None = None) -> bytes:
 def test_coalesced_packets() -> None:
     handshake = long_header(0xE0, 20)
     whole = handshake + bytes(20)
-    assert coalesced(whole, len(whole)) == (Form.HANDSHAKE, False)
-    assert coalesced(whole + b"\x41" * 9, len(whole) + 30) == (Form.HANDSHAKE, True)
-    assert coalesced(whole + bytes(9), len(whole) + 30) == (Form.HANDSHAKE, False)  # padding
-    assert coalesced(handshake, len(whole) + 30) == (Form.HANDSHAKE, True)
+    assert last_visible_packet(whole, len(whole)) == (Form.HANDSHAKE, False)
+    assert last_visible_packet(whole + b"\x41" * 9, len(whole) + 30) == (Form.HANDSHAKE, True)
+    assert last_visible_packet(whole + bytes(9), len(whole) + 30) == (Form.HANDSHAKE, False)  # padding
+    assert last_visible_packet(handshake, len(whole) + 30) == (Form.HANDSHAKE, True)
     initial = long_header(0xC0, 400, token=b"tok")
-    assert coalesced(initial, 1200) == (Form.INITIAL, True)
-    assert coalesced(initial, len(initial) + 400) == (Form.INITIAL, False)
-    assert coalesced(initial[:10], 1200) is None
-    assert coalesced(bytes.fromhex("c000000000"), 40) is None
+    assert last_visible_packet(initial, 1200) == (Form.INITIAL, True)
+    assert last_visible_packet(initial, len(initial) + 400) == (Form.INITIAL, False)
+    assert last_visible_packet(initial[:10], 1200) is None
+    assert last_visible_packet(bytes.fromhex("c000000000"), 40) is None
     short_initial = long_header(0xC0, 10, token=b"") + bytes(10)
-    assert coalesced(short_initial + handshake, 1200) == (Form.HANDSHAKE, True)
+    assert last_visible_packet(short_initial + handshake, 1200) == (Form.HANDSHAKE, True)
 
 
 def test_handshake_with_a_coalesced_one_rtt_packet(tmp_path: Path) -> None:

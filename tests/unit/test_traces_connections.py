@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.capture.capture import Capture, read_capture
-from harness.capture.connections import _readable, connections, open_packets
+from harness.capture.connections import _select_readable, find_connections, open_packets
 from harness.capture.key_log import Secret, read_key_log
 from harness.capture.quic.invariants import VERSION_2
 from harness.capture.quic.protection import Aead, Protection, decrypt
@@ -63,7 +63,7 @@ def acknowledgements(largest: int, count: int) -> list[tuple[bool, bytes]]:
 
 def test_a_connection_and_both_directions_of_it(tmp_path: Path) -> None:
     seen = capture(tmp_path, [*HANDSHAKE, *data(0, 20), *acknowledgements(0, 10)])
-    (connection,) = connections(seen)
+    (connection,) = find_connections(seen)
     assert (connection.port, connection.version) == (50_000, 1)
     assert (connection.client_id, connection.server_id) == (CLIENT_ID, SERVER_ID)
     down = open_packets(seen, connection, "server", SECRETS)
@@ -79,16 +79,16 @@ def test_a_connection_and_both_directions_of_it(tmp_path: Path) -> None:
 def test_numbers_that_start_anywhere_are_found_from_acknowledgements(tmp_path: Path) -> None:
     base = 0x1A2B3C4D
     seen = capture(tmp_path, [*HANDSHAKE, *data(base, 30, length=1), *acknowledgements(base + 3, 10)])
-    (connection,) = connections(seen)
+    (connection,) = find_connections(seen)
     down = open_packets(seen, connection, "server", SECRETS)
     assert down is not None and down.packets.number[0] == base and len(down.packets) == 30
     # With the number as a whole in the first packet there is no need of them.
     seen = capture(tmp_path, [*HANDSHAKE, *data(base, 1, length=4), *data(base + 1, 30, 1, length=1)])
-    alone = open_packets(seen, connections(seen)[0], "server", SECRETS)
+    alone = open_packets(seen, find_connections(seen)[0], "server", SECRETS)
     assert alone is not None and len(alone.packets) == 31
     # Without either it stays closed.
     seen = capture(tmp_path, [*HANDSHAKE, *data(base, 30, length=1)])
-    assert open_packets(seen, connections(seen)[0], "server", SECRETS) is None
+    assert open_packets(seen, find_connections(seen)[0], "server", SECRETS) is None
 
 
 def test_what_is_not_of_the_connection_stays_closed(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_is_not_of_the_connection_stays_closed(tmp_path: Path) -> None:
     noise = [(True, b"\x40" + dice.randbytes(60)) for _ in range(8)]
     mixed = [*data(0, 100), *noise, *data(100, 100, 100)]
     seen = capture(tmp_path, [*HANDSHAKE, *mixed])
-    down = open_packets(seen, connections(seen)[0], "server", SECRETS)
+    down = open_packets(seen, find_connections(seen)[0], "server", SECRETS)
     assert down is not None and down.closed == len(noise)
     assert [frames.streams[0].offset for frames in down.frames] == [900 * i for i in range(200)]
 
@@ -105,7 +105,7 @@ def test_connections_are_told_apart(tmp_path: Path) -> None:
     other = b"another!"
     second = [(False, long_header(b"again", other, 0xD0, VERSION_2)), (True, long_header(other, b"", 0xD0, VERSION_2))]
     seen = capture(tmp_path, [*HANDSHAKE, *second, *data(0, 20)])
-    found = connections(seen)
+    found = find_connections(seen)
     assert [(one.client_id, one.version) for one in found] == [(CLIENT_ID, 1), (other, VERSION_2)]
     assert open_packets(seen, found[0], "server", SECRETS) is not None
     assert open_packets(seen, found[1], "server", SECRETS) is None
@@ -119,9 +119,9 @@ def test_chance_opens_few_packets(tmp_path: Path, aead: Aead) -> None:
     seen = capture(tmp_path, [*HANDSHAKE, *noise])
     size = protected.secret_size(aead)
     heads = protected.heads([payload for _, payload in noise])
-    packets, _ = _readable(decrypt(heads, Protection(bytes(size), aead, 1, 8)))
+    packets, _ = _select_readable(decrypt(heads, Protection(bytes(size), aead, 1, 8)))
     assert 0 < len(packets) < 0.03 * len(noise)
-    assert open_packets(seen, connections(seen)[0], "server", [Secret(bytes(32), "server", bytes(size))]) is None
+    assert open_packets(seen, find_connections(seen)[0], "server", [Secret(bytes(32), "server", bytes(size))]) is None
 
 
 def test_a_key_log(tmp_path: Path) -> None:

@@ -8,24 +8,24 @@ import polars as pl
 import pytest
 
 from harness.capture.counters import (
-    growth_of,
+    count_increase,
+    cumulative_increase,
     read_capture_drops,
     read_counters,
     read_cpu,
     read_events,
     read_growth,
     running_total,
-    spent,
-    total,
+    transfer_growth,
 )
-from harness.capture.files import find, read_bytes
-from harness.capture.qlog import read_recovery, summarise, traces
+from harness.capture.files import find_file, read_bytes
+from harness.capture.qlog import find_traces, read_recovery, summarise
 
 
 def test_find_accepts_compressed(tmp_path: Path) -> None:
-    assert find(tmp_path / "a.csv") is None
+    assert find_file(tmp_path / "a.csv") is None
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"one") + gzip.compress(b"two"))
-    path = find(tmp_path / "a.csv")
+    path = find_file(tmp_path / "a.csv")
     assert path is not None and read_bytes(path) == b"onetwo"
 
 
@@ -75,9 +75,9 @@ def test_counters(tmp_path: Path) -> None:
     assert frame["early"].to_list() == [0, 3, 5, 0] and frame["backlog"].to_list() == [5] * 4
     _, totals = running_total(frame, "to_client", "drops")
     assert totals.tolist() == [0, 4, 10, 12]  # replaced before the last sample
-    assert total(frame, "to_client", "drops", 0, 2**62) == 12
-    assert total(frame, "to_client", "drops", 1_100_000_000, 1_150_000_000) == 6
-    assert total(frame, "right", "drops", 0, 2**62) is None
+    assert count_increase(frame, "to_client", "drops", 0, 2**62) == 12
+    assert count_increase(frame, "to_client", "drops", 1_100_000_000, 1_150_000_000) == 6
+    assert count_increase(frame, "right", "drops", 0, 2**62) is None
 
 
 def test_events(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_growth(tmp_path: Path) -> None:
         "200,0,0,3",
     ]
     (tmp_path / "g.csv").write_text("\n".join(rows))  # the last row is cut short: 30 or 3000?
-    growth = growth_of(read_growth(tmp_path / "g.csv"), 0, 0)
+    growth = transfer_growth(read_growth(tmp_path / "g.csv"), 0, 0)
     assert growth.size.tolist() == [0, 5, 5, 25]
     moment = growth.reached(20, 0)
     assert moment is not None and (moment.after_ns, moment.before_ns, moment.middle_ns, moment.gap_ns) == (
@@ -123,11 +123,11 @@ def test_growth(tmp_path: Path) -> None:
         95,
         10,
     )
-    first = growth_of(read_growth(tmp_path / "g.csv"), 1, 0).reached(7, 20)
+    first = transfer_growth(read_growth(tmp_path / "g.csv"), 1, 0).reached(7, 20)
     assert first is not None and (first.after_ns, first.before_ns) == (20, 50)
     assert growth.reached(26, 0) is None
     assert growth.typical_step == 20
-    assert growth_of(read_growth(tmp_path / "g.csv"), 2, 0).typical_step == 0
+    assert transfer_growth(read_growth(tmp_path / "g.csv"), 2, 0).typical_step == 0
 
 
 @pytest.mark.parametrize("text", ["", "t_ns,flow,transfer,bytes\n", "t_ns,flow"])
@@ -142,13 +142,13 @@ def test_cpu(tmp_path: Path) -> None:
     rows += ["50,client0,7,0", "100,client0,9,4", "150,client0,3,1"]
     (tmp_path / "c.csv").write_text("\n".join(rows) + "\n")
     frame = read_cpu(tmp_path / "c.csv")
-    assert spent(frame, "sim", "cpu_ns", 60, 90) == 100
-    assert spent(frame, "sim", "rcvbuf_errors", 0, 150) is None
-    assert spent(frame, "client0", "cpu_ns", 20, 100) == 9  # new since the start
-    assert spent(frame, "client0", "cpu_ns", 20, 150) == 12  # and replaced by another
-    assert spent(frame, "client0", "rcvbuf_errors", 50, 100) == 4
-    assert spent(frame, "client0", "cpu_ns", 160, 200) is None
-    assert spent(frame, "server0", "cpu_ns", 0, 150) is None
+    assert cumulative_increase(frame, "sim", "cpu_ns", 60, 90) == 100
+    assert cumulative_increase(frame, "sim", "rcvbuf_errors", 0, 150) is None
+    assert cumulative_increase(frame, "client0", "cpu_ns", 20, 100) == 9  # new since the start
+    assert cumulative_increase(frame, "client0", "cpu_ns", 20, 150) == 12  # and replaced by another
+    assert cumulative_increase(frame, "client0", "rcvbuf_errors", 50, 100) == 4
+    assert cumulative_increase(frame, "client0", "cpu_ns", 160, 200) is None
+    assert cumulative_increase(frame, "server0", "cpu_ns", 0, 150) is None
 
 
 EVENTS = [
@@ -177,8 +177,8 @@ def test_qlog_in_sequence(tmp_path: Path) -> None:
     assert (found.sent, found.lost, found.start_ns) == (2, 1, 1_790_000_000_000_000_000)
     (tmp_path / "b.sqlog.gz").write_bytes(gzip.compress(text.encode()))
     check_recovery(read_recovery(tmp_path / "b.sqlog.gz", rtt_ms=650))
-    assert [path.name for path in traces(tmp_path)] == ["a.sqlog", "b.sqlog.gz"]
-    assert traces(tmp_path / "nowhere") == []
+    assert [path.name for path in find_traces(tmp_path)] == ["a.sqlog", "b.sqlog.gz"]
+    assert find_traces(tmp_path / "nowhere") == []
 
 
 def test_contained_qlog(tmp_path: Path) -> None:

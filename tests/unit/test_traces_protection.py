@@ -12,15 +12,15 @@ from harness.capture.quic.invariants import VERSION_2
 from harness.capture.quic.protection import (
     Aead,
     Protection,
-    candidates,
+    candidate_aeads,
     decode_number,
+    decode_numbers,
     decrypt,
-    derive,
+    derive_keys,
     expand_label,
     header_masks,
     keystream,
     next_secret,
-    numbers,
 )
 from tests.unit.protected import SIZES, Sender, heads, secret_size
 
@@ -62,7 +62,7 @@ UPDATED = {
 def test_keys_of_the_standards(version: int, label: str, secret: str, key: str, iv: str, header: str) -> None:
     initial = hmac.digest(SALTS[version], DESTINATION, hashlib.sha256)
     assert expand_label(initial, label, 32).hex() == secret
-    made = derive(bytes.fromhex(secret), Aead.AES_128_GCM, version)
+    made = derive_keys(bytes.fromhex(secret), Aead.AES_128_GCM, version)
     assert (made.key.hex(), made.iv.hex(), made.header.hex()) == (key, iv, header)
 
 
@@ -74,7 +74,7 @@ def test_keys_of_the_standards(version: int, label: str, secret: str, key: str, 
     ],
 )
 def test_masks_of_the_standard(header: str, sample: str, mask: str) -> None:
-    keys = derive(bytes(32), Aead.AES_128_GCM, VERSION_1)
+    keys = derive_keys(bytes(32), Aead.AES_128_GCM, VERSION_1)
     keys = type(keys)(keys.aead, keys.key, keys.iv, bytes.fromhex(header))
     samples = np.frombuffer(bytes.fromhex(sample), np.uint8)[None, :]
     assert header_masks(keys, samples).tobytes().hex() == mask
@@ -107,7 +107,7 @@ def test_what_a_sender_protects_is_read(aead: Aead, data: st.DataObject) -> None
     updates = [sorted(set(updates)).index(one) for one in updates]
     order = data.draw(st.permutations(range(len(payloads))))
     made = [sender.packet(first + i, payloads[i], 2, updates[i]) for i in order]
-    assert aead in candidates(secret)
+    assert aead in candidate_aeads(secret)
     packets = decrypt(heads(made), Protection(secret, aead, 1, len(connection_id), largest=first - 1))
     assert packets.row.tolist() == list(range(len(made)))
     assert packets.number.tolist() == [first + i for i in order]
@@ -121,7 +121,7 @@ def test_what_a_sender_protects_is_read(aead: Aead, data: st.DataObject) -> None
 @pytest.mark.parametrize("aead", list(Aead))
 def test_a_keystream_of_several_blocks(aead: Aead) -> None:
     secret = bytes(range(secret_size(aead)))
-    keys = derive(secret, aead, VERSION_1)
+    keys = derive_keys(secret, aead, VERSION_1)
     assert len(keys.key) == SIZES[aead]
     zeros = Sender(secret, aead).packet(7, bytes(100), 1)[2:102]
     assert keystream(keys, np.array([7], np.int64), 100).tobytes() == zeros
@@ -151,7 +151,7 @@ def test_a_packet_number_near_the_last_is_decoded(largest: int, size: int, data:
 
 def test_a_number_out_of_all_relation_is_none() -> None:
     truncated, length = np.array([5, 1 << 31, 6, -1, 7], np.int64), np.array([1, 4, 1, 1, 1], np.int64)
-    assert numbers(truncated, length).tolist() == [5, -1, 6, -1, 7]
+    assert decode_numbers(truncated, length).tolist() == [5, -1, 6, -1, 7]
 
 
 @given(
@@ -171,7 +171,7 @@ def test_numbers_at_once_are_those_one_by_one(
         number = max(0, number + step)
         truncated.append(number % (1 << (8 * size)) if readable else -1)
         length.append(size)
-    at_once = numbers(np.array(truncated, np.int64), np.array(length, np.int64), largest)
+    at_once = decode_numbers(np.array(truncated, np.int64), np.array(length, np.int64), largest)
     expected = list[int]()
     for short, size in zip(truncated, length, strict=True):
         found = decode_number(largest, short, 8 * size) if short >= 0 else -1

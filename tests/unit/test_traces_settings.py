@@ -8,7 +8,14 @@ import pytest
 
 from harness.capture import qlog_parameters as module
 from harness.capture.qlog import events, read_head, read_recovery
-from harness.capture.qlog_parameters import Early, Reduction, TransportParameters, number, read_reduction, read_settings
+from harness.capture.qlog_parameters import (
+    FirstValue,
+    Reduction,
+    TransportParameters,
+    parse_number,
+    read_reduction,
+    read_settings,
+)
 
 
 def write(path: Path, text: str) -> Path:
@@ -42,7 +49,7 @@ def test_the_dialect_of_ngtcp2(tmp_path: Path) -> None:
     assert found.remote == TransportParameters(
         40, 5, 1000, initial_max_data=16777216, initial_max_stream_data_bidi_local=8388608
     )
-    assert found.first_smoothed_rtt_ms == Early(0, 333) and found.first_congestion_window == Early(0, 12000)
+    assert found.first_smoothed_rtt_ms == FirstValue(0, 333) and found.first_congestion_window == FirstValue(0, 12000)
     assert found.initial_rtt_ms is None and found.initial_congestion_window is None
     assert found.congestion_control is None and found.max_datagram_size is None
     assert found.summary.names(bytes.fromhex("0a0b0c0d0e0f")) and not found.summary.names(b"\1")
@@ -96,7 +103,7 @@ def test_the_dialect_of_aioquic(tmp_path: Path) -> None:
         found = read_settings(write(tmp_path / f"{name}.qlog", content), 650)
         assert found.local == TransportParameters(initial_max_data=1048576)
         assert found.remote == TransportParameters(25, 3)
-        assert found.first_congestion_window == Early(0, 12000) and found.first_smoothed_rtt_ms is None
+        assert found.first_congestion_window == FirstValue(0, 12000) and found.first_smoothed_rtt_ms is None
 
 
 def test_the_dialect_of_openssl(tmp_path: Path) -> None:
@@ -142,8 +149,8 @@ def test_the_dialect_of_picoquic(tmp_path: Path, path_id: str) -> None:
         initial_max_stream_data_bidi_local=2097152,
     )  # fmt: skip
     assert found.local is None
-    assert found.first_congestion_window == Early(0, 15360)
-    assert found.first_smoothed_rtt_ms == Early(650.001, 651)
+    assert found.first_congestion_window == FirstValue(0, 15360)
+    assert found.first_smoothed_rtt_ms == FirstValue(650.001, 651)
     assert read_reduction(path) == Reduction(15360, 7680, 0, True)
     assert read_recovery(path)["smoothed_rtt_ms"].to_list() == [None, 651]
     assert [event.name for event in events(path.read_bytes(), b'parameters_set"')] == ["transport:parameters_set"]
@@ -158,7 +165,7 @@ def test_seconds_are_told_from_milliseconds(tmp_path: Path) -> None:
     first["data"]["smoothed_rtt"] = 5  # type: ignore[index]
     sample["data"]["smoothed_rtt"] = 651  # type: ignore[index]
     found = read_settings(write(tmp_path / "b.qlog", lines(first, sample)), 650)
-    assert found.first_smoothed_rtt_ms == Early(0, 5)
+    assert found.first_smoothed_rtt_ms == FirstValue(0, 5)
 
 
 def test_odd_traces(tmp_path: Path) -> None:
@@ -180,7 +187,7 @@ def test_odd_traces(tmp_path: Path) -> None:
     [(3, 3.0), (2.5, 2.5), ("7", 7.0), ("ab", None), (True, None), (None, None), ([1], None), ("0x10", None)],
 )
 def test_numbers(value: object, expected: float | None) -> None:
-    assert number(value) == expected
+    assert parse_number(value) == expected
 
 
 def updates(*windows: int | str) -> str:

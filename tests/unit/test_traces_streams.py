@@ -10,7 +10,7 @@ from harness.capture.connections import Connection, SentPackets
 from harness.capture.key_log import Secret
 from harness.capture.quic.frames import StreamFrame, read_frames
 from harness.capture.quic.protection import Aead, Packets
-from harness.capture.streams import Bounds, contiguous, gaps, largest_stream, stream_arrival, stream_arrivals
+from harness.capture.streams import Bounds, contiguous, find_gaps, largest_stream, stream_arrival, stream_arrivals
 from tests.unit.protected import stream_frame
 
 PARTS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=40)
@@ -32,7 +32,7 @@ def test_gaps(parts: list[tuple[int, int]]) -> None:
     there = {byte for offset, length in parts for byte in range(offset, offset + length)}
     end = max((offset + length for offset, length in parts), default=0)
     offsets = np.array([a for a, _ in parts], np.int64)
-    found = gaps(offsets, np.array([a + n for a, n in parts], np.int64))
+    found = find_gaps(offsets, np.array([a + n for a, n in parts], np.int64))
     assert {byte for start, stop in found.tolist() for byte in range(start, stop)} == set(range(end)) - there
     assert all(start < stop for start, stop in found.tolist())
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.capture.divergence import DENSE, STRIDE, Parting, parting, trail
+from harness.capture.divergence import DENSE_PACKETS, STRIDE, TrailDifference, compare_trails, trail
 from harness.capture.pcap import HEAD, Records
 
 
@@ -18,19 +18,21 @@ def _records(count: int, changed: int | None = None) -> Records:
 
 
 def test_equal_captures_do_not_part() -> None:
-    assert parting(trail(_records(1000)), trail(_records(1000))) is None
-    assert parting(trail(_records(0)), trail(_records(0))) is None
+    assert compare_trails(trail(_records(1000)), trail(_records(1000))) is None
+    assert compare_trails(trail(_records(0)), trail(_records(0))) is None
 
 
-@pytest.mark.parametrize("number", [1, 2, 77, DENSE])
+@pytest.mark.parametrize("number", [1, 2, 77, DENSE_PACKETS])
 def test_an_early_difference_is_named_to_the_packet(number: int) -> None:
-    at = parting(trail(_records(1000)), trail(_records(1000, number)))
-    assert at == Parting(number, number)
+    at = compare_trails(trail(_records(1000)), trail(_records(1000, number)))
+    assert at == TrailDifference(number, number)
 
 
-@pytest.mark.parametrize("number", [DENSE + 1, DENSE + 2 * STRIDE, DENSE + 2 * STRIDE + 1, 1000])
+@pytest.mark.parametrize(
+    "number", [DENSE_PACKETS + 1, DENSE_PACKETS + 2 * STRIDE, DENSE_PACKETS + 2 * STRIDE + 1, 1000]
+)
 def test_a_later_one_to_the_stride(number: int) -> None:
-    at = parting(trail(_records(1000)), trail(_records(1000, number)))
+    at = compare_trails(trail(_records(1000)), trail(_records(1000, number)))
     assert at is not None
     assert at.first <= number <= at.last
     assert at.last - at.first < STRIDE
@@ -38,7 +40,7 @@ def test_a_later_one_to_the_stride(number: int) -> None:
 
 @pytest.mark.parametrize(("one", "other"), [(10, 12), (300, 1000), (1000, 512), (0, 3)])
 def test_where_one_has_ended(one: int, other: int) -> None:
-    at = parting(trail(_records(one)), trail(_records(other)))
+    at = compare_trails(trail(_records(one)), trail(_records(other)))
     assert at is not None
     assert at.first <= min(one, other) + 1 <= at.last
 
@@ -50,4 +52,4 @@ def test_a_trail_is_small() -> None:
 @pytest.mark.parametrize("text", ["", "abc", "3:ff", "x:00"])
 def test_what_is_no_trail(text: str) -> None:
     with pytest.raises(ValueError, match=r"trail|invalid literal"):
-        parting(text, trail(_records(3)))
+        compare_trails(text, trail(_records(3)))

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from harness.capture.divergence import Parting
+from harness.capture.divergence import TrailDifference
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.outcome import MeasuredRun, Measurement, Outcome, Run
 from harness.report import verified as view
-from harness.repro.verify import chosen, drawn
-from harness.store.identity import Equivalence, Ledger, keyed
+from harness.repro.verify import draw_sample, select_runs
+from harness.store.identity import Equivalence, Ledger, with_key
 from harness.store.run_comparison import RunComparison
-from harness.store.run_comparison import compared as compared_runs
+from harness.store.run_comparison import compare_with_reference as compared_runs
 from tests.examples import cell
 
 
@@ -67,14 +67,14 @@ def test_equal_captures_are_identical_whatever_else_is_other() -> None:
 
 def test_other_captures_with_the_same_figures() -> None:
     found = compared(_run(), _measured(2.0), _run("other", "2:aacc"), _measured(2.0))
-    assert (found.answer, found.at) == ("same figures", Parting(2, 2))
+    assert (found.answer, found.at) == ("same figures", TrailDifference(2, 2))
 
 
 def test_what_differs_is_named_with_its_place_and_its_bits() -> None:
     one = Contents("d1", {"openssl": "3.5.1"}, {"/usr/local/bin/server": "aa"})
     other = Contents("d2", {"openssl": "3.5.2"}, {"/usr/local/bin/server": "bb"})
     again = _run("other", "2:ccbb", contents={"server0": "d2"}, lab_kernel="k2", cpu="host")
-    again = again.model_copy(update={"cell": keyed(again.cell.model_copy(update={"engine_code": "new"}))})
+    again = again.model_copy(update={"cell": with_key(again.cell.model_copy(update={"engine_code": "new"}))})
     found = compared(
         _run(contents={"server0": "d1"}, lab_kernel="k1", cpu="lab"),
         _measured(2.0),
@@ -134,7 +134,7 @@ def test_an_entry_of_the_ledger_is_named_where_a_run_that_rests_on_it_differs() 
     )  # fmt: skip
     ledger = Ledger().with_entry(entry)
     image = stored.cell.client_image.model_copy(update={"identity": "digest-of-alpha-2"})
-    today = keyed(stored.cell.model_copy(update={"client_image": image}), ledger)
+    today = with_key(stored.cell.model_copy(update={"client_image": image}), ledger)
     found = compared(
         stored, _measured(2.0), _run("other").model_copy(update={"cell": today}), _measured(2.5), ledger=ledger
     )
@@ -170,14 +170,14 @@ def test_a_sample_is_of_cells_and_the_same_each_time() -> None:
         for seed in range(1, 8)
         for number in range(2)
     ]
-    sample = drawn(runs, 3, seed=1)
-    assert sample == drawn(runs, 3, seed=1) != drawn(runs, 3, seed=2)
+    sample = draw_sample(runs, 3, seed=1)
+    assert sample == draw_sample(runs, 3, seed=1) != draw_sample(runs, 3, seed=2)
     assert len({run.cell.key for run in sample}) == 3
     assert {run.repetition for run in sample} == {0}
-    assert len(drawn(runs, 99, seed=1)) == 7
-    assert chosen(runs, []) == runs
+    assert len(draw_sample(runs, 99, seed=1)) == 7
+    assert select_runs(runs, []) == runs
     key = runs[0].cell.key
-    assert chosen(runs, [key]) == runs[:2]
-    assert chosen(runs, [f"{key}/1"]) == [runs[1]]
+    assert select_runs(runs, [key]) == runs[:2]
+    assert select_runs(runs, [f"{key}/1"]) == [runs[1]]
     with pytest.raises(InputError, match="is called"):
-        chosen(runs, ["0123"])
+        select_runs(runs, ["0123"])

@@ -24,7 +24,7 @@ from harness.engine.run_dir import cpu_of, kernel_of, random_bytes
 from harness.engine.virtual import uml_guest as guests
 from harness.engine.virtual.engine import VirtualEngine, console_tail, outcome_of, transfers_of
 from harness.engine.virtual.guest_config import guest_memory_mib, sample_ns, world_document
-from harness.engine.virtual.uml_guest import Guest, GuestEnd, _Stillness, ram_folder
+from harness.engine.virtual.uml_guest import Guest, GuestEnd, _StallDetector, ram_folder
 from harness.errors import EngineError
 from harness.topology import Lab, build_lab
 from tests.examples import cell, scenario
@@ -49,7 +49,7 @@ def event(kind: str, host: str, **more: Any) -> dict[str, Any]:
 def test_the_guest_is_given_what_compose_gives_its_containers() -> None:
     made = lab()
     world = world_document(made, images(made), 1000)
-    assert world["folders"] == {"www": f"{guests.HERE}/www", "certs": f"{guests.HERE}/certs"}
+    assert world["folders"] == {"www": f"{guests.GUEST_DIR}/www", "certs": f"{guests.GUEST_DIR}/certs"}
     # What the guest reads is the same wherever images are kept.
     assert "/exported" not in json.dumps(world)
     assert [host["name"] for host in world["hosts"]] == [host.name for host in made.hosts]
@@ -70,7 +70,7 @@ def test_both_engines_give_clients_the_same_times() -> None:
     made = made.model_copy(update={"flows": (*made.flows[:2], made.flows[2].model_copy(update={"kind": "tcp"}))})
     world = world_document(made, images(made), 1000)
     given = flows(world["hosts"], world["client_end"])
-    assert given == supervisor.flows(made)
+    assert given == supervisor.lifecycle_flows(made)
     assert [(flow.start, flow.stop, flow.repeat_after, flow.time_limit, flow.patience) for flow in given] == [
         (0, None, 5, 120, 5),
         (0, 3, None, 3 + 10, 5),
@@ -228,7 +228,7 @@ def test_a_guest_that_waits_for_its_turn_does_not_stand_still(program: str, stan
     """What counts is the guest's own CPU time: on a busy machine it may take far longer by the wall's clock."""
     guest = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
     try:
-        stillness = _Stillness(guest.pid, stall=0.4)
+        stillness = _StallDetector(guest.pid, stall=0.4)
         deadline = time.monotonic() + (30 if stands_still else 1.5)
         while time.monotonic() < deadline and not stillness.too_long():
             time.sleep(0.05)
@@ -258,7 +258,7 @@ def test_a_guest_that_sleeps_for_good_is_told_from_one_that_is_held_up(
     try:
         if stopped:
             guest.send_signal(signal.SIGSTOP)
-        stillness = _Stillness(guest.pid, stall=2)
+        stillness = _StallDetector(guest.pid, stall=2)
         deadline = time.monotonic() + (30 if asleep else 1.5)
         while time.monotonic() < deadline and not stillness.asleep():
             assert not stillness.too_long()

@@ -10,8 +10,8 @@ import pytest
 
 from harness.analysis.metrics import measure
 from harness.analysis.metrics.starvation import CAUTION, STARVED
-from harness.capture.counters import MACHINE, read_waits, waited
-from harness.engine.docker.sampler import Sampler, Waiting, stolen_ns
+from harness.capture.counters import MACHINE, read_waits, wait_time
+from harness.engine.docker.sampler import CpuWaits, Sampler, stolen_ns
 from harness.outcome import MeasuredRun, Run, proven_outcome
 from tests.measurements import by_name
 from tests.unit.captures import Recipe, write_run
@@ -25,7 +25,7 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.proc, self.cgroup = folder / "proc", folder / "cgroup"
         self.cgroup.mkdir()
-        self.waiting = Waiting(self.cgroup, self.proc)
+        self.waiting = CpuWaits(self.cgroup, self.proc)
 
     def threads(self, file: str = "tasks", **delays: int) -> None:
         """Threads by number, each with what it waited so far, ns."""
@@ -94,7 +94,7 @@ def test_a_stop_lasts_from_one_look_to_the_next(machine: Machine) -> None:
 def test_this_machine_s_own_figures(tmp_path: Path) -> None:
     """The kernel's files are as the code takes them to be."""
     (tmp_path / "tasks").write_text(f"{threading.get_native_id()}\n")
-    waiting = Waiting(tmp_path)
+    waiting = CpuWaits(tmp_path)
     before = int(Path("/proc/thread-self/schedstat").read_text().split()[1])
     sums = dict(waiting.look(1))
     after = int(Path("/proc/thread-self/schedstat").read_text().split()[1])
@@ -117,12 +117,12 @@ def test_growth_within_a_span(tmp_path: Path) -> None:
     file = tmp_path / "waits.csv"
     file.write_text("t_ns,container,kind,ns\n" + "".join(f"{t},sim,run_delay,{ns}\n" for t, ns in rows) + "6,sim,ru")
     frame = read_waits(file)
-    found = waited(frame, "sim", "run_delay", 1, 4)
+    found = wait_time(frame, "sim", "run_delay", 1, 4)
     # At 3 it was another container's.
     assert found is not None
     assert (found.ns, found.sampled_ns, found.share) == (20 + 4 + 2, 3, 26 / 3)
-    assert waited(frame, "sim", "run_delay", 5, 9) is None
-    assert waited(frame, "sim", "pressure", 1, 4) is None
+    assert wait_time(frame, "sim", "run_delay", 5, 9) is None
+    assert wait_time(frame, "sim", "pressure", 1, 4) is None
 
 
 # --- judged

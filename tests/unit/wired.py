@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from harness.analysis.interop.evidence import Evidence
 from harness.capture.datagrams import Address, Datagram
-from harness.capture.quic.dissector import Opener
+from harness.capture.quic.dissector import PacketOpener
 from harness.outcome import Run
 from harness.scenario.parameters import ROLES
 from tests.unit.captures import make_run
@@ -209,7 +209,7 @@ class Trace:
         self.datagrams.append((sender, made))
 
     def evidence(self, *conversations: Conversation, run: Run | None = None) -> Evidence:
-        opener = Opener({name: one for talk in conversations for name, one in talk.secrets.items()})
+        opener = PacketOpener({name: one for talk in conversations for name, one in talk.secrets.items()})
         sent = [packet for sender, datagram in self.datagrams for packet in opener.open(datagram, sender)]
         there = [item for place, item in enumerate(self.datagrams) if place not in self.lost]
         arrived = {role: tuple(one for sender, one in there if sender == role) for role in ROLES}

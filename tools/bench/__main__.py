@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 
 program = typer.Typer(
-    name="bench", add_completion=False, pretty_exceptions_enable=False,
+    name="bench",
+    add_completion=False,
+    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-)  # fmt: skip
+)
 
 
 @program.command()
@@ -83,18 +85,18 @@ def bench(
 
 
 def _side_by_side(kernels: tuple[str, str], names: list[str], most: int | None, reference: Path) -> list[SideBySide]:
-    from harness.cli.signals import heard
+    from harness.cli.signals import handle_interrupts
     from harness.execution.matrix import PlannedRun
-    from harness.report.progress import Talk
-    from harness.repro.verify import candidates, chosen
+    from harness.report.progress import ProgressPrinter
+    from harness.repro.verify import select_runs, verifiable_runs
     from tools.bench.kernels import kernel_of, sentence, side_by_side, summary, varied
 
     pair = (kernel_of(kernels[0]), kernel_of(kernels[1]))
     app, kept = open_app(), open_app(reference)
-    known = candidates(kept.stored)
-    runs = chosen(known, names) if names else varied(known)
+    known = verifiable_runs(kept.stored)
+    runs = select_runs(known, names) if names else varied(known)
     found = []
-    with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
+    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.end_hard):
         items = (PlannedRun(app.inventory.made(app.today(run.cell), talk), run.repetition) for run in runs[:most])
         for one in side_by_side(app, items, pair, min(os.sched_getaffinity(0)), talk):
             found.append(one)

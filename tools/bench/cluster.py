@@ -24,26 +24,26 @@ from typing import Any
 import polars as pl
 from rich.console import Console
 
-from harness.engine.docker.host_jitter import Patience
+from harness.engine.docker.host_jitter import QuietWait
 from harness.engine.images.contents import Contents
 from harness.execution import Options
-from harness.execution.cluster.address import ClusterOptions, Scheduler, started
+from harness.execution.cluster.address import ClusterOptions, Scheduler, run_scheduler
 from harness.execution.cluster.coordinator import Driver
-from harness.execution.cluster.dask_client import Crew, Work
-from harness.execution.cluster.image_transfer import Depot, SentImage
-from harness.execution.cluster.messages import Answer, Order
-from harness.execution.cluster.worker import make
-from harness.execution.cluster_backend import ClusterGround
-from harness.execution.engines import engine_of
+from harness.execution.cluster.dask_client import ClusterConnection, Work
+from harness.execution.cluster.image_transfer import ParcelSource, SentImage
+from harness.execution.cluster.messages import RunAnswer, RunOrder
+from harness.execution.cluster.worker import make_run
+from harness.execution.cluster_backend import ClusterBackend
+from harness.execution.engines import create_engine
 from harness.execution.events import Event
-from harness.execution.local_backend import CheckoutGround
+from harness.execution.local_backend import LocalBackend
 from harness.execution.matrix import PlannedRun
 from harness.execution.measured_store import StoredResults
-from harness.execution.retries import Attempts
+from harness.execution.retries import RunMaker
 from harness.execution.scheduler import Campaign
 from harness.outcome import Cell
-from harness.report.progress import Talk
-from harness.store.parquet import Columns
+from harness.report.progress import ProgressPrinter
+from harness.store.parquet import ColumnStore
 from harness.store.parquet.tables import StoredRun
 from harness.store.provenance import Provenance
 from harness.store.results import MEASURED, RUN, SERIES, Store
@@ -89,26 +89,26 @@ def _laid_down(file: str) -> Any:
     return pickle.loads(Path(file).read_bytes())
 
 
-def answered(file: str, order: Order) -> Answer:
+def answered(file: str, order: RunOrder) -> RunAnswer:
     """The answer to an order, from a recorded run; the task that the driver submits."""
     from distributed import get_worker
 
     return answer(file, order, get_worker().address)
 
 
-def answer(file: str, order: Order, worker: str) -> Answer:
+def answer(file: str, order: RunOrder, worker: str) -> RunAnswer:
     """What a worker makes of an order with what was laid down."""
     begun = time.monotonic()
     cell, known = json.loads(order.cell), _laid_down(file)
     record, files = known[cell["seed"] % len(known)]
     run = {**record, "cell": cell, "repetition": order.repetition}
     made = {RUN: json.dumps(run, indent=1).encode(), **files}
-    return Answer(worker, "here", files=made, seconds=time.monotonic() - begun)
+    return RunAnswer(worker, "here", files=made, seconds=time.monotonic() - begun)
 
 
 def recorded(reference: Path) -> list[StoredRun]:
     """The runs in virtual time of a store in columns that stand for all: every so many, one with series first."""
-    entries = [entry for entry in Columns(reference).entries() if entry.run.cell.virtual_time]
+    entries = [entry for entry in ColumnStore(reference).entries() if entry.run.cell.virtual_time]
     every = sorted(entries, key=lambda entry: entry.series is None)
     step = max(1, len(every) // RECORDED)
     return [every[0], *every[1::step]][:RECORDED]
@@ -117,14 +117,23 @@ def recorded(reference: Path) -> list[StoredRun]:
 # --- the driver's side
 
 
-class _NothingSent(Depot):
+class _NothingSent(ParcelSource):
     """Says of every image what a driver says of one, without having it."""
 
     def sent(self, reference: str) -> SentImage:
         """See `Depot`."""
         digest = hashlib.sha256(reference.encode()).hexdigest()
-        return SentImage(reference, f"sha256:{digest}", reference, ("/run_endpoint.sh",), ("PATH=/usr/bin",), "/", "",
-                    15, digest[:32])  # fmt: skip
+        return SentImage(
+            reference,
+            f"sha256:{digest}",
+            reference,
+            ("/run_endpoint.sh",),
+            ("PATH=/usr/bin",),
+            "/",
+            "",
+            15,
+            digest[:32],
+        )
 
     def contents(self, references: Iterable[str]) -> dict[str, Contents]:
         """See `Depot`."""
@@ -132,10 +141,10 @@ class _NothingSent(Depot):
 
 
 @dataclass
-class _AnyMemory(ClusterGround):
+class _AnyMemory(ClusterBackend):
     """Runs that take no memory, so that as many are made at once as there are simulated cores."""
 
-    def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
+    def order(self, item: PlannedRun, driver: str) -> tuple[RunOrder, int]:
         """See `harness.execution.cluster.coordinator.Ground`."""
         return super().order(item, driver)[0], 1
 
@@ -174,10 +183,16 @@ class Cluster(Session):
         store, depot = Store(self.folder / "simulated"), _NothingSent(self.app.exported, self.app.contents)
         lay_down(entries, self.folder / "recorded")
         work = functools.partial(answered, str(self.folder / "recorded"))
-        with started(ClusterOptions("", 2), self._environment(), threads=CORES // 2) as scheduler:
+        with run_scheduler(ClusterOptions("", 2), self._environment(), threads=CORES // 2) as scheduler:
             # Workers read what is recorded before they can answer.
-            self._drive(scheduler, [PlannedRun(_numbered(entries[0].run.cell, -one), 0) for one in range(1, 9)],
-                        store, depot, work, _AnyMemory)  # fmt: skip
+            self._drive(
+                scheduler,
+                [PlannedRun(_numbered(entries[0].run.cell, -one), 0) for one in range(1, 9)],
+                store,
+                depot,
+                work,
+                _AnyMemory,
+            )
             spent = self._drive(scheduler, [PlannedRun(cell, 0) for cell in cells], store, depot, work, _AnyMemory)
         stored = sum(1 for _ in store.root.glob("runs/*/0/run.json")) - 8
         seconds = statistics.mean(entry.run.wall for entry in entries)
@@ -198,21 +213,33 @@ class Cluster(Session):
         return {"HARNESS_CACHE": str(self.app.cache.folder), "HARNESS_CACHE_LIMIT": f"{self.app.cache.limit} B"}
 
     def _drive(
-        self, scheduler: Scheduler, todo: Sequence[PlannedRun], store: Store, depot: Depot, work: Work = make,
-        kind: type[ClusterGround] = ClusterGround,
-    ) -> Spent:  # fmt: skip
+        self,
+        scheduler: Scheduler,
+        todo: Sequence[PlannedRun],
+        store: Store,
+        depot: ParcelSource,
+        work: Work = make_run,
+        kind: type[ClusterBackend] = ClusterBackend,
+    ) -> Spent:
         """Have a plan's runs made and stored."""
         from distributed import Client
 
         # Not typed there.
         client: Any = Client
-        with client(scheduler.address, security=scheduler.security, set_as_default=False) as asking, \
-                (self.folder / "said").open("w") as out, Talk(Console(file=out, width=120)) as talk, depot:  # fmt: skip
+        with (
+            client(scheduler.address, security=scheduler.security, set_as_default=False) as asking,
+            (self.folder / "said").open("w") as out,
+            ProgressPrinter(Console(file=out, width=120)) as talk,
+            depot,
+        ):
             ground, attempts = self._ground(store, talk, todo)
             driver = Driver(
-                todo, kind(ground, attempts, depot),
-                lambda: Crew(scheduler.address, scheduler.security, depot, self.console.print, work), talk, large=False,
-            )  # fmt: skip
+                todo,
+                kind(ground, attempts, depot),
+                lambda: ClusterConnection(scheduler.address, scheduler.security, depot, self.console.print, work),
+                talk,
+                large=False,
+            )
             before = _cpu(asking)
             begun, cpu = time.monotonic(), time.process_time()
             driver.work()
@@ -222,14 +249,19 @@ class Cluster(Session):
 
     def _ground(
         self, store: Store, listen: Callable[[Event], None], todo: Sequence[PlannedRun], jobs: int = 1
-    ) -> tuple[CheckoutGround, Attempts]:
+    ) -> tuple[LocalBackend, RunMaker]:
         options = Options(jobs=jobs, artefacts="none")
-        attempts = Attempts(
-            engine_of("virtual", self.app.cache, options), store, StoredResults(store, store), options, Patience(0.0),
-            Provenance(), listen,
-        )  # fmt: skip
+        attempts = RunMaker(
+            create_engine("virtual", self.app.cache, options),
+            store,
+            StoredResults(store, store),
+            options,
+            QuietWait(0.0),
+            Provenance(),
+            listen,
+        )
         known = self.app.experience([item.cell for item in todo])
-        ground = CheckoutGround(self.app.images, self.app.inventory, self.app.contents, attempts, known, {})
+        ground = LocalBackend(self.app.images, self.app.inventory, self.app.contents, attempts, known, {})
         return ground, attempts
 
     # --- real runs
@@ -244,9 +276,11 @@ class Cluster(Session):
                 took.setdefault(("alone", together), []).append(self._without(todo, together))
                 took.setdefault(("cluster", together), []).append(self._with(todo, together))
         names = {
-            ("alone", 1): "without a cluster, one at a time", ("alone", 2): "without a cluster, two at a time",
-            ("cluster", 1): "by one worker", ("cluster", 2): "by two workers",
-        }  # fmt: skip
+            ("alone", 1): "without a cluster, one at a time",
+            ("alone", 2): "without a cluster, two at a time",
+            ("cluster", 1): "by one worker",
+            ("cluster", 2): "by two workers",
+        }
         for which, name in names.items():
             self.say(line(f"{CELLS} cells {name}", took[which], "s", ""))
 
@@ -264,13 +298,15 @@ class Cluster(Session):
 
     def _with(self, todo: Sequence[PlannedRun], workers: int) -> float:
         """Seconds that `workers` take for the runs."""
-        with started(ClusterOptions("", workers), self._environment()) as scheduler, \
-                tempfile.TemporaryDirectory(dir=self.folder) as folder:  # fmt: skip
+        with (
+            run_scheduler(ClusterOptions("", workers), self._environment()) as scheduler,
+            tempfile.TemporaryDirectory(dir=self.folder) as folder,
+        ):
             store = Store(Path(folder))
             # The first run of a worker imports what measuring takes.
             warm = [PlannedRun(_numbered(todo[0].cell, -one), 0) for one in range(1, 2 * workers + 1)]
-            self._drive(scheduler, warm, store, Depot(self.app.exported, self.app.contents))
-            return self._drive(scheduler, todo, store, Depot(self.app.exported, self.app.contents)).wall
+            self._drive(scheduler, warm, store, ParcelSource(self.app.exported, self.app.contents))
+            return self._drive(scheduler, todo, store, ParcelSource(self.app.exported, self.app.contents)).wall
 
     def _without(self, todo: Sequence[PlannedRun], jobs: int) -> float:
         """Seconds that the runs take so many at a time."""

@@ -145,9 +145,13 @@ class Entries(Session):
         )
         console = self.folder / "console.log"
         end = guest.run(
-            python_init(f"COUNTS = {counts}\n{_INIT}"), self.folder, console, stall=60, phase=lambda phase: None,
+            python_init(f"COUNTS = {counts}\n{_INIT}"),
+            self.folder,
+            console,
+            stall=60,
+            phase=lambda phase: None,
             settings=kernel.settings,
-        )  # fmt: skip
+        )
         if not end.said_over:
             raise EngineError(f"a guest ended early: {console.read_text()[-400:]}", "run again")
         return end

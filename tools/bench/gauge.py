@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from harness.engine.docker_cli import tail
 from harness.engine.kernel import OWN
-from harness.engine.run_dir import MOST_SAID
+from harness.engine.run_dir import MAX_EVENT_BYTES
 from harness.engine.virtual.uml_guest import LAB, STALL, Guest
 from harness.errors import EngineError
 from harness.netem import PathProgram
@@ -194,7 +194,7 @@ def memory_mib(trials: Sequence[Trial]) -> int:
 
 def read_passages(folder: Path, trials: Sequence[Trial]) -> tuple[Passage, ...]:
     """What a gauge's guest left in its folder. OSError, KeyError or ValueError if that is not complete."""
-    content = json.loads(read_regular(folder.resolve() / "passages.json", MOST_SAID))
+    content = json.loads(read_regular(folder.resolve() / "passages.json", MAX_EVENT_BYTES))
     return tuple(
         _passage(folder / f"passage-{number}.csv", item, trial)
         for number, (item, trial) in enumerate(zip(content["trials"], trials, strict=True))

@@ -11,7 +11,7 @@ from typing import Self
 
 from harness.engine.docker.networks import compose
 from harness.engine.docker_cli import PREFIX
-from harness.engine.run_dir import MOST_SAID, diary, prepare_folder
+from harness.engine.run_dir import MAX_EVENT_BYTES, prepare_folder, read_events
 from harness.errors import EngineError
 from harness.reading import read_regular
 from harness.topology import Lab, sim_plan
@@ -53,7 +53,7 @@ class StandingLab:
 
     def captured(self, side: str) -> int:
         """UDP datagrams captured on one side, once the lab is down."""
-        counts = json.loads(read_regular(self._folder.resolve() / "sim" / "capture.json", MOST_SAID))
+        counts = json.loads(read_regular(self._folder.resolve() / "sim" / "capture.json", MAX_EVENT_BYTES))
         return int(counts[side]["captured"])
 
     def counters(self) -> Path:
@@ -63,7 +63,7 @@ class StandingLab:
     def _await_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
-            names = {event["event"]: event for event in diary(self._folder)}
+            names = {event["event"]: event for event in read_events(self._folder)}
             if "ready" in names:
                 return
             if "failed" in names:

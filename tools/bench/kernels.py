@@ -20,7 +20,7 @@ from harness.errors import InputError, did_you_mean
 from harness.execution import App
 from harness.execution.events import Listener
 from harness.execution.matrix import PlannedRun
-from harness.execution.runner import run_aside
+from harness.execution.runner import run_unjudged
 from harness.outcome import Run
 from harness.scenario.parameters import ROLES
 from harness.store.provenance import Provenance
@@ -84,7 +84,7 @@ def side_by_side(
             # Each goes first as often as the other: what one reads, the other finds in memory.
             for which in (0, 1) if number % 2 else (1, 0):
                 store, before = Store(Path(scratch) / f"{number}-{which}"), _of_children()
-                made[which], _ = run_aside(item, engines[which], store, Provenance(), listen)
+                made[which], _ = run_unjudged(item, engines[which], store, Provenance(), listen)
                 cpu[which] = _of_children() - before
             yield SideBySide((made[0], made[1]), (cpu[0], cpu[1]), differences(made[0], made[1]))
 

@@ -40,9 +40,14 @@ _MS = 1e6
 REFERENCE: Mapping[str, object] = {"rate": "10 Mbit/s", "delay": "40 ms", "queue": "50 kB"}
 BUCKET = "1600 B"
 RED: Mapping[str, object] = {
-    "discipline": "red", "limit": "50 kB", "min": "15 kB", "max": "40 kB", "probability": "10 %", "burst": 85,
+    "discipline": "red",
+    "limit": "50 kB",
+    "min": "15 kB",
+    "max": "40 kB",
+    "probability": "10 %",
+    "burst": 85,
     "average_packet": "1280 B",
-}  # fmt: skip
+}
 LOSS: Mapping[str, object] = {"good_to_bad": "1 %", "bad_to_good": "20 %"}
 
 
@@ -129,10 +134,15 @@ def drop_tail(program: PathProgram, path: Path) -> Experiment:
             Row("most delay at 0.9 load", float(np.nanmax(below.delay_ns)) / _MS, delay, 1e-3, "ms"),
         ]
         rows += [
-            Row(f"{word} delay at 1.25 load", statistic(above.delay_ns) / _MS, statistic(predicted) / _MS,
-                0.1 * packet / _MS, "ms")
+            Row(
+                f"{word} delay at 1.25 load",
+                statistic(above.delay_ns) / _MS,
+                statistic(predicted) / _MS,
+                0.1 * packet / _MS,
+                "ms",
+            )
             for word, statistic in (("median", _median), ("most", _most))
-        ]  # fmt: skip
+        ]
         rows.append(Row("rate at 1.25 load", above.rate_bps / 1e6, expected_rate / 1e6, 5e-5 * rate / 1e6, "Mbit/s"))
         # Equal sets of drops, and then equal delays.
         same = np.array_equal(above.lost, np.isnan(predicted))
@@ -168,9 +178,13 @@ def random_early_detection(path: Path | None = None, runs: int = RED_RUNS, burst
     def read(passages: Sequence[Passage]) -> list[Row]:
         link = reference.to_client
         predicted = red(
-            stream.departures_ns, stream.frame_bytes, link.rate.value, burst_bytes(link, "serial"),
-            red_parameters(link, reference.rtt), RED_PREDICTED,
-        )  # fmt: skip
+            stream.departures_ns,
+            stream.frame_bytes,
+            link.rate.value,
+            burst_bytes(link, "serial"),
+            red_parameters(link, reference.rtt),
+            RED_PREDICTED,
+        )
         rows = []
         for word, counter, values in (("early", "early", predicted.early), ("full", "pdrop", predicted.full)):
             counts = np.array([passage.qdisc("to_client", "red")[counter] for passage in passages], dtype=np.float64)
@@ -180,10 +194,15 @@ def random_early_detection(path: Path | None = None, runs: int = RED_RUNS, burst
             farthest = float(norm.isf(norm.sf(3) / runs))
             rows += [
                 Row(f"{word} drops, mean of {runs} runs", float(counts.mean()), one.mean, 3 * error, "packets"),
-                Row(f"{word} drops, sd", float(counts.std(ddof=1)), one.sd, 3 * one.sd / math.sqrt(2 * runs - 2),
-                    "packets"),
+                Row(
+                    f"{word} drops, sd",
+                    float(counts.std(ddof=1)),
+                    one.sd,
+                    3 * one.sd / math.sqrt(2 * runs - 2),
+                    "packets",
+                ),
                 Row(f"{word} drops, farthest run", max(map(one.deviation, counts)), 0, farthest, "sd"),
-            ]  # fmt: skip
+            ]
         return rows
 
     return Experiment((Trial(program, stream),) * runs, read)
@@ -209,13 +228,22 @@ def loss_model(seeds: Sequence[int] = (1, 2)) -> Experiment:
             share, run = expected.share, expected.run
             runs = loss_runs(passage.lost)
             rows += [
-                Row(f"seed {seed}: lost", 100 * float(passage.lost.mean()), 100 * share.mean,
-                    300 * share.sd, "%"),
-                Row(f"seed {seed}: mean run of losses", float(runs.mean()) if runs.size else 0.0,
-                    run.mean, 3 * run.sd, "packets"),
-                Row(f"seed {seed}: packets with another fate than the rule's",
-                    float(np.count_nonzero(passage.lost != netem_losses(model, seed, LOSS_PACKETS))), 0, 0, "packets"),
-            ]  # fmt: skip
+                Row(f"seed {seed}: lost", 100 * float(passage.lost.mean()), 100 * share.mean, 300 * share.sd, "%"),
+                Row(
+                    f"seed {seed}: mean run of losses",
+                    float(runs.mean()) if runs.size else 0.0,
+                    run.mean,
+                    3 * run.sd,
+                    "packets",
+                ),
+                Row(
+                    f"seed {seed}: packets with another fate than the rule's",
+                    float(np.count_nonzero(passage.lost != netem_losses(model, seed, LOSS_PACKETS))),
+                    0,
+                    0,
+                    "packets",
+                ),
+            ]
         different = np.count_nonzero(passages[0].lost != passages[-1].lost)
         rows.append(Row("same seed again: packets with another fate", float(different), 0, 0, "packets"))
         return rows

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from harness.analysis.direction import LinkDirection
 from harness.analysis.link_replay import Fate
 from harness.analysis.run_view import RunView
-from harness.engine.confinement import alone
-from harness.engine.docker_cli import LONGEST, failure
+from harness.engine.confinement import isolated_options
+from harness.engine.docker_cli import LONGEST, command_error
 from harness.errors import EngineError
 from harness.netem import compile_path
 from harness.scenario.schema import Path
@@ -85,7 +85,7 @@ def red_runs(image: str, stream: Stream, path: Path, runs: int) -> RedRuns:
     red = red_parameters(link, path.rtt)
     arrivals = Arrivals(
         stream.departures_ns.astype(np.int64), stream.frame_bytes, red.limit_bytes, ((0, link.rate.value),)
-    )  # fmt: skip
+    )
     weight, mean = 2.0**-red.log_weight, round(float(stream.frame_bytes.mean()))
     queue = f"red {red.limit_bytes} {red.min_bytes} {red.max_bytes} {red.probability} {weight} {mean} {runs}"
     early, full, waited = _judged(image, arrivals.text(queue)).reshape(-1, 3).T
@@ -121,13 +121,13 @@ def _mean_row(name: str, measured: Floats, expected: Floats, unit: str) -> Row:
 
 def _judged(image: str, text: str) -> Ints:
     """The numbers that the judge prints. EngineError where it cannot be run."""
-    command = ["docker", "run", *alone(), "--interactive", image]
+    command = ["docker", "run", *isolated_options(), "--interactive", image]
     try:
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=LONGEST, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(f"ns-3: {error}") from error
     if done.returncode:
-        raise failure("ns-3", done.stderr)
+        raise command_error("ns-3", done.stderr)
     return np.array(done.stdout.split(), np.int64)
 
 
@@ -163,9 +163,7 @@ def of_direction(run: str, direction: LinkDirection, image: str) -> Agreement | 
     ):
         return None
     changes = [rates[0], *(later for before, later in pairwise(rates) if later[1] != before[1])]
-    left = departures(
-        image, Arrivals(passage.entered.t_ns, passage.entered.length, asked.limit_bytes, tuple(changes))
-    )  # fmt: skip
+    left = departures(image, Arrivals(passage.entered.t_ns, passage.entered.length, asked.limit_bytes, tuple(changes)))
     # What was under way when the capture ended, or cut off with its path, says nothing of the queue.
     known = ~np.isin(direction.replayed.fate, [Fate.IN_FLIGHT, Fate.CUT])
     dropped = direction.replayed.fate == Fate.QUEUE_DROP
@@ -173,9 +171,13 @@ def of_direction(run: str, direction: LinkDirection, image: str) -> Agreement | 
     seen = direction.departures_ns() + direction.replayed.own_ns
     apart = np.abs(seen - left)[both]
     return Agreement(
-        run, direction.name, len(left), int(dropped.sum()), int(((left < 0) != dropped)[known].sum()),
+        run,
+        direction.name,
+        len(left),
+        int(dropped.sum()),
+        int(((left < 0) != dropped)[known].sum()),
         int(apart.max(initial=0)),
-    )  # fmt: skip
+    )
 
 
 def agreements(views: Sequence[tuple[str, RunView]], image: str) -> Iterator[Agreement]:

@@ -168,9 +168,14 @@ def difference(drawn: Drawn, passage: Passage) -> Difference:
         apart = np.where(arrives & came, np.abs(passage.received_ns - model.received_ns), 0)
         other = np.flatnonzero((arrives != came) | (apart > NEAR))
         return Difference(
-            drawn.number, int((arrives != came).sum()), float(apart.max(initial=0)), float(late),
-            int(model.dropped.sum()), int((~arrives & ~model.dropped).sum()), int(other[0]) if other.size else PACKETS,
-        )  # fmt: skip
+            drawn.number,
+            int((arrives != came).sum()),
+            float(apart.max(initial=0)),
+            float(late),
+            int(model.dropped.sum()),
+            int((~arrives & ~model.dropped).sum()),
+            int(other[0]) if other.size else PACKETS,
+        )
 
     places = PLACES if ends else (0.0,)
     best = _best(beside([(place, place)] * len(due), way) for place, way in product(places, WAYS))

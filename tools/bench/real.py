@@ -13,8 +13,8 @@ import polars as pl
 from harness.analysis.metrics import measure
 from harness.capture.counters import read_counters
 from harness.engine.docker.engine import ComposeEngine
-from harness.engine.docker_cli import daemon
-from harness.execution.matrix import PlannedRun, Request, cells
+from harness.engine.docker_cli import daemon_versions
+from harness.execution.matrix import PlannedRun, Request, build_matrix
 from harness.execution.runner import run_once
 from harness.netem.bounds import FRAME
 from harness.outcome import Cell, Image
@@ -22,7 +22,7 @@ from harness.scenario.schema import Container, Implementation, Scenario
 from harness.store.provenance import Provenance
 from harness.store.results import Store
 from harness.topology import Lab, build_lab
-from harness.topology.addresses import FIRST, address
+from harness.topology.addresses import FIRST_ENDPOINT, address
 from tools.bench.idle_lab import StandingLab
 from tools.bench.session import Session, line, scenario
 
@@ -35,7 +35,7 @@ BUCKET_RATES, BUCKET_SPANS, BUCKET_SECONDS = (0.5, 2.0, 10.0, 50.0, 250.0), (0.5
 LABS, CELLS = 3, 4
 
 #: The first server of a lab in the first slot.
-_SERVER = address("right", 0, FIRST)[0]
+_SERVER = address("right", 0, FIRST_ENDPOINT)[0]
 
 
 class RealTime(Session):
@@ -53,13 +53,14 @@ class RealTime(Session):
 
     def _probe_lab(self, wanted: Scenario) -> Lab:
         probe = Implementation(
-            name="probe", image=self.app.images.probe.reference,
+            name="probe",
+            image=self.app.images.probe.reference,
             # ping's file has this capability: without it the kernel does not start it.
             container=Container(capabilities=("NET_RAW",)),
-        )  # fmt: skip
+        )
         image = Image(reference=self.app.images.probe.reference, identity="probe")
         request = Request([wanted], [probe], [probe])
-        return build_lab(cells(request, {"probe": image}, self.app.images.sim("auto"))[0], 0)
+        return build_lab(build_matrix(request, {"probe": image}, self.app.images.sim("auto"))[0], 0)
 
     def _standing(self, wanted: Scenario) -> StandingLab:
         folder = self.folder / wanted.name
@@ -75,9 +76,21 @@ class RealTime(Session):
     def _udp(self, lab: StandingLab, rate: str, seconds: int) -> dict[str, Any]:
         lab.execute("server0", "iperf3", "-s", "-D")
         text = lab.execute(
-            "client0", "iperf3", "--json", "-c", _SERVER, "-u", "-R", "-b", rate, "-l", str(PAYLOAD),
-            "-t", str(seconds), timeout=seconds + 60,
-        )  # fmt: skip
+            "client0",
+            "iperf3",
+            "--json",
+            "-c",
+            _SERVER,
+            "-u",
+            "-R",
+            "-b",
+            rate,
+            "-l",
+            str(PAYLOAD),
+            "-t",
+            str(seconds),
+            timeout=seconds + 60,
+        )
         result: dict[str, Any] = json.loads(text)
         return result
 
@@ -155,9 +168,12 @@ class RealTime(Session):
         short = {"rate": "1 Gbit/s", "delay": "500 us", "queue": "1000 packets"}
         satellite = {"name": "satellite", **{way: made["path"][way] for way in ("forward", "return")}}
         path = [
-            {"name": "ground", "forward": short, "return": short}, {"proxy": "tcp-split"}, satellite,
-            {"proxy": "tcp-split"}, {"name": "access", "forward": short, "return": short},
-        ]  # fmt: skip
+            {"name": "ground", "forward": short, "return": short},
+            {"proxy": "tcp-split"},
+            satellite,
+            {"proxy": "tcp-split"},
+            {"name": "access", "forward": short, "return": short},
+        ]
         starts: dict[str, list[list[float]]] = {"first": [], "next": []}
         for name, asked in (("plain", made), ("row", made | {"path": path})):
             wanted = Scenario.model_validate(asked | {"name": f"bench/{name}"})
@@ -175,7 +191,7 @@ class RealTime(Session):
 
         And of the removal of what stands then ("last").
         """
-        store, provenance = Store(self.folder / "store"), Provenance(daemon())
+        store, provenance = Store(self.folder / "store"), Provenance(daemon_versions())
         costs: dict[str, tuple[list[float], dict[str, list[float]]]] = {
             which: ([], {}) for which in ("first", "next", "last")
         }
@@ -205,7 +221,7 @@ class RealTime(Session):
 
     def _large(self) -> None:
         """The 250/3 Mbit/s case to its end, its link proof, and the time its analysis takes."""
-        store, provenance = Store(self.folder / "store"), Provenance(daemon())
+        store, provenance = Store(self.folder / "store"), Provenance(daemon_versions())
         large = self.app.catalogue.find_scenarios(["satellite/large"])[0]
         cell = self.cell(large)
         with closing(ComposeEngine(self.app.cache)) as engine:

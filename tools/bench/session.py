@@ -92,10 +92,13 @@ class Session(ABC):
         """
         find = self.app.catalogue.find_implementations
         request = Request(
-            [wanted], find(who, "client"), find(server or who, "server"), engine=engine,
+            [wanted],
+            find(who, "client"),
+            find(server or who, "server"),
+            engine=engine,
             sim_kernel="lab" if ENGINES[engine].virtual_time else "auto",
             parameters={f"server.{name}": value for name, value in parameters.items()},
-        )  # fmt: skip
+        )
         cell = self.app.matrix(request, lambda event: None, pull=False)[0]
         for build in self.app.inventory.builds_of(cell):
             self.app.images.make(build, self.announce)

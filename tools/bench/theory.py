@@ -73,9 +73,7 @@ def _exact(name: str, passages: Sequence[Passage]) -> Row:
 
 
 def _draw(inputs: Inputs, sizes: Sizes, packets: int, generator: np.random.Generator) -> Arrivals:
-    return Arrivals(
-        poisson_arrivals(inputs.mean_gap, packets, generator), sizes.draw(packets, generator)
-    )  # fmt: skip
+    return Arrivals(poisson_arrivals(inputs.mean_gap, packets, generator), sizes.draw(packets, generator))
 
 
 def poisson_into_a_serial_link(name: str, sizes: Sizes, load: float, packets: int) -> Experiment:
@@ -127,10 +125,13 @@ def poisson_into_a_poisson_service(load: float, packets: int) -> Experiment:
     inputs = Inputs(service / load, service, 2 * service**2)
     behind = {"service": {"process": "poisson"}, "queue": "100000 packets"}
     trials = tuple(
-        Trial(_serial(seed, **behind), _draw(inputs, ONE_SIZE, packets, np.random.default_rng(seed)),
-              drain_ns=3_000_000_000)
+        Trial(
+            _serial(seed, **behind),
+            _draw(inputs, ONE_SIZE, packets, np.random.default_rng(seed)),
+            drain_ns=3_000_000_000,
+        )
         for seed in SEEDS
-    )  # fmt: skip
+    )
 
     def stream(generator: np.random.Generator) -> tuple[Floats, Floats]:
         arrivals = poisson_arrivals(inputs.mean_gap, packets, generator).astype(np.float64)
@@ -181,7 +182,7 @@ def packet_pairs(pairs: int = 200) -> Experiment:
     trials = tuple(
         Trial(_serial(), Stream(tuple(Train(2, 0, size, start_ns=number * gap) for number in range(pairs))))
         for size in PAIRS
-    )  # fmt: skip
+    )
 
     def read(passages: Sequence[Passage]) -> list[Row]:
         rows = []

@@ -29,11 +29,11 @@ from harness.cli.options import (
     StoredScenarios,
     StoreFolder,
     VerifyShare,
+    cluster_options,
     jobs_of,
-    place_of,
 )
 from harness.cli.report import write_site
-from harness.cli.signals import heard
+from harness.cli.signals import handle_interrupts
 from harness.cli.stored import stored_cells
 
 if TYPE_CHECKING:
@@ -42,9 +42,13 @@ if TYPE_CHECKING:
 
 
 program = typer.Typer(
-    name="reference", cls=CommandGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    name="reference",
+    cls=CommandGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-)  # fmt: skip
+)
 
 
 class Which(StrEnum):
@@ -77,14 +81,14 @@ def run_campaign(
     results/reference/campaign.yaml holds the requests. What was done is kept: the same command goes on. A cluster makes
     the runs as it makes those of `harness run`.
     """
-    from harness.evaluation.publish import forget, keep
+    from harness.evaluation.publish import publish_runs, remove_cells
     from harness.execution import Options
-    from harness.formatting import counted
-    from harness.report.progress import Talk
+    from harness.formatting import format_count
+    from harness.report.progress import ProgressPrinter
     from tools.reference.campaign import Reference
     from tools.reference.pages import behind_figures
 
-    place = place_of(cluster, cluster_tls, cluster_files, verify, EngineChoice(engine.value))
+    place = cluster_options(cluster, cluster_tls, cluster_files, verify, EngineChoice(engine.value))
     app = open_app()
     campaign = Reference(app, REFERENCE, fresh=fresh)
     options = Options(
@@ -98,7 +102,7 @@ def run_campaign(
         cluster=place,
     )
     beside = place.local if place is not None and place.local else options.jobs
-    with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
+    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.end_hard):
         chosen = list(campaign.shares(engine.value, only or [], talk))
         for share in chosen:
             print_text(_line(share, beside))
@@ -108,13 +112,13 @@ def run_campaign(
             made = campaign.work(share, options, talk)
             if made:
                 drawn = behind_figures(made)
-                kept = keep(REFERENCE, made, app.stored, lambda run, drawn=drawn: run.name in drawn)  # type: ignore[misc]
+                kept = publish_runs(REFERENCE, made, app.stored, lambda run, drawn=drawn: run.name in drawn)  # type: ignore[misc]
                 console().print(f"{share.name}: kept {kept.runs} runs, dropped {kept.replaced} older cells")
         if tidy:
             unasked = campaign.unasked(talk)
-            console().print(f"{counted(len(unasked), 'cell')} of the reference that no request asks for")
+            console().print(f"{format_count(len(unasked), 'cell')} of the reference that no request asks for")
             if unasked and not plan:
-                forget(REFERENCE, unasked)
+                remove_cells(REFERENCE, unasked)
     if plan:
         return
     console().print("the pages follow with 'make generate', figures with 'python -m tools.reference figures'")
@@ -152,7 +156,7 @@ def keep(
 
     Cells that differ from a kept one only in their bits, and are older, are dropped.
     """
-    from harness.evaluation.publish import keep as take_over
+    from harness.evaluation.publish import publish_runs as take_over
     from harness.evaluation.publish import rekey
     from tools.reference.pages import behind_figures
 

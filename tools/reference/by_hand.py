@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.execution.matrix import Request, cells
+from harness.execution.matrix import Request, build_matrix
 from harness.outcome import Cell, Image
 from harness.scenario.schema import Implementation, Scenario
 
@@ -11,7 +11,7 @@ def open_cell(scenario: Scenario) -> Cell:
     """A cell of a scenario between a client and a server that are named when it is brought up."""
     client, server = Implementation(name="client", image="client"), Implementation(name="server", image="server")
     images = {name: _variable(name.upper()) for name in ("client", "server")}
-    return cells(Request([scenario], [client], [server]), images, _variable("SIM"))[0]
+    return build_matrix(Request([scenario], [client], [server]), images, _variable("SIM"))[0]
 
 
 def _variable(name: str) -> Image:

@@ -16,21 +16,21 @@ from pydantic import Field, model_validator
 
 from harness.analysis.metrics import VERSION
 from harness.catalogue import load
-from harness.doe.settings_search import Searching, asked_so_far, finished, searching
+from harness.doe.settings_search import SearchGenerator, cells_so_far, drive_searches, start_searches
 from harness.errors import InputError, did_you_mean
 from harness.evaluation.cell_result import CellResult, point_of
-from harness.evaluation.staleness import standing
+from harness.evaluation.staleness import mark_outdated
 from harness.evaluation.verdict import judge
 from harness.execution import App, Options
 from harness.execution.events import Listener
-from harness.execution.matrix import PlannedRun, Request, runs
+from harness.execution.matrix import PlannedRun, Request, plan_runs
 from harness.execution.measured_store import StoredResults
 from harness.outcome import ENGINES, Cell, EngineName, Run, proven_outcome
 from harness.planning.estimate import expected_seconds
-from harness.planning.sweep import dimensions, is_name
+from harness.planning.sweep import dimensions, is_dimension
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Part
-from harness.store.parquet import Columns, is_columnar
+from harness.store.parquet import ColumnStore, is_columnar
 
 CAMPAIGN = "campaign.yaml"
 #: Sets of one cost that a search asks for at once: as many on every machine, so that it goes the same way on all.
@@ -88,7 +88,7 @@ class Share:
     @property
     def planned(self) -> list[PlannedRun]:
         """All its runs."""
-        return runs(self.cells, self.asked.repeat)
+        return plan_runs(self.cells, self.asked.repeat)
 
     @property
     def seconds(self) -> float:
@@ -120,7 +120,7 @@ class Reference:
         asked = load(file, Requests).requests
         for number, one in enumerate(asked, 1):
             for name in (*one.set, *one.vary):
-                if not is_name(name):
+                if not is_dimension(name):
                     message = f"{file}: request {number}: nothing is called '{name}'"
                     raise InputError(message, did_you_mean(name, dimensions()))
         return asked
@@ -137,7 +137,7 @@ class Reference:
         """
         if asked.search is not None:
             known = functools.partial(self._known, repeat=asked.repeat, columns=self._columns())
-            return [cell for one in self._searching(asked, listen) for cell in asked_so_far(one, known)]
+            return [cell for one in self._searching(asked, listen) for cell in cells_so_far(one, known)]
         made = self._app.matrix(self._request(asked), listen, pull=False)
         return [cell for cell in made if asked.pairs == "all" or cell.client.name == cell.server.name]
 
@@ -160,18 +160,18 @@ class Reference:
             vary=asked.vary,
         )
 
-    def _searching(self, asked: Asked, listen: Listener) -> list[Searching]:
+    def _searching(self, asked: Asked, listen: Listener) -> list[SearchGenerator]:
         assert asked.search is not None
-        return searching(self._app, self._request(asked), asked.search, listen, width=_WIDTH, pull=False)
+        return start_searches(self._app, self._request(asked), asked.search, listen, width=_WIDTH, pull=False)
 
-    def _known(self, cell: Cell, repeat: int | None, columns: Columns | None) -> CellResult | None:
+    def _known(self, cell: Cell, repeat: int | None, columns: ColumnStore | None) -> CellResult | None:
         """A cell with its runs, of the reference and of the store; None where some of them are in neither."""
-        planned = runs([cell], repeat)
+        planned = plan_runs([cell], repeat)
         kept = set() if columns is None or self._fresh else self._sound_runs(columns, planned)
         done = kept | self._app.results.done(planned, frozenset({"infrastructure"}))
         return self._of_both(cell, repeat, columns) if len(done) == len(planned) else None
 
-    def _of_both(self, cell: Cell, repeat: int | None, columns: Columns | None) -> CellResult:
+    def _of_both(self, cell: Cell, repeat: int | None, columns: ColumnStore | None) -> CellResult:
         """A cell with its runs, judged as one: the sound ones of the reference, and of the store the rest."""
         stored = self._app.results.of(cell, repeat)
         if columns is None:
@@ -196,7 +196,7 @@ class Reference:
                 continue
             cells = [cell for cell in self.matrix(asked, listen) if _is_named(cell.scenario.name, only)]
             if cells:
-                planned = runs(cells, asked.repeat)
+                planned = plan_runs(cells, asked.repeat)
                 done = self.kept(planned) | self._app.results.done(planned, frozenset({"infrastructure"}))
                 todo = tuple(item for item in planned if (item.cell.key, item.repetition) not in done)
                 yield Share(asked, tuple(cells), todo)
@@ -206,11 +206,11 @@ class Reference:
         columns = self._columns()
         return set() if columns is None or self._fresh else self._sound_runs(columns, planned)
 
-    def _columns(self) -> Columns | None:
+    def _columns(self) -> ColumnStore | None:
         """What is in the reference by now; None where nothing is."""
-        return Columns(self.root) if is_columnar(self.root) else None
+        return ColumnStore(self.root) if is_columnar(self.root) else None
 
-    def _sound_runs(self, columns: Columns, planned: Iterable[PlannedRun]) -> set[tuple[str, int]]:
+    def _sound_runs(self, columns: ColumnStore, planned: Iterable[PlannedRun]) -> set[tuple[str, int]]:
         found = set()
         for item in planned:
             run = columns.run(item.cell.key, item.repetition)
@@ -218,7 +218,7 @@ class Reference:
                 found.add((item.cell.key, item.repetition))
         return found
 
-    def _sound(self, columns: Columns, run: Run) -> bool:
+    def _sound(self, columns: ColumnStore, run: Run) -> bool:
         return proven_outcome(run, columns.measured(run.cell.key, run.repetition)).status != "infrastructure"
 
     def work(self, share: Share, options: Options, listen: Listener) -> list[CellResult]:
@@ -236,18 +236,18 @@ class Reference:
             cells = {cell.key: cell for cell in share.cells}
             self._run(list({item.cell.key: item.cell for item in share.todo}.values()), repeat, options, listen)
         else:
-            finished(self._searching(share.asked, listen), made)
+            drive_searches(self._searching(share.asked, listen), made)
         return self.unkept(cells.values(), repeat)
 
     def _run(self, cells: Sequence[Cell], repeat: int | None, options: Options, listen: Listener) -> None:
         """What of these cells is in neither store is run."""
         if cells:
-            self._app.run_cells(cells, repeat, options, listen, self.kept(runs(cells, repeat)))
+            self._app.run_cells(cells, repeat, options, listen, self.kept(plan_runs(cells, repeat)))
 
     def unkept(self, cells: Iterable[Cell], repeat: int | None) -> list[CellResult]:
         """Those cells of which the store has sound runs that the reference has not."""
         cells = list(cells)
-        kept = self.kept(runs(cells, repeat))
+        kept = self.kept(plan_runs(cells, repeat))
         results = [self._app.results.of(cell, repeat or cell.scenario.repetitions) for cell in cells]
         return [
             result
@@ -272,7 +272,7 @@ class Reference:
 
     def standing(self, results: list[CellResult], listen: Listener) -> list[CellResult]:
         """Results of the reference, with what of each is not of today."""
-        return standing(results, self.today(listen), VERSION, self._app.ledger)
+        return mark_outdated(results, self.today(listen), VERSION, self._app.ledger)
 
 
 def _is_named(scenario: str, words: Collection[str]) -> bool:

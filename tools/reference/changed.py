@@ -7,10 +7,17 @@ from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.evaluation.regression.baseline import BaselineComparison
-from harness.evaluation.regression.decision import GRAVITY, Decided, Known, causes, decide, pairs
-from harness.formatting import counted, quoted
+from harness.evaluation.regression.decision import (
+    STATUS_ORDER,
+    ContentsLookup,
+    Decision,
+    decide,
+    match_cells,
+    version_differences,
+)
+from harness.formatting import escape_stored, format_count
 from harness.report.gate import figure_text
-from harness.report.markdown import line
+from harness.report.markdown import table_row
 from harness.stats.two_sample import ALPHA
 from harness.store.identity import Ledger
 
@@ -36,25 +43,32 @@ _NAMED = 4
 class Changed:
     """A cell of the former reference beside that of today."""
 
-    decided: Decided
+    decided: Decision
     causes: tuple[str, ...]
 
 
 def changed(
-    former: Sequence[CellResult], now: Sequence[CellResult], within: float, known: tuple[Known, Known], ledger: Ledger
+    former: Sequence[CellResult],
+    now: Sequence[CellResult],
+    within: float,
+    known: tuple[ContentsLookup, ContentsLookup],
+    ledger: Ledger,
 ) -> list[Changed]:
     """The cells of a former reference beside those of today, the gravest first; `known`: contents of images of each."""
     points = {point_of(result.cell) for result in former}
-    found = decide(pairs(former, [one for one in now if point_of(one.cell) in points]), within=within)
-    ordered = sorted(found, key=lambda one: (one.pair.cell.scenario.name, GRAVITY.index(one.standing), one.pair.name))
-    return [Changed(one, tuple(causes(one.pair, known, ledger))) for one in ordered]
+    found = decide(match_cells(former, [one for one in now if point_of(one.cell) in points]), within=within)
+    ordered = sorted(
+        found, key=lambda one: (one.pair.cell.scenario.name, STATUS_ORDER.index(one.standing), one.pair.name)
+    )
+    return [Changed(one, tuple(version_differences(one.pair, known, ledger))) for one in ordered]
 
 
 def changed_page(cells: Sequence[Changed], compared: BaselineComparison) -> str:
     """The page. `compared`: what the whole comparison came to."""
-    counts = ", ".join(f"{compared.counts[one]} {one}" for one in GRAVITY if compared.counts.get(one))
+    counts = ", ".join(f"{compared.counts[one]} {one}" for one in STATUS_ORDER if compared.counts.get(one))
     said = (
-        f"Of {counted(sum(compared.counts.values()), 'cell')}: {counts}. A figure has changed when it is off by more "
+        f"Of {format_count(sum(compared.counts.values()), 'cell')}: {counts}. A figure has changed when "
+        "it is off by more "
         f"than {100 * compared.within:.3g} %; where chance has a part in it, when a test shows that, too (Mann and "
         f"Whitney, at {ALPHA:.0%} over all figures together). What *cannot tell* has too few runs for that, "
         "and no line here."
@@ -62,10 +76,15 @@ def changed_page(cells: Sequence[Changed], compared: BaselineComparison) -> str:
     lines = [_HEAD, said, ""]
     for folder in dict.fromkeys(_folder(one) for one in cells):
         mine = [one for one in cells if _folder(one) == folder]
-        lines += [f"## {folder}", "", line(["", "cell", "before → now", "what differs in the bits"]), line(["---"] * 4)]
+        lines += [
+            f"## {folder}",
+            "",
+            table_row(["", "cell", "before → now", "what differs in the bits"]),
+            table_row(["---"] * 4),
+        ]
         for one in mine:
             texts = (one.decided.standing, one.decided.pair.name, _figures(one.decided), _few(list(one.causes), ", "))
-            lines.append(line([quoted(text) for text in texts]))
+            lines.append(table_row([escape_stored(text) for text in texts]))
         lines.append("")
     return "\n".join(lines)
 
@@ -74,7 +93,7 @@ def _folder(one: Changed) -> str:
     return one.decided.pair.cell.scenario.name.partition("/")[0]
 
 
-def _figures(one: Decided) -> str:
+def _figures(one: Decision) -> str:
     return _few([figure_text(figure) for figure in one.figures if figure.standing == one.standing], "; ")
 
 

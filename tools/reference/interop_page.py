@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.analysis.interop import declared
+from harness.analysis.interop import declared_checks
 from harness.analysis.interop.registry import CASES, DISABLED, FOLDER, MEASUREMENTS, case_of
 from harness.evaluation.cell_result import CellResult
-from harness.report import checks, effort, interop
-from harness.report.markdown import line
+from harness.report import checks, effort_summary, interop
+from harness.report.markdown import table_row
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import ONE_SIDED, TESTCASES, Implementation, Scenario, TestcaseName
 
@@ -73,22 +73,22 @@ def interop_page(
     """
     by_name = {one.name.removeprefix(FOLDER): one for one in scenarios if one.name.startswith(FOLDER)}
     lines = [_HEAD, "## Test cases", ""]
-    lines += [line(["", "case", "what it is", "TESTCASE", "checks", "what is chosen"]), line(["---"] * 6)]
+    lines += [table_row(["", "case", "what it is", "TESTCASE", "checks", "what is chosen"]), table_row(["---"] * 6)]
     for name, abbreviation in (CASES | MEASUREMENTS).items():
         lines.append(_case(name, abbreviation, by_name[name]))
     lines += [
         "",
         "## Checks",
         "",
-        *checks.markdown(list(declared().values())).splitlines(),
+        *checks.markdown(list(declared_checks().values())).splitlines(),
     ]
     lines.append(_IMAGES)
     lines += _images([one for one in implementations if one.build is not None and one.tested and one.speaks_quic])
     lines.append(_DIFFERENCES)
     matrix = interop.matrix_of(results)
     shown = interop.markdown(matrix) if matrix.entries else "No runs are stored.\n"
-    judged = [one for one in interop.chosen(results) if case_of(one.cell.scenario.name) is not None]
-    took = [f"{effort(judged)}; to decrypt and judge them is not in it.", ""] if judged else []
+    judged = [one for one in interop.testcase_cells(results) if case_of(one.cell.scenario.name) is not None]
+    took = [f"{effort_summary(judged)}; to decrypt and judge them is not in it.", ""] if judged else []
     return "\n".join([*lines, "## What stored runs show", "", *took, shown])
 
 
@@ -99,15 +99,15 @@ def _case(name: str, abbreviation: str, scenario: Scenario) -> str:
     note = "Disabled in the runner. " if name in DISABLED else ""
     title = scenario.title.removesuffix(f" ({abbreviation})")
     link = f"[{name}](../scenarios/{FOLDER}{name}.yaml)"
-    return line([abbreviation, link, title, testcase, checks, (note + scenario.description).strip()])
+    return table_row([abbreviation, link, title, testcase, checks, (note + scenario.description).strip()])
 
 
 def _images(implementations: Sequence[Implementation]) -> Iterator[str]:
     """The table of what images take, and a list of why they refuse the rest."""
-    yield line(["", *(f"`{name}`" for name in TESTCASES)])
-    yield line(["---"] * (1 + len(TESTCASES)))
+    yield table_row(["", *(f"`{name}`" for name in TESTCASES)])
+    yield table_row(["---"] * (1 + len(TESTCASES)))
     for one in implementations:
-        yield line([one.name, *(_taken(one, name) for name in TESTCASES)])
+        yield table_row([one.name, *(_taken(one, name) for name in TESTCASES)])
     yield ""
     for one in implementations:
         for refusal in one.refuses:

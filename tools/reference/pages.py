@@ -15,11 +15,11 @@ from pathlib import Path
 from harness.catalogue import json_schema
 from harness.engine.compose_file import compose_text
 from harness.evaluation.cell_result import CellResult
-from harness.evaluation.regression.baseline import read_former
+from harness.evaluation.regression.baseline import read_comparison
 from harness.execution import App
 from harness.report.metrics_page import metrics_page
 from harness.report.plots.registry import plots
-from harness.report.plots.stored import beside, is_red
+from harness.report.plots.stored import is_queue_pair, is_red
 from harness.scenario.schema import Implementation, Scenario
 from harness.topology import Lab, build_lab, sim_plan
 from tools.reference.by_hand import open_cell
@@ -72,9 +72,11 @@ def _model_pages(app: App) -> dict[Path, Text]:
 def _figures() -> list[tuple[str, str, str, str]]:
     """Name, of what, what it shows, and needs of every figure."""
     of = {
-        "flows": "flows that share or stop", "transfer": "one flow", "pair": "RED beside DropTail",
+        "flows": "flows that share or stop",
+        "transfer": "one flow",
+        "pair": "RED beside DropTail",
         "runs": "several runs",
-    }  # fmt: skip
+    }
     return [(one.name, of[one.of], one.shows, ", ".join(one.needs)) for one in plots().values()]
 
 
@@ -128,7 +130,7 @@ def _validation(root: Path) -> dict[Path, Text]:
 def _changed(app: App, results: Callable[[], Sequence[CellResult]]) -> dict[Path, Text]:
     """What the reference had before, where a comparison with it is kept."""
     folder = app.places.root / "results" / "former"
-    compared = read_former(folder)
+    compared = read_comparison(folder)
     if compared is None:
         return {}
 
@@ -145,7 +147,7 @@ def behind_figures(results: Sequence[CellResult]) -> set[str]:
     """Names of the runs whose series the studies' figures are drawn from."""
     drawn = [result for result in results if any(one.is_of(result) for one in figures())]
     reds = [result.cell for result in drawn if is_red(result.cell)]
-    partners = [result for result in results if any(beside(red, result.cell) for red in reds)]
+    partners = [result for result in results if any(is_queue_pair(red, result.cell) for red in reds)]
     return {result.runs[0][0].name for result in (*drawn, *partners) if result.runs}
 
 
@@ -153,9 +155,9 @@ def drawings(app: App) -> Iterator[tuple[Path, str]]:
     """The studies' figures, one after the other: file, SVG."""
     import vl_convert
 
-    from harness.report.plots.render import figures as figures_of
-    from harness.report.plots.render import svg
-    from harness.report.plots.stored import find_drawings
+    from harness.report.plots.render import render_figures as figures_of
+    from harness.report.plots.render import render_svg
+    from harness.report.plots.stored import load_drawings
 
     folder = app.places.root / "docs" / "figures"
     every = app.results.find(lambda cell: True)
@@ -166,6 +168,6 @@ def drawings(app: App) -> Iterator[tuple[Path, str]]:
     results = app.results.find(lambda cell: cell.scenario.name in {one.scenario for one in shown})
     for one in shown:
         chosen = [result for result in results if one.is_of(result)]
-        for drawing in find_drawings(app.stored, chosen, app.results.find, (), None):
+        for drawing in load_drawings(app.stored, chosen, app.results.find, (), None):
             for made in figures_of(drawing.run, drawing.partner, (one.plot,)):
-                yield folder / one.file, svg(made)
+                yield folder / one.file, render_svg(made)

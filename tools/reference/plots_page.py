@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.analysis.timeseries import SERIES
-from harness.report.markdown import line
+from harness.report.markdown import table_row
 
 _HEAD = """# Figures and series
 
@@ -28,8 +28,8 @@ harness plot dumbbell/fairness --only distribution,drop_rate --detail 21-24
 def plots_page(rows: Sequence[tuple[str, str, str, str]]) -> str:
     """The page. `rows`: name, of what, what it shows, series that it needs, of each figure."""
     lines = [_HEAD, "## Figures", ""]
-    lines += [line(["`--only`", "of", "what it shows", "needs"]), line(["---"] * 4)]
-    lines += [line([f"`{name}`", of, shows, needs or "measurements alone"]) for name, of, shows, needs in rows]
+    lines += [table_row(["`--only`", "of", "what it shows", "needs"]), table_row(["---"] * 4)]
+    lines += [table_row([f"`{name}`", of, shows, needs or "measurements alone"]) for name, of, shows, needs in rows]
     lines += [
         "",
         "## Series",
@@ -37,8 +37,8 @@ def plots_page(rows: Sequence[tuple[str, str, str, str]]) -> str:
         "`series.parquet` of a run: flow (a number; -1 the bottleneck towards the clients, -2 all flows together, -3",
         "the bottleneck the other way), name, t (s since the first datagram), value.",
         "",
-        line(["name", "unit", "what it is", "source"]),
-        line(["---"] * 4),
+        table_row(["name", "unit", "what it is", "source"]),
+        table_row(["---"] * 4),
     ]
-    lines += [line([f"`{name}`", one.unit, one.meaning, one.source]) for name, one in SERIES.items()]
+    lines += [table_row([f"`{name}`", one.unit, one.meaning, one.source]) for name, one in SERIES.items()]
     return "\n".join(lines) + "\n"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from harness.analysis.interop.registry import case_of
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
-from harness.report import because, compare, effort_of, explain, grid, longest_families, parameters
+from harness.report import because, compare, explain, grid, parameters, slowest_families, total_effort
 from harness.report.compare import comparisons
 from harness.report.markdown import report, summary
 from harness.scenario.schema import Implementation
@@ -40,10 +40,10 @@ def with_verdicts(text: str, results: Sequence[CellResult]) -> str:
 def _totals(results: Sequence[CellResult]) -> str:
     """What all runs in virtual time took together; empty without any."""
     made = [result for result in results if result.cell.virtual_time and result.runs]
-    runs, virtual, wall = effort_of(made)
+    runs, virtual, wall = total_effort(made)
     if not wall:
         return ""
-    longest = ", ".join(f"`{name}` {seconds / 3600:.1f} h" for name, seconds in longest_families(made, 3))
+    longest = ", ".join(f"`{name}` {seconds / 3600:.1f} h" for name, seconds in slowest_families(made, 3))
     return (
         f"All pages together rest on {len(made):,} cells in virtual time: {runs:,} runs took "
         f"{virtual / 3600:,.1f} h of virtual time in {wall / 3600:,.1f} h of one core ({virtual / wall:.1f} times real "

@@ -17,10 +17,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from harness.errors import InputError
-from harness.formatting import in_cell
-from harness.netem import inexpressible
+from harness.formatting import escape_cell
+from harness.netem import find_inexpressible
 from harness.planning.sweep import DIRECTIONS, PROPERTIES
-from harness.report.markdown import line
+from harness.report.markdown import table_row
 from harness.scenario.parameters import PARAMETERS, WrittenNumber, WrittenValue
 from harness.scenario.schema import Scenario
 from harness.units import Duration, Percentage, Quantity, QueueSize, Rate, Size
@@ -58,7 +58,7 @@ def scenario_page(files: Mapping[str, str], scenarios: Mapping[str, Scenario]) -
     examples: Examples = {}
     for name, text in files.items():
         for path in scenarios[name].every_path.values():
-            if why := inexpressible(path):
+            if why := find_inexpressible(path):
                 raise InputError(f"{name}: path: {why}")
         _collect(scenarios[name], yaml.safe_load(text), examples)
     lines = [_HEAD + "\n".join(_values())]
@@ -71,13 +71,15 @@ def scenario_page(files: Mapping[str, str], scenarios: Mapping[str, Scenario]) -
 
 
 def _values() -> Iterator[str]:
-    yield line(["what", "written as", "for example"])
-    yield line(["---"] * 3)
+    yield table_row(["what", "written as", "for example"])
+    yield table_row(["---"] * 3)
     samples = {Rate: "2.64 Mbit/s", Duration: "325 ms", Size: "16 MiB", Percentage: "0.1 %"}
     for kind in _QUANTITIES:
-        yield line([kind.what, f"a number and one of {', '.join(kind.units)}", f"`{samples[kind]}`"])
-    yield line(["queue size", "bytes, packets, time at the link's rate, or bandwidth-delay products", "`1 BDP`"])
-    yield line(["parameter", "NAME: value, with the unit of [its parameter](../images/PARAMETERS.md)", "`10`, `bbr`"])
+        yield table_row([kind.what, f"a number and one of {', '.join(kind.units)}", f"`{samples[kind]}`"])
+    yield table_row(["queue size", "bytes, packets, time at the link's rate, or bandwidth-delay products", "`1 BDP`"])
+    yield table_row(
+        ["parameter", "NAME: value, with the unit of [its parameter](../images/PARAMETERS.md)", "`10`, `bbr`"]
+    )
     yield ""
     yield (
         "MB are 10⁶ bytes, MiB 2²⁰. Rates count frames with their Ethernet header. What `vary` and `--vary` may name: "
@@ -89,8 +91,8 @@ def _values() -> Iterator[str]:
 
 
 def _table(model: type[BaseModel], examples: Examples) -> Iterator[str]:
-    yield line(["key", "takes", "default", "example", "meaning"])
-    yield line(["---"] * 5)
+    yield table_row(["key", "takes", "default", "example", "meaning"])
+    yield table_row(["---"] * 5)
     short = model.model_json_schema(by_alias=True).get("properties", {})
     for name, field in model.model_fields.items():
         key = field.alias or name
@@ -101,9 +103,9 @@ def _table(model: type[BaseModel], examples: Examples) -> Iterator[str]:
         forms = [one["description"] for one in short[key].get("oneOf", ()) if one.get("type") == "string"]
         takes = " ".join([_takes(field.annotation, _bounds(field.metadata)), *(f"(or {form})" for form in forms)])
         example = examples.get((model.__name__, key), "")
-        example = example if example in ("", _BELOW) else f"`{in_cell(example)}`"
+        example = example if example in ("", _BELOW) else f"`{escape_cell(example)}`"
         meaning = " ".join((field.description or "").split())
-        yield line([f"`{key}`", in_cell(takes), _default(field), example, in_cell(meaning)])
+        yield table_row([f"`{key}`", escape_cell(takes), _default(field), example, escape_cell(meaning)])
 
 
 def _filled_in(model: type[BaseModel], key: str) -> bool:
@@ -116,7 +118,7 @@ def _default(field: FieldInfo) -> str:
         return "**required**"
     if field.default is None or field.default in ((), {}, ""):
         return "none"
-    return f"`{in_cell(_written(field.default))}`"
+    return f"`{escape_cell(_written(field.default))}`"
 
 
 def _written(value: object) -> str:

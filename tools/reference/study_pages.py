@@ -7,8 +7,8 @@ from functools import cache
 
 import studies as package
 from harness.evaluation.cell_result import CellResult
-from harness.evaluation.staleness import note
-from harness.report.studies import SHARED, Drawing, Figure, Study, package_studies
+from harness.evaluation.staleness import outdated_note
+from harness.report.studies import SHARED_PAGE, Drawing, Figure, Study, package_studies
 
 _HEAD = (
     "# What the documents report, and what this lab measures\n\n"
@@ -41,7 +41,7 @@ def claims(results: Sequence[CellResult]) -> str:
 
 def study_page_names() -> list[str]:
     """Files below docs/ that studies stand on, the shared one first."""
-    names = [SHARED]
+    names = [SHARED_PAGE]
     for study in studies().values():
         names += [study.page, *study.beside]
     return list(dict.fromkeys(names))
@@ -49,11 +49,11 @@ def study_page_names() -> list[str]:
 
 def study_page(page: str, results: Sequence[CellResult], there: Collection[str]) -> str:
     """The text of a file below docs/. `there`: the files of figures that have been drawn."""
-    texts = [_HEAD] if page == SHARED else []
+    texts = [_HEAD] if page == SHARED_PAGE else []
     for study in studies().values():
         if page != study.page and page not in study.beside:
             continue
-        older = note([result for result in results if study.rests_on(result)])
+        older = outdated_note([result for result in results if study.rests_on(result)])
         if page == study.page:
             files = [(figure.caption, figure.file) for figure in study.figures]
             files += [(drawing.caption, drawing.file) for drawing in study.drawings]

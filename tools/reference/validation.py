@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from harness.report.markdown import line
+from harness.report.markdown import table_row
 from tools.reference.readme import between
 
 #: The stored session: what `python -m tools.bench links --json` prints.
@@ -15,7 +15,7 @@ SESSION = "validation.json"
 
 def with_validation(text: str, session: dict[str, Any]) -> str:
     """The text of docs/validation.md with its table made anew. InputError where it has no place for that."""
-    rows = [line(["what was compared", "median", "least", "most", "unit", "n", "aim"]), line(["---"] * 7)]
+    rows = [table_row(["what was compared", "median", "least", "most", "unit", "n", "aim"]), table_row(["---"] * 7)]
     rows += [_row(one) for one in session["benchmarks"]]
     return between(text, "validation", "\n".join(rows) + "\n", "docs/validation.md")
 
@@ -31,4 +31,4 @@ def read_session(results: Path) -> dict[str, Any] | None:
 
 def _row(one: dict[str, Any]) -> str:
     figures = [f"{one[name]:.6g}" for name in ("median", "low", "high")]
-    return line([one["name"].strip(), *figures, one["unit"], str(one["n"]), one["aim"]])
+    return table_row([one["name"].strip(), *figures, one["unit"], str(one["n"]), one["aim"]])

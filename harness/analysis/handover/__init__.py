@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from harness.analysis.handover.handover import SeenMove, seen_moves
+from harness.analysis.handover.handover import ClientMove, client_moves
 
-__all__ = ["SeenMove", "seen_moves"]
+__all__ = ["ClientMove", "client_moves"]

@@ -8,15 +8,15 @@ from functools import cached_property
 
 import numpy as np
 
-from harness.analysis.connection import FULL
+from harness.analysis.connection import FULL_PAYLOAD
 from harness.analysis.delivery import ByteRanges
 from harness.analysis.handover.state import ServerState, state_of
 from harness.analysis.handover.window import RttAnswer, WindowAnswer, rtt_answer, window_answer
-from harness.analysis.handover.wire import EARLY, Moved, moves_of
+from harness.analysis.handover.wire import CLOCK_SLACK_NS, WireMove, moves_of
 from harness.analysis.run_view import RunView, Unavailable
 from harness.capture.capture import Ints
 from harness.capture.key_log import Sender
-from harness.capture.quic.error_codes import error_name, in_order, is_known
+from harness.capture.quic.error_codes import error_name, is_clean_close, is_plausible_close
 from harness.capture.quic.frames import PADDING, PATH_CHALLENGE, PATH_RESPONSE, CloseFrame, Frames, StreamFrame
 from harness.outcome import Handover
 from harness.outcome.measured import TRACE_FROM, TRACE_STEP, TRACE_TO
@@ -36,7 +36,7 @@ class ErrorClose:
     """INTERNAL_ERROR, application error 0x101, with its reason phrase."""
 
 
-def closing(moved: Moved) -> ErrorClose | None:
+def closing_error(moved: WireMove) -> ErrorClose | None:
     """The first close with an error between a move and the next one, seen at the client's side; None without one."""
     closes = [
         (int(t_ns), role, frames.close)
@@ -48,14 +48,14 @@ def closing(moved: Moved) -> ErrorClose | None:
     if not closes:
         return None
     t_ns, role, close = min(closes, key=lambda entry: entry[0])
-    return ErrorClose(role, (t_ns - moved.asked_ns) / 1e6, _words(close))
+    return ErrorClose(role, (t_ns - moved.asked_ns) / 1e6, _close_text(close))
 
 
 def _is_error(close: CloseFrame) -> bool:
-    return is_known(close) and not in_order(close)
+    return is_plausible_close(close) and not is_clean_close(close)
 
 
-def _words(close: CloseFrame) -> str:
+def _close_text(close: CloseFrame) -> str:
     name = error_name(close.code, by_transport=close.by_transport)
     reason = close.reason.decode(errors="replace").strip()
     return f"{name}: {reason}" if reason else name
@@ -83,13 +83,13 @@ class Validation:
         return (self.answered_ns - self.asked_ns) / 1e9
 
 
-def validation(moved: Moved, by: Sender) -> Validation | None:
+def validation(moved: WireMove, by: Sender) -> Validation | None:
     """An endpoint's first challenge on the new path that was answered; None without one, or without keys.
 
     RFC 9002 §6.2.2 allows its time as the first RTT estimate.
     """
-    challenged = list(_both(moved, by))
-    answers = {data: passage for passage, frames in _both(moved, _other(by)) for data in frames.responses}
+    challenged = list(_probing_packets(moved, by))
+    answers = {data: passage for passage, frames in _probing_packets(moved, _peer_of(by)) for data in frames.responses}
     for passage, frames in challenged:
         for data in frames.challenges:
             if data in answers and answers[data].came_ns >= passage.left_ns:
@@ -98,19 +98,19 @@ def validation(moved: Moved, by: Sender) -> Validation | None:
     readable = {data for _, frames in challenged for data in frames.challenges}
     first = min((passage.left_ns for data, passage in answers.items() if data not in readable), default=None)
     for passage, frames in challenged:
-        if first is not None and _hides(frames) and passage.came_ns <= first:
+        if first is not None and _is_padding_only(frames) and passage.came_ns <= first:
             return Validation(
                 passage.left_ns, next(answer.came_ns for answer in answers.values() if answer.left_ns == first)
             )
     return None
 
 
-def _hides(frames: Frames) -> bool:
+def _is_padding_only(frames: Frames) -> bool:
     """Whether the readable part of a packet is only padding: quic-go pads in front of the frames."""
     return frames.types == (PADDING,) and frames.hidden > 0
 
 
-def probed(moved: Moved) -> bool | None:
+def was_probed(moved: WireMove) -> bool | None:
     """Whether the client's first packet on the new path was a probe; None if it could not be read."""
     if moved.first is None or not moved.known_to_client:
         return None
@@ -118,25 +118,25 @@ def probed(moved: Moved) -> bool | None:
         rows = np.flatnonzero(opened.key == moved.first.key[0])
         if len(rows):
             frames = opened.frames[rows[0]]
-            if _hides(frames):
+            if _is_padding_only(frames):
                 return validation(moved, "client") is not None
             return PATH_CHALLENGE in frames.types and _PROBING.issuperset(frames.types)
     return None
 
 
 @dataclass(frozen=True)
-class _Passed:
+class _Transit:
     """When one packet was sent and arrived, ns."""
 
     left_ns: int
     came_ns: int
 
 
-def _other(sender: Sender) -> Sender:
+def _peer_of(sender: Sender) -> Sender:
     return "client" if sender == "server" else "server"
 
 
-def _both(moved: Moved, sender: Sender) -> Iterator[tuple[_Passed, Frames]]:
+def _probing_packets(moved: WireMove, sender: Sender) -> Iterator[tuple[_Transit, Frames]]:
     """The packets with probes, or possible probes, that an endpoint sent on the new path: sending and arrival times,
     frames.
 
@@ -149,11 +149,11 @@ def _both(moved: Moved, sender: Sender) -> Iterator[tuple[_Passed, Frames]]:
     new = moved.to_new(passage) if sender == "server" else moved.from_new(passage)
     for opened in moved.view.opened(moved.window, sender):
         for key, frames in zip(opened.key.tolist(), opened.frames, strict=True):
-            if key not in rows or not (frames.challenges or frames.responses or _hides(frames)):
+            if key not in rows or not (frames.challenges or frames.responses or _is_padding_only(frames)):
                 continue
             row = rows[key]
-            transit = _Passed(int(passage.entered.t_ns[row]), int(passage.out_ns[row]))
-            inside = moved.asked_ns - EARLY <= transit.left_ns < moved.until_ns
+            transit = _Transit(int(passage.entered.t_ns[row]), int(passage.out_ns[row]))
+            inside = moved.asked_ns - CLOCK_SLACK_NS <= transit.left_ns < moved.until_ns
             if transit.came_ns >= 0 and inside and new[row]:
                 yield transit, frames
 
@@ -162,11 +162,11 @@ def _both(moved: Moved, sender: Sender) -> Iterator[tuple[_Passed, Frames]]:
 
 
 #: A close still belongs to a move if it came at most this long after the transfer's end or the next move, ns.
-_LATER = 1_000_000_000
+_CLOSE_DELAY_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class SeenMove(Moved):
+class ClientMove(WireMove):
     """One move of the client of a flow over QUIC, and the server's reaction to it."""
 
     @cached_property
@@ -190,9 +190,13 @@ class SeenMove(Moved):
     def handover(self) -> Handover:
         """The move as a record."""
         identity = {
-            "flow": self.facts.flow, "transfer": self.window.name, "move": self.number, "at": self.move.at,
-            "how": self.move.how, "path": self.move.path,
-        }  # fmt: skip
+            "flow": self.facts.flow,
+            "transfer": self.window.name,
+            "move": self.number,
+            "at": self.move.at,
+            "how": self.move.how,
+            "path": self.move.path,
+        }
         if self.why_not:
             return Handover.model_validate({**identity, "why_not": self.why_not})
         return Handover.model_validate(
@@ -201,7 +205,7 @@ class SeenMove(Moved):
                 "address_changed": self.address_changed,
                 "port_changed": self.port_changed,
                 "destination_id_changed": self.destination_id_changed,
-                "probed": probed(self),
+                "probed": was_probed(self),
                 "window": self.window_answer.what,
                 "window_evidence": self.window_answer.evidence,
                 "rtt": self.rtt_answer.what,
@@ -216,8 +220,8 @@ class SeenMove(Moved):
     @property
     def closed(self) -> str:
         """Which endpoint closed the connection with an error after the move, and the error; empty if none did."""
-        close = closing(self)
-        if close is None or close.after_ms * 1e6 > self.until_ns - self.asked_ns + _LATER:
+        close = closing_error(self)
+        if close is None or close.after_ms * 1e6 > self.until_ns - self.asked_ns + _CLOSE_DELAY_NS:
             return ""
         return f"the {close.by} closed the connection {close.after_ms:.0f} ms after it: {close.error}"
 
@@ -232,14 +236,14 @@ class SeenMove(Moved):
         return [None if value is None else round(value, 3) for value in values]
 
 
-def seen_moves(view: RunView) -> list[SeenMove]:
+def client_moves(view: RunView) -> list[ClientMove]:
     """The moves of all flows over QUIC, in order of flows and of time."""
-    return view.once(_seen)
+    return view.once(_all_moves)
 
 
-def _seen(view: RunView) -> list[SeenMove]:
+def _all_moves(view: RunView) -> list[ClientMove]:
     return [
-        SeenMove(moved.view, moved.window, moved.facts, moved.move, moved.number, moved.zero_ns, moved.until_ns)
+        ClientMove(moved.view, moved.window, moved.facts, moved.move, moved.number, moved.zero_ns, moved.until_ns)
         for moved in moves_of(view)
     ]
 
@@ -248,10 +252,10 @@ def _seen(view: RunView) -> list[SeenMove]:
 
 
 #: Retransmissions within this time after a move count as caused by it, ns.
-AFTER_NS = 2_000_000_000
+RETRANSMISSION_NS = 2_000_000_000
 
 
-def delivered(moved: Moved, span_ns: int) -> int | Unavailable:
+def delivered_bytes(moved: WireMove, span_ns: int) -> int | Unavailable:
     """Bytes of UDP payload that the client received in so much time from the move on, by any path."""
     passage, end = moved.to_client, moved.data_end_ns
     assert passage is not None and end is not None, "moves with nothing to measure are left out"
@@ -262,11 +266,11 @@ def delivered(moved: Moved, span_ns: int) -> int | Unavailable:
     return int(passage.entered.payload[inside].sum())
 
 
-def gap_ns(moved: Moved) -> int | Unavailable:
+def delivery_gap_ns(moved: WireMove) -> int | Unavailable:
     """Time from the last data for the old address to the first for the new one at the client; 0 if they overlap."""
     passage = moved.to_client
     assert passage is not None, "moves with nothing to measure are left out"
-    data = passage.arrived & (passage.entered.payload >= FULL) & (passage.entered.t_ns < moved.until_ns)
+    data = passage.arrived & (passage.entered.payload >= FULL_PAYLOAD) & (passage.entered.t_ns < moved.until_ns)
     new = moved.to_new(passage)
     old, later = passage.out_ns[data & ~new], passage.out_ns[data & new]
     if not len(old) or not len(later):
@@ -274,7 +278,7 @@ def gap_ns(moved: Moved) -> int | Unavailable:
     return max(0, int(later.min()) - int(old.max()))
 
 
-def spurious(moved: Moved) -> int | Unavailable:
+def spurious_packets(moved: WireMove) -> int | Unavailable:
     """Packets that brought the client only stream data it already had, in the two seconds after the move.
 
     Only data that were sent again although they had arrived, or were still to arrive, cause that.
@@ -283,11 +287,12 @@ def spurious(moved: Moved) -> int | Unavailable:
     if not connections:
         return Unavailable("there are no keys to read packets with")
     return sum(
-        _repeated(opened.t_ns, [frames.streams for frames in opened.frames], moved.asked_ns) for opened in connections
+        _count_repeated(opened.t_ns, [frames.streams for frames in opened.frames], moved.asked_ns)
+        for opened in connections
     )
 
 
-def _repeated(t_ns: Ints, stream_frames: Sequence[Sequence[StreamFrame]], since_ns: int) -> int:
+def _count_repeated(t_ns: Ints, stream_frames: Sequence[Sequence[StreamFrame]], since_ns: int) -> int:
     received: dict[int, ByteRanges] = {}
     count = 0
     for moment, streams in zip(t_ns.tolist(), stream_frames, strict=True):
@@ -296,6 +301,6 @@ def _repeated(t_ns: Ints, stream_frames: Sequence[Sequence[StreamFrame]], since_
             for frame in streams
             if frame.length
         ]
-        if is_new and not any(is_new) and since_ns <= moment < since_ns + AFTER_NS:
+        if is_new and not any(is_new) and since_ns <= moment < since_ns + RETRANSMISSION_NS:
             count += 1
     return count

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from harness.analysis.handover.wire import Moved
+from harness.analysis.handover.wire import WireMove
 from harness.analysis.run_view import Unavailable
 from harness.analysis.timeseries.sender import first_event_ns, traces_of, usual_payload
 from harness.capture import qlog
@@ -63,7 +63,7 @@ class ServerState:
         return StepSeries(samples["t_ns"].to_numpy(), samples[name].to_numpy())
 
 
-def state_of(moved: Moved) -> ServerState | Unavailable:
+def state_of(moved: WireMove) -> ServerState | Unavailable:
     """The state that the server reported of a move's connection."""
     if moved.facts.sender != "server":
         return Unavailable("the client sends the data")
@@ -90,7 +90,7 @@ def _base_ms(path: Path) -> float:
 class RoundTrip:
     """The round trip of the new path from its packets: to the client and back, queues included."""
 
-    moved: Moved
+    moved: WireMove
 
     def at(self, moment_ns: int) -> float | None:
         """That of the last packets that had arrived by a moment, ms; None without any."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.analysis.handover.state import CLOCK_NS, Floats, RoundTrip, ServerState, StepSeries
-from harness.analysis.handover.wire import EARLY, Moved
+from harness.analysis.handover.wire import CLOCK_SLACK_NS, WireMove
 from harness.outcome import RttReaction, WindowReaction
 
 #: A window that has at least this share of its former size is kept. A window below the other share, with losses, has
@@ -20,16 +20,16 @@ _REDUCTIONS = (0.5, 0.7, 0.85)
 #: 1200 and 1452 B.
 _UNIT, _STEP = 0.1, 1.25
 #: Less than this share of a window is negligible.
-_TRIFLE = 0.05
+_NEGLIGIBLE = 0.05
 #: Packets by which a window may exceed what the acknowledged data explain: clocks are read at other moments.
-_MORE = 2
+_EXTRA_PACKETS = 2
 #: RFC 9002 §7.2: ten datagrams of 1200 B; a trace may begin later.
 _RECOMMENDED = 12_000.0
 #: Growth by more than this factor in a round trip is not slow start, which adds what was acknowledged (RFC 9002
 #: §7.3.1).
 _LEAP = 2.0
 #: The stack's reaction is looked for in so many round trips of the longest path after the switch, plus this time, ns.
-_ROUNDS, _MORE_NS = 2.0, 100_000_000
+_SEARCH_ROUNDS, _SEARCH_NS = 2.0, 100_000_000
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class WindowAnswer:
     """When the window had that value."""
 
 
-def window_answer(moved: Moved, state: ServerState) -> WindowAnswer:
+def window_answer(moved: WireMove, state: ServerState) -> WindowAnswer:
     """What the server did with its congestion window."""
     figure = state.figure("congestion_window")
     arrived = moved.arrived_ns
@@ -60,42 +60,47 @@ def window_answer(moved: Moved, state: ServerState) -> WindowAnswer:
         return WindowAnswer(
             "kept", f"{before:,.0f} B before, and no other value is told after", before, before, arrived
         )
-    return _answer(moved, state, before, later, initials, _leapt(moved, state, arrived))
+    return _answer(moved, state, before, later, initials, _earlier_leaps(moved, state, arrived))
 
 
-def horizon(moved: Moved, arrived: int) -> int:
+def horizon(moved: WireMove, arrived: int) -> int:
     """Until when a stack's reaction is looked for, ns since the epoch."""
     paths = moved.view.scenario.every_path.values()
     longest = max(path.rtt.seconds for path in paths)
-    return min(moved.until_ns, arrived + round(_ROUNDS * longest * 1e9) + _MORE_NS)
+    return min(moved.until_ns, arrived + round(_SEARCH_ROUNDS * longest * 1e9) + _SEARCH_NS)
 
 
 def _answer(
-    moved: Moved, state: ServerState, before: float, later: StepSeries, initials: Sequence[float],
+    moved: WireMove,
+    state: ServerState,
+    before: float,
+    later: StepSeries,
+    initials: Sequence[float],
     leaps: Sequence[float],
-) -> WindowAnswer:  # fmt: skip
+) -> WindowAnswer:
     """`leaps`: windows to which the stack leapt before; that is its way of starting (picoquic's on long paths)."""
     values, first = np.concatenate([[before], later.value]), initials[0]
     falls = [at for at, value in enumerate(later.value) if value < KEPT * values[at] or value == first]
-    acknowledged = _acknowledged(moved, later)
+    acknowledged = _acknowledged_bytes(moved, later)
     resets = [
-        at for at in falls
-        if later.value[at] == first or _is_anew(values[at], later.value[at], initials, state, float(acknowledged[at]))
-    ]  # fmt: skip
+        at
+        for at in falls
+        if later.value[at] == first or _is_reset(values[at], later.value[at], initials, state, float(acknowledged[at]))
+    ]
     if not falls:
-        if _near(before, initials[:1], state.packet):
+        if _is_near(before, initials[:1], state.packet):
             return WindowAnswer("unknown", f"{before:,.0f} B before is an initial window", before, before)
         evidence = f"{before:,.0f} B → {float(later.value[0]):,.0f} B"
         return WindowAnswer("kept", evidence, before, before, moved.arrived_ns)
     at = resets[0] if resets else falls[0]
     last, value, when_ns = float(values[at]), float(later.value[at]), int(later.t_ns[at])
-    if _near(last, initials[:1], state.packet):
+    if _is_near(last, initials[:1], state.packet):
         return WindowAnswer("unknown", f"{last:,.0f} B before is an initial window", last, value, when_ns)
     if not resets:
         by_loss = all(_is_reduction(values[fall], later.value[fall], state.packet) for fall in falls)
-        return _fallen(moved, before, last, StepSeries(later.t_ns[at:], later.value[at:]), by_loss)
-    rises = _rises(later, acknowledged, at, state.packet, leaps)
-    leap = _leap(later, rises, last)
+        return _fallen_answer(moved, before, last, StepSeries(later.t_ns[at:], later.value[at:]), by_loss)
+    rises = _rise_indices(later, acknowledged, at, state.packet, leaps)
+    leap = _first_leap(later, rises, last)
     if leap is not None:
         after = float(later.value[leap])
         reaction: WindowReaction = "kept" if after >= KEPT * last else "kept a share"
@@ -106,7 +111,7 @@ def _answer(
     return WindowAnswer("reset", evidence, last, value, when_ns)
 
 
-def _is_anew(last: float, value: float, initials: Sequence[float], state: ServerState, acknowledged: float) -> bool:
+def _is_reset(last: float, value: float, initials: Sequence[float], state: ServerState, acknowledged: float) -> bool:
     """Whether a window fell to about an initial one: its unit, a datagram, may differ from that at the beginning.
 
     If the trace reports it with a delay, slow start may have added what was acknowledged of the new path.
@@ -121,13 +126,13 @@ def _is_reduction(last: float, value: float, packet: int) -> bool:
     return any(abs(value - factor * last) <= packet for factor in _REDUCTIONS)
 
 
-def _fallen(moved: Moved, before: float, last: float, later: StepSeries, by_loss: bool) -> WindowAnswer:
+def _fallen_answer(moved: WireMove, before: float, last: float, later: StepSeries, by_loss: bool) -> WindowAnswer:
     """The answer for a window that fell, but not to an initial one. `by_loss`: the falls look like reductions at
     losses.
     """
     least = int(later.value.argmin())
     after, when_ns = float(later.value[least]), int(later.t_ns[least])
-    if not by_loss and not _lost(moved, int(later.t_ns[0])):
+    if not by_loss and not _has_losses(moved, int(later.t_ns[0])):
         return WindowAnswer("kept a share", f"{last:,.0f} B → {after:,.0f} B without a loss", last, after, when_ns)
     if after < COLLAPSED * last:
         evidence = f"{last:,.0f} B → {after:,.0f} B by losses, and not to its initial value in a step"
@@ -136,7 +141,7 @@ def _fallen(moved: Moved, before: float, last: float, later: StepSeries, by_loss
     return WindowAnswer("kept", evidence, before, before, moved.arrived_ns)
 
 
-def _acknowledged(moved: Moved, later: StepSeries) -> Floats:
+def _acknowledged_bytes(moved: WireMove, later: StepSeries) -> Floats:
     """Bytes sent to the new address that could be acknowledged when each value was reported.
 
     Acknowledgements of the old path's packets must not count (RFC 9000 §9.4).
@@ -150,33 +155,35 @@ def _acknowledged(moved: Moved, later: StepSeries) -> Floats:
     return np.concatenate([[0.0], total])[np.searchsorted(t_ns, later.t_ns - to_server)]
 
 
-def _rises(later: StepSeries, acknowledged: Floats, since: int, packet: int, leaps: Sequence[float]) -> list[int]:
+def _rise_indices(
+    later: StepSeries, acknowledged: Floats, since: int, packet: int, leaps: Sequence[float]
+) -> list[int]:
     """Values that exceed slow start from the one before: slow start adds what is acknowledged (RFC 9002 §7.3.1)."""
     rises = []
     for at in range(since + 1, len(later.value)):
         value, last = float(later.value[at]), float(later.value[at - 1])
-        bound = _STEP * last + float(acknowledged[at] - acknowledged[at - 1]) + _MORE * packet
+        bound = _STEP * last + float(acknowledged[at] - acknowledged[at - 1]) + _EXTRA_PACKETS * packet
         following = float(later.value[at + 1]) if at + 1 < len(later.value) else value
         # A value that soon falls again belongs to another path: some stacks (quiche) have a controller for each.
-        if value > bound and following >= COLLAPSED * value and not _near(value, leaps, packet):
+        if value > bound and following >= COLLAPSED * value and not _is_near(value, leaps, packet):
             rises.append(at)
     return rises
 
 
-def _leap(later: StepSeries, rises: Sequence[int], last: float) -> int | None:
+def _first_leap(later: StepSeries, rises: Sequence[int], last: float) -> int | None:
     """The rise that a rule made: an isolated one, to more than a trifle of the last window."""
     alone = (at for at in rises if at - 1 not in rises and at + 1 not in rises)
-    return next((at for at in alone if later.value[at] >= _TRIFLE * last), None)
+    return next((at for at in alone if later.value[at] >= _NEGLIGIBLE * last), None)
 
 
-def _leapt(moved: Moved, state: ServerState, until_ns: int) -> list[float]:
+def _earlier_leaps(moved: WireMove, state: ServerState, until_ns: int) -> list[float]:
     """The windows to which the stack leapt before a moment."""
     windows = state.figure("congestion_window").between(0, until_ns).steps
     rtt = max(path.rtt.value for path in moved.view.scenario.every_path.values())
-    return [float(windows.value[at]) for at in _leaps(windows, rtt, state.packet)]
+    return [float(windows.value[at]) for at in _leap_indices(windows, rtt, state.packet)]
 
 
-def _leaps(windows: StepSeries, rtt_ns: int, packet: int) -> list[int]:
+def _leap_indices(windows: StepSeries, rtt_ns: int, packet: int) -> list[int]:
     """Values that exceed slow start from the one before, given the time between."""
     rounds = np.maximum(1.0, np.diff(windows.t_ns) / max(rtt_ns, 1))
     # Forty rounds explain any window.
@@ -184,11 +191,11 @@ def _leaps(windows: StepSeries, rtt_ns: int, packet: int) -> list[int]:
     return (np.flatnonzero(windows.value[1:] > bound) + 1).tolist()
 
 
-def _near(value: float, references: Sequence[float], packet: int) -> bool:
+def _is_near(value: float, references: Sequence[float], packet: int) -> bool:
     return any(abs(value - reference) <= packet for reference in references)
 
 
-def _lost(moved: Moved, until_ns: int) -> bool:
+def _has_losses(moved: WireMove, until_ns: int) -> bool:
     """Whether data in flight at the move, or sent since, were lost before a moment."""
     passage = moved.to_client
     assert passage is not None, "moves with nothing to measure are left out"
@@ -201,12 +208,12 @@ def _lost(moved: Moved, until_ns: int) -> bool:
 
 
 #: An estimate is off if it differs by more than this share from the round trip that packets have.
-OFF = 0.20
+OFF_SHARE = 0.20
 #: An estimate is new if it covers at least this share of the difference in a step: the old one covers an eighth (RFC
 #: 9002 §5.3).
-_ANEW = 0.5
+_RESET_SHARE = 0.5
 #: Values closer than this are equal, ms.
-_EXACT = 0.001
+_EQUAL_MS = 0.001
 
 
 @dataclass(frozen=True)
@@ -225,7 +232,7 @@ class RttAnswer:
     """Samples after the server's first data for the new address that belong to earlier packets; None without a qlog."""
 
 
-def rtt_answer(moved: Moved, state: ServerState) -> RttAnswer:
+def rtt_answer(moved: WireMove, state: ServerState) -> RttAnswer:
     """What the server did with its smoothed round-trip time."""
     figure, arrived = state.figure("smoothed_rtt_ms"), moved.arrived_ns
     before = None if arrived is None else figure.before(arrived - CLOCK_NS)
@@ -238,17 +245,17 @@ def rtt_answer(moved: Moved, state: ServerState) -> RttAnswer:
     after = float(since.value[0]) if len(since.value) else None
     early_values = later.between(arrived - CLOCK_NS, horizon(moved, arrived))
     initial = float(figure.value[0])
-    if abs(before - initial) > _EXACT and (np.abs(early_values.value - initial) < _EXACT).any():
+    if abs(before - initial) > _EQUAL_MS and (np.abs(early_values.value - initial) < _EQUAL_MS).any():
         reaction: RttReaction = "reset"
         evidence = f"{before:.1f} ms → {initial:.1f} ms, the value that the trace begins with"
     else:
-        reaction, evidence = _what(before, later, trip)
+        reaction, evidence = _follow_estimate(before, later, trip)
     return RttAnswer(
         reaction, evidence, before, after, _off_ns(arrived, before, later, trip), _old_samples(moved, state)
     )
 
 
-def _what(before: float, later: StepSeries, trip: RoundTrip) -> tuple[RttReaction, str]:
+def _follow_estimate(before: float, later: StepSeries, trip: RoundTrip) -> tuple[RttReaction, str]:
     """Follow the estimate until it is right: by a step too large for new samples to make from the old one, or
     gradually.
     """
@@ -257,14 +264,14 @@ def _what(before: float, later: StepSeries, trip: RoundTrip) -> tuple[RttReactio
         path_rtt = trip.at(t_ns)
         if path_rtt is not None:
             has_path_rtt = True
-            if _right(value, path_rtt):
-                if not has_sample or _right(before, path_rtt):
+            if _is_right(value, path_rtt):
+                if not has_sample or _is_right(before, path_rtt):
                     return "unknown", f"{before:.1f} ms before, and the new path has {path_rtt:.1f} ms, too"
                 return (
                     "carried over",
                     f"{before:.1f} ms → {value:.1f} ms in steps of an eighth; the path has {path_rtt:.1f} ms",
                 )
-            if abs(following - value) >= _ANEW * abs(path_rtt - value):
+            if abs(following - value) >= _RESET_SHARE * abs(path_rtt - value):
                 return "reset", f"{value:.1f} ms → {following:.1f} ms in a step; the path has {path_rtt:.1f} ms"
         value, has_sample = following, True
     if not has_sample:
@@ -274,22 +281,22 @@ def _what(before: float, later: StepSeries, trip: RoundTrip) -> tuple[RttReactio
     return "carried over", f"{before:.1f} ms → {value:.1f} ms, not right in the end"
 
 
-def _right(value: float, path_rtt: float) -> bool:
-    return abs(value - path_rtt) <= OFF * path_rtt
+def _is_right(value: float, path_rtt: float) -> bool:
+    return abs(value - path_rtt) <= OFF_SHARE * path_rtt
 
 
 def _off_ns(arrived: int, before: float, later: StepSeries, trip: RoundTrip) -> int | None:
     value, since = before, arrived
     for t_ns, following in [*zip(later.t_ns.tolist(), later.value.tolist(), strict=True)]:
         path_rtt = trip.at(t_ns)
-        if path_rtt is not None and _right(value, path_rtt):
+        if path_rtt is not None and _is_right(value, path_rtt):
             return max(0, since - arrived)
         value, since = following, t_ns
     path_rtt = trip.at(since)
-    return max(0, since - arrived) if path_rtt is not None and _right(value, path_rtt) else None
+    return max(0, since - arrived) if path_rtt is not None and _is_right(value, path_rtt) else None
 
 
-def _old_samples(moved: Moved, state: ServerState) -> int | None:
+def _old_samples(moved: WireMove, state: ServerState) -> int | None:
     """A sample of r at time t belongs to a packet that was sent at t - r."""
     latest, switched = state.figure("latest_rtt_ms"), moved.switched_ns
     if switched is None or not len(latest.value):
@@ -300,5 +307,5 @@ def _old_samples(moved: Moved, state: ServerState) -> int | None:
     for t_ns, sample in zip(after.t_ns.tolist(), after.value.tolist(), strict=True):
         is_new = sample != last
         last = sample
-        count += is_new and t_ns - sample * 1e6 < switched - EARLY
+        count += is_new and t_ns - sample * 1e6 < switched - CLOCK_SLACK_NS
     return count

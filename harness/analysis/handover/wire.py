@@ -14,11 +14,11 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.connection import FULL
+from harness.analysis.connection import FULL_PAYLOAD
 from harness.analysis.run_view import RunView
 from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import Capture, Ints
-from harness.capture.connections import connections
+from harness.capture.connections import find_connections
 from harness.capture.matching import MatchedPackets
 from harness.capture.quic.invariants import Form
 from harness.topology.lab_file import FlowAddresses
@@ -27,12 +27,12 @@ from harness.topology.spec import LabMove
 Flags = npt.NDArray[np.bool_]
 
 #: A datagram up to this long before the scheduled move may be its first: clocks are read after the event, ns.
-EARLY = 1_000_000
-_NOBODY = np.zeros(0, np.int64)
+CLOCK_SLACK_NS = 1_000_000
+_NO_ROWS = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Moved:
+class WireMove:
     """One move of the client of a flow over QUIC."""
 
     view: RunView
@@ -68,7 +68,7 @@ class Moved:
         passage = self.to_client
         if passage is None:
             return None
-        data = passage.out_ns[passage.arrived & (passage.entered.payload >= FULL)]
+        data = passage.out_ns[passage.arrived & (passage.entered.payload >= FULL_PAYLOAD)]
         return int(data.max()) if len(data) else None
 
     @property
@@ -116,7 +116,9 @@ class Moved:
         new = np.isin(datagrams.client_address, places)
         if self.move.port is not None:
             new &= (datagrams.destination_port if to_client else datagrams.source_port) == self.move.port
-        return np.asarray(new & (datagrams.t_ns >= self.asked_ns - EARLY) & (datagrams.t_ns < self.until_ns), np.bool_)
+        return np.asarray(
+            new & (datagrams.t_ns >= self.asked_ns - CLOCK_SLACK_NS) & (datagrams.t_ns < self.until_ns), np.bool_
+        )
 
     def to_new(self, passage: MatchedPackets) -> Flags:
         """Which of the server's datagrams are for the new address."""
@@ -145,7 +147,7 @@ class Moved:
     def _new_rows(self) -> Ints:
         """Which of these come from the new address."""
         datagrams = self._at_server
-        return _NOBODY if datagrams is None else np.flatnonzero(self.is_new(datagrams, to_client=False))
+        return _NO_ROWS if datagrams is None else np.flatnonzero(self.is_new(datagrams, to_client=False))
 
     # --- times
 
@@ -162,7 +164,7 @@ class Moved:
             left = self.view.of_path(self.move.path).left
             if left is None:
                 return None
-            sent = left.between(self.due_ns - EARLY, self.until_ns, self.facts.flow, to_client=False)
+            sent = left.between(self.due_ns - CLOCK_SLACK_NS, self.until_ns, self.facts.flow, to_client=False)
             return sent.where(np.arange(1)) if len(sent) else None
         passage, datagrams = self.to_server, self._at_server
         if passage is None or datagrams is None or not len(self._new_rows):
@@ -192,7 +194,7 @@ class Moved:
             )
             new &= np.isin(passage.entered.key, np.concatenate([opened.key for opened in connections_opened])[data])
         else:
-            new &= passage.entered.payload >= FULL
+            new &= passage.entered.payload >= FULL_PAYLOAD
         rows = np.flatnonzero(new)
         return int(passage.entered.t_ns[rows[0]]) if len(rows) else None
 
@@ -232,7 +234,9 @@ class Moved:
             return None
         window = self.window
         inside = (self.view.left.t_ns >= window.start_ns) & (self.view.left.t_ns < window.end_ns)
-        flow_connections = connections(self.view.left.where(inside & (self.view.left.flow == window.transfer.flow)))
+        flow_connections = find_connections(
+            self.view.left.where(inside & (self.view.left.flow == window.transfer.flow))
+        )
         length = len(flow_connections[-1].server_id) if flow_connections else 0
         short = np.flatnonzero(datagrams.form == Form.SHORT)
         old, new = short[short < self._new_rows[0]], short[np.isin(short, self._new_rows)]
@@ -242,17 +246,17 @@ class Moved:
         return bool(before != after)
 
 
-def moves_of(view: RunView) -> list[Moved]:
+def moves_of(view: RunView) -> list[WireMove]:
     """The moves of all flows over QUIC, in order of flows and of time; empty without lab.json or captures."""
     if view.lab is None or view.left is None:
         return []
     sent = view.left.t_ns[~view.left.to_client]
     if not len(sent):
         return []
-    return [moved for flow in view.lab.flows if flow.kind == "quic" for moved in _of_flow(view, flow, int(sent[0]))]
+    return [moved for flow in view.lab.flows if flow.kind == "quic" for moved in _flow_moves(view, flow, int(sent[0]))]
 
 
-def _of_flow(view: RunView, flow: FlowAddresses, zero_ns: int) -> Iterator[Moved]:
+def _flow_moves(view: RunView, flow: FlowAddresses, zero_ns: int) -> Iterator[WireMove]:
     windows = [window for window in view.windows if window.transfer.flow == flow.flow]
     if not windows or not flow.moves:
         return
@@ -262,4 +266,4 @@ def _of_flow(view: RunView, flow: FlowAddresses, zero_ns: int) -> Iterator[Moved
     ):
         earlier = [window for window in windows if window.start_ns <= requested_ns]
         window = earlier[-1] if earlier else windows[0]
-        yield Moved(view, window, flow, move, number, zero_ns, max(requested_ns, min(next_ns, window.end_ns)))
+        yield WireMove(view, window, flow, move, number, zero_ns, max(requested_ns, min(next_ns, window.end_ns)))

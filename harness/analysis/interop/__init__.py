@@ -4,9 +4,17 @@ A check is in one place in `harness.analysis.interop.checks`: a function below i
 checks of their case; verdicts, tables and pages read the results.
 """
 
-from harness.analysis.interop.registry import Check, declared, mistakes
-from harness.analysis.interop.verdict import RunResult, Word, checked, failure, run_result, verdict_of
+from harness.analysis.interop.registry import Check, declared_checks, mistakes
+from harness.analysis.interop.verdict import ResultWord, RunResult, failure_text, run_checks, run_result, verdict_of
 
 __all__ = [
-    "Check", "RunResult", "Word", "checked", "declared", "failure", "mistakes", "run_result", "verdict_of",
-]  # fmt: skip
+    "Check",
+    "ResultWord",
+    "RunResult",
+    "declared_checks",
+    "failure_text",
+    "mistakes",
+    "run_checks",
+    "run_result",
+    "verdict_of",
+]

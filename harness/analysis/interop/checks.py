@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.analysis.interop.evidence import Evidence
-from harness.analysis.interop.registry import Failed, Found, Passed, Undetermined, check
+from harness.analysis.interop.registry import CheckResult, Failed, Passed, Undetermined, check
 from harness.capture.capture import CE, NOT_ECT
 from harness.capture.datagrams import Address, Datagram
-from harness.capture.quic.dissector import CLIENT_HELLO, MAX_STREAMS_BIDI, Packet, split
+from harness.capture.quic.dissector import CLIENT_HELLO, MAX_STREAMS_BIDI, Packet, split_packets
 from harness.capture.quic.frames import ACK_ECN
-from harness.capture.quic.invariants import VERSION_2, Form, integer
-from harness.formatting import counted
-from harness.scenario.parameters import ROLES, Role, other
+from harness.capture.quic.invariants import VERSION_2, Form, read_varint
+from harness.formatting import format_count
+from harness.scenario.parameters import ROLES, Role, peer_role
 
 # --- The downloaded files.
 
@@ -24,7 +24,7 @@ from harness.scenario.parameters import ROLES, Role, other
     source="the interop runner's contract",
     needs_keys=False,
 )
-def files(evidence: Evidence, expected: bool) -> Found:
+def files(evidence: Evidence, expected: bool) -> CheckResult:
     """Uses the engine's comparison with the served files."""
     for transfer in evidence.run.transfers:
         if not transfer.intact:
@@ -41,7 +41,7 @@ def files(evidence: Evidence, expected: bool) -> Found:
 _VERSION_1 = 1
 
 
-def _named(version: int) -> str:
+def _version_name(version: int) -> str:
     return {_VERSION_1: "1", VERSION_2: "2"}.get(version, f"{version:#010x}")
 
 
@@ -52,7 +52,7 @@ def _named(version: int) -> str:
     source="RFC 9000 §7.2",
     needs_keys=False,
 )
-def handshakes(evidence: Evidence, expected: int) -> Found:
+def handshakes(evidence: Evidence, expected: int) -> CheckResult:
     """A server uses the ID of its first Initial packet for a connection's whole handshake.
 
     A server that refuses a connection, or closes one it never answered, also sends an Initial packet, but without
@@ -62,7 +62,7 @@ def handshakes(evidence: Evidence, expected: int) -> Found:
     for packet in evidence.of("server", Form.INITIAL):
         if packet.frames is not None and packet.frames.crypto:
             handshake_packets.setdefault(packet.header.source_id, packet)
-    text = f"{counted(len(handshake_packets), 'handshake')}, asked {expected}"
+    text = f"{format_count(len(handshake_packets), 'handshake')}, asked {expected}"
     if len(handshake_packets) > expected:
         return Failed(text, list(handshake_packets.values())[expected])
     return Passed(text) if len(handshake_packets) == expected else Failed(text)
@@ -77,7 +77,7 @@ def handshakes(evidence: Evidence, expected: int) -> Found:
     source="RFC 9000 §15, RFC 9368 §2.3, RFC 9369 §4",
     needs_keys=False,
 )
-def version(evidence: Evidence, name: str) -> Found:
+def version(evidence: Evidence, name: str) -> CheckResult:
     """With version 2 the server may acknowledge in version 1 before it has chosen (RFC 9369 §4.1)."""
     required = _VERSION_1 if name == "1" else VERSION_2
     initials = list(evidence.of("server", Form.INITIAL))
@@ -85,7 +85,7 @@ def version(evidence: Evidence, name: str) -> Found:
         return Failed("the server sent no Initial packet")
     first = next(evidence.of("client", Form.INITIAL), None)
     if name == "2" and first is not None and first.header.version != _VERSION_1:
-        return Failed(f"the client began with version {_named(first.header.version)}, not with 1", first)
+        return Failed(f"the client began with version {_version_name(first.header.version)}, not with 1", first)
     if name == "2" and not any(packet.header.version == required for packet in initials):
         return Failed("no Initial packet of the server has version 2", initials[0])
     strict = initials if name == "1" else []
@@ -93,7 +93,8 @@ def version(evidence: Evidence, name: str) -> Found:
         if packet.header.version != required:
             packet_type = packet.form.name.replace("_", "-").capitalize()
             return Failed(
-                f"{packet_type} packet of the {packet.sender} with version {_named(packet.header.version)}", packet
+                f"{packet_type} packet of the {packet.sender} with version {_version_name(packet.header.version)}",
+                packet,
             )
     return Passed(f"version {name}")
 
@@ -105,10 +106,10 @@ def version(evidence: Evidence, name: str) -> Found:
     source="RFC 9002 §6.2.4",
     needs_keys=False,
 )
-def client_hellos(evidence: Evidence, minimum: int) -> Found:
+def client_hellos(evidence: Evidence, minimum: int) -> CheckResult:
     """Counts Initial packets that begin the client's CRYPTO stream."""
     count = sum(_begins_hello(packet) for packet in evidence.of("client", Form.INITIAL))
-    text = f"{counted(count, 'ClientHello')}, asked at least {minimum}"
+    text = f"{format_count(count, 'ClientHello')}, asked at least {minimum}"
     return Passed(text) if count >= minimum else Failed(text)
 
 
@@ -128,7 +129,7 @@ def _begins_hello(packet: Packet) -> bool:
     source="RFC 9000 §8.1.2, §17.2.5",
     needs_keys=False,
 )
-def retry(evidence: Evidence, policy: str) -> Found:
+def retry(evidence: Evidence, policy: str) -> CheckResult:
     """§17.2.5.3: a client does not restart its packet numbers."""
     sent = list(evidence.of("server", Form.RETRY))
     if policy == "never":
@@ -158,7 +159,7 @@ def retry(evidence: Evidence, policy: str) -> Found:
     source="RFC 9000 §6.1, §17.2.1",
     needs_keys=False,
 )
-def version_negotiation(evidence: Evidence, expected: bool) -> Found:
+def version_negotiation(evidence: Evidence, expected: bool) -> CheckResult:
     """Its source connection ID is the client's destination connection ID."""
     first = next((packet for packet in evidence.sent if packet.sender == "client"), None)
     if first is None:
@@ -186,7 +187,7 @@ _CHACHA20 = 0x1303
     source="RFC 9001 §5.3, RFC 8446 §B.4",
     needs_keys=False,
 )
-def cipher(evidence: Evidence, suite_name: str) -> Found:
+def cipher(evidence: Evidence, suite_name: str) -> CheckResult:
     """From ClientHello and ServerHello, which Initial keys open."""
     for connection in evidence.connections:
         offered = connection.hellos.get("client")
@@ -207,7 +208,7 @@ def cipher(evidence: Evidence, suite_name: str) -> Found:
     "handshake, and none in the second.",
     source="RFC 8446 §2.2, RFC 9001 §4.5",
 )
-def resumed(evidence: Evidence, expected: bool) -> Found:
+def resumed(evidence: Evidence, expected: bool) -> CheckResult:
     """A server that resumes accepts the pre_shared_key offered (RFC 8446 §4.2.11)."""
     if len(evidence.connections) != 2:
         return Failed(f"{len(evidence.connections)} connections, and one is to resume the other")
@@ -229,7 +230,7 @@ def resumed(evidence: Evidence, expected: bool) -> Found:
     title="The client sends early data, which the server accepts, and at most so many bytes in 1-RTT packets.",
     source="RFC 9001 §4.6, RFC 8446 §4.2.10",
 )
-def early_data(evidence: Evidence, limit: int) -> Found:
+def early_data(evidence: Evidence, limit: int) -> CheckResult:
     """Counts the bytes of packets' payloads, over all connections, as the interop runner does."""
     early = list(evidence.of("client", Form.ZERO_RTT))
     if not early:
@@ -257,7 +258,7 @@ def early_data(evidence: Evidence, limit: int) -> Found:
     title="Both endpoints send packets of the second key phase.",
     source="RFC 9001 §6",
 )
-def key_update(evidence: Evidence, expected: bool) -> Found:
+def key_update(evidence: Evidence, expected: bool) -> CheckResult:
     """An endpoint answers an update with its own (§6.2)."""
     counts = {role: [0, 0] for role in ROLES}
     first: dict[Role, Packet] = {}
@@ -284,14 +285,14 @@ def key_update(evidence: Evidence, expected: bool) -> Found:
     title="The server's initial_max_streams_bidi is at most so much.",
     source="RFC 9000 §18.2",
 )
-def stream_limit(evidence: Evidence, maximum: int) -> Found:
+def stream_limit(evidence: Evidence, maximum: int) -> CheckResult:
     """From the transport parameters in the server's EncryptedExtensions."""
     if not evidence.connections:
         return Failed("there is no connection")
     parameters = evidence.connections[0].parameters
     if not parameters:
         return Undetermined("the server's transport parameters could not be read")
-    limit = integer(parameters.get(MAX_STREAMS_BIDI, b"\0"), 0)[0]
+    limit = read_varint(parameters.get(MAX_STREAMS_BIDI, b"\0"), 0)[0]
     text = f"initial_max_streams_bidi {limit}, asked at most {maximum}"
     return Passed(text) if limit <= maximum else Failed(text, evidence.connections[0].first)
 
@@ -302,7 +303,7 @@ def stream_limit(evidence: Evidence, maximum: int) -> Found:
     title="The server sends at least so many bytes of CRYPTO data in Handshake packets: the certificates it was given.",
     source="RFC 9000 §19.6",
 )
-def server_crypto(evidence: Evidence, minimum: int) -> Found:
+def server_crypto(evidence: Evidence, minimum: int) -> CheckResult:
     """Uses the highest offset of the CRYPTO stream."""
     ends = [
         stream.end
@@ -320,7 +321,7 @@ def server_crypto(evidence: Evidence, minimum: int) -> Found:
 
 
 #: Length of a connection ID that cannot be guessed (RFC 9000 §8.1): bytes.
-_ENTROPY = 8
+_UNGUESSABLE_LENGTH = 8
 
 
 @check(
@@ -330,7 +331,7 @@ _ENTROPY = 8
     source="RFC 9000 §8.1",
     needs_keys=False,
 )
-def amplification(evidence: Evidence, factor: int) -> Found:
+def amplification(evidence: Evidence, factor: int) -> CheckResult:
     """At the server's side, datagram by datagram.
 
     The address is validated by a Handshake packet, by the token of a Retry, or by a connection ID of at least 64 bits
@@ -340,7 +341,7 @@ def amplification(evidence: Evidence, factor: int) -> Found:
     tokens: set[bytes] = set()
     received = sent = 0
     worst: tuple[float, int, int] = (0.0, 0, 0)
-    for datagram, packet in _at_server(evidence):
+    for datagram, packet in _datagrams_at_server(evidence):
         if packet is None:
             if _validates(datagram, server_ids, tokens):
                 ratio, bytes_received, bytes_sent = worst
@@ -349,7 +350,7 @@ def amplification(evidence: Evidence, factor: int) -> Found:
                 )
             received += datagram.size
             continue
-        if packet.header.source_id and len(packet.header.source_id) >= _ENTROPY:
+        if packet.header.source_id and len(packet.header.source_id) >= _UNGUESSABLE_LENGTH:
             server_ids.add(packet.header.source_id)
         if packet.form is Form.RETRY:
             tokens.add(packet.header.token)
@@ -362,7 +363,7 @@ def amplification(evidence: Evidence, factor: int) -> Found:
     return Failed("the client's address was never validated")
 
 
-def _at_server(evidence: Evidence) -> Iterator[tuple[Datagram, Packet | None]]:
+def _datagrams_at_server(evidence: Evidence) -> Iterator[tuple[Datagram, Packet | None]]:
     """The datagrams that the server received and sent, in order of time; a sent one comes with its packet."""
     arrivals: list[tuple[int, Datagram, Packet | None]] = [
         (datagram.t_ns, datagram, None) for datagram in evidence.arrived["client"]
@@ -376,7 +377,7 @@ def _validates(datagram: Datagram, server_ids: set[bytes], tokens: set[bytes]) -
     return any(
         header.form in (Form.HANDSHAKE, Form.SHORT)
         or (header.form is Form.INITIAL and (header.destination_id in server_ids or header.token in tokens - {b""}))
-        for header in split(datagram.payload)
+        for header in split_packets(datagram.payload)
     )
 
 
@@ -386,7 +387,7 @@ def _validates(datagram: Datagram, server_ids: set[bytes], tokens: set[bytes]) -
     title="Both endpoints mark their datagrams as ECN-capable, none with CE, and both count the other's marks back.",
     source="RFC 9000 §13.4",
 )
-def ecn(evidence: Evidence, expected: bool) -> Found:
+def ecn(evidence: Evidence, expected: bool) -> CheckResult:
     """Validation may end marking (§13.4.2.2): some marked datagrams are enough, as for the interop runner."""
     for role in ROLES:
         datagrams = {packet.datagram.number: packet for packet in evidence.sent if packet.sender == role}
@@ -401,7 +402,7 @@ def ecn(evidence: Evidence, expected: bool) -> Found:
         if not any(packet_frames is not None and ACK_ECN in packet_frames.types for packet_frames in frames):
             if not any(packet_frames is not None for packet_frames in frames):
                 return Undetermined(f"no packet of the {role} could be decrypted")
-            return Failed(f"no ACK of the {role} counts the {other(role)}'s marks")
+            return Failed(f"no ACK of the {role} counts the {peer_role(role)}'s marks")
     return Passed("both marked their datagrams, and counted the other's marks")
 
 
@@ -413,7 +414,7 @@ def ecn(evidence: Evidence, expected: bool) -> Found:
     source="RFC 9000 §5",
     needs_keys=False,
 )
-def ip(evidence: Evidence, ip_version: str) -> Found:
+def ip(evidence: Evidence, ip_version: str) -> CheckResult:
     """Checks both senders."""
     mismatch = next((packet for packet in evidence.sent if packet.datagram.ip != int(ip_version)), None)
     return (
@@ -429,12 +430,12 @@ def ip(evidence: Evidence, ip_version: str) -> Found:
     "there, and is answered.",
     source="RFC 9000 §9.3, §8.2",
 )
-def rebound(evidence: Evidence, changed: str) -> Found:
+def rebound(evidence: Evidence, changed: str) -> CheckResult:
     """By the addresses that the server sends to: a path counts once the server uses it (§9)."""
-    paths = _paths(evidence, "server")
+    paths = _used_paths(evidence, "server")
     if changed == "address" and len({client[0] for client, _ in paths}) < 2:
         return Failed("the server sent to a single address of the client")
-    return _validated(evidence, paths, "server")
+    return _judge_validation(evidence, paths, "server")
 
 
 @check(
@@ -444,10 +445,10 @@ def rebound(evidence: Evidence, changed: str) -> Found:
     "is validated.",
     source="RFC 9000 §9.5, §9.6",
 )
-def migrated(evidence: Evidence, expected: bool) -> Found:
+def migrated(evidence: Evidence, expected: bool) -> CheckResult:
     """By the addresses that the client sends from and to."""
-    paths = _paths(evidence, "client")
-    validation = _validated(evidence, paths, "client")
+    paths = _used_paths(evidence, "client")
+    validation = _judge_validation(evidence, paths, "client")
     if not isinstance(validation, Passed):
         return validation
     before = next(packet for packet in evidence.of("client", Form.SHORT))
@@ -457,7 +458,7 @@ def migrated(evidence: Evidence, expected: bool) -> Found:
     return Passed(f"{len(paths)} paths, each with a connection ID of its own")
 
 
-def _paths(evidence: Evidence, sender: Role) -> dict[tuple[Address, Address], Packet]:
+def _used_paths(evidence: Evidence, sender: Role) -> dict[tuple[Address, Address], Packet]:
     """(client's address, server's address) of each path that a sender uses with 1-RTT packets → its first
     packet there.
     """
@@ -468,7 +469,7 @@ def _paths(evidence: Evidence, sender: Role) -> dict[tuple[Address, Address], Pa
     return paths
 
 
-def _validated(evidence: Evidence, paths: dict[tuple[Address, Address], Packet], sender: Role) -> Found:
+def _judge_validation(evidence: Evidence, paths: dict[tuple[Address, Address], Packet], sender: Role) -> CheckResult:
     """Whether each path but the first begins with a PATH_CHALLENGE of `sender`, and all challenges are answered."""
     if len(paths) < 2:
         return Failed(f"the {sender} used a single path")
@@ -482,7 +483,7 @@ def _validated(evidence: Evidence, paths: dict[tuple[Address, Address], Packet],
         challenges |= dict.fromkeys(frames.challenges, packet)
     answers = {
         response
-        for packet in evidence.of(other(sender), Form.SHORT)
+        for packet in evidence.of(peer_role(sender), Form.SHORT)
         if packet.frames
         for response in packet.frames.responses
     }

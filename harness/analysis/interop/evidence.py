@@ -11,13 +11,13 @@ from harness.capture import artefacts as source_files
 from harness.capture.artefacts import Artefacts
 from harness.capture.datagrams import Datagram, read_datagrams
 from harness.capture.key_log import read_secrets
-from harness.capture.quic.dissector import DissectedConnection, Opener, Packet
+from harness.capture.quic.dissector import DissectedConnection, Packet, PacketOpener
 from harness.capture.quic.invariants import Form
 from harness.outcome import Run
 from harness.scenario.parameters import ROLES, Role
 
 #: Side of a capture → the endpoint at that side, whose packets are captured there first.
-_NEAR: dict[str, Role] = {"left": "client", "right": "server"}
+_NEAR_ENDPOINT: dict[str, Role] = {"left": "client", "right": "server"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Evidence:
         return (t_ns - self.zero_ns) / 1e9
 
 
-def evidence_of(artefacts: Artefacts, *, keys: bool = True) -> Evidence:
+def read_evidence(artefacts: Artefacts, *, keys: bool = True) -> Evidence:
     """Read a run's captures, and decrypt them; without `keys` only Initial packets. Raises OSError, ValueError."""
     if artefacts.lab is None:
         raise ValueError("lab.json is missing")
@@ -64,8 +64,8 @@ def evidence_of(artefacts: Artefacts, *, keys: bool = True) -> Evidence:
     ends: dict[Role, set[str]] = {"client": clients, "server": servers}
     near: list[tuple[Datagram, Role]] = []
     arrived: dict[Role, list[Datagram]] = {role: [] for role in ROLES}
-    for side, role in _NEAR.items():
-        for datagram in _captured(artefacts, side):
+    for side, role in _NEAR_ENDPOINT.items():
+        for datagram in _read_capture(artefacts, side):
             sender = next((role for role in ROLES if datagram.source[0] in ends[role]), None)
             if sender is None or datagram.destination[0] not in clients | servers:
                 continue
@@ -75,14 +75,14 @@ def evidence_of(artefacts: Artefacts, *, keys: bool = True) -> Evidence:
                 arrived[sender].append(datagram)
     near.sort(key=lambda item: item[0].t_ns)
     secrets = _secrets(artefacts)
-    opener = Opener(secrets if keys else {})
+    opener = PacketOpener(secrets if keys else {})
     packets = tuple(packet for datagram, sender in near for packet in opener.open(datagram, sender))
     whole = all(len(datagram.payload) == datagram.size for datagram, _ in near)
     received = {role: tuple(datagrams) for role, datagrams in arrived.items()}
     return Evidence(packets, received, tuple(opener.connections), bool(secrets), whole, artefacts.run)
 
 
-def _captured(artefacts: Artefacts, side: str) -> Sequence[Datagram]:
+def _read_capture(artefacts: Artefacts, side: str) -> Sequence[Datagram]:
     path = artefacts.path(source_files.CAPTURE[side])
     if path is None:
         raise ValueError(f"the {side} capture is missing")
@@ -93,7 +93,7 @@ def _secrets(artefacts: Artefacts) -> dict[tuple[bytes, str], bytes]:
     secrets: dict[tuple[bytes, str], bytes] = {}
     for flow in range(len(artefacts.flows)):
         for role in ROLES:
-            path = artefacts.path(f"{source_files.endpoint(flow, role)}/{source_files.KEYS}")
+            path = artefacts.path(f"{source_files.endpoint_path(flow, role)}/{source_files.KEYS}")
             if path is not None:
                 secrets = read_secrets(path) | secrets
     return secrets

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.analysis.interop.registry import CASES
-from harness.analysis.interop.verdict import Word
+from harness.analysis.interop.verdict import ResultWord
 from harness.outcome import InteropCheck
 from harness.scenario.parameters import Role
 
 Pair = tuple[str, str]
 """Client and server."""
-Who = tuple[Role, str]
+Party = tuple[Role, str]
 """An implementation in one of its roles."""
 
 
@@ -32,10 +32,10 @@ class Failure:
 class TestcaseResult:
     """The result of one pair in one test case."""
 
-    word: Word
+    word: ResultWord
     reason: str = ""
     sentence: str = ""
-    everybody: Who | None = None
+    everybody: Party | None = None
     """The implementation that fails the case with every peer, so that the failure is reported as unsupported; else
     None.
     """
@@ -67,13 +67,13 @@ class InteropMatrix:
         """All pairs, by clients first."""
         return [(client, server) for client in self.clients for server in self.servers]
 
-    def counts(self) -> dict[Word, int]:
+    def counts(self) -> dict[ResultWord, int]:
         """How many entries each word has."""
-        words: Sequence[Word] = ("succeeded", "failed", "unsupported", "inconclusive")
+        words: Sequence[ResultWord] = ("succeeded", "failed", "unsupported", "inconclusive")
         return {word: sum(entry.word == word for entry in self.entries.values()) for word in words}
 
 
-def relabelled(matrix: InteropMatrix) -> InteropMatrix:
+def relabel_unsupported(matrix: InteropMatrix) -> InteropMatrix:
     """Report a case that an implementation fails with every peer as unsupported, as the runner does (its issue 388).
 
     Not with only one client or one server, because then the cause is unknown.
@@ -91,7 +91,7 @@ def relabelled(matrix: InteropMatrix) -> InteropMatrix:
 
 def _relabel(
     entries: dict[tuple[Pair, str], TestcaseResult],
-    implementation: Who,
+    implementation: Party,
     keys: Sequence[tuple[Pair, str]],
     before: Mapping[tuple[Pair, str], TestcaseResult],
 ) -> None:
@@ -121,12 +121,12 @@ def disagreements(ours: InteropMatrix, theirs: InteropMatrix) -> list[Disagreeme
     """
     conflicts = []
     for (pair, case), entry in ours.entries.items():
-        published = theirs.entries.get((_published(pair), case))
+        published = theirs.entries.get((_published_pair(pair), case))
         if published is not None and {entry.word, published.word} == {"succeeded", "failed"}:
             conflicts.append(Disagreement(pair, case, entry, published))
     order = list(CASES)
     return sorted(conflicts, key=lambda conflict: (conflict.pair, order.index(conflict.case)))
 
 
-def _published(pair: Pair) -> Pair:
+def _published_pair(pair: Pair) -> Pair:
     return pair[0].removesuffix("-qns"), pair[1].removesuffix("-qns")

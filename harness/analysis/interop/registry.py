@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from harness.analysis.interop.evidence import Evidence
 from harness.capture.quic.dissector import Packet
 from harness.errors import did_you_mean
-from harness.formatting import shown
+from harness.formatting import format_value
 from harness.scenario.schema import Scenario
 from harness.scenario.validation_errors import Mistake
 
@@ -38,8 +38,8 @@ class Undetermined:
     sentence: str
 
 
-Found = Passed | Failed | Undetermined
-Takes = Literal["a count", "true", "a word"]
+CheckResult = Passed | Failed | Undetermined
+ValueKind = Literal["a count", "true", "a word"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Check:
     """One check."""
 
     name: str
-    takes: Takes
+    takes: ValueKind
     words: tuple[str, ...]
     """The allowed words, if it takes a word."""
     title: str
@@ -56,7 +56,7 @@ class Check:
     """The RFC's section."""
     needs_keys: bool
     """Whether it examines packets that are encrypted with secrets of the endpoints."""
-    judge: Callable[[Evidence, Any], Found]
+    judge: Callable[[Evidence, Any], CheckResult]
 
     @property
     def written(self) -> str:
@@ -69,11 +69,11 @@ _DECLARED: dict[str, Check] = {}
 
 
 def check(
-    name: str, *, takes: Takes, title: str, source: str, words: tuple[str, ...] = (), needs_keys: bool = True
-) -> Callable[[Callable[[Evidence, Any], Found]], Callable[[Evidence, Any], Found]]:
+    name: str, *, takes: ValueKind, title: str, source: str, words: tuple[str, ...] = (), needs_keys: bool = True
+) -> Callable[[Callable[[Evidence, Any], CheckResult]], Callable[[Evidence, Any], CheckResult]]:
     """Declare the decorated function as a check. ValueError for a name that is already taken."""
 
-    def declare(judge: Callable[[Evidence, Any], Found]) -> Callable[[Evidence, Any], Found]:
+    def declare(judge: Callable[[Evidence, Any], CheckResult]) -> Callable[[Evidence, Any], CheckResult]:
         if name in _DECLARED:
             raise ValueError(f"the check {name} is declared twice")
         _DECLARED[name] = Check(name, takes, words, title, source, needs_keys, judge)
@@ -82,7 +82,7 @@ def check(
     return declare
 
 
-def declared() -> dict[str, Check]:
+def declared_checks() -> dict[str, Check]:
     """All checks by name, in alphabetical order."""
     importlib.import_module("harness.analysis.interop.checks")
     return dict(sorted(_DECLARED.items()))
@@ -95,12 +95,30 @@ def declared() -> dict[str, Check]:
 FOLDER: Final = "interop/"
 #: Name → abbreviation.
 CASES: Final[dict[str, str]] = {
-    "handshake": "H", "transfer": "DC", "longrtt": "LR", "chacha20": "C20", "multiplexing": "M", "retry": "S",
-    "resumption": "R", "zerortt": "Z", "http3": "3", "blackhole": "B", "keyupdate": "U", "ecn": "E",
-    "amplificationlimit": "A", "handshakeloss": "L1", "transferloss": "L2", "handshakecorruption": "C1",
-    "transfercorruption": "C2", "ipv6": "6", "v2": "V2", "rebind-port": "BP", "rebind-addr": "BA",
-    "connectionmigration": "CM", "versionnegotiation": "V",
-}  # fmt: skip
+    "handshake": "H",
+    "transfer": "DC",
+    "longrtt": "LR",
+    "chacha20": "C20",
+    "multiplexing": "M",
+    "retry": "S",
+    "resumption": "R",
+    "zerortt": "Z",
+    "http3": "3",
+    "blackhole": "B",
+    "keyupdate": "U",
+    "ecn": "E",
+    "amplificationlimit": "A",
+    "handshakeloss": "L1",
+    "transferloss": "L2",
+    "handshakecorruption": "C1",
+    "transfercorruption": "C2",
+    "ipv6": "6",
+    "v2": "V2",
+    "rebind-port": "BP",
+    "rebind-addr": "BA",
+    "connectionmigration": "CM",
+    "versionnegotiation": "V",
+}
 MEASUREMENTS: Final[dict[str, str]] = {"goodput": "G", "crosstraffic": "C"}
 #: Defined by the runner, and disabled (its issue 20).
 DISABLED: Final = frozenset({"versionnegotiation"})
@@ -117,14 +135,16 @@ def case_of(scenario: str) -> str | None:
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
     """Unknown checks, and values that a check does not take."""
-    checks = declared()
+    checks = declared_checks()
     for name, value in scenario.checks.items():
         entry = checks.get(name)
         if entry is None:
             yield Mistake(("checks", name), f"there is no check '{name}'", did_you_mean(name, checks), of_key=True)
         elif not _fits(entry, value):
             expected = entry.takes if not entry.words else " or ".join(f"'{word}'" for word in entry.words)
-            yield Mistake(("checks", name), f"{name} takes {expected}, not {shown(value)}", f"write {entry.written}")
+            yield Mistake(
+                ("checks", name), f"{name} takes {expected}, not {format_value(value)}", f"write {entry.written}"
+            )
 
 
 def _fits(entry: Check, value: bool | int | str) -> bool:

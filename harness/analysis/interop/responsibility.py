@@ -12,7 +12,7 @@ from typing import Literal
 from harness.analysis.interop.matrix import Pair, TestcaseResult
 from harness.scenario.parameters import Role
 
-Whose = Literal["implementation", "endpoint"]
+Responsibility = Literal["implementation", "endpoint"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Blame:
     """The check that fails, or the reason code of a run that broke off (timed_out_client …); if empty, any reason in
     the test cases that are named.
     """
-    whose: Whose
+    whose: Responsibility
     why: str
     """What goes wrong, and the evidence for it, in a sentence."""
     cases: tuple[str, ...] = ()
@@ -47,59 +47,86 @@ class Blame:
 #: A NAT gives the client another port, or address, in the middle of a transfer.
 _REBOUND = ("rebind-port", "rebind-addr")
 
-KNOWN: tuple[Blame, ...] = (
+BLAMES: tuple[Blame, ...] = (
     Blame(
-        "server", "quic-go", "amplification", "implementation",
+        "server",
+        "quic-go",
+        "amplification",
+        "implementation",
         "It asks whether the limit is reached before it sends a datagram, and not whether this one would pass it: the "
         "last one goes beyond three times what came (RFC 9000 §8.1). The runner allows four times.",
     ),
     Blame(
-        "server", "quinn", "amplification", "implementation",
+        "server",
+        "quinn",
+        "amplification",
+        "implementation",
         "A datagram is sent that goes beyond three times what came (RFC 9000 §8.1). The runner allows four times.",
     ),
     Blame(
-        "server", "s2n-quic", "amplification", "implementation",
+        "server",
+        "s2n-quic",
+        "amplification",
+        "implementation",
         "Datagrams are sent that go beyond three times what came (RFC 9000 §8.1). The runner allows four times.",
     ),
     Blame(
-        "client", "quinn", "early_data", "endpoint",
+        "client",
+        "quinn",
+        "early_data",
+        "endpoint",
         "All requests are early data, and what is more than was asked in 1-RTT packets is padding: five probes of the "
         "path's MTU (RFC 9000 §14.3), which our client leaves on. The runner counts them, too.",
         says="1-RTT packets",
     ),
     Blame(
-        "client", "picoquic", "rebound", "implementation",
+        "client",
+        "picoquic",
+        "rebound",
+        "implementation",
         "A PATH_CHALLENGE of the server's stays unanswered (RFC 9000 §8.2.2) where the address changes again.",
         cases=("rebind-addr",),
     ),
     Blame(
-        "server", "quiche", "", "implementation",
+        "server",
+        "quiche",
+        "",
+        "implementation",
         "What is in flight when the client's address changes is not taken for lost. An ACK that names packets of the "
         "new path alone ends before the old path's loss detection (on_ack_received), and probe timeouts repeat its two "
         "oldest packets. With that mended in the crate (0.30.0; its issue 2452), four clients passed.",
         cases=_REBOUND,
     ),
     Blame(
-        "server", "haproxy", "", "implementation",
+        "server",
+        "haproxy",
+        "",
+        "implementation",
         "It announces disable_active_migration and drops what comes from another address, as RFC 9000 §9 lets it, also "
         "where a NAT changed that: path validation is still to be written (3.0; its issue 3329).",
         cases=_REBOUND,
     ),
     Blame(
-        "server", "go-x-net", "", "implementation",
+        "server",
+        "go-x-net",
+        "",
+        "implementation",
         "The package announces disable_active_migration and never sends to another address of the client's, as "
         "RFC 9000 §9 lets it, also where a NAT changed that.",
         cases=_REBOUND,
     ),
     Blame(
-        "server", "tquic", "", "implementation",
+        "server",
+        "tquic",
+        "",
+        "implementation",
         "It does not follow a client whose address changes without a probe: in the crate's source (1.6.0) that is "
         "still to be done.",
         cases=_REBOUND,
     ),
-)  # fmt: skip
+)
 
 
-def blamed(pair: Pair, case: str, entry: TestcaseResult) -> Blame | None:
+def find_blame(pair: Pair, case: str, entry: TestcaseResult) -> Blame | None:
     """The finding that explains an entry; None if nobody has investigated it."""
-    return next((blame for blame in KNOWN if blame.explains(pair, case, entry)), None)
+    return next((blame for blame in BLAMES if blame.explains(pair, case, entry)), None)

@@ -13,18 +13,26 @@ from typing import Any
 from harness.analysis.interop.matrix import InteropMatrix, Pair, TestcaseResult
 from harness.analysis.interop.registry import CASES, MEASUREMENTS
 from harness.errors import InputError
-from harness.formatting import shown
-from harness.store.records import plain
+from harness.formatting import format_value
+from harness.store.records import parse_json
 
 _WORDS = ("succeeded", "failed", "unsupported")
 #: Key → the types of its value.
 _KEYS: dict[str, tuple[type, ...]] = {
-    "start_time": (int, float), "end_time": (int, float), "log_dir": (str,), "servers": (list,), "clients": (list,),
-    "urls": (dict,), "tests": (dict,), "quic_version": (str,), "results": (list,), "measurements": (list,),
-}  # fmt: skip
+    "start_time": (int, float),
+    "end_time": (int, float),
+    "log_dir": (str,),
+    "servers": (list,),
+    "clients": (list,),
+    "urls": (dict,),
+    "tests": (dict,),
+    "quic_version": (str,),
+    "results": (list,),
+    "measurements": (list,),
+}
 
 
-def written(
+def to_document(
     matrix: InteropMatrix, titles: Mapping[str, str], urls: Mapping[str, str], start: float, end: float, log_dir: str
 ) -> dict[str, Any]:
     """The document. `titles`: case → its description; `urls`: implementation → its page; times in s since the epoch.
@@ -73,35 +81,35 @@ def problems(document: Any) -> Iterator[str]:
     for key in ("start_time", "end_time"):
         if isinstance(document[key], bool) or not math.isfinite(document[key]):
             yield f"{key} is no time"
-    yield from _names(document)
+    yield from _name_problems(document)
     pairs = len(document["clients"]) * len(document["servers"])
     for key in ("results", "measurements"):
         if len(document[key]) != pairs:
             yield f"{key} has {len(document[key])} entries, and there are {pairs} pairs"
         for number, listed in enumerate(document[key]):
-            yield from _listed(f"{key}[{number}]", listed, document["tests"], key == "measurements")
+            yield from _entry_problems(f"{key}[{number}]", listed, document["tests"], key == "measurements")
 
 
-def _names(document: Mapping[str, Any]) -> Iterator[str]:
+def _name_problems(document: Mapping[str, Any]) -> Iterator[str]:
     for key in ("servers", "clients"):
         names = document[key]
         if not all(isinstance(name, str) for name in names):
             yield f"{key} has what is no name"
         for index, name in enumerate(names):
             if name in names[:index]:
-                yield f"{key} has {shown(name)} twice"
+                yield f"{key} has {format_value(name)} twice"
     abbreviations: dict[str, str] = {}
     for abbr, test in document["tests"].items():
         if not isinstance(test, dict) or not all(isinstance(test.get(key), str) for key in ("name", "desc")):
             yield f"tests.{abbr} has no name and desc"
         elif (duplicate := abbreviations.setdefault(test["name"], abbr)) != abbr:
-            yield f"tests.{duplicate} and tests.{abbr} are both {shown(test['name'])}"
+            yield f"tests.{duplicate} and tests.{abbr} are both {format_value(test['name'])}"
     missing = {str(name) for name in (*document["servers"], *document["clients"])} - document["urls"].keys()
     if missing:
         yield f"urls has nothing of {', '.join(sorted(missing))}"
 
 
-def _listed(place: str, listed: Any, tests: Mapping[str, Any], measurements: bool) -> Iterator[str]:
+def _entry_problems(place: str, listed: Any, tests: Mapping[str, Any], measurements: bool) -> Iterator[str]:
     if not isinstance(listed, list):
         yield f"{place} is no list"
         return
@@ -112,13 +120,16 @@ def _listed(place: str, listed: Any, tests: Mapping[str, Any], measurements: boo
             continue
         abbr = entry["abbr"]
         if not isinstance(abbr, str) or abbr not in tests:
-            yield f"{place}: {shown(abbr)} is none of tests"
+            yield f"{place}: {format_value(abbr)} is none of tests"
         elif abbr in abbreviations:
             yield f"{place} has {abbr} twice"
         elif isinstance(tests[abbr], dict) and entry["name"] != tests[abbr].get("name"):
-            yield f"{place}: {abbr} is {shown(entry['name'])}, and in tests it is {shown(tests[abbr].get('name'))}"
+            yield (
+                f"{place}: {abbr} is {format_value(entry['name'])}, and in tests it is "
+                f"{format_value(tests[abbr].get('name'))}"
+            )
         elif entry["result"] is not None and entry["result"] not in _WORDS:
-            yield f"{place}: {abbr} has the result {shown(entry['result'])}"
+            yield f"{place}: {abbr} has the result {format_value(entry['result'])}"
         elif measurements and not isinstance(entry.get("details"), str):
             yield f"{place}: {abbr} has no details"
         if isinstance(abbr, str):
@@ -128,12 +139,12 @@ def _listed(place: str, listed: Any, tests: Mapping[str, Any], measurements: boo
 def parse(text: bytes, name: str) -> Any:
     """The document in a file's content, not yet validated. InputError if it is no JSON; `name`: the file's name."""
     try:
-        return plain(text, once=True)
+        return parse_json(text, once=True)
     except ValueError as error:
         raise InputError(f"{name} is no JSON: {error}", "it is what the interop runner's run.py -j writes") from error
 
 
-def read(document: Any, name: str) -> InteropMatrix:
+def to_matrix(document: Any, name: str) -> InteropMatrix:
     """The matrix of a document. InputError if it is not as the runner writes it; `name`: the file's name."""
     defects = list(problems(document))
     if defects:

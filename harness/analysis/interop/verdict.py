@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.analysis.interop.evidence import Evidence, evidence_of
-from harness.analysis.interop.registry import Check, Failed, Found, Passed, Undetermined, declared
+from harness.analysis.interop.evidence import Evidence, read_evidence
+from harness.analysis.interop.registry import Check, CheckResult, Failed, Passed, Undetermined, declared_checks
 from harness.capture.artefacts import Artefacts
 from harness.outcome import InteropCheck, MeasuredRun, Run, Verdict, proven_outcome
 from harness.scenario.parameters import Role
 
-Word = Literal["succeeded", "failed", "unsupported", "inconclusive"]
+ResultWord = Literal["succeeded", "failed", "unsupported", "inconclusive"]
 _SIDE: dict[Role, str] = {"client": "left", "server": "right"}
 
 
@@ -24,7 +24,7 @@ _SIDE: dict[Role, str] = {"client": "left", "server": "right"}
 class RunResult:
     """One run, in the words of the interop runner."""
 
-    word: Word
+    word: ResultWord
     reason: str
     """Reason code: the check that failed, or what ended the run."""
     sentence: str
@@ -45,11 +45,11 @@ def run_result(run: Run, measured: MeasuredRun | None) -> RunResult:
     checks = measured.checks if measured is not None else ()
     failed_check = next((check for check in checks if check.status == "failed" and check.check != "files"), None)
     if outcome.status != "completed":
-        sentence = f"{outcome.detail}; {failure(failed_check)}" if failed_check is not None else outcome.detail
+        sentence = f"{outcome.detail}; {failure_text(failed_check)}" if failed_check is not None else outcome.detail
         return RunResult("failed", f"{outcome.status}_{role}" if role else outcome.status, sentence, check=failed_check)
     failed_check = next((check for check in checks if check.status == "failed"), None)
     if failed_check is not None:
-        return RunResult("failed", failed_check.check, failure(failed_check), check=failed_check)
+        return RunResult("failed", failed_check.check, failure_text(failed_check), check=failed_check)
     unknown = [check for check in checks if check.status == "unknown"]
     if unknown:
         sentence = "; ".join(f"{check.check} cannot be checked: {check.sentence}" for check in unknown)
@@ -57,7 +57,7 @@ def run_result(run: Run, measured: MeasuredRun | None) -> RunResult:
     return RunResult("succeeded", "checks_hold", f"all {len(checks)} checks hold")
 
 
-def failure(check: InteropCheck) -> str:
+def failure_text(check: InteropCheck) -> str:
     """A failed check in a sentence: what failed, at which packet of which side's capture, when."""
     text = f"{check.check}: {check.sentence}"
     if check.sender is None:
@@ -73,7 +73,7 @@ def verdict_of(runs: Sequence[tuple[Run, MeasuredRun | None]]) -> Verdict:
     conclusive = [result for result in results if result.word != "inconclusive"]
     words = {result.word for result in conclusive}
     if not conclusive:
-        return _said("inconclusive", results[0], results)
+        return _make_verdict("inconclusive", results[0], results)
     if len(words) > 1:
         failed = [result for result in conclusive if result.word == "failed"]
         shown = failed[0] if failed else conclusive[0]
@@ -82,12 +82,12 @@ def verdict_of(runs: Sequence[tuple[Run, MeasuredRun | None]]) -> Verdict:
     status: Literal["pass", "fail", "unsupported"] = (
         "pass" if words == {"succeeded"} else "fail" if words == {"failed"} else "unsupported"
     )
-    return _said(status, conclusive[0], results)
+    return _make_verdict(status, conclusive[0], results)
 
 
-def _said(
+def _make_verdict(
     status: Literal["pass", "fail", "unsupported", "inconclusive"], example: RunResult, results: Sequence[RunResult]
-) -> Verdict:  # fmt: skip
+) -> Verdict:
     inconclusive = sum(result.word == "inconclusive" for result in results)
     tail = f"; {inconclusive} of {len(results)} runs decide nothing" if 0 < inconclusive < len(results) else ""
     sentence = example.sentence.rstrip(".")
@@ -100,24 +100,24 @@ def _said(
 CheckValue = bool | int | str
 
 
-def checked(artefacts: Artefacts) -> tuple[InteropCheck, ...]:
+def run_checks(artefacts: Artefacts) -> tuple[InteropCheck, ...]:
     """The results of the checks of a run's scenario, in the scenario's order; empty for a scenario without checks."""
     requested = artefacts.scenario.checks
     if not requested:
         return ()
-    checks = declared()
+    checks = declared_checks()
     # Checks that need no secrets are faster without them.
     keys = any(checks[name].needs_keys for name in requested if name in checks)
     try:
-        evidence = evidence_of(artefacts, keys=keys)
+        evidence = read_evidence(artefacts, keys=keys)
     except (OSError, ValueError) as error:
         unreadable = Undetermined(f"the captures cannot be read: {error}")
-        return tuple(_written(name, value, unreadable, None) for name, value in requested.items())
-    return tuple(_one(checks[name], value, evidence) for name, value in requested.items() if name in checks)
+        return tuple(_check_record(name, value, unreadable, None) for name, value in requested.items())
+    return tuple(_run_check(checks[name], value, evidence) for name, value in requested.items() if name in checks)
 
 
-def _one(check: Check, value: CheckValue, evidence: Evidence) -> InteropCheck:
-    finding: Found
+def _run_check(check: Check, value: CheckValue, evidence: Evidence) -> InteropCheck:
+    finding: CheckResult
     if check.needs_keys and not evidence.keyed:
         finding = Undetermined("neither endpoint wrote its secrets down")
     elif not evidence.sent:
@@ -127,10 +127,10 @@ def _one(check: Check, value: CheckValue, evidence: Evidence) -> InteropCheck:
             finding = check.judge(evidence, str(value) if check.words else value)
         except Exception as error:  # one check's trouble with odd packets must not cost the others
             finding = Undetermined(f"{type(error).__name__}: {error}")
-    return _written(check.name, value, finding, evidence)
+    return _check_record(check.name, value, finding, evidence)
 
 
-def _written(name: str, value: CheckValue, finding: Found, evidence: Evidence | None) -> InteropCheck:
+def _check_record(name: str, value: CheckValue, finding: CheckResult, evidence: Evidence | None) -> InteropCheck:
     packet = finding.packet if isinstance(finding, Failed) else None
     return InteropCheck(
         check=name,

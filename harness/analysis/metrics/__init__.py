@@ -10,16 +10,16 @@ from pathlib import Path
 import polars as pl
 
 from harness.analysis.connection_end import endings
-from harness.analysis.incomplete_transfer import unfinished
-from harness.analysis.interop import checked
+from harness.analysis.incomplete_transfer import incomplete_transfers
+from harness.analysis.interop import run_checks
 from harness.analysis.metrics.handover import handovers
 from harness.analysis.metrics.link_proof import prove
 from harness.analysis.metrics.observed import observe
-from harness.analysis.metrics.parameter_check import contradicted
-from harness.analysis.metrics.registry import Caution, measuring
+from harness.analysis.metrics.parameter_check import find_contradictions
+from harness.analysis.metrics.registry import Caution, measuring_functions
 from harness.analysis.metrics.starvation import Starvation, starvation
 from harness.analysis.run_view import RunView
-from harness.analysis.time_breakdown import attributed
+from harness.analysis.time_breakdown import attribute_view
 from harness.outcome import Absence, LinkProof, MeasuredRun, Measurement, Run
 
 #: Raised whenever a figure would come out differently; runs measured by an older version are measured again.
@@ -41,7 +41,7 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
     measurements: list[Measurement] = []
     absent: list[Absence] = []
     warnings: list[str] = []
-    for name, function in measuring().items():
+    for name, function in measuring_functions().items():
         try:
             for finding in function(view):
                 if isinstance(finding, Caution):
@@ -67,23 +67,23 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
         moves = ()
         warnings.append(f"the clients' moves cannot be told: {type(error).__name__}: {error}")
     try:
-        checks = checked(view)
+        checks = run_checks(view)
     except Exception as error:
         checks = ()
         warnings.append(f"the checks cannot be made: {type(error).__name__}: {error}")
     try:
-        ends, failed = endings(view), unfinished(view)
+        ends, failed = endings(view), incomplete_transfers(view)
     except Exception as error:
         ends, failed = (), ()
         warnings.append(f"the ends of connections cannot be told: {type(error).__name__}: {error}")
     observed = observe(view)
     try:
-        contradictions = contradicted(view, observed)
+        contradictions = find_contradictions(view, observed)
     except Exception as error:
         contradictions = ()
         warnings.append(f"what endpoints wrote of themselves is not known: {type(error).__name__}: {error}")
     series = view.series
-    breakdown = attributed(view)
+    breakdown = attribute_view(view)
     measured = MeasuredRun(
         version=VERSION,
         measurements=tuple(measurements),

@@ -3,44 +3,50 @@
 from __future__ import annotations
 
 from harness.analysis.link_replay import Fate
-from harness.analysis.metrics.kinds import Told, Value, link_metric
+from harness.analysis.metrics.kinds import MetricResult, Value, link_metric
 from harness.analysis.shared_flows import SharedBottleneck
-from harness.capture.counters import total
+from harness.capture.counters import count_increase
 
 _CAPTURES = "both captures"
 
 
 @link_metric(
-    unit="B", better="lower", title="frames in the queue, mean over time",
+    unit="B",
+    better="lower",
+    title="frames in the queue, mean over time",
     formula="Σ queue_length / n over the points of that series, from the first flow's start to the last end",
     source="both captures",
-)  # fmt: skip
-def mean_queue_length(link: SharedBottleneck) -> Told:
+)
+def mean_queue_length(link: SharedBottleneck) -> MetricResult:
     """How many bytes wait."""
     return _mean(link, "queue_length")
 
 
 @link_metric(
-    unit="packets", better="lower", title="packets in the queue, mean over time",
+    unit="packets",
+    better="lower",
+    title="packets in the queue, mean over time",
     formula="Σ queue_packets / n over the points of that series, from the first flow's start to the last end",
     source="both captures; CCPerf's mean_qdisc_length_l2",
-)  # fmt: skip
-def mean_queue_packets(link: SharedBottleneck) -> Told:
+)
+def mean_queue_packets(link: SharedBottleneck) -> MetricResult:
     """How many packets wait."""
     return _mean(link, "queue_packets")
 
 
-def _mean(link: SharedBottleneck, series: str) -> Told:
+def _mean(link: SharedBottleneck, series: str) -> MetricResult:
     values = link.values(series)
     return Value(values.mean(), _CAPTURES) if len(values) else None
 
 
 @link_metric(
-    unit="ms", better="lower", title="how long a packet was in the queue, mean over the packets that passed",
+    unit="ms",
+    better="lower",
+    title="how long a packet was in the queue, mean over the packets that passed",
     formula="Σ (left - came) / n over those that came from the first flow's start to the last end",
     source="both captures; RFC 5166 §2.1.2; CCPerf's mean_qdisc_delay_l2",
-)  # fmt: skip
-def mean_queue_delay(link: SharedBottleneck) -> Told:
+)
+def mean_queue_delay(link: SharedBottleneck) -> MetricResult:
     """By Little's law about mean_queue_packets divided by the packets that passed in a second."""
     arrivals, departures, _ = link.stays()
     during = (arrivals >= link.start * 1e9) & (arrivals <= link.end * 1e9)
@@ -48,11 +54,13 @@ def mean_queue_delay(link: SharedBottleneck) -> Told:
 
 
 @link_metric(
-    unit="Mbit/s", better="higher", title="rate of the frames that left the queue",
+    unit="Mbit/s",
+    better="higher",
+    title="rate of the frames that left the queue",
     formula="8·Σ length / (end - start), from the first flow's start to the last end",
     source="both captures; CCPerf's mean_sending_rate_l1",
-)  # fmt: skip
-def mean_link_rate(link: SharedBottleneck) -> Told:
+)
+def mean_link_rate(link: SharedBottleneck) -> MetricResult:
     """At layer 2, like the link's own rate."""
     _, departures, length = link.stays()
     during = (departures >= link.start * 1e9) & (departures <= link.end * 1e9)
@@ -60,37 +68,45 @@ def mean_link_rate(link: SharedBottleneck) -> Told:
 
 
 @link_metric(
-    unit="packets", better="lower", title="packets that RED dropped early, in all the run",
+    unit="packets",
+    better="lower",
+    title="packets that RED dropped early, in all the run",
     formula="early: those RED decided, with chance or above its upper threshold",
     source="struct tc_red_xstats, net/sched/sch_red.c",
-)  # fmt: skip
-def early_drops_to_client(link: SharedBottleneck) -> Told:
+)
+def early_drops_to_client(link: SharedBottleneck) -> MetricResult:
     """Together with limit_drops_to_client they are queue_drops_to_client; a queue without RED has only that metric."""
     return _drops(link, "early")
 
 
 @link_metric(
-    unit="packets", better="lower", title="packets that RED's hard limit dropped, in all the run", formula="pdrop",
+    unit="packets",
+    better="lower",
+    title="packets that RED's hard limit dropped, in all the run",
+    formula="pdrop",
     source="struct tc_red_xstats, net/sched/sch_red.c",
-)  # fmt: skip
-def limit_drops_to_client(link: SharedBottleneck) -> Told:
+)
+def limit_drops_to_client(link: SharedBottleneck) -> MetricResult:
     """See early_drops_to_client."""
     return _drops(link, "pdrop")
 
 
-def _drops(link: SharedBottleneck, cause: str) -> Told:
+def _drops(link: SharedBottleneck, cause: str) -> MetricResult:
     counters, span = link.view.counters, link.view.span(0)
     if link.direction.asked.discipline != "red" or counters is None or span is None:
         return None
-    value = total(counters, link.direction.asked.device, cause, *span)
+    value = count_increase(counters, link.direction.asked.device, cause, *span)
     return None if value is None else Value(value, "counters")
 
 
 @link_metric(
-    unit="1", better="lower", title="packets that the queue dropped, by those that came, in all the run",
-    formula="dropped / came", source="both captures; RFC 5166 §2.1.3",
-)  # fmt: skip
-def drop_rate(link: SharedBottleneck) -> Told:
+    unit="1",
+    better="lower",
+    title="packets that the queue dropped, by those that came, in all the run",
+    formula="dropped / came",
+    source="both captures; RFC 5166 §2.1.3",
+)
+def drop_rate(link: SharedBottleneck) -> MetricResult:
     """The replay tells these drops from losses on the link (`analysis.link_replay`)."""
     fate = link.direction.replayed.fate
     return Value(float((fate == Fate.QUEUE_DROP).mean()), _CAPTURES) if len(fate) else None

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.analysis.metrics.kinds import of_transfer
+from harness.analysis.metrics.kinds import transfer_measurement
 from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.metrics.starvation import containers
 from harness.analysis.run_view import RunView
-from harness.capture.counters import spent
+from harness.capture.counters import cumulative_increase
 
 CPU = {
     role: declare(
-        f"cpu_{role}", layer="flow", unit="s", better="lower", title=f"CPU time of the {subject} during the transfer",
+        f"cpu_{role}",
+        layer="flow",
+        unit="s",
+        better="lower",
+        title=f"CPU time of the {subject} during the transfer",
         formula="difference of the samples around it, half a second apart: a short transfer's includes the start",
         source="cgroup",
     )
     for role, subject in (("client", "client"), ("server", "server"), ("sim", "simulator, which serves all flows,"))
-}  # fmt: skip
+}
 RECEIVE_DROPS = declare(
-    "udp_receive_drops", layer="flow", unit="packets", better="lower",
-    title="datagrams dropped at full socket buffers of both endpoints", formula="count",
+    "udp_receive_drops",
+    layer="flow",
+    unit="packets",
+    better="lower",
+    title="datagrams dropped at full socket buffers of both endpoints",
+    formula="count",
     source="UDP RcvbufErrors, /proc/net/snmp",
-)  # fmt: skip
+)
 
 
 @measures
@@ -32,10 +40,13 @@ def cpu_time(view: RunView) -> Iterator[Finding]:
         return
     for window in view.windows:
         for role, names in containers(view, window).items():
-            used = [spent(view.cpu, name, "cpu_ns", window.start_ns, window.transfer.ended_ns) for name in names]
+            used = [
+                cumulative_increase(view.cpu, name, "cpu_ns", window.start_ns, window.transfer.ended_ns)
+                for name in names
+            ]
             available = [ns for ns in used if ns is not None]
             if len(available) == len(names):
-                yield of_transfer(CPU[role], window, sum(available) / 1e9, "cgroup")
+                yield transfer_measurement(CPU[role], window, sum(available) / 1e9, "cgroup")
 
 
 @measures
@@ -46,8 +57,9 @@ def receive_drops(view: RunView) -> Iterator[Finding]:
     for window in view.windows:
         flow, end = window.transfer.flow, window.transfer.ended_ns
         counts = [
-            spent(view.cpu, f"{role}{flow}", "rcvbuf_errors", window.start_ns, end) for role in ("client", "server")
+            cumulative_increase(view.cpu, f"{role}{flow}", "rcvbuf_errors", window.start_ns, end)
+            for role in ("client", "server")
         ]
         available = [count for count in counts if count is not None]
         if available:
-            yield of_transfer(RECEIVE_DROPS, window, sum(available), "cgroup")
+            yield transfer_measurement(RECEIVE_DROPS, window, sum(available), "cgroup")

@@ -16,86 +16,91 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from harness.analysis.arrival import sent_again
-from harness.analysis.metrics.kinds import Absent, Told, Value, flow_metric
+from harness.analysis.arrival import resent_flags
+from harness.analysis.metrics.kinds import Absent, MetricResult, Value, flow_metric
 from harness.analysis.metrics.registry import Caution, Finding, measures
 from harness.analysis.run_view import RunView
-from harness.analysis.shared_flows import NOT_TOLD, SharedFlow, flows_of
+from harness.analysis.shared_flows import NOT_REPORTED, SharedFlow, flows_of
 from harness.analysis.timeseries.grid import BIN, Floats
 from harness.analysis.timeseries.lifetimes import client_port
 from harness.analysis.timeseries.sender import base_rtt_ms, trace_of, usual_frame
 from harness.capture import artefacts
-from harness.capture.counters import growth_of
+from harness.capture.counters import transfer_growth
 from harness.capture.qlog import Losses
 from harness.capture.tcp_info import read_iperf3
-from harness.formatting import flows_named
+from harness.formatting import format_flows
 
 # --- Loss detection and recovery of a sender: from its qlog (QUIC), its kernel (TCP) or its segments.
 
 
 #: A recovery period lasts a round trip at least (RFC 9002 §7.3.2); if a trace's periods are shorter than this share of
 #: it, the trace does not show them.
-_SHORT = 0.5
+_SHORTEST_PERIOD = 0.5
 
 
 @flow_metric(
-    unit="ms", better="lower", title="length of the periods of recovery that came to an end, mean",
+    unit="ms",
+    better="lower",
+    title="length of the periods of recovery that came to an end, mean",
     formula="Σ (end - begin) / n",
     source="qlog's congestion_state_updated (RFC 9002 §7.3.2); tcpi_ca_state in Recovery or Loss, as sampled every 20 "
     "ms; CCPerf's mean_recovery_time_l4",
-)  # fmt: skip
-def mean_recovery_time(flow: SharedFlow) -> Told:
+)
+def mean_recovery_time(flow: SharedFlow) -> MetricResult:
     """How long a sender's recovery from loss lasts."""
     if not flow.responsive:
         return None
     periods = _losses(flow).recoveries_ms
     if periods is None:
-        return Absent(NOT_TOLD)
+        return Absent(NOT_REPORTED)
     return Value(float(np.mean(periods)), flow.sender_tells) if periods else None
 
 
 @flow_metric(
-    unit="packets", better="lower",
+    unit="packets",
+    better="lower",
     title="segments sent again, or packets declared lost, whose data QUIC sends anew in other packets",
     formula="count over the whole connection",
     source="qlog's packet_lost (RFC 9000 §13.3); tcpi_total_retrans; of HTTPS the capture at the sender's side; "
     "CCPerf's total_retransmissions_l4",
-)  # fmt: skip
-def retransmissions(flow: SharedFlow) -> Told:
+)
+def retransmissions(flow: SharedFlow) -> MetricResult:
     """The packets that a sender sent again."""
     return _count(flow, _losses(flow).lost) if flow.responsive else None
 
 
 @flow_metric(
-    unit="1", better="lower", title="expired retransmission timers, or probe timeouts",
+    unit="1",
+    better="lower",
+    title="expired retransmission timers, or probe timeouts",
     formula="count over the whole connection",
     source="qlog's loss_timer_updated, or the steps by which pto_count rose (RFC 9002 §6.2); tcpi_total_rto (RFC 6298 "
     "§5; Linux 6.7 on); CCPerf's total_rtos_l4",
-)  # fmt: skip
-def timeouts(flow: SharedFlow) -> Told:
+)
+def timeouts(flow: SharedFlow) -> MetricResult:
     """How often a sender's timer expired."""
     return _count(flow, _losses(flow).timeouts) if flow.responsive else None
 
 
-def _count(flow: SharedFlow, value: int | None) -> Told:
-    return Absent(NOT_TOLD) if value is None else Value(value, flow.sender_tells)
+def _count(flow: SharedFlow, value: int | None) -> MetricResult:
+    return Absent(NOT_REPORTED) if value is None else Value(value, flow.sender_tells)
 
 
 def _losses(flow: SharedFlow) -> Losses:
     """The losses that the sender of a flow with congestion control reported."""
     if flow.facts.kind == "https":
-        return _of_segments(flow)
-    return _of_kernel(flow) if flow.facts.kind == "tcp" else _of_trace(flow)
+        return _segment_losses(flow)
+    return _kernel_losses(flow) if flow.facts.kind == "tcp" else _trace_losses(flow)
 
 
-def _of_segments(flow: SharedFlow) -> Losses:
+def _segment_losses(flow: SharedFlow) -> Losses:
     """Retransmissions by the capture; expired timers are not visible in it."""
     sent = flow.lifetime.sent
-    resent = sent_again(sent, client_port(sent, flow.facts.sender == "server"))
+    resent = resent_flags(sent, client_port(sent, flow.facts.sender == "server"))
     return Losses(int(resent.sum()), None, None)
 
 
-def _of_kernel(flow: SharedFlow) -> Losses:
+def _kernel_losses(flow: SharedFlow) -> Losses:
     rows = flow.view.tcp(flow.number)
     if rows is None or not len(rows):
         return Losses(None, None, None)
@@ -115,13 +120,13 @@ def _episodes(rows: pl.DataFrame) -> tuple[float, ...]:
     return tuple(float(t_ms[end] - t_ms[begin]) for begin, end in zip(begins, ends, strict=False))
 
 
-def _of_trace(flow: SharedFlow) -> Losses:
+def _trace_losses(flow: SharedFlow) -> Losses:
     trace, rtt_ms = trace_of(flow.view, flow.number), base_rtt_ms(flow.view, flow.facts)
     if trace is None or rtt_ms is None:
         return Losses(None, None, None)
     logged = flow.view.losses(trace)
     periods = logged.recoveries_ms
-    if periods and np.median(periods) < _SHORT * rtt_ms:
+    if periods and np.median(periods) < _SHORTEST_PERIOD * rtt_ms:
         periods = None  # the state is left at once: it marks the reduction, not the period
     lost = logged.lost
     if lost is None and not len(flow.points("drops").value.nonzero()[0]):
@@ -137,38 +142,42 @@ _AHEAD = 1.1
 
 
 @flow_metric(
-    unit="Mbit/s", better="higher", title="throughput at the receiver's side",
+    unit="Mbit/s",
+    better="higher",
+    title="throughput at the receiver's side",
     formula="8·Σ payload of UDP or TCP that arrived / (end - start), retransmissions included",
     source="capture at the receiver's side; RFC 5166 §2.1.1; CCPerf's mean_throughput_l4",
-)  # fmt: skip
-def mean_throughput(flow: SharedFlow) -> Told:
+)
+def mean_throughput(flow: SharedFlow) -> MetricResult:
     """How fast a flow's payload reached its receiver."""
     return Value(flow.mean_rate(flow.lifetime.received), flow.at_receiver)
 
 
 @flow_metric(
-    unit="Mbit/s", better="higher", title="what the receiving application got (goodput)",
+    unit="Mbit/s",
+    better="higher",
+    title="what the receiving application got (goodput)",
     formula="8·bytes / (end - start)",
     source="downloads: growth of the client's file; a generator's TCP: bytes acknowledged cumulatively (RFC 4898 "
     "tcpEStatsAppHCThruOctetsAcked), its size where it has one and all of it came; UDP: mean_throughput, for the "
     "payload is all there is; RFC 5166 §2.1.1; CCPerf's mean_throughput_l7",
-)  # fmt: skip
-def mean_throughput_l7(flow: SharedFlow) -> Told:
+)
+def mean_throughput_l7(flow: SharedFlow) -> MetricResult:
     """The file of a download, or the in-order bytes of a TCP stream."""
     if flow.facts.kind == "udp":
         return Value(flow.mean_rate(flow.lifetime.received), flow.at_receiver)
     is_download = flow.facts.kind != "tcp"
-    size = _file(flow) if is_download else _stream(flow)
+    size = _file_bytes(flow) if is_download else _stream_bytes(flow)
     if size is None:
         return Absent("neither a growing file nor tcp_info shows it")
     return Value(size * 8 / flow.lifetime.seconds / 1e6, "client file" if is_download else "tcp_info")
 
 
-def _file(flow: SharedFlow) -> float | None:
+def _file_bytes(flow: SharedFlow) -> float | None:
     """Bytes in the file at the flow's end; None if the file does not grow with the received data."""
     if flow.view.growth is None:
         return None
-    growth, end_ns = growth_of(flow.view.growth, flow.number, 0), flow.lifetime.zero_ns + flow.lifetime.end_ns
+    growth, end_ns = transfer_growth(flow.view.growth, flow.number, 0), flow.lifetime.zero_ns + flow.lifetime.end_ns
     last = int(np.searchsorted(growth.t_ns, end_ns, side="right")) - 1
     received = flow.lifetime.received
     if last < 0 or growth.size[last] > _AHEAD * received.payload[received.t_ns <= end_ns].sum():
@@ -176,7 +185,7 @@ def _file(flow: SharedFlow) -> float | None:
     return float(growth.size[last])
 
 
-def _stream(flow: SharedFlow) -> float | None:
+def _stream_bytes(flow: SharedFlow) -> float | None:
     requested = flow.view.flows[flow.number].download
     if requested is not None and flow.complete:
         # The last acknowledgements are in flight when the flow ends.
@@ -201,33 +210,39 @@ def _acknowledged(flow: SharedFlow) -> pl.DataFrame | None:
 
 
 @flow_metric(
-    unit="Mbit/s", better="higher", title="rate at which payload left the sender",
+    unit="Mbit/s",
+    better="higher",
+    title="rate at which payload left the sender",
     formula="8·Σ payload of UDP or TCP / (end - start), retransmissions included",
     source="capture at the sender's side; CCPerf's mean_sending_rate_l4",
-)  # fmt: skip
-def mean_sending_rate(flow: SharedFlow) -> Told:
+)
+def mean_sending_rate(flow: SharedFlow) -> MetricResult:
     """How fast a flow's payload left its sender."""
     return Value(flow.mean_rate(flow.lifetime.sent), flow.at_sender)
 
 
 @flow_metric(
-    unit="Mbit/s", better="higher", title="what the sending application gave to its socket (TCP only)",
+    unit="Mbit/s",
+    better="higher",
+    title="what the sending application gave to its socket (TCP only)",
     formula="8·Σ bytes / Σ seconds over the intervals of the generator's report",
     source="iperf3 --json; CCPerf's mean_sending_rate_l7",
-)  # fmt: skip
-def mean_sending_rate_l7(flow: SharedFlow) -> Told:
+)
+def mean_sending_rate_l7(flow: SharedFlow) -> MetricResult:
     """The excess over what was sent waited in the socket's buffer."""
-    path = flow.view.path(f"{artefacts.endpoint(flow.number, flow.facts.sender)}/{artefacts.IPERF3}")
+    path = flow.view.path(f"{artefacts.endpoint_path(flow.number, flow.facts.sender)}/{artefacts.IPERF3}")
     report = None if path is None or flow.facts.kind != "tcp" else read_iperf3(path)
     return None if report is None else Value(report.rate_mbps, "iperf3")
 
 
 @flow_metric(
-    unit="Mbit/s", better="higher", title="rate at which bytes were acknowledged cumulatively (TCP only)",
+    unit="Mbit/s",
+    better="higher",
+    title="rate at which bytes were acknowledged cumulatively (TCP only)",
     formula="8·(bytes_acked at the last sample - at the first) / (last - first)",
     source="tcpi_bytes_acked; CCPerf's mean_delivery_rate_l4",
-)  # fmt: skip
-def mean_delivery_rate(flow: SharedFlow) -> Told:
+)
+def mean_delivery_rate(flow: SharedFlow) -> MetricResult:
     """QUIC's traces do not report acknowledged bytes either."""
     if flow.facts.kind == "udp":
         return None
@@ -242,22 +257,26 @@ def mean_delivery_rate(flow: SharedFlow) -> Told:
 
 
 @flow_metric(
-    unit="1", better="lower", title="coefficient of variation of the throughput",
+    unit="1",
+    better="lower",
+    title="coefficient of variation of the throughput",
     formula="√(Σ (x - x̄)² / n) / x̄ over its samples of 0.1 s",
     source="capture at the receiver's side; CCPerf's cov_throughput_l4",
-)  # fmt: skip
-def cov_throughput(flow: SharedFlow) -> Told:
+)
+def cov_throughput(flow: SharedFlow) -> MetricResult:
     """It grows as samples get shorter; CCPerf's sample length is not published (`series.grid`)."""
     value = flow.samples("throughput").value
     return Value(value.std() / value.mean(), flow.at_receiver) if len(value) and value.mean() > 0 else None
 
 
 @flow_metric(
-    unit="1", better="higher", title="share of its link's rate that a flow uses",
+    unit="1",
+    better="higher",
+    title="share of its link's rate that a flow uses",
     formula="Σ (x / rate) / n over the samples, x the throughput",
     source="capture at the receiver's side; lab.json; CCPerf's mean_utilization_bw_l4",
-)  # fmt: skip
-def utilisation_bandwidth(flow: SharedFlow) -> Told:
+)
+def utilisation_bandwidth(flow: SharedFlow) -> MetricResult:
     """The throughput is payload and the rate is frames, so a full packet's headers keep this below 1."""
     samples = flow.samples("throughput")
     capacity = flow.capacity(samples.t)
@@ -270,50 +289,59 @@ def utilisation_bandwidth(flow: SharedFlow) -> Told:
 
 
 @flow_metric(
-    unit="packets", better="neutral", title="congestion window, mean over time",
+    unit="packets",
+    better="neutral",
+    title="congestion window, mean over time",
     formula="Σ cwnd / n over the points of that series",
     source="qlog's congestion_window by the payload of its usual datagram (RFC 9002 §7); tcpi_snd_cwnd (RFC 5681 §2); "
     "CCPerf's mean_cwnd_l4",
-)  # fmt: skip
-def mean_cwnd(flow: SharedFlow) -> Told:
+)
+def mean_cwnd(flow: SharedFlow) -> MetricResult:
     """How much a sender's congestion control allowed it to have in flight."""
     return _series_mean(flow, "cwnd")
 
 
 @flow_metric(
-    unit="packets", better="neutral", title="what was sent and neither known to have arrived nor lost, mean over time",
+    unit="packets",
+    better="neutral",
+    title="what was sent and neither known to have arrived nor lost, mean over time",
     formula="Σ in_flight / n over the points of that series",
     source="qlog's bytes_in_flight (RFC 9002 §2) by the payload of its usual datagram; tcp_info: packets out less "
     "those lost (less those selectively acknowledged and more those sent again, where the samples have these); "
     "CCPerf's mean_in_flight_l4",
-)  # fmt: skip
-def mean_in_flight(flow: SharedFlow) -> Told:
+)
+def mean_in_flight(flow: SharedFlow) -> MetricResult:
     """How much a sender had in flight."""
     return _series_mean(flow, "in_flight")
 
 
 @flow_metric(
-    unit="ms", better="lower", title="smoothed round-trip time, mean over time, from its first sample",
+    unit="ms",
+    better="lower",
+    title="smoothed round-trip time, mean over time, from its first sample",
     formula="Σ srtt / n over the points of that series",
     source="qlog's smoothed_rtt (RFC 9002 §5.3); tcpi_rtt (RFC 6298); CCPerf's mean_srtt_l4",
-)  # fmt: skip
-def mean_srtt(flow: SharedFlow) -> Told:
+)
+def mean_srtt(flow: SharedFlow) -> MetricResult:
     """The round trip as a sender sees it."""
     return _series_mean(flow, "srtt")
 
 
-def _series_mean(flow: SharedFlow, series: str) -> Told:
+def _series_mean(flow: SharedFlow, series: str) -> MetricResult:
     if not flow.responsive:
         return None
     points = flow.points(series)
-    return Value(points.value.mean(), flow.sender_tells) if len(points.t) else Absent(NOT_TOLD)
+    return Value(points.value.mean(), flow.sender_tells) if len(points.t) else Absent(NOT_REPORTED)
 
 
 @flow_metric(
-    unit="ms", better="lower", title="the queue's delay as a sender can tell it", formula="mean_srtt - min(min_rtt)",
+    unit="ms",
+    better="lower",
+    title="the queue's delay as a sender can tell it",
+    formula="mean_srtt - min(min_rtt)",
     source="qlog's min_rtt (where it has none, latest_rtt); tcpi_min_rtt; CCPerf's mean_est_qdelay_l4",
-)  # fmt: skip
-def mean_est_queue_delay(flow: SharedFlow) -> Told:
+)
+def mean_est_queue_delay(flow: SharedFlow) -> MetricResult:
     """As the sender sees it: it includes queues in both directions and delayed acknowledgements."""
     if not flow.responsive:
         return None
@@ -325,23 +353,27 @@ def mean_est_queue_delay(flow: SharedFlow) -> Told:
 
 
 @flow_metric(
-    unit="1", better="lower", title="coefficient of variation of what is in flight",
+    unit="1",
+    better="lower",
+    title="coefficient of variation of what is in flight",
     formula="√(Σ (x - x̄)² / n) / x̄ over the points of the series in_flight",
     source="as mean_in_flight; CCPerf's cov_in_flight_l4",
-)  # fmt: skip
-def cov_in_flight(flow: SharedFlow) -> Told:
+)
+def cov_in_flight(flow: SharedFlow) -> MetricResult:
     """How much the bytes in flight vary."""
     value = flow.points("in_flight").value
     return Value(value.std() / value.mean(), flow.sender_tells) if len(value) and value.mean() > 0 else None
 
 
 @flow_metric(
-    unit="Mbit/s²", better="higher", title="network power: throughput by the mean smoothed round-trip time",
+    unit="Mbit/s²",
+    better="higher",
+    title="network power: throughput by the mean smoothed round-trip time",
     formula="Σ (x / srtt) / n over the samples, x in Mbit/s, srtt in s; samples without a round-trip time are left out",
     source="capture at the receiver's side, with qlog or tcp_info; L. Kleinrock, Power and deterministic rules of "
     "thumb, ICC 1979; CCPerf's mean_network_power_l4",
-)  # fmt: skip
-def network_power(flow: SharedFlow) -> Told:
+)
+def network_power(flow: SharedFlow) -> MetricResult:
     """A flow's throughput relative to its delay."""
     rates, srtt = flow.samples("throughput"), flow.points("srtt")
     bins = np.floor(srtt.t / BIN + 1e-6).astype(np.int64)
@@ -354,12 +386,14 @@ def network_power(flow: SharedFlow) -> Told:
 
 
 @flow_metric(
-    unit="1", better="neutral", title="what is in flight by what the path holds without a queue, mean over time",
+    unit="1",
+    better="neutral",
+    title="what is in flight by what the path holds without a queue, mean over time",
     formula="Σ (in_flight·frame / (rate·rtt)) / n: in packets of the flow's usual frame; the link's rate by the round "
     "trip without queues",
     source="as mean_in_flight; lab.json; CCPerf's mean_utilization_bdp_l4",
-)  # fmt: skip
-def utilisation_bdp(flow: SharedFlow) -> Told:
+)
+def utilisation_bdp(flow: SharedFlow) -> MetricResult:
     """How much of its path's BDP a flow has in flight."""
     share = shares_of_bdp(flow)
     return Value(share.mean(), flow.sender_tells) if len(share) else None
@@ -396,10 +430,13 @@ LATE = 0.25
 
 
 @flow_metric(
-    unit="s", better="lower", title="time from the client's first packet to the last payload at the receiver's side",
-    formula="last - first", source="captures; CCPerf's flow_completion_time_l4",
-)  # fmt: skip
-def flow_completion_time(flow: SharedFlow) -> Told:
+    unit="s",
+    better="lower",
+    title="time from the client's first packet to the last payload at the receiver's side",
+    formula="last - first",
+    source="captures; CCPerf's flow_completion_time_l4",
+)
+def flow_completion_time(flow: SharedFlow) -> MetricResult:
     """For a flow that is cut off this is about its allowed time; packets queued then still arrive.
 
     For TCP that ends with its size both are those of the data connection: the generator's control connection before and
@@ -412,13 +449,14 @@ def flow_completion_time(flow: SharedFlow) -> Told:
 
 
 @flow_metric(
-    unit="ms", better="lower",
+    unit="ms",
+    better="lower",
     title="time between both interfaces of the simulator, mean over the packets that got through",
     formula="Σ (out - in) / n of the packets sent during the flow's lifetime, in the direction of its data",
     source="each packet in both captures (RFC 7679's two points); CCPerf's mean_one_way_delay_l7 is between the "
     "applications",
-)  # fmt: skip
-def mean_one_way_delay(flow: SharedFlow) -> Told:
+)
+def mean_one_way_delay(flow: SharedFlow) -> MetricResult:
     """Includes the queue, the propagation delay and the flow's own access delay."""
     delay_ms = _delays(flow)
     return Value(delay_ms.mean(), "both captures") if len(delay_ms) else None
@@ -436,12 +474,14 @@ def _delays(flow: SharedFlow) -> npt.NDArray[np.float64]:
 
 
 @flow_metric(
-    unit="ms", better="lower", title="time between two packets that arrive with payload, moving average",
+    unit="ms",
+    better="lower",
+    title="time between two packets that arrive with payload, moving average",
     formula="mean over the packets of aₖ = 7/8·aₖ₋₁ + 1/8·gapₖ, begun with the first gap",
     source="capture at the receiver's side; CCPerf's mean_idt_ewma_l4, whose weight is not published: the mean hardly "
     "depends on it",
-)  # fmt: skip
-def mean_idt(flow: SharedFlow) -> Told:
+)
+def mean_idt(flow: SharedFlow) -> MetricResult:
     """How far apart in time a flow's datagrams arrived."""
     received = flow.lifetime.received
     t_ns = received.t_ns[received.payload > 0] - flow.lifetime.zero_ns
@@ -468,11 +508,11 @@ def late_start(view: RunView) -> Iterator[Finding]:
     numbers = [number for number, seconds in late.items() if seconds > LATE]
     # A single flow is never late: for TCP that ends with its size the delay is the generator's control connection.
     if numbers and len(late) > 1:
-        yield Caution(f"{flows_named(numbers)} began later than asked, by {max(late.values()):.2f} s at most")
+        yield Caution(f"{format_flows(numbers)} began later than asked, by {max(late.values()):.2f} s at most")
 
 
 @measures
-def silent(view: RunView) -> Iterator[Finding]:
+def silent_flows(view: RunView) -> Iterator[Finding]:
     """No figure, only a caution: a flow without received data has no metrics."""
     if not view.shared or view.lab is None or view.series is None:
         return
@@ -485,21 +525,25 @@ def silent(view: RunView) -> Iterator[Finding]:
 
 
 @flow_metric(
-    unit="ln Mbit/s", better="higher", title="the utility that proportional fairness maximises",
+    unit="ln Mbit/s",
+    better="higher",
+    title="the utility that proportional fairness maximises",
     formula="Σ ln x / n over the samples, x the throughput in Mbit/s; those in which nothing arrived are left out",
     source="capture at the receiver's side; RFC 5166 §2.3.1; CCPerf's mean_utility_pf_l4",
-)  # fmt: skip
-def utility_pf(flow: SharedFlow) -> Told:
+)
+def utility_pf(flow: SharedFlow) -> MetricResult:
     """Proportional fairness."""
     return _utility_mean(flow, logarithm)
 
 
 @flow_metric(
-    unit="s/Mbit", better="higher", title="the utility that minimum potential delay fairness maximises",
+    unit="s/Mbit",
+    better="higher",
+    title="the utility that minimum potential delay fairness maximises",
     formula="Σ (-1/x) / n over the samples, x the throughput in Mbit/s; those in which nothing arrived are left out",
     source="capture at the receiver's side; RFC 5166 §2.3.1; CCPerf's mean_utility_mpdf_l4",
-)  # fmt: skip
-def utility_mpdf(flow: SharedFlow) -> Told:
+)
+def utility_mpdf(flow: SharedFlow) -> MetricResult:
     """The negative time per bit at that rate."""
     return _utility_mean(flow, potential_delay)
 
@@ -514,7 +558,7 @@ def potential_delay(rate: Floats) -> Floats:
     return -1 / rate
 
 
-def _utility_mean(flow: SharedFlow, utility: Callable[[Floats], Floats]) -> Told:
+def _utility_mean(flow: SharedFlow, utility: Callable[[Floats], Floats]) -> MetricResult:
     """The mean over a flow's samples; if more than one in a hundred have none, their number is reported."""
     value = flow.samples("throughput").value
     positive = value[value > 0]

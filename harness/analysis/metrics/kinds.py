@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.analysis.handover import SeenMove, seen_moves
+from harness.analysis.handover import ClientMove, client_moves
 from harness.analysis.metrics.registry import Finding, Layer, Metric, declare, measures
 from harness.analysis.run_view import RunView
 from harness.analysis.shared_flows import SharedBottleneck, SharedFlow, flows_of, shared_bottleneck
@@ -37,17 +37,19 @@ class Absent:
     why: str
 
 
-Told = Value | Absent | None
-OfFlow = Callable[[SharedFlow], Told]
-OfLink = Callable[[SharedBottleneck], Told]
-OfMove = Callable[[SeenMove], Told]
-OfFlows = Callable[[Sequence[SharedFlow]], Told]
+MetricResult = Value | Absent | None
+FlowFunction = Callable[[SharedFlow], MetricResult]
+LinkFunction = Callable[[SharedBottleneck], MetricResult]
+MoveFunction = Callable[[ClientMove], MetricResult]
+FlowsFunction = Callable[[Sequence[SharedFlow]], MetricResult]
 
 
-def flow_metric(*, unit: str, better: Better, title: str, formula: str, source: str) -> Callable[[OfFlow], OfFlow]:
+def flow_metric(
+    *, unit: str, better: Better, title: str, formula: str, source: str
+) -> Callable[[FlowFunction], FlowFunction]:
     """A metric of each flow of a run that has series (see `shared_flow.flows_of`)."""
 
-    def mark(function: OfFlow) -> OfFlow:
+    def mark(function: FlowFunction) -> FlowFunction:
         metric = _declare("flow", function, unit, better, title, formula, source)
 
         def measured(view: RunView) -> Iterator[Finding]:
@@ -66,16 +68,18 @@ def flow_metric(*, unit: str, better: Better, title: str, formula: str, source: 
     return mark
 
 
-def link_metric(*, unit: str, better: Better, title: str, formula: str, source: str) -> Callable[[OfLink], OfLink]:
+def link_metric(
+    *, unit: str, better: Better, title: str, formula: str, source: str
+) -> Callable[[LinkFunction], LinkFunction]:
     """A metric of the bottleneck towards the clients while flows send through it."""
 
-    def mark(function: OfLink) -> OfLink:
+    def mark(function: LinkFunction) -> LinkFunction:
         metric = _declare("link", function, unit, better, title, formula, source)
 
         def measured(view: RunView) -> Iterator[Finding]:
             link = shared_bottleneck(view)
             if link is not None:
-                yield from _of_the_run(metric, function(link))
+                yield from _run_findings(metric, function(link))
 
         _register(function, measured)
         return function
@@ -85,16 +89,16 @@ def link_metric(*, unit: str, better: Better, title: str, formula: str, source: 
 
 def network_metric(
     *, unit: str, better: Better, title: str, formula: str, source: str, least: int = 2
-) -> Callable[[OfFlows], OfFlows]:
+) -> Callable[[FlowsFunction], FlowsFunction]:
     """A metric of all flows of a run together, if at least so many have series."""
 
-    def mark(function: OfFlows) -> OfFlows:
+    def mark(function: FlowsFunction) -> FlowsFunction:
         metric = _declare("network", function, unit, better, title, formula, source)
 
         def measured(view: RunView) -> Iterator[Finding]:
             flows = flows_of(view)
             if len(flows) >= least:
-                yield from _of_the_run(metric, function(flows))
+                yield from _run_findings(metric, function(flows))
 
         _register(function, measured)
         return function
@@ -102,14 +106,16 @@ def network_metric(
     return mark
 
 
-def move_metric(*, unit: str, better: Better, title: str, formula: str, source: str) -> Callable[[OfMove], OfMove]:
+def move_metric(
+    *, unit: str, better: Better, title: str, formula: str, source: str
+) -> Callable[[MoveFunction], MoveFunction]:
     """A metric of each move of a flow's client."""
 
-    def mark(function: OfMove) -> OfMove:
+    def mark(function: MoveFunction) -> MoveFunction:
         metric = _declare("move", function, unit, better, title, formula, source)
 
         def measured(view: RunView) -> Iterator[Finding]:
-            for moved in seen_moves(view):
+            for moved in client_moves(view):
                 flow, transfer, move = moved.facts.flow, moved.window.name, moved.number
                 outcome = Absent(moved.why_not) if moved.why_not else function(moved)
                 if isinstance(outcome, Absent):
@@ -125,31 +131,39 @@ def move_metric(*, unit: str, better: Better, title: str, formula: str, source: 
     return mark
 
 
-def of_transfer(metric: Metric, window: TransferWindow, value: float, vantage: str, star: str = "") -> Measurement:
+def transfer_measurement(
+    metric: Metric, window: TransferWindow, value: float, vantage: str, star: str = ""
+) -> Measurement:
     """A measurement of one transfer."""
     return metric.of(value, vantage, flow=window.transfer.flow, transfer=window.name, star=star)
 
 
 def _declare(
-    layer: Layer, function: Callable[..., Told], unit: str, better: Better, title: str, formula: str, source: str
+    layer: Layer,
+    function: Callable[..., MetricResult],
+    unit: str,
+    better: Better,
+    title: str,
+    formula: str,
+    source: str,
 ) -> Metric:
     return declare(
         function.__name__, layer=layer, unit=unit, better=better, title=title, formula=formula, source=source
     )
 
 
-def _register(function: Callable[..., Told], measured: Callable[[RunView], Iterator[Finding]]) -> None:
+def _register(function: Callable[..., MetricResult], measured: Callable[[RunView], Iterator[Finding]]) -> None:
     measured.__module__, measured.__name__, measured.__doc__ = function.__module__, function.__name__, function.__doc__
     measures(measured)
 
 
-def _of_the_run(metric: Metric, outcome: Told) -> Iterator[Finding]:
+def _run_findings(metric: Metric, outcome: MetricResult) -> Iterator[Finding]:
     if isinstance(outcome, Absent):
         yield Absence(metric=metric.name, why=outcome.why)
     yield from _findings(metric, outcome, None)
 
 
-def _findings(metric: Metric, outcome: Told, flow: int | None) -> Iterator[Finding]:
+def _findings(metric: Metric, outcome: MetricResult, flow: int | None) -> Iterator[Finding]:
     if not isinstance(outcome, Value):
         return
     yield metric.of(outcome.value, outcome.vantage, flow=flow, better=outcome.better)

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.direction import SIDES, LinkDirection, Side, faults_to
+from harness.analysis.direction import SIDES, LinkDirection, Side, direction_faults
 from harness.analysis.link_estimates import (
     busy_rate,
     coincidence_probability,
@@ -24,8 +24,8 @@ from harness.analysis.link_estimates import (
 )
 from harness.analysis.link_replay import Fate, outages_of
 from harness.analysis.run_view import RunView
-from harness.analysis.tcp_split import legs, opened, split_flows
-from harness.capture.counters import total
+from harness.analysis.tcp_split import legs_of, opened_connections, split_flows
+from harness.capture.counters import count_increase
 from harness.netem.bottleneck import COLD_GAP
 from harness.netem.bounds import FRAME, bucket_share
 from harness.outcome import DirectionProof, LinkProof
@@ -36,7 +36,7 @@ DELAY_ABOVE, DELAY_BELOW = 1_000_000, 200_000
 #: Relative error of the rate in busy periods, and allowed error of each end of a busy period, s.
 RATE, RATE_EDGE = 0.01, 0.001
 #: Share of packets that may vanish without reason (at least two packets: the last of a capture are uncertain).
-UNASKED, UNASKED_PACKETS = 0.001, 2
+VANISHED_SHARE, VANISHED_PACKETS = 0.001, 2
 #: 99th percentile of lateness beyond a drift in a busy period, ms. Real time runs on a shared machine, so the drift of
 #: a late timer and 1 % of the RTT are tolerated there too. Virtual time is exact but for clock reads. With either
 #: clock, two packet times are the link's own granularity.
@@ -67,7 +67,7 @@ def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
         missing = "; ".join(view.problems) or "no captures"
         return LinkProof(valid=False, problems=(f"the path cannot be proven: {missing}",), kernel=kernel), ()
     proofs: dict[str, DirectionProof] = {}
-    problems, cautions = _emptiness(view), list[str]()
+    problems, cautions = _empty_problems(view), list[str]()
     late: list[float] = []
     for path in paths:
         prefix = f"{path.alone}: " if path.alone else ""
@@ -78,25 +78,31 @@ def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
             proofs[f"{path.alone} {side}" if path is not paths[0] else side] = figures
             path_problems += _problems(path, direction, figures)
             path_cautions += _cautions(path, direction, figures)
-        path_late, change_problems = _changes(path, view)
+        path_late, change_problems = _check_changes(path, view)
         late += path_late
         problems += [prefix + problem for problem in (*path_problems, *change_problems)]
         cautions += [prefix + caution for caution in path_cautions]
-    problems += _unsplit(view)
+    problems += _split_problems(view)
     if view.capture_drops:
         cautions.append(f"the captures missed {view.capture_drops} packets: counts of drops are upper bounds")
     first = {side: proofs.pop(side) for side in SIDES}
     proof = LinkProof(
-        valid=not problems, problems=tuple(problems), kernel=kernel, **first, further=proofs,
-        capture_drops=view.capture_drops, changes_late_ms=tuple(late),
-        steal=_share(view, "steal"), idle=_share(view, "idle"),
-    )  # fmt: skip
+        valid=not problems,
+        problems=tuple(problems),
+        kernel=kernel,
+        **first,
+        further=proofs,
+        capture_drops=view.capture_drops,
+        changes_late_ms=tuple(late),
+        steal=_host_share(view, "steal"),
+        idle=_host_share(view, "idle"),
+    )
     return proof, tuple(cautions)
 
 
 def _proof(view: RunView, direction: LinkDirection) -> DirectionProof:
     passage, replayed, settings = direction.passage, direction.replayed, direction.asked
-    queue_drops, loss_drops, unasked = _conservation(view, direction)
+    queue_drops, loss_drops, unasked = _count_drops(view, direction)
     first = passage.arrived & (replayed.phase == 0)
     delays = (passage.out_ns - passage.entered.t_ns - replayed.own_ns)[first]
     rate = busy_rate(passage, replayed, 0)
@@ -117,7 +123,7 @@ def _proof(view: RunView, direction: LinkDirection) -> DirectionProof:
     )
 
 
-def _conservation(view: RunView, direction: LinkDirection) -> tuple[int, int, int]:
+def _count_drops(view: RunView, direction: LinkDirection) -> tuple[int, int, int]:
     """Drops of the queue, of random loss, and without cause: in = out + drops + in flight at the end.
 
     The kernel's counts if there are any, otherwise the replay's fate of each missing packet. Losses after the last read
@@ -130,11 +136,11 @@ def _conservation(view: RunView, direction: LinkDirection) -> tuple[int, int, in
     lossy = any(phase.mean_loss > 0 for phase in direction.phases)
     queue = loss = None
     if view.counters is not None:
-        queue = total(view.counters, direction.asked.device, "drops", 0, _FOREVER)
-        loss = total(view.counters, direction.asked.egress, "drops", 0, _FOREVER)
+        queue = count_increase(view.counters, direction.asked.device, "drops", 0, _FOREVER)
+        loss = count_increase(view.counters, direction.asked.egress, "drops", 0, _FOREVER)
     queue_drops = int(fates[Fate.QUEUE_DROP]) if queue is None else queue
     loss_drops = int(fates[Fate.LOST]) if loss is None else loss
-    if faults_to(view, direction.name):
+    if direction_faults(view, direction.name):
         loss_drops = int(fates[Fate.LOST])  # compared with the requested loss below
     elif not lossy:
         loss_drops = 0  # netem dropped for lack of room, which was not requested
@@ -160,7 +166,7 @@ def _largest_frame(view: RunView) -> int:
     return FRAME if view.lab is None else view.lab.mtu + FRAME_HEADER
 
 
-def _unsplit(view: RunView) -> Iterator[str]:
+def _split_problems(view: RunView) -> Iterator[str]:
     """TCP connections that passed a proxy unchanged. On each side there must be another connection,
     acknowledged there.
     """
@@ -171,10 +177,13 @@ def _unsplit(view: RunView) -> Iterator[str]:
             before, behind = sides[proxy.left].right, sides[proxy.right].left
             if before is None or behind is None:
                 continue
-            before_ports, behind_ports = opened(before, flow.flow), opened(behind, flow.flow)
+            before_ports, behind_ports = opened_connections(before, flow.flow), opened_connections(behind, flow.flow)
             if unsplit := [port for port, number in behind_ports.items() if before_ports.get(port) == number]:
-                yield f"{proxy.proxy} did not split the TCP connections of flow {flow.flow} from port {_list(unsplit)}"
-        for leg in legs(view, flow) if view.lab.proxies else ():
+                yield (
+                    f"{proxy.proxy} did not split the TCP connections of flow {flow.flow} from port "
+                    f"{_join_numbers(unsplit)}"
+                )
+        for leg in legs_of(view, flow) if view.lab.proxies else ():
             if leg.is_split is False:
                 yield (
                     f"{leg.segment}: data of flow {flow.flow} were acknowledged after {leg.ack_delay_ns / 1e6:.1f} ms "
@@ -182,11 +191,11 @@ def _unsplit(view: RunView) -> Iterator[str]:
                 )
 
 
-def _list(numbers: Sequence[int]) -> str:
+def _join_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _emptiness(view: RunView) -> list[str]:
+def _empty_problems(view: RunView) -> list[str]:
     received = sum(transfer.received for transfer in view.run.transfers)
     passage = view.to_client
     if received and passage is not None and not len(passage.entered):
@@ -197,11 +206,11 @@ def _emptiness(view: RunView) -> list[str]:
 def _problems(view: RunView, direction: LinkDirection, proof: DirectionProof) -> list[str]:
     name, packets = direction.name, max(proof.packets, 1)
     problems = [*_delay_problems(view, direction), *_rate_problems(direction)]
-    allowed = max(UNASKED_PACKETS, UNASKED * packets, view.capture_drops)
+    allowed = max(VANISHED_PACKETS, VANISHED_SHARE * packets, view.capture_drops)
     if proof.unasked_drops > allowed:
         problems.append(
             f"{name}: {proof.unasked_drops} of {packets} packets ({proof.unasked_drops / packets:.2%}) vanished that "
-            f"nothing was asked to drop (tolerance {UNASKED:.1%})"
+            f"nothing was asked to drop (tolerance {VANISHED_SHARE:.1%})"
         )
     if proof.oversize_frames:
         largest = _largest_frame(view)
@@ -221,7 +230,7 @@ def _delay_problems(view: RunView, direction: LinkDirection) -> list[str]:
         low, high = phase.delay_ns - jitter - DELAY_BELOW, phase.delay_ns + above
         if delay_ns is not None and not low <= delay_ns <= high:
             problems.append(
-                f"{direction.name}: the smallest delay{_since(index)} was {delay_ns / 1e6:.2f} ms, asked "
+                f"{direction.name}: the smallest delay{_since_text(index)} was {delay_ns / 1e6:.2f} ms, asked "
                 f"{phase.delay_ns / 1e6:.2f} ms (tolerance {above / 1e6:.1f} ms)"
             )
     return problems
@@ -249,7 +258,7 @@ def _rate_problems(direction: LinkDirection) -> list[str]:
         if abs(rate.bits_per_second / phase.rate_bps - 1) > RATE + edge:
             problems.append(
                 f"{direction.name}: {rate.bits_per_second / 1e6:.3f} Mbit/s in {rate.seconds:.1f} s of busy "
-                f"queue{_since(index)}, asked {phase.rate_bps / 1e6:.3f} Mbit/s (tolerance {RATE + edge:.1%})"
+                f"queue{_since_text(index)}, asked {phase.rate_bps / 1e6:.3f} Mbit/s (tolerance {RATE + edge:.1%})"
             )
     return problems
 
@@ -284,7 +293,7 @@ def _later_clients(view: RunView) -> int:
 
 
 def _loss_problems(view: RunView, direction: LinkDirection, proof: DirectionProof) -> list[str]:
-    if faults := faults_to(view, direction.name):
+    if faults := direction_faults(view, direction.name):
         return list(fault_problems(direction.name, direction.passage, direction.replayed, faults, IMPROBABLE))
     entering = proof.packets - proof.queue_drops
     losses = np.array([phase.mean_loss for phase in direction.phases])
@@ -327,7 +336,7 @@ def _losses_by_phase(view: RunView, direction: LinkDirection) -> list[npt.NDArra
     return np.split(replayed.fate[rows] == Fate.LOST, cuts)
 
 
-def _changes(path: RunView, run: RunView) -> tuple[tuple[float, ...], list[str]]:
+def _check_changes(path: RunView, run: RunView) -> tuple[tuple[float, ...], list[str]]:
     """How late each change of a path took effect, ms, and the problems with that, from the zero of the whole run."""
     start = min(
         [window.zero_ns for window in run.windows if window.zero_ns is not None], default=path.events.first_datagram_ns
@@ -337,7 +346,7 @@ def _changes(path: RunView, run: RunView) -> tuple[tuple[float, ...], list[str]]
     ends = [passage.end_ns for passage in (path.to_client, path.to_server) if passage is not None]
     end = path.events.stop_ns or max(ends, default=0)
     late, problems = [], []
-    for index, at, event in _scheduled(path):
+    for index, at, event in _scheduled_changes(path):
         applied = path.events.applied(index, at)
         if applied is None:
             if end - start > (at + CHANGE_MISSED) * 1e9:
@@ -352,7 +361,7 @@ def _changes(path: RunView, run: RunView) -> tuple[tuple[float, ...], list[str]]
     return tuple(late), problems
 
 
-def _scheduled(path: RunView) -> Iterator[tuple[int, float, str]]:
+def _scheduled_changes(path: RunView) -> Iterator[tuple[int, float, str]]:
     """The scheduled changes of a path: (number of its change, or -1; when, s; what)."""
     lab = path.lab
     assert lab is not None
@@ -391,7 +400,7 @@ def _cautions(view: RunView, direction: LinkDirection, proof: DirectionProof) ->
         )
     if view.counters is None:
         cautions.append(f"{direction.name}: without the kernel's counters, drops are what the replay takes them for")
-    damaged = any(fault.kind == "corrupt" for fault in faults_to(view, direction.name))
+    damaged = any(fault.kind == "corrupt" for fault in direction_faults(view, direction.name))
     if direction.passage.appeared and not damaged and not view.capture_drops:
         cautions.append(f"{direction.name}: {direction.passage.appeared} packets left that were not seen entering")
     return cautions
@@ -416,10 +425,10 @@ def _link(view: RunView, direction: LinkDirection) -> Link:
     return path.to_client if direction.name == "to_client" else path.to_server
 
 
-def _share(view: RunView, name: str) -> float | None:
+def _host_share(view: RunView, name: str) -> float | None:
     value = view.run.host.get(name)
     return float(value) if isinstance(value, int | float) else None
 
 
-def _since(index: int) -> str:
+def _since_text(index: int) -> str:
     return f" since change {index - 1}" if index else ""

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.analysis.metrics.flow import logarithm, potential_delay, shares_of_bdp
-from harness.analysis.metrics.kinds import Absent, Told, Value, network_metric
+from harness.analysis.metrics.kinds import Absent, MetricResult, Value, network_metric
 from harness.analysis.metrics.registry import Finding, Metric, declare, measures
 from harness.analysis.run_view import RunView
 from harness.analysis.shared_flows import SharedFlow, flows_of, throughputs
 from harness.analysis.timeseries import BOTTLENECK, NETWORK
-from harness.analysis.timeseries.grid import BIN, GRID, Floats, beginnings
-from harness.formatting import flows_named
+from harness.analysis.timeseries.grid import BIN, GRID, Floats, bin_starts
+from harness.formatting import format_flows
 from harness.outcome import Absence
 from harness.stats import intervals
 
@@ -29,42 +29,55 @@ from harness.stats import intervals
 
 
 Index = Callable[[Sequence[float]], float]
-_AT = "captures at the receivers' sides; "
+_SOURCE_PREFIX = "captures at the receivers' sides; "
 
 
-def _declared(name: str, *, unit: str, title: str, formula: str, source: str) -> dict[tuple[str, str], Metric]:
+def _declare_index(name: str, *, unit: str, title: str, formula: str, source: str) -> dict[tuple[str, str], Metric]:
     """An index as four metrics: over samples and of means, of all flows and of those with congestion control."""
     return {
         (over, among): declare(
-            f"{name}_{over}{among}", layer="network", unit=unit, better="higher",
+            f"{name}_{over}{among}",
+            layer="network",
+            unit=unit,
+            better="higher",
             title=f"{title}; {'mean over the samples' if over == 'samples' else 'of the mean throughputs'}"
             + (", flows with congestion control" if among else ""),
-            formula=formula, source=_AT + source,
+            formula=formula,
+            source=_SOURCE_PREFIX + source,
         )
-        for among in ("", "_responsive") for over in ("samples", "means")
-    }  # fmt: skip
+        for among in ("", "_responsive")
+        for over in ("samples", "means")
+    }
 
 
-_JAIN = _declared(
-    "jain", unit="1", title="Jain's index, 1 for equal throughputs, 1/n where one flow has all",
+_JAIN = _declare_index(
+    "jain",
+    unit="1",
+    title="Jain's index, 1 for equal throughputs, 1/n where one flow has all",
     formula="(Σx)² / (n·Σx²)",
     source="RFC 5166 §2.3.1; R. Jain, D. Chiu, W. Hawe, DEC-TR-301, 1984; CCPerf's mean_jains_fairness_throughput_l4 "
     "is that over samples",
-)  # fmt: skip
-_ENTROPY = _declared(
-    "entropy", unit="nat", title="entropy of the shares of the throughput, ln n for equal ones",
-    formula="-Σ p·ln p with p = x/Σx", source="CCPerf's mean_entropy_fairness_throughput_l4",
-)  # fmt: skip
-_PRODUCT = _declared(
-    "product", unit="(Mbit/s)^n", title="product of the throughputs, of one sum the largest for equal ones",
-    formula="Πx", source="RFC 5166 §2.3.1; CCPerf's mean_product_fairness_throughput_l4",
-)  # fmt: skip
+)
+_ENTROPY = _declare_index(
+    "entropy",
+    unit="nat",
+    title="entropy of the shares of the throughput, ln n for equal ones",
+    formula="-Σ p·ln p with p = x/Σx",
+    source="CCPerf's mean_entropy_fairness_throughput_l4",
+)
+_PRODUCT = _declare_index(
+    "product",
+    unit="(Mbit/s)^n",
+    title="product of the throughputs, of one sum the largest for equal ones",
+    formula="Πx",
+    source="RFC 5166 §2.3.1; CCPerf's mean_product_fairness_throughput_l4",
+)
 
 
 @measures
 def jain(view: RunView) -> Iterator[Finding]:
     """Jain's index."""
-    return _over_samples_and_means(view, _JAIN, intervals.jain)
+    return _over_samples_and_means(view, _JAIN, intervals.jain_index)
 
 
 @measures
@@ -111,14 +124,23 @@ def _over_samples_and_means(
 
 _JAIN_SOURCE = "captures at the receivers' sides; R. Jain, D. Chiu, W. Hawe, DEC-TR-301, 1984"
 _THROUGHPUT = declare(
-    "throughput", layer="flow", unit="Mbit/s", better="higher", title="throughput in a phase",
-    formula="8·Σ payload of UDP or TCP that arrived in it / its length", source="capture at the receiver's side",
-)  # fmt: skip
+    "throughput",
+    layer="flow",
+    unit="Mbit/s",
+    better="higher",
+    title="throughput in a phase",
+    formula="8·Σ payload of UDP or TCP that arrived in it / its length",
+    source="capture at the receiver's side",
+)
 _SHARED_JAIN = declare(
-    "jain", layer="network", unit="1", better="higher",
+    "jain",
+    layer="network",
+    unit="1",
+    better="higher",
     title="Jain's index in a phase, where two flows at least share it",
-    formula="(Σx)² / (n·Σx²) of the mean throughputs of its flows with congestion control", source=_JAIN_SOURCE,
-)  # fmt: skip
+    formula="(Σx)² / (n·Σx²) of the mean throughputs of its flows with congestion control",
+    source=_JAIN_SOURCE,
+)
 
 
 @dataclass(frozen=True)
@@ -145,7 +167,9 @@ class Phase:
         shares.
         """
         shares = [throughput(flow, self) for flow in self.flows]
-        return intervals.jain(shares) if any(shares) else Absent(f"nobody received anything in phase {self.number}")
+        return (
+            intervals.jain_index(shares) if any(shares) else Absent(f"nobody received anything in phase {self.number}")
+        )
 
 
 def phases(flows: Sequence[SharedFlow]) -> list[Phase]:
@@ -160,7 +184,7 @@ def phases(flows: Sequence[SharedFlow]) -> list[Phase]:
     return periods
 
 
-def _shared(flows: Sequence[SharedFlow]) -> list[Phase]:
+def _contended_phases(flows: Sequence[SharedFlow]) -> list[Phase]:
     """The phases, if there are at least two flows with congestion control in total; otherwise none."""
     return phases(flows) if sum(flow.responsive for flow in flows) > 1 else []
 
@@ -182,7 +206,7 @@ def throughput(flow: SharedFlow, phase: Phase) -> float:
 def by_phase(view: RunView) -> Iterator[Finding]:
     """For each phase the throughput of its flows, and of those without congestion control; and Jain's index."""
     flows = flows_of(view)
-    for phase in _shared(flows):
+    for phase in _contended_phases(flows):
         for flow in flows:
             if flow in phase.flows or not flow.responsive:
                 value = throughput(flow, phase)
@@ -196,13 +220,15 @@ def by_phase(view: RunView) -> Iterator[Finding]:
 
 
 @network_metric(
-    unit="1", better="higher",
+    unit="1",
+    better="higher",
     title="Jain's index in the phase in which most flows are active, the longest of such phases",
-    formula="(Σx)² / (n·Σx²) of the mean throughputs of its flows with congestion control", source=_JAIN_SOURCE,
-)  # fmt: skip
-def jain_shared(flows: Sequence[SharedFlow]) -> Told:
+    formula="(Σx)² / (n·Σx²) of the mean throughputs of its flows with congestion control",
+    source=_JAIN_SOURCE,
+)
+def jain_shared(flows: Sequence[SharedFlow]) -> MetricResult:
     """A single figure for a run whose flows come and go."""
-    busiest = max(_shared(flows), key=lambda phase: (len(phase.flows), phase.seconds), default=None)
+    busiest = max(_contended_phases(flows), key=lambda phase: (len(phase.flows), phase.seconds), default=None)
     if busiest is None or len(busiest.flows) < 2:
         return None
     fairness = busiest.jain()
@@ -210,14 +236,16 @@ def jain_shared(flows: Sequence[SharedFlow]) -> Told:
 
 
 @network_metric(
-    unit="1", better="higher", least=1,
+    unit="1",
+    better="higher",
+    least=1,
     title="share of what the bottleneck's rate allows that left it towards the clients",
     formula="Σ sent / Σ allowed, in frames, over the whole bins in which at least one flow with congestion control "
     "that sends this way is active",
     source="both captures (`series.bottleneck`); lab.json; RFC 9743 §5.1 asks for it beside fairness, which an idle "
     "link has too",
-)  # fmt: skip
-def utilisation_shared(flows: Sequence[SharedFlow]) -> Told:
+)
+def utilisation_shared(flows: Sequence[SharedFlow]) -> MetricResult:
     """A service process counts with its mean rate."""
     sending = [flow for flow in flows if flow.responsive and flow.facts.sender == "server"]
     if not sending:
@@ -239,26 +267,30 @@ _CAPTURES = "captures"
 
 
 @network_metric(
-    unit="Mbit/s", better="higher", title="sum of the throughputs, mean over time",
+    unit="Mbit/s",
+    better="higher",
+    title="sum of the throughputs, mean over time",
     formula="Σ Σᵢ xᵢ / n over the samples, from the first flow's start to the last one's end",
     source="captures at the receivers' sides; RFC 5166 §2.1.1; CCPerf's mean_agg_throughput_l4",
-)  # fmt: skip
-def agg_throughput(flows: Sequence[SharedFlow]) -> Told:
+)
+def agg_throughput(flows: Sequence[SharedFlow]) -> MetricResult:
     """How fast all flows' payload reached their receivers."""
     return _mean_rate(flows, "throughput")
 
 
 @network_metric(
-    unit="Mbit/s", better="higher", title="sum of the rates at which payload left the senders, mean over time",
+    unit="Mbit/s",
+    better="higher",
+    title="sum of the rates at which payload left the senders, mean over time",
     formula="Σ Σᵢ xᵢ / n over the bins, from the first flow's start to the last one's end",
     source="captures at the senders' sides",
-)  # fmt: skip
-def agg_sending_rate(flows: Sequence[SharedFlow]) -> Told:
+)
+def agg_sending_rate(flows: Sequence[SharedFlow]) -> MetricResult:
     """The difference to agg_throughput was lost on the way."""
     return _mean_rate(flows, "sending_rate")
 
 
-def _mean_rate(flows: Sequence[SharedFlow], name: str) -> Told:
+def _mean_rate(flows: Sequence[SharedFlow], name: str) -> MetricResult:
     _, total = _summed_rate(flows, name)
     return Value(total.mean(), _CAPTURES) if len(total) else None
 
@@ -275,49 +307,53 @@ def _summed_rate(flows: Sequence[SharedFlow], name: str) -> tuple[int, Floats]:
 
 
 @network_metric(
-    unit="1", better="higher", title="share of the link's rate that all flows use together",
+    unit="1",
+    better="higher",
+    title="share of the link's rate that all flows use together",
     formula="Σ (Σᵢ xᵢ / rate) / n over the samples, x the throughput; only where all flows send in one direction",
     source="captures at the receivers' sides; lab.json; CCPerf's mean_agg_utilization_bw_l4",
-)  # fmt: skip
-def agg_utilisation_bandwidth(flows: Sequence[SharedFlow]) -> Told:
+)
+def agg_utilisation_bandwidth(flows: Sequence[SharedFlow]) -> MetricResult:
     """From the first flow's start to the last one's end."""
     first, total = _summed_rate(flows, "throughput")
     if not len(total) or len({flow.facts.sender for flow in flows}) != 1:
         return None
     if len(flows[0].view.paths) > 1:
         return Absent("there are several paths, and no rate is that of all flows together")
-    capacity = flows[0].capacity(beginnings(first, first + len(total) - 1))
+    capacity = flows[0].capacity(bin_starts(first, first + len(total) - 1))
     return Value((total / capacity).mean(), _CAPTURES)
 
 
 @network_metric(
-    unit="packets", better="neutral",
+    unit="packets",
+    better="neutral",
     title="sum of what the senders with congestion control have in flight, mean over time",
     formula="Σ Σᵢ in_flightᵢ / n over the points of time at which at least one of them runs",
     source="as mean_in_flight; CCPerf's mean_agg_in_flight_l4",
-)  # fmt: skip
-def agg_in_flight(flows: Sequence[SharedFlow]) -> Told:
+)
+def agg_in_flight(flows: Sequence[SharedFlow]) -> MetricResult:
     """Absent if one sender does not report it."""
     return _mean_flight(flows, lambda flow: flow.points("in_flight").value)
 
 
 @network_metric(
-    unit="1", better="neutral",
+    unit="1",
+    better="neutral",
     title="what the path holds without a queue, and how much of it the senders have in flight",
     formula="Σ Σᵢ (in_flightᵢ·frameᵢ / (rate·rttᵢ)) / n over the points of time at which at least one of them runs",
     source="as utilisation_bdp; CCPerf's mean_agg_utilization_bdp_l4",
-)  # fmt: skip
-def agg_utilisation_bdp(flows: Sequence[SharedFlow]) -> Told:
+)
+def agg_utilisation_bdp(flows: Sequence[SharedFlow]) -> MetricResult:
     """Absent if one sender does not report it."""
     return _mean_flight(flows, shares_of_bdp)
 
 
-def _mean_flight(flows: Sequence[SharedFlow], amount: Callable[[SharedFlow], Floats]) -> Told:
+def _mean_flight(flows: Sequence[SharedFlow], amount: Callable[[SharedFlow], Floats]) -> MetricResult:
     """The mean over time of the sum of an amount over flows with congestion control, at the points of in_flight."""
     responsive = [flow for flow in flows if flow.responsive]
     silent = [flow.number for flow in responsive if not len(flow.points("in_flight").t)]
     if silent:
-        return Absent(f"the sender of {flows_named(silent)} does not tell in_flight")
+        return Absent(f"the sender of {format_flows(silent)} does not tell in_flight")
     if not responsive:
         return None
     sums: dict[int, float] = {}
@@ -329,28 +365,32 @@ def _mean_flight(flows: Sequence[SharedFlow], amount: Callable[[SharedFlow], Flo
 
 
 @network_metric(
-    unit="ln Mbit/s", better="higher", title="sum of the utilities that proportional fairness maximises",
+    unit="ln Mbit/s",
+    better="higher",
+    title="sum of the utilities that proportional fairness maximises",
     formula="Σ Σᵢ ln xᵢ / n over the samples and the active flows, x in Mbit/s; a flow of which nothing arrived in a "
     "sample is left out of it",
     source="captures at the receivers' sides; RFC 5166 §2.3.1; CCPerf's mean_agg_utility_pf_l4",
-)  # fmt: skip
-def agg_utility_pf(flows: Sequence[SharedFlow]) -> Told:
+)
+def agg_utility_pf(flows: Sequence[SharedFlow]) -> MetricResult:
     """See utility_pf."""
     return _mean_utility(flows, logarithm)
 
 
 @network_metric(
-    unit="s/Mbit", better="higher", title="sum of the utilities that minimum potential delay fairness maximises",
+    unit="s/Mbit",
+    better="higher",
+    title="sum of the utilities that minimum potential delay fairness maximises",
     formula="Σ Σᵢ (-1/xᵢ) / n over the samples and the active flows, x in Mbit/s; a flow of which nothing arrived in a "
     "sample is left out of it",
     source="captures at the receivers' sides; RFC 5166 §2.3.1; CCPerf's mean_agg_utility_mpdf_l4",
-)  # fmt: skip
-def agg_utility_mpdf(flows: Sequence[SharedFlow]) -> Told:
+)
+def agg_utility_mpdf(flows: Sequence[SharedFlow]) -> MetricResult:
     """See utility_mpdf."""
     return _mean_utility(flows, potential_delay)
 
 
-def _mean_utility(flows: Sequence[SharedFlow], utility: Callable[[Floats], Floats]) -> Told:
+def _mean_utility(flows: Sequence[SharedFlow], utility: Callable[[Floats], Floats]) -> MetricResult:
     table = throughputs(flows)
     table = table[(~np.isnan(table)).any(axis=1)]
     if not len(table):

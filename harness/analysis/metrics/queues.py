@@ -9,54 +9,66 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.direction import SIDES
-from harness.analysis.metrics.kinds import of_transfer
+from harness.analysis.metrics.kinds import transfer_measurement
 from harness.analysis.metrics.registry import Caution, Finding, declare, measures
 from harness.analysis.run_view import RunView
 from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import NOT_ECT, Capture, ecn
-from harness.capture.counters import total
+from harness.capture.counters import count_increase
 from harness.scenario.metric_names import TransferName
 from harness.scenario.schema import Red
 from harness.topology.lab_file import LinkSettings
 
-_TO = ("to_client", "to_server")
+_DIRECTIONS = ("to_client", "to_server")
 DROPS = {
     f"queue_drops_{to}": declare(
-        f"queue_drops_{to}", layer="link", unit="packets", better="lower",
+        f"queue_drops_{to}",
+        layer="link",
+        unit="packets",
+        better="lower",
         title=f"packets {to.replace('_', ' ')} that the bottleneck's queue dropped, being full or by RED's decision",
         formula="count over all flows, from the start of the first transfer to the end of the last",
         source="the kernel's counters; CCPerf's total_qdisc_drops_l2",
     )
-    for to in _TO
+    for to in _DIRECTIONS
 } | {
     f"loss_drops_{to}": declare(
-        f"loss_drops_{to}", layer="link", unit="packets", better="neutral",
+        f"loss_drops_{to}",
+        layer="link",
+        unit="packets",
+        better="neutral",
         title=f"packets {to.replace('_', ' ')} that netem's random loss took",
         formula="count over all flows, from the start of the first transfer to the end of the last",
         source="the kernel's counters",
     )
-    for to in _TO
-}  # fmt: skip
+    for to in _DIRECTIONS
+}
 MARKS = {
     to: declare(
-        f"ecn_marks_{to}", layer="link", unit="packets", better="neutral",
+        f"ecn_marks_{to}",
+        layer="link",
+        unit="packets",
+        better="neutral",
         title=f"packets {to.replace('_', ' ')} that RED with ECN marked instead of dropping them",
         formula="count over all flows of those that came without Congestion Experienced and left with it, from the "
         "start of the first transfer to the end of the last; only where the queue may mark",
         source="both captures; RFC 3168 §5; red_enqueue (net/sched/sch_red.c)",
     )
-    for to in _TO
-}  # fmt: skip
+    for to in _DIRECTIONS
+}
 QUEUE_DELAY = {
     label: declare(
-        f"queue_delay_{label}_to_client", layer="flow", unit="ms", better="lower",
+        f"queue_delay_{label}_to_client",
+        layer="flow",
+        unit="ms",
+        better="lower",
         title=f"wait of a transfer's packets at the bottleneck towards the client, {statistic}",
         formula="time from one capture to the other, less the asked delay; under jitter the jitter is in it, and after "
         "a scheduled change the asked delay is that of the moment of leaving",
         source="both captures",
     )
     for label, statistic in (("p50", "median"), ("p95", "95th percentile"), ("max", "longest"))
-}  # fmt: skip
+}
 
 
 @measures
@@ -70,10 +82,11 @@ def drops(view: RunView) -> Iterator[Finding]:
         for direction in SIDES:
             for kind in ("queue", "loss"):
                 counts = [
-                    None if counters is None or lab is None
-                    else total(counters, _device(getattr(lab.links, direction), kind), "drops", *span)
+                    None
+                    if counters is None or lab is None
+                    else count_increase(counters, _device(getattr(lab.links, direction), kind), "drops", *span)
                     for counters, lab in links
-                ]  # fmt: skip
+                ]
                 available = [count for count in counts if count is not None]
                 if len(available) == len(links):
                     yield DROPS[f"{kind}_drops_{direction}"].of(sum(available), "counters", transfer=transfer)
@@ -125,7 +138,7 @@ def queue_delay(view: RunView) -> Iterator[Finding]:
             continue
         p50, p95, longest = np.percentile(wait_ms, [50, 95, 100])
         for label, value in (("p50", p50), ("p95", p95), ("max", longest)):
-            yield of_transfer(QUEUE_DELAY[label], window, value, "both captures")
+            yield transfer_measurement(QUEUE_DELAY[label], window, value, "both captures")
 
 
 def _within(window: TransferWindow, entered: Capture) -> npt.NDArray[np.bool_]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.analysis.arrival import sent_again
-from harness.analysis.metrics.kinds import of_transfer
+from harness.analysis.arrival import resent_flags
+from harness.analysis.metrics.kinds import transfer_measurement
 from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.run_view import RunView
 from harness.analysis.timeseries.sender import traces_of
@@ -13,10 +13,15 @@ from harness.capture.artefacts import TransferWindow
 from harness.capture.qlog import summarise
 
 RETRANSMITTED_SHARE = declare(
-    "retransmitted_share", layer="flow", unit="1", better="lower",
+    "retransmitted_share",
+    layer="flow",
+    unit="1",
+    better="lower",
     title="packets declared lost per packet sent, by the server's own account; of HTTPS segments sent again per "
-    "segment with data", formula="lost / sent", source="the server's qlog, RFC 9002 §6.1; of HTTPS the right capture",
-)  # fmt: skip
+    "segment with data",
+    formula="lost / sent",
+    source="the server's qlog, RFC 9002 §6.1; of HTTPS the right capture",
+)
 
 
 @measures
@@ -27,26 +32,26 @@ def retransmitted_share(view: RunView) -> Iterator[Finding]:
     """
     for window in view.windows:
         if window.over_tcp:
-            yield from _of_segments(view, window)
+            yield from _segment_share(view, window)
             continue
         counts = _counts(view, window)
         if counts is None:
             continue
         sent, lost = counts
-        if lost == 0 and _vanished(view, window):
+        if lost == 0 and _has_losses(view, window):
             # Some stacks (quiche) log no losses: a share of zero would be wrong, and a warning per run noise.
             continue
-        yield of_transfer(RETRANSMITTED_SHARE, window, lost / sent, "qlog")
+        yield transfer_measurement(RETRANSMITTED_SHARE, window, lost / sent, "qlog")
 
 
-def _of_segments(view: RunView, window: TransferWindow) -> Iterator[Finding]:
+def _segment_share(view: RunView, window: TransferWindow) -> Iterator[Finding]:
     if window.flow.file is None or view.right is None:
         return
     sent = view.right.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=True)
     data = int((sent.payload > 0).sum())
     if data:
-        resent = int(sent_again(sent, sent.destination_port).sum())
-        yield of_transfer(RETRANSMITTED_SHARE, window, resent / data, "right capture")
+        resent = int(resent_flags(sent, sent.destination_port).sum())
+        yield transfer_measurement(RETRANSMITTED_SHARE, window, resent / data, "right capture")
 
 
 def _counts(view: RunView, window: TransferWindow) -> tuple[int, int] | None:
@@ -55,7 +60,7 @@ def _counts(view: RunView, window: TransferWindow) -> tuple[int, int] | None:
     return (sum(trace.sent for trace in traces), sum(trace.lost for trace in traces)) if traces else None
 
 
-def _vanished(view: RunView, window: TransferWindow) -> bool:
+def _has_losses(view: RunView, window: TransferWindow) -> bool:
     passage = view.to_client
     if passage is None:
         return False

@@ -34,8 +34,8 @@ class Caution:
 
 
 Finding = Measurement | Absence | Caution
-Measuring = Callable[[RunView], Iterable[Finding]]
-F = TypeVar("F", bound=Measuring)
+MeasuringFunction = Callable[[RunView], Iterable[Finding]]
+F = TypeVar("F", bound=MeasuringFunction)
 
 
 @dataclass(frozen=True)
@@ -61,19 +61,34 @@ class Metric:
         return re.fullmatch(re.escape(self.name).replace(r"\*", r"[\w-]+"), name) is not None
 
     def of(
-        self, value: float, vantage: str, *, flow: int | None = None, transfer: TransferName | None = None,
-        phase: int | None = None, move: int | None = None, better: Better | None = None, flows: int = 0, star: str = "",
-    ) -> Measurement:  # fmt: skip
+        self,
+        value: float,
+        vantage: str,
+        *,
+        flow: int | None = None,
+        transfer: TransferName | None = None,
+        phase: int | None = None,
+        move: int | None = None,
+        better: Better | None = None,
+        flows: int = 0,
+        star: str = "",
+    ) -> Measurement:
         """A measurement of it. `better`: where this run's is another; `flows`: the n of its unit."""
         return Measurement(
-            name=self.name.replace("*", star), value=float(value), unit=self.unit.replace("^n", f"^{flows}"),
-            direction=better or self.better, vantage=vantage, flow=flow, transfer=transfer, phase=phase,
+            name=self.name.replace("*", star),
+            value=float(value),
+            unit=self.unit.replace("^n", f"^{flows}"),
+            direction=better or self.better,
+            vantage=vantage,
+            flow=flow,
+            transfer=transfer,
+            phase=phase,
             move=move,
-        )  # fmt: skip
+        )
 
 
 _DECLARED: dict[str, Metric] = {}
-_MEASURING: dict[str, Measuring] = {}
+_MEASURING: dict[str, MeasuringFunction] = {}
 
 
 def declare(name: str, *, layer: Layer, unit: str, better: Better, title: str, formula: str, source: str) -> Metric:
@@ -95,44 +110,54 @@ def measures(function: F) -> F:
 
 #: In which order the measurements of a run stand in its files: by the module that measures. Others come last.
 _ORDER = (
-    "bottleneck", "effort", "flow", "segments", "handover", "network", "queues", "recovery", "reordering", "times",
-    "starvation", "wire",
-)  # fmt: skip
+    "bottleneck",
+    "effort",
+    "flow",
+    "segments",
+    "handover",
+    "network",
+    "queues",
+    "recovery",
+    "reordering",
+    "times",
+    "starvation",
+    "wire",
+)
 
 
-def measuring() -> dict[str, Measuring]:
+def measuring_functions() -> dict[str, MeasuringFunction]:
     """All such functions by qualified name: those of a module together, in the order of their definition."""
     _import_all()
 
-    def place(item: tuple[str, Measuring]) -> tuple[int, str]:
+    def place(item: tuple[str, MeasuringFunction]) -> tuple[int, str]:
         module = item[0].split(".")[-2]
         return _ORDER.index(module) if module in _ORDER else len(_ORDER), module
 
     return dict(sorted(_MEASURING.items(), key=place))
 
 
-def declared() -> dict[str, Metric]:
+def declared_metrics() -> dict[str, Metric]:
     """All metrics by name, in alphabetical order."""
     _import_all()
     return dict(sorted(_DECLARED.items()))
 
 
-def find(name: str) -> Metric | None:
+def find_metric(name: str) -> Metric | None:
     """The metric of measurements with that name; None if there is none."""
     _import_all()
-    return _found(name, len(_DECLARED))
+    return _find_cached(name, len(_DECLARED))
 
 
 @cache
-def _found(name: str, count: int) -> Metric | None:
+def _find_cached(name: str, count: int) -> Metric | None:
     """The same while so many are declared: a verdict looks up a few names repeatedly."""
-    metrics = declared()
+    metrics = declared_metrics()
     return metrics.get(name) or next((metric for metric in metrics.values() if metric.is_called(name)), None)
 
 
 def unit_of(measurement: Measurement) -> str:
     """The unit of a measurement, as declared: older runs wrote other units for the same metric."""
-    metric = find(measurement.name)
+    metric = find_metric(measurement.name)
     return measurement.unit if metric is None or "^n" in metric.unit else metric.unit
 
 

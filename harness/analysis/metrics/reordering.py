@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.metrics.kinds import of_transfer
+from harness.analysis.metrics.kinds import transfer_measurement
 from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.run_view import RunView, Unavailable
 from harness.analysis.spurious_loss import spurious_losses
@@ -59,46 +59,58 @@ def reordering(came_ns: Ints) -> Reordering:
 
 _CAPTURES = "both captures"
 RATIO = declare(
-    "reordered_ratio", layer="flow", unit="1", better="lower",
+    "reordered_ratio",
+    layer="flow",
+    unit="1",
+    better="lower",
     title="share of the packets that came which came behind one that had left later",
     formula="reordered / came, in the direction of the data; a packet that is sent again leaves anew",
     source="both captures; RFC 4737 §4.1",
-)  # fmt: skip
+)
 EXTENT = declare(
-    "reordering_extent", layer="flow", unit="packets", better="lower",
+    "reordering_extent",
+    layer="flow",
+    unit="packets",
+    better="lower",
     title="how far back a packet came, the most: 3 is the threshold from which RFC 9002 takes packets for lost",
     formula="max over the packets of i - j: the i-th to come left before the j-th, the first such",
     source="both captures; RFC 4737 §4.2.2; RFC 9002 §6.1.1",
-)  # fmt: skip
+)
 LATE = declare(
-    "reordering_late_time", layer="flow", unit="ms", better="lower",
+    "reordering_late_time",
+    layer="flow",
+    unit="ms",
+    better="lower",
     title="how much later a packet came than the first that had left after it, the most",
     formula="max over the packets of t(i) - t(j), i and j as in reordering_extent",
     source="both captures; RFC 4737 §4.3; RFC 9002 §6.1.2",
-)  # fmt: skip
+)
 SPURIOUS = declare(
-    "spurious_losses", layer="flow", unit="packets", better="lower",
+    "spurious_losses",
+    layer="flow",
+    unit="packets",
+    better="lower",
     title="packets that the sender took for lost and that came all the same",
     formula="count of the packets declared lost whose number came; where no trace names any, of the STREAM frames that "
     "brought data that had come; of TCP of the segments sent again whose bytes had left in others that came",
     source="the sender's qlog and the left capture, decrypted (RFC 9002 §6.1); of TCP both captures (RFC 3522 §1)",
-)  # fmt: skip
+)
 
 
 @measures
-def order(view: RunView) -> Iterator[Finding]:
+def packet_order(view: RunView) -> Iterator[Finding]:
     """Yield reordered_ratio, reordering_extent and reordering_late_time."""
     for window in view.windows:
-        passage = _data(view, window)
+        passage = _data_packets(view, window)
         if passage is None or not passage.arrived.any():
             continue
         summary = reordering(passage.out_ns)
-        yield of_transfer(RATIO, window, summary.ratio, _CAPTURES)
-        yield of_transfer(EXTENT, window, int(summary.extent.max()), _CAPTURES)
-        yield of_transfer(LATE, window, int(summary.late_ns.max()) / 1e6, _CAPTURES)
+        yield transfer_measurement(RATIO, window, summary.ratio, _CAPTURES)
+        yield transfer_measurement(EXTENT, window, int(summary.extent.max()), _CAPTURES)
+        yield transfer_measurement(LATE, window, int(summary.late_ns.max()) / 1e6, _CAPTURES)
 
 
-def _data(view: RunView, window: TransferWindow) -> MatchedPackets | None:
+def _data_packets(view: RunView, window: TransferWindow) -> MatchedPackets | None:
     """A transfer's packets in the direction of its data."""
     facts = next((flow for flow in view.lab.flows if flow.flow == window.transfer.flow), None) if view.lab else None
     passage = None if facts is None else view.to_client if facts.sender == "server" else view.to_server
@@ -110,11 +122,11 @@ def _data(view: RunView, window: TransferWindow) -> MatchedPackets | None:
 
 
 @measures
-def taken_for_lost(view: RunView) -> Iterator[Finding]:
+def spurious_loss_count(view: RunView) -> Iterator[Finding]:
     """Yield spurious_losses, for data that go to the client."""
     for window in view.windows:
         spurious = spurious_losses(view, window)
         if isinstance(spurious, Unavailable):
             yield Absence(metric=SPURIOUS.name, flows=(window.transfer.flow,), transfer=window.name, why=spurious.text)
         elif spurious is not None:
-            yield of_transfer(SPURIOUS, window, len(spurious.taken_ns), spurious.vantage)
+            yield transfer_measurement(SPURIOUS, window, len(spurious.taken_ns), spurious.vantage)

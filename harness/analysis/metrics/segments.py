@@ -9,35 +9,45 @@ import numpy as np
 from harness.analysis.direction import SIDES
 from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.run_view import RunView
-from harness.analysis.tcp_split import legs, split_flows
-from harness.capture.counters import total
+from harness.analysis.tcp_split import legs_of, split_flows
+from harness.capture.counters import count_increase
 from harness.outcome import Absence
 
 DROPS = {
     (kind, to): declare(
-        f"{kind}_drops_{to}_in_*", layer="link", unit="packets", better="neutral" if kind == "loss" else "lower",
+        f"{kind}_drops_{to}_in_*",
+        layer="link",
+        unit="packets",
+        better="neutral" if kind == "loss" else "lower",
         title=f"packets {to.replace('_', ' ')} that {cause} of one segment in a row",
-        formula="count over all flows, in all the run", source="the kernel's counters",
+        formula="count over all flows, in all the run",
+        source="the kernel's counters",
     )
     for kind, cause in (("queue", "were dropped by the queue"), ("loss", "were taken by the random loss"))
     for to in SIDES
-}  # fmt: skip
+}
 QUEUE_DELAY = {
     (label, to): declare(
-        f"queue_delay_{label}_{to}_in_*", layer="link", unit="ms", better="lower",
+        f"queue_delay_{label}_{to}_in_*",
+        layer="link",
+        unit="ms",
+        better="lower",
         title=f"wait of the packets {to.replace('_', ' ')} at the queue of one segment in a row, {statistic}",
         formula="time from one capture of the segment's simulator to the other, less the asked delay, over all flows",
         source="both captures of the segment",
     )
     for label, statistic in (("p50", "median"), ("p95", "95th percentile"), ("max", "longest"))
     for to in SIDES
-}  # fmt: skip
+}
 _ACK_DELAY = declare(
-    "ack_delay_in_*", layer="flow", unit="ms", better="neutral",
+    "ack_delay_in_*",
+    layer="flow",
+    unit="ms",
+    better="neutral",
     title="the soonest that TCP's data were acknowledged, seen where they come to one segment in a row",
     formula="min over the segments of data sent once: time from the one to the acknowledgement of just that one",
     source="capture at the senders' side of the segment; RFC 3135 §3.1 (split connections)",
-)  # fmt: skip
+)
 
 
 @measures
@@ -48,7 +58,9 @@ def segments(view: RunView) -> Iterator[Finding]:
         for side, direction in segment.directions.items():
             settings = direction.asked
             for kind, device in (("queue", settings.device), ("loss", settings.egress)):
-                count = None if segment.counters is None else total(segment.counters, device, "drops", 0, 2**62)
+                count = (
+                    None if segment.counters is None else count_increase(segment.counters, device, "drops", 0, 2**62)
+                )
                 if count is not None:
                     yield DROPS[kind, side].of(count, "counters", star=name)
             arrived = direction.passage.arrived
@@ -63,7 +75,7 @@ def segments(view: RunView) -> Iterator[Finding]:
 def acknowledgements(view: RunView) -> Iterator[Finding]:
     """Yield how soon each segment's data were acknowledged, for each TCP flow."""
     for flow in split_flows(view):
-        flow_legs = legs(view, flow)
+        flow_legs = legs_of(view, flow)
         for leg in flow_legs:
             yield _ACK_DELAY.of(
                 leg.ack_delay_ns / 1e6, "capture at the senders' side", flow=flow.flow, star=leg.segment

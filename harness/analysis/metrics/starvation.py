@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from harness.analysis.metrics.kinds import of_transfer
+from harness.analysis.metrics.kinds import transfer_measurement
 from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.run_view import RunView
 from harness.capture.artefacts import TransferWindow
-from harness.capture.counters import MACHINE, Kind, Waited, waited
+from harness.capture.counters import MACHINE, Kind, WaitTime, wait_time
 from harness.outcome import Absence
 from harness.scenario.parameters import ROLES
 
@@ -25,33 +25,43 @@ SPANNED = 0.5
 _HINT = "end what else runs on this machine, or use --engine virtual, where nobody waits"
 #: The kinds of wait that a container is judged by: the first one available.
 _WAITS: tuple[Kind, ...] = ("longest", "pressure")
-_CALLED = {"client": "client", "server": "server", "sim": "simulator, which serves all flows,"}
+_SUBJECTS = {"client": "client", "server": "server", "sim": "simulator, which serves all flows,"}
 _SOURCE = "run_delay of /proc/TID/schedstat (Documentation/scheduler/sched-stats.rst), every 0.1 s"
 _PRESSURE_SOURCE = "cpu.pressure of the control group (Documentation/accounting/psi.rst), every 0.1 s"
 WAITING = {
     role: declare(
-        f"waiting_{role}", layer="flow", unit="1", better="lower",
+        f"waiting_{role}",
+        layer="flow",
+        unit="1",
+        better="lower",
         title=f"share of the transfer in which a thread of the {subject} could run and had no processor",
         formula="Σ over samples of the wait of the thread that waited most / time sampled: threads that wait for each "
         "other count once, those that come and go between two samples not at all; without what the hypervisor took",
         source=_SOURCE,
     )
-    for role, subject in _CALLED.items()
-}  # fmt: skip
+    for role, subject in _SUBJECTS.items()
+}
 PRESSURE = {
     role: declare(
-        f"pressure_{role}", layer="flow", unit="1", better="lower",
+        f"pressure_{role}",
+        layer="flow",
+        unit="1",
+        better="lower",
         title=f"share of the transfer in which at least one thread of the {subject} had no processor",
-        formula="growth of the total of \"some\" / time sampled, where the control group has it (v2)",
+        formula='growth of the total of "some" / time sampled, where the control group has it (v2)',
         source=_PRESSURE_SOURCE,
     )
-    for role, subject in _CALLED.items()
-}  # fmt: skip
+    for role, subject in _SUBJECTS.items()
+}
 STEAL = declare(
-    "steal", layer="flow", unit="1", better="lower",
+    "steal",
+    layer="flow",
+    unit="1",
+    better="lower",
     title="share of the processors' time that the hypervisor gave to others during the transfer",
-    formula="growth of stolen time / (time sampled · processors)", source="/proc/stat, every 0.1 s",
-)  # fmt: skip
+    formula="growth of stolen time / (time sampled · processors)",
+    source="/proc/stat, every 0.1 s",
+)
 
 
 @dataclass(frozen=True)
@@ -69,27 +79,27 @@ def waiting(view: RunView) -> Iterator[Finding]:
         return
     for window in view.windows:
         for role, names in containers(view, window).items():
-            waits = [_waited(view, window, name, "longest") for name in names]
+            waits = [_wait_over(view, window, name, "longest") for name in names]
             shares = [wait.share for wait in waits if wait is not None]
             if len(shares) < len(names):
                 why = "samples of who waits for a processor span too little of the transfer"
                 yield Absence(metric=WAITING[role].name, flows=(window.transfer.flow,), transfer=window.name, why=why)
                 continue
-            yield of_transfer(WAITING[role], window, max(shares), "schedstat")
-            pressures = [_waited(view, window, name, "pressure") for name in names]
+            yield transfer_measurement(WAITING[role], window, max(shares), "schedstat")
+            pressures = [_wait_over(view, window, name, "pressure") for name in names]
             pressure_shares = [wait.share for wait in pressures if wait is not None]
             if pressure_shares:
-                yield of_transfer(PRESSURE[role], window, max(pressure_shares), "cgroup")
+                yield transfer_measurement(PRESSURE[role], window, max(pressure_shares), "cgroup")
         stolen = _steal(view, window)
         if stolen is not None:
-            yield of_transfer(STEAL, window, stolen, "/proc/stat")
+            yield transfer_measurement(STEAL, window, stolen, "/proc/stat")
 
 
 def starvation(view: RunView) -> Starvation:
     """The containers that waited too long for the processor in a run in real time, to be judged like its link."""
     if view.waits is None:
         return Starvation()
-    delays = [delay for window in view.windows for delay in _kept_from_running(view, window) if delay[0] >= CAUTION]
+    delays = [delay for window in view.windows for delay in _run_delays(view, window) if delay[0] >= CAUTION]
     starved = tuple(f"{text} (tolerance {STARVED:.0%}): {_HINT}" for share, text in delays if share >= STARVED)
     cautions = (
         f"{text} (from {STARVED:.0%} on the run counts for nothing)" for share, text in delays if share < STARVED
@@ -97,14 +107,14 @@ def starvation(view: RunView) -> Starvation:
     return Starvation(starved, tuple(cautions))
 
 
-def _kept_from_running(view: RunView, window: TransferWindow) -> Iterator[tuple[float, str]]:
+def _run_delays(view: RunView, window: TransferWindow) -> Iterator[tuple[float, str]]:
     """(share of a transfer, which container could not run for so long, and why)."""
-    during = f"of {_called(window)}"
+    during = f"of {_transfer_name(window)}"
     for container in chain.from_iterable(containers(view, window).values()):
-        waits = (one for kind in _WAITS if (one := _waited(view, window, container, kind)) is not None)
+        waits = (one for kind in _WAITS if (one := _wait_over(view, window, container, kind)) is not None)
         if (longest := next(waits, None)) is not None:
             yield longest.share, f"{container} waited for a processor for {longest.share:.0%} {during}"
-        stop = _waited(view, window, container, "stopped")
+        stop = _wait_over(view, window, container, "stopped")
         if stop is not None:
             yield stop.share, f"{container} was stopped (SIGSTOP) for {stop.share:.0%} {during}"
     stolen = _steal(view, window)
@@ -112,16 +122,16 @@ def _kept_from_running(view: RunView, window: TransferWindow) -> Iterator[tuple[
         yield stolen, f"the hypervisor gave {stolen:.0%} of the processors' time to others in the course {during}"
 
 
-def _waited(view: RunView, window: TransferWindow, container: str, kind: Kind) -> Waited | None:
+def _wait_over(view: RunView, window: TransferWindow, container: str, kind: Kind) -> WaitTime | None:
     """The growth of a sum over a transfer, from its first datagram on; None if samples do not span enough of it."""
     assert view.waits is not None
     start, end = window.start_ns if window.zero_ns is None else window.zero_ns, window.transfer.ended_ns
-    wait = waited(view.waits, container, kind, start, end)
+    wait = wait_time(view.waits, container, kind, start, end)
     return wait if wait is not None and wait.sampled_ns >= SPANNED * (end - start) else None
 
 
 def _steal(view: RunView, window: TransferWindow) -> float | None:
-    stolen, processors = _waited(view, window, MACHINE, "steal"), view.run.host.get("cpus")
+    stolen, processors = _wait_over(view, window, MACHINE, "steal"), view.run.host.get("cpus")
     return stolen.share / processors if stolen is not None and isinstance(processors, int) else None
 
 
@@ -132,7 +142,7 @@ def containers(view: RunView, window: TransferWindow) -> dict[str, tuple[str, ..
     return ends if flow else {**ends, "sim": view.simulators}
 
 
-def _called(window: TransferWindow) -> str:
+def _transfer_name(window: TransferWindow) -> str:
     """A transfer's name in a sentence."""
     ordinal = "the second transfer" if window.transfer.index else "the transfer"
     return ordinal if window.alone else f"{ordinal} of flow {window.transfer.flow}"

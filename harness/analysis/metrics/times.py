@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.delivery import FILE, WIDE, Delivery, DeliveryTime, Objects, Segments
-from harness.analysis.metrics.kinds import of_transfer
+from harness.analysis.delivery import FILE, WIDE_GAP, Delivery, DeliveryTime, MultiFileDelivery, TcpDelivery
+from harness.analysis.metrics.kinds import transfer_measurement
 from harness.analysis.metrics.registry import Caution, Finding, Metric, declare, measures
 from harness.analysis.run_view import RunView, Unavailable
 from harness.analysis.shared_flows import flows_of
@@ -25,60 +25,80 @@ from harness.outcome import Absence
 _BY_FILE = "the client's file, sampled every 10 ms; decrypted packets of the left capture where it does not tell; "
 _BY_FILE += "of TCP the segments at the receiver's side, from the first one of the connection that has the data"
 COMPLETION = declare(
-    "completion", layer="flow", unit="s", better="lower", title="time until all had come: the file had its full size",
+    "completion",
+    layer="flow",
+    unit="s",
+    better="lower",
+    title="time until all had come: the file had its full size",
     formula="moment - the client's first datagram",
     source=_BY_FILE + "; of several files the decrypted packets of all of them",
-)  # fmt: skip
+)
 GOODPUT = declare(
-    "goodput", layer="flow", unit="Mbit/s", better="higher", title="bits of the file per second of its completion",
-    formula="8·size / completion", source="as completion; RFC 5166 §2.1.1",
-)  # fmt: skip
+    "goodput",
+    layer="flow",
+    unit="Mbit/s",
+    better="higher",
+    title="bits of the file per second of its completion",
+    formula="8·size / completion",
+    source="as completion; RFC 5166 §2.1.1",
+)
 MILESTONE = declare(
-    "milestone_*", layer="flow", unit="s", better="lower",
+    "milestone_*",
+    layer="flow",
+    unit="s",
+    better="lower",
     title="time until the client had that much of the file, for each milestone of the scenario that fits",
-    formula="moment - the client's first datagram", source=_BY_FILE,
-)  # fmt: skip
+    formula="moment - the client's first datagram",
+    source=_BY_FILE,
+)
 FIRST_BYTE = declare(
-    "first_byte", layer="flow", unit="s", better="lower",
+    "first_byte",
+    layer="flow",
+    unit="s",
+    better="lower",
     title="time until the first byte of the data had come: of the response, where there is one",
     formula="moment - the client's first datagram",
     source="the client's file, sampled every 10 ms; of several files, and of TCP, as completion",
-)  # fmt: skip
+)
 HANDSHAKE = declare(
-    "handshake", layer="flow", unit="s", better="lower",
+    "handshake",
+    layer="flow",
+    unit="s",
+    better="lower",
     title="time until the client's first visible 1-RTT packet, of HTTPS its first data behind the ClientHello",
-    formula="moment - the client's first datagram", source="left capture; RFC 9001 §5.7, §4.1.1; RFC 8446 §2",
-)  # fmt: skip
+    formula="moment - the client's first datagram",
+    source="left capture; RFC 9001 §5.7, §4.1.1; RFC 8446 §2",
+)
 
 
 @measures
 def completion(view: RunView) -> Iterator[Finding]:
     """Yield completion, and goodput, which follows from it."""
-    for window, objects in _with_several_files(view):
+    for window, objects in _multi_file_transfers(view):
         if objects.whole:
-            yield from _completed(window, window.transfer.size, objects.completed())
-    for window, size, delivery in _with_an_end(view):
+            yield from _completion_findings(window, window.transfer.size, objects.completed())
+    for window, size, delivery in _ending_transfers(view):
         if not delivery.whole:
             continue
-        yield from _completed(window, size, delivery.reached(size))
+        yield from _completion_findings(window, size, delivery.reached(size))
 
 
-def _completed(window: TransferWindow, size: int, moment: DeliveryTime | Unavailable) -> Iterator[Finding]:
-    yield from _told(window, COMPLETION, moment)
+def _completion_findings(window: TransferWindow, size: int, moment: DeliveryTime | Unavailable) -> Iterator[Finding]:
+    yield from _time_findings(window, COMPLETION, moment)
     if isinstance(moment, DeliveryTime):
-        yield of_transfer(GOODPUT, window, 8 * size / moment.seconds / 1e6, moment.vantage)
+        yield transfer_measurement(GOODPUT, window, 8 * size / moment.seconds / 1e6, moment.vantage)
 
 
 @measures
 def milestones(view: RunView) -> Iterator[Finding]:
     """Yield milestone_2MB and so on."""
-    for window, size, delivery in _with_an_end(view):
+    for window, size, delivery in _ending_transfers(view):
         for milestone in view.run.cell.scenario.milestones:
             if milestone.bytes <= size and delivery.has(milestone.bytes):
-                yield from _told(window, MILESTONE, delivery.reached(milestone.bytes), milestone.label())
+                yield from _time_findings(window, MILESTONE, delivery.reached(milestone.bytes), milestone.label())
 
 
-def _with_an_end(view: RunView) -> Iterator[tuple[TransferWindow, int, Delivery | Segments]]:
+def _ending_transfers(view: RunView) -> Iterator[tuple[TransferWindow, int, Delivery | TcpDelivery]]:
     """The transfers that end by themselves: window, size, and the source of its arrival times.
 
     A TCP flow without received data is left out.
@@ -89,17 +109,17 @@ def _with_an_end(view: RunView) -> Iterator[tuple[TransferWindow, int, Delivery 
         if window.has_file:
             yield window, window.transfer.size, Delivery(view, window)
         elif amount is not None and flow is not None:
-            yield window, amount.bytes, Segments(flow)
+            yield window, amount.bytes, TcpDelivery(flow)
 
 
-def _with_several_files(view: RunView) -> Iterator[tuple[TransferWindow, Objects]]:
+def _multi_file_transfers(view: RunView) -> Iterator[tuple[TransferWindow, MultiFileDelivery]]:
     """The transfers of several files, and the source of their arrival times."""
     for window in view.windows:
         if window.flow.files:
-            yield window, Objects(view, window)
+            yield window, MultiFileDelivery(view, window)
 
 
-def _told(
+def _time_findings(
     window: TransferWindow, metric: Metric, moment: DeliveryTime | Unavailable, star: str = ""
 ) -> Iterator[Finding]:
     """A time as a measurement, with a caution if it is imprecise; or why it is absent."""
@@ -107,9 +127,9 @@ def _told(
     if isinstance(moment, Unavailable):
         yield Absence(metric=name, flows=(window.transfer.flow,), transfer=window.name, why=moment.text)
         return
-    if moment.gap_ns > WIDE:
+    if moment.gap_ns > WIDE_GAP:
         yield Caution(f"{window.called(name)} is known to ±{moment.gap_ns / 2e6:.0f} ms only")
-    yield of_transfer(metric, window, moment.seconds, moment.vantage, star)
+    yield transfer_measurement(metric, window, moment.seconds, moment.vantage, star)
 
 
 @measures
@@ -118,12 +138,12 @@ def first_byte(view: RunView) -> Iterator[Finding]:
     for window in view.windows:
         file_moment = Delivery(view, window).written(1)
         if not isinstance(file_moment, Unavailable) and window.zero_ns is not None:
-            yield of_transfer(FIRST_BYTE, window, (file_moment.middle_ns - window.zero_ns) / 1e9, FILE)
-    for window, objects in _with_several_files(view):
-        yield from _told(window, FIRST_BYTE, objects.first_byte())
-    for window, _, delivery in _with_an_end(view):
-        if isinstance(delivery, Segments) and isinstance(moment := delivery.reached(1), DeliveryTime):
-            yield of_transfer(FIRST_BYTE, window, moment.seconds, moment.vantage)
+            yield transfer_measurement(FIRST_BYTE, window, (file_moment.middle_ns - window.zero_ns) / 1e9, FILE)
+    for window, objects in _multi_file_transfers(view):
+        yield from _time_findings(window, FIRST_BYTE, objects.first_byte())
+    for window, _, delivery in _ending_transfers(view):
+        if isinstance(delivery, TcpDelivery) and isinstance(moment := delivery.reached(1), DeliveryTime):
+            yield transfer_measurement(FIRST_BYTE, window, moment.seconds, moment.vantage)
 
 
 @measures
@@ -144,12 +164,14 @@ def handshake(view: RunView) -> Iterator[Finding]:
         sent = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
         if window.over_tcp and not window.has_file:
             continue
-        protected = np.flatnonzero(_answers(view.left, window) if window.over_tcp else sent.one_rtt)
+        protected = np.flatnonzero(_client_answers(view.left, window) if window.over_tcp else sent.one_rtt)
         if len(protected):
-            yield of_transfer(HANDSHAKE, window, (int(sent.t_ns[protected[0]]) - window.zero_ns) / 1e9, "left capture")
+            yield transfer_measurement(
+                HANDSHAKE, window, (int(sent.t_ns[protected[0]]) - window.zero_ns) / 1e9, "left capture"
+            )
 
 
-def _answers(left: Capture, window: TransferWindow) -> npt.NDArray[np.bool_]:
+def _client_answers(left: Capture, window: TransferWindow) -> npt.NDArray[np.bool_]:
     """Which of a client's n segments, in order of time, have data and follow the server's first data, shape (n,)."""
     start, end, flow = window.start_ns, window.end_ns, window.transfer.flow
     sent, received = (left.between(start, end, flow, to_client) for to_client in (False, True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.analysis.connection import TransferConnection
-from harness.analysis.metrics.kinds import of_transfer
+from harness.analysis.metrics.kinds import transfer_measurement
 from harness.analysis.metrics.registry import Caution, Finding, declare, measures
 from harness.analysis.run_view import RunView
 from harness.capture.artefacts import TransferWindow
@@ -15,36 +15,56 @@ from harness.outcome import Absence
 
 WIRE = {
     to: declare(
-        f"wire_{to}", layer="flow", unit="B", better="lower",
+        f"wire_{to}",
+        layer="flow",
+        unit="B",
+        better="lower",
         title=f"bytes of the frames {to.replace('_', ' ')}, with their Ethernet header, as they entered the simulator",
-        formula="Σ length", source=f"{side} capture",
+        formula="Σ length",
+        source=f"{side} capture",
     )
     for to, side in (("to_client", "right"), ("to_server", "left"))
-}  # fmt: skip
+}
 PACKETS = {
     to: declare(
-        f"packets_{to}", layer="flow", unit="packets", better="lower",
+        f"packets_{to}",
+        layer="flow",
+        unit="packets",
+        better="lower",
         title=f"datagrams, or segments of TCP, {to.replace('_', ' ')}, as they entered the simulator",
-        formula="count", source=f"{side} capture",
+        formula="count",
+        source=f"{side} capture",
     )
     for to, side in (("to_client", "right"), ("to_server", "left"))
-}  # fmt: skip
+}
 ACK_PACKETS = declare(
-    "ack_packets", layer="flow", unit="packets", better="lower",
+    "ack_packets",
+    layer="flow",
+    unit="packets",
+    better="lower",
     title="the client's datagrams with a short header, of HTTPS its segments behind the SYN; in a download nearly all "
     "are acknowledgements",
-    formula="count", source="left capture",
-)  # fmt: skip
+    formula="count",
+    source="left capture",
+)
 ACK_RATIO = declare(
-    "ack_ratio", layer="flow", unit="1", better="neutral",
+    "ack_ratio",
+    layer="flow",
+    unit="1",
+    better="neutral",
     title="the server's datagrams with a short header, of HTTPS its segments with data, per such one of the client's",
-    formula="count / ack_packets", source="both captures; RFC 9000 §13.2.2",
-)  # fmt: skip
+    formula="count / ack_packets",
+    source="both captures; RFC 9000 §13.2.2",
+)
 ZERO_RTT = declare(
-    "zero_rtt", layer="flow", unit="1", better="higher",
-    title="whether the client sent 0-RTT packets when it came back, 1 or 0", formula="1 where it did",
+    "zero_rtt",
+    layer="flow",
+    unit="1",
+    better="higher",
+    title="whether the client sent 0-RTT packets when it came back, 1 or 0",
+    formula="1 where it did",
     source="left capture; RFC 9001 §4.6",
-)  # fmt: skip
+)
 
 
 def _sent(view: RunView, window: TransferWindow, to_client: bool) -> Capture | None:
@@ -64,8 +84,8 @@ def volume(view: RunView) -> Iterator[Finding]:
             if sent is None:
                 continue
             vantage = f"{side} capture"
-            yield of_transfer(WIRE[direction], window, sent.length.sum(), vantage)
-            yield of_transfer(PACKETS[direction], window, len(sent), vantage)
+            yield transfer_measurement(WIRE[direction], window, sent.length.sum(), vantage)
+            yield transfer_measurement(PACKETS[direction], window, len(sent), vantage)
 
 
 @measures
@@ -79,9 +99,9 @@ def acknowledgements(view: RunView) -> Iterator[Finding]:
             acks, data = int((up.flags & SYN == 0).sum()), int((down.payload > 0).sum())
         else:
             acks, data = (int((side.form == Form.SHORT).sum()) for side in (up, down))
-        yield of_transfer(ACK_PACKETS, window, acks, "left capture")
+        yield transfer_measurement(ACK_PACKETS, window, acks, "left capture")
         if acks:
-            yield of_transfer(ACK_RATIO, window, data / acks, "both captures")
+            yield transfer_measurement(ACK_RATIO, window, data / acks, "both captures")
 
 
 @measures
@@ -108,11 +128,11 @@ def zero_rtt(view: RunView) -> Iterator[Finding]:
         behind = (
             TransferConnection(view, window).behind_initial() and not TransferConnection(view, first).behind_initial()
         )
-        yield of_transfer(ZERO_RTT, window, bool(plain or behind), "left capture")
+        yield transfer_measurement(ZERO_RTT, window, bool(plain or behind), "left capture")
 
 
 @measures
-def cut_short(view: RunView) -> Iterator[Finding]:
+def truncated_captures(view: RunView) -> Iterator[Finding]:
     """No figure, only a caution: counts from a truncated capture are too low."""
     for side, capture in (("left", view.left), ("right", view.right)):
         if capture is not None and capture.truncated:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.analysis.run_view import RunView, Unavailable
 from harness.analysis.time_breakdown.inputs import conversation_of
-from harness.analysis.time_breakdown.partition import bands, lasted, partition
+from harness.analysis.time_breakdown.partition import band_text, partition, state_durations
 from harness.analysis.time_breakdown.rules import notes_of
 from harness.outcome import Run
 from harness.outcome.measured import Attributed, Attribution, NotAttributed, StateShare
@@ -21,10 +21,10 @@ VERSION = 3
 
 def attribute(folder: Path, run: Run) -> Attributed:
     """Where the time of a run's transfers went, from the artefacts in its folder."""
-    return attributed(RunView(folder, run))
+    return attribute_view(RunView(folder, run))
 
 
-def attributed(view: RunView) -> Attributed:
+def attribute_view(view: RunView) -> Attributed:
     """The same for a run that is open already. Never raises because of its artefacts."""
     attributions: list[Attribution] = []
     absent: list[NotAttributed] = []
@@ -38,7 +38,7 @@ def attributed(view: RunView) -> Attributed:
                 absent.append(NotAttributed(flow=flow, transfer=name, why=conv.text))
                 continue
             edges, states = partition(conv)
-            durations, notes = lasted(edges, states), notes_of(conv)
+            durations, notes = state_durations(edges, states), notes_of(conv)
         except Exception as error:  # one transfer's bad data must not cost the others
             absent.append(NotAttributed(flow=flow, transfer=name, why=f"{type(error).__name__}: {error}"))
             continue
@@ -47,8 +47,12 @@ def attributed(view: RunView) -> Attributed:
         )
         attributions.append(
             Attribution(
-                flow=flow, transfer=name, size=window.flow.amount.bytes, seconds=conv.end_ns / 1e9, parts=parts,
-                bands=bands(edges, states),
+                flow=flow,
+                transfer=name,
+                size=window.flow.amount.bytes,
+                seconds=conv.end_ns / 1e9,
+                parts=parts,
+                bands=band_text(edges, states),
             )
-        )  # fmt: skip
+        )
     return Attributed(version=VERSION, transfers=tuple(attributions), absent=tuple(absent))

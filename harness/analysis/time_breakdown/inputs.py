@@ -9,27 +9,27 @@ from functools import cached_property
 
 import numpy as np
 
-from harness.analysis.arrival import offsets
-from harness.analysis.connection import FULL, TransferConnection
-from harness.analysis.delivery import Delivery, DeliveryTime, Segments
+from harness.analysis.arrival import stream_offsets
+from harness.analysis.connection import FULL_PAYLOAD, TransferConnection
+from harness.analysis.delivery import Delivery, DeliveryTime, TcpDelivery
 from harness.analysis.direction import LinkDirection
 from harness.analysis.link_replay import Fate
 from harness.analysis.run_view import RunView, Unavailable
 from harness.analysis.shared_flows import flows_of
-from harness.analysis.spurious_loss import Spurious, spurious_losses
+from harness.analysis.spurious_loss import SpuriousLosses, spurious_losses
 from harness.analysis.time_breakdown.transfer import (
-    NONE,
+    NO_SPANS,
     RECEIVE_WINDOW,
-    Acknowledged,
+    AckArrays,
     Conversation,
     Credit,
+    FalseLosses,
     Flags,
     Ints,
-    Mistaken,
     SentArrays,
     Steps,
     WindowSamples,
-    merged,
+    merge_spans,
 )
 from harness.analysis.timeseries.lifetimes import client_port, data_port
 from harness.analysis.timeseries.sender import usual_payload
@@ -37,7 +37,7 @@ from harness.capture.artefacts import TransferWindow as OneTransfer
 from harness.capture.capture import ACK, NO_SHIFT, SYN, Capture, Keys
 from harness.capture.connections import SentPackets
 from harness.capture.matching import MatchedPackets
-from harness.capture.quic.frames import NOT_ELICITING
+from harness.capture.quic.frames import NON_ELICITING
 from harness.capture.quic.invariants import Form
 from harness.capture.streams import largest_stream
 
@@ -45,7 +45,7 @@ from harness.capture.streams import largest_stream
 
 
 #: A sender that continues this soon after a connection's first credit had waited for it, ns.
-_AT_ONCE = 5_000_000
+_RESUME_NS = 5_000_000
 
 
 def credits_of(
@@ -78,7 +78,7 @@ def credits_of(
     ]
     # Arrival times are computed only for packets that grant credit.
     granting = np.isin(up.entered.key, np.array([key for _, key, _, _ in limits], np.uint64))
-    came_ns = up.out_ns[granting] + _access(up)[granting]
+    came_ns = up.out_ns[granting] + _access_ns(up)[granting]
     entered = zip(up.entered.t_ns[granting].tolist(), up.entered.key[granting].tolist(), strict=True)
     arrivals = dict(zip(entered, came_ns.tolist(), strict=True))
     grants: dict[int | None, list[tuple[int, int]]] = {stream: [], None: []}
@@ -86,16 +86,19 @@ def credits_of(
         moment = arrivals.get((sent_ns, key), -1)
         if stream_id in grants and moment >= 0:
             grants[stream_id].append((moment, limit))
-    initial = _initial(view, window)
-    used = _used(opened, stream)
+    initial = _initial_limits(view, window)
+    used = _used_credit(opened, stream)
     built = []
     for stream_id, name in ((stream, "stream"), (None, "connection")):
         t_ns = np.array([moment for moment, _ in grants[stream_id]], np.int64)
         order = np.argsort(t_ns, kind="stable")
         credit = Credit(
-            name, at_sender(t_ns[order]), np.array([limit for _, limit in grants[stream_id]], np.int64)[order],
-            opened.t_ns - zero_ns, used[stream_id],
-        )  # fmt: skip
+            name,
+            at_sender(t_ns[order]),
+            np.array([limit for _, limit in grants[stream_id]], np.int64)[order],
+            opened.t_ns - zero_ns,
+            used[stream_id],
+        )
         built.append(_with_initial(credit, initial[name]))
     return tuple(built)
 
@@ -115,19 +118,19 @@ def receive_window(down: MatchedPackets, up: MatchedPackets, at_sender: Callable
     # Windows are scaled only if both SYNs offered it, and a SYN's own window never is (RFC 7323 §2.2).
     shift = 0 if NO_SHIFT in shifts else int(shifts[1])
     rows = np.flatnonzero(up.arrived & (answers.flags & ACK != 0) & (answers.flags & SYN == 0))
-    heard_ns = up.out_ns[rows] + _access(up)[rows]
-    limit = offsets(answers.acknowledgement[rows], initial) + (answers.window[rows].astype(np.int64) << shift)
+    heard_ns = up.out_ns[rows] + _access_ns(up)[rows]
+    limit = stream_offsets(answers.acknowledgement[rows], initial) + (answers.window[rows].astype(np.int64) << shift)
     order = np.argsort(heard_ns, kind="stable")
     data = np.flatnonzero(sent.payload > 0)
-    used = offsets(sent.sequence[data], initial) + sent.payload[data]
+    used = stream_offsets(sent.sequence[data], initial) + sent.payload[data]
     return Credit(RECEIVE_WINDOW, at_sender(heard_ns[order]), limit[order], at_sender(sent.t_ns[data]), used)
 
 
-def _access(up: MatchedPackets) -> Ints:
+def _access_ns(up: MatchedPackets) -> Ints:
     return up.access_ns if up.access_ns is not None else np.zeros(len(up.out_ns), np.int64)
 
 
-def _used(opened: SentPackets, stream: int) -> dict[int | None, Ints]:
+def _used_credit(opened: SentPackets, stream: int) -> dict[int | None, Ints]:
     """Bytes used of one stream's credit, and of the connection's (None), as each packet shows them, shape (n,)."""
     furthest: dict[int, int] = {}
     of_stream, of_connection = array("q"), array("q")
@@ -143,7 +146,7 @@ def _used(opened: SentPackets, stream: int) -> dict[int | None, Ints]:
     return {stream: np.array(of_stream, np.int64), None: np.array(of_connection, np.int64)}
 
 
-def _initial(view: RunView, window: OneTransfer) -> dict[str, int | None]:
+def _initial_limits(view: RunView, window: OneTransfer) -> dict[str, int | None]:
     """The initial limits, from the transport parameters in either endpoint's trace (RFC 9000 §18.2)."""
     connection = TransferConnection(view, window)
     client, server = connection.settings("client"), connection.settings("server")
@@ -161,22 +164,25 @@ def _with_initial(credit: Credit, initial: int | None) -> Credit:
     if initial is None and len(credit.granted_ns):
         moment = int(credit.granted_ns[0])
         at = int(np.searchsorted(credit.used_ns, moment))
-        was_blocked = 0 < at < len(credit.used) and moment - int(credit.used_ns[at - 1]) > _AT_ONCE
-        if was_blocked and int(credit.used_ns[at]) - moment <= _AT_ONCE:
+        was_blocked = 0 < at < len(credit.used) and moment - int(credit.used_ns[at - 1]) > _RESUME_NS
+        if was_blocked and int(credit.used_ns[at]) - moment <= _RESUME_NS:
             initial = int(credit.used[at - 1])
     if initial is None:
         return credit
     return Credit(
-        credit.name, np.concatenate([[-1], credit.granted_ns]).astype(np.int64),
-        np.concatenate([[initial], credit.limit]).astype(np.int64), credit.used_ns, credit.used,
-    )  # fmt: skip
+        credit.name,
+        np.concatenate([[-1], credit.granted_ns]).astype(np.int64),
+        np.concatenate([[initial], credit.limit]).astype(np.int64),
+        credit.used_ns,
+        credit.used,
+    )
 
 
 # --- inputs
 
 
 #: Before all moments, ns.
-_EVER = 1 << 62
+_LONG_AGO = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,7 @@ class TransferClock:
     def _floors(self) -> Ints:
         """When the last packet of all former delays arrives, for each phase, shape (p,)."""
         last = self.changes_ns - self.zero_ns + self.delays_ns[:-1]
-        floors: Ints = np.concatenate([[-_EVER], np.maximum.accumulate(last)]).astype(np.int64)
+        floors: Ints = np.concatenate([[-_LONG_AGO], np.maximum.accumulate(last)]).astype(np.int64)
         return floors
 
     def at_sender(self, t_ns: Ints) -> Ints:
@@ -223,7 +229,7 @@ class TransferClock:
 
 def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unavailable:
     """The conversation of one transfer, or why its time cannot be attributed."""
-    span = _end(view, window)
+    span = _time_span(view, window)
     if isinstance(span, Unavailable):
         return span
     zero_ns, end_ns = span
@@ -239,19 +245,21 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unavai
     if view.capture_drops:
         return Unavailable(f"the captures missed {view.capture_drops} packets")
     access = facts.access_delay_ns
-    clock = TransferClock(zero_ns, _starts(down), _delays(down, access))
-    down_mask = _of(down.passage, window)
+    clock = TransferClock(zero_ns, _phase_starts(down), _phase_delays(down, access))
+    down_mask = _select_packets(down.passage, window)
     port = data_port(down.passage.entered.where(down_mask), down=True) if window.over_tcp else None
     if port is not None:
         down_mask &= client_port(down.passage.entered, True) == port
-    starts, ends = _service(down)
+    starts, ends = _service_times(down)
     delivered = np.where(down.passage.arrived, down.passage.out_ns + access, -1)
-    sent = _sent(down, down_mask, starts, ends, clock)
-    bare, needless = _seen_inside(view, window, down.passage.entered.key[down_mask])
+    sent = _sent_arrays(down, down_mask, starts, ends, clock)
+    bare, needless = _frame_flags(view, window, down.passage.entered.key[down_mask])
     sent = replace(sent, bare=bare, needless=needless)
-    up_mask = _of(up.passage, window, port)
+    up_mask = _select_packets(up.passage, window, port)
     acknowledged = _acknowledged(up, up_mask, clock, delivered[down_mask], access)
-    first = _first(view, window, zero_ns, down.passage.entered.where(down_mask), delivered[down_mask], up)
+    first = _request_and_response(
+        view, window, zero_ns, down.passage.entered.where(down_mask), delivered[down_mask], up
+    )
     if first is None or not len(sent):
         return Unavailable("no answer was captured")
     request_ns, first_ns = first
@@ -260,42 +268,44 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unavai
         request_ns=min(request_ns, end_ns),
         first_ns=min(first_ns, end_ns),
         end_ns=end_ns,
-        rtt=clock.round_trips(_starts(up), _delays(up, access)),
+        rtt=clock.round_trips(_phase_starts(up), _phase_delays(up, access)),
         rate=Steps(
-            clock.at_sender(np.concatenate([[zero_ns], _starts(down)])),
+            clock.at_sender(np.concatenate([[zero_ns], _phase_starts(down)])),
             np.array([phase.rate_bps for phase in down.phases], np.int64),
         ),
         sent=sent,
         acknowledged=acknowledged,
-        others=merged(np.stack([clock.at_sender(starts[cross_traffic]), clock.at_sender(ends[cross_traffic])], axis=1))
+        others=merge_spans(
+            np.stack([clock.at_sender(starts[cross_traffic]), clock.at_sender(ends[cross_traffic])], axis=1)
+        )
         if cross_traffic.any()
-        else NONE,
+        else NO_SPANS,
         credits=_credits(view, window, down.passage.where(down_mask), up.passage.where(up_mask), clock),
-        window=_window(view, window, clock),
-        mistaken=_mistaken(view, window, clock),
+        window=_window_samples(view, window, clock),
+        mistaken=_false_losses(view, window, clock),
     )
 
 
-def _starts(direction: LinkDirection) -> Ints:
+def _phase_starts(direction: LinkDirection) -> Ints:
     """When each phase but the first begins, ns since the epoch."""
     return np.array([phase.start_ns for phase in direction.phases[1:]], np.int64)
 
 
-def _delays(direction: LinkDirection, access: int) -> Ints:
+def _phase_delays(direction: LinkDirection, access: int) -> Ints:
     """One-way delay of each phase, with the flow's own, ns."""
     return np.array([phase.delay_ns for phase in direction.phases], np.int64) + access
 
 
-def _end(view: RunView, window: OneTransfer) -> tuple[int, int] | Unavailable:
+def _time_span(view: RunView, window: OneTransfer) -> tuple[int, int] | Unavailable:
     """(time zero since the epoch, end since then), ns: the time of the metric `completion`."""
-    delivery: Delivery | Segments = Delivery(view, window)
+    delivery: Delivery | TcpDelivery = Delivery(view, window)
     size, zero_ns = window.transfer.size, window.zero_ns
     if not window.has_file:
         shared_flow = next((flow for flow in flows_of(view) if flow.number == window.transfer.flow), None)
         amount = window.flow.amount
         if shared_flow is None or amount is None:
             return Unavailable("it has no end of its own")
-        delivery, size = Segments(shared_flow), amount.bytes
+        delivery, size = TcpDelivery(shared_flow), amount.bytes
         zero_ns = shared_flow.lifetime.zero_ns + shared_flow.lifetime.start_ns
     if zero_ns is None:
         return Unavailable("no datagram of the client was captured")
@@ -305,14 +315,14 @@ def _end(view: RunView, window: OneTransfer) -> tuple[int, int] | Unavailable:
     return (zero_ns, round(moment.seconds * 1e9)) if isinstance(moment, DeliveryTime) else moment
 
 
-def _of(passage: MatchedPackets, window: OneTransfer, port: int | None = None) -> Flags:
+def _select_packets(passage: MatchedPackets, window: OneTransfer, port: int | None = None) -> Flags:
     entered = passage.entered
     inside = (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
     selected: Flags = inside & (entered.flow == window.transfer.flow)
     return selected if port is None else selected & (client_port(entered, False) == port)
 
 
-def _service(down: LinkDirection) -> tuple[Ints, Ints]:
+def _service_times(down: LinkDirection) -> tuple[Ints, Ints]:
     """When the bottleneck began and ended to serve each of n packets, with its own transmission time at the rate; -1
     for a packet that the queue dropped. With random opportunities, service begins when it is the packet's turn. Both of
     shape (n,).
@@ -342,7 +352,7 @@ def _service(down: LinkDirection) -> tuple[Ints, Ints]:
     return starts, ends
 
 
-def _sent(down: LinkDirection, mask: Flags, starts: Ints, ends: Ints, clock: TransferClock) -> SentArrays:
+def _sent_arrays(down: LinkDirection, mask: Flags, starts: Ints, ends: Ints, clock: TransferClock) -> SentArrays:
     passage = down.passage
     t_ns = passage.entered.t_ns[mask]
     served = starts[mask] >= 0
@@ -356,25 +366,25 @@ def _sent(down: LinkDirection, mask: Flags, starts: Ints, ends: Ints, clock: Tra
     )
 
 
-def _seen_inside(view: RunView, window: OneTransfer, keys: Keys) -> tuple[Flags | None, Flags | None]:
+def _frame_flags(view: RunView, window: OneTransfer, keys: Keys) -> tuple[Flags | None, Flags | None]:
     """`bare` and `needless` for the sender's packets with these capture keys, by their frames, shape (n,)."""
     opened = () if window.over_tcp else view.opened(window, "server")
     bare = [
         key
         for connection in opened
         for key, frames in zip(connection.key.tolist(), connection.frames, strict=True)
-        if not frames.hidden and NOT_ELICITING.issuperset(frames.types)
+        if not frames.hidden and NON_ELICITING.issuperset(frames.types)
     ]
     spurious = spurious_losses(view, window)
     return (
         np.isin(keys, np.array(bare, np.uint64)) if opened else None,
-        np.isin(keys, spurious.needless) if isinstance(spurious, Spurious) else None,
+        np.isin(keys, spurious.needless) if isinstance(spurious, SpuriousLosses) else None,
     )
 
 
 def _acknowledged(
     up: LinkDirection, mask: Flags, clock: TransferClock, delivered_ns: Ints, access_ns: int
-) -> Acknowledged:
+) -> AckArrays:
     """The most that the client's packets acknowledge: all packets that had arrived when each was sent.
 
     `delivered_ns`: when each packet of the sender arrived at the client, ns since the epoch, -1 if it never did.
@@ -391,10 +401,10 @@ def _acknowledged(
         np.concatenate([[0], np.maximum.accumulate(delivered + 1)]) if len(delivered) else np.zeros(1, np.int64)
     )
     delivered_count = np.searchsorted(delivered_ns[delivered], left_ns, side="right")
-    return Acknowledged(clock.at_sender(heard_ns), largest_acked[delivered_count].astype(np.int64))
+    return AckArrays(clock.at_sender(heard_ns), largest_acked[delivered_count].astype(np.int64))
 
 
-def _first(
+def _request_and_response(
     view: RunView, window: OneTransfer, zero_ns: int, sent: Capture, delivered_ns: Ints, up: LinkDirection
 ) -> tuple[int, int] | None:
     """(when the client could send its request, when the first byte of the response arrived), ns since time zero.
@@ -416,10 +426,10 @@ def _first(
     request_ns = int(requests.t_ns[rows[0]])
     first_ns = _first_of_stream(view, window)
     if first_ns is None:
-        phase = int(np.searchsorted(_starts(up), request_ns, side="right"))
+        phase = int(np.searchsorted(_phase_starts(up), request_ns, side="right"))
         heard_ns = request_ns + up.phases[phase].delay_ns
         full = delivered & (sent.t_ns >= heard_ns)
-        full &= (sent.payload > 0) if window.over_tcp else (sent.payload >= FULL) & (sent.form == Form.SHORT)
+        full &= (sent.payload > 0) if window.over_tcp else (sent.payload >= FULL_PAYLOAD) & (sent.form == Form.SHORT)
         if not full.any():
             return None
         first_ns = int(delivered_ns[full].min())
@@ -438,7 +448,7 @@ def _first_of_stream(view: RunView, window: OneTransfer) -> int | None:
     return first_ns
 
 
-def _window(view: RunView, window: OneTransfer, clock: TransferClock) -> WindowSamples | None:
+def _window_samples(view: RunView, window: OneTransfer, clock: TransferClock) -> WindowSamples | None:
     """The congestion window of a transfer's connection, as its sender reports it (qlog, tcp_info)."""
     series = view.series
     state = None if series is None else series.states.get(window.transfer.flow)
@@ -465,9 +475,9 @@ def _credits(
     return None if credit is None else (credit,)
 
 
-def _mistaken(view: RunView, window: OneTransfer, clock: TransferClock) -> Mistaken:
+def _false_losses(view: RunView, window: OneTransfer, clock: TransferClock) -> FalseLosses:
     """Packets that the sender declared lost and that arrived."""
     spurious = spurious_losses(view, window)
-    if not isinstance(spurious, Spurious):
-        return Mistaken(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    return Mistaken(clock.at_sender(spurious.taken_ns), clock.at_sender(spurious.left_ns))
+    if not isinstance(spurious, SpuriousLosses):
+        return FalseLosses(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    return FalseLosses(clock.at_sender(spurious.taken_ns), clock.at_sender(spurious.left_ns))

@@ -10,12 +10,12 @@ from harness.analysis.time_breakdown import rules
 from harness.analysis.time_breakdown.transfer import (
     Conversation,
     Ints,
-    distinct,
-    flagged,
-    inside,
-    merged,
-    pieces,
-    without,
+    cut_edges,
+    flagged_spans,
+    in_spans,
+    merge_spans,
+    sorted_unique,
+    subtract,
 )
 from harness.outcome.measured import STATES, State
 
@@ -36,7 +36,7 @@ PRECEDENCE: dict[State, Rule] = {
     "window_limited": rules.window_limited,
 }
 #: In these states the sender waits for acknowledgements.
-_WAITING: tuple[State, ...] = ("recovery", "spurious_recovery", "slow_start", "window_limited")
+_WAITING_STATES: tuple[State, ...] = ("recovery", "spurious_recovery", "slow_start", "window_limited")
 _ORDER: tuple[State, ...] = tuple(STATES)
 #: Number of bands in `Attribution.bands`.
 BANDS = 100
@@ -48,43 +48,43 @@ def partition(conv: Conversation) -> tuple[Ints, Ints]:
     A state is its index in `STATES`. Neighbours differ. Unclaimed time is unexplained.
     """
     spans = {state: rule(conv) for state, rule in PRECEDENCE.items()}
-    edges = pieces(0, conv.end_ns, list(spans.values()))
-    states = _labelled(edges, spans)
-    waiting = flagged(edges, np.isin(states, [_ORDER.index(state) for state in _WAITING]))
+    edges = cut_edges(0, conv.end_ns, list(spans.values()))
+    states = _label_pieces(edges, spans)
+    waiting = flagged_spans(edges, np.isin(states, [_ORDER.index(state) for state in _WAITING_STATES]))
     # If only lost data are left to send, the sender does not wait for a window.
-    late = rules.acknowledgements(conv, without(waiting, merged(rules.repair(conv))))
+    late = rules.acknowledgements(conv, subtract(waiting, merge_spans(rules.repair(conv))))
     if len(late):
-        finer = distinct(edges, np.clip(late.ravel(), 0, conv.end_ns))
+        finer = sorted_unique(edges, np.clip(late.ravel(), 0, conv.end_ns))
         states = states[np.searchsorted(edges, finer[:-1], side="right") - 1]
         edges = finer
-        states[inside(edges[:-1], late)] = _ORDER.index("acknowledgements")
+        states[in_spans(edges[:-1], late)] = _ORDER.index("acknowledgements")
     if not len(states):
         return edges, states
     changes = np.concatenate([[True], states[1:] != states[:-1]])
     return np.append(edges[:-1][changes], edges[-1]), states[changes]
 
 
-def _labelled(edges: Ints, spans: dict[State, Ints]) -> Ints:
+def _label_pieces(edges: Ints, spans: dict[State, Ints]) -> Ints:
     """The first of the states that claims each piece, shape (n,)."""
     states = np.full(len(edges) - 1, _ORDER.index("unexplained"), np.int64)
     for state in reversed(spans):
-        states[inside(edges[:-1], spans[state])] = _ORDER.index(state)
+        states[in_spans(edges[:-1], spans[state])] = _ORDER.index(state)
     return states
 
 
-def lasted(edges: Ints, states: Ints) -> dict[State, int]:
+def state_durations(edges: Ints, states: Ints) -> dict[State, int]:
     """How long each state lasted, ns; states that never occurred are left out."""
     sums = np.zeros(len(_ORDER), np.int64)
     np.add.at(sums, states, np.diff(edges))
     return {state: int(sums[place]) for place, state in enumerate(_ORDER) if sums[place]}
 
 
-def bands(edges: Ints, states: Ints) -> str:
+def band_text(edges: Ints, states: Ints) -> str:
     """The states over time in hundredths; each shows its longest state (see `Attribution.bands`)."""
     if edges[-1] <= edges[0]:
         return ""
     cuts = np.round(np.linspace(edges[0], edges[-1], BANDS + 1)).astype(np.int64)
-    finer = distinct(edges, cuts)
+    finer = sorted_unique(edges, cuts)
     place = states[np.searchsorted(edges, finer[:-1], side="right") - 1]
     band = np.clip(np.searchsorted(cuts, finer[:-1], side="right") - 1, 0, BANDS - 1)
     times = np.zeros((BANDS, len(_ORDER)), np.int64)

@@ -11,21 +11,21 @@ import numpy as np
 
 from harness.analysis.time_breakdown.transfer import (
     NO_GAP,
-    NONE,
+    NO_SPANS,
     RECEIVE_WINDOW,
     Conversation,
     Credit,
     Floats,
     Ints,
     WindowSamples,
-    both,
-    distinct,
-    flagged,
-    inside,
-    merged,
-    without,
+    flagged_spans,
+    in_spans,
+    intersect,
+    merge_spans,
+    sorted_unique,
+    subtract,
 )
-from harness.formatting import counted
+from harness.formatting import format_count
 from harness.outcome.measured import State
 
 #: A window that grows by less than this factor in a round trip is not in slow start: RFC 9002 §7.3.1 doubles it, and
@@ -44,9 +44,9 @@ FULL = 0.95
 LEVEL = 0.02
 #: A packet is sent upon an acknowledgement if it leaves within this share of the mean time between two
 #: acknowledgements. A sender is ack-clocked if it sends this share of its bytes that way.
-CLOCKED, MOSTLY = 1 / 3, 0.9
+CLOCK_SHARE, CLOCKED_BYTES = 1 / 3, 0.9
 #: A silence is a time without a packet of so many times the mean time between two packets.
-SILENT = 3
+SILENCE_GAPS = 3
 #: Less room than this share of the congestion window, or than two packets, is none.
 ROOM = 0.05
 
@@ -55,12 +55,12 @@ def handshake(conv: Conversation) -> Ints:
     """From the client's first datagram until it can send its request: its first 1-RTT packet, or for TLS over TCP the
     segment that follows the server's first flight (RFC 9001 §4.1.1, §5.7; RFC 8446 §2). With 0-RTT it is empty.
     """
-    return merged([(0, conv.request_ns)])
+    return merge_spans([(0, conv.request_ns)])
 
 
 def request(conv: Conversation) -> Ints:
     """From then until the first byte of the response arrives: a round trip, and the server's response time."""
-    return merged([(conv.request_ns, conv.first_ns)])
+    return merge_spans([(conv.request_ns, conv.first_ns)])
 
 
 def line_rate(conv: Conversation) -> Ints:
@@ -76,7 +76,7 @@ def slow_start(conv: Conversation) -> Ints:
     bytes of the one before it. The congestion window grows, and limits (RFC 9002 §7.3.1; T-RAT §4.1: congestion-limited
     in slow start). The window is seen as bytes sent from a packet until its acknowledgement, so no trace is needed.
     """
-    return merged([(conv.first_ns, slow_start_end(conv))])
+    return merge_spans([(conv.first_ns, slow_start_end(conv))])
 
 
 def slow_start_end(conv: Conversation) -> int:
@@ -100,7 +100,7 @@ def recovery(conv: Conversation) -> Ints:
     left to send.
     """
     detected_ns, lost = conv.detected
-    return merged([*_periods(conv, detected_ns, conv.sent.t_ns[lost]), *conv.wasted.tolist(), *repair(conv)])
+    return merge_spans([*_periods(conv, detected_ns, conv.sent.t_ns[lost]), *conv.wasted.tolist(), *repair(conv)])
 
 
 def _periods(conv: Conversation, declared_ns: Ints, left_ns: Ints) -> list[tuple[int, int]]:
@@ -130,11 +130,13 @@ def spurious_recovery(conv: Conversation) -> Ints:
     that had already arrived.
     """
     mistaken = conv.mistaken
-    periods = merged(_periods(conv, mistaken.t_ns, mistaken.left_ns))
-    return merged(np.concatenate([periods, conv.needless, both(_reduced(conv, periods), window_limited(conv))]))
+    periods = merge_spans(_periods(conv, mistaken.t_ns, mistaken.left_ns))
+    return merge_spans(
+        np.concatenate([periods, conv.needless, intersect(_reduced_spans(conv, periods), window_limited(conv))])
+    )
 
 
-def _reduced(conv: Conversation, periods: Ints) -> Ints:
+def _reduced_spans(conv: Conversation, periods: Ints) -> Ints:
     """Spans from the beginning of each period until the window is back at its former size. If the sender does not
     report its window, the bytes of a round trip are used. A period that ends slow start lasts to the end: a restored
     window would double once more.
@@ -156,7 +158,7 @@ def _reduced(conv: Conversation, periods: Ints) -> Ints:
         later_losses = loss_ns[loss_ns > begin]
         ends = [conv.end_ns, *moments[after[:1]].tolist(), *later_losses[:1].tolist()]
         spans.append((begin, min(ends)))
-    return merged(spans)
+    return merge_spans(spans)
 
 
 def repair(conv: Conversation) -> list[tuple[int, int]]:
@@ -183,12 +185,12 @@ def window_limited(conv: Conversation) -> Ints:
     """After slow start and outside recovery the congestion window is full (RFC 9002 §7.3.3, §7.8). If the sender does
     not report it: the bytes of a round trip have fallen after a loss or still grow (T-RAT §4.1: congestion-limited).
     """
-    return without(_later(conv), steady(conv) if conv.window is None else _room(conv))
+    return subtract(_after_slow_start(conv), steady(conv) if conv.window is None else _room_spans(conv))
 
 
-def _later(conv: Conversation) -> Ints:
+def _after_slow_start(conv: Conversation) -> Ints:
     """From the end of slow start until the sender has nothing left to send."""
-    return merged([(slow_start_end(conv), conv.sending_ns[1])])
+    return merge_spans([(slow_start_end(conv), conv.sending_ns[1])])
 
 
 def flow_control(conv: Conversation) -> Ints:
@@ -197,17 +199,17 @@ def flow_control(conv: Conversation) -> Ints:
     window; T-RAT §4.1: receiver-window-limited). MAX_DATA and MAX_STREAM_DATA are read from decrypted packets, TCP's
     receive window from every segment's header.
     """
-    return merged(np.concatenate([NONE, *(exhausted(credit, conv) for credit in conv.credits or ())]))
+    return merge_spans(np.concatenate([NO_SPANS, *(exhausted_spans(credit, conv) for credit in conv.credits or ())]))
 
 
-def exhausted(credit: Credit, conv: Conversation) -> Ints:
+def exhausted_spans(credit: Credit, conv: Conversation) -> Ints:
     """When less than a packet was left of one credit: spans."""
-    edges = distinct(credit.granted_ns, credit.used_ns, np.array([conv.end_ns]))
+    edges = sorted_unique(credit.granted_ns, credit.used_ns, np.array([conv.end_ns]))
     limit = np.concatenate([[_UNLIMITED], np.maximum.accumulate(credit.limit)])
     used = np.concatenate([[0], np.maximum.accumulate(credit.used)])
     granted = limit[np.searchsorted(credit.granted_ns, edges[:-1], side="right")]
     spent = used[np.searchsorted(credit.used_ns, edges[:-1], side="right")]
-    return flagged(edges, granted - spent < conv.payload)
+    return flagged_spans(edges, granted - spent < conv.payload)
 
 
 def buffer_limited(conv: Conversation) -> Ints:
@@ -218,18 +220,18 @@ def buffer_limited(conv: Conversation) -> Ints:
     there is room for. So for TCP with a reported window any silence with room in the window counts.
     """
     if conv.window is None:
-        return both(_level(conv), _open(conv))
-    room = both(_room(conv), _open(conv))
+        return intersect(_level_spans(conv), _sendable_spans(conv))
+    room = intersect(_room_spans(conv), _sendable_spans(conv))
     return (
-        both(room, _level(conv))
+        intersect(room, _level_spans(conv))
         if not conv.over_tcp
-        else merged([span for span in room.tolist() if _waits(conv, *span)])
+        else merge_spans([span for span in room.tolist() if _is_ack_limited(conv, *span)])
     )
 
 
-def _waits(conv: Conversation, start_ns: int, end_ns: int) -> bool:
+def _is_ack_limited(conv: Conversation, start_ns: int, end_ns: int) -> bool:
     """Whether packets leave only upon acknowledgements for so long, a round trip at least."""
-    return _clocked(conv, start_ns, end_ns, max(2, (end_ns - start_ns) // conv.rtt_ns))
+    return _is_ack_clocked(conv, start_ns, end_ns, max(2, (end_ns - start_ns) // conv.rtt_ns))
 
 
 def sender_idle(conv: Conversation) -> Ints:
@@ -239,39 +241,39 @@ def sender_idle(conv: Conversation) -> Ints:
     same bytes round trip after round trip. Empty if the credit is unknown, and after every byte has been sent, because
     then there are no data.
     """
-    idle = steady(conv) if conv.window is None else _room(conv)
-    return without(both(idle, _open(conv)), buffer_limited(conv))
+    idle = steady(conv) if conv.window is None else _room_spans(conv)
+    return subtract(intersect(idle, _sendable_spans(conv)), buffer_limited(conv))
 
 
-def _open(conv: Conversation) -> Ints:
+def _sendable_spans(conv: Conversation) -> Ints:
     """After slow start, while there are data, if credit is known: spans."""
-    return NONE if conv.credits is None else both(_later(conv), merged([(0, conv.spent_ns)]))
+    return NO_SPANS if conv.credits is None else intersect(_after_slow_start(conv), merge_spans([(0, conv.spent_ns)]))
 
 
-def _level(conv: Conversation) -> Ints:
+def _level_spans(conv: Conversation) -> Ints:
     """Runs of `STEADY` or more round trips in which the peak in flight is the same to within `LEVEL`, and in which
     packets leave upon acknowledgements: spans.
     """
     begins, sent = conv.rounds.begin_ns, conv.sent
     if len(begins) < STEADY:
-        return NONE
+        return NO_SPANS
     edges = np.append(begins, conv.end_ns)
     parts = np.split(conv.in_flight(sent.t_ns), np.searchsorted(sent.t_ns, begins[1:]))
     peaks = [int(part.max(initial=0)) for part in parts]
     lost = np.concatenate([conv.detected[0], conv.mistaken.t_ns])
     spans: list[tuple[int, int]] = []
-    for start, number in runs(peaks, max(2 * conv.payload, round(LEVEL * max(peaks)))):
+    for start, number in value_runs(peaks, max(2 * conv.payload, round(LEVEL * max(peaks)))):
         since, until = int(edges[start]), int(edges[number])
         is_level = conv.window is not None or not (
-            _grows(peaks[start:number], conv.payload) or ((lost >= since) & (lost < until)).any()
+            _is_growing(peaks[start:number], conv.payload) or ((lost >= since) & (lost < until)).any()
         )
-        if number - start >= STEADY and is_level and _clocked(conv, since, until, number - start):
+        if number - start >= STEADY and is_level and _is_ack_clocked(conv, since, until, number - start):
             # The last round trip may have less to send.
             spans.append((since, conv.end_ns if number >= len(peaks) - 1 else until))
-    return merged(spans)
+    return merge_spans(spans)
 
 
-def _grows(peaks: Sequence[int], payload: int) -> bool:
+def _is_growing(peaks: Sequence[int], payload: int) -> bool:
     """Whether k round trips carry more and more: by an eighth of a packet each from half to half. Congestion avoidance
     adds half a packet a round trip at least (RFC 9438 §4.3), so a quarter of one from half to half.
     """
@@ -279,7 +281,7 @@ def _grows(peaks: Sequence[int], payload: int) -> bool:
     return half > 0 and max(peaks[half:]) - max(peaks[:half]) > len(peaks) / 8 * payload
 
 
-def _clocked(conv: Conversation, start_ns: int, end_ns: int, rounds: int) -> bool:
+def _is_ack_clocked(conv: Conversation, start_ns: int, end_ns: int, rounds: int) -> bool:
     """Whether there is a silence in each round trip between two moments, and packets leave as soon as an
     acknowledgement arrives. A sender that paces what its buffer holds counts too, if it stops with as much in flight as
     ever. A sender that only paces sends its packets evenly.
@@ -290,18 +292,18 @@ def _clocked(conv: Conversation, start_ns: int, end_ns: int, rounds: int) -> boo
     if not len(ack_ns) or not left.any():
         return False
     t_ns, size = conv.sent.t_ns[left], conv.sent.size[left]
-    silent = np.diff(t_ns, append=end_ns) >= SILENT * (end_ns - start_ns) / len(t_ns)
+    silent = np.diff(t_ns, append=end_ns) >= SILENCE_GAPS * (end_ns - start_ns) / len(t_ns)
     if int(silent.sum()) < rounds - 1:
         return False
     since = t_ns - np.concatenate([[-_UNLIMITED], ack_ns])[np.searchsorted(ack_ns, t_ns, side="right")]
-    at_once = since <= CLOCKED * (end_ns - start_ns) / len(ack_ns)
-    if size[at_once].sum() >= MOSTLY * size.sum():
+    at_once = since <= CLOCK_SHARE * (end_ns - start_ns) / len(ack_ns)
+    if size[at_once].sum() >= CLOCKED_BYTES * size.sum():
         return True
     flight = conv.in_flight(t_ns)
     return int((flight[silent] >= (1 - LEVEL) * flight.max()).sum()) >= rounds - 1
 
 
-def runs(values: Sequence[int], within: int) -> Iterator[tuple[int, int]]:
+def value_runs(values: Sequence[int], within: int) -> Iterator[tuple[int, int]]:
     """Runs of values that differ by no more than `within` from each other: (index of the first, index after the
     last).
     """
@@ -321,27 +323,27 @@ def steady(conv: Conversation) -> Ints:
     edges = np.append(begins, conv.end_ns)
     loss_ns = np.concatenate([conv.detected[0], conv.mistaken.t_ns])
     spans: list[tuple[int, int]] = []
-    for start, number in runs(sizes.tolist(), 2 * conv.payload):
+    for start, number in value_runs(sizes.tolist(), 2 * conv.payload):
         is_lossless = not ((loss_ns >= edges[start]) & (loss_ns < edges[number])).any()
         if number - start >= STEADY and is_lossless:
             # The last one may have less to send.
             spans.append((int(edges[start]), conv.end_ns if number >= len(sizes) - 1 else int(edges[number])))
-    return merged(spans)
+    return merge_spans(spans)
 
 
-def _room(conv: Conversation) -> Ints:
+def _room_spans(conv: Conversation) -> Ints:
     """When the window had room for packets, for as long as a round trip at least: spans."""
     assert conv.window is not None
     edges = _edges(conv, conv.window)
     window, flight = conv.window.at(edges[:-1]), conv.in_flight(edges[:-1])
     room = window - flight > np.maximum(2 * conv.payload, ROOM * np.where(np.isfinite(window), window, 0))
-    spans = flagged(edges, room & np.isfinite(window))
+    spans = flagged_spans(edges, room & np.isfinite(window))
     return spans[spans[:, 1] - spans[:, 0] >= conv.rtt.at(spans[:, 0])]
 
 
 def _edges(conv: Conversation, window: WindowSamples) -> Ints:
     """Moments between which neither the flight nor a window changes."""
-    return distinct(conv.sent.t_ns, conv.acknowledged.t_ns, window.t_ns, np.array([conv.end_ns]))
+    return sorted_unique(conv.sent.t_ns, conv.acknowledged.t_ns, window.t_ns, np.array([conv.end_ns]))
 
 
 def probe_timeouts(conv: Conversation) -> Ints:
@@ -351,7 +353,7 @@ def probe_timeouts(conv: Conversation) -> Ints:
     """
     sent, acks = conv.sent, conv.acknowledged
     if len(sent) < 2:
-        return NONE
+        return NO_SPANS
     last_ack_ns = np.concatenate([[-_UNLIMITED], acks.t_ns])[np.searchsorted(acks.t_ns, sent.t_ns, side="right")]
     before = np.concatenate([[sent.t_ns[0]], sent.t_ns[:-1]])
     quiet = sent.t_ns - np.maximum(last_ack_ns, before)
@@ -369,23 +371,23 @@ def probe_timeouts(conv: Conversation) -> Ints:
         acknowledged = int(conv.acknowledged_by(np.array([moment]))[0])
         at = int(np.searchsorted(largest_acked, acknowledged + 1))
         spans.append((since, int(acks.t_ns[at]) if at < len(largest_acked) else conv.end_ns))
-    return merged(spans)
+    return merge_spans(spans)
 
 
 def shared(conv: Conversation) -> Ints:
     """The bottleneck serves other flows while packets of this one wait for it. Or it is full, and this flow, after slow
     start, has only the share that its congestion window gives it (T-RAT §4.1: bandwidth-limited by sharing).
     """
-    waits = both(conv.others, conv.queued)
+    waits = intersect(conv.others, conv.queued)
     if not len(conv.others):
         return waits
-    all_served = merged(np.concatenate([conv.served, conv.wasted, conv.others]), NO_GAP)
+    all_served = merge_spans(np.concatenate([conv.served, conv.wasted, conv.others]), NO_GAP)
     edges = np.arange(conv.first_ns, conv.end_ns + conv.rtt_ns, max(conv.rtt_ns, 1), dtype=np.int64)
-    full = flagged(edges, _busy(all_served, edges) >= FULL)
-    return merged(np.concatenate([waits, both(both(conv.others, full), _later(conv))]))
+    full = flagged_spans(edges, _coverage(all_served, edges) >= FULL)
+    return merge_spans(np.concatenate([waits, intersect(intersect(conv.others, full), _after_slow_start(conv))]))
 
 
-def _busy(spans: Ints, edges: Ints) -> Floats:
+def _coverage(spans: Ints, edges: Ints) -> Floats:
     """The share of each of n pieces that spans cover, shape (n,)."""
     covered = np.concatenate([[0], np.cumsum(spans[:, 1] - spans[:, 0])])
     at = np.searchsorted(spans[:, 0], edges, side="right") - 1
@@ -400,10 +402,10 @@ def acknowledgements(conv: Conversation, waiting: Ints) -> Ints:
     """
     rounds = conv.rounds
     if not len(rounds.begin_ns):
-        return NONE
+        return NO_SPANS
     edges = np.append(rounds.begin_ns, max(conv.end_ns, int(rounds.begin_ns[-1]) + 1))
-    cuts = distinct(edges, waiting.ravel())
-    cut = np.stack([cuts[:-1], cuts[1:]], axis=1)[inside(cuts[:-1], waiting)]
+    cuts = sorted_unique(edges, waiting.ravel())
+    cut = np.stack([cuts[:-1], cuts[1:]], axis=1)[in_spans(cuts[:-1], waiting)]
     round_index = np.searchsorted(edges, cut[:, 0], side="right") - 1
     cut, round_index = (
         cut[(round_index >= 0) & (round_index < len(rounds.size))],
@@ -412,7 +414,9 @@ def acknowledgements(conv: Conversation, waiting: Ints) -> Ints:
     durations = cut[:, 1] - cut[:, 0]
     wait_ns = np.bincount(round_index, weights=durations, minlength=len(rounds.size))
     share = np.minimum(rounds.late_ns / np.maximum(wait_ns, 1), 1.0)
-    return merged(np.stack([cut[:, 1] - np.round(share[round_index] * durations).astype(np.int64), cut[:, 1]], axis=1))
+    return merge_spans(
+        np.stack([cut[:, 1] - np.round(share[round_index] * durations).astype(np.int64), cut[:, 1]], axis=1)
+    )
 
 
 #: Stands for a credit before the first, and for a moment before all others.
@@ -428,39 +432,39 @@ def notes_of(conv: Conversation) -> dict[State, str]:
     late = conv.rounds.late_ns
     if len(late):
         size, packets = int(conv.rounds.size[0]), int(conv.rounds.packets[0])
-        notes["slow_start"] = f"from {size / 1e3:.1f} kB in {counted(packets, 'packet')}"
+        notes["slow_start"] = f"from {size / 1e3:.1f} kB in {format_count(packets, 'packet')}"
     lost = int(conv.sent.lost.sum())
     if lost:
-        notes["recovery"] = f"{counted(lost, 'packet')} lost{_overshoot(conv)}"
+        notes["recovery"] = f"{format_count(lost, 'packet')} lost{_overshoot_note(conv)}"
     if len(conv.mistaken.t_ns):
-        notes["spurious_recovery"] = f"{counted(len(conv.mistaken.t_ns), 'packet')} taken for lost that came"
-    blocked = [credit for credit in conv.credits or () if len(exhausted(credit, conv))]
+        notes["spurious_recovery"] = f"{format_count(len(conv.mistaken.t_ns), 'packet')} taken for lost that came"
+    blocked = [credit for credit in conv.credits or () if len(exhausted_spans(credit, conv))]
     if blocked:
-        notes["flow_control"] = _blocked(blocked, conv)
-    limited_ns = conv.sent.t_ns[inside(conv.sent.t_ns, buffer_limited(conv))]
+        notes["flow_control"] = _blocked_note(blocked, conv)
+    limited_ns = conv.sent.t_ns[in_spans(conv.sent.t_ns, buffer_limited(conv))]
     if len(limited_ns):
         notes["buffer_limited"] = f"with up to {conv.in_flight(limited_ns).max() / 1e3:.0f} kB in flight"
-    idle = conv.sent.t_ns[inside(conv.sent.t_ns, sender_idle(conv))]
+    idle = conv.sent.t_ns[in_spans(conv.sent.t_ns, sender_idle(conv))]
     if len(idle):
         notes["sender_idle"] = f"with {np.median(conv.in_flight(idle)) / 1e3:.0f} kB in flight"
     if len(late):
         notes["acknowledgements"] = f"up to {late.max() / 1e6:.0f} ms late"
     timeouts = len(probe_timeouts(conv))
     if timeouts:
-        notes["probe_timeouts"] = counted(timeouts, "silence")
+        notes["probe_timeouts"] = format_count(timeouts, "silence")
     return notes
 
 
-def _blocked(credits: Sequence[Credit], conv: Conversation) -> str:
+def _blocked_note(credits: Sequence[Credit], conv: Conversation) -> str:
     """Whose credit was used up; for TCP's receive window also its largest size meanwhile."""
     (first, *_) = credits
     if first.name != RECEIVE_WINDOW:
         return f"credit of the {' and '.join(credit.name for credit in credits)}"
-    ends = exhausted(first, conv)[:, 1]
+    ends = exhausted_spans(first, conv)[:, 1]
     return f"receive window of {conv.in_flight(ends - 1).max() / 1e3:.0f} kB"
 
 
-def _overshoot(conv: Conversation) -> str:
+def _overshoot_note(conv: Conversation) -> str:
     """How much was in flight when the first loss was detected, in bandwidth-delay products."""
     loss_ns, _ = conv.detected
     before = conv.sent.t_ns[conv.sent.t_ns <= loss_ns[0]] if len(loss_ns) else loss_ns

@@ -21,22 +21,22 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-NONE: Ints = np.zeros((0, 2), np.int64)
+NO_SPANS: Ints = np.zeros((0, 2), np.int64)
 
 
-def distinct(*moments: Ints) -> Ints:
+def sorted_unique(*moments: Ints) -> Ints:
     """All of these moments, each once, in order. They are mostly in order, and np.unique would hash them."""
     ordered = np.sort(np.concatenate(moments), kind="stable")
     unique: Ints = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
     return unique
 
 
-def merged(spans: Ints | Sequence[tuple[int, int]], gap_ns: int = 0) -> Ints:
+def merge_spans(spans: Ints | Sequence[tuple[int, int]], gap_ns: int = 0) -> Ints:
     """Any spans, in order and without overlaps; spans at most `gap_ns` apart are joined, empty ones dropped."""
     ordered = np.asarray(spans, np.int64).reshape(-1, 2)
     ordered = ordered[ordered[:, 1] > ordered[:, 0]]
     if not len(ordered):
-        return NONE
+        return NO_SPANS
     ordered = ordered[np.argsort(ordered[:, 0], kind="stable")]
     until = np.maximum.accumulate(ordered[:, 1])
     first = np.concatenate([[True], ordered[1:, 0] > until[:-1] + gap_ns])
@@ -45,7 +45,7 @@ def merged(spans: Ints | Sequence[tuple[int, int]], gap_ns: int = 0) -> Ints:
     return np.stack([ordered[starts, 0], until[ends]], axis=1)
 
 
-def inside(moments: Ints, spans: Ints) -> Flags:
+def in_spans(moments: Ints, spans: Ints) -> Flags:
     """Which of n moments lie in one of the spans (from ≤ t < to), shape (n,)."""
     if not len(spans):
         return np.zeros(len(moments), np.bool_)
@@ -54,45 +54,45 @@ def inside(moments: Ints, spans: Ints) -> Flags:
     return is_inside
 
 
-def both(left: Ints, right: Ints) -> Ints:
+def intersect(left: Ints, right: Ints) -> Ints:
     """The intersection of two sets of spans."""
     edges = _edges(left, right)
-    return flagged(edges, inside(edges[:-1], left) & inside(edges[:-1], right))
+    return flagged_spans(edges, in_spans(edges[:-1], left) & in_spans(edges[:-1], right))
 
 
-def without(left: Ints, right: Ints) -> Ints:
+def subtract(left: Ints, right: Ints) -> Ints:
     """The difference of two sets of spans: time in the first alone."""
     edges = _edges(left, right)
-    return flagged(edges, inside(edges[:-1], left) & ~inside(edges[:-1], right))
+    return flagged_spans(edges, in_spans(edges[:-1], left) & ~in_spans(edges[:-1], right))
 
 
-def total(spans: Ints) -> int:
+def total_ns(spans: Ints) -> int:
     """Their total duration, ns."""
     return int((spans[:, 1] - spans[:, 0]).sum())
 
 
-def flagged(edges: Ints, flags: Flags) -> Ints:
+def flagged_spans(edges: Ints, flags: Flags) -> Ints:
     """The flagged ones of the n pieces between n + 1 edges in order."""
-    return merged(np.stack([edges[:-1], edges[1:]], axis=1)[flags])
+    return merge_spans(np.stack([edges[:-1], edges[1:]], axis=1)[flags])
 
 
-def pieces(start_ns: int, end_ns: int, spans: Sequence[Ints]) -> Ints:
+def cut_edges(start_ns: int, end_ns: int, spans: Sequence[Ints]) -> Ints:
     """Edges, in order, of the pieces into which spans cut the time from start to end; each piece is inside or outside a
     span.
     """
     cuts = np.concatenate([np.array([start_ns, end_ns], np.int64), *(span_array.ravel() for span_array in spans)])
-    return distinct(np.clip(cuts, start_ns, end_ns))
+    return sorted_unique(np.clip(cuts, start_ns, end_ns))
 
 
 def _edges(*spans: Ints) -> Ints:
-    edges = distinct(*(span_array.ravel() for span_array in spans))
+    edges = sorted_unique(*(span_array.ravel() for span_array in spans))
     return edges if len(edges) else np.zeros(1, np.int64)
 
 
 # --- transfer
 
 
-_NOTHING: Ints = np.zeros(0, np.int64)
+_NO_TIMES: Ints = np.zeros(0, np.int64)
 #: The bottleneck serves one packet after the other: packets closer together than this have no gap, ns.
 NO_GAP = 2_000
 #: The name of TCP's credit.
@@ -137,7 +137,7 @@ class SentArrays:
 
 
 @dataclass(frozen=True)
-class Acknowledged:
+class AckArrays:
     """The m packets of the client that arrived at the sender, in order of arrival; arrays of shape (m,)."""
 
     t_ns: Ints
@@ -188,7 +188,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Mistaken:
+class FalseLosses:
     """s packets that were declared lost though they arrived, in the order of declaration; arrays of shape (s,)."""
 
     t_ns: Ints
@@ -225,14 +225,14 @@ class Conversation:
     rate: Steps
     """Rate of the bottleneck, bit/s at layer 2."""
     sent: SentArrays
-    acknowledged: Acknowledged
-    others: Ints = field(default_factory=lambda: NONE)
+    acknowledged: AckArrays
+    others: Ints = field(default_factory=lambda: NO_SPANS)
     """When the bottleneck served other flows: spans."""
     credits: tuple[Credit, ...] | None = None
     """None if packets cannot be decrypted, or TCP's opening was not captured, so that the credit is unknown."""
     window: WindowSamples | None = None
     """The congestion window; None if the sender does not report it."""
-    mistaken: Mistaken = field(default_factory=lambda: Mistaken(_NOTHING, _NOTHING))
+    mistaken: FalseLosses = field(default_factory=lambda: FalseLosses(_NO_TIMES, _NO_TIMES))
     """Empty also if spurious losses cannot be known."""
 
     @property
@@ -276,13 +276,13 @@ class Conversation:
 
     def _service(self, mask: Flags) -> Ints:
         sent, served = self.sent, mask & (self.sent.start_ns >= 0)
-        return merged(np.stack([sent.start_ns[served], sent.end_ns[served]], axis=1), NO_GAP)
+        return merge_spans(np.stack([sent.start_ns[served], sent.end_ns[served]], axis=1), NO_GAP)
 
     @cached_property
     def queued(self) -> Ints:
         """When at least one of its packets waited at the bottleneck: spans."""
         sent, served = self.sent, self.sent.start_ns >= 0
-        return merged(np.stack([sent.t_ns[served], sent.start_ns[served]], axis=1))
+        return merge_spans(np.stack([sent.t_ns[served], sent.start_ns[served]], axis=1))
 
     @cached_property
     def totals(self) -> Ints:
@@ -312,10 +312,10 @@ class Conversation:
         path MTU do not count (RFC 9000 §14.4).
         """
         lost = np.flatnonzero(self.sent.lost & (self.sent.size <= self.payload) & (self.sent.size > 0))
-        largest_acked = np.maximum.accumulate(self.acknowledged.upto) if len(self.acknowledged.upto) else _NOTHING
-        at = np.searchsorted(largest_acked, lost + 1 + _THRESHOLD)
+        largest_acked = np.maximum.accumulate(self.acknowledged.upto) if len(self.acknowledged.upto) else _NO_TIMES
+        at = np.searchsorted(largest_acked, lost + 1 + _PACKET_THRESHOLD)
         detectable = at < len(largest_acked)
-        detected_ns = self.acknowledged.t_ns[at[detectable]] if len(largest_acked) else _NOTHING
+        detected_ns = self.acknowledged.t_ns[at[detectable]] if len(largest_acked) else _NO_TIMES
         order = np.argsort(detected_ns, kind="stable")
         return detected_ns[order], lost[detectable][order]
 
@@ -325,7 +325,7 @@ class Conversation:
         when its first packet that arrived is acknowledged.
         """
         sent, acks = self.sent, self.acknowledged
-        largest_acked = np.maximum.accumulate(acks.upto) if len(acks.upto) else _NOTHING
+        largest_acked = np.maximum.accumulate(acks.upto) if len(acks.upto) else _NO_TIMES
         delivered = np.flatnonzero(sent.arrived & (sent.end_ns >= 0))
         begins, places, late = list[int](), list[int](), list[int]()
         place = int(np.searchsorted(sent.t_ns, self.first_ns - self.rtt_ns // 4))
@@ -370,4 +370,4 @@ class Conversation:
 
 
 #: kPacketThreshold (RFC 9002 §6.1.1).
-_THRESHOLD = 3
+_PACKET_THRESHOLD = 3

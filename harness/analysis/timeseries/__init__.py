@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from harness.analysis.direction import LinkView, Side
-from harness.analysis.timeseries.grid import BIN, GRID, NOTHING, Points
+from harness.analysis.timeseries.grid import BIN, GRID, NO_POINTS, Points
 from harness.analysis.timeseries.lifetimes import Lifetime, lifetimes_of, zero_of
 from harness.analysis.timeseries.network import bottleneck_series, file_series, network_series, wire_series
 from harness.analysis.timeseries.sender import sender_series, sender_states
@@ -72,7 +72,8 @@ SERIES: Final[dict[str, Description]] = {
         "capture at the sender's side; both captures",
     ),
     "ack_ratio": Description(
-        "1", f"packets with data that reached the receiver per packet it sent, per bin of {BIN} s that has both; no "
+        "1",
+        f"packets with data that reached the receiver per packet it sent, per bin of {BIN} s that has both; no "
         "packets of handshakes",
         "capture at the receiver's side; RFC 9000 §13.2.2",
     ),
@@ -80,14 +81,16 @@ SERIES: Final[dict[str, Description]] = {
     "in_flight": Description("packets", f"sent and not known to have arrived or been lost, every {GRID} s", _SENDER),
     "srtt": Description("ms", f"smoothed round-trip time from the first sample on, every {GRID} s", _SENDER),
     "one_way_delay": Description(
-        "ms", f"from one interface of the simulator to the other, mean over the packets that left in a bin of {BIN} s",
+        "ms",
+        f"from one interface of the simulator to the other, mean over the packets that left in a bin of {BIN} s",
         _CAPTURES,
     ),
     "drops": Description("packets", f"dropped at the bottleneck's queue, per bin of {BIN} s", _CAPTURES),
     "queue_length": Description("B", f"frames in the bottleneck's queue, every {GRID} s", _CAPTURES),
     "queue_packets": Description("packets", f"packets in the bottleneck's queue, every {GRID} s", _CAPTURES),
     "queue_delay": Description(
-        "ms", f"wait of the last packet that left the bottleneck's queue, 0 while it is empty, every {GRID} s",
+        "ms",
+        f"wait of the last packet that left the bottleneck's queue, 0 while it is empty, every {GRID} s",
         _CAPTURES,
     ),
     "drop": Description(
@@ -101,14 +104,16 @@ SERIES: Final[dict[str, Description]] = {
     ),
     "capacity": Description("Mbit/s", "layer-2 rate of the bottleneck, from each change on", "lab.json"),
     "jain": Description(
-        "1", f"Jain's index of the throughputs of the flows active all through a bin of {BIN} s, if two or more are",
+        "1",
+        f"Jain's index of the throughputs of the flows active all through a bin of {BIN} s, if two or more are",
         "captures at the receivers' sides",
     ),
     "jain_responsive": Description(
-        "1", "the same over flows with congestion control, where others run beside them",
+        "1",
+        "the same over flows with congestion control, where others run beside them",
         "captures at the receivers' sides",
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,7 @@ class RunSeries:
 
     def points(self, flow: int, name: str) -> Points:
         """One series in order of time; empty where there is none."""
-        return self._points.get((flow, name), NOTHING)
+        return self._points.get((flow, name), NO_POINTS)
 
     @cached_property
     def _points(self) -> dict[tuple[object, ...], Points]:
@@ -163,8 +168,16 @@ def series_of(view: LinkView) -> RunSeries | None:
     for name, points in network_series(series, lifetimes, responsive).items():
         series[NETWORK, name] = points
     frames = [
-        pl.DataFrame({"flow": np.full(len(points.t), flow, np.int16), "name": [name] * len(points.t),
-                      "t": points.t, "value": points.value}, schema=SCHEMA)
-        for (flow, name), points in series.items() if len(points.t)
-    ]  # fmt: skip
+        pl.DataFrame(
+            {
+                "flow": np.full(len(points.t), flow, np.int16),
+                "name": [name] * len(points.t),
+                "t": points.t,
+                "value": points.value,
+            },
+            schema=SCHEMA,
+        )
+        for (flow, name), points in series.items()
+        if len(points.t)
+    ]
     return RunSeries(pl.concat(frames) if frames else pl.DataFrame(schema=SCHEMA), lifetimes, states, zero_ns)

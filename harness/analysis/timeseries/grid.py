@@ -27,7 +27,7 @@ class Points(NamedTuple):
     value: Floats
 
 
-NOTHING = Points(np.zeros(0), np.zeros(0))
+NO_POINTS = Points(np.zeros(0), np.zeros(0))
 
 
 def bin_of(t_ns: Ints) -> Ints:
@@ -35,7 +35,7 @@ def bin_of(t_ns: Ints) -> Ints:
     return np.asarray(t_ns // BIN_NS, np.int64)
 
 
-def sums(t_ns: Ints, amounts: npt.ArrayLike, first: int, last: int) -> Floats:
+def bin_sums(t_ns: Ints, amounts: npt.ArrayLike, first: int, last: int) -> Floats:
     """Sum of the amounts in each of the bins first … last; amounts outside these bins are ignored."""
     bins = bin_of(t_ns)
     inside = (bins >= first) & (bins <= last)
@@ -44,14 +44,14 @@ def sums(t_ns: Ints, amounts: npt.ArrayLike, first: int, last: int) -> Floats:
     return counts.astype(np.float64)
 
 
-def beginnings(first: int, last: int) -> Floats:
+def bin_starts(first: int, last: int) -> Floats:
     """Start times of the bins first … last, s."""
     return np.arange(first, last + 1) / round(1 / BIN)
 
 
-def rates(t_ns: Ints, size: npt.ArrayLike, first: int, last: int) -> Points:
+def bin_rates(t_ns: Ints, size: npt.ArrayLike, first: int, last: int) -> Points:
     """Mbit/s per bin of packets of `size` bytes."""
-    return Points(beginnings(first, last), sums(t_ns, size, first, last) * 8 / BIN / 1e6)
+    return Points(bin_starts(first, last), bin_sums(t_ns, size, first, last) * 8 / BIN / 1e6)
 
 
 def grid_ns(start_ns: int, end_ns: int) -> Ints:
@@ -59,12 +59,12 @@ def grid_ns(start_ns: int, end_ns: int) -> Ints:
     return np.arange(-(-start_ns // GRID_NS), end_ns // GRID_NS + 1, dtype=np.int64) * GRID_NS
 
 
-def seconds(t_ns: Ints) -> Floats:
+def to_seconds(t_ns: Ints) -> Floats:
     """From ns to s."""
     return t_ns / 1e9
 
 
-def held(t_ns: Ints, value: Floats, at_ns: Ints) -> Points:
+def last_values(t_ns: Ints, value: Floats, at_ns: Ints) -> Points:
     """The last value known at each of the moments; moments before the first value are left out.
 
     `t_ns` is in order, and values that are not finite count as unknown.
@@ -73,4 +73,4 @@ def held(t_ns: Ints, value: Floats, at_ns: Ints) -> Points:
     t_ns, value = t_ns[finite], value[finite]
     last = np.searchsorted(t_ns, at_ns, side="right") - 1
     has_value = last >= 0
-    return Points(seconds(at_ns[has_value]), value[last[has_value]])
+    return Points(to_seconds(at_ns[has_value]), value[last[has_value]])

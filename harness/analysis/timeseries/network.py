@@ -12,24 +12,24 @@ from harness.analysis.link_replay import Fate
 from harness.analysis.timeseries.grid import (
     BIN,
     GRID,
-    NOTHING,
+    NO_POINTS,
     Floats,
     Ints,
     Points,
-    beginnings,
     bin_of,
+    bin_rates,
+    bin_starts,
+    bin_sums,
     grid_ns,
-    held,
-    rates,
-    seconds,
-    sums,
+    last_values,
+    to_seconds,
 )
 from harness.analysis.timeseries.lifetimes import Lifetime
 from harness.capture.artefacts import Artefacts, TransferWindow
-from harness.capture.counters import Growth, growth_of
+from harness.capture.counters import Growth, transfer_growth
 from harness.capture.matching import MatchedPackets
 from harness.capture.quic.invariants import Form
-from harness.stats.intervals import jain
+from harness.stats.intervals import jain_index
 from harness.topology.lab_file import FlowAddresses
 
 #: Name → the width of its steps.
@@ -51,15 +51,15 @@ def network_series(
     return totals
 
 
-def _steps(points: Points, width: float) -> np.ndarray:
+def _step_numbers(points: Points, width: float) -> np.ndarray:
     return np.round(points.t / width).astype(np.int64)
 
 
 def _sum(parts: list[Points], width: float) -> Points:
     parts = [part for part in parts if len(part.t)]
     if not parts:
-        return NOTHING
-    steps = [_steps(part, width) for part in parts]
+        return NO_POINTS
+    steps = [_step_numbers(part, width) for part in parts]
     first, last = min(step[0] for step in steps), max(step[-1] for step in steps)
     total = np.zeros(last - first + 1)
     for step, part in zip(steps, parts, strict=True):
@@ -67,7 +67,7 @@ def _sum(parts: list[Points], width: float) -> Points:
     return Points(np.arange(first, last + 1) / round(1 / width), total)
 
 
-def samples(
+def rate_samples(
     rates: Mapping[int, Points], lifetimes: Mapping[int, Lifetime], flow_numbers: Iterable[int]
 ) -> tuple[int, np.ndarray]:
     """Rates of the given flows in each bin from the first one returned; NaN where a flow was not active throughout.
@@ -80,18 +80,18 @@ def samples(
     first, last = min(lifetimes[flow].bins[0] for flow in flows), max(lifetimes[flow].bins[1] for flow in flows)
     table = np.full((last - first + 1, len(flows)), np.nan)
     for column, flow in enumerate(flows):
-        steps, (begin, end) = _steps(rates[flow], BIN), lifetimes[flow].bins
+        steps, (begin, end) = _step_numbers(rates[flow], BIN), lifetimes[flow].bins
         inside = (steps >= begin) & (steps <= end)
         table[steps[inside] - first, column] = rates[flow].value[inside]
     return first, table
 
 
 def _fairness(rates: Mapping[int, Points], lifetimes: Mapping[int, Lifetime], flow_numbers: Iterable[int]) -> Points:
-    first, table = samples(rates, lifetimes, flow_numbers)
+    first, table = rate_samples(rates, lifetimes, flow_numbers)
     active = [row[~np.isnan(row)] for row in table]
-    value = np.array([jain(row) if len(row) > 1 and row.any() else np.nan for row in active])
+    value = np.array([jain_index(row) if len(row) > 1 and row.any() else np.nan for row in active])
     is_defined = ~np.isnan(value)
-    return Points(beginnings(first, first + len(table) - 1)[is_defined], value[is_defined])
+    return Points(bin_starts(first, first + len(table) - 1)[is_defined], value[is_defined])
 
 
 # --- The bottleneck's queue over time, from the packets that entered and left it.
@@ -107,32 +107,32 @@ def bottleneck_series(direction: LinkDirection, zero_ns: int) -> dict[str, Point
         return {}
     start_ns = int(entered.t_ns[0]) - zero_ns
     end_ns = max(int(entered.t_ns[-1]), direction.passage.end_ns) - zero_ns
-    arrivals, departures, length = stays(direction, zero_ns)
+    arrivals, departures, length = queue_times(direction, zero_ns)
     moments = grid_ns(min(start_ns, 0), end_ns)
     first, last = (int(bin_of(np.array([t]))[0]) for t in (min(start_ns, 0), end_ns))
     dropped = direction.replayed.fate == Fate.QUEUE_DROP
     drop_ns = entered.t_ns[dropped] - zero_ns
-    packets = _inside(arrivals, departures, np.ones_like(length), moments)
+    packets = _queued_total(arrivals, departures, np.ones_like(length), moments)
     return {
-        "queue_length": _inside(arrivals, departures, length, moments),
+        "queue_length": _queued_total(arrivals, departures, length, moments),
         "queue_packets": packets,
-        "queue_delay": _waits(arrivals, departures, moments, packets.value),
-        "sending_rate": rates(departures, length, first, last),
-        "drops": Points(beginnings(first, last), sums(drop_ns, 1, first, last)),
-        "drop": _whose(direction, dropped, zero_ns),
-        "mark": _whose(direction, direction.passage.marked, zero_ns),
-        "loss": _whose(direction, direction.replayed.fate == Fate.LOST, zero_ns),
+        "queue_delay": _queue_waits(arrivals, departures, moments, packets.value),
+        "sending_rate": bin_rates(departures, length, first, last),
+        "drops": Points(bin_starts(first, last), bin_sums(drop_ns, 1, first, last)),
+        "drop": _packet_flows(direction, dropped, zero_ns),
+        "mark": _packet_flows(direction, direction.passage.marked, zero_ns),
+        "loss": _packet_flows(direction, direction.replayed.fate == Fate.LOST, zero_ns),
         "capacity": _capacity(direction, zero_ns, end_ns),
     }
 
 
-def _whose(direction: LinkDirection, mask: npt.NDArray[np.bool_], zero_ns: int) -> Points:
+def _packet_flows(direction: LinkDirection, mask: npt.NDArray[np.bool_], zero_ns: int) -> Points:
     """When each of the selected packets arrived, and its flow."""
     entered = direction.passage.entered
-    return Points(seconds(entered.t_ns[mask] - zero_ns), entered.flow[mask].astype(np.float64))
+    return Points(to_seconds(entered.t_ns[mask] - zero_ns), entered.flow[mask].astype(np.float64))
 
 
-def stays(direction: LinkDirection, zero_ns: int) -> tuple[Ints, Ints, Ints]:
+def queue_times(direction: LinkDirection, zero_ns: int) -> tuple[Ints, Ints, Ints]:
     """When each packet that passed the queue arrived and left (ns since time zero), and its length (bytes),
     shape (n,).
     """
@@ -143,9 +143,9 @@ def stays(direction: LinkDirection, zero_ns: int) -> tuple[Ints, Ints, Ints]:
     return arrivals - zero_ns, np.maximum(departures, arrivals) - zero_ns, entered.length[passed]
 
 
-def _inside(arrivals: Ints, departures: Ints, amount: Ints, moments: Ints) -> Points:
+def _queued_total(arrivals: Ints, departures: Ints, amount: Ints, moments: Ints) -> Points:
     """Sum of the amounts that had arrived and not left at each moment."""
-    return Points(seconds(moments), _total(arrivals, amount, moments) - _total(departures, amount, moments))
+    return Points(to_seconds(moments), _total(arrivals, amount, moments) - _total(departures, amount, moments))
 
 
 def _total(event_ns: Ints, amount: Ints, moments: Ints) -> npt.NDArray[np.float64]:
@@ -154,13 +154,13 @@ def _total(event_ns: Ints, amount: Ints, moments: Ints) -> npt.NDArray[np.float6
     return running[np.searchsorted(event_ns[order], moments, side="right")].astype(np.float64)
 
 
-def _waits(arrivals: Ints, departures: Ints, moments: Ints, packets: npt.NDArray[np.float64]) -> Points:
+def _queue_waits(arrivals: Ints, departures: Ints, moments: Ints, packets: npt.NDArray[np.float64]) -> Points:
     if not len(departures):
-        return NOTHING
+        return NO_POINTS
     order = np.argsort(departures, kind="stable")
     last = np.searchsorted(departures[order], moments, side="right") - 1
     wait = np.where(last >= 0, (departures - arrivals)[order][np.maximum(last, 0)], 0) / 1e6
-    return Points(seconds(moments), np.where(packets > 0, wait, 0.0))
+    return Points(to_seconds(moments), np.where(packets > 0, wait, 0.0))
 
 
 def _capacity(direction: LinkDirection, zero_ns: int, end_ns: int) -> Points:
@@ -179,9 +179,9 @@ def wire_series(view: LinkView, flow: FlowAddresses, lifetime: Lifetime) -> dict
     first = int(bin_of(np.array([lifetime.start_ns]))[0])
     last = int(bin_of(np.array([max(lifetime.end_ns - 1, int(sent.t_ns[-1]) - lifetime.zero_ns, lifetime.last_ns)]))[0])
     series = {
-        "throughput": rates(received.t_ns - lifetime.zero_ns, received.payload, first, last),
-        "sending_rate": rates(sent.t_ns - lifetime.zero_ns, sent.payload, first, last),
-        "ack_ratio": NOTHING if flow.kind == "udp" else _ack_ratio(lifetime, first, last),
+        "throughput": bin_rates(received.t_ns - lifetime.zero_ns, received.payload, first, last),
+        "sending_rate": bin_rates(sent.t_ns - lifetime.zero_ns, sent.payload, first, last),
+        "ack_ratio": NO_POINTS if flow.kind == "udp" else _ack_ratio(lifetime, first, last),
     }
     side: Side = "to_client" if flow.sender == "server" else "to_server"
     directions = [path.directions[side] for path in view.every_path if side in path.directions]
@@ -203,23 +203,23 @@ def _ack_ratio(lifetime: Lifetime, first: int, last: int) -> Points:
         for packets in (lifetime.received, lifetime.answers)
     )
     data = data.where(data.payload > 0)
-    data_counts = sums(data.t_ns - lifetime.zero_ns, 1, first, last)
-    answer_counts = sums(answers.t_ns - lifetime.zero_ns, 1, first, last)
+    data_counts = bin_sums(data.t_ns - lifetime.zero_ns, 1, first, last)
+    answer_counts = bin_sums(answers.t_ns - lifetime.zero_ns, 1, first, last)
     both = (data_counts > 0) & (answer_counts > 0)
-    return Points(beginnings(first, last)[both], data_counts[both] / answer_counts[both])
+    return Points(bin_starts(first, last)[both], data_counts[both] / answer_counts[both])
 
 
 def _delays(passages: list[MatchedPackets], lifetime: Lifetime, first: int, last: int) -> Points:
     parts = [_delay(passage, lifetime.flow) for passage in passages]
     if not parts:
-        return NOTHING
+        return NO_POINTS
     out_ns, delay_ms = (np.concatenate(column) for column in zip(*parts, strict=True))
     if not len(out_ns):
-        return NOTHING
-    counts = sums(out_ns - lifetime.zero_ns, 1, first, last)
+        return NO_POINTS
+    counts = bin_sums(out_ns - lifetime.zero_ns, 1, first, last)
     is_defined = counts > 0
-    totals = sums(out_ns - lifetime.zero_ns, delay_ms, first, last)
-    return Points(beginnings(first, last)[is_defined], totals[is_defined] / counts[is_defined])
+    totals = bin_sums(out_ns - lifetime.zero_ns, delay_ms, first, last)
+    return Points(bin_starts(first, last)[is_defined], totals[is_defined] / counts[is_defined])
 
 
 def _delay(passage: MatchedPackets, flow: int) -> tuple[Ints, Floats]:
@@ -236,16 +236,16 @@ def _drops(directions: list[LinkDirection], lifetime: Lifetime, first: int, last
         entered = direction.passage.entered
         dropped = (direction.replayed.fate == Fate.QUEUE_DROP) & (entered.flow == lifetime.flow)
         drop_ns.append(entered.t_ns[dropped])
-    return Points(beginnings(first, last), sums(np.concatenate(drop_ns) - lifetime.zero_ns, 1, first, last))
+    return Points(bin_starts(first, last), bin_sums(np.concatenate(drop_ns) - lifetime.zero_ns, 1, first, last))
 
 
 # --- The size of the client's file over time.
 
 
 #: A file larger than this multiple of the received payload was allocated in advance.
-AHEAD = 1.1
+AHEAD_FACTOR = 1.1
 #: Payload seen on the wire up to this long after a sample may be in the file, ns: the two use different clocks.
-_AFTERWARDS = 20_000_000
+_CLOCK_SLACK_NS = 20_000_000
 
 
 def file_series(view: Artefacts, lifetime: Lifetime) -> dict[str, Points]:
@@ -253,7 +253,7 @@ def file_series(view: Artefacts, lifetime: Lifetime) -> dict[str, Points]:
     parts = [
         points
         for window in view.windows
-        if window.transfer.flow == lifetime.flow and (points := _received(view, window, lifetime)) is not None
+        if window.transfer.flow == lifetime.flow and (points := _file_points(view, window, lifetime)) is not None
     ]
     if not parts:
         return {}
@@ -262,15 +262,15 @@ def file_series(view: Artefacts, lifetime: Lifetime) -> dict[str, Points]:
     }
 
 
-def _received(view: Artefacts, window: TransferWindow, lifetime: Lifetime) -> Points | None:
+def _file_points(view: Artefacts, window: TransferWindow, lifetime: Lifetime) -> Points | None:
     """The series of one transfer, from zero at its first datagram to its last sample."""
     if view.growth is None or window.zero_ns is None or not window.has_file:
         return None
-    growth = growth_of(view.growth, lifetime.flow, window.transfer.index)
+    growth = transfer_growth(view.growth, lifetime.flow, window.transfer.index)
     if not len(growth.t_ns) or not growth.size.any():
         return None
     # A capture with gaps proves nothing.
-    if view.capture_drops == 0 and _in_advance(growth, lifetime, window):
+    if view.capture_drops == 0 and _is_preallocated(growth, lifetime, window):
         return None
     zero_ns, last_ns = window.zero_ns - lifetime.zero_ns, int(growth.t_ns[-1]) - lifetime.zero_ns
     # Samples before the first datagram are set to zero: the file was empty.
@@ -278,14 +278,14 @@ def _received(view: Artefacts, window: TransferWindow, lifetime: Lifetime) -> Po
     size = np.concatenate([[0], growth.size]).astype(np.float64)
     moments = grid_ns(zero_ns, last_ns)
     moments = np.unique(np.concatenate([[zero_ns], moments, [last_ns]]))
-    points = held(t_ns, size, moments)
-    return Points(seconds(moments), np.where(moments == zero_ns, 0.0, points.value))
+    points = last_values(t_ns, size, moments)
+    return Points(to_seconds(moments), np.where(moments == zero_ns, 0.0, points.value))
 
 
-def _in_advance(growth: Growth, lifetime: Lifetime, window: TransferWindow) -> bool:
+def _is_preallocated(growth: Growth, lifetime: Lifetime, window: TransferWindow) -> bool:
     """Whether the file was ever larger than all received payload."""
     received = lifetime.received
     inside: Ints = np.flatnonzero((received.t_ns >= window.start_ns) & (received.t_ns < window.end_ns))
     total = np.concatenate([[0], np.cumsum(received.payload[inside])])
-    had = total[np.searchsorted(received.t_ns[inside], growth.t_ns + _AFTERWARDS, side="right")]
-    return bool((growth.size > AHEAD * had).any())
+    had = total[np.searchsorted(received.t_ns[inside], growth.t_ns + _CLOCK_SLACK_NS, side="right")]
+    return bool((growth.size > AHEAD_FACTOR * had).any())

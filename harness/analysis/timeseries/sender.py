@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from harness.analysis.timeseries.grid import Floats, Points, grid_ns, held
+from harness.analysis.timeseries.grid import Floats, Points, grid_ns, last_values
 from harness.analysis.timeseries.lifetimes import Lifetime
 from harness.capture import qlog
 from harness.capture.artefacts import Artefacts, TransferWindow
@@ -39,7 +39,7 @@ def traces_of(view: Artefacts, window: TransferWindow, role: Role) -> list[Path]
         name = view.left.between(window.start_ns, window.end_ns, flow, to_client=False).first_destination()
     traces = []
     for path in view.qlogs(flow, role):
-        summary = qlog.summary_of(path.name, qlog.read_head(path, _HEAD))
+        summary = qlog.summarise_data(path.name, qlog.read_head(path, _HEAD))
         is_named = summary.names(name)
         begins = summary.start_ns is not None and window.start_ns <= summary.start_ns < window.end_ns
         if is_named or begins or alone:
@@ -73,7 +73,9 @@ def sender_series(reports: Sequence[SenderReport]) -> dict[str, Points]:
     series = {}
     for name in ("cwnd", "in_flight", "srtt"):
         parts = [
-            held(report.state["t_ns"].to_numpy(), _floats(report.state, name), grid_ns(report.start_ns, report.end_ns))
+            last_values(
+                report.state["t_ns"].to_numpy(), _floats(report.state, name), grid_ns(report.start_ns, report.end_ns)
+            )
             for report in reports
         ]
         series[name] = Points(*(np.concatenate(column) for column in zip(*parts, strict=True)))
@@ -118,11 +120,13 @@ def _tcp(view: Artefacts, flow: int, lifetime: Lifetime) -> pl.DataFrame | None:
     sacked, lost, retransmitted = (pl.col(name).fill_null(0) for name in ("sacked", "lost", "retrans"))
     in_flight = pl.col("unacked") - sacked - lost + retransmitted
     return rows.select(
-        t_ns=pl.col("t_ns") - lifetime.zero_ns, cwnd=pl.col("cwnd"), in_flight=in_flight.clip(lower_bound=0),
+        t_ns=pl.col("t_ns") - lifetime.zero_ns,
+        cwnd=pl.col("cwnd"),
+        in_flight=in_flight.clip(lower_bound=0),
         # 0 is a connection without a sample yet, all ones a minimum that is not known (tcp_min_rtt).
         srtt=pl.when(pl.col("srtt_us") > 0).then(pl.col("srtt_us") / 1e3),
         min_rtt=pl.when(pl.col("min_rtt_us").is_between(1, 2**32 - 2)).then(pl.col("min_rtt_us") / 1e3),
-    )  # fmt: skip
+    )
 
 
 def _quic(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime, window: TransferWindow) -> pl.DataFrame | None:

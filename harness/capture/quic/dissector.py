@@ -18,19 +18,19 @@ from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM, ChaCha20
 
 from harness.capture.datagrams import Address, Datagram
 from harness.capture.quic.frames import FrameError, Frames, read_frames
-from harness.capture.quic.invariants import VERSION_2, Form, integer
+from harness.capture.quic.invariants import VERSION_2, Form, read_varint
 from harness.capture.quic.protection import (
     SAMPLE,
     TAG,
     Aead,
     Keys,
-    candidates,
+    candidate_aeads,
     decode_number,
-    derive,
+    derive_keys,
     expand_label,
     next_secret,
 )
-from harness.scenario.parameters import ROLES, Role, other
+from harness.scenario.parameters import ROLES, Role, peer_role
 
 # --- The packets of a datagram, and their unencrypted fields (RFC 9000 §17, §12.2; RFC 9369 §3.2).
 
@@ -58,18 +58,18 @@ class Header:
     """Of an Initial, or of a Retry."""
 
 
-def split(payload: bytes) -> Iterator[Header]:
+def split_packets(payload: bytes) -> Iterator[Header]:
     """The packets of a datagram, up to the first bytes that are no packet."""
     position = 0
     while position < len(payload):
-        packet = _packet(payload[position:])
+        packet = _parse_packet(payload[position:])
         if packet is None:
             return
         yield packet
         position += len(packet.data)
 
 
-def _packet(data: bytes) -> Header | None:
+def _parse_packet(data: bytes) -> Header | None:
     if not data[0] & LONG:
         # A sender may leave the QUIC bit out (RFC 9287); zeros behind the last packet are padding.
         return Header(Form.SHORT, data, 1) if data[0] & _FIXED or data.strip(b"\0") else None
@@ -86,9 +86,9 @@ def _packet(data: bytes) -> Header | None:
             return Header(form, data, at, version, destination, source, token)
         token = b""
         if form is Form.INITIAL:
-            size, at = integer(data, at)
+            size, at = read_varint(data, at)
             token, at = data[at : at + size], at + size
-        length, at = integer(data, at)
+        length, at = read_varint(data, at)
     except IndexError:
         return None
     return Header(form, data[: at + length], at, version, destination, source, token)
@@ -102,12 +102,15 @@ _SALT_1 = bytes.fromhex("38762cf7f55934b34d179ae6a4c80cadccbb7f0a")
 _SALT_2 = bytes.fromhex("0dede3def700a6db819381be6e269dcbf9bd2ed9")
 #: Cipher suites of TLS 1.3 (RFC 8446 §B.4).
 SUITES = {
-    0x1301: Aead.AES_128_GCM, 0x1302: Aead.AES_256_GCM, 0x1303: Aead.CHACHA20_POLY1305, 0x1304: Aead.AES_128_CCM,
-}  # fmt: skip
+    0x1301: Aead.AES_128_GCM,
+    0x1302: Aead.AES_256_GCM,
+    0x1303: Aead.CHACHA20_POLY1305,
+    0x1304: Aead.AES_128_CCM,
+}
 _LENGTH, _PHASE = 0x03, 0x04
 
 
-class _Opens(Protocol):
+class _Decryptor(Protocol):
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes: ...
 
 
@@ -134,10 +137,10 @@ class Key:
 
     @cached_property
     def _keys(self) -> Keys:
-        return derive(self.secret, self.aead, self.version)
+        return derive_keys(self.secret, self.aead, self.version)
 
     @cached_property
-    def _cipher(self) -> _Opens:
+    def _cipher(self) -> _Decryptor:
         if self.aead is Aead.CHACHA20_POLY1305:
             return ChaCha20Poly1305(self._keys.key)
         return AESCCM(self._keys.key) if self.aead is Aead.AES_128_CCM else AESGCM(self._keys.key)
@@ -289,36 +292,36 @@ class Hello:
     """It offers a session to be resumed, or accepts it."""
 
 
-def client_hello(body: bytes) -> Hello:
+def parse_client_hello(body: bytes) -> Hello:
     """Parse a ClientHello. Raises IndexError where it is truncated."""
     at = 34 + 1 + body[34]
     size = int.from_bytes(body[at : at + 2], "big")
     suites = tuple(int.from_bytes(body[i : i + 2], "big") for i in range(at + 2, at + 2 + size, 2))
     at += 2 + size
     at += 1 + body[at]
-    return Hello(suites, _PSK in dict(_extensions(body[at:])))
+    return Hello(suites, _PSK in dict(_parse_extensions(body[at:])))
 
 
-def server_hello(body: bytes) -> Hello:
+def parse_server_hello(body: bytes) -> Hello:
     """Parse a ServerHello. Raises IndexError where it is truncated."""
     at = 34 + 1 + body[34]
-    return Hello((int.from_bytes(body[at : at + 2], "big"),), _PSK in dict(_extensions(body[at + 3 :])))
+    return Hello((int.from_bytes(body[at : at + 2], "big"),), _PSK in dict(_parse_extensions(body[at + 3 :])))
 
 
 def accepts_early_data(body: bytes) -> bool:
     """Whether EncryptedExtensions accept early data (RFC 8446 §4.2.10)."""
-    return _EARLY_DATA in dict(_extensions(body))
+    return _EARLY_DATA in dict(_parse_extensions(body))
 
 
-def transport_parameters(body: bytes) -> dict[int, bytes]:
+def parse_transport_parameters(body: bytes) -> dict[int, bytes]:
     """The transport parameters in EncryptedExtensions, by identifier; empty where they cannot be read."""
-    data = dict(_extensions(body)).get(_PARAMETERS, b"")
+    data = dict(_parse_extensions(body)).get(_PARAMETERS, b"")
     parameters: dict[int, bytes] = {}
     at = 0
     try:
         while at < len(data):
-            name, at = integer(data, at)
-            size, at = integer(data, at)
+            name, at = read_varint(data, at)
+            size, at = read_varint(data, at)
             parameters[name] = data[at : at + size]
             at += size
     except IndexError:
@@ -326,13 +329,13 @@ def transport_parameters(body: bytes) -> dict[int, bytes]:
     return parameters
 
 
-def preferred_id(value: bytes) -> bytes:
+def preferred_address_id(value: bytes) -> bytes:
     """The connection ID of a preferred_address (RFC 9000 §18.2): after two addresses with ports."""
     at = 4 + 2 + 16 + 2
     return value[at + 1 : at + 1 + value[at]] if len(value) > at else b""
 
 
-def _extensions(data: bytes) -> Iterator[tuple[int, bytes]]:
+def _parse_extensions(data: bytes) -> Iterator[tuple[int, bytes]]:
     end = 2 + int.from_bytes(data[:2], "big")
     at = 2
     while at + 4 <= end:
@@ -349,7 +352,7 @@ _LABELS = {Form.HANDSHAKE: "HANDSHAKE_TRAFFIC_SECRET", Form.ZERO_RTT: "EARLY_TRA
 #: Packet number spaces (RFC 9000 §12.3): 0-RTT and 1-RTT packets share one.
 _SPACE = {Form.INITIAL: 0, Form.HANDSHAKE: 1, Form.ZERO_RTT: 2, Form.SHORT: 2}
 #: How many of the latest connections are tried when nothing shows to which one a packet belongs.
-_TRIED = 4
+_MAX_CANDIDATES = 4
 
 
 @dataclass
@@ -404,7 +407,7 @@ class DissectedConnection:
         return hello.suites[0] if hello is not None else None
 
 
-class Opener:
+class PacketOpener:
     """Opens packets. Datagrams must come in order of time."""
 
     def __init__(self, secrets: Mapping[tuple[bytes, str], bytes]) -> None:
@@ -418,7 +421,7 @@ class Opener:
     def open(self, datagram: Datagram, sender: Role) -> Iterator[Packet]:
         """The packets of a datagram."""
         client = datagram.source if sender == "client" else datagram.destination
-        for header in split(datagram.payload):
+        for header in split_packets(datagram.payload):
             if header.form is Form.SHORT:
                 yield self._short(Packet(datagram, sender, header), client)
             elif header.form in (Form.RETRY, Form.VERSION_NEGOTIATION):
@@ -438,7 +441,7 @@ class Opener:
         self, packet: Packet, client: Address, destination_id: bytes | None
     ) -> Iterator[DissectedConnection]:
         """Connections that a packet may belong to, the likeliest first. `destination_id`: where the packet has one."""
-        receiver = other(packet.sender)
+        receiver = peer_role(packet.sender)
         yielded: list[DissectedConnection] = []
         ids = [destination_id] if destination_id is not None else self._ids(packet.header.data, receiver)
         for connection_id in ids:
@@ -446,7 +449,7 @@ class Opener:
             if connection is not None and connection not in yielded:
                 yielded.append(connection)
                 yield connection
-        for connection in (self._by_address.get(client), *reversed(self.connections[-_TRIED:])):
+        for connection in (self._by_address.get(client), *reversed(self.connections[-_MAX_CANDIDATES:])):
             if connection is not None and connection not in yielded:
                 yielded.append(connection)
                 yield connection
@@ -463,20 +466,20 @@ class Opener:
         if packet.form is Form.RETRY and packet.sender == "server":
             connection.original_ids.append(packet.header.source_id)
             self._register("server", packet.header.source_id, connection)
-        return _of(packet, connection, None, 0)
+        return _decrypted_packet(packet, connection, None, 0)
 
     def _long(self, packet: Packet, client: Address) -> Packet:
         sender, header = packet.sender, packet.header
         for connection in self._candidates(packet, client, header.destination_id):
             for key in self._long_keys(connection, sender, header):
-                if (decrypted := _try(key, connection, sender, header)) is not None:
+                if (decrypted := _try_key(key, connection, sender, header)) is not None:
                     return self._take(packet, connection, decrypted, client)
         if header.form is not Form.INITIAL or sender != "client":
             return packet
         number = len(self.connections)
         new_connection = DissectedConnection(number, packet, header.version, [header.destination_id])
         for keys in new_connection.initial(header.version):
-            if (decrypted := _try(keys["client"], new_connection, sender, header)) is not None:
+            if (decrypted := _try_key(keys["client"], new_connection, sender, header)) is not None:
                 self.connections.append(new_connection)
                 self._register("server", header.destination_id, new_connection)
                 return self._take(packet, new_connection, decrypted, client)
@@ -493,7 +496,7 @@ class Opener:
 
     def _secret_keys(
         self, connection: DissectedConnection, sender: Role, form: Form, label: str, version: int
-    ) -> Iterator[Key]:  # fmt: skip
+    ) -> Iterator[Key]:
         if (sender, form) in connection._keys:
             yield connection._keys[sender, form]
             return
@@ -501,7 +504,7 @@ class Opener:
         if secret is None:
             return
         chosen = SUITES.get(connection.suite or 0)
-        for aead in (chosen,) if chosen is not None else candidates(secret):
+        for aead in (chosen,) if chosen is not None else candidate_aeads(secret):
             yield Key(secret, aead, version)
 
     def _take(
@@ -516,7 +519,7 @@ class Opener:
             connection.version = header.version
             if header.form is Form.INITIAL:
                 connection.server_ids.add(header.source_id)
-        opened_packet = _of(packet, connection, decrypted, 0)
+        opened_packet = _decrypted_packet(packet, connection, decrypted, 0)
         self._read_crypto(opened_packet, connection)
         return opened_packet
 
@@ -541,8 +544,10 @@ class Opener:
 
     def _own_ids(self, header: Header, connection: DissectedConnection, sender: Role) -> list[bytes]:
         """The destination IDs that a short header may have, those of the connection first."""
-        ids = self._ids(header.data, other(sender))
-        return sorted(ids, key=lambda connection_id: self._by_id.get((other(sender), connection_id)) is not connection)
+        ids = self._ids(header.data, peer_role(sender))
+        return sorted(
+            ids, key=lambda connection_id: self._by_id.get((peer_role(sender), connection_id)) is not connection
+        )
 
     def _in_phase(self, packet: Packet, connection: DissectedConnection, phases: list[Key], at: int) -> Packet | None:
         sender, header = packet.sender, packet.header
@@ -565,7 +570,9 @@ class Opener:
                 connection.note(sender, Form.SHORT, number)
                 destination = header.data[1:at]
                 full_header = Header(Form.SHORT, header.data, at, connection.version, destination)
-                opened_packet = _of(Packet(packet.datagram, sender, full_header), connection, decrypted, phase)
+                opened_packet = _decrypted_packet(
+                    Packet(packet.datagram, sender, full_header), connection, decrypted, phase
+                )
                 for connection_id in opened_packet.frames.new_ids if opened_packet.frames is not None else ():
                     self._register(sender, connection_id, connection)
                 return opened_packet
@@ -588,13 +595,13 @@ class Opener:
     def _message(self, connection: DissectedConnection, kind: int, body: bytes) -> None:
         try:
             if kind == CLIENT_HELLO:
-                connection.hellos.setdefault("client", client_hello(body))
+                connection.hellos.setdefault("client", parse_client_hello(body))
             elif kind == SERVER_HELLO:
-                connection.hellos["server"] = server_hello(body)
+                connection.hellos["server"] = parse_server_hello(body)
             elif kind == ENCRYPTED_EXTENSIONS and not connection.parameters:
                 connection.early_data = accepts_early_data(body)
-                connection.parameters = transport_parameters(body)
-                if preferred := preferred_id(connection.parameters.get(PREFERRED_ADDRESS, b"")):
+                connection.parameters = parse_transport_parameters(body)
+                if preferred := preferred_address_id(connection.parameters.get(PREFERRED_ADDRESS, b"")):
                     self._register("server", preferred, connection)
             elif kind == CERTIFICATE:
                 connection.certificate = True
@@ -602,7 +609,7 @@ class Opener:
             return
 
 
-def _try(key: Key, connection: DissectedConnection, sender: Role, header: Header) -> DecryptedPacket | None:
+def _try_key(key: Key, connection: DissectedConnection, sender: Role, header: Header) -> DecryptedPacket | None:
     unmasked = key.unmasked(header, header.number_at, connection.largest(sender, header.form))
     if unmasked is None:
         return None
@@ -612,9 +619,11 @@ def _try(key: Key, connection: DissectedConnection, sender: Role, header: Header
     return decrypted
 
 
-def _of(packet: Packet, connection: DissectedConnection, decrypted: DecryptedPacket | None, phase: int) -> Packet:
+def _decrypted_packet(
+    packet: Packet, connection: DissectedConnection, decrypted: DecryptedPacket | None, phase: int
+) -> Packet:
     if decrypted is None:
         return Packet(packet.datagram, packet.sender, packet.header, connection.number)
     return Packet(
         packet.datagram, packet.sender, packet.header, connection.number, decrypted.number, phase, decrypted.plain
-    )  # fmt: skip
+    )

@@ -71,16 +71,18 @@ _INTEGERS = {
     PING: 0,
     0x04: 3,  # RESET_STREAM
     0x05: 2,  # STOP_SENDING
-    0x12: 1, 0x13: 1,  # MAX_STREAMS
+    0x12: 1,
+    0x13: 1,  # MAX_STREAMS
     0x14: 1,  # DATA_BLOCKED
     0x15: 2,  # STREAM_DATA_BLOCKED
-    0x16: 1, 0x17: 1,  # STREAMS_BLOCKED
+    0x16: 1,
+    0x17: 1,  # STREAMS_BLOCKED
     0x19: 1,  # RETIRE_CONNECTION_ID
     0x1E: 0,  # HANDSHAKE_DONE
     0x1F: 0,  # IMMEDIATE_ACK (draft-ietf-quic-ack-frequency)
     0x24: 4,  # RESET_STREAM_AT (draft-ietf-quic-reliable-stream-reset)
     0xAF: 4,  # ACK_FREQUENCY (draft-ietf-quic-ack-frequency)
-}  # fmt: skip
+}
 #: Type → the number of variable-length integers before a length and as many bytes.
 _PREFIXED = {
     0x07: 0,  # NEW_TOKEN
@@ -94,16 +96,16 @@ _PROBE = 8
 MAX_DATA, MAX_STREAM_DATA = 0x10, 0x11
 ACK, ACK_ECN, _CRYPTO, _NEW_CONNECTION_ID, _DATAGRAM = 0x02, 0x03, 0x06, 0x18, 0x30
 #: Types of frames that do not make a packet ack-eliciting (RFC 9002 §2).
-NOT_ELICITING = frozenset({PADDING, ACK, ACK_ECN, CONNECTION_CLOSE, APPLICATION_CLOSE})
+NON_ELICITING = frozenset({PADDING, ACK, ACK_ECN, CONNECTION_CLOSE, APPLICATION_CLOSE})
 STREAM, STREAM_LAST = 0x08, 0x0F
 #: An offset that no stream reaches (RFC 9000 §4.5).
-BEYOND = 1 << 62
+OFFSET_LIMIT = 1 << 62
 FIN, LEN, OFF = 0x01, 0x02, 0x04
 #: Bytes of a stateless reset token, and the longest connection ID (RFC 9000 §19.15).
 _TOKEN, _LONGEST_ID = 16, 20
 
 
-class _CutError(Exception):
+class _TruncatedError(Exception):
     """The captured bytes end here."""
 
 
@@ -133,7 +135,7 @@ class _Reader:
     def _end(self, end: int) -> None:
         if end > self.size:
             raise FrameError(f"a frame needs {end} B of a payload of {self.size} B")
-        raise _CutError
+        raise _TruncatedError
 
     def skip(self, count: int) -> None:
         """Skip bytes, which need not have been captured."""
@@ -185,9 +187,9 @@ def read_frames(data: bytes, size: int) -> Frames:
             elif kind in (MAX_DATA, MAX_STREAM_DATA):
                 granted.append((reader.integer() if kind == MAX_STREAM_DATA else None, reader.integer()))
             else:
-                _pass_over(reader, kind)
+                _skip_frame(reader, kind)
             readable = reader.position
-    except _CutError:
+    except _TruncatedError:
         pass
     challenges, responses = (tuple(values) for values in probes.values())
     return Frames(
@@ -210,7 +212,7 @@ def _stream(reader: _Reader, kind: int) -> StreamFrame:
     length = reader.integer() if kind & LEN else reader.size - reader.position
     start = reader.position
     reader.skip(length)
-    if offset + length >= BEYOND:
+    if offset + length >= OFFSET_LIMIT:
         raise FrameError(f"a stream does not reach {offset + length} B (RFC 9000 §4.5)")
     return StreamFrame(stream, offset, length, bool(kind & FIN), reader.data[start : reader.position])
 
@@ -226,7 +228,7 @@ def _close(reader: _Reader, kind: int, before: CloseFrame | None) -> CloseFrame:
     return before or CloseFrame(code, kind == CONNECTION_CLOSE, reader.data[start : reader.position])
 
 
-def _pass_over(reader: _Reader, kind: int) -> None:
+def _skip_frame(reader: _Reader, kind: int) -> None:
     if kind == PADDING:
         data = reader.data
         while reader.position < len(data) and data[reader.position] == PADDING:
@@ -289,7 +291,7 @@ Flags = npt.NDArray[np.bool_]
 _LONGEST = 8
 
 
-def read_common(plain: Bytes, captured: Ints, size: Ints) -> Iterator[Frames | None]:
+def read_common_frames(plain: Bytes, captured: Ints, size: Ints) -> Iterator[Frames | None]:
     """The frames of each of n payloads of STREAM, ACK, MAX_DATA, MAX_STREAM_DATA, PADDING and PING frames alone.
 
     `plain` holds their first bytes, shape (n, w). `captured` of these were captured, and `size` is their whole length,
@@ -376,7 +378,7 @@ class _FrameReading:
         start = self._at[rows].copy()
         length = np.where(kind & LEN, length, self._size[rows] - start)
         self._at[rows] = start + length
-        self._other[rows[(self._at[rows] > self._size[rows]) | (offset + length >= BEYOND)]] = True
+        self._other[rows[(self._at[rows] > self._size[rows]) | (offset + length >= OFFSET_LIMIT)]] = True
         self._streams.append((rows, stream, offset, length, kind & FIN, start))
 
     def _acknowledgement(self, rows: Ints, kind: Ints) -> None:

@@ -30,7 +30,7 @@ _TYPES_1 = (Form.INITIAL, Form.ZERO_RTT, Form.HANDSHAKE, Form.RETRY)
 _TYPES_2 = (Form.RETRY, Form.INITIAL, Form.ZERO_RTT, Form.HANDSHAKE)
 
 
-def forms(heads: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def packet_forms(heads: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """`Form` of each datagram from the first bytes of its payload, shape (n, ≥5) → (n,)."""
     first = heads[:, 0]
     version = np.ascontiguousarray(heads[:, 1:5]).view(">u4")[:, 0]
@@ -40,7 +40,7 @@ def forms(heads: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     return np.where(first & 0x80 == 0, Form.SHORT, form).astype(np.uint8)
 
 
-def coalesced(head: bytes, payload: int) -> tuple[Form, bool] | None:
+def last_visible_packet(head: bytes, payload: int) -> tuple[Form, bool] | None:
     """The last packet of a datagram whose header is visible, and whether bytes follow it (RFC 9000 §12.2).
 
     `head` holds the first bytes of a UDP payload of `payload` bytes that starts with a long header. None when
@@ -49,17 +49,17 @@ def coalesced(head: bytes, payload: int) -> tuple[Form, bool] | None:
     """
     start, last = 0, None
     while start < len(head) and head[start] & 0x80:
-        end = _end(head, start)
+        end = _packet_end(head, start)
         if end is None:
             break
-        last = (Form(int(forms(np.frombuffer(head[start : start + 5], np.uint8)[None, :])[0])), end < payload)
+        last = (Form(int(packet_forms(np.frombuffer(head[start : start + 5], np.uint8)[None, :])[0])), end < payload)
         start = end
     if last is not None and start < min(len(head), payload) and head[start] == 0:
         return last[0], False  # zeros after the last packet are padding, not a packet (the fixed bit is absent)
     return last
 
 
-def _end(head: bytes, start: int) -> int | None:
+def _packet_end(head: bytes, start: int) -> int | None:
     """Offset after the long-header packet at `start`; None where the Length field is not visible."""
     try:
         version = int.from_bytes(head[start + 1 : start + 5], "big")
@@ -71,15 +71,15 @@ def _end(head: bytes, start: int) -> int | None:
         if version == 0 or form is Form.RETRY:
             return None  # these have no Length: they fill the datagram
         if form is Form.INITIAL:
-            token, position = integer(head, position)
+            token, position = read_varint(head, position)
             position += token
-        length, position = integer(head, position)
+        length, position = read_varint(head, position)
     except IndexError:
         return None
     return position + length
 
 
-def integer(head: bytes, position: int) -> tuple[int, int]:
+def read_varint(head: bytes, position: int) -> tuple[int, int]:
     """A variable-length integer (RFC 9000 §16) and the offset after it. Raises IndexError past the end."""
     size = 1 << (head[position] >> 6)
     if position + size > len(head):

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from harness.capture.memmap import empty, taken
+from harness.capture.memmap import allocate, take_rows
 from harness.capture.quic.invariants import VERSION_2
 
 Bytes = npt.NDArray[np.uint8]
@@ -40,7 +40,7 @@ class Aead(Enum):
 _KEY_SIZE = {Aead.AES_128_GCM: 16, Aead.AES_256_GCM: 32, Aead.CHACHA20_POLY1305: 32, Aead.AES_128_CCM: 16}
 
 
-def candidates(secret: bytes) -> tuple[Aead, ...]:
+def candidate_aeads(secret: bytes) -> tuple[Aead, ...]:
     """The AEADs whose cipher suite has secrets of this size (RFC 8446 §B.4), the likelier first."""
     if len(secret) == hashes.SHA384.digest_size:
         return (Aead.AES_256_GCM,)
@@ -70,7 +70,7 @@ def _label(version: int, word: str) -> str:
     return f"quicv2 {word}" if version == VERSION_2 else f"quic {word}"
 
 
-def derive(secret: bytes, aead: Aead, version: int) -> Keys:
+def derive_keys(secret: bytes, aead: Aead, version: int) -> Keys:
     """The keys of a secret (RFC 9001 §5.1, RFC 9369 §3.3.2)."""
     size = _KEY_SIZE[aead]
     return Keys(
@@ -166,7 +166,7 @@ class Heads:
 
     def where(self, chosen: npt.NDArray[np.generic]) -> Heads:
         """The packets chosen by a mask or by indices."""
-        return Heads(taken(self.data, chosen), self.seen[chosen], self.size[chosen])
+        return Heads(take_rows(self.data, chosen), self.seen[chosen], self.size[chosen])
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class Packets:
 
     def where(self, chosen: Ints) -> Packets:
         """The packets chosen by indices."""
-        return Packets(**{field.name: taken(getattr(self, field.name), chosen) for field in fields(self)})
+        return Packets(**{field.name: take_rows(getattr(self, field.name), chosen) for field in fields(self)})
 
 
 def decrypt(heads: Heads, protection: Protection) -> Packets:
@@ -221,34 +221,34 @@ def decrypt(heads: Heads, protection: Protection) -> Packets:
     is_complete = (heads.seen >= at + 4 + SAMPLE) & (heads.size >= at + 4 + TAG)
     rows = np.flatnonzero(is_complete)
     secret, aead, version = protection.secret, protection.aead, protection.version
-    keys = derive(secret, aead, version)
+    keys = derive_keys(secret, aead, version)
     first, protected = np.zeros(len(rows), np.uint8), np.zeros((len(rows), 4), np.uint8)
-    for part in _in_parts(len(rows)):
+    for part in _iterate_parts(len(rows)):
         data = heads.data[rows[part]]
         masks = header_masks(keys, data[:, at + 4 : at + 4 + SAMPLE])
         first[part] = data[:, 0] ^ (masks[:, 0] & _PROTECTED)
         protected[part] = data[:, at : at + 4] ^ masks[:, 1:MASK]
     length = (first & _LENGTH).astype(np.int64) + 1
-    truncated = _truncated(protected, length)
-    number = numbers(np.where(first & _RESERVED == 0, truncated, -1), length, protection.largest)
+    truncated = _truncated_numbers(protected, length)
+    number = decode_numbers(np.where(first & _RESERVED == 0, truncated, -1), length, protection.largest)
     decoded = np.flatnonzero(number >= 0)
     rows, number, length = rows[decoded], number[decoded], length[decoded]
-    phase = _phases(number, (first[decoded] & _PHASE) != 0)
+    phase = _key_phases(number, (first[decoded] & _PHASE) != 0)
     secrets = [secret]
     while len(secrets) <= phase.max(initial=0):
         secrets.append(next_secret(secrets[-1], version))
     width = heads.data.shape[1] - at - 1
-    plain = empty((len(rows), width), np.uint8)
-    for part in _in_parts(len(rows)):
+    plain = allocate((len(rows), width), np.uint8)
+    for part in _iterate_parts(len(rows)):
         plain[part] = _payloads(heads.data[rows[part]], at, length[part])
         for phase_index in np.unique(phase[part]).tolist():
             members = part.start + np.flatnonzero(phase[part] == phase_index)
-            plain[members] ^= keystream(derive(secrets[phase_index], aead, version), number[members], width)
+            plain[members] ^= keystream(derive_keys(secrets[phase_index], aead, version), number[members], width)
     captured, total = heads.seen[rows] - at - length, heads.size[rows] - at - length - TAG
     return Packets(rows, number, phase, plain, np.minimum(captured, total), total)
 
 
-def _in_parts(count: int) -> Iterator[slice]:
+def _iterate_parts(count: int) -> Iterator[slice]:
     """Slices of `count` rows: to compute a packet takes many times the memory of its result."""
     for start in range(0, count, _PART):
         yield slice(start, min(start + _PART, count))
@@ -264,14 +264,14 @@ def _payloads(data: Bytes, at: int, length: Ints) -> Bytes:
     return plain
 
 
-def _truncated(protected: Bytes, length: Ints) -> Ints:
+def _truncated_numbers(protected: Bytes, length: Ints) -> Ints:
     """The packet number's bytes as a number: the first `length` of the four that may belong to it."""
     value = np.ascontiguousarray(protected).view(">u4")[:, 0].astype(np.int64)
     shifted: Ints = value >> (8 * (4 - length))
     return shifted
 
 
-def numbers(truncated: Ints, length: Ints, largest: int = -1) -> Ints:
+def decode_numbers(truncated: Ints, length: Ints, largest: int = -1) -> Ints:
     """Packet numbers in order of arrival (RFC 9000 §A.3), -1 for none.
 
     `truncated`: the encoded numbers, -1 for none; `length`: their bytes. `largest`: the largest number before the
@@ -279,15 +279,15 @@ def numbers(truncated: Ints, length: Ints, largest: int = -1) -> Ints:
     up to four bytes.
     """
     decoded = np.empty(len(truncated), np.int64)
-    for part in _in_parts(len(truncated)):
-        estimate = _near_to_the_one_before(truncated[part], length[part], largest)
-        decoded[part] = _one_by_one(truncated[part], length[part], largest) if estimate is None else estimate
+    for part in _iterate_parts(len(truncated)):
+        estimate = _decode_by_steps(truncated[part], length[part], largest)
+        decoded[part] = _decode_in_order(truncated[part], length[part], largest) if estimate is None else estimate
         # A number depends on the ones before it through their largest only.
         largest = max(largest, int(decoded[part].max()))
     return decoded
 
 
-def _near_to_the_one_before(truncated: Ints, length: Ints, largest: int) -> Ints | None:
+def _decode_by_steps(truncated: Ints, length: Ints, largest: int) -> Ints | None:
     """As `numbers`, for all at once, each taken for the nearest to the one before; None where that is not correct.
 
     Every number follows from the largest of those before it: numbers that satisfy this are the right ones.
@@ -314,7 +314,7 @@ def _near_to_the_one_before(truncated: Ints, length: Ints, largest: int) -> Ints
     return decoded
 
 
-def _one_by_one(truncated: Ints, length: Ints, largest: int) -> Ints:
+def _decode_in_order(truncated: Ints, length: Ints, largest: int) -> Ints:
     decoded = []
     for short, size in zip(truncated.tolist(), length.tolist(), strict=True):
         if short < 0:
@@ -340,7 +340,7 @@ def decode_number(largest: int, truncated: int, bits: int) -> int:
     return candidate
 
 
-def _phases(number: Ints, bit: npt.NDArray[np.bool_]) -> Ints:
+def _key_phases(number: Ints, bit: npt.NDArray[np.bool_]) -> Ints:
     """Key updates before each packet: the key phase bit changes with each, in order of packet numbers (RFC 9001 §6)."""
     order = np.argsort(number, kind="stable")
     phase = np.zeros(len(number), np.int64)

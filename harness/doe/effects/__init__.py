@@ -1,7 +1,7 @@
 """Effects of a study's factors: stored cells → effects in seconds, with intervals. Pure."""
 
-from harness.doe.effects.analysis import Analysis, Conditional, Effect, Response, analyses, analysis
-from harness.doe.effects.samples import CombinationRuns, Studied, metrics_of, studied
+from harness.doe.effects.analysis import Analysis, Conditional, Effect, Response, analyse, analyse_all
+from harness.doe.effects.samples import CombinationRuns, StudySample, group_studies, metrics_of
 
 __all__ = [
     "Analysis",
@@ -9,9 +9,9 @@ __all__ = [
     "Conditional",
     "Effect",
     "Response",
-    "Studied",
-    "analyses",
-    "analysis",
+    "StudySample",
+    "analyse",
+    "analyse_all",
+    "group_studies",
     "metrics_of",
-    "studied",
 ]

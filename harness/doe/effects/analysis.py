@@ -16,7 +16,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from harness.doe.effects.samples import Studied, metrics_of, studied
+from harness.doe.effects.samples import StudySample, group_studies, metrics_of
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.planning.design import Rows
@@ -34,7 +34,7 @@ Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 #: A factor's index, or the indices of two factors that interact.
 Term = tuple[int, ...]
 #: A smaller coefficient is a rounding error.
-_NOTHING = 1e-8
+_ROUNDING = 1e-8
 
 
 def pseudoinverse(matrix: Array) -> Array:
@@ -46,7 +46,7 @@ def pseudoinverse(matrix: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearModel:
     """The terms that a design's combinations can tell apart, and the aliases of each term."""
 
     counts: tuple[int, ...]
@@ -67,7 +67,7 @@ class Linear:
             coded = np.ones(1)
             for factor in term:
                 count = self.counts[factor]
-                codes = _codes(count)[levels[factor]] if factor in levels else np.zeros(count - 1)
+                codes = _sum_coding(count)[levels[factor]] if factor in levels else np.zeros(count - 1)
                 coded = np.outer(coded, codes).ravel()
             parts.append(coded)
         return np.concatenate(parts)
@@ -78,7 +78,7 @@ class Linear:
         return tuple(term for term in self.terms if len(term) == 2)
 
 
-def linear(rows: Rows, counts: Sequence[int]) -> Linear | None:
+def fit_terms(rows: Rows, counts: Sequence[int]) -> LinearModel | None:
     """The model of a design; None where even its main effects cannot be told apart.
 
     It includes interactions if each excluded interaction is an alias of exactly one term, as in a regular fraction.
@@ -88,12 +88,12 @@ def linear(rows: Rows, counts: Sequence[int]) -> Linear | None:
     pairs: list[Term] = list(itertools.combinations(range(len(counts)), 2))
     counts = tuple(counts)
     matrix = _matrix(rows, counts, mains)
-    if not _full(matrix):
+    if not _has_full_rank(matrix):
         return None
     terms, excluded = list(mains), list[Term]()
     for pair in pairs:
         wider = np.hstack([matrix, _columns(rows, counts, pair)])
-        if _full(wider):
+        if _has_full_rank(wider):
             terms.append(pair)
             matrix = wider
         else:
@@ -104,7 +104,7 @@ def linear(rows: Rows, counts: Sequence[int]) -> Linear | None:
     return _with_aliases(rows, counts, mains, pairs)
 
 
-def _with_aliases(rows: Rows, counts: tuple[int, ...], terms: Sequence[Term], excluded: Sequence[Term]) -> Linear:
+def _with_aliases(rows: Rows, counts: tuple[int, ...], terms: Sequence[Term], excluded: Sequence[Term]) -> LinearModel:
     matrix = _matrix(rows, counts, terms)
     inverse = pseudoinverse(matrix)
     aliased: dict[Term, list[Term]] = {}
@@ -113,13 +113,13 @@ def _with_aliases(rows: Rows, counts: tuple[int, ...], terms: Sequence[Term], ex
         place = 1
         for term in terms:
             width = _width(counts, term)
-            if weights[place : place + width].max() > _NOTHING:
+            if weights[place : place + width].max() > _ROUNDING:
                 aliased.setdefault(term, []).append(pair)
             place += width
-    return Linear(counts, tuple(terms), {term: tuple(pairs) for term, pairs in aliased.items()})
+    return LinearModel(counts, tuple(terms), {term: tuple(pairs) for term, pairs in aliased.items()})
 
 
-def _full(matrix: Array) -> bool:
+def _has_full_rank(matrix: Array) -> bool:
     return int(np.linalg.matrix_rank(matrix)) == matrix.shape[1]
 
 
@@ -128,7 +128,7 @@ def _width(counts: Sequence[int], term: Term) -> int:
 
 
 @cache
-def _codes(count: int) -> Array:
+def _sum_coding(count: int) -> Array:
     """Sum coding of the levels of a factor. Shape (levels, levels - 1)."""
     return np.vstack([np.eye(count - 1), -np.ones(count - 1)])
 
@@ -136,7 +136,7 @@ def _codes(count: int) -> Array:
 def _columns(rows: Rows, counts: Sequence[int], term: Term) -> Array:
     columns = np.ones((len(rows), 1))
     for factor in term:
-        codes = _codes(counts[factor])[[row[factor] for row in rows]]
+        codes = _sum_coding(counts[factor])[[row[factor] for row in rows]]
         columns = (columns[:, :, None] * codes[:, None, :]).reshape(len(rows), -1)
     return columns
 
@@ -149,7 +149,7 @@ def _matrix(rows: Rows, counts: Sequence[int], terms: Sequence[Term]) -> Array:
 
 
 #: A share of the median time: a smaller effect counts as zero in the search for conditional effects.
-LITTLE = 0.01
+NEGLIGIBLE_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class Conditional:
 class Analysis:
     """The analysis of one time of one study."""
 
-    of: Studied
+    of: StudySample
     metric: str
     """milestone_2MB …, of the first transfer."""
     median: float
@@ -221,7 +221,7 @@ class Analysis:
 class _Fits:
     """A model's coefficients, one row per repetition."""
 
-    model: Linear
+    model: LinearModel
     coefficients: Array
 
     def span(self, contrast: Array) -> Interval:
@@ -229,12 +229,12 @@ class _Fits:
         return interval(round(float(value), 9) + 0.0 for value in self.coefficients @ contrast)
 
 
-def analyses(results: Iterable[CellResult]) -> list[Analysis]:
+def analyse_all(results: Iterable[CellResult]) -> list[Analysis]:
     """Analyses of every time of every study among stored cells."""
-    return [analysis(study, metric) for study in studied(results) for metric in metrics_of(study.scenario)]
+    return [analyse(study, metric) for study in group_studies(results) for metric in metrics_of(study.scenario)]
 
 
-def analysis(study: Studied, metric: str) -> Analysis:
+def analyse(study: StudySample, metric: str) -> Analysis:
     """The effects of a study's factors on one time."""
     full_study, study = study, _with_times(study, metric)
     times = {cell.levels: cell.times(metric) for cell in study.cells}
@@ -249,23 +249,32 @@ def analysis(study: Studied, metric: str) -> Analysis:
     def build(fits: _Fits | None = None, problem: str = "") -> Analysis:
         main, together, responses, conditionals = _effects(study, fits) if fits is not None else ((), (), (), ())
         return Analysis(
-            study, metric, float(np.median(values)) if values else 0.0, main, together, responses, conditionals,
-            len(values), late, without, problem,
-        )  # fmt: skip
+            study,
+            metric,
+            float(np.median(values)) if values else 0.0,
+            main,
+            together,
+            responses,
+            conditionals,
+            len(values),
+            late,
+            without,
+            problem,
+        )
 
     if not study.factors:
         return build(problem="no factor has two levels among the stored cells")
     rows = [levels for levels, runs in times.items() if runs]
-    model = linear(rows, [len(levels) for levels in study.factors.values()]) if rows else None
+    model = fit_terms(rows, [len(levels) for levels in study.factors.values()]) if rows else None
     if model is None:
         return build(problem=f"the {len(rows)} cells that have a time do not tell the factors apart")
-    coefficients = _fitted(model, times)
+    coefficients = _fit_coefficients(model, times)
     if not len(coefficients):
         return build(problem="no repetition has enough cells to tell the factors apart")
     return build(_Fits(model, coefficients))
 
 
-def _with_times(study: Studied, metric: str) -> Studied:
+def _with_times(study: StudySample, metric: str) -> StudySample:
     """A study without levels that have no time in any cell, and then without factors that have only one level left."""
     timed = [cell for cell in study.cells if cell.times(metric)]
     level_indices = [sorted({cell.levels[n] for cell in timed}) for n in range(len(study.factors))]
@@ -278,7 +287,7 @@ def _with_times(study: Studied, metric: str) -> Studied:
     return replace(study, factors=factors, cells=cells)
 
 
-def _fitted(model: Linear, times: dict[tuple[int, ...], dict[int, tuple[float, bool]]]) -> Array:
+def _fit_coefficients(model: LinearModel, times: dict[tuple[int, ...], dict[int, tuple[float, bool]]]) -> Array:
     """The model's coefficients (columns) for each repetition (rows) that has enough cells for a fit."""
     inverses: dict[tuple[tuple[int, ...], ...], Array | None] = {}
     coefficients = []
@@ -295,56 +304,59 @@ def _fitted(model: Linear, times: dict[tuple[int, ...], dict[int, tuple[float, b
 
 
 def _effects(
-    study: Studied, fits: _Fits
+    study: StudySample, fits: _Fits
 ) -> tuple[tuple[Effect, ...], tuple[Effect, ...], tuple[Response, ...], tuple[Conditional, ...]]:
     names, levels = list(study.factors), list(study.factors.values())
     responses = tuple(
         Response(name, levels[n], tuple(fits.span(fits.model.contrast({n: place})) for place in range(len(levels[n]))))
         for n, name in enumerate(names)
     )
-    main = tuple(_main(fits, n, name, levels[n], responses[n], names) for n, name in enumerate(names))
-    together = tuple(_together(fits, term, names, levels) for term in fits.model.interactions)
+    main = tuple(_main_effect(fits, n, name, levels[n], responses[n], names) for n, name in enumerate(names))
+    together = tuple(_interaction_effect(fits, term, names, levels) for term in fits.model.interactions)
     conditionals = tuple(
         _conditional(fits, factor, condition, names, levels)
-        for term in fits.model.interactions if not fits.model.aliased.get(term)
+        for term in fits.model.interactions
+        if not fits.model.aliased.get(term)
         for factor, condition in (term, term[::-1])
-    )  # fmt: skip
-    return _ranked(main), _ranked(together), responses, conditionals
+    )
+    return _rank_effects(main), _rank_effects(together), responses, conditionals
 
 
-def _ranked(effects: Iterable[Effect]) -> tuple[Effect, ...]:
+def _rank_effects(effects: Iterable[Effect]) -> tuple[Effect, ...]:
     # Rounded to a microsecond, so that rounding errors do not rank equal effects.
     return tuple(sorted(effects, key=lambda effect: (-round(abs(effect.saved.median), 6), effect.factors)))
 
 
-def _named(fits: _Fits, term: Term, names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def _alias_names(fits: _Fits, term: Term, names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(names[n] for n in alias) for alias in fits.model.aliased.get(term, ()))
 
 
-def _main(
+def _main_effect(
     fits: _Fits, n: int, name: str, levels: Sequence[ParameterValue], response: Response, names: Sequence[str]
 ) -> Effect:
     order = sorted(range(len(levels)), key=lambda place: response.seconds[place].median)
     better, worse = order[0], order[-1]
     saved = fits.span(fits.model.contrast({n: worse}) - fits.model.contrast({n: better}))
-    return Effect((name,), (levels[worse],), (levels[better],), saved, _named(fits, (n,), names))
+    return Effect((name,), (levels[worse],), (levels[better],), saved, _alias_names(fits, (n,), names))
 
 
-def _together(fits: _Fits, term: Term, names: Sequence[str], levels: Sequence[Sequence[ParameterValue]]) -> Effect:
+def _interaction_effect(
+    fits: _Fits, term: Term, names: Sequence[str], levels: Sequence[Sequence[ParameterValue]]
+) -> Effect:
     """The interaction of two factors, between the two levels of each where it is greatest."""
     factor, condition = term
     candidates: list[tuple[Interval, tuple[int, int], tuple[int, int]]] = []
     for a in itertools.permutations(range(len(levels[factor])), 2):
         for b in itertools.combinations(range(len(levels[condition])), 2):
-            first = _difference(fits, factor, a, condition, b[0])
-            second = _difference(fits, factor, a, condition, b[1])
+            first = _contrast_between(fits, factor, a, condition, b[0])
+            second = _contrast_between(fits, factor, a, condition, b[1])
             candidates.append((fits.span((second - first) / 2), a, b))
     saved, a, b = max(candidates, key=lambda candidate: candidate[0].median)
     worse, better = (levels[factor][a[0]], levels[condition][b[0]]), (levels[factor][a[1]], levels[condition][b[1]])
-    return Effect((names[factor], names[condition]), worse, better, saved, _named(fits, term, names))
+    return Effect((names[factor], names[condition]), worse, better, saved, _alias_names(fits, term, names))
 
 
-def _difference(fits: _Fits, factor: int, places: tuple[int, int], condition: int, level: int) -> Array:
+def _contrast_between(fits: _Fits, factor: int, places: tuple[int, int], condition: int, level: int) -> Array:
     """The contrast between two levels of a factor, at a level of another factor (`condition`)."""
     worse, better = ({factor: place, condition: level} for place in places)
     return fits.model.contrast(worse) - fits.model.contrast(better)
@@ -356,7 +368,7 @@ def _conditional(
     saved = []
     for place in range(len(levels[condition])):
         spans = [
-            fits.span(_difference(fits, factor, pair, condition, place))
+            fits.span(_contrast_between(fits, factor, pair, condition, place))
             for pair in itertools.permutations(range(len(levels[factor])), 2)
         ]
         saved.append(max(spans, key=lambda span: span.median))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Cell, Interval, proven_outcome
-from harness.planning.design import honoured, of_pair, players_of
-from harness.planning.sweep import Point, expanded, point_at
+from harness.planning.design import design_for_pair, flow_pair, honoured_levels
+from harness.planning.sweep import Point, full_names, point_at
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue
 from harness.scenario.schema import Scenario
@@ -46,7 +46,7 @@ class CombinationRuns:
 
 
 @dataclass(frozen=True)
-class Studied:
+class StudySample:
     """The cells of one study and pair that have the same factors."""
 
     scenario: Scenario
@@ -71,7 +71,7 @@ def metrics_of(scenario: Scenario) -> list[str]:
     return [f"milestone_{size.label()}" for size in scenario.milestones_within()] or ["completion"]
 
 
-def studied(results: Iterable[CellResult]) -> list[Studied]:
+def group_studies(results: Iterable[CellResult]) -> list[StudySample]:
     """The studies with factors among stored cells, by scenario and pair. Sweeps count as studies too.
 
     The factors of a sweep are the parameters that have several values in its cells. A sweep needs a scenario of one
@@ -82,12 +82,12 @@ def studied(results: Iterable[CellResult]) -> list[Studied]:
         cell, factors = result.cell, _factors(result)
         if not factors:
             continue
-        factor_names = {full for name in factors for full in expanded(name)}
+        factor_names = {full for name in factors for full in full_names(name)}
         fixed = tuple((name, value) for name, value in sorted(cell.parameters.items()) if name not in factor_names)
         place = (cell.scenario.name, cell.client.name, cell.server.name, cell.engine, str(cell.seed), factors)
         groups.setdefault((*place, cell.host_cpu, len(fixed), fixed), []).append(result)
     ordered = sorted(groups.items(), key=lambda item: (*item[0][:-1], str(item[0][-1])))
-    return [one for _, group in ordered if (one := _studied(group)).factors or one.scenario.study is not None]
+    return [one for _, group in ordered if (one := _build_sample(group)).factors or one.scenario.study is not None]
 
 
 def _factors(result: CellResult) -> tuple[str, ...]:
@@ -103,16 +103,16 @@ def _factors(result: CellResult) -> tuple[str, ...]:
         return tuple(sorted(cell.parameters)) if single_download else ()
     if not study.factors:
         return ()
-    pair = players_of(cell.scenario, cell.client, cell.server, cell.others)
-    names, _ = honoured(Point(cell.scenario, {}), pair)
-    return tuple(names) if all(expanded(name)[0] in cell.parameters for name in names) else ()
+    pair = flow_pair(cell.scenario, cell.client, cell.server, cell.others)
+    names, _ = honoured_levels(Point(cell.scenario, {}), pair)
+    return tuple(names) if all(full_names(name)[0] in cell.parameters for name in names) else ()
 
 
-def _studied(group: list[CellResult]) -> Studied:
+def _build_sample(group: list[CellResult]) -> StudySample:
     cell, names = group[0].cell, _factors(group[0])
     if cell.scenario.study is None:
-        names = _joined(group, names)
-    factor_names = {full for name in names for full in expanded(name)}
+        names = _merge_roles(group, names)
+    factor_names = {full for name in names for full in full_names(name)}
     fixed = {name: value for name, value in sorted(cell.parameters.items()) if name not in factor_names}
     levels = {name: _levels(group, name) for name in names}
     factors = {name: values for name, values in levels.items() if len(values) > 1}
@@ -122,24 +122,24 @@ def _studied(group: list[CellResult]) -> Studied:
         for result in group
     )
     ordered = tuple(sorted(combinations, key=lambda runs: runs.levels))
-    return Studied(
+    return StudySample(
         cell.scenario, cell.client.name, cell.server.name, cell.engine, {**fixed, **constant}, factors, ordered
-    )  # fmt: skip
+    )
 
 
-def _joined(group: list[CellResult], names: tuple[str, ...]) -> tuple[str, ...]:
+def _merge_roles(group: list[CellResult], names: tuple[str, ...]) -> tuple[str, ...]:
     """Names of factors, with one name for both roles where the two always have the same value."""
     factors: dict[str, None] = {}
     for name in names:
         bare_name = name.partition(".")[2]
-        requests = [tuple(result.cell.parameters.get(full) for full in expanded(bare_name)) for result in group]
+        requests = [tuple(result.cell.parameters.get(full) for full in full_names(bare_name)) for result in group]
         shared = name.partition(".")[0] in ROLES and all(len(set(values)) == 1 for values in requests)
         factors[bare_name if shared else name] = None
     return tuple(factors)
 
 
 def _level(result: CellResult, name: str) -> ParameterValue:
-    return result.cell.parameters[expanded(name)[0]]
+    return result.cell.parameters[full_names(name)[0]]
 
 
 def _levels(group: list[CellResult], name: str) -> tuple[ParameterValue, ...]:
@@ -150,7 +150,7 @@ def _levels(group: list[CellResult], name: str) -> tuple[ParameterValue, ...]:
     if study is None:
         return tuple(sorted(levels, key=lambda level: (_number(name, level), str(level))))
     study_levels = study.factors[name]
-    order = [point_at(Point(scenario, {}), {name: level}).parameters[expanded(name)[0]] for level in study_levels]
+    order = [point_at(Point(scenario, {}), {name: level}).parameters[full_names(name)[0]] for level in study_levels]
     return tuple(sorted(levels, key=lambda level: order.index(level) if level in order else math.inf))
 
 
@@ -185,7 +185,7 @@ class ProfileRow:
 
 
 @dataclass(frozen=True)
-class Profiled:
+class ProfileSample:
     """A study of profiles by one pair."""
 
     scenario: Scenario
@@ -200,19 +200,19 @@ class Profiled:
         return f"{self.scenario.name} {self.client}→{self.server} ({self.engine})"
 
 
-def profiled(results: Iterable[CellResult]) -> list[Profiled]:
+def group_profiles(results: Iterable[CellResult]) -> list[ProfileSample]:
     """The studies with profiles among stored cells, by scenario and pair."""
     groups: dict[tuple[str, ...], list[CellResult]] = {}
     for result in results:
         cell = result.cell
         if cell.scenario.study is not None and cell.scenario.study.profiles:
-            fixed = str(sorted(_rest(cell).items()))
+            fixed = str(sorted(_fixed_parameters(cell).items()))
             key = (cell.scenario.name, cell.client.name, cell.server.name, cell.engine, str(cell.seed), fixed)
             groups.setdefault(key, []).append(result)
-    return [_profiled(group) for _, group in sorted(groups.items())]
+    return [_build_profiles(group) for _, group in sorted(groups.items())]
 
 
-def _rest(cell: Cell) -> dict[str, ParameterValue]:
+def _fixed_parameters(cell: Cell) -> dict[str, ParameterValue]:
     """Parameters of a cell that none of its study's profiles sets."""
     study = cell.scenario.study
     profile_settings = (
@@ -221,11 +221,11 @@ def _rest(cell: Cell) -> dict[str, ParameterValue]:
     return {name: value for name, value in cell.parameters.items() if name not in profile_settings}
 
 
-def _profiled(group: list[CellResult]) -> Profiled:
+def _build_profiles(group: list[CellResult]) -> ProfileSample:
     cell = group[-1].cell
-    base = Point(cell.scenario, cell.scenario.parameters | _rest(cell))
-    pair = players_of(cell.scenario, cell.client, cell.server, cell.others)
-    design = of_pair(base, pair)
+    base = Point(cell.scenario, cell.scenario.parameters | _fixed_parameters(cell))
+    pair = flow_pair(cell.scenario, cell.client, cell.server, cell.others)
+    design = design_for_pair(base, pair)
     rows = []
     for point, label in zip(design.points, design.labels, strict=True):
         result = next((candidate for candidate in group if candidate.cell.parameters == dict(point.parameters)), None)
@@ -238,4 +238,4 @@ def _profiled(group: list[CellResult]) -> Profiled:
         }
         times = {metric: result.interval(metric, 0, "first") for metric in metrics_of(cell.scenario)}
         rows.append(ProfileRow(label, settings, absent, times, result.verdict.status))
-    return Profiled(cell.scenario, cell.client.name, cell.server.name, cell.engine, tuple(rows))
+    return ProfileSample(cell.scenario, cell.client.name, cell.server.name, cell.engine, tuple(rows))

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine.compose_file import services
-from harness.engine.confinement import alone
-from harness.engine.docker.networks import Paths, despite_interrupts, next_project
+from harness.engine.confinement import isolated_options
+from harness.engine.docker.networks import LabNetworks, next_project, retry_on_interrupt
 from harness.engine.docker.run_options import PROJECT_LABEL, SERVICE_LABEL, Launch, launch
 from harness.engine.docker.sampler import Sampler
-from harness.engine.docker_cli import OWNER_LABEL, docker, failure, start
-from harness.engine.external_failures import ExternalFailure, Outside
+from harness.engine.docker_cli import OWNER_LABEL, command_error, docker, start_docker
+from harness.engine.external_failures import ExternalEvents, ExternalFailure
 from harness.engine.fence import FENCE
 from harness.engine.process_owner import owner
 from harness.errors import EngineError
@@ -59,7 +59,9 @@ class DelayedStarts:
             # Any user that an image runs as may read it.
             (place / _PIPE).chmod(0o644)
         programs = {image: _program(image) for image in sorted(set(self._images.values()))}
-        return {service: held(programs[image], self._folder / service) for service, image in self._images.items()}
+        return {
+            service: delayed_service(programs[image], self._folder / service) for service, image in self._images.items()
+        }
 
     def release(self, service: str) -> bool:
         """Let a service start its program; False while its shell does not read the pipe yet."""
@@ -82,7 +84,7 @@ class DelayedStarts:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def held(program: list[str], place: Path) -> dict[str, list[str]]:
+def delayed_service(program: list[str], place: Path) -> dict[str, list[str]]:
     """Keys of a service that waits on the pipe in a folder, and then executes its program. Pure."""
     return {"entrypoint": ["/bin/sh", "-c", _SCRIPT, *program], "volumes": [f"{place}:/held:ro"]}
 
@@ -102,11 +104,11 @@ def _program(image: str) -> list[str]:
 #: Events of containers that are requested from the daemon: ends, and what somebody does to them.
 _EVENTS = ("start", "die", "kill", "oom", "pause")
 #: Seconds before `docker events` is started again after it ended.
-_LISTEN_AGAIN = 0.1
+_RESTART_EVENTS = 0.1
 #: Seconds between the stop signal and the kill signal.
 _GRACE = "2"
 #: Seconds to wait for the daemon's event after a container was told to end.
-_TOLD_WAIT = 4.0
+_STOP_WAIT = 4.0
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class Project:
     """The containers of one lab, whose files are in its run's folder."""
 
     def __init__(
-        self, lab: Lab, folder: Path, variables: Mapping[str, str], paths: Paths, sampler: Sampler, memory: int
+        self, lab: Lab, folder: Path, variables: Mapping[str, str], paths: LabNetworks, sampler: Sampler, memory: int
     ) -> None:
         """`variables`: those of `prepare_folder`; `paths`: networks and simulators, which stay up between runs;
         `sampler`: samples the containers; `memory`: bytes that each endpoint may have.
@@ -148,7 +150,7 @@ class Project:
         """Services that were told to end before the others."""
         self._without_memory: set[str] = set()
         """Services of which the kernel killed a process for lack of memory, by the daemon's events."""
-        self._outside = Outside()
+        self._outside = ExternalEvents()
         self._stopping: list[subprocess.Popen[str]] = []
         self._removal: subprocess.Popen[str] | None = None
         self._hands = ThreadPoolExecutor(len(lab.hosts) + len(lab.proxies) + 1, thread_name_prefix="docker")
@@ -197,7 +199,7 @@ class Project:
         self._ids |= self._paths.ids
         completed = docker("inspect", *self._ids.values(), check=False)
         if completed.returncode != 0 and "No such" not in completed.stderr:
-            raise failure("docker inspect", completed.stderr)
+            raise command_error("docker inspect", completed.stderr)
         # Containers that somebody has removed are missing here.
         containers: list[dict[str, Any]] = json.loads(completed.stdout)
         for container in containers:
@@ -244,7 +246,7 @@ class Project:
                         seen_lines.add(line)
                         self._hear(line)
                 process.wait()
-                if closed.wait(_LISTEN_AGAIN):
+                if closed.wait(_RESTART_EVENTS):
                     return
                 with lock:
                     if closed.is_set():
@@ -264,11 +266,20 @@ class Project:
             self._outside.close()
 
     def _events(self, since: str) -> subprocess.Popen[str]:
-        return start(
-            ["events", "--since", since, "--format", "{{json .}}", "--filter", f"label={OWNER_LABEL}={owner()}",
-             *(word for name in _EVENTS for word in ("--filter", f"event={name}"))],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        return start_docker(
+            [
+                "events",
+                "--since",
+                since,
+                "--format",
+                "{{json .}}",
+                "--filter",
+                f"label={OWNER_LABEL}={owner()}",
+                *(word for name in _EVENTS for word in ("--filter", f"event={name}")),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
 
     def _hear(self, line: str) -> None:
         try:
@@ -332,7 +343,7 @@ class Project:
         self._outside.tell(*services)
         self._told.update(services)
         words = ["stop", "--time", _GRACE, *(self._ids[service] for service in services)]
-        self._stopping.append(start(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        self._stopping.append(start_docker(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
     # --- down
 
@@ -354,9 +365,11 @@ class Project:
     def _end(self, service: str, identity: str) -> None:
         if not self._has_ended(service, 0):
             # Docker reports an end when all output is there. Its clean-up afterwards takes longer.
-            stop = start(["stop", "--time", _GRACE, identity], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            stop = start_docker(
+                ["stop", "--time", _GRACE, identity], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
             self._stopping.append(stop)
-            if not self._has_ended(service, _TOLD_WAIT):
+            if not self._has_ended(service, _STOP_WAIT):
                 stop.wait()
         self._keep_log(service, identity)
 
@@ -377,12 +390,12 @@ class Project:
     def _keep_log(self, service: str, identity: str) -> None:
         # Where the log cannot be written, the run cannot be stored either, and that raises an error later.
         with contextlib.suppress(OSError), self.log_file(service).open("wb") as log:
-            start(["logs", identity], stdout=log, stderr=log).wait()
+            start_docker(["logs", identity], stdout=log, stderr=log).wait()
 
     def leave(self) -> None:
         """Begin to remove this run's containers, which have ended. `gone` waits for that."""
         self._hands.shutdown()
-        self._removal = start(
+        self._removal = start_docker(
             ["rm", "--force", "--volumes", *self._own.values()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         self._tidy()
@@ -396,7 +409,7 @@ class Project:
 
     def down(self) -> None:
         """Remove this run's containers, in any state. A second Ctrl-C does not leave them behind."""
-        despite_interrupts(self._remove)
+        retry_on_interrupt(self._remove)
         self._tidy()
 
     def _remove(self, check: bool) -> None:
@@ -417,6 +430,15 @@ class Project:
     def _own_files(self) -> None:
         """Give files that containers wrote as root to the user, who could not delete them otherwise."""
         docker(
-            "run", *alone("CHOWN", "DAC_OVERRIDE"), "--volume", f"{self._folder}:/run-folder", "--entrypoint", "chown",
-            self._lab.sim_image, "-R", f"{os.getuid()}:{os.getgid()}", "/run-folder", check=False,
-        )  # fmt: skip
+            "run",
+            *isolated_options("CHOWN", "DAC_OVERRIDE"),
+            "--volume",
+            f"{self._folder}:/run-folder",
+            "--entrypoint",
+            "chown",
+            self._lab.sim_image,
+            "-R",
+            f"{os.getuid()}:{os.getgid()}",
+            "/run-folder",
+            check=False,
+        )

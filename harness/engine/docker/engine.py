@@ -9,13 +9,13 @@ from pathlib import Path
 
 from harness.engine import EngineResult, Progress, confinement, exit_rules
 from harness.engine.docker.containers import Project
-from harness.engine.docker.networks import Paths, kind_of
+from harness.engine.docker.networks import LabNetworks, kind_of
 from harness.engine.docker.sampler import Sampler
 from harness.engine.docker.supervisor import Conductor
 from harness.engine.docker_cli import remove_orphans, tail
 from harness.engine.images.cache import Cache
-from harness.engine.run_dir import diary, kernel_of, prepare_folder
-from harness.engine.served_files import serving
+from harness.engine.run_dir import kernel_of, prepare_folder, read_events
+from harness.engine.served_files import locked_served_files
 from harness.outcome import EngineName, Outcome
 from harness.topology import Lab
 from harness.units import Size
@@ -23,8 +23,8 @@ from harness.units import Size
 #: Seconds without a sample of the files from which on a run carries a warning.
 LONG_GAP = 0.1
 #: What programs print when an operation is not permitted (strerror(3) of EPERM and EROFS), and the warning for it.
-_REFUSED = ("Operation not permitted", "Read-only file system")
-_ASK = (
+_PERMISSION_ERRORS = ("Operation not permitted", "Read-only file system")
+_PERMISSION_WARNING = (
     "{} was not let do something: only root may set its network, and for all else 'container' in its manifest may ask "
     "(docs/untrusted.md says for what)"
 )
@@ -42,7 +42,7 @@ class ComposeEngine:
         self._memory = memory
         self._said: set[str] = set()
         """Warnings about this machine so far: each is given once."""
-        self._paths: Paths | None = None
+        self._paths: LabNetworks | None = None
         self._leaving: Project | None = None
         """The former run's containers, which are being removed."""
 
@@ -56,7 +56,7 @@ class ComposeEngine:
     def run(self, lab: Lab, folder: Path, progress: Progress) -> EngineResult:
         """Run a lab; see `harness.engine.Engine.run`."""
         try:
-            with serving(lab, self._cache):
+            with locked_served_files(lab, self._cache):
                 folder = folder.resolve()
                 # Its subfolders are open to any user that an image runs as. Other users of the host have no access.
                 folder.chmod(0o700)
@@ -78,12 +78,12 @@ class ComposeEngine:
             self.close()
         return result
 
-    def _paths_for(self, lab: Lab, runs: Path) -> Paths:
+    def _paths_for(self, lab: Lab, runs: Path) -> LabNetworks:
         """Networks and simulators for this lab: the present ones where their kind matches, else new ones."""
         if self._paths is not None and self._paths.kind != kind_of(lab, runs):
             self.close()
         if self._paths is None:
-            self._paths = Paths(lab, runs)
+            self._paths = LabNetworks(lab, runs)
         return self._paths
 
     def _left(self) -> None:
@@ -120,7 +120,7 @@ class _Session:
         cache: Path,
         limits: _Limits,
         progress: Progress,
-        paths: Paths,
+        paths: LabNetworks,
         left: Callable[[], None],
     ) -> None:
         """`left`: waits until the former run's containers are removed."""
@@ -184,7 +184,7 @@ class _Session:
     def _result(self, outcome: Outcome) -> EngineResult:
         """The result: compares every received file with the served one, and has the failed host's last lines."""
         checks = [
-            exit_rules.check(item, self._lab.flows[item.flow], self._folder, self._cache / "www")
+            exit_rules.check_transfer(item, self._lab.flows[item.flow], self._folder, self._cache / "www")
             for item in self._conductor.transfers
         ]
         final = exit_rules.conclude(outcome, checks)
@@ -192,15 +192,15 @@ class _Session:
         if final.status == "wrong_file":
             blamed = next(f"client{item.transfer.flow}" for item in checks if item.outcome is not None)
         if final.status != "completed":
-            final = exit_rules.with_words(final, tail(self.project.log_file(blamed)))
-        refused = final.status == "crashed" and any(word in "\n".join(final.log_tail) for word in _REFUSED)
+            final = exit_rules.with_log_tail(final, tail(self.project.log_file(blamed)))
+        refused = final.status == "crashed" and any(word in "\n".join(final.log_tail) for word in _PERMISSION_ERRORS)
         return EngineResult(
             outcome=final,
             transfers=tuple(item.transfer for item in checks),
             phases=self._phases,
-            sim_kernel=kernel_of(diary(self._folder)),
+            sim_kernel=kernel_of(read_events(self._folder)),
             image_ids=self.project.image_ids,
-            warnings=(*self._cautions(), *([_ASK.format(blamed)] if refused else ())),
+            warnings=(*self._cautions(), *([_PERMISSION_WARNING.format(blamed)] if refused else ())),
             containers=self._confined(),
         )
 

@@ -31,7 +31,7 @@ def longest_gap(seconds: float = LOOK, clock: Callable[[], float] = time.perf_co
     return longest
 
 
-class Patience:
+class QuietWait:
     """The time that runs which the host disturbed may wait, in all."""
 
     def __init__(
@@ -97,12 +97,12 @@ SETTINGS = (
 
 
 @contextmanager
-def runs_come_first(settings: Sequence[CgroupSetting] = SETTINGS) -> Iterator[None]:
+def prioritize_runs(settings: Sequence[CgroupSetting] = SETTINGS) -> Iterator[None]:
     """Within the context, containers come before everything else, and builds after it.
 
     Without the permission it does nothing. It does not touch values that somebody else has set.
     """
-    changed = [setting for setting in settings if _change(setting)]
+    changed = [setting for setting in settings if _apply_setting(setting)]
     try:
         yield
     finally:
@@ -112,7 +112,7 @@ def runs_come_first(settings: Sequence[CgroupSetting] = SETTINGS) -> Iterator[No
                 setting.file.write_text(setting.usual)
 
 
-def as_usual(settings: Sequence[CgroupSetting] = SETTINGS) -> None:
+def restore_settings(settings: Sequence[CgroupSetting] = SETTINGS) -> None:
     """Restore the usual values, where a run that was killed has left them changed."""
     for setting in settings:
         with suppress(OSError):
@@ -120,7 +120,7 @@ def as_usual(settings: Sequence[CgroupSetting] = SETTINGS) -> None:
                 setting.file.write_text(setting.usual)
 
 
-def _change(setting: CgroupSetting) -> bool:
+def _apply_setting(setting: CgroupSetting) -> bool:
     """Set the value for a run. Whether it is set and ours to reset: a killed harness may have left it set."""
     try:
         if setting.file.read_text().strip() not in (setting.usual, setting.meanwhile):

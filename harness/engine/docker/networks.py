@@ -23,10 +23,10 @@ from typing import Any
 
 from harness.engine.compose_file import CLOCK, RUNS, paths_document, paths_text
 from harness.engine.docker.run_options import PROJECT_LABEL, SERVICE_LABEL
-from harness.engine.docker_cli import PREFIX, docker, failure
-from harness.engine.fence import FENCE, SAID, missing
+from harness.engine.docker_cli import PREFIX, command_error, docker
+from harness.engine.fence import FENCE, REPORT_FILE, missing_layers
 from harness.engine.process_owner import owner
-from harness.engine.run_dir import plan_of
+from harness.engine.run_dir import plan_path
 from harness.errors import EngineError
 from harness.topology import Lab, sim_plan
 
@@ -41,15 +41,24 @@ def compose(
     """Run `docker compose WORDS` on the lab in `folder`; the lab's output goes there. Returns standard output."""
     environment = {**os.environ, **variables, "LAB_OUT": str(folder), "LAB_OWNER": owner()}
     completed = docker(
-        "compose", "--project-name", project, "--file", str(folder / "compose.yaml"), "--progress", "quiet", *words,
-        timeout=timeout, environment=environment, check=False,
-    )  # fmt: skip
+        "compose",
+        "--project-name",
+        project,
+        "--file",
+        str(folder / "compose.yaml"),
+        "--progress",
+        "quiet",
+        *words,
+        timeout=timeout,
+        environment=environment,
+        check=False,
+    )
     if check and completed.returncode != 0:
-        raise failure(f"docker compose {words[0]}", completed.stderr or completed.stdout)
+        raise command_error(f"docker compose {words[0]}", completed.stderr or completed.stdout)
     return completed.stdout
 
 
-def despite_interrupts(remove: Callable[[bool], object]) -> None:
+def retry_on_interrupt(remove: Callable[[bool], object]) -> None:
     """Call `remove` until it is done, also after Ctrl-C. Its argument: whether a failure is an error."""
     for attempt in range(3):
         try:
@@ -76,7 +85,7 @@ def kind_of(lab: Lab, runs: Path) -> str:
     return json.dumps([str(runs), paths_document(lab), fixed], sort_keys=True)
 
 
-class Paths:
+class LabNetworks:
     """The networks and simulators of labs of one kind."""
 
     def __init__(self, lab: Lab, runs: Path) -> None:
@@ -121,12 +130,12 @@ class Paths:
         (self._folder / "compose.yaml").write_text(paths_text(self._lab))
         self._compose("up", "--detach", "--no-build")
         self._look()
-        self.unfenced = self._fenced(fence / SAID)
+        self.unfenced = self._fenced(fence / REPORT_FILE)
 
     def _fenced(self, report_file: Path) -> tuple[str, ...]:
         """Wait for the fence. Returns what it could not do."""
         deadline = time.monotonic() + _END_WAIT
-        while (gaps := missing(report_file)) is None:
+        while (gaps := missing_layers(report_file)) is None:
             if time.monotonic() > deadline:
                 raise EngineError(
                     "the lab's networks could not be closed towards this machine",
@@ -171,12 +180,12 @@ class Paths:
             place = self._folder / simulator.name
             (place / "done").unlink(missing_ok=True)
             run = {
-                "plan": container_path / plan_of(self._lab, simulator),
+                "plan": container_path / plan_path(self._lab, simulator),
                 "logs": container_path / simulator.name,
                 "shared": container_path / CLOCK,
                 "started": RUNS / self._folder.name / simulator.name / "started",
                 "said": container_path / f"{simulator.name}.log",
-            }  # fmt: skip
+            }
             unfinished = place / "order.new"
             unfinished.write_text(json.dumps({name: str(path) for name, path in run.items()}))
             # Atomic: the order is there as a whole, or not at all.
@@ -201,7 +210,7 @@ class Paths:
     def down(self) -> None:
         """Remove containers and networks; a second Ctrl-C does not leave them behind. Raises EngineError."""
         words = ("down", "--volumes", "--timeout", "0", "--remove-orphans")
-        despite_interrupts(lambda check: self._compose(*words, check=check))
+        retry_on_interrupt(lambda check: self._compose(*words, check=check))
         self._let_go()
         shutil.rmtree(self._folder, ignore_errors=True)
 

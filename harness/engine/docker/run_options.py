@@ -15,19 +15,28 @@ from typing import Any
 PROJECT_LABEL, SERVICE_LABEL = "com.docker.compose.project", "com.docker.compose.service"
 
 #: Keys of a service → option of `docker`, once for each entry.
-_EACH = {
-    "cap_add": "--cap-add", "cap_drop": "--cap-drop", "dns": "--dns", "dns_opt": "--dns-option",
-    "dns_search": "--dns-search", "extra_hosts": "--add-host", "security_opt": "--security-opt", "tmpfs": "--tmpfs",
+_LIST_OPTIONS = {
+    "cap_add": "--cap-add",
+    "cap_drop": "--cap-drop",
+    "dns": "--dns",
+    "dns_opt": "--dns-option",
+    "dns_search": "--dns-search",
+    "extra_hosts": "--add-host",
+    "security_opt": "--security-opt",
+    "tmpfs": "--tmpfs",
     "volumes": "--volume",
-}  # fmt: skip
-_PAIRS = {"environment": "--env", "labels": "--label", "sysctls": "--sysctl", "ulimits": "--ulimit"}
-_ONE = {
-    "cpu_shares": "--cpu-shares", "mem_limit": "--memory", "memswap_limit": "--memory-swap",
-    "pids_limit": "--pids-limit", "pull_policy": "--pull",
-}  # fmt: skip
-_FLAGS = {"read_only": "--read-only"}
+}
+_MAPPING_OPTIONS = {"environment": "--env", "labels": "--label", "sysctls": "--sysctl", "ulimits": "--ulimit"}
+_SCALAR_OPTIONS = {
+    "cpu_shares": "--cpu-shares",
+    "mem_limit": "--memory",
+    "memswap_limit": "--memory-swap",
+    "pids_limit": "--pids-limit",
+    "pull_policy": "--pull",
+}
+_FLAG_OPTIONS = {"read_only": "--read-only"}
 #: Keys that `launch` handles individually.
-_OWN = {"image", "entrypoint", "logging", "networks", "stop_grace_period"}
+_OTHER_KEYS = {"image", "entrypoint", "logging", "networks", "stop_grace_period"}
 _VARIABLE = re.compile(r"\$\{(?P<name>\w+):(?:\?[^}]*|-(?P<else>[^}]*))\}")
 
 
@@ -47,23 +56,30 @@ def launch(service: Mapping[str, Any], name: str, project: str, networks: str, v
     `name`: of the service; `project`: the containers' project; `networks`: the project that has their networks;
     `variables`: values of the file's variables.
     """
-    unsupported = service.keys() - _EACH.keys() - _PAIRS.keys() - _ONE.keys() - _FLAGS.keys() - _OWN
+    unsupported = (
+        service.keys()
+        - _LIST_OPTIONS.keys()
+        - _MAPPING_OPTIONS.keys()
+        - _SCALAR_OPTIONS.keys()
+        - _FLAG_OPTIONS.keys()
+        - _OTHER_KEYS
+    )
     if unsupported:
         raise NotImplementedError(f"no option of docker for {', '.join(sorted(unsupported))}")
     (first, addresses), *extra_networks = service["networks"].items()
-    options = ["--name", f"{project}-{name}", "--network", f"{networks}_{first}", *_at(addresses)]
+    options = ["--name", f"{project}-{name}", "--network", f"{networks}_{first}", *_address_options(addresses)]
     for label, value in ((PROJECT_LABEL, project), (SERVICE_LABEL, name)):
         options += ["--label", f"{label}={value}"]
-    for key, option in _ONE.items():
+    for key, option in _SCALAR_OPTIONS.items():
         if key in service:
-            options += [option, _filled(str(service[key]), variables)]
-    options += [option for key, option in _FLAGS.items() if service.get(key)]
-    for key, option in _EACH.items():
+            options += [option, _substitute(str(service[key]), variables)]
+    options += [option for key, option in _FLAG_OPTIONS.items() if service.get(key)]
+    for key, option in _LIST_OPTIONS.items():
         for entry in service.get(key, ()):
-            options += [option, _filled(str(entry), variables)]
-    for key, option in _PAIRS.items():
+            options += [option, _substitute(str(entry), variables)]
+    for key, option in _MAPPING_OPTIONS.items():
         for left, right in service.get(key, {}).items():
-            options += [option, f"{left}={_filled(str(right), variables)}"]
+            options += [option, f"{left}={_substitute(str(right), variables)}"]
     options += ["--log-driver", service["logging"]["driver"]]
     for left, right in service["logging"]["options"].items():
         options += ["--log-opt", f"{left}={right}"]
@@ -71,15 +87,15 @@ def launch(service: Mapping[str, Any], name: str, project: str, networks: str, v
     program = list(service.get("entrypoint", ()))
     if program:
         options += ["--entrypoint", program.pop(0)]
-    further = tuple((*_at(place), f"{networks}_{network}") for network, place in extra_networks)
+    further = tuple((*_address_options(place), f"{networks}_{network}") for network, place in extra_networks)
     return Launch((*options, service["image"], *program), further)
 
 
-def _at(place: Mapping[str, str]) -> tuple[str, ...]:
+def _address_options(place: Mapping[str, str]) -> tuple[str, ...]:
     return "--ip", place["ipv4_address"], "--ip6", place["ipv6_address"]
 
 
-def _filled(text: str, variables: Mapping[str, str]) -> str:
+def _substitute(text: str, variables: Mapping[str, str]) -> str:
     def value(variable: re.Match[str]) -> str:
         name, otherwise = variable["name"], variable["else"]
         return variables[name] if otherwise is None else variables.get(name, otherwise)

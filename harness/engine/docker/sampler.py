@@ -73,7 +73,7 @@ class _Thread:
 
 
 @dataclass
-class Waiting:
+class CpuWaits:
     """The sums of one container, updated with each sample."""
 
     cgroup: Path
@@ -207,14 +207,14 @@ def receive_buffer_errors(pid: int) -> int | None:
     return total
 
 
-def _spent(pid: int) -> tuple[int, int]:
+def _usage_so_far(pid: int) -> tuple[int, int]:
     """CPU time of a process's cgroup, ns, and its namespace's receive buffer errors; 0 where unknown."""
     file = cgroup_usage(pid)
     return (None if file is None else read_usage(file)) or 0, receive_buffer_errors(pid) or 0
 
 
 @dataclass
-class _Watched:
+class _Download:
     """One client's download folder and the last two samples of it."""
 
     folder: Path
@@ -235,11 +235,11 @@ class Sampler:
     """The endpoint whose logs exceed the limit."""
     longest_gap: float = 0.0
     """Longest time between two samples of the files, seconds."""
-    _downloads: list[_Watched] = field(default_factory=list)
+    _downloads: list[_Download] = field(default_factory=list)
     _containers: dict[str, int] = field(default_factory=dict)
     _before: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Container → (CPU time in ns, lost datagrams) before this run."""
-    _waiting: dict[str, Waiting] = field(default_factory=dict)
+    _waiting: dict[str, CpuWaits] = field(default_factory=dict)
     _logs: dict[str, Path] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -261,16 +261,16 @@ class Sampler:
             if self._containers.get(container) == pid:
                 return
             self._containers[container] = pid
-            self._before[container] = (0, 0) if new else _spent(pid)
+            self._before[container] = (0, 0) if new else _usage_so_far(pid)
             folder = cgroup_folder(pid)
             if folder is not None:
-                self._waiting[container] = Waiting(folder)
+                self._waiting[container] = CpuWaits(folder)
 
     def watch_download(self, folder: Path, flow: int, transfer: int) -> None:
         """Watch the growth of a download. It replaces a former one of the same flow."""
         with self._lock:
             self._downloads = [item for item in self._downloads if item.flow != flow]
-            self._downloads.append(_Watched(folder, flow, transfer))
+            self._downloads.append(_Download(folder, flow, transfer))
 
     def unwatch_download(self, flow: int) -> None:
         """The flow's client has ended."""
@@ -329,7 +329,7 @@ class Sampler:
                 self._sample_waits(waits)
 
     @staticmethod
-    def _sample(watched: _Watched, growth: TextIO) -> None:
+    def _sample(watched: _Download, growth: TextIO) -> None:
         """Write a sample if the size changed, and the sample before it, so that the two bracket the change."""
         size = folder_size(watched.folder)
         sample = (time.time_ns(), size)

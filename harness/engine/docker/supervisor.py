@@ -19,7 +19,7 @@ from harness.engine.docker.containers import Death
 from harness.engine.docker.sampler import Sampler
 from harness.engine.external_failures import ExternalFailure
 from harness.engine.fence import FENCE
-from harness.engine.run_dir import diary
+from harness.engine.run_dir import read_events
 from harness.outcome import Outcome, Transfer
 from harness.topology import CLIENT_END, SERVER_WAIT, Lab
 
@@ -66,15 +66,21 @@ class Clock(Protocol):
         ...
 
 
-def flows(lab: Lab) -> list[Flow]:
+def lifecycle_flows(lab: Lab) -> list[Flow]:
     """The flows of a lab, as the lifecycle takes them."""
     return [
         Flow(
-            flow.client, flow.server, flow.start, flow.stop if flow.cut_off else None, flow.repeat_after,
-            lab.time_limit(flow), lab.patience(flow), CLIENT_END,
+            flow.client,
+            flow.server,
+            flow.start,
+            flow.stop if flow.cut_off else None,
+            flow.repeat_after,
+            lab.time_limit(flow),
+            lab.patience(flow),
+            CLIENT_END,
         )
         for flow in lab.flows
-    ]  # fmt: skip
+    ]
 
 
 class Conductor:
@@ -99,7 +105,7 @@ class Conductor:
         self._enter = enter
         self._clock = clock
         self._flows = {flow.client: flow for flow in lab.flows}
-        self._lifecycle = Lifecycle(flows(lab), self._is_whole)
+        self._lifecycle = Lifecycle(lifecycle_flows(lab), self._is_whole)
         self._clients = {
             str(ipaddress.ip_address(address)): flow.client
             for flow in lab.flows
@@ -134,7 +140,9 @@ class Conductor:
             elif self._lifecycle.awaited:
                 self._look_for_openings()
             if self._sampler.overflowed is not None:
-                self._decide(self._sampler.overflowed, exit_rules.of_logs(self._lab.host(self._sampler.overflowed)))
+                self._decide(
+                    self._sampler.overflowed, exit_rules.log_overflow_outcome(self._lab.host(self._sampler.overflowed))
+                )
             if self._outcome is None:
                 self._perform(self._lifecycle.due(now))
                 self._release()
@@ -149,7 +157,7 @@ class Conductor:
             if (external := self._containers.befell(name)) is not None:
                 self.blamed = name
                 infrastructure = name in self._simulators or name in proxies
-                return exit_rules.of_outside("sim" if infrastructure else self._lab.host(name).role, external)
+                return exit_rules.external_outcome("sim" if infrastructure else self._lab.host(name).role, external)
         return None
 
     def _over(self) -> bool:
@@ -163,18 +171,18 @@ class Conductor:
     # --- what happens
 
     def _look_for_ready(self, now: float, started_at: float) -> None:
-        diaries = (diary(self._folder, simulator=name) for name in self._simulators)
+        diaries = (read_events(self._folder, simulator=name) for name in self._simulators)
         if all(any(event["event"] == "ready" for event in events) for events in diaries):
             self._ready = True
             self._perform(self._lifecycle.ready(now))
         elif now - started_at > _READY_WAIT:
-            self._decide("sim", exit_rules.of_simulator("", "the simulator was not ready in time"))
+            self._decide("sim", exit_rules.simulator_outcome("", "the simulator was not ready in time"))
 
     def _look_for_openings(self) -> None:
         """Find the first datagram of each transfer in the simulators' events. Its time begins with that datagram."""
         new_events: list[dict[str, Any]] = []
         for name in self._simulators:
-            events = diary(self._folder, simulator=name)
+            events = read_events(self._folder, simulator=name)
             new_events += events[self._heard[name] :]
             self._heard[name] = len(events)
         for event in new_events:
@@ -216,7 +224,7 @@ class Conductor:
                 return
             if any(proxy.name == death.service for proxy in self._lab.proxies):
                 message = f"{death.service} ended with exit code {death.exit_code}"
-                self._decide(death.service, exit_rules.of_proxy(message))
+                self._decide(death.service, exit_rules.proxy_outcome(message))
                 return
             ago = (self._clock.time_ns() - death.at_ns) / 1e9
             actions = self._lifecycle.ended(death.service, death.exit_code, self._clock.monotonic() - ago)
@@ -224,12 +232,12 @@ class Conductor:
             death = self._containers.next_death(0)
 
     def _sim_died(self, death: Death) -> tuple[str, Outcome]:
-        events = diary(self._folder, simulator=death.service)
+        events = read_events(self._folder, simulator=death.service)
         failed = next((event for event in reversed(events) if event["event"] == "failed"), None)
         if failed is None:
             message = f"the simulator ended with exit code {death.exit_code}"
-            return death.service, exit_rules.of_simulator("", message, death.exit_code)
-        outcome = exit_rules.of_simulator(failed["reason"], failed["message"], death.exit_code)
+            return death.service, exit_rules.simulator_outcome("", message, death.exit_code)
+        outcome = exit_rules.simulator_outcome(failed["reason"], failed["message"], death.exit_code)
         # Blame the first server, where one did not answer.
         return next((host.name for host in self._lab.hosts if host.role == outcome.role), death.service), outcome
 
@@ -250,7 +258,7 @@ class Conductor:
                 case TimedOut(client, index, stage):
                     self._record(client, index, self._clock.time_ns(), received=self._received(client))
                     limit = self._lab.time_limit(self._flows[client])
-                    self._decide(client, exit_rules.of_timeout(self._lab.host(client), limit, stage))
+                    self._decide(client, exit_rules.timeout_outcome(self._lab.host(client), limit, stage))
                 case Enter(phase):
                     self._enter(phase)
 
@@ -280,16 +288,22 @@ class Conductor:
 
     def _note_end(self, name: str, index: int, exit_code: int, at_ns: int) -> None:
         host = self._lab.host(name)
-        outcome = exit_rules.of_exit(host, self._lab.flows[host.flow], exit_code)
+        outcome = exit_rules.exit_outcome(host, self._lab.flows[host.flow], exit_code)
         if host.role == "client":
             self._record(name, index, at_ns, exit_code)
         if outcome is not None:
             self._decide(name, outcome)
 
     def _record(
-        self, client: str, index: int, at_ns: int, exit_code: int | None = None, *, cut_off: bool = False,
+        self,
+        client: str,
+        index: int,
+        at_ns: int,
+        exit_code: int | None = None,
+        *,
+        cut_off: bool = False,
         received: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Note a transfer that is over, and make room for a repeat. `received`: bytes, where it timed out."""
         flow = self._flows[client]
         if client in self._held:

@@ -26,16 +26,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from harness.engine.build_queue import LANES
-from harness.engine.code_digest import behaviour
-from harness.engine.confinement import alone
+from harness.engine.code_digest import effective_content
+from harness.engine.confinement import isolated_options
 from harness.engine.docker_cli import (
     OWNER_LABEL,
     PREFIX,
+    command_error,
     docker,
-    ending_with_us,
-    failure,
     hint_for,
     inspect_image,
+    parent_death_prefix,
     tail,
 )
 from harness.engine.images.registry import Registry
@@ -49,7 +49,7 @@ from harness.scenario.schema import Implementation
 #: The record of what is in an image, beside its recipe (`harness.engine.images.record`).
 RECORD = "components.json"
 #: Files of a recipe's folder that do not influence the image.
-_OF_NO_IMAGE = ("image.yaml", RECORD)
+_IGNORED_FILES = ("image.yaml", RECORD)
 
 
 def folder_hash(folder: Path) -> str:
@@ -59,17 +59,17 @@ def folder_hash(folder: Path) -> str:
     contents, and so are comments and docstrings of Python (`harness.engine.code_digest`).
     """
     digest = hashlib.blake2b(digest_size=16)
-    left_out = {folder / name for name in _OF_NO_IMAGE}
+    left_out = {folder / name for name in _IGNORED_FILES}
     files = (path for path in folder.rglob("*") if path.is_file() and path not in left_out)
     for file in sorted(path for path in files if "__pycache__" not in path.parts):
         executable = os.access(file, os.X_OK)
-        content = hashlib.blake2b(behaviour(file.name, file.read_bytes()), digest_size=16).digest()
+        content = hashlib.blake2b(effective_content(file.name, file.read_bytes()), digest_size=16).digest()
         digest.update(f"{file.relative_to(folder)}\0{int(executable)}\0".encode() + content)
     return digest.hexdigest()
 
 
 @contextmanager
-def fresh(folder: Path) -> Iterator[Path]:
+def fresh_copy(folder: Path) -> Iterator[Path]:
     """A copy of a build context, with the present as modification time of all files.
 
     Cargo, make and the like compare times. Objects in a build cache (`RUN --mount=type=cache`) may be newer than a
@@ -285,11 +285,17 @@ class Images:
         if self._host_kernel() is None:
             self.make(self._sim_host, announce)
             completed = docker(
-                "run", *alone("NET_ADMIN"), "--entrypoint", "python3",
-                self._sim_host.reference, "-m", "simulator.probe", check=False,
-            )  # fmt: skip
+                "run",
+                *isolated_options("NET_ADMIN"),
+                "--entrypoint",
+                "python3",
+                self._sim_host.reference,
+                "-m",
+                "simulator.probe",
+                check=False,
+            )
             if completed.returncode not in (0, 1):
-                raise failure("probing the host kernel", completed.stderr)
+                raise command_error("probing the host kernel", completed.stderr)
             self._state.mkdir(parents=True, exist_ok=True)
             self._probe_file().write_text(completed.stdout)
 
@@ -313,8 +319,20 @@ class Images:
     def _run_build(self, build: Build, jobs: int | None) -> None:
         log = self._state / "builds" / f"{build.name}{'-' + build.target if build.target else ''}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        command = ["docker", "buildx", "build", "--load", "--progress", "plain", "--label", f"{IMAGE_LABEL}=1",
-                   "--build-arg", f"BASE={BASE_IMAGE}", "--tag", build.reference]  # fmt: skip
+        command = [
+            "docker",
+            "buildx",
+            "build",
+            "--load",
+            "--progress",
+            "plain",
+            "--label",
+            f"{IMAGE_LABEL}=1",
+            "--build-arg",
+            f"BASE={BASE_IMAGE}",
+            "--tag",
+            build.reference,
+        ]
         for argument, below in build.on.items():
             command += ["--build-arg", f"{argument}={below.reference}"]
         if jobs is not None:
@@ -326,7 +344,7 @@ class Images:
         if self._ca is not None:
             # Companies and CI have proxies with certificates of their own in front of the registries.
             command += ["--secret", f"id=ca,src={self._ca}"]
-        with log.open("wb") as out, fresh(build.folder) as context:
+        with log.open("wb") as out, fresh_copy(build.folder) as context:
             code = self._wait_for([*command, str(context)], out)
         if self._cancelled:
             raise EngineError(f"the build of the image {build.name} was ended")
@@ -344,7 +362,7 @@ class Images:
                 return -1
             # The build ends with the harness. Else it would go on for minutes, and use the cores.
             process = subprocess.Popen(
-                [*ending_with_us("TERM"), *command], stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+                [*parent_death_prefix("TERM"), *command], stdout=out, stderr=subprocess.STDOUT, start_new_session=True
             )
             self._processes.add(process)
         try:
@@ -386,7 +404,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
 
-def ours(image: str) -> bool:
+def is_ours(image: str) -> bool:
     """Whether an image with our label is ours: images that others build on our base inherit the label."""
     return image == BASE_IMAGE or image.startswith((f"{PREFIX}/", f"{PREFIX}-test/"))
 
@@ -400,7 +418,7 @@ def remove_everything() -> list[str]:
         ("network", ("network", "ls", *owner_filter), ("network", "rm"), "{{.Name}}"),
         ("image", ("images", "--filter", f"label={IMAGE_LABEL}"), ("rmi", "--force"), "{{.Repository}}:{{.Tag}}"),
     ):
-        names = [name for name in docker(*listing, "--format", form).stdout.split() if kind != "image" or ours(name)]
+        names = [name for name in docker(*listing, "--format", form).stdout.split() if kind != "image" or is_ours(name)]
         if names:
             docker(*removal, *names, check=False)
             removed.extend(f"{kind} {name}" for name in names)
@@ -411,7 +429,7 @@ def remove_everything() -> list[str]:
 
 
 @dataclass(frozen=True)
-class MadeImage:
+class ImageBuild:
     """One image after a build."""
 
     reference: str
@@ -427,35 +445,37 @@ class MadeImage:
 # --- Building many images at once.
 
 
-def make_side_by_side(
+def build_in_parallel(
     images: Images, simulator: Build | None, implementations: Mapping[str, Build], announce: Announce
-) -> dict[str, MadeImage]:
+) -> dict[str, ImageBuild]:
     """Build all of these and the images below them. Name → result: images below come first, then by name.
 
     `simulator`: is built together with them; None for none.
     """
     # First the images below, one at a time. Then the longest builds first, so that no core is idle at the end.
     shared = {below.reference: below for build in implementations.values() for below in build.on.values()}
-    shared_results = {build.name: _make(images, build, announce) for build in shared.values()}
+    shared_results = {build.name: _build_image(images, build, announce) for build in shared.values()}
     builds = {**({} if simulator is None else {"sim": simulator}), **implementations}
     order = sorted(builds, key=lambda name: -sum(build.seconds for build in _with_below(builds[name])))
     with ThreadPoolExecutor(LANES, thread_name_prefix="build") as pool:
         try:
-            results = dict(zip(order, pool.map(lambda name: _make(images, builds[name], announce), order), strict=True))
+            results = dict(
+                zip(order, pool.map(lambda name: _build_image(images, builds[name], announce), order), strict=True)
+            )
         except BaseException:
             images.cancel()
             raise
     return shared_results | dict(sorted(results.items()))
 
 
-def _make(images: Images, build: Build, announce: Announce) -> MadeImage:
+def _build_image(images: Images, build: Build, announce: Announce) -> ImageBuild:
     began, was_there = time.monotonic(), inspect_image(build.reference) is not None
     try:
         images.make(build, announce)
     except EngineError as error:
-        return MadeImage(build.reference, 0, time.monotonic() - began, was_there, error)
+        return ImageBuild(build.reference, 0, time.monotonic() - began, was_there, error)
     size = (inspect_image(build.reference) or {}).get("Size", 0)
-    return MadeImage(build.reference, size, time.monotonic() - began, was_there)
+    return ImageBuild(build.reference, size, time.monotonic() - began, was_there)
 
 
 def _with_below(build: Build) -> list[Build]:
@@ -469,16 +489,16 @@ def _with_below(build: Build) -> list[Build]:
 PATIENCE = 5.0
 
 
-def missing(implementation: Implementation) -> str | None:
+def why_unavailable(implementation: Implementation) -> str | None:
     """Why an implementation that is not on this machine cannot be built here; None where it can be.
 
     Published images are never pulled without a request, so an absent one counts as missing. A repository is contacted.
     Raises EngineError when the Docker daemon does not answer.
     """
     if implementation.image is not None:
-        return None if inspect_image(implementation.image) else _not_present("its image", implementation.image)
+        return None if inspect_image(implementation.image) else _absent_image("its image", implementation.image)
     if implementation.upstream_image is not None and inspect_image(implementation.upstream_image) is None:
-        return _not_present("it is built on the image", implementation.upstream_image)
+        return _absent_image("it is built on the image", implementation.upstream_image)
     if implementation.upstream_repository is not None:
         why = _unreachable(implementation.upstream_repository)
         if why:
@@ -486,7 +506,7 @@ def missing(implementation: Implementation) -> str | None:
     return None
 
 
-def _not_present(phrase: str, image: str) -> str:
+def _absent_image(phrase: str, image: str) -> str:
     return f"{phrase} {image} is not on this machine ('docker pull {image}')"
 
 

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.engine.images.hardlink_pool import SharedFiles
+from harness.engine.images.hardlink_pool import HardlinkPool
 from harness.engine.process_owner import lives
 from harness.errors import EngineError
 
@@ -54,7 +54,7 @@ class Cache:
         self.limit = limit
         self.roots = self.folder / _ROOTS
         self.www = self.folder / _WWW
-        self.shared = SharedFiles(self.folder / _POOL)
+        self.shared = HardlinkPool(self.folder / _POOL)
         self._keep_others_out()
 
     def _keep_others_out(self) -> None:
@@ -147,7 +147,7 @@ class Cache:
         sizes = {place.name: _bytes(place, counted) for place in _entries(self.folder) if place != self.roots}
         if self.roots.is_dir():
             exports = (_export_bytes(place, counted) for place in _entries(self.roots))
-            sizes[_ROOTS] = _on_disk(self.roots) + sum(exports)
+            sizes[_ROOTS] = _disk_bytes(self.roots) + sum(exports)
         return sizes
 
     # --- bounds
@@ -200,7 +200,7 @@ class Cache:
         removed = []
         for place in [*self.roots.glob(f"{UNFINISHED}*"), *self.www.glob(f"{UNFINISHED}*")]:
             if not lives(place.name.removeprefix(UNFINISHED).partition(".")[0]):
-                _drop(place)
+                _remove_path(place)
                 removed.append(f"{place.parent.name}/{place.name}")
         for item in self.kept():
             useless = tuple(place for place in item.places if not (place / EXPORT).exists())
@@ -218,7 +218,7 @@ class Cache:
             return False
         try:
             for place in item.places:
-                _drop(place)
+                _remove_path(place)
             if item.name.startswith(_ROOTS):
                 with self.alone():
                     self.shared.prune()
@@ -273,7 +273,7 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def _drop(place: Path) -> None:
+def _remove_path(place: Path) -> None:
     if place.is_dir():
         # Without this file nobody takes the rest for a complete export.
         (place / EXPORT).unlink(missing_ok=True)
@@ -282,7 +282,7 @@ def _drop(place: Path) -> None:
         place.unlink(missing_ok=True)
 
 
-def _on_disk(place: Path) -> int:
+def _disk_bytes(place: Path) -> int:
     return place.lstat().st_blocks * 512
 
 
@@ -290,7 +290,7 @@ def _export_bytes(folder: Path, counted: set[tuple[int, int]]) -> int:
     """Bytes on the disk of an export without its shared files, as counted when it was made."""
     try:
         below = int(json.loads((folder / EXPORT).read_bytes())[UNSHARED])
-        return below + _on_disk(folder) + sum(_on_disk(place) for place in _entries(folder))
+        return below + _disk_bytes(folder) + sum(_disk_bytes(place) for place in _entries(folder))
     except (OSError, ValueError, TypeError, KeyError):
         return _bytes(folder, counted)
 

@@ -19,9 +19,9 @@ from email.parser import HeaderParser
 from pathlib import PurePosixPath
 from typing import IO, NamedTuple
 
-from harness.engine.images.contents import ImageEntry, contents_of, counts, exported, is_program, tar_entries
+from harness.engine.images.contents import ImageEntry, contents_of, export_stream, is_counted, is_program, tar_entries
 from harness.errors import EngineError
-from harness.formatting import harmless
+from harness.formatting import escape_controls
 
 # --- Build information of a Go program: its modules, and the version of the compiler.
 #
@@ -37,9 +37,9 @@ _ALIGNMENT, _HEAD = 16, 32
 #: Bit of the header's flags: the texts follow the header directly.
 _INLINE = 0x2
 #: Bytes that are kept from a mark on. A program with a thousand modules has 100 kB.
-_MOST = 1 << 20
+_MAX_BUILD_INFO = 1 << 20
 #: Marks that are examined in a program. The Go tools have some in their own texts.
-_MOST_MARKS = 8
+_MAX_MARKS = 8
 #: Bytes of a random sentinel before and after the lines of modules.
 _SENTINEL = 16
 
@@ -71,14 +71,14 @@ class GoProgram:
         if not self._is_program:
             return
         for buffer in self._kept:
-            buffer.extend(block[: max(0, _MOST - len(buffer))])
+            buffer.extend(block[: max(0, _MAX_BUILD_INFO - len(buffer))])
         # A mark may begin in the former block and end in this one.
         text = self._tail + block
         begin = self._position - len(self._tail)
         at = text.find(_MARK)
-        while at >= 0 and len(self._kept) < _MOST_MARKS:
+        while at >= 0 and len(self._kept) < _MAX_MARKS:
             if (begin + at) % _ALIGNMENT == 0:
-                self._kept.append(bytearray(text[at : at + _MOST]))
+                self._kept.append(bytearray(text[at : at + _MAX_BUILD_INFO]))
             at = text.find(_MARK, at + 1)
         self._tail = text[-(len(_MARK) - 1) :]
         self._position += len(block)
@@ -92,8 +92,8 @@ def _modules(text: bytes) -> list[Module]:
     """The modules of build information. `text` begins with the mark; empty where it is no build information."""
     if len(text) < _HEAD or not text[len(_MARK) + 1] & _INLINE:
         return []
-    version, remainder = _string(text[_HEAD:])
-    lines, _ = _string(remainder)
+    version, remainder = _split_string(text[_HEAD:])
+    lines, _ = _split_string(remainder)
     go_version = version.decode(errors="replace")
     if not go_version.startswith("go"):
         return []
@@ -101,10 +101,10 @@ def _modules(text: bytes) -> list[Module]:
     compiler = Module("stdlib", go_version.removeprefix("go").partition(" ")[0], "")
     whole = len(lines) > 2 * _SENTINEL and lines[-_SENTINEL - 1 : -_SENTINEL] == b"\n"
     inner = lines[_SENTINEL:-_SENTINEL].decode(errors="replace") if whole else ""
-    return [compiler, *_listed(inner)]
+    return [compiler, *_parse_modules(inner)]
 
 
-def _listed(text: str) -> list[Module]:
+def _parse_modules(text: str) -> list[Module]:
     """The modules of lines of `dep`, path, version and sum, separated by tabs; `=>` replaces the module above.
 
     The program's own module (`mod`) counts if it has a version. Without one it is only the folder of the build.
@@ -121,7 +121,7 @@ def _listed(text: str) -> list[Module]:
     return [module for module in modules if module.name and module.version != "(devel)"]
 
 
-def _string(text: bytes) -> tuple[bytes, bytes]:
+def _split_string(text: bytes) -> tuple[bytes, bytes]:
     """(a text that follows its length, the rest). The length is a varint of Go's encoding/binary. Both are empty where
     the text is cut off.
     """
@@ -192,9 +192,9 @@ class Composition:
     """ID and VERSION_ID of os-release(5): `debian-13`; empty where the image has none."""
 
 
-def composition_of(reference: str) -> Composition:
+def read_composition(reference: str) -> Composition:
     """The components of an image that Docker has. Takes some seconds. Raises EngineError."""
-    with exported(reference) as stream:
+    with export_stream(reference) as stream:
         return composition_of_tar(stream, reference)
 
 
@@ -205,7 +205,7 @@ def composition_of_tar(stream: IO[bytes], name: str) -> Composition:
         entries, status = tar_entries(stream, observer.see)
     except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
         raise EngineError(f"the export of the image {name} cannot be read: {error}") from error
-    return _ImageReading(entries, observer, status).composition()
+    return _ImageParser(entries, observer, status).composition()
 
 
 @dataclass
@@ -223,7 +223,7 @@ class _Observer:
     def see(self, path: str, blocks: Iterable[bytes]) -> Iterator[bytes]:
         """Pass on the blocks of a file. EngineError where an image has suspiciously many files or texts."""
         if path in self.digests:
-            raise _twice(self.name, path)
+            raise _duplicate_error(self.name, path)
         digest, program = hashlib.sha256(), GoProgram()
         text = bytearray() if _names_components(path) else None
         for block in blocks:
@@ -242,8 +242,8 @@ class _Observer:
             raise EngineError(f"the image {self.name} has too many files, or lists of packages that are too long")
 
 
-def _twice(image: str, path: str) -> EngineError:
-    return EngineError(f"the export of the image {image} cannot be read: it has {_legible(path)} twice")
+def _duplicate_error(image: str, path: str) -> EngineError:
+    return EngineError(f"the export of the image {image} cannot be read: it has {_escape_path(path)} twice")
 
 
 def _names_components(path: str) -> bool:
@@ -256,7 +256,7 @@ def _names_components(path: str) -> bool:
     )
 
 
-class _ImageReading:
+class _ImageParser:
     """Derives the components from an image's entries and texts."""
 
     def __init__(self, entries: list[ImageEntry], observer: _Observer, status: str) -> None:
@@ -274,7 +274,7 @@ class _ImageReading:
         """Path → SHA-256 of a file, target of a link."""
         for entry in entries:
             if entry.kind == "file" and entry.content not in by_content:
-                raise _twice(observer.name, entry.path)
+                raise _duplicate_error(observer.name, entry.path)
             self._digests[entry.path] = by_content[entry.content] if entry.kind == "file" else entry.content
         self._owned: set[str] = set()
         """Paths of the files of all packages and distributions."""
@@ -284,9 +284,9 @@ class _ImageReading:
         components = {*self._packages(), *self._distributions(), *self._crates(), *self._kernel(), *self._go()}
         sound = sorted(item for item in components if _is_sound(item))
         files = {
-            _legible(f"/{path}"): self._digests[path]
+            _escape_path(f"/{path}"): self._digests[path]
             for path, entry in sorted(self._entries.items())
-            if is_program(entry) and counts(path) and path not in self._owned
+            if is_program(entry) and is_counted(path) and path not in self._owned
         }
         return Composition(tuple(sound), files, self._contents, self._distribution())
 
@@ -382,7 +382,7 @@ class _ImageReading:
         present = {path for path in paths if path in self._digests}
         self._owned |= present
         lines = sorted(
-            f"{path}\0{self._digests[path]}\n" for path in present if counts(path) and not _is_document(path)
+            f"{path}\0{self._digests[path]}\n" for path in present if is_counted(path) and not _is_document(path)
         )
         return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest() if lines else ""
 
@@ -414,6 +414,6 @@ def _is_sum(text: str) -> bool:
         return False
 
 
-def _legible(path: str) -> str:
+def _escape_path(path: str) -> str:
     """A path in which line breaks, tabs and control characters are escaped, since an untrusted image may have some."""
-    return harmless(path.replace("\n", "\\n").replace("\t", "\\t"))
+    return escape_controls(path.replace("\n", "\\n").replace("\t", "\\t"))

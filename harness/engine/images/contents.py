@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from harness.engine.docker_cli import docker, failure, start
+from harness.engine.docker_cli import command_error, docker, start_docker
 from harness.engine.images.cache import short_id
 from harness.engine.images.file_manifest import FileEntry, entries, read_entries
 from harness.engine.images.rootfs_export import FILES, ROOT, exported_folder
@@ -35,14 +35,42 @@ from harness.reading import read_regular
 
 #: Folders whose files are left out, and single files that are left out; from the root.
 _LEFT_OUT = (
-    "dev", "proc", "sys", "run", "tmp", "var/cache", "var/log", "var/lib/apt", "var/tmp", "root/.cache",
-    ".dockerenv", "etc/hostname", "etc/hosts", "etc/resolv.conf", "etc/mtab", "etc/machine-id",
-    "var/lib/dpkg/available", "var/lib/dpkg/lock", "var/lib/dpkg/lock-frontend", "var/lib/dpkg/triggers",
-    "etc/shadow", "etc/shadow-", "etc/gshadow-", "etc/passwd-", "etc/group-", "etc/subuid-", "etc/subgid-",
-    "etc/.pwd.lock", "etc/ld.so.cache", "var/lib/dpkg/status-old", "var/lib/dpkg/diversions-old",
-    "var/lib/dpkg/statoverride-old", "var/backups",
-    "etc/ssl/certs/ssl-cert-snakeoil.pem", "etc/ssl/private/ssl-cert-snakeoil.key",
-)  # fmt: skip
+    "dev",
+    "proc",
+    "sys",
+    "run",
+    "tmp",
+    "var/cache",
+    "var/log",
+    "var/lib/apt",
+    "var/tmp",
+    "root/.cache",
+    ".dockerenv",
+    "etc/hostname",
+    "etc/hosts",
+    "etc/resolv.conf",
+    "etc/mtab",
+    "etc/machine-id",
+    "var/lib/dpkg/available",
+    "var/lib/dpkg/lock",
+    "var/lib/dpkg/lock-frontend",
+    "var/lib/dpkg/triggers",
+    "etc/shadow",
+    "etc/shadow-",
+    "etc/gshadow-",
+    "etc/passwd-",
+    "etc/group-",
+    "etc/subuid-",
+    "etc/subgid-",
+    "etc/.pwd.lock",
+    "etc/ld.so.cache",
+    "var/lib/dpkg/status-old",
+    "var/lib/dpkg/diversions-old",
+    "var/lib/dpkg/statoverride-old",
+    "var/backups",
+    "etc/ssl/certs/ssl-cert-snakeoil.pem",
+    "etc/ssl/private/ssl-cert-snakeoil.key",
+)
 #: Links to these targets are left out: the name of this link is a hash of the name in the certificate.
 _LEFT_OUT_TARGETS = ("ssl-cert-snakeoil.pem",)
 #: A digest begins with this mark of the rule by which files are left out. Another rule needs another mark. Digests by
@@ -110,10 +138,10 @@ def comparable(first: str, second: str) -> bool:
 
 def _counts(entry: ImageEntry) -> bool:
     """Whether an entry counts for the digest."""
-    return counts(entry.path) and not (entry.kind == "link" and entry.content in _LEFT_OUT_TARGETS)
+    return is_counted(entry.path) and not (entry.kind == "link" and entry.content in _LEFT_OUT_TARGETS)
 
 
-def counts(path: str) -> bool:
+def is_counted(path: str) -> bool:
     """Whether a file counts for the digest. `path`: from the root, without a leading slash."""
     parts = PurePosixPath(path).parts
     if "__pycache__" in parts:
@@ -131,40 +159,40 @@ def _packages(status: str) -> dict[str, str]:
 
 
 @contextmanager
-def exported(reference: str) -> Iterator[IO[bytes]]:
+def export_stream(reference: str) -> Iterator[IO[bytes]]:
     """The stream of `docker export` of an image: a tar file. EngineError when Docker fails."""
     # A container needs a command, and an image may have none. This container never starts.
     container = docker("create", reference, "none").stdout.strip()
     try:
-        with start(["export", container], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as export:
+        with start_docker(["export", container], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as export:
             assert export.stdout is not None
             # Popen's pipe is a text stream; its buffer has the bytes.
             yield export.stdout.buffer  # type: ignore[attr-defined]
         if export.returncode != 0:
-            raise failure(f"exporting the image {reference}", "docker export failed")
+            raise command_error(f"exporting the image {reference}", "docker export failed")
     finally:
         docker("rm", "--force", container, check=False)
 
 
 def exported_contents(reference: str) -> Contents:
     """Contents of an image that Docker has, from its export. Takes a few seconds. EngineError when Docker fails."""
-    with exported(reference) as stream:
-        return _of_tar(stream)
+    with export_stream(reference) as stream:
+        return _tar_contents(stream)
 
 
 #: Observes the content of a file on its way to the digest: takes the file's path and blocks, returns the same blocks.
-See = Callable[[str, Iterable[bytes]], Iterable[bytes]]
+Observer = Callable[[str, Iterable[bytes]], Iterable[bytes]]
 
 
-def _unseen(path: str, blocks: Iterable[bytes]) -> Iterable[bytes]:
+def _pass_through(path: str, blocks: Iterable[bytes]) -> Iterable[bytes]:
     return blocks
 
 
-def _of_tar(stream: IO[bytes]) -> Contents:
+def _tar_contents(stream: IO[bytes]) -> Contents:
     return contents_of(*tar_entries(stream))
 
 
-def tar_entries(stream: IO[bytes], see: See = _unseen) -> tuple[list[ImageEntry], str]:
+def tar_entries(stream: IO[bytes], see: Observer = _pass_through) -> tuple[list[ImageEntry], str]:
     """(files and links of a tar file, text of dpkg's status file). The stream is read once, from start to end.
 
     Raises tarfile.TarError where it is no tar file.
@@ -197,15 +225,15 @@ def tar_entries(stream: IO[bytes], see: See = _unseen) -> tuple[list[ImageEntry]
 
 def folder_contents(root: Path) -> Contents:
     """Contents of a root file system in a folder. Raises OSError."""
-    return _of_sealed(root, entries(root))
+    return _manifest_contents(root, entries(root))
 
 
-def _of_export(export: Path) -> Contents:
+def _export_contents(export: Path) -> Contents:
     """Contents of an exported image, from its list of files. Raises OSError, and ValueError where that is damaged."""
-    return _of_sealed(export / ROOT, read_entries(export / FILES))
+    return _manifest_contents(export / ROOT, read_entries(export / FILES))
 
 
-def _of_sealed(root: Path, sealed: Iterable[FileEntry]) -> Contents:
+def _manifest_contents(root: Path, sealed: Iterable[FileEntry]) -> Contents:
     image_entries = (
         ImageEntry(
             entry.path, "file" if entry.is_file else "link", entry.is_file and bool(entry.mode & 0o111), entry.content
@@ -231,7 +259,7 @@ def _digest(blocks: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _kept(file: Path) -> Contents | None:
+def _read_cached(file: Path) -> Contents | None:
     """Contents from a file of the cache; None where it is not there, damaged, or by a former rule."""
     try:
         contents = Contents(**json.loads(file.read_bytes()))
@@ -240,7 +268,7 @@ def _kept(file: Path) -> Contents | None:
         return None
 
 
-class KnownContents:
+class ContentsCache:
     """The contents of images by their ID, each inspected once: `<cache>/contents/<image ID>.json`."""
 
     def __init__(self, cache: Path) -> None:
@@ -249,7 +277,9 @@ class KnownContents:
     def by_digest(self, digest: str) -> Contents | None:
         """Contents of an image that was inspected before, by their digest; None otherwise."""
         files = sorted((self._cache / "contents").glob("*.json"))
-        return next((kept for file in files if (kept := _kept(file)) is not None and kept.digest == digest), None)
+        return next(
+            (kept for file in files if (kept := _read_cached(file)) is not None and kept.digest == digest), None
+        )
 
     def of(self, reference: str, image_id: str) -> Contents:
         """Contents of an image, from its export in the cache, else from Docker. EngineError, OSError.
@@ -257,11 +287,11 @@ class KnownContents:
         `image_id`: sha256:….
         """
         file = self._cache / "contents" / f"{short_id(image_id)}.json"
-        if (cached := _kept(file)) is not None:
+        if (cached := _read_cached(file)) is not None:
             return cached
         export = exported_folder(self._cache, image_id)
         try:
-            contents = exported_contents(reference) if export is None else _of_export(export)
+            contents = exported_contents(reference) if export is None else _export_contents(export)
         except ValueError:
             # The export's list of files is damaged.
             contents = exported_contents(reference)

@@ -64,27 +64,27 @@ def _size(status: os.stat_result) -> int:
     return 0 if stat.S_ISDIR(status.st_mode) else status.st_size
 
 
-def appearance(root: Path) -> str:
+def quick_digest(root: Path) -> str:
     """Digest of what the quick check looks at. Raises OSError.
 
     Owners and inode numbers are left out: owners may have been changed so that somebody can clear the folder.
     """
-    return _appearance(
+    return _attributes_digest(
         (path, status.st_mode, _size(status), status.st_mtime_ns) for path, status in _walk(root).items()
     )
 
 
-def appearance_of(sealed: Iterable[FileEntry]) -> str:
+def manifest_digest(sealed: Iterable[FileEntry]) -> str:
     """The same digest of a manifest."""
-    return _appearance((entry.path, entry.mode, entry.size, entry.modified_ns) for entry in sealed)
+    return _attributes_digest((entry.path, entry.mode, entry.size, entry.modified_ns) for entry in sealed)
 
 
-def _appearance(attributes: Iterable[tuple[str, int, int, int]]) -> str:
+def _attributes_digest(attributes: Iterable[tuple[str, int, int, int]]) -> str:
     lines = sorted(f"{path}\0{mode:o} {size} {modified_ns}\n" for path, mode, size, modified_ns in attributes)
     return hashlib.blake2b("".join(lines).encode(errors="surrogateescape"), digest_size=16).hexdigest()
 
 
-def disarm(root: Path) -> dict[str, int]:
+def strip_privileges(root: Path) -> dict[str, int]:
     """Remove set-uid and set-gid bits and device files from a folder: they would give a user another one's rights.
 
     Returns path → former mode, with these bits, of the programs that had them. Raises OSError.
@@ -104,7 +104,7 @@ def runs_as_another(mode: int) -> bool:
     return stat.S_ISREG(mode) and bool(mode & SET_ID_BITS)
 
 
-def disarmed(sealed: Iterable[FileEntry]) -> list[FileEntry]:
+def without_set_ids(sealed: Iterable[FileEntry]) -> list[FileEntry]:
     """A manifest without such bits."""
     return [
         entry._replace(mode=entry.mode & ~SET_ID_BITS) if runs_as_another(entry.mode) else entry for entry in sealed

@@ -20,7 +20,7 @@ from harness.engine.images.file_manifest import FileEntry, file_content
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.ENOSYS})
 
 
-class SharedFiles:
+class HardlinkPool:
     """A pool of files, on the same file system as the folders that share it."""
 
     def __init__(self, folder: Path) -> None:
@@ -42,11 +42,11 @@ class SharedFiles:
             if status.st_ino in first:
                 # Hard links within the folder stay hard links.
                 if not file.samefile(first[status.st_ino]):
-                    _replace(file, first[status.st_ino], scratch)
+                    _replace_with_link(file, first[status.st_ino], scratch)
                 continue
             first[status.st_ino] = file
             # Equal files of one folder stay separate: programs tell them apart by their inodes.
-            name = _name(entry, status)
+            name = _pool_name(entry, status)
             equal[name] += 1
             pooled = self._folder / name[:2] / f"{name}.{equal[name]}"
             try:
@@ -59,16 +59,16 @@ class SharedFiles:
                 os.utime(root / entry.path, ns=(entry.modified_ns, entry.modified_ns))
 
     def _link(self, file: Path, status: os.stat_result, content: str, pooled: Path, scratch: Path) -> None:
-        if not _is(pooled, status, content):
-            _take(file, pooled)
+        if not _is_intact(pooled, status, content):
+            _add_to_pool(file, pooled)
             return
         try:
-            _replace(file, pooled, scratch)
+            _replace_with_link(file, pooled, scratch)
         except OSError as error:
             # The pooled file has the maximum number of links.
             if error.errno != errno.EMLINK:
                 raise
-            _take(file, pooled)
+            _add_to_pool(file, pooled)
 
     def _files(self) -> Iterator[os.DirEntry[str]]:
         for folder in sorted(self._folder.glob("??")):
@@ -87,13 +87,13 @@ class SharedFiles:
         return left
 
 
-def unshared(root: Path, sealed: list[FileEntry]) -> int:
+def unshared_bytes(root: Path, sealed: list[FileEntry]) -> int:
     """Bytes on the disk of a folder's unshared parts: folders, links, and files that are not in the pool."""
     statuses = ((root / entry.path).lstat() for entry in sealed)
     return sum(status.st_blocks * 512 for status in statuses if status.st_nlink == 1 or stat.S_ISDIR(status.st_mode))
 
 
-def _is(pooled: Path, status: os.stat_result, content: str) -> bool:
+def _is_intact(pooled: Path, status: os.stat_result, content: str) -> bool:
     """Whether a file of the pool has the content and attributes of its name: somebody may have damaged it."""
     try:
         actual = pooled.stat()
@@ -105,19 +105,19 @@ def _is(pooled: Path, status: os.stat_result, content: str) -> bool:
     return matching and file_content(pooled) == content
 
 
-def _replace(file: Path, target: Path, scratch: Path) -> None:
+def _replace_with_link(file: Path, target: Path, scratch: Path) -> None:
     """Replace a file with a link to `target`."""
     os.link(target, scratch)
     scratch.replace(file)
 
 
-def _take(file: Path, pooled: Path) -> None:
+def _add_to_pool(file: Path, pooled: Path) -> None:
     """Put a file into the pool. It replaces one that is damaged, or that has the maximum number of links."""
     pooled.parent.mkdir(parents=True, exist_ok=True)
     pooled.unlink(missing_ok=True)
     os.link(file, pooled)
 
 
-def _name(entry: FileEntry, status: os.stat_result) -> str:
+def _pool_name(entry: FileEntry, status: os.stat_result) -> str:
     key = f"{entry.content} {entry.mode:o} {entry.modified_ns} {status.st_uid} {status.st_gid}"
     return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()

@@ -20,8 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.engine.docker_cli import docker, failure, inspect_image
-from harness.engine.images.components import composition_of
+from harness.engine.docker_cli import command_error, docker, inspect_image
+from harness.engine.images.components import read_composition
 from harness.engine.images.contents import exported_contents
 from harness.engine.images.sbom import sbom_of
 from harness.errors import EngineError
@@ -74,7 +74,7 @@ class Registry:
         if completed.returncode != 0:
             if any(word in completed.stderr for word in _NOT_THERE):
                 return False
-            raise failure(f"pulling {name}", completed.stderr)
+            raise command_error(f"pulling {name}", completed.stderr)
         try:
             self._require_whole(name, identity)
             docker("tag", name, reference)
@@ -101,7 +101,7 @@ class Registry:
     def give(self, reference: str, identity: str) -> str:
         """Push an image's SBOM, then the image with its labels. Returns its name there. Raises EngineError."""
         name = self.name(reference)
-        composition = composition_of(reference)
+        composition = read_composition(reference)
         sbom = sbom_of(reference, composition).encode()
         self._push(f"{name}-sbom", {"Dockerfile": _SBOM_RECIPE.encode(), SBOM_FILE: sbom}, {})
         labels = {
@@ -123,7 +123,7 @@ class Registry:
         with suppress(EngineError, subprocess.SubprocessError):
             docker("rmi", name, check=False)
         if completed.returncode != 0:
-            raise failure(f"pushing {name}", completed.stderr)
+            raise command_error(f"pushing {name}", completed.stderr)
 
 
 def origin_of(reference: str, place: str) -> str:

@@ -29,22 +29,22 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.engine.docker_cli import docker, failure, image_ids, inspect_image, start
+from harness.engine.docker_cli import command_error, docker, image_ids, inspect_image, start_docker
 from harness.engine.images.cache import EXPORT, UNFINISHED, UNSHARED, Cache, cache_error, short_id
 from harness.engine.images.file_manifest import (
     SET_ID_BITS,
     FileEntry,
-    appearance,
-    appearance_of,
     differences,
-    disarm,
-    disarmed,
     entries,
+    manifest_digest,
+    quick_digest,
     read_entries,
     runs_as_another,
+    strip_privileges,
+    without_set_ids,
     write_entries,
 )
-from harness.engine.images.hardlink_pool import unshared
+from harness.engine.images.hardlink_pool import unshared_bytes
 from harness.engine.process_owner import owner
 from harness.errors import EngineError
 
@@ -59,7 +59,7 @@ SET_IDS = "set_ids"
 #: Seconds after which a process repeats the quick check of an export that it uses. The check takes 25 ms.
 LOOK_AGAIN = 60.0
 #: Number of a damaged export's differences that a message names.
-_NAMED = 2
+_MAX_NAMED = 2
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def exported_folder(cache: Path, image_id: str) -> Path | None:
 
 
 @dataclass(frozen=True)
-class Exported:
+class LockedRoots:
     """Root file systems that are locked, so that nobody removes them."""
 
     roots: dict[str, RootFs]
@@ -126,7 +126,7 @@ class RootFileSystems:
         return newest and newest[1]
 
     @contextlib.contextmanager
-    def use(self, references: Iterable[str]) -> Iterator[Exported]:
+    def use(self, references: Iterable[str]) -> Iterator[LockedRoots]:
         """The root file systems of images, locked. They are exported where they are missing or damaged.
 
         Raises EngineError. While the Docker daemon does not answer, or does not have an image any more, an earlier
@@ -144,7 +144,7 @@ class RootFileSystems:
                     raise cache_error(error, self._cache.folder) from error
                 if reference in self._damage:
                     repaired.append(f"{self._damage.pop(reference)}: they were exported anew")
-            yield Exported(roots, tuple(repaired))
+            yield LockedRoots(roots, tuple(repaired))
 
     def of(self, reference: str) -> RootFs:
         """The root file system of an image, as from `use`, but not locked afterwards."""
@@ -192,8 +192,8 @@ class RootFileSystems:
                 if root.reference == reference:
                     return root
                 return replace(_described(reference, image, folder / ROOT), set_ids=root.set_ids)
-            self._damage[reference] = _damage(reference, folder, damage)
-            _discard(folder)
+            self._damage[reference] = _damage_message(reference, folder, damage)
+            _mark_damaged(folder)
         if image is None:
             raise self._with_damage(reference, EngineError("Docker does not have it"))
         return self._export(reference, image)
@@ -211,7 +211,7 @@ class RootFileSystems:
         """Damage of an export by the quick check; empty if the check was made a moment ago."""
         if time.monotonic() - self._looked.get(folder, -LOOK_AGAIN) < LOOK_AGAIN:
             return []
-        damage = _look(folder)
+        damage = _quick_check(folder)
         if not damage:
             self._looked[folder] = time.monotonic()
         return damage
@@ -221,12 +221,12 @@ class RootFileSystems:
         any_damaged = False
         for root in {root.rootfs: root for root in roots}.values():
             folder = Path(root.rootfs).parent
-            if root.rootfs in self._sound and not _look(folder):
+            if root.rootfs in self._sound and not _quick_check(folder):
                 continue
-            damage = _count(folder)
+            damage = _full_check(folder)
             if damage:
-                self._damage[root.reference] = _damage(root.reference, folder, damage)
-                _discard(folder)
+                self._damage[root.reference] = _damage_message(root.reference, folder, damage)
+                _mark_damaged(folder)
                 any_damaged = True
             else:
                 self._sound.add(root.rootfs)
@@ -241,11 +241,11 @@ class RootFileSystems:
         (unfinished / ROOT).mkdir()
         try:
             _extract(reference, unfinished / ROOT)
-            set_ids = disarm(unfinished / ROOT)
+            set_ids = strip_privileges(unfinished / ROOT)
             sealed = entries(unfinished / ROOT)
             with self._cache.alone():
                 self._cache.shared.share(unfinished / ROOT, sealed, unfinished / "link")
-            seal(replace(_described(reference, image, unfinished / ROOT), set_ids=set_ids), sealed)
+            write_manifest(replace(_described(reference, image, unfinished / ROOT), set_ids=set_ids), sealed)
             folder = _place(unfinished, roots, str(image["Id"]))
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -255,15 +255,17 @@ class RootFileSystems:
         return replace(_described(reference, image, folder / ROOT), set_ids=set_ids)
 
 
-def seal(root: RootFs, sealed: list[FileEntry]) -> None:
+def write_manifest(root: RootFs, sealed: list[FileEntry]) -> None:
     """Write an export's manifest, `sealed`, and then `export.json` with its image. OSError."""
     folder = Path(root.rootfs).parent
     write_entries(folder / FILES, sealed)
     described = {name: value for name, value in asdict(root).items() if name not in ("rootfs", SET_IDS)}
     content = {
-        "image": described, "appearance": appearance(folder / ROOT), UNSHARED: unshared(folder / ROOT, sealed),
+        "image": described,
+        "appearance": quick_digest(folder / ROOT),
+        UNSHARED: unshared_bytes(folder / ROOT, sealed),
         SET_IDS: dict(root.set_ids),
-    }  # fmt: skip
+    }
     (folder / EXPORT).write_text(json.dumps(content, indent=1))
 
 
@@ -281,7 +283,7 @@ def _disarm_older(folder: Path) -> None:
         # It is damaged, and a later check finds that.
         return
     armed = {entry.path: stat.S_IMODE(entry.mode) for entry in sealed if runs_as_another(entry.mode)}
-    content |= {"appearance": appearance_of(disarmed(sealed)), SET_IDS: armed}
+    content |= {"appearance": manifest_digest(without_set_ids(sealed)), SET_IDS: armed}
     unfinished = folder / f"{UNFINISHED}{EXPORT}.{owner()}.{threading.get_ident()}"
     unfinished.write_text(json.dumps(content, indent=1))
     # This is written first: if the rest fails, the export counts as damaged.
@@ -290,7 +292,7 @@ def _disarm_older(folder: Path) -> None:
     for path in armed:
         with contextlib.suppress(FileNotFoundError):
             (folder / ROOT / path).chmod(armed[path] & ~SET_ID_BITS)
-    write_entries(folder / FILES, disarmed(sealed))
+    write_entries(folder / FILES, without_set_ids(sealed))
 
 
 def _place(unfinished: Path, roots: Path, image_id: str) -> Path:
@@ -333,18 +335,18 @@ def _add_name(folder: Path, reference: str) -> None:
         unfinished.replace(folder / NAMES)
 
 
-def _look(folder: Path) -> list[str]:
+def _quick_check(folder: Path) -> list[str]:
     """Differences of an export from its manifest. The full check is made only where the quick one finds some."""
     try:
         recorded = json.loads((folder / EXPORT).read_bytes())["appearance"]
-        if appearance(folder / ROOT) == recorded:
+        if quick_digest(folder / ROOT) == recorded:
             return []
     except (OSError, ValueError, TypeError, KeyError):
         pass
-    return _count(folder) or [f"{EXPORT} was changed"]
+    return _full_check(folder) or [f"{EXPORT} was changed"]
 
 
-def _count(folder: Path) -> list[str]:
+def _full_check(folder: Path) -> list[str]:
     """Differences of an export from its manifest, by the full check."""
     try:
         return differences(folder / ROOT, read_entries(folder / FILES))
@@ -352,12 +354,12 @@ def _count(folder: Path) -> list[str]:
         return [f"{FILES} cannot be read"]
 
 
-def _damage(reference: str, folder: Path, damage: list[str]) -> str:
-    suffix = f" and {len(damage) - _NAMED} more" if len(damage) > _NAMED else ""
-    return f"the exported files of {reference} in {folder} were damaged ({', '.join(damage[:_NAMED])}{suffix})"
+def _damage_message(reference: str, folder: Path, damage: list[str]) -> str:
+    suffix = f" and {len(damage) - _MAX_NAMED} more" if len(damage) > _MAX_NAMED else ""
+    return f"the exported files of {reference} in {folder} were damaged ({', '.join(damage[:_MAX_NAMED])}{suffix})"
 
 
-def _discard(folder: Path) -> None:
+def _mark_damaged(folder: Path) -> None:
     """Mark an export as damaged. Its present users go on; there are no new ones. OSError."""
     # Another process may have marked it already.
     with contextlib.suppress(FileNotFoundError):
@@ -401,13 +403,16 @@ def _extract(reference: str, folder: Path) -> None:
     """Write an image's files to a folder, without device files: only root can make them, and no guest needs them."""
     container = docker("create", reference).stdout.strip()
     try:
-        with start(["export", container], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as export:
+        with start_docker(["export", container], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as export:
             completed = subprocess.run(
                 ["tar", "--extract", "--preserve-permissions", "--exclude=dev/*", "--directory", str(folder)],
-                stdin=export.stdout, capture_output=True, text=True, check=False,
-            )  # fmt: skip
+                stdin=export.stdout,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         if export.returncode != 0 or completed.returncode != 0:
-            raise failure(f"exporting the image {reference}", completed.stderr or "docker export failed")
+            raise command_error(f"exporting the image {reference}", completed.stderr or "docker export failed")
     finally:
         docker("rm", "--force", container, check=False)
     # The cache's owner must be able to clear it, whatever modes the image's files have.

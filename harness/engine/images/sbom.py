@@ -80,10 +80,15 @@ def _packages(composition: Composition) -> list[Component]:
             digest = [HashType(alg=HashAlgorithm.SHA_256, content=part.digest)]
         packages.append(
             Component(
-                name=part.name, version=part.version or None, type=ComponentType.LIBRARY, purl=purl,
-                bom_ref=str(purl) if number == 1 else f"{purl}#{number}", hashes=digest, properties=properties,
+                name=part.name,
+                version=part.version or None,
+                type=ComponentType.LIBRARY,
+                purl=purl,
+                bom_ref=str(purl) if number == 1 else f"{purl}#{number}",
+                hashes=digest,
+                properties=properties,
             )
-        )  # fmt: skip
+        )
     return packages
 
 
@@ -93,8 +98,10 @@ def _files(composition: Composition) -> list[Component]:
 
     return [
         Component(
-            name=path, type=ComponentType.FILE, bom_ref=f"file:{path}",
+            name=path,
+            type=ComponentType.FILE,
+            bom_ref=f"file:{path}",
             hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest)],
         )
         for path, digest in composition.files.items()
-    ]  # fmt: skip
+    ]

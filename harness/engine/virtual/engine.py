@@ -23,12 +23,12 @@ from typing import Any
 from harness.engine import EngineResult, Progress, exit_rules
 from harness.engine.certificates import VIRTUAL_START, virtual_certificates
 from harness.engine.docker_cli import tail
-from harness.engine.external_failures import bereft, by_somebody, for_want_of_memory, memory_kills
+from harness.engine.external_failures import kill_failure, memory_failure, memory_kills, wait_failure
 from harness.engine.images.cache import Cache
-from harness.engine.images.rootfs_export import Exported, RootFileSystems, RootFs
+from harness.engine.images.rootfs_export import LockedRoots, RootFileSystems, RootFs
 from harness.engine.kernel import OWN, LabKernel
-from harness.engine.run_dir import cpu_of, diary, file_digest, kernel_of, prepare_folder, random_bytes
-from harness.engine.served_files import serving
+from harness.engine.run_dir import cpu_of, file_digest, kernel_of, prepare_folder, random_bytes, read_events
+from harness.engine.served_files import locked_served_files
 from harness.engine.virtual.guest_config import guest_memory_mib, roots_of, world_document
 from harness.engine.virtual.uml_guest import DISK, LAB, STALL, Guest, GuestEnd, remove_orphans
 from harness.errors import EngineError
@@ -108,15 +108,15 @@ class VirtualEngine:
                 result = self._tried(lab, folder, progress, exported.roots)
             if result is not None:
                 return replace(result, warnings=(*result.warnings, *warnings))
-            _empty(folder)
+            _empty_folder(folder)
             note = ", and the run made again"
         raise EngineError(f"an image was damaged again once it was exported anew: {warnings[-1]}", "is the disk sound?")
 
-    def _prepared(self, lab: Lab, folder: Path, stack: contextlib.ExitStack) -> Exported:
+    def _prepared(self, lab: Lab, folder: Path, stack: contextlib.ExitStack) -> LockedRoots:
         """Prepare a lab's files and root file systems, and lock them. EngineError."""
         # Files that are made once and kept are made by one run at a time.
         with self._preparing:
-            stack.enter_context(serving(lab, self._cache))
+            stack.enter_context(locked_served_files(lab, self._cache))
             prepare_folder(lab, folder, self._cache.folder)
             virtual_certificates(self._cache.folder, lab.certificates)
             return stack.enter_context(self._images.use([lab.sim_image, *(host.image for host in lab.hosts)]))
@@ -154,9 +154,15 @@ class VirtualEngine:
             if self._cancelled:
                 raise EngineError("the run was cancelled")
             end = guest.run(
-                [*_INIT, LAB], folder, folder / "sim" / "console.log", self._stall, progress, folders=folders,
-                settings=settings, disk=disk_of(lab, self._log_limit),
-            )  # fmt: skip
+                [*_INIT, LAB],
+                folder,
+                folder / "sim" / "console.log",
+                self._stall,
+                progress,
+                folders=folders,
+                settings=settings,
+                disk=disk_of(lab, self._log_limit),
+            )
         finally:
             self._running.discard(guest)
             self._cores.put(core)
@@ -168,17 +174,17 @@ class VirtualEngine:
     def _result(
         self, lab: Lab, folder: Path, end: GuestEnd, images: dict[str, RootFs], kernel: str, kills: int
     ) -> EngineResult:
-        events = diary(folder, "endpoints.jsonl")
+        events = read_events(folder, "endpoints.jsonl")
         transfers = transfers_of(lab, events)
-        checks = [exit_rules.check(item, lab.flows[item.flow], folder, self._cache.www) for item in transfers]
+        checks = [exit_rules.check_transfer(item, lab.flows[item.flow], folder, self._cache.www) for item in transfers]
         outcome, blamed = self._outcome(lab, folder, end, events, kills)
         final = exit_rules.conclude(outcome, checks)
         if final.status == "wrong_file":
             blamed = next(f"client{item.transfer.flow}" for item in checks if item.outcome is not None)
         if final.status != "completed":
             words = tail(folder / f"{blamed}.log") if blamed else console_tail(folder)
-            final = exit_rules.with_words(final, words)
-        simulator = diary(folder)
+            final = exit_rules.with_log_tail(final, words)
+        simulator = read_events(folder)
         cpu = cpu_of(simulator)
         return EngineResult(
             outcome=final,
@@ -206,7 +212,9 @@ class VirtualEngine:
             detail = f"the clock stood still for {self._stall:g} s of CPU time: {end.spun} was running all the while"
             return Outcome(status="infrastructure", role="sim", reason="clock_stood_still", detail=detail), ""
         if end.asleep:
-            return exit_rules.of_outside("sim", bereft(f"the lab kernel, {end.clock:.1f} s into the lab,")), ""
+            return exit_rules.external_outcome(
+                "sim", wait_failure(f"the lab kernel, {end.clock:.1f} s into the lab,")
+            ), ""
         if end.exceeded:
             detail = (
                 f"the lab kernel was ended {end.clock:.1f} s into the lab: it had taken {end.exceeded}, which no lab "
@@ -215,20 +223,22 @@ class VirtualEngine:
             return Outcome(status="infrastructure", role="sim", reason="exceeded", detail=detail), ""
         if end.signal == signal.SIGKILL:
             victim = f"the lab kernel, {end.clock:.1f} s into the lab,"
-            failure = for_want_of_memory(victim, kills) if kills else by_somebody(victim, "SIGKILL")
-            return exit_rules.of_outside("sim", failure), ""
+            failure = memory_failure(victim, kills) if kills else kill_failure(victim, "SIGKILL")
+            return exit_rules.external_outcome("sim", failure), ""
         if not end.said_over:
             panic = next((line for line in console_tail(folder) if PANIC in line), "")
             lost = LOST.search(panic)
             if lost is not None and lost["how"] == FORBIDDEN:
                 return self._escaped(lab, lost["host"], lost["program"])
-            message = panic.partition(PANIC)[2].strip(" -:") or _wordless(end)
+            message = panic.partition(PANIC)[2].strip(" -:") or _silent_end_message(end)
             if message.startswith(OUT_OF_MEMORY):
                 message += "; the endpoints used more than a lab has: --engine compose gives them this machine's"
             detail = f"the lab kernel ended {end.clock:.1f} s into the lab: {message}"
             return Outcome(status="infrastructure", role="sim", reason="kernel_ended", detail=detail), ""
         return outcome_of(
-            lab, events, [event for simulator in lab.simulators for event in diary(folder, simulator=simulator.name)]
+            lab,
+            events,
+            [event for simulator in lab.simulators for event in read_events(folder, simulator=simulator.name)],
         )
 
     def _escaped(self, lab: Lab, name: str, program: str) -> tuple[Outcome, str]:
@@ -249,7 +259,7 @@ def disk_of(lab: Lab, log_limit: int) -> int:
     return DISK + len(lab.hosts) * exit_rules.log_limit(lab, log_limit) + 4 * sent
 
 
-def _wordless(end: GuestEnd) -> str:
+def _silent_end_message(end: GuestEnd) -> str:
     """Message for a lab kernel that ended without one, and whose file is undamaged."""
     signalled = f" ({signal.Signals(end.signal).name})" if end.signal else ""
     return f"without a word{signalled}: 'dmesg' may tell more; --engine compose does without it"
@@ -268,7 +278,7 @@ def console_tail(folder: Path) -> tuple[str, ...]:
     return lines[-12:] if first is None else lines[first : first + 12]
 
 
-def _empty(folder: Path) -> None:
+def _empty_folder(folder: Path) -> None:
     """Empty a run's folder. Raises EngineError."""
     try:
         for place in folder.iterdir():
@@ -315,22 +325,22 @@ def outcome_of(lab: Lab, events: list[dict[str, Any]], simulator: list[dict[str,
     """(outcome, blamed host) of a lab that came to its end, from the two diaries."""
     for event in events:
         if event["event"] == "proxy_ended":
-            return exit_rules.of_proxy(event["message"]), event["host"]
+            return exit_rules.proxy_outcome(event["message"]), event["host"]
         host = lab.host(event["host"])
         outcome = None
         if event["event"] == "ended":
-            outcome = exit_rules.of_exit(host, lab.flows[host.flow], event["exit_code"])
+            outcome = exit_rules.exit_outcome(host, lab.flows[host.flow], event["exit_code"])
         elif event["event"] == "timed_out":
-            outcome = exit_rules.of_timeout(host, lab.time_limit(lab.flows[host.flow]), event["stage"])
+            outcome = exit_rules.timeout_outcome(host, lab.time_limit(lab.flows[host.flow]), event["stage"])
         elif event["event"] == "overflowed":
-            outcome = exit_rules.of_logs(host)
+            outcome = exit_rules.log_overflow_outcome(host)
         elif event["event"] == "unable":
             outcome = Outcome(status="infrastructure", role=host.role, reason="unable", detail=event["message"])
         if outcome is not None:
             return outcome, host.name
     failed = next((event for event in simulator if event["event"] == "failed"), None)
     if failed is not None:
-        outcome = exit_rules.of_simulator(failed["reason"], failed["message"])
+        outcome = exit_rules.simulator_outcome(failed["reason"], failed["message"])
         return outcome, next(
             host.name for host in lab.hosts if host.role == outcome.role
         ) if outcome.role == "server" else ""

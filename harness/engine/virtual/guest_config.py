@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine.images.rootfs_export import RootFs
-from harness.engine.run_dir import plan_of
-from harness.engine.virtual.uml_guest import seen
+from harness.engine.run_dir import plan_path
+from harness.engine.virtual.uml_guest import guest_path
 from harness.netem.bounds import FRAME
 from harness.topology import CLIENT_END, PROXY_COMMAND, Host, Lab, ProxyHost, proxy_environment
 
@@ -28,7 +28,7 @@ def guest_memory_mib(lab: Lab, images: Mapping[str, RootFs]) -> int:
     """
     written_bytes = 0
     for host in lab.hosts:
-        if not _as_root(images[host.name]):
+        if not _runs_as_root(images[host.name]):
             flow = lab.flows[host.flow]
             written_bytes += 2 * flow.size * (1 if flow.repeat_after is None else 2)
     nodes: tuple[Host | ProxyHost, ...] = (*lab.hosts, *lab.proxies)
@@ -39,7 +39,7 @@ def guest_memory_mib(lab: Lab, images: Mapping[str, RootFs]) -> int:
     return simulators + BASE_MEMORY + ENDPOINT_MEMORY * len(nodes) + buffered_mib
 
 
-def _as_root(image: RootFs) -> bool:
+def _runs_as_root(image: RootFs) -> bool:
     return image.user.partition(":")[0] in ("", "root", "0")
 
 
@@ -54,10 +54,10 @@ def world_document(lab: Lab, images: dict[str, RootFs], log_limit: int) -> dict[
 
     It names no folder of this machine, so that the guest reads the same everywhere.
     """
-    roots = {str(place): seen(name) for name, place in roots_of(images).items()}
+    roots = {str(place): guest_path(name) for name, place in roots_of(images).items()}
     return {
         "schema": 1,
-        "folders": {name: seen(name) for name in ("www", "certs")},
+        "folders": {name: guest_path(name) for name in ("www", "certs")},
         "client_end": CLIENT_END,
         "log_limit": log_limit,
         "sample_ns": sample_ns(lab),
@@ -76,7 +76,7 @@ def _simulators(lab: Lab) -> dict[str, Any]:
         "simulators": [
             {
                 "name": simulator.name,
-                "plan": plan_of(lab, simulator),
+                "plan": plan_path(lab, simulator),
                 "networks": {side: interface.network for side, interface in simulator.interfaces.items()},
             }
             for simulator in lab.simulators
@@ -101,10 +101,10 @@ def sample_ns(lab: Lab) -> int:
     return min(max(4 * FRAME * 8 * 10**9 // rate, 2_000_000), 10_000_000)
 
 
-def _described(image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
+def _image_entry(image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
     described = asdict(image) | {"rootfs": roots[image.rootfs]}
     del described["id"], described["identity"]
-    if not described["set_ids"] or _as_root(image):
+    if not described["set_ids"] or _runs_as_root(image):
         # To root these bits give nothing, so a layer with copies of these files would be useless.
         del described["set_ids"]
     return described
@@ -116,7 +116,7 @@ def _proxy(proxy: ProxyHost, image: RootFs, roots: Mapping[str, str]) -> dict[st
         "networks": {interface.network: interface.prefixed for interface in proxy.interfaces.values()},
         "environment": proxy_environment(proxy),
         "sysctls": proxy.sysctls,
-        "image": _described(image, roots) | {"command": list(PROXY_COMMAND)},
+        "image": _image_entry(image, roots) | {"command": list(PROXY_COMMAND)},
     }
 
 
@@ -133,8 +133,8 @@ def _host(lab: Lab, host: Host, image: RootFs, roots: Mapping[str, str]) -> dict
         "hosts": {name: list(addresses) for name, addresses in host.hosts.items()},
         "environment": host.environment,
         **({"sysctls": host.sysctls} if host.sysctls else {}),
-        "image": _described(image, roots),
-        "as_root": _as_root(image),
+        "image": _image_entry(image, roots),
+        "as_root": _runs_as_root(image),
         "start": flow.start if host.role == "client" else 0.0,
         "repeat_after": flow.repeat_after if host.role == "client" else None,
         "cut_after": flow.stop if flow.cut_off and host.role == "client" else None,

@@ -70,7 +70,7 @@ class Sandboxes:
         key = program, frozenset((place.folder.stat().st_dev, place.writable) for place in places.values())
         with self._lock:
             if key not in self._tried:
-                self._tried[key] = _tried(program, kernel, places)
+                self._tried[key] = _try_layers(program, kernel, places)
             return self._tried[key]
 
 
@@ -78,7 +78,7 @@ class Sandboxes:
 SANDBOXES = Sandboxes()
 
 
-def wanted() -> bool:
+def is_enabled() -> bool:
     """Whether guests are sandboxed: not where HARNESS_SANDBOX is 'off'. EngineError for other values."""
     word = os.environ.get(VARIABLE) or "on"
     if word not in ("on", "off"):
@@ -100,9 +100,20 @@ def sandbox_command(
     `memory`: bytes of its guest; `report`: a file descriptor for the kernel's report about itself.
     """
     return [
-        str(program), *_folders(places), "--memory", str(memory + ROOM), "--file", str(max(memory, LARGEST_FILE)),
-        "--core", str(core), "--report", str(report), *sandbox.options, "--", *kernel,
-    ]  # fmt: skip
+        str(program),
+        *_folders(places),
+        "--memory",
+        str(memory + ROOM),
+        "--file",
+        str(max(memory, LARGEST_FILE)),
+        "--core",
+        str(core),
+        "--report",
+        str(report),
+        *sandbox.options,
+        "--",
+        *kernel,
+    ]
 
 
 def _folders(places: Mapping[str, SharedFolder]) -> Iterator[str]:
@@ -121,7 +132,7 @@ def _choices() -> Iterator[tuple[str, ...]]:
     yield "--namespaces", "no"
 
 
-def _tried(program: Path, kernel: Path, places: Mapping[str, SharedFolder]) -> Sandbox:
+def _try_layers(program: Path, kernel: Path, places: Mapping[str, SharedFolder]) -> Sandbox:
     reasons: list[str] = []
     stderr = ""
     for options in _choices():
@@ -129,19 +140,22 @@ def _tried(program: Path, kernel: Path, places: Mapping[str, SharedFolder]) -> S
         try:
             completed = subprocess.run(
                 [str(program), *words, *options, "--", str(kernel)],
-                capture_output=True, text=True, timeout=_LONGEST, check=False,
-            )  # fmt: skip
+                capture_output=True,
+                text=True,
+                timeout=_LONGEST,
+                check=False,
+            )
         except (OSError, subprocess.SubprocessError) as error:
-            raise _unable(f"{program}: {error}") from error
+            raise _sandbox_error(f"{program}: {error}") from error
         lines = completed.stdout.splitlines()
         if completed.returncode == 0:
             return Sandbox(options, (*reasons, *lines))
         reasons += [line for line in lines if line not in reasons]
         stderr = completed.stderr.strip()
-    raise _unable(stderr)
+    raise _sandbox_error(stderr)
 
 
-def _unable(reason: str) -> EngineError:
+def _sandbox_error(reason: str) -> EngineError:
     return EngineError(
         f"guests of virtual time cannot be confined on this machine: {reason}",
         f"{VARIABLE}=off runs them with all rights of yours: only with images that you trust",

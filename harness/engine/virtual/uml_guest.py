@@ -18,17 +18,17 @@ from typing import IO
 
 from harness.engine.images.cache import size_of as size_on_disk
 from harness.engine.process_owner import lives, owner
-from harness.engine.virtual.sandbox import PROGRAM, SANDBOXES, SharedFolder, sandbox_command, wanted
+from harness.engine.virtual.sandbox import PROGRAM, SANDBOXES, SharedFolder, is_enabled, sandbox_command
 from harness.errors import EngineError
-from harness.formatting import size_of
+from harness.formatting import format_size
 from harness.reading import read_regular
 
 #: Environment variable of a guest's process: its owner.
 OWNER_VARIABLE = "QUIC_LAB_OWNER"
 #: The working directory of a guest's process, as the guest's kernel sees it.
-HERE = "/proc/self/cwd"
+GUEST_DIR = "/proc/self/cwd"
 #: Path by which a guest's init finds the folder of its lab.
-LAB = f"{HERE}/lab"
+LAB = f"{GUEST_DIR}/lab"
 #: Name of a scratch folder: this, then its owner.
 SCRATCH = "quic-lab"
 #: Seconds of the guest's own CPU time without any movement of its clock after which it is ended.
@@ -57,7 +57,7 @@ NO_CONSOLE = "Failed to initialize management console"
 #: Name of the sandbox's own processes: the one that was started, and the first of its namespace.
 SANDBOX = Path(PROGRAM).name
 #: Bytes that are read of a kernel's report about itself at most.
-_SAID = 4096
+_MAX_REPORT = 4096
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ class GuestEnd:
     """What it used too much of, so that it was ended; empty where it did not."""
 
 
-def seen(name: str) -> str:
+def guest_path(name: str) -> str:
     """Path by which a guest's init finds a folder of the guest. It is the same on every machine."""
-    return f"{HERE}/{name}"
+    return f"{GUEST_DIR}/{name}"
 
 
 def ram_folder(needed: int) -> Path:
@@ -127,9 +127,9 @@ class _Start:
         """The kernel's report on how it entered its programs (images/lab-kernel/lab_inproc.c)."""
         if self.report is not None:
             self.report.seek(0)
-            return self.report.read(_SAID).rstrip(b"\0").decode(errors="replace").strip()
+            return self.report.read(_MAX_REPORT).rstrip(b"\0").decode(errors="replace").strip()
         try:
-            return read_regular(Path(self.scratch) / "entered", _SAID).decode(errors="replace").strip()
+            return read_regular(Path(self.scratch) / "entered", _MAX_REPORT).decode(errors="replace").strip()
         except OSError:
             return ""
 
@@ -175,12 +175,27 @@ class Guest:
         directory, so that the same seed gives the same numbers everywhere.
         """
         return [
-            str(self._kernel), f"mem={self._memory}M", "seccomp=on", "time-travel=inf-cpu",
-            f"time-travel-start={self._start_ns}", f"uml_dir={HERE}/", "root=/dev/root", "rootfstype=hostfs",
-            f"rootflags={HERE}/rootfs", "ro", "con=null", "con0=null,fd:1", "quiet",
-            "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH=/opt/lab", "PYTHONDONTWRITEBYTECODE=1",
-            "PYTHONHASHSEED=0", f"init={init[0]}", "--", *init[1:],
-        ]  # fmt: skip
+            str(self._kernel),
+            f"mem={self._memory}M",
+            "seccomp=on",
+            "time-travel=inf-cpu",
+            f"time-travel-start={self._start_ns}",
+            f"uml_dir={GUEST_DIR}/",
+            "root=/dev/root",
+            "rootfstype=hostfs",
+            f"rootflags={GUEST_DIR}/rootfs",
+            "ro",
+            "con=null",
+            "con0=null,fd:1",
+            "quiet",
+            "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+            "PYTHONPATH=/opt/lab",
+            "PYTHONDONTWRITEBYTECODE=1",
+            "PYTHONHASHSEED=0",
+            f"init={init[0]}",
+            "--",
+            *init[1:],
+        ]
 
     def run(
         self,
@@ -207,17 +222,17 @@ class Guest:
         if "LAB_TRACE" in settings:
             trace = Path(settings["LAB_TRACE"]).absolute()
             places["trace"] = SharedFolder(trace.parent, writable=True)
-            settings["LAB_TRACE"] = seen(f"trace/{trace.name}")
+            settings["LAB_TRACE"] = guest_path(f"trace/{trace.name}")
         with self._confined(init, places) as start, console.open("w") as out:
             with self._started(start, settings) as process:
-                end = self._watch(process, out.write, stall, phase, _Bounds(process.pid, lab, disk))
+                end = self._watch(process, out.write, stall, phase, _UsageLimits(process.pid, lab, disk))
             return replace(end, entered=start.entered(), sandbox=start.sandbox)
 
     @contextlib.contextmanager
     def _confined(self, init: list[str], places: Mapping[str, SharedFolder]) -> Iterator[_Start]:
         """Prepare the kernel's start. It is sandboxed, as far as this host can, unless that is off. EngineError."""
         needed, program, kernel = self._memory << 20, self._rootfs / PROGRAM, self.command(init)
-        sandbox = SANDBOXES.of(program, self._kernel, places) if wanted() else None
+        sandbox = SANDBOXES.of(program, self._kernel, places) if is_enabled() else None
         if sandbox is not None and sandbox.own_memory:
             require_memory(needed)
             folder = _memory_folder()
@@ -228,10 +243,8 @@ class Guest:
                 with tempfile.TemporaryFile() as report:
                     # Reserves the space for the report at the end, when the disk may be full.
                     with contextlib.suppress(OSError):
-                        os.posix_fallocate(report.fileno(), 0, _SAID)
-                    words = sandbox_command(
-                        program, sandbox, kernel, places, needed, self._core, report.fileno()
-                    )  # fmt: skip
+                        os.posix_fallocate(report.fileno(), 0, _MAX_REPORT)
+                    words = sandbox_command(program, sandbox, kernel, places, needed, self._core, report.fileno())
                     yield _Start(words, scratch, sandbox.text, report)
                 return
             if shutil.which("taskset") is None:
@@ -243,16 +256,29 @@ class Guest:
     @contextlib.contextmanager
     def _started(self, start: _Start, settings: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
         # Its memory file and its report are in its working directory.
-        environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": HERE, "TMPDIR": HERE,
-                       "LAB_SEED": str(self._seed), **settings, OWNER_VARIABLE: owner()}  # fmt: skip
+        environment = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": GUEST_DIR,
+            "TMPDIR": GUEST_DIR,
+            "LAB_SEED": str(self._seed),
+            **settings,
+            OWNER_VARIABLE: owner(),
+        }
         try:
             process = subprocess.Popen(
-                start.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                errors="replace", env=environment, start_new_session=True, cwd=start.scratch,
+                start.command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env=environment,
+                start_new_session=True,
+                cwd=start.scratch,
                 pass_fds=[] if start.report is None else [start.report.fileno()],
                 # Processes of the guest set the modes of its files, whoever runs it.
                 umask=0,
-            )  # fmt: skip
+            )
         except OSError as error:
             raise EngineError(f"{self._kernel}: {error.strerror}", "does this file system allow programs?") from error
         reader = threading.Thread(target=self._read, args=(process,), name="guest-console", daemon=True)
@@ -277,16 +303,16 @@ class Guest:
         keep: Callable[[str], object],
         stall: float,
         phase: Callable[[str], None],
-        bounds: _Bounds,
+        bounds: _UsageLimits,
     ) -> GuestEnd:
         phase_start = time.monotonic()
         clock, finished, current = 0.0, False, "create"
-        stillness = _Stillness(process.pid, stall)
+        stillness = _StallDetector(process.pid, stall)
         phases: dict[str, float] = {}
         phase(current)
         while True:
             if stillness.too_long():
-                return GuestEnd(False, clock, phases, spinner(process.pid) or "the lab kernel")
+                return GuestEnd(False, clock, phases, busy_program(process.pid) or "the lab kernel")
             if stillness.asleep():
                 return GuestEnd(False, clock, phases, asleep=True)
             exceeded = bounds.exceeded()
@@ -315,7 +341,7 @@ class Guest:
         return GuestEnd(finished, clock, phases, signal=max(0, -process.returncode))
 
 
-class _Stillness:
+class _StallDetector:
     """Distinguishes a guest whose clock stands still from one that waits for a CPU on a busy machine.
 
     The lab kernel waits for the host process of a program. If somebody ended that process, it ends as well
@@ -331,7 +357,7 @@ class _Stillness:
         """The clock moved just now."""
         self._since = time.monotonic()
         self._used: float | None = None
-        self._last: dict[int, _Used] = {}
+        self._last: dict[int, _ProcessStat] = {}
         self._slept_since = self._since
 
     def too_long(self) -> bool:
@@ -340,7 +366,7 @@ class _Stillness:
         if idle_seconds < self._stall / 4:
             # Reading the CPU time costs, and most clocks move many times a second.
             return False
-        now = _used(self._guest)
+        now = _group_stats(self._guest)
         if now != self._last or any(process.state not in _SLEEPING for process in now.values()):
             self._slept_since, self._last = time.monotonic(), now
         used = sum(process.user + process.system for process in now.values()) / os.sysconf("SC_CLK_TCK")
@@ -354,7 +380,7 @@ class _Stillness:
         return bool(self._last) and time.monotonic() - self._slept_since >= ASLEEP
 
 
-class _Bounds:
+class _UsageLimits:
     """Detects a guest that uses more than any guest needs. A process that escaped from it could use up memory and disk
     of the whole machine otherwise.
     """
@@ -370,11 +396,11 @@ class _Bounds:
         if time.monotonic() - self._looked < LOOK:
             return ""
         self._looked = time.monotonic()
-        private = sum(_private_bytes(process) for process in _used(self._group))
+        private = sum(_private_bytes(process) for process in _group_stats(self._group))
         if private > PRIVATE:
-            return f"{size_of(private)} of memory beside its guest's"
+            return f"{format_size(private)} of memory beside its guest's"
         disk_bytes = size_on_disk(self._folder)
-        return f"{size_of(disk_bytes)} of the disk" if disk_bytes > self._disk else ""
+        return f"{format_size(disk_bytes)} of the disk" if disk_bytes > self._disk else ""
 
 
 def _private_bytes(process: int) -> int:
@@ -430,15 +456,15 @@ def _environment(process: int) -> dict[str, str]:
     return {name.decode(errors="replace"): value.decode(errors="replace") for name, _, value in pairs}
 
 
-def spinner(guest: int, seconds: float = 0.5) -> str:
+def busy_program(guest: int, seconds: float = 0.5) -> str:
     """The program inside a guest that uses the CPU, with its endpoint; empty if it cannot be found out.
 
     Each process of a guest has a host process with the same memory. The strings that a program was started with are at
     the top of its stack (the System V ABI's initial process stack).
     """
-    before = _used(guest)
+    before = _group_stats(guest)
     time.sleep(seconds)
-    spent = {process: now.user - before.get(process, now).user for process, now in _used(guest).items()}
+    spent = {process: now.user - before.get(process, now).user for process, now in _group_stats(guest).items()}
     if not spent:
         return ""
     kernel = _kernel(guest, before)
@@ -453,7 +479,7 @@ def spinner(guest: int, seconds: float = 0.5) -> str:
     return _program(max(programs, key=lambda process: programs[process]))
 
 
-def _kernel(guest: int, processes: Mapping[int, _Used]) -> int:
+def _kernel(guest: int, processes: Mapping[int, _ProcessStat]) -> int:
     """The lab kernel's process: the first one below the sandbox's, or the guest's own process without a sandbox."""
     while guest in processes and processes[guest].name == SANDBOX:
         guest = next((process for process, now in processes.items() if now.parent == guest), 0)
@@ -461,7 +487,7 @@ def _kernel(guest: int, processes: Mapping[int, _Used]) -> int:
 
 
 @dataclass(frozen=True)
-class _Used:
+class _ProcessStat:
     """Fields of a process from proc_pid_stat(5)."""
 
     name: str
@@ -472,7 +498,7 @@ class _Used:
     system: int
 
 
-def _used(group: int) -> dict[int, _Used]:
+def _group_stats(group: int) -> dict[int, _ProcessStat]:
     """The processes of a group."""
     processes = {}
     for folder in Path("/proc").iterdir():
@@ -483,7 +509,9 @@ def _used(group: int) -> dict[int, _Used]:
                 continue
             fields = remainder.split()
             if int(fields[2]) == group:
-                processes[int(folder.name)] = _Used(name, fields[0], int(fields[1]), int(fields[11]), int(fields[12]))
+                processes[int(folder.name)] = _ProcessStat(
+                    name, fields[0], int(fields[1]), int(fields[11]), int(fields[12])
+                )
     return processes
 
 

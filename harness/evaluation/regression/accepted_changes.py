@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from harness.analysis.metrics.registry import declared, find
+from harness.analysis.metrics.registry import declared_metrics, find_metric
 from harness.catalogue import read_yaml
 from harness.errors import UnfitError, did_you_mean
-from harness.evaluation.regression.decision import ALARMS, OUTCOME, Decided
-from harness.formatting import shown
+from harness.evaluation.regression.decision import ALARMS, OUTCOME, Decision
+from harness.formatting import format_value
 from harness.outcome import EngineName
-from harness.scenario.loader import error_of, modelled
+from harness.scenario.loader import to_error, validate_data
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Part
@@ -57,10 +57,10 @@ class Allowances(Part):
 
 
 @dataclass(frozen=True)
-class Weighed:
+class AllowedDecision:
     """A decision with its accepted changes."""
 
-    decided: Decided
+    decided: Decision
     accepted: tuple[Allowance, ...] = ()
     """One for each figure that would be an alarm, if all of them are accepted; else empty."""
 
@@ -71,10 +71,10 @@ class Weighed:
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedAllowances:
     """The decisions of a matrix, with the accepted changes applied."""
 
-    cells: tuple[Weighed, ...]
+    cells: tuple[AllowedDecision, ...]
     expired: tuple[Allowance, ...]
     """Expired allowances, which accept nothing."""
     unused: tuple[Allowance, ...]
@@ -92,58 +92,62 @@ class AllowedNames:
 def read_allowances(file: Path, names: AllowedNames) -> tuple[Allowance, ...]:
     """Read the allowances of a file. Raises InputError with its position, also for an unknown name."""
     data, positions = read_yaml(file)
-    allowances = modelled(data, positions, Allowances).allow
+    allowances = validate_data(data, positions, Allowances).allow
     if mistakes := [
         mistake
         for index, allowance in enumerate(allowances)
         for mistake in _unknown(("allow", index), allowance, names)
     ]:
-        raise error_of(mistakes, positions)
+        raise to_error(mistakes, positions)
     return allowances
 
 
 def _unknown(location: Location, allowance: Allowance, names: AllowedNames) -> Iterator[Mistake]:
     families = {str(parent) for name in names.scenarios for parent in PurePosixPath(name).parents} - {"."}
     if allowance.scenario.rstrip("/") not in {*names.scenarios, *families}:
-        text = f"no scenario is called {shown(allowance.scenario)}"
+        text = f"no scenario is called {format_value(allowance.scenario)}"
         yield Mistake((*location, "scenario"), text, did_you_mean(allowance.scenario, {*names.scenarios, *families}))
     for role in ROLES:
         name = allowance.client if role == "client" else allowance.server
         if name not in {"all", *names.implementations}:
-            text = f"nobody is called {shown(name)}"
+            text = f"nobody is called {format_value(name)}"
             yield Mistake((*location, role), text, did_you_mean(name, {"all", *names.implementations}))
     if allowance.metric is not None and allowance.metric != OUTCOME:
         metric = MetricName.parse(allowance.metric).metric
-        if find(metric) is None:
+        if find_metric(metric) is None:
             yield Mistake(
-                (*location, "metric"), f"there is no metric {shown(metric)}", did_you_mean(metric, declared())
+                (*location, "metric"),
+                f"there is no metric {format_value(metric)}",
+                did_you_mean(metric, declared_metrics()),
             )
 
 
-def apply(decided: Sequence[Decided], allowances: Sequence[Allowance], today: datetime.date) -> Applied:
+def apply_allowances(
+    decided: Sequence[Decision], allowances: Sequence[Allowance], today: datetime.date
+) -> AppliedAllowances:
     """Apply the allowances that are valid on the day `today` to the decisions."""
     valid = [allowance for allowance in allowances if allowance.until >= today]
-    cells = tuple(_weighed(decision, valid) for decision in decided)
+    cells = tuple(_apply_to(decision, valid) for decision in decided)
     used = {id(allowance) for cell in cells for allowance in cell.accepted}
-    return Applied(
+    return AppliedAllowances(
         cells,
         tuple(allowance for allowance in allowances if allowance.until < today),
         tuple(allowance for allowance in valid if id(allowance) not in used),
     )
 
 
-def _weighed(decided: Decided, valid: Sequence[Allowance]) -> Weighed:
+def _apply_to(decided: Decision, valid: Sequence[Allowance]) -> AllowedDecision:
     accepted = []
     for figure in decided.figures:
         if figure.standing in ALARMS:
-            covering = next((allowance for allowance in valid if _fits(allowance, decided, figure.name)), None)
+            covering = next((allowance for allowance in valid if _covers(allowance, decided, figure.name)), None)
             if covering is None:
-                return Weighed(decided)
+                return AllowedDecision(decided)
             accepted.append(covering)
-    return Weighed(decided, tuple(accepted))
+    return AllowedDecision(decided, tuple(accepted))
 
 
-def _fits(allowance: Allowance, decided: Decided, metric: str) -> bool:
+def _covers(allowance: Allowance, decided: Decision, metric: str) -> bool:
     cell = decided.pair.cell
     name = cell.scenario.name
     return (

@@ -11,15 +11,15 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 from harness.errors import InputError, ResultError
-from harness.evaluation.publish import keep
-from harness.evaluation.regression.decision import Decided, Standing
+from harness.evaluation.publish import publish_runs
+from harness.evaluation.regression.decision import ChangeStatus, Decision
 from harness.store.parquet import is_columnar
-from harness.store.records import read_object, unreadable
+from harness.store.records import describe_read_error, read_object
 from harness.store.results import StoreReader, disk_error
 
-_COMPARED = "compared.json"
+_COMPARISON_FILE = "compared.json"
 #: Standings of cells that have no baseline, or for which the runs show no change.
-_LEFT_OUT: frozenset[Standing] = frozenset({"same", "new", "cannot tell"})
+_LEFT_OUT: frozenset[ChangeStatus] = frozenset({"same", "new", "cannot tell"})
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class BaselineComparison:
     """Standing → number of cells."""
 
 
-_READ = TypeAdapter(BaselineComparison)
+_ADAPTER = TypeAdapter(BaselineComparison)
 
 
-def write_former(root: Path, decided: Sequence[Decided], within: float, source: StoreReader) -> int:
+def write_changed_cells(root: Path, decided: Sequence[Decision], within: float, source: StoreReader) -> int:
     """Write the changed cells of a baseline (`source`) to a new columnar store below `root`.
 
     Returns their number. InputError if `root` is not empty; EngineError if the disk refuses.
@@ -52,22 +52,22 @@ def write_former(root: Path, decided: Sequence[Decided], within: float, source: 
         counts[decision.standing] = counts.get(decision.standing, 0) + 1
     try:
         root.mkdir(parents=True, exist_ok=True)
-        keep(root, changed, source, lambda run: False)
-        (root / _COMPARED).write_text(json.dumps({"within": within, "counts": counts}, indent=1) + "\n")
+        publish_runs(root, changed, source, lambda run: False)
+        (root / _COMPARISON_FILE).write_text(json.dumps({"within": within, "counts": counts}, indent=1) + "\n")
     except OSError as error:
         raise disk_error(error, root) from error
     return len(changed)
 
 
-def read_former(root: Path) -> BaselineComparison | None:
+def read_comparison(root: Path) -> BaselineComparison | None:
     """Read the summary that `write_former` wrote; None if there is none. ResultError if it cannot be read."""
-    file = root / _COMPARED
+    file = root / _COMPARISON_FILE
     if not is_columnar(root) or not file.exists():
         return None
     try:
-        return _READ.validate_python(read_object(file))
+        return _ADAPTER.validate_python(read_object(file))
     except (OSError, ValueError) as error:
         raise ResultError(
-            f"{file}: not what a gate keeps of a baseline: {unreadable(error)}",
+            f"{file}: not what a gate keeps of a baseline: {describe_read_error(error)}",
             "take it from the project's history again",
         ) from error

@@ -20,34 +20,34 @@ from typing import Literal
 
 import numpy as np
 
-from harness.analysis.metrics.registry import find
+from harness.analysis.metrics.registry import find_metric
 from harness.engine.images.contents import Contents
 from harness.evaluation.cell_result import CellResult, point_of
-from harness.evaluation.ranking import headline
+from harness.evaluation.ranking import headline_metrics
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.planning import sampling
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Implementation, Scenario
 from harness.stats.intervals import COVERAGE
-from harness.stats.two_sample import ALPHA, Comparison, compare, holm, ratio
-from harness.store.build_diff import VersionChange, changes, other_bits
+from harness.stats.two_sample import ALPHA, Comparison, adjust_holm, compare, ratio
+from harness.store.build_diff import VersionChange, compare_versions, differing_components
 from harness.store.identity import Ledger
-from harness.store.run_comparison import other_figures
+from harness.store.run_comparison import differing_figures
 
 # --- Pairs of the same cell in two stores, and the differences of their code and image versions.
 
 
 #: Digest of an image's contents → the contents, if the store has them.
-Known = Callable[[str], Contents | None]
+ContentsLookup = Callable[[str], Contents | None]
 #: Keys of a manifest that do not influence runs.
-_WORDS = {"title", "project", "licence", "version", "build_time", "tested", "colour", "marker", "notes"}
+_DESCRIPTIVE_KEYS = {"title", "project", "licence", "version", "build_time", "tested", "colour", "marker", "notes"}
 #: Maximum number of packages and programs that a cause names.
-_NAMED = 4
+_MAX_NAMED = 4
 
 
 @dataclass(frozen=True)
-class Pair:
+class CellPair:
     """A cell in the baseline and now; one of the two may be missing."""
 
     base: CellResult | None
@@ -73,14 +73,14 @@ class Pair:
         return self.base is not None and self.now is not None and self.base.cell.key == self.now.cell.key
 
 
-def pairs(base: Sequence[CellResult], now: Sequence[CellResult]) -> list[Pair]:
+def match_cells(base: Sequence[CellResult], now: Sequence[CellResult]) -> list[CellPair]:
     """Each cell of the baseline or of now, once; the current ones first, in their order."""
     older = {point_of(result.cell): result for result in base}
-    current_pairs = [Pair(older.pop(point_of(result.cell), None), result) for result in now]
-    return [*current_pairs, *(Pair(result, None) for result in older.values())]
+    current_pairs = [CellPair(older.pop(point_of(result.cell), None), result) for result in now]
+    return [*current_pairs, *(CellPair(result, None) for result in older.values())]
 
 
-def causes(pair: Pair, lookups: tuple[Known, Known], ledger: Ledger) -> list[str]:
+def version_differences(pair: CellPair, lookups: tuple[ContentsLookup, ContentsLookup], ledger: Ledger) -> list[str]:
     """What differs between the code and image versions of a pair, in words, as far as the stores know.
 
     `lookups`: contents by digest, of the baseline and of now.
@@ -88,12 +88,12 @@ def causes(pair: Pair, lookups: tuple[Known, Known], ledger: Ledger) -> list[str
     if pair.base is None or pair.now is None:
         return []
     base, now = pair.base, pair.now
-    differences = list(other_bits(base.cell, now.cell, ledger))
+    differences = list(differing_components(base.cell, now.cell, ledger))
     # The parameters of endpoints are part of the lab; naming the manifest helps whoever changed it.
     differences += _manifests(base.cell, now.cell)
     if base.runs and now.runs:
         differences += _contents(base.runs[0][0], now.runs[0][0], lookups)
-        differences += _around(base.runs[0][0], now.runs[0][0])
+        differences += _environment_differences(base.runs[0][0], now.runs[0][0])
     versions = [{measured.version for _, measured in result.runs if measured is not None} for result in (base, now)]
     if versions[0] != versions[1]:
         differences.append("the measuring code")
@@ -103,7 +103,7 @@ def causes(pair: Pair, lookups: tuple[Known, Known], ledger: Ledger) -> list[str
 def _manifests(base: Cell, now: Cell) -> list[str]:
     differences = []
     for name, sides in _contestants(base, now).items():
-        before, after = (side.model_dump(mode="json", exclude=_WORDS) for side in sides)
+        before, after = (side.model_dump(mode="json", exclude=_DESCRIPTIVE_KEYS) for side in sides)
         keys = [key for key in after if before.get(key) != after[key]]
         if "parameters" in keys:
             parameters = before["parameters"], after["parameters"]
@@ -118,29 +118,33 @@ def _manifests(base: Cell, now: Cell) -> list[str]:
 
 def _contestants(base: Cell, now: Cell) -> dict[str, tuple[Implementation, Implementation]]:
     before, after = (
-        {implementation.name: implementation for role in ROLES for flow in range(len(cell.scenario.flows))
-         for implementation in [cell.implementation(role, flow)]}
+        {
+            implementation.name: implementation
+            for role in ROLES
+            for flow in range(len(cell.scenario.flows))
+            for implementation in [cell.implementation(role, flow)]
+        }
         for cell in (base, now)
-    )  # fmt: skip
+    )
     return {name: (before[name], after[name]) for name in before if name in after}
 
 
-def _contents(base: Run, now: Run, lookups: tuple[Known, Known]) -> list[str]:
-    version_changes, images = changes(base, now, lookups)
-    texts = [_said(change) for change in version_changes[:_NAMED]]
-    if len(version_changes) > _NAMED:
-        texts.append(f"{len(version_changes) - _NAMED} more packages and programs")
+def _contents(base: Run, now: Run, lookups: tuple[ContentsLookup, ContentsLookup]) -> list[str]:
+    version_changes, images = compare_versions(base, now, lookups)
+    texts = [_version_text(change) for change in version_changes[:_MAX_NAMED]]
+    if len(version_changes) > _MAX_NAMED:
+        texts.append(f"{len(version_changes) - _MAX_NAMED} more packages and programs")
     return [*texts, *(f"files of {image}" for image in images)]
 
 
-def _said(change: VersionChange) -> str:
+def _version_text(change: VersionChange) -> str:
     before, after = (version or "none" for version in change.versions)
     # The version of a program is a digest, which people cannot read.
     versions = f" {before} → {after}" if max(len(before), len(after)) < 32 else ""
     return f"{change.name}{versions} in {change.image}"
 
 
-def _around(base: Run, now: Run) -> list[str]:
+def _environment_differences(base: Run, now: Run) -> list[str]:
     """Differences of the machines and harnesses, which are not part of any key."""
     differences = []
     if base.commit != now.commit:
@@ -157,7 +161,7 @@ def _around(base: Run, now: Run) -> list[str]:
 _REGULAR = frozenset({"bulk", "cbr"})
 
 
-def plays(cell: Cell) -> bool:
+def is_random(cell: Cell) -> bool:
     """Whether another seed, or an irrelevant change of code or images, may give other figures.
 
     Always in real time. In virtual time if the scenario draws random numbers (loss, damage, jitter, a service process,
@@ -176,13 +180,13 @@ def plays(cell: Cell) -> bool:
 # --- decision
 
 
-Standing = Literal["same", "better", "worse", "differs", "cannot tell", "new", "gone"]
+ChangeStatus = Literal["same", "better", "worse", "differs", "cannot tell", "new", "gone"]
 #: Order in which the standings of figures decide that of their cell, the gravest first.
-GRAVITY: tuple[Standing, ...] = ("differs", "worse", "cannot tell", "gone", "new", "better", "same")
+STATUS_ORDER: tuple[ChangeStatus, ...] = ("differs", "worse", "cannot tell", "gone", "new", "better", "same")
 #: Standings that fail the gate.
-ALARMS: frozenset[Standing] = frozenset({"differs", "worse"})
+ALARMS: frozenset[ChangeStatus] = frozenset({"differs", "worse"})
 #: Outcomes that do not count: the environment invalidated the run.
-_SPOILT = frozenset({"infrastructure"})
+_INVALID = frozenset({"infrastructure"})
 OUTCOME = "outcome"
 
 
@@ -196,7 +200,7 @@ class MetricChange:
     base: tuple[float, ...]
     """One value per run; for outcomes 1 for a failed run, else 0."""
     now: tuple[float, ...]
-    standing: Standing
+    standing: ChangeStatus
     why: str
     """In words; empty if the values are explanation enough."""
     factor: float | None = None
@@ -206,11 +210,11 @@ class MetricChange:
 
 
 @dataclass(frozen=True)
-class Decided:
+class Decision:
     """A pair with the decision on its change."""
 
-    pair: Pair
-    standing: Standing
+    pair: CellPair
+    standing: ChangeStatus
     figures: tuple[MetricChange, ...] = ()
     exact: bool = False
     """Whether both sides have the same code and images in virtual time, so that all figures must be equal."""
@@ -220,7 +224,7 @@ class Decided:
 class _Trial:
     """One test of a pair."""
 
-    pair: Pair
+    pair: CellPair
     name: str
     unit: str
     sign: int
@@ -233,8 +237,8 @@ class _Trial:
 
 
 def decide(
-    cell_pairs: Sequence[Pair], metrics: Sequence[MetricName] = (), *, within: float, looks: int = 1
-) -> list[Decided]:
+    cell_pairs: Sequence[CellPair], metrics: Sequence[MetricName] = (), *, within: float, looks: int = 1
+) -> list[Decision]:
     """Decide how each pair has changed. `metrics`: in addition to those of objectives and of the scenario's headline.
 
     `within`: factor − 1 up to which a figure counts as the same. `looks`: how often a matrix may be evaluated; each
@@ -242,17 +246,17 @@ def decide(
     """
     if within < 0:
         raise ValueError("a tolerance is no negative number")
-    trials = {index: _trials(pair, metrics) for index, pair in enumerate(cell_pairs) if _open(pair)}
+    trials = {index: _trials(pair, metrics) for index, pair in enumerate(cell_pairs) if _is_testable(pair)}
     all_trials = [trial for pair_trials in trials.values() for trial in pair_trials]
-    adjusted = iter(None if p is None else min(1.0, p * looks) for p in holm([trial.p for trial in all_trials]))
+    adjusted = iter(None if p is None else min(1.0, p * looks) for p in adjust_holm([trial.p for trial in all_trials]))
     figures = {
         index: tuple(_figure(trial, next(adjusted), within) for trial in pair_trials)
         for index, pair_trials in trials.items()
     }
-    return [_decided(pair, figures.get(index)) for index, pair in enumerate(cell_pairs)]
+    return [_decide_pair(pair, figures.get(index)) for index, pair in enumerate(cell_pairs)]
 
 
-def exact(pair: Pair) -> bool:
+def must_be_equal(pair: CellPair) -> bool:
     """Whether all figures of a pair must be equal: virtual time, one key, equal image contents, lab kernel and CPU."""
     if not pair.same_bits or not pair.cell.deterministic or pair.base is None or pair.now is None:
         return False
@@ -264,18 +268,20 @@ def exact(pair: Pair) -> bool:
     return len(versions) == 1 and len(platforms) == 1
 
 
-def _open(pair: Pair) -> bool:
-    return pair.base is not None and pair.now is not None and not exact(pair)
+def _is_testable(pair: CellPair) -> bool:
+    return pair.base is not None and pair.now is not None and not must_be_equal(pair)
 
 
-def _decided(pair: Pair, figures: tuple[MetricChange, ...] | None) -> Decided:
+def _decide_pair(pair: CellPair, figures: tuple[MetricChange, ...] | None) -> Decision:
     if pair.base is None or pair.now is None:
-        return Decided(pair, "new" if pair.base is None else "gone")
+        return Decision(pair, "new" if pair.base is None else "gone")
     if figures is None:
         figures = tuple(_differing(pair.base, pair.now))
-        return Decided(pair, "differs" if figures else "same", figures, exact=True)
+        return Decision(pair, "differs" if figures else "same", figures, exact=True)
     standings = {figure.standing for figure in figures}
-    return Decided(pair, next((standing for standing in GRAVITY if standing in standings), "cannot tell"), figures)
+    return Decision(
+        pair, next((standing for standing in STATUS_ORDER if standing in standings), "cannot tell"), figures
+    )
 
 
 # --- the same code and images
@@ -287,82 +293,88 @@ def _differing(base: CellResult, now: CellResult) -> list[MetricChange]:
     figures = []
     for run, measured in now.runs:
         if (former := older.get(run.repetition)) is not None:
-            figures += _parted(former, (run, measured))
+            figures += _run_differences(former, (run, measured))
     return figures
 
 
-def _parted(
-    base: tuple[Run, MeasuredRun | None], now: tuple[Run, MeasuredRun | None]
-) -> list[MetricChange]:  # fmt: skip
+def _run_differences(base: tuple[Run, MeasuredRun | None], now: tuple[Run, MeasuredRun | None]) -> list[MetricChange]:
     number, flows = now[0].repetition, len(now[0].cell.scenario.flows)
     ends = [proven_outcome(*side).status for side in (base, now)]
-    if _SPOILT & set(ends):
+    if _INVALID & set(ends):
         return []
     if ends[0] != ends[1]:
-        return [_told(OUTCOME, (0.0,), (1.0,), f"repetition {number}: {ends[0]} before, {ends[1]} now")]
+        return [_difference(OUTCOME, (0.0,), (1.0,), f"repetition {number}: {ends[0]} before, {ends[1]} now")]
     return [
-        _told(figure.name.text(flows), both[:1], both[1:], f"repetition {number}", figure.unit)
-        for figure in other_figures(base[1], now[1])
+        _difference(figure.name.text(flows), both[:1], both[1:], f"repetition {number}", figure.unit)
+        for figure in differing_figures(base[1], now[1])
         if (both := figure.both) is not None
     ]
 
 
-def _told(name: str, base: tuple[float, ...], now: tuple[float, ...], why: str, unit: str = "") -> MetricChange:
+def _difference(name: str, base: tuple[float, ...], now: tuple[float, ...], why: str, unit: str = "") -> MetricChange:
     return MetricChange(name, unit, base, now, "differs", f"{why}; the bits are the same")
 
 
 # --- other code or images, or real time
 
 
-def gated(scenario: Scenario, requested: Sequence[MetricName] = ()) -> list[MetricName]:
+def gate_metrics(scenario: Scenario, requested: Sequence[MetricName] = ()) -> list[MetricName]:
     """The metrics that the gate compares: of the objectives, of the headline, of the repeat, and the requested ones."""
     names = [MetricName.parse(objective.metric) for objective in scenario.objectives]
-    names += headline(scenario)
+    names += headline_metrics(scenario)
     repeated = [number for number, flow in enumerate(scenario.flows) if flow.repeat_after is not None]
     names += [MetricName("completion", number, "repeat") for number in repeated]
-    distinct = {name._replace(flow=0) if _of_flow(name) and len(scenario.flows) == 1 else name: None
-           for name in [*names, *requested]}  # fmt: skip
+    distinct = {
+        name._replace(flow=0) if _of_flow(name) and len(scenario.flows) == 1 else name: None
+        for name in [*names, *requested]
+    }
     by_key: dict[object, MetricName] = {}
     for name in distinct:
         by_key.setdefault(name.key, name)
-    return [name for name in by_key.values() if (metric := find(name.metric)) and metric.better != "neutral"]
+    return [name for name in by_key.values() if (metric := find_metric(name.metric)) and metric.better != "neutral"]
 
 
 def _of_flow(name: MetricName) -> bool:
-    metric = find(name.metric)
+    metric = find_metric(name.metric)
     return metric is not None and metric.layer == "flow" and name.flow is None
 
 
-def _trials(pair: Pair, requested: Sequence[MetricName]) -> list[_Trial]:
+def _trials(pair: CellPair, requested: Sequence[MetricName]) -> list[_Trial]:
     assert pair.base is not None and pair.now is not None
-    trials = [_ends(pair)]
-    for name in gated(pair.cell.scenario, requested):
-        metric = find(name.metric)
+    trials = [_outcome_trial(pair)]
+    for name in gate_metrics(pair.cell.scenario, requested):
+        metric = find_metric(name.metric)
         base, now = (tuple(result.values(*name)) for result in (pair.base, pair.now))
         if metric is None or not base or not now:
             continue
         comparison = compare(now, base)
         trials.append(
             _Trial(
-                pair, name.text(len(pair.cell.scenario.flows)), metric.unit, -1 if metric.better == "higher" else 1,
-                base, now, comparison, comparison.p if plays(pair.cell) else None,
+                pair,
+                name.text(len(pair.cell.scenario.flows)),
+                metric.unit,
+                -1 if metric.better == "higher" else 1,
+                base,
+                now,
+                comparison,
+                comparison.p if is_random(pair.cell) else None,
             )
-        )  # fmt: skip
+        )
     return trials
 
 
-def _ends(pair: Pair) -> _Trial:
-    base, now = (_failed(result) for result in (pair.base, pair.now))
-    return _Trial(pair, OUTCOME, "", 1, base, now, None, _fisher(base, now) if plays(pair.cell) else None)
+def _outcome_trial(pair: CellPair) -> _Trial:
+    base, now = (_failures(result) for result in (pair.base, pair.now))
+    return _Trial(pair, OUTCOME, "", 1, base, now, None, _fisher(base, now) if is_random(pair.cell) else None)
 
 
-def _failed(result: CellResult | None) -> tuple[float, ...]:
+def _failures(result: CellResult | None) -> tuple[float, ...]:
     """1 for each run that did not complete, or in which a check of its scenario failed, else 0."""
     assert result is not None
     return tuple(
         float(end != "completed" or any(check.status == "failed" for check in (measured.checks if measured else ())))
         for run, measured in result.runs
-        if (end := proven_outcome(run, measured).status) not in _SPOILT
+        if (end := proven_outcome(run, measured).status) not in _INVALID
     )
 
 
@@ -379,12 +391,14 @@ def _fisher(base: Sequence[float], now: Sequence[float]) -> float | None:
 
 
 def _figure(trial: _Trial, p: float | None, within: float) -> MetricChange:
-    standing, why = _of_ends(trial, p) if trial.comparison is None else _of_values(trial, trial.comparison, p, within)
+    standing, why = (
+        _judge_outcomes(trial, p) if trial.comparison is None else _judge_values(trial, trial.comparison, p, within)
+    )
     factor = None if trial.comparison is None else trial.comparison.factor
     return MetricChange(trial.name, trial.unit, trial.base, trial.now, standing, why, factor, p)
 
 
-def _of_ends(trial: _Trial, p: float | None) -> tuple[Standing, str]:
+def _judge_outcomes(trial: _Trial, p: float | None) -> tuple[ChangeStatus, str]:
     base, now = trial.base, trial.now
     if not base or not now:
         return "cannot tell", "no run of " + ("the baseline" if not base else "now") + " that the ground did not spoil"
@@ -392,26 +406,26 @@ def _of_ends(trial: _Trial, p: float | None) -> tuple[Standing, str]:
     text = f"{sum(base):.0f} of {len(base)} runs failed before, {sum(now):.0f} of {len(now)} now"
     if before == after:
         return "same", text if after else ""
-    direction: Standing = "worse" if after > before else "better"
+    direction: ChangeStatus = "worse" if after > before else "better"
     all_of_them = {before, after} == {0.0, 1.0} and min(len(base), len(now)) > 1
     if p is None or p <= ALPHA or all_of_them:
         return direction, text
     return "cannot tell", text
 
 
-def _of_values(trial: _Trial, comparison: Comparison, p: float | None, within: float) -> tuple[Standing, str]:
+def _judge_values(trial: _Trial, comparison: Comparison, p: float | None, within: float) -> tuple[ChangeStatus, str]:
     smallest, largest = _ratios(trial)
-    if_higher: Standing = "worse" if trial.sign > 0 else "better"
-    if_lower: Standing = "better" if trial.sign > 0 else "worse"
+    if_higher: ChangeStatus = "worse" if trial.sign > 0 else "better"
+    if_lower: ChangeStatus = "better" if trial.sign > 0 else "worse"
     high, low = 1 + within, 1 / (1 + within)
-    if not plays(trial.pair.cell) or comparison.constant:
+    if not is_random(trial.pair.cell) or comparison.constant:
         if smallest > high or largest < low:
             return (if_higher if smallest > high else if_lower), ""
         if low <= smallest and largest <= high:
             return "same", ""
         return _middle(comparison, low, high, "some values are further off than the tolerance, and some are not")
     if p is not None and p <= ALPHA and (comparison.factor is None or not low <= comparison.factor <= high):
-        return (if_higher if _above(trial, comparison) else if_lower), ""
+        return (if_higher if _is_higher(trial, comparison) else if_lower), ""
     if (comparison.coverage >= COVERAGE and low <= comparison.low and comparison.high <= high) or (
         p is not None and p <= ALPHA
     ):
@@ -421,7 +435,7 @@ def _of_values(trial: _Trial, comparison: Comparison, p: float | None, within: f
     return "cannot tell", f"{len(trial.now)} beside {len(trial.base)} runs do not tell; more would"
 
 
-def _middle(comparison: Comparison, low: float, high: float, why: str) -> tuple[Standing, str]:
+def _middle(comparison: Comparison, low: float, high: float, why: str) -> tuple[ChangeStatus, str]:
     return ("same", "") if comparison.factor is not None and low <= comparison.factor <= high else ("cannot tell", why)
 
 
@@ -430,7 +444,7 @@ def _ratios(trial: _Trial) -> tuple[float, float]:
     return ratio(min(trial.now), max(trial.base)), ratio(max(trial.now), min(trial.base))
 
 
-def _above(trial: _Trial, comparison: Comparison) -> bool:
+def _is_higher(trial: _Trial, comparison: Comparison) -> bool:
     if comparison.factor is not None:
         return comparison.factor > 1
     return sorted(trial.now)[len(trial.now) // 2] > sorted(trial.base)[len(trial.base) // 2]

@@ -25,12 +25,12 @@ from typing import Any
 
 from harness.errors import EngineError, InputError
 from harness.execution.cluster import tls
-from harness.formatting import shown
+from harness.formatting import format_value
 
 #: Seconds to wait for the start of a local scheduler.
-START = 300.0
+START_TIMEOUT = 300.0
 #: Maximum number of local workers: each is a process.
-MOST_LOCAL = 256
+MAX_LOCAL_WORKERS = 256
 #: Required prefix for the address of a scheduler without authentication, so that it is not used by mistake.
 UNAUTHENTICATED = "unauthenticated:"
 #: prctl(2): the signal that a process gets when its parent ends.
@@ -65,10 +65,12 @@ class Scheduler:
     @property
     def security(self) -> Any:
         """Dask's security object for it; None without TLS. Raises InputError."""
-        return None if self.tls is None else tls.security(self.tls)
+        return None if self.tls is None else tls.dask_security(self.tls)
 
 
-def place_of(text: str, folder: Path | None = None, files: str = "", verify: str = "") -> ClusterOptions | None:
+def parse_cluster_options(
+    text: str, folder: Path | None = None, files: str = "", verify: str = ""
+) -> ClusterOptions | None:
     """The cluster options from the command line; None without a cluster. Raises InputError."""
     if not text:
         dependent_options = {"--cluster-tls": folder, "--cluster-files": files, "--verify": verify}
@@ -76,11 +78,11 @@ def place_of(text: str, folder: Path | None = None, files: str = "", verify: str
             if value:
                 raise InputError(f"{option} is for runs on a cluster", "add --cluster ADDRESS, or local:N")
         return None
-    share = _share(verify)
+    share = _parse_share(verify)
     if (local := re.fullmatch(r"local:([0-9]{1,4})", text)) and int(local[1]):
-        if int(local[1]) > MOST_LOCAL:
+        if int(local[1]) > MAX_LOCAL_WORKERS:
             raise InputError(
-                f"--cluster {text}: {MOST_LOCAL} workers are the most that one machine starts",
+                f"--cluster {text}: {MAX_LOCAL_WORKERS} workers are the most that one machine starts",
                 "a worker a core does; more machines take an address",
             )
         return ClusterOptions("", int(local[1]), folder, files, share)
@@ -90,7 +92,7 @@ def place_of(text: str, folder: Path | None = None, files: str = "", verify: str
         raise InputError(f"--cluster {text}: there is no port {int(address[2])}", "ports are 1 to 65535")
     if address is None:
         raise InputError(
-            f"--cluster {shown(text)}: expected tls://HOST:PORT, local:N or {UNAUTHENTICATED}tcp://HOST:PORT",
+            f"--cluster {format_value(text)}: expected tls://HOST:PORT, local:N or {UNAUTHENTICATED}tcp://HOST:PORT",
             "for example --cluster tls://10.0.0.1:8786, or --cluster local:4",
         )
     if text.startswith("tls:") and folder is None:
@@ -109,17 +111,17 @@ def place_of(text: str, folder: Path | None = None, files: str = "", verify: str
     return ClusterOptions(text, 0, folder, files, share)
 
 
-def _share(text: str) -> float:
+def _parse_share(text: str) -> float:
     if not text:
         return 0.0
     match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", text)
     if match is None or float(match[1]) > 100:
-        raise InputError(f"--verify {shown(text)}: expected a share, 0 % to 100 %", "for example --verify 2%")
+        raise InputError(f"--verify {format_value(text)}: expected a share, 0 % to 100 %", "for example --verify 2%")
     return float(match[1]) / 100
 
 
 @contextlib.contextmanager
-def started(cluster: ClusterOptions, environment: Mapping[str, str], threads: int = 1) -> Iterator[Scheduler]:
+def run_scheduler(cluster: ClusterOptions, environment: Mapping[str, str], threads: int = 1) -> Iterator[Scheduler]:
     """Provide a scheduler. A local one, with its workers, ends with the context, or with this process.
 
     `environment`: variables of the workers, in addition to those of this process; `threads`: threads of each worker,
@@ -135,15 +137,27 @@ def started(cluster: ClusterOptions, environment: Mapping[str, str], threads: in
         certificates = cluster.tls
         if certificates is None:
             certificates = Path(folder) / "certificates"
-            tls.write(certificates)
-        options = tls.options(certificates)
+            tls.write_certificates(certificates)
+        options = tls.dask_options(certificates)
         scheduler = scheduler_command(certificates, 0, everywhere=False)
         process = stack.enter_context(_process([*scheduler, "--scheduler-file", str(scheduler_file)], log, {}))
-        address = _address(scheduler_file, process, log)
+        address = _await_address(scheduler_file, process, log)
         workers = [
-            *dask("worker"), address, "--host", "127.0.0.1", "--nworkers", str(cluster.local), "--nthreads",
-            str(threads), "--no-dashboard", "--local-directory", folder, "--death-timeout", "30", *options,
-        ]  # fmt: skip
+            *dask_command("worker"),
+            address,
+            "--host",
+            "127.0.0.1",
+            "--nworkers",
+            str(cluster.local),
+            "--nthreads",
+            str(threads),
+            "--no-dashboard",
+            "--local-directory",
+            folder,
+            "--death-timeout",
+            "30",
+            *options,
+        ]
         stack.enter_context(_process(workers, log, environment))
         yield Scheduler(address, certificates)
 
@@ -165,11 +179,19 @@ def scheduler_command(folder: Path | None, port: int, *, everywhere: bool = True
     if folder is None:
         listener = ["--host", "127.0.0.1", "--protocol", "tcp"]
     else:
-        listener = [*(() if everywhere else ("--host", "127.0.0.1")), "--protocol", "tls", *tls.options(folder)]
-    return [*dask("scheduler"), *listener, "--port", str(port), "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+        listener = [*(() if everywhere else ("--host", "127.0.0.1")), "--protocol", "tls", *tls.dask_options(folder)]
+    return [
+        *dask_command("scheduler"),
+        *listener,
+        "--port",
+        str(port),
+        "--no-dashboard",
+        "--dashboard-address",
+        "127.0.0.1:0",
+    ]
 
 
-def dask(command: str) -> list[str]:
+def dask_command(command: str) -> list[str]:
     """The command `dask scheduler`, or `dask worker`, of this Python."""
     return [sys.executable, "-m", f"distributed.cli.dask_{command}"]
 
@@ -179,10 +201,14 @@ def _process(command: list[str], log: Path, environment: Mapping[str, str]) -> I
     # In a new session: Ctrl-C is for this process, which ends the others after its own work.
     with log.open("ab") as out:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
             env={**os.environ, "PYTHONWARNINGS": "ignore", **environment},
-            preexec_fn=_end_with_me,  # noqa: PLW1509
-        )  # fmt: skip
+            preexec_fn=_exit_with_parent,  # noqa: PLW1509
+        )
     try:
         yield process
     finally:
@@ -194,12 +220,12 @@ def _process(command: list[str], log: Path, environment: Mapping[str, str]) -> I
         process.wait()
 
 
-def _end_with_me() -> None:
+def _exit_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _address(scheduler_file: Path, process: subprocess.Popen[bytes], log: Path) -> str:
-    deadline = time.monotonic() + START
+def _await_address(scheduler_file: Path, process: subprocess.Popen[bytes], log: Path) -> str:
+    deadline = time.monotonic() + START_TIMEOUT
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError, ValueError, KeyError):
             return str(json.loads(scheduler_file.read_text())["address"])

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from harness.errors import EngineError, ResultError
-from harness.execution.cluster.dask_client import Crew, LostConnectionError
-from harness.execution.cluster.messages import Answer, Order
-from harness.execution.events import ClusterWorks, Listener, RunsHeld, RunsVerified, RunTakenOver, Warned
+from harness.execution.cluster.dask_client import ClusterConnection, LostConnectionError
+from harness.execution.cluster.messages import RunAnswer, RunOrder
+from harness.execution.events import ClusterProgress, Listener, RunsVerified, RunTakenOver, WaitingForRun, Warned
 from harness.execution.locks import RunLock
 from harness.execution.matrix import PlannedRun
-from harness.formatting import counted
+from harness.formatting import format_count
 from harness.outcome import Cell, MeasuredRun, Run
-from harness.store.merge import parted
+from harness.store.merge import describe_difference
 
 # --- The backend of a driver, and the runs that it submits.
 
@@ -33,7 +33,7 @@ from harness.store.merge import parted
 class CoordinatorBackend(Protocol):
     """Describes, locks and stores runs for the driver of a plan."""
 
-    def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
+    def order(self, item: PlannedRun, driver: str) -> tuple[RunOrder, int]:
         """The order for a run, and the bytes of memory that the run needs at a worker. Raises EngineError."""
         ...
 
@@ -49,11 +49,11 @@ class CoordinatorBackend(Protocol):
         """See `harness.execution.scheduler.Backend`."""
         ...
 
-    def take(self, item: PlannedRun, answer: Answer, attempt: int) -> bool:
+    def take(self, item: PlannedRun, answer: RunAnswer, attempt: int) -> bool:
         """Store a worker's run and report it; returns whether it is to be made again. Raises HarnessError."""
         ...
 
-    def unpacked(self, item: PlannedRun, answer: Answer) -> tuple[Run, MeasuredRun | None]:
+    def unpacked(self, item: PlannedRun, answer: RunAnswer) -> tuple[Run, MeasuredRun | None]:
         """A worker's run, for a comparison with the stored one. Raises ResultError."""
         ...
 
@@ -89,7 +89,7 @@ def is_sample(item: PlannedRun, share: float) -> bool:
     return int.from_bytes(digest, "big") < share * 2**64
 
 
-def sample(items: list[PlannedRun], share: float) -> set[tuple[str, int]]:
+def select_sample(items: list[PlannedRun], share: float) -> set[tuple[str, int]]:
     """(key, repetition) of the runs that are made twice; at least one if `share` is positive."""
     if not items or share <= 0:
         return set()
@@ -98,7 +98,7 @@ def sample(items: list[PlannedRun], share: float) -> set[tuple[str, int]]:
 
 
 @dataclass
-class Twice:
+class Verification:
     """Results of the runs that were made twice."""
 
     same: int = 0
@@ -111,7 +111,7 @@ class Twice:
         self, first: tuple[Run, MeasuredRun | None], second: tuple[Run, MeasuredRun | None], workers: tuple[str, str]
     ) -> None:
         """Compare two runs of one key and repetition, by the rule of a merge."""
-        why = parted(*first, *second)
+        why = describe_difference(*first, *second)
         if not why:
             self.same += 1
             return
@@ -124,11 +124,11 @@ class Twice:
         """Summary for people; empty if no run was to be made twice."""
         parts = []
         if self.same or self.parted:
-            runs = counted(self.same + len(self.parted), "run")
+            runs = format_count(self.same + len(self.parted), "run")
             comparison = "the same" if not self.parted else f"{self.same} came out the same, {len(self.parted)} did not"
             parts.append(f"{runs} made twice, on different workers: {comparison}")
         if self.alone:
-            parts.append(f"{counted(self.alone, 'run')} could not be made twice: there is no other worker")
+            parts.append(f"{format_count(self.alone, 'run')} could not be made twice: there is no other worker")
         return "; ".join(parts)
 
 
@@ -136,18 +136,18 @@ class Twice:
 
 
 #: Maximum seconds between two checks of the driver: for Ctrl-C, and for workers that joined or left.
-PULSE, LOOK = 0.5, 2.0
+POLL_INTERVAL, CHECK_INTERVAL = 0.5, 2.0
 #: Seconds between two reports of the progress.
-SIGN = 1.0
+REPORT_INTERVAL = 1.0
 #: Seconds to wait for a lost scheduler, and for a second worker if one is needed.
-BACK = 60.0
+RECONNECT_TIMEOUT = 60.0
 #: Seconds between two warnings that no worker takes part, or that none has enough memory.
-SAID = 10.0
+WARNING_INTERVAL = 10.0
 #: Number of machines whose environment may fail for a run before the plan is given up.
-MACHINES = 3
+MAX_FAILED_MACHINES = 3
 #: How often all workers that could make a run may vanish before the run is blamed: as often as Dask lets workers die of
 #: one task (distributed.scheduler.allowed-failures). Dask counts from zero for a worker that comes back.
-GONE = 3
+MAX_WORKER_LOSSES = 3
 
 
 @dataclass
@@ -156,7 +156,7 @@ class Driver:
 
     todo: Sequence[PlannedRun]
     ground: CoordinatorBackend
-    connect: Callable[[], Crew]
+    connect: Callable[[], ClusterConnection]
     """Raises EngineError."""
     listen: Listener
     further: Callable[[Cell], Sequence[PlannedRun]] = lambda cell: ()
@@ -167,7 +167,7 @@ class Driver:
     """Answers have artefacts."""
     alone: bool = False
     """The cluster was started for this plan: no other workers will come."""
-    verified: Twice = field(default_factory=Twice)
+    verified: Verification = field(default_factory=Verification)
     _open: list[tuple[float, int, Task]] = field(default_factory=list)
     """Runs to submit, the longest first (heap)."""
     _aside: list[Task] = field(default_factory=list)
@@ -212,10 +212,10 @@ class Driver:
     def _turn(self) -> None:
         """One step: update the workers, submit runs, store answers."""
         try:
-            if time.monotonic() - self._looked >= LOOK:
+            if time.monotonic() - self._looked >= CHECK_INTERVAL:
                 self._look()
             self._fill()
-            self._take(self._crew.wait(PULSE, self.large))
+            self._take(self._crew.wait(POLL_INTERVAL, self.large))
         except LostConnectionError as error:
             self._reconnect(error)
         self._sign()
@@ -243,13 +243,13 @@ class Driver:
                 "another version",
                 "give the command again: what is stored counts",
             )
-        if not self._crew.members and time.monotonic() - self._warned > SAID:
+        if not self._crew.members and time.monotonic() - self._warned > WARNING_INTERVAL:
             self._warned = time.monotonic()
             self.listen(Warned("no worker takes part yet: 'dask worker ADDRESS' starts one"))
 
     def _left_behind(self, task: Task) -> None:
         task.gone += 1
-        if task.gone > GONE:
+        if task.gone > MAX_WORKER_LOSSES:
             self._blame(task, f"{task.gone} times all workers that could make it went")
         else:
             self._again(task)
@@ -261,7 +261,7 @@ class Driver:
         for task in self._out.values():
             self._again(task)
         self._out = {}
-        deadline = time.monotonic() + BACK
+        deadline = time.monotonic() + RECONNECT_TIMEOUT
         while True:
             try:
                 self._crew = self.connect()
@@ -270,10 +270,10 @@ class Driver:
             except EngineError:
                 if time.monotonic() > deadline:
                     raise EngineError(
-                        f"{error.message}, and it did not come back within {BACK:.0f} s",
+                        f"{error.message}, and it did not come back within {RECONNECT_TIMEOUT:.0f} s",
                         "what finished is kept; the same command goes on",
                     ) from error
-                time.sleep(PULSE)
+                time.sleep(POLL_INTERVAL)
 
     # --- submission
 
@@ -305,7 +305,7 @@ class Driver:
             claim = self.ground.claim(task.item)
             if isinstance(claim, int):
                 if not self._out:
-                    self.listen(RunsHeld(task.item.cell, task.item.repetition, claim))
+                    self.listen(WaitingForRun(task.item.cell, task.item.repetition, claim))
                 return False
             task.claim = claim
             self._claims[id(task)] = task
@@ -342,20 +342,20 @@ class Driver:
             return
         for task in deferred:
             # The worker that made it has been the only one for long enough: another one may have restarted in between.
-            if task.first and not self._others(task.first) and time.monotonic() - self._together > BACK:
+            if task.first and not self._others(task.first) and time.monotonic() - self._together > RECONNECT_TIMEOUT:
                 self.verified.alone += 1
                 self._aside.remove(task)
         largest = max(member.memory for member in self._crew.members.values())
         unplaceable = [task for task in deferred if task.memory > largest]
-        if unplaceable and time.monotonic() - self._warned > SAID:
+        if unplaceable and time.monotonic() - self._warned > WARNING_INTERVAL:
             self._warned = time.monotonic()
             need = max(task.memory for task in unplaceable) >> 20
-            runs = counted(len(unplaceable), "run")
+            runs = format_count(len(unplaceable), "run")
             self.listen(Warned(f"no worker has the memory for {runs}: {need} MiB, and the most is {largest >> 20} MiB"))
 
     # --- answers
 
-    def _take(self, ended: Sequence[tuple[str, Answer | BaseException]]) -> None:
+    def _take(self, ended: Sequence[tuple[str, RunAnswer | BaseException]]) -> None:
         """Handle answers that arrived together; if one raises an error, the others are still handled."""
         failure: Exception | None = None
         for key, answer in ended:
@@ -367,7 +367,7 @@ class Driver:
         if failure is not None:
             raise failure
 
-    def _came(self, task: Task, answer: Answer | BaseException) -> None:
+    def _came(self, task: Task, answer: RunAnswer | BaseException) -> None:
         if isinstance(answer, TimeoutError):
             self._again(task)
         elif isinstance(answer, BaseException):
@@ -386,7 +386,7 @@ class Driver:
                 self._again(Task(task.item, first=answer.worker))
             self._over(task)
 
-    def _second(self, task: Task, answer: Answer) -> None:
+    def _second(self, task: Task, answer: RunAnswer) -> None:
         repeated = self.ground.unpacked(task.item, answer)
         self.verified.compare(self.ground.stored(task.item), repeated, (task.first, answer.worker))
 
@@ -410,14 +410,14 @@ class Driver:
         self.listen(Warned(f"given up: worker after worker died of it: {reason}", task.item.cell, task.item.repetition))
         self._over(task)
 
-    def _ground_failed(self, task: Task, answer: Answer) -> None:
+    def _ground_failed(self, task: Task, answer: RunAnswer) -> None:
         """A machine cannot make runs: it gets no more of them, and other workers make those that it had."""
         machine = f"the worker {answer.worker} on {answer.host}"
         for key in self._crew.dismiss(answer.worker):
             self._again(self._out.pop(key))
         self.listen(Warned(f"{machine} gets nothing more to do: {answer.failed}"))
         task.failed = (*task.failed, f"{machine}: {answer.failed}")
-        if len(task.failed) >= MACHINES or not self._crew.members:
+        if len(task.failed) >= MAX_FAILED_MACHINES or not self._crew.members:
             raise EngineError(f"{machine}: {answer.failed}", answer.hint or "start other workers and run again")
         self._again(task)
 
@@ -442,30 +442,36 @@ class Driver:
 
     def _sign(self, *, now: bool = False) -> None:
         moment = time.monotonic()
-        if not now and moment - self._signed < SIGN:
+        if not now and moment - self._signed < REPORT_INTERVAL:
             return
         self._signed = moment
         remaining = sum(self._left.values())
         rate = self._done / (moment - self._begun) if self._done else 0.0
         hosts = len({member.host for member in self._crew.members.values()})
         self.listen(
-            ClusterWorks(
-                len(self._crew.members), hosts, self._crew.cores, self._done, self._done + remaining, len(self._out),
-                rate, changed=now,
+            ClusterProgress(
+                len(self._crew.members),
+                hosts,
+                self._crew.cores,
+                self._done,
+                self._done + remaining,
+                len(self._out),
+                rate,
+                changed=now,
             )
-        )  # fmt: skip
+        )
 
     def _tell_end(self) -> None:
         if self.verified.sentence:
             self.listen(RunsVerified(self.verified.sentence))
         if self.verified.parted:
             raise ResultError(
-                f"{counted(len(self.verified.parted), 'run')} came out differently on another worker: "
+                f"{format_count(len(self.verified.parted), 'run')} came out differently on another worker: "
                 f"{'; '.join(self.verified.parted[:3])}",
                 "what is stored is what came first; 'harness divergence' finds where two runs part",
             )
         if self._lost:
             raise EngineError(
-                f"{counted(len(self._lost), 'run')} could not be made: {'; '.join(self._lost[:3])}",
+                f"{format_count(len(self._lost), 'run')} could not be made: {'; '.join(self._lost[:3])}",
                 "give workers more memory (--memory-limit), and run again",
             )

@@ -12,45 +12,59 @@ from itertools import islice
 from typing import Any
 
 from harness.errors import EngineError
-from harness.execution.cluster.image_transfer import Depot
-from harness.execution.cluster.messages import CORE, MEMORY, WANTED, Answer, Member, Order, build, named
-from harness.execution.cluster.worker import deliver, dismiss, enrol, make
+from harness.execution.cluster.image_transfer import ParcelSource
+from harness.execution.cluster.messages import (
+    CORE,
+    MEMORY,
+    REQUEST_TOPIC,
+    RunAnswer,
+    RunOrder,
+    WorkerInfo,
+    package_digest,
+    version_text,
+)
+from harness.execution.cluster.worker import deliver, dismiss, enrol, make_run
 
 #: Seconds to wait for an answer of the scheduler.
-ANSWER = 20.0
+ANSWER_TIMEOUT = 20.0
 #: Seconds to wait for announced answers.
-FETCH = 30.0
+FETCH_TIMEOUT = 30.0
 #: Seconds between two checks whether the worker that has an answer still exists.
-_GLANCE = 0.5
+_CHECK_INTERVAL = 0.5
 #: Number of workers that are sent files in parallel.
 _SENDERS = 4
 #: Number of answers that are fetched at once if each may be large.
-_AT_ONCE = 4
+_MAX_LARGE_ANSWERS = 4
 #: Number of runs that are submitted, and of small answers that are fetched, in one message.
-_TOGETHER = 64
+_BATCH_SIZE = 64
 #: Seconds between two checks for tasks that have ended.
-_PAUSE = 0.02
+_POLL_INTERVAL = 0.02
 
 #: Errors of `distributed` for a task or a result that it no longer has.
-_GONE = frozenset({"CancelledError", "FutureCancelledError", "CommClosedError"})
+_LOST_ERRORS = frozenset({"CancelledError", "FutureCancelledError", "CommClosedError"})
 
 #: State of a task that the scheduler no longer knows, because the connection was lost.
 _FORGOTTEN = "cancelled"
 #: States of a task that is under way. A "lost" one has lost its answer with a worker, and Dask makes it again.
 _UNDER_WAY = frozenset({"pending", "lost"})
 
-Work = Callable[[Order], Answer]
+Work = Callable[[RunOrder], RunAnswer]
 
 
 class LostConnectionError(EngineError):
     """The scheduler no longer answers."""
 
 
-class Crew:
+class ClusterConnection:
     """The workers and tasks of one connection to a scheduler."""
 
     def __init__(
-        self, address: str, security: Any, image_source: Depot, say: Callable[[str], object], work: Work = make
+        self,
+        address: str,
+        security: Any,
+        image_source: ParcelSource,
+        say: Callable[[str], object],
+        work: Work = make_run,
     ) -> None:
         """`security`: of `distributed`, None without TLS; `say`: gets a text for each refused worker.
 
@@ -61,13 +75,13 @@ class Crew:
         self._depot = image_source
         self._say = say
         self._work = work
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, WorkerInfo] = {}
         """Enrolled workers, by address."""
         self._others: set[str] = set()
         """Addresses of refused or dismissed workers."""
         self.strangers = 0
         """Number of workers that were refused because they run another version of this package."""
-        self._given: dict[tuple[int, tuple[str, ...] | None], list[tuple[str, Order, float]]] = {}
+        self._given: dict[tuple[int, tuple[str, ...] | None], list[tuple[str, RunOrder, float]]] = {}
         """Queued runs that are sent together: (memory, workers) → (key, order, seconds), in the order of `give`."""
         self._tasks: dict[str, Any] = {}
         """Key → future of a submitted task without an answer."""
@@ -80,7 +94,9 @@ class Crew:
         try:
             # Untyped in `distributed`.
             client: Any = Client
-            self._client = client(address, security=security, timeout=ANSWER, set_as_default=False, name="quic-lab")
+            self._client = client(
+                address, security=security, timeout=ANSWER_TIMEOUT, set_as_default=False, name="quic-lab"
+            )
         except (OSError, TimeoutError, ValueError, RuntimeError) as error:
             raise EngineError(
                 f"no scheduler answers at {address}: {error or type(error).__name__}",
@@ -88,7 +104,7 @@ class Crew:
             ) from error
         self._known = self._scheduler()
         self.name = str(self._client.id)
-        self._client.subscribe_topic(f"{WANTED}{self.name}", self._asked)
+        self._client.subscribe_topic(f"{REQUEST_TOPIC}{self.name}", self._asked)
 
     def _scheduler(self) -> str:
         return str(self._call(lambda: self._client.scheduler_info(n_workers=0))["id"])
@@ -110,7 +126,7 @@ class Crew:
         self._others &= worker_cores.keys()
         new = [address for address in worker_cores if address not in self.members and address not in self._others]
         if new:
-            replies = self._call(lambda: self._client.run(enrol, build(), workers=new, on_error="return"))
+            replies = self._call(lambda: self._client.run(enrol, package_digest(), workers=new, on_error="return"))
             for address in new:
                 self._enrolled(address, replies.get(address))
         self._anew = {key for key, future in self._tasks.items() if future.status == "lost" or key in self._anew}
@@ -118,17 +134,20 @@ class Crew:
 
     def _enrolled(self, address: str, reply: Any) -> None:
         if isinstance(reply, Mapping) and "cores" in reply:
-            self.members[address] = Member(address, reply["host"], int(reply["cores"]), int(reply["memory"]))
+            self.members[address] = WorkerInfo(address, reply["host"], int(reply["cores"]), int(reply["memory"]))
             return
         if isinstance(reply, OSError) or reply is None:
             # It left during the enrolment; if it comes back, it is enrolled again.
             return
         self._others.add(address)
         if isinstance(reply, Mapping):
-            why = f"on {reply['host']} has another version of this package, {reply['refused']}, and this is {named()}"
+            why = (
+                f"on {reply['host']} has another version of this package, {reply['refused']}, and this is "
+                f"{version_text()}"
+            )
             self.strangers += 1
         elif isinstance(reply, ImportError | AttributeError):
-            why = f"does not have this package, or an older version of it; this is {named()}"
+            why = f"does not have this package, or an older version of it; this is {version_text()}"
         else:
             why = f"cannot take part: {type(reply).__name__}: {reply}"
         self._say(f"the worker {address} {why}: it gets nothing to do")
@@ -138,7 +157,7 @@ class Crew:
         self.members.pop(address, None)
         self._others.add(address)
         with suppress(LostConnectionError):
-            self._call(lambda: self._client.run(dismiss, build(), workers=[address], on_error="ignore"))
+            self._call(lambda: self._client.run(dismiss, package_digest(), workers=[address], on_error="ignore"))
             processing = self._call(lambda: self._client.processing([address]))
             return self.take_back(key for keys in processing.values() for key in keys if key in self._tasks)
         return []
@@ -150,7 +169,9 @@ class Crew:
 
     # --- tasks
 
-    def give(self, key: str, order: Order, seconds: float, memory: int, workers: Collection[str] | None = None) -> None:
+    def give(
+        self, key: str, order: RunOrder, seconds: float, memory: int, workers: Collection[str] | None = None
+    ) -> None:
         """Queue a run, for some of the workers if `workers` is given. `seconds`: longer runs come first.
 
         The next `hand_out` sends it.
@@ -162,21 +183,29 @@ class Crew:
         """Send the queued runs, many in one message, which costs less per run. Raises LostConnectionError."""
         batches, self._given = self._given, {}
         for (memory, allowed), runs in batches.items():
-            resources = {f"{CORE}{build()}": 1, f"{MEMORY}{build()}": memory}
-            for first in range(0, len(runs), _TOGETHER):
-                self._hand_out(runs[first : first + _TOGETHER], resources, allowed)
+            resources = {f"{CORE}{package_digest()}": 1, f"{MEMORY}{package_digest()}": memory}
+            for first in range(0, len(runs), _BATCH_SIZE):
+                self._hand_out(runs[first : first + _BATCH_SIZE], resources, allowed)
 
     def _hand_out(
-        self, runs: Sequence[tuple[str, Order, float]], resources: Mapping[str, float], allowed: Collection[str] | None
+        self,
+        runs: Sequence[tuple[str, RunOrder, float]],
+        resources: Mapping[str, float],
+        allowed: Collection[str] | None,
     ) -> None:
         keys, orders = [key for key, _, _ in runs], [order for _, order, _ in runs]
         # The runs are in order, the longest first.
         futures = self._call(
             lambda: self._client.map(
-                self._work, orders, key=keys, pure=False, priority=runs[0][2], resources=resources,
+                self._work,
+                orders,
+                key=keys,
+                pure=False,
+                priority=runs[0][2],
+                resources=resources,
                 workers=None if allowed is None else list(allowed),
             )
-        )  # fmt: skip
+        )
         self._tasks |= zip(keys, futures, strict=True)
 
     def take_back(self, keys: Any) -> list[str]:
@@ -200,15 +229,15 @@ class Crew:
         self._nowhere = set(unassigned) - set(strays)
         return strays
 
-    def wait(self, seconds: float, large: bool) -> list[tuple[str, Answer | BaseException]]:
+    def wait(self, seconds: float, large: bool) -> list[tuple[str, RunAnswer | BaseException]]:
         """Wait up to `seconds` for tasks that have ended; returns key and answer, or error, of each.
 
         `large`: answers have artefacts. Raises LostConnectionError.
         """
         deadline = time.monotonic() + seconds
         # Polling is cheaper than callbacks: Dask starts a coroutine and wakes a thread for each callback.
-        while not (ended := self._over(_AT_ONCE if large else _TOGETHER)) and time.monotonic() < deadline:
-            time.sleep(min(_PAUSE, seconds))
+        while not (ended := self._over(_MAX_LARGE_ANSWERS if large else _BATCH_SIZE)) and time.monotonic() < deadline:
+            time.sleep(min(_POLL_INTERVAL, seconds))
         if self._client.status not in ("running", "connecting"):
             raise LostConnectionError("the connection to the scheduler is lost")
         if any(future.status == _FORGOTTEN for future in ended):
@@ -226,7 +255,7 @@ class Crew:
         """Futures of tasks that are no longer under way, at most `limit`."""
         return list(islice((future for future in self._tasks.values() if future.status not in _UNDER_WAY), limit))
 
-    def _fetch(self, futures: list[Any]) -> list[tuple[str, Answer | BaseException]]:
+    def _fetch(self, futures: list[Any]) -> list[tuple[str, RunAnswer | BaseException]]:
         """The answers of finished tasks; a `TimeoutError` for each if they do not come in time.
 
         Empty if one answer was lost with its worker meanwhile. Dask makes that one again on any enrolled worker, and
@@ -234,10 +263,10 @@ class Crew:
         """
         keys = [future.key for future in futures]
 
-        def fetched() -> list[tuple[str, Answer | BaseException]]:
+        def fetched() -> list[tuple[str, RunAnswer | BaseException]]:
             gathering = asyncio.run_coroutine_threadsafe(self._client._gather(futures), self._client.loop.asyncio_loop)
-            deadline = time.monotonic() + FETCH
-            while not wait([gathering], _GLANCE).done:
+            deadline = time.monotonic() + FETCH_TIMEOUT
+            while not wait([gathering], _CHECK_INTERVAL).done:
                 if lost := {future.key for future in futures if future.status in _UNDER_WAY}:
                     self._anew |= lost
                     gathering.cancel()
@@ -247,7 +276,7 @@ class Crew:
                     return [(key, TimeoutError()) for key in keys]
             return list(zip(keys, gathering.result(), strict=True))
 
-        answers: list[tuple[str, Answer | BaseException]] = self._call(fetched)
+        answers: list[tuple[str, RunAnswer | BaseException]] = self._call(fetched)
         return answers
 
     @staticmethod
@@ -262,7 +291,7 @@ class Crew:
             raise LostConnectionError(f"the connection to the scheduler is lost: {error}") from error
         except Exception as error:
             # (`distributed` raises different types in different places.)
-            if self._client.status != "running" or type(error).__name__ in _GONE:
+            if self._client.status != "running" or type(error).__name__ in _LOST_ERRORS:
                 raise LostConnectionError(f"the connection to the scheduler is lost: {error}") from error
             raise
 
@@ -294,7 +323,7 @@ class Crew:
             self.take_back(list(self._tasks))
         closing = threading.Thread(target=self._close, daemon=True)
         closing.start()
-        closing.join(ANSWER)
+        closing.join(ANSWER_TIMEOUT)
 
     def _close(self) -> None:
         with suppress(Exception):

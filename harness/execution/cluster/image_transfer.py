@@ -27,28 +27,36 @@ from typing import IO, Any, Self, cast
 import zstandard
 
 from harness.engine.images.cache import UNFINISHED, Cache, short_id
-from harness.engine.images.contents import Contents, KnownContents
+from harness.engine.images.contents import Contents, ContentsCache
 from harness.engine.images.file_manifest import FileEntry, entries, read_entries, runs_as_another
 
 # (Under its own name: whatever is renamed there changes every cell's key.)
-from harness.engine.images.rootfs_export import FILES, ROOT, RootFileSystems, RootFs, _place, exported_folder, seal
+from harness.engine.images.rootfs_export import (
+    FILES,
+    ROOT,
+    RootFileSystems,
+    RootFs,
+    _place,
+    exported_folder,
+    write_manifest,
+)
 from harness.engine.kernel import LabKernel
 from harness.engine.process_owner import owner
 from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import EngineError
-from harness.formatting import size_of
-from harness.writing import place_below
+from harness.formatting import format_size
+from harness.writing import path_below
 
 #: Bytes of a piece: the unit of reading, and of one message to a worker.
-PIECE = 4 << 20
+PIECE_BYTES = 4 << 20
 _LENGTH = 8
 #: zstd's level: 100 MB take half a second and become 35 MB.
 _LEVEL = 3
 #: Maximum length of a head, bytes: that of an image with 100,000 files is 15 MB.
-_LONGEST = 256 << 20
+_MAX_HEAD = 256 << 20
 
 
-def head_of(export: Path) -> bytes:
+def parcel_head(export: Path) -> bytes:
     """The head of the parcel of an export, from the manifest of its files. Raises OSError, ValueError."""
     return _head(export / ROOT, read_entries(export / FILES))
 
@@ -71,21 +79,21 @@ def _links(root: Path, manifest: list[FileEntry]) -> dict[str, str]:
     return links
 
 
-def digest_of(head: bytes) -> str:
+def parcel_digest(head: bytes) -> str:
     """The digest that identifies a parcel, hexadecimal."""
     return hashlib.blake2b(head, digest_size=16).hexdigest()
 
 
-def pieces(export: Path) -> Iterator[bytes]:
+def parcel_pieces(export: Path) -> Iterator[bytes]:
     """The parcel of an export, in pieces of at most `PIECE` bytes. Raises OSError; ValueError for a damaged export."""
-    head = head_of(export)
+    head = parcel_head(export)
     content = json.loads(head)
-    compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).chunker(chunk_size=PIECE)
+    compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).chunker(chunk_size=PIECE_BYTES)
     yield from compressor.compress(len(head).to_bytes(_LENGTH, "big") + head)
     for entry in (FileEntry(*fields) for fields in content["entries"]):
         if entry.is_file and entry.path not in content["links"]:
             with (export / ROOT / entry.path).open("rb") as file:
-                while block := file.read(PIECE):
+                while block := file.read(PIECE_BYTES):
                     yield from compressor.compress(block)
     yield from compressor.finish()  # type: ignore[no-untyped-call]
 
@@ -121,37 +129,37 @@ def unpack(arriving: Iterable[bytes], digest: str, root: Path) -> list[FileEntry
     decompressor = zstandard.ZstdDecompressor()
     try:
         with decompressor.stream_reader(cast(IO[bytes], _Pieces(arriving))) as stream:
-            length = int.from_bytes(_exactly(stream, _LENGTH), "big")
-            if length > _LONGEST:
+            length = int.from_bytes(_read_exactly(stream, _LENGTH), "big")
+            if length > _MAX_HEAD:
                 raise mismatch
-            head = _exactly(stream, length)
-            if digest_of(head) != digest:
+            head = _read_exactly(stream, length)
+            if parcel_digest(head) != digest:
                 raise mismatch
             content = json.loads(head)
             manifest = [FileEntry(*fields) for fields in content["entries"]]
-            _require_fit(manifest, content["links"], root)
+            _validate_manifest(manifest, content["links"], root)
             _write(stream, manifest, content["links"], root)
             if stream.read(1):
                 raise mismatch
     except (zstandard.ZstdError, ValueError, TypeError, KeyError, EOFError) as error:
         raise EngineError(f"{mismatch.message}: {error}") from error
     on_disk = entries(root)
-    if digest_of(_head(root, on_disk)) != digest:
+    if parcel_digest(_head(root, on_disk)) != digest:
         raise mismatch
     return on_disk
 
 
-def _exactly(stream: zstandard.ZstdDecompressionReader, size: int) -> bytes:
+def _read_exactly(stream: zstandard.ZstdDecompressionReader, size: int) -> bytes:
     buffer = bytearray()
     while len(buffer) < size:
-        block = stream.read(min(PIECE, size - len(buffer)))
+        block = stream.read(min(PIECE_BYTES, size - len(buffer)))
         if not block:
             raise EOFError("it ends too early")
         buffer += block
     return bytes(buffer)
 
 
-def _require_fit(manifest: list[FileEntry], links: dict[str, str], root: Path) -> None:
+def _validate_manifest(manifest: list[FileEntry], links: dict[str, str], root: Path) -> None:
     """ValueError for files that no export has: outside the folder, behind a link, with setuid bits, too large.
 
     The sender can write anything into the head, and the digest proves only that the head is the requested one.
@@ -159,7 +167,7 @@ def _require_fit(manifest: list[FileEntry], links: dict[str, str], root: Path) -
     kinds: dict[str, int] = {}
     size = 0
     for entry in manifest:
-        place_below(root, entry.path)
+        path_below(root, entry.path)
         parent = entry.path.rpartition("/")[0]
         if entry.path in kinds or (parent and not stat.S_ISDIR(kinds.get(parent, 0))):
             raise ValueError(f"{entry.path} is in no folder of its own")
@@ -171,7 +179,7 @@ def _require_fit(manifest: list[FileEntry], links: dict[str, str], root: Path) -
         size += 0 if entry.size < 0 or entry.path in links else entry.size
     free = shutil.disk_usage(root).free
     if size > free:
-        raise ValueError(f"its files have {size_of(size)}, and {size_of(free)} are free")
+        raise ValueError(f"its files have {format_size(size)}, and {format_size(free)} are free")
 
 
 def _write(
@@ -190,28 +198,28 @@ def _write(
             _write_file(stream, entry, target)
         elif stat.S_ISFIFO(entry.mode):
             os.mkfifo(target)
-            _settle(entry, target)
+            _restore_metadata(entry, target)
         else:
             raise ValueError(f"{entry.path} is no file, folder or link")
     # Folders come last: writing below one changes its time, and its mode may forbid writing.
     for entry in reversed(manifest):
         if stat.S_ISDIR(entry.mode):
-            _settle(entry, root / entry.path)
+            _restore_metadata(entry, root / entry.path)
 
 
 def _write_file(stream: zstandard.ZstdDecompressionReader, entry: FileEntry, target: Path) -> None:
     remaining = entry.size
     with target.open("xb") as file:
         while remaining:
-            block = stream.read(min(PIECE, remaining))
+            block = stream.read(min(PIECE_BYTES, remaining))
             if not block:
                 raise EOFError("it ends too early")
             file.write(block)
             remaining -= len(block)
-    _settle(entry, target)
+    _restore_metadata(entry, target)
 
 
-def _settle(entry: FileEntry, target: Path) -> None:
+def _restore_metadata(entry: FileEntry, target: Path) -> None:
     target.chmod(stat.S_IMODE(entry.mode))
     os.utime(target, ns=(entry.modified_ns, entry.modified_ns))
 
@@ -241,31 +249,50 @@ class SentImage:
     def of(cls, root: RootFs, parcel: str) -> SentImage:
         """The description of an exported image."""
         return cls(
-            root.reference, root.id, root.identity, tuple(root.command), tuple(root.environment), root.working_dir,
-            root.user, root.stop_signal, parcel, dict(root.set_ids),
-        )  # fmt: skip
+            root.reference,
+            root.id,
+            root.identity,
+            tuple(root.command),
+            tuple(root.environment),
+            root.working_dir,
+            root.user,
+            root.stop_signal,
+            parcel,
+            dict(root.set_ids),
+        )
 
     def inspected(self) -> dict[str, Any]:
         """The description that Docker would give of the image."""
         config = {
-            "Entrypoint": list(self.command), "Env": list(self.environment), "WorkingDir": self.working_dir,
-            "User": self.user, "StopSignal": str(self.stop_signal),
-        }  # fmt: skip
+            "Entrypoint": list(self.command),
+            "Env": list(self.environment),
+            "WorkingDir": self.working_dir,
+            "User": self.user,
+            "StopSignal": str(self.stop_signal),
+        }
         return {"Id": self.id, "RepoDigests": [self.identity], "Config": config}
 
     def at(self, rootfs: Path) -> RootFs:
         """The image with its files in the folder `rootfs` of this machine."""
         return RootFs(
-            self.reference, self.id, self.identity, str(rootfs), list(self.command), list(self.environment),
-            self.working_dir, self.user, self.stop_signal, dict(self.set_ids),
-        )  # fmt: skip
+            self.reference,
+            self.id,
+            self.identity,
+            str(rootfs),
+            list(self.command),
+            list(self.environment),
+            self.working_dir,
+            self.user,
+            self.stop_signal,
+            dict(self.set_ids),
+        )
 
 
 Fetch = Callable[[str], Iterable[bytes]]
 """Returns the pieces of a parcel, by its digest. Raises EngineError if they do not arrive."""
 
 
-class TravelledRoots(RootFileSystems):
+class ReceivedRoots(RootFileSystems):
     """The images that a driver sends. Each is fetched once into this machine's cache, and again if it is damaged."""
 
     def __init__(self, cache: Cache, images: Mapping[str, SentImage], fetch: Fetch) -> None:
@@ -280,7 +307,7 @@ class TravelledRoots(RootFileSystems):
 
     def _export(self, reference: str, image: dict[str, Any]) -> RootFs:
         identity = str(image["Id"])
-        with _alone(self._cache.folder, identity):
+        with _fetch_lock(self._cache.folder, identity):
             # Another worker of this machine may have fetched it meanwhile.
             folder = exported_folder(self._cache.folder, identity)
             if folder is None:
@@ -299,7 +326,7 @@ class TravelledRoots(RootFileSystems):
             manifest = unpack(self._fetch(parcel), parcel, unfinished / ROOT)
             with self._cache.alone():
                 self._cache.shared.share(unfinished / ROOT, manifest, unfinished / "link")
-            seal(self._sent[reference].at(unfinished / ROOT), manifest)
+            write_manifest(self._sent[reference].at(unfinished / ROOT), manifest)
             return _place(unfinished, self._cache.roots, str(image["Id"]))
         except EngineError as error:
             raise EngineError(f"the image {reference} did not arrive: {error.message}", error.hint) from error
@@ -307,14 +334,14 @@ class TravelledRoots(RootFileSystems):
             shutil.rmtree(unfinished, ignore_errors=True)
 
 
-class TravelledEngine(VirtualEngine):
+class WorkerEngine(VirtualEngine):
     """Virtual time on root file systems that a driver sends."""
 
     def __init__(
         self,
         cache: Cache,
         cores: Sequence[int],
-        images: TravelledRoots,
+        images: ReceivedRoots,
         log_limit: int,
         stall: float,
         kernel: LabKernel,
@@ -324,7 +351,7 @@ class TravelledEngine(VirtualEngine):
 
 
 @contextlib.contextmanager
-def _alone(cache: Path, identity: str) -> Iterator[None]:
+def _fetch_lock(cache: Path, identity: str) -> Iterator[None]:
     """Lock the fetching of an image between the workers of this machine. Raises OSError."""
     file = cache / "uses" / f"fetch-{short_id(identity)}"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -336,10 +363,10 @@ def _alone(cache: Path, identity: str) -> Iterator[None]:
 # --- The driver's side: parcels of exported images, sent on request, or written to a place that workers can read.
 
 
-class Depot:
+class ParcelSource:
     """The images of a plan as parcels; they stay in the cache while the plan is executed."""
 
-    def __init__(self, exported: RootFileSystems, contents: KnownContents, files: str = "") -> None:
+    def __init__(self, exported: RootFileSystems, contents: ContentsCache, files: str = "") -> None:
         """`files`: folder or URL (fsspec) that parcels are written to; empty if they are sent."""
         self._exported = exported
         self._known = contents
@@ -364,7 +391,7 @@ class Depot:
             root = self._held.enter_context(self._exported.use([reference])).roots[reference]
             export = Path(root.rootfs).parent
             try:
-                digest = digest_of(head_of(export))
+                digest = parcel_digest(parcel_head(export))
             except (OSError, ValueError) as error:
                 raise EngineError(f"{export}: {error}", "remove the folder, and the image is exported anew") from error
             self._exports[digest] = export
@@ -384,7 +411,7 @@ class Depot:
         if digest not in self._exports:
             raise EngineError(f"the driver has no image {digest}")
         try:
-            yield from pieces(self._exports[digest])
+            yield from parcel_pieces(self._exports[digest])
         except (OSError, ValueError) as error:
             raise EngineError(f"the driver cannot read the image {digest}: {error}") from error
 

@@ -34,17 +34,26 @@ def manifests(image: str, workers: int, memory_gib: int, cache_gib: int) -> str:
     # A tmpfs counts as memory of the container that writes to it.
     ram, disk = {"medium": "Memory", "sizeLimit": f"{memory_gib * 512}Mi"}, {"sizeLimit": f"{cache_gib}Gi"}
     worker = _container(
-        "worker", image,
+        "worker",
+        image,
         [*_worker_command(), "--memory-limit", f"{memory_gib}GiB"],
         {"cpu": "1", "memory": f"{memory_gib}Gi"},
         {RAM: {"emptyDir": ram}, CACHE: {"emptyDir": disk}},
-        {"TMPDIR": RAM, "HARNESS_CACHE": f"{CACHE}/quic-lab", "HARNESS_CACHE_LIMIT": f"{max(1, cache_gib - 1)} GB",
-         "HOME": CACHE},
-    )  # fmt: skip
+        {
+            "TMPDIR": RAM,
+            "HARNESS_CACHE": f"{CACHE}/quic-lab",
+            "HARNESS_CACHE_LIMIT": f"{max(1, cache_gib - 1)} GB",
+            "HOME": CACHE,
+        },
+    )
     scheduler = _container(
-        "scheduler", image, ["harness", "cluster", "scheduler", "--cluster-tls", CERTIFICATES, "--port", str(PORT)],
-        {"cpu": "1", "memory": "2Gi"}, {RAM: {"emptyDir": {}}}, {"TMPDIR": RAM, "HOME": RAM},
-    )  # fmt: skip
+        "scheduler",
+        image,
+        ["harness", "cluster", "scheduler", "--cluster-tls", CERTIFICATES, "--port", str(PORT)],
+        {"cpu": "1", "memory": "2Gi"},
+        {RAM: {"emptyDir": {}}},
+        {"TMPDIR": RAM, "HOME": RAM},
+    )
     service: Manifest = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -57,8 +66,19 @@ def manifests(image: str, workers: int, memory_gib: int, cache_gib: int) -> str:
 
 def _worker_command() -> list[str]:
     address = f"tls://{NAME}-scheduler:{PORT}"
-    return ["dask", "worker", address, "--nthreads", "1", "--nworkers", "1", "--no-dashboard", "--local-directory", RAM,
-            *_TLS]  # fmt: skip
+    return [
+        "dask",
+        "worker",
+        address,
+        "--nthreads",
+        "1",
+        "--nworkers",
+        "1",
+        "--no-dashboard",
+        "--local-directory",
+        RAM,
+        *_TLS,
+    ]
 
 
 def _labels(role: str) -> dict[str, str]:
@@ -66,14 +86,21 @@ def _labels(role: str) -> dict[str, str]:
 
 
 def _container(
-    role: str, image: str, command: list[str], resources: dict[str, str], folders: dict[str, Manifest],
+    role: str,
+    image: str,
+    command: list[str],
+    resources: dict[str, str],
+    folders: dict[str, Manifest],
     environment: dict[str, str],
-) -> Manifest:  # fmt: skip
+) -> Manifest:
     """The specification of a pod with one unprivileged container."""
     volumes = [{"name": path.strip("/"), **source} for path, source in folders.items()]
     return {
         "securityContext": {
-            "runAsNonRoot": True, "runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER,
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "fsGroup": _USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "automountServiceAccountToken": False,
@@ -85,7 +112,8 @@ def _container(
                 "env": [{"name": name, "value": value} for name, value in environment.items()],
                 "resources": {"requests": dict(resources), "limits": dict(resources)},
                 "securityContext": {
-                    "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
                     "capabilities": {"drop": ["ALL"]},
                 },
                 "volumeMounts": [
@@ -95,7 +123,7 @@ def _container(
             }
         ],
         "volumes": [{"name": "certificates", "secret": {"secretName": SECRET, "defaultMode": 0o440}}, *volumes],
-    }  # fmt: skip
+    }
 
 
 def _deployment(role: str, count: int, pod: Manifest) -> Manifest:

@@ -18,11 +18,11 @@ from harness.execution.cluster.image_transfer import SentImage
 #: package follows. Workers of another version do not have these resources, and so never get a run.
 CORE, MEMORY = "quic-lab-core-", "quic-lab-memory-"
 #: Prefix of the topic on which workers request files from their driver; the name of the driver follows.
-WANTED = "quic-lab-wanted-"
+REQUEST_TOPIC = "quic-lab-wanted-"
 
 
 @dataclass(frozen=True)
-class Order:
+class RunOrder:
     """A run that a worker is to make."""
 
     cell: str
@@ -45,7 +45,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RunAnswer:
     """The result of an order."""
 
     worker: str
@@ -63,7 +63,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Member:
+class WorkerInfo:
     """An enrolled worker."""
 
     address: str
@@ -80,12 +80,12 @@ _PACKAGE = Path(harness.__file__).resolve().parent
 
 
 @functools.cache
-def build() -> str:
+def package_digest() -> str:
     """Digest of all modules of the package, hexadecimal: two machines that work on one plan must have the same."""
-    return build_of(_PACKAGE)
+    return digest_package(_PACKAGE)
 
 
-def build_of(package: Path) -> str:
+def digest_package(package: Path) -> str:
     """The same digest, of the package in a folder."""
     digest = hashlib.blake2b(digest_size=8)
     for file in sorted(package.rglob("*.py")):
@@ -94,10 +94,10 @@ def build_of(package: Path) -> str:
     return digest.hexdigest()
 
 
-def named() -> str:
+def version_text() -> str:
     """The version for people: '0.1.0 (1234abcd…)'."""
     try:
         number = version("quic-lab")
     except PackageNotFoundError:
         number = "not installed"
-    return f"{number} ({build()})"
+    return f"{number} ({package_digest()})"

@@ -15,13 +15,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from harness.errors import InputError
-from harness.writing import write_new
+from harness.writing import write_new_file
 
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "cert.pem", "key.pem"
-DAYS = 365
+VALIDITY_DAYS = 365
 
 
-def write(folder: Path) -> None:
+def write_certificates(folder: Path) -> None:
     """Make the three files. InputError if one exists already; raises OSError."""
     existing = [name for name in (AUTHORITY, CERTIFICATE, KEY) if (folder / name).exists()]
     if existing:
@@ -33,10 +33,10 @@ def write(folder: Path) -> None:
     member = _certificate("quic-lab cluster", member_key, "quic-lab cluster CA", authority_key, authority=False)
     pem = serialization.Encoding.PEM
     secret = member_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    write_new(target / KEY, secret, 0o600)
-    write_new(target / CERTIFICATE, member.public_bytes(pem))
+    write_new_file(target / KEY, secret, 0o600)
+    write_new_file(target / CERTIFICATE, member.public_bytes(pem))
     # The key of the CA is not kept, since it signs nothing more.
-    write_new(target / AUTHORITY, authority.public_bytes(pem))
+    write_new_file(target / AUTHORITY, authority.public_bytes(pem))
 
 
 def _certificate(
@@ -51,13 +51,13 @@ def _certificate(
         .serial_number(x509.random_serial_number())
         # The clocks of machines differ.
         .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=DAYS))
+        .not_valid_after(now + datetime.timedelta(days=VALIDITY_DAYS))
         .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
         .sign(signer, hashes.SHA256())
     )
 
 
-def files(folder: Path) -> dict[str, str]:
+def certificate_paths(folder: Path) -> dict[str, str]:
     """Paths of the three files of a folder: CA certificate, certificate, key. InputError if one is missing."""
     missing = [name for name in (AUTHORITY, CERTIFICATE, KEY) if not (folder / name).is_file()]
     if missing:
@@ -65,11 +65,11 @@ def files(folder: Path) -> dict[str, str]:
     return {name: str((folder / name).resolve()) for name in (AUTHORITY, CERTIFICATE, KEY)}
 
 
-def security(folder: Path) -> Any:
+def dask_security(folder: Path) -> Any:
     """Dask's security object for the folder, which requires encryption. Raises InputError."""
     from distributed.security import Security
 
-    paths = files(folder)
+    paths = certificate_paths(folder)
     roles = ("client", "scheduler", "worker")
     kinds = {"cert": CERTIFICATE, "key": KEY}
     pairs = {f"tls_{role}_{kind}": paths[name] for role in roles for kind, name in kinds.items()}
@@ -78,7 +78,7 @@ def security(folder: Path) -> Any:
     return security_class(require_encryption=True, tls_ca_file=paths[AUTHORITY], **pairs)
 
 
-def options(folder: Path) -> list[str]:
+def dask_options(folder: Path) -> list[str]:
     """The same as options of `dask scheduler` and `dask worker`. Raises InputError."""
-    paths = files(folder)
+    paths = certificate_paths(folder)
     return ["--tls-ca-file", paths[AUTHORITY], "--tls-cert", paths[CERTIFICATE], "--tls-key", paths[KEY]]

@@ -30,23 +30,31 @@ from harness.engine.kernel import LabKernel
 from harness.engine.process_owner import lives, owner
 from harness.engine.virtual.uml_guest import remove_orphans
 from harness.errors import EngineError, HarnessError
-from harness.evaluation.retention import keeps
-from harness.execution.cluster.image_transfer import TravelledEngine, TravelledRoots
-from harness.execution.cluster.messages import CORE, MEMORY, WANTED, Answer, Order, build, named
+from harness.evaluation.retention import keeps_artefacts
+from harness.execution.cluster.image_transfer import ReceivedRoots, WorkerEngine
+from harness.execution.cluster.messages import (
+    CORE,
+    MEMORY,
+    REQUEST_TOPIC,
+    RunAnswer,
+    RunOrder,
+    package_digest,
+    version_text,
+)
 from harness.execution.matrix import PlannedRun
 from harness.execution.runner import run_once
 from harness.outcome import Cell
-from harness.store.compression import STAYS
+from harness.store.compression import RETAINED_ENTRIES
 from harness.store.provenance import Provenance
 from harness.store.results import Store
 from harness.units import Size
 
 #: Seconds without a piece of a requested parcel after which the transfer has failed.
-SILENCE = 120.0
+PIECE_TIMEOUT = 120.0
 #: Maximum number of received pieces that wait to be unpacked.
-_WAITING = 4
+_MAX_QUEUED = 4
 #: Seconds between two checks whether the scheduler still waits for a run.
-_LOOK = 0.5
+_CHECK_INTERVAL = 0.5
 #: Memory that measuring a run needs beside its guest, bytes: captures of 2 × 100 MB and their frames.
 MEASURING = 768 << 20
 
@@ -62,17 +70,17 @@ async def enrol(driver_build: str, dask_worker: Any = None) -> dict[str, Any]:
 
     Returns a description of the worker, in plain values that any version can read.
     """
-    if driver_build != build():
-        return {"refused": named(), "host": platform.node()}
-    await asyncio.to_thread(_tidy)
-    _go_on(dask_worker)
-    memory = await asyncio.to_thread(_memory, dask_worker)
+    if driver_build != package_digest():
+        return {"refused": version_text(), "host": platform.node()}
+    await asyncio.to_thread(_remove_leftovers)
+    _disable_pausing(dask_worker)
+    memory = await asyncio.to_thread(_available_memory, dask_worker)
     cores = dask_worker.state.nthreads
     await dask_worker.set_resources(**{f"{CORE}{driver_build}": cores, f"{MEMORY}{driver_build}": memory})
     return {"host": platform.node(), "cores": cores, "memory": memory}
 
 
-def _go_on(dask_worker: Any) -> None:
+def _disable_pausing(dask_worker: Any) -> None:
     """Keep Dask from pausing this worker for the memory of its process.
 
     No run frees that memory, so the driver would wait for ever.
@@ -91,7 +99,7 @@ async def dismiss(driver_build: str, dask_worker: Any = None) -> None:
     await dask_worker.set_resources(**{f"{CORE}{driver_build}": 0})
 
 
-def _memory(dask_worker: Any) -> int:
+def _available_memory(dask_worker: Any) -> int:
     """Bytes available to guests and measuring: the smaller of Dask's memory limit and the space for guest memory."""
     memory_limit = getattr(dask_worker.memory_manager, "memory_limit", None)
     folder = os.environ.get("TMPDIR") or "/dev/shm"
@@ -112,7 +120,7 @@ def cache() -> Cache:
     return Cache(Path(os.environ.get("HARNESS_CACHE") or home / "quic-lab"), limit)
 
 
-def _tidy() -> None:
+def _remove_leftovers() -> None:
     """Remove leftovers of workers that have ended: guests, scratch folders, partly unpacked images, runs."""
     remove_orphans()
     with contextlib.suppress(HarnessError, OSError):
@@ -129,7 +137,7 @@ def _tidy() -> None:
 async def deliver(stream_id: str, piece: bytes | None, why: str = "") -> bool:
     """Receive a piece of a requested parcel, its end (None), or why it failed. False if nobody waits for it."""
     arriving = _arrivals.get(stream_id)
-    while arriving is not None and arriving.qsize() >= _WAITING:
+    while arriving is not None and arriving.qsize() >= _MAX_QUEUED:
         await asyncio.sleep(0.005)
         arriving = _arrivals.get(stream_id)
     if arriving is None:
@@ -138,7 +146,7 @@ async def deliver(stream_id: str, piece: bytes | None, why: str = "") -> bool:
     return True
 
 
-def _asked_for(order: Order, digest: str, demand: Wanted) -> Iterator[bytes]:
+def _fetch_parcel(order: RunOrder, digest: str, demand: PendingTask) -> Iterator[bytes]:
     """The pieces of a parcel: from the place that the order names, else from the driver."""
     if order.files:
         yield from _read(order.files, digest)
@@ -149,15 +157,17 @@ def _asked_for(order: Order, digest: str, demand: Wanted) -> Iterator[bytes]:
     stream_id = f"{digest}.{owner()}.{threading.get_ident()}.{time.monotonic_ns()}"
     _arrivals[stream_id] = arriving
     try:
-        worker.log_event(f"{WANTED}{order.driver}", {"what": stream_id, "digest": digest, "worker": worker.address})
+        worker.log_event(
+            f"{REQUEST_TOPIC}{order.driver}", {"what": stream_id, "digest": digest, "worker": worker.address}
+        )
         since = time.monotonic()
         while True:
             try:
-                piece = arriving.get(timeout=_LOOK)
+                piece = arriving.get(timeout=_CHECK_INTERVAL)
             except queue.Empty:
                 demand.require()
-                if time.monotonic() - since > SILENCE:
-                    raise EngineError(f"the driver has sent nothing for {SILENCE:.0f} s") from None
+                if time.monotonic() - since > PIECE_TIMEOUT:
+                    raise EngineError(f"the driver has sent nothing for {PIECE_TIMEOUT:.0f} s") from None
                 continue
             since = time.monotonic()
             if isinstance(piece, Exception):
@@ -184,7 +194,7 @@ def _read(files: str, digest: str) -> Iterator[bytes]:
 # --- a run
 
 
-class Wanted:
+class PendingTask:
     """Whether the scheduler still waits for the task of this thread."""
 
     def __init__(self) -> None:
@@ -205,11 +215,11 @@ class Wanted:
 
 
 @contextlib.contextmanager
-def _ended_when_unwanted(engine: TravelledEngine, demand: Wanted) -> Iterator[None]:
+def _cancel_when_unwanted(engine: WorkerEngine, demand: PendingTask) -> Iterator[None]:
     stop = threading.Event()
 
     def watch() -> None:
-        while not stop.wait(_LOOK):
+        while not stop.wait(_CHECK_INTERVAL):
             if not demand:
                 engine.cancel()
                 return
@@ -224,7 +234,7 @@ def _ended_when_unwanted(engine: TravelledEngine, demand: Wanted) -> Iterator[No
 
 
 @contextlib.contextmanager
-def _core() -> Iterator[int]:
+def _claim_core() -> Iterator[int]:
     """A core that no other worker of this machine uses; a random one if there are more workers than cores."""
     cores = sorted(os.sched_getaffinity(0))
     with contextlib.ExitStack() as stack:
@@ -243,7 +253,7 @@ def _core() -> Iterator[int]:
 
 
 @dataclass(frozen=True)
-class _Told(Provenance):
+class _DriverProvenance(Provenance):
     """Provenance with the contents of images as the driver knows them: a worker does not read images."""
 
     known: Mapping[str, str] = field(default_factory=dict)
@@ -255,52 +265,56 @@ class _Told(Provenance):
         return {name: Contents(digest, {}, {}) for name, digest in digests.items() if digest is not None}
 
 
-def make(order: Order) -> Answer:
+def make_run(order: RunOrder) -> RunAnswer:
     """Make a run: the task that a driver submits. If the environment of this machine fails, the answer says why."""
     from distributed import get_worker
 
     worker = get_worker()
     start = time.monotonic()
     try:
-        files, archive = _made(order)
+        files, archive = _execute_order(order)
     except HarnessError as error:
-        return Answer(worker.address, platform.node(), error.message, error.hint)
+        return RunAnswer(worker.address, platform.node(), error.message, error.hint)
     except OSError as error:
-        return Answer(worker.address, platform.node(), f"{error.filename or 'this machine'}: {error.strerror}")
+        return RunAnswer(worker.address, platform.node(), f"{error.filename or 'this machine'}: {error.strerror}")
     elapsed = time.monotonic() - start
-    return Answer(worker.address, platform.node(), files=files, archive=archive, seconds=elapsed)
+    return RunAnswer(worker.address, platform.node(), files=files, archive=archive, seconds=elapsed)
 
 
-def _made(order: Order) -> tuple[dict[str, bytes], bytes]:
+def _execute_order(order: RunOrder) -> tuple[dict[str, bytes], bytes]:
     item = PlannedRun(Cell.model_validate_json(order.cell), order.repetition)
-    image_cache, demand = cache(), Wanted()
-    roots = TravelledRoots(image_cache, order.images, lambda digest: _asked_for(order, digest, demand))
+    image_cache, demand = cache(), PendingTask()
+    roots = ReceivedRoots(image_cache, order.images, lambda digest: _fetch_parcel(order, digest, demand))
     workspace = image_cache.folder / "runs" / f"{owner()}.{threading.get_ident()}"
     shutil.rmtree(workspace, ignore_errors=True)
     try:
         store = Store(workspace)
-        with _core() as core:
-            engine = TravelledEngine(
+        with _claim_core() as core:
+            engine = WorkerEngine(
                 image_cache, [core], roots, order.log_limit, order.stall, LabKernel(entry=order.entry)
             )
-            with _ended_when_unwanted(engine, demand):
+            with _cancel_when_unwanted(engine, demand):
                 run_once(
-                    item, engine, store, _Told(commit=order.commit, known=order.contents), lambda phase: None,
-                    lambda run, measured: keeps(order.artefacts, run.cell.scenario, run, measured),
-                )  # fmt: skip
-        return packed(store.folder(item.cell.key, item.repetition))
+                    item,
+                    engine,
+                    store,
+                    _DriverProvenance(commit=order.commit, known=order.contents),
+                    lambda phase: None,
+                    lambda run, measured: keeps_artefacts(order.artefacts, run.cell.scenario, run, measured),
+                )
+        return pack_run(store.folder(item.cell.key, item.repetition))
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
 
 
-def packed(folder: Path) -> tuple[dict[str, bytes], bytes]:
+def pack_run(folder: Path) -> tuple[dict[str, bytes], bytes]:
     """A run's folder as path → content of the files that every run keeps, and a tar archive of the rest, empty if none.
 
     The archive's files are compressed already. Unpacking an archive costs the driver more than writing a few files.
     """
     files, archived = dict[str, bytes](), list[Path]()
     for entry in sorted(folder.iterdir()):
-        regular = _regular(entry) if entry.name in STAYS else None
+        regular = _regular_files(entry) if entry.name in RETAINED_ENTRIES else None
         if regular is None:
             archived.append(entry)
         else:
@@ -314,7 +328,7 @@ def packed(folder: Path) -> tuple[dict[str, bytes], bytes]:
     return files, buffer.getvalue()
 
 
-def _regular(place: Path) -> list[Path] | None:
+def _regular_files(place: Path) -> list[Path] | None:
     """A file, or all files of a folder; None if the folder is empty or has anything but regular files."""
     files = sorted(place.iterdir()) if place.is_dir() and not place.is_symlink() else [place]
     return files if files and all(file.is_file() and not file.is_symlink() for file in files) else None

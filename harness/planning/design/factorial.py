@@ -39,11 +39,11 @@ def fraction(factors: int, least: int) -> Rows:
     columns = [(runs >> (basic - 1 - place)) & 1 for place in range(basic)]
     for word in generators:
         # The product of levels -1 and +1, negated for an even number of factors: so all are low in the first run.
-        columns.append(np.bitwise_xor.reduce([columns[place] for place in _places(word)]))
+        columns.append(np.bitwise_xor.reduce([columns[place] for place in _set_bits(word)]))
     return [tuple(int(level) for level in row) for row in zip(*columns, strict=True)]
 
 
-def _places(word: int) -> Iterator[int]:
+def _set_bits(word: int) -> Iterator[int]:
     return (place for place in range(word.bit_length()) if word >> place & 1)
 
 
@@ -82,7 +82,7 @@ def _search(basic: int, number: int, least: int) -> tuple[int, ...] | None:
     return tuple(generators) if len(generators) == number else None
 
 
-def resolution(rows: Sequence[Sequence[int]]) -> int:
+def design_resolution(rows: Sequence[Sequence[int]]) -> int:
     """The length of the shortest word of a regular two-level fraction, from its rows alone; the number of factors plus
     one where there is no word.
     """
@@ -90,7 +90,7 @@ def resolution(rows: Sequence[Sequence[int]]) -> int:
     count = signs.shape[1]
     best = count + 1
     for word in range(1, 2**count):
-        if word.bit_count() < best and abs(int(np.prod(signs[:, list(_places(word))], axis=1).sum())) == len(signs):
+        if word.bit_count() < best and abs(int(np.prod(signs[:, list(_set_bits(word))], axis=1).sum())) == len(signs):
             best = word.bit_count()
     return int(best)
 
@@ -114,7 +114,7 @@ class Aliases:
     """Groups of two-factor interactions that are aliased with each other."""
 
 
-def size(kind: DesignKind, number: int, counts: Sequence[int]) -> int:
+def design_size(kind: DesignKind, number: int, counts: Sequence[int]) -> int:
     """How many combinations a design has."""
     total = math.prod(counts)
     if kind == "one-at-a-time":
@@ -124,11 +124,11 @@ def size(kind: DesignKind, number: int, counts: Sequence[int]) -> int:
     return len(fraction(len(counts), number)) if kind == "fractional" else total
 
 
-def most_cells(study: Experiment) -> int:
+def max_cells(study: Experiment) -> int:
     """The number of cells of a pair that honours all factors or profiles."""
     if study.profiles:
         return 1 + len(study.profiles)
-    return size(study.kind, study.number, [len(levels) for levels in study.factors.values()])
+    return design_size(study.kind, study.number, [len(levels) for levels in study.factors.values()])
 
 
 def combinations(kind: DesignKind, number: int, counts: Sequence[int], seed: str) -> Rows:
@@ -147,18 +147,18 @@ def combinations(kind: DesignKind, number: int, counts: Sequence[int], seed: str
     if kind == "fractional":
         return fraction(len(counts), number)
     if kind == "random" and number < math.prod(counts):
-        return _drawn(number, counts, seed)
+        return _draw_combinations(number, counts, seed)
     return list(itertools.product(*map(range, counts)))
 
 
-def least_of_random(counts: Sequence[int]) -> int:
+def least_random_runs(counts: Sequence[int]) -> int:
     """The least number of combinations that tells all main effects apart: one, plus one for each level after a
     factor's first.
     """
     return 1 + sum(count - 1 for count in counts)
 
 
-def _drawn(number: int, counts: Sequence[int], seed: str) -> Rows:
+def _draw_combinations(number: int, counts: Sequence[int], seed: str) -> Rows:
     """`number` of all combinations, drawn uniformly: the first of several draws that tells all main effects apart."""
     total, rows = math.prod(counts), Rows()
     for draw in range(_DRAWS):
@@ -168,7 +168,7 @@ def _drawn(number: int, counts: Sequence[int], seed: str) -> Rows:
         while len(indices) < number:
             indices[int(source.random() * total)] = None
         rows = [_combination(index, counts) for index in sorted(indices)]
-        if np.linalg.matrix_rank(_main_columns(rows, counts)) == least_of_random(counts):
+        if np.linalg.matrix_rank(_main_columns(rows, counts)) == least_random_runs(counts):
             break
     return rows
 
@@ -187,7 +187,7 @@ def _main_columns(rows: Rows, counts: Sequence[int]) -> np.ndarray[tuple[int, in
     return np.array(columns).T
 
 
-def aliases(rows: Rows) -> Aliases:
+def find_aliases(rows: Rows) -> Aliases:
     """Effects that two-level rows cannot tell apart, because their columns are equal or opposite."""
     if not rows:
         return Aliases((), ())

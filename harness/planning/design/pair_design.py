@@ -17,13 +17,13 @@ from harness.planning.design.factorial import (
     MOST_COMBINATIONS,
     Aliases,
     Rows,
-    aliases,
     combinations,
-    least_of_random,
-    size,
+    design_size,
+    find_aliases,
+    least_random_runs,
 )
-from harness.planning.endpoint_config import endpoint_parameters, refusal
-from harness.planning.sweep import Point, SweepError, dimensions, expanded, is_of_path, place_of, point_at
+from harness.planning.endpoint_config import endpoint_parameters, refusal_reason
+from harness.planning.sweep import Point, SweepError, dimensions, find_place, full_names, is_path_name, point_at
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role
 from harness.scenario.schema import LEAST_RESOLUTION, Experiment, Flow, Implementation, Scenario
 from harness.scenario.validation_errors import Location, Mistake
@@ -51,11 +51,11 @@ class PairDesign:
     def aliases(self) -> Aliases:
         """Effects that its combinations cannot tell apart; empty unless all factors have two levels."""
         if all(len(levels) == 2 for levels in self.factors.values()):
-            return aliases(self.rows)
+            return find_aliases(self.rows)
         return Aliases((), ())
 
 
-def players_of(
+def flow_pair(
     scenario: Scenario, client: Implementation, server: Implementation, contestants: Mapping[str, Contestant]
 ) -> Pair:
     """The implementations at the ends of the studied flow: the matrix's pair, or those that the flow names."""
@@ -73,14 +73,14 @@ def studied_flow(scenario: Scenario) -> Flow:
     return kinds.get("quic") or kinds.get("tcp") or scenario.flows[0]
 
 
-def of_pair(point: Point, pair: Pair) -> PairDesign:
+def design_for_pair(point: Point, pair: Pair) -> PairDesign:
     """The study of a point's scenario for one pair. `point`: the parameters common to all of its cells."""
     study = point.scenario.study
     assert study is not None
     return _profiles(point, pair) if study.profiles else _factors(point, pair)
 
 
-def honoured(point: Point, pair: Pair) -> tuple[dict[str, tuple[object, ...]], dict[str, str]]:
+def honoured_levels(point: Point, pair: Pair) -> tuple[dict[str, tuple[object, ...]], dict[str, str]]:
     """Factor → the levels that a pair honours, as written, where there are at least two; and NAME or NAME LEVEL that it
     does not honour → the reason.
     """
@@ -89,7 +89,7 @@ def honoured(point: Point, pair: Pair) -> tuple[dict[str, tuple[object, ...]], d
     factors: dict[str, tuple[object, ...]] = {}
     absent: dict[str, str] = {}
     for name, levels in study.factors.items():
-        refusals = [_refused(point, pair, name, level) for level in levels]
+        refusals = [_refusal(point, pair, name, level) for level in levels]
         usable = tuple(level for level, why in zip(levels, refusals, strict=True) if not why)
         if len(usable) < 2:
             absent[name] = next(why for why in refusals if why)
@@ -104,9 +104,9 @@ def honoured(point: Point, pair: Pair) -> tuple[dict[str, tuple[object, ...]], d
 def _factors(point: Point, pair: Pair) -> PairDesign:
     study = point.scenario.study
     assert study is not None
-    factors, absent = honoured(point, pair)
+    factors, absent = honoured_levels(point, pair)
     canonical = {
-        name: tuple(point_at(point, {name: level}).parameters[expanded(name)[0]] for level in levels)
+        name: tuple(point_at(point, {name: level}).parameters[full_names(name)[0]] for level in levels)
         for name, levels in factors.items()
     }
     too_few = _too_few(len(factors), study.least, "factor")
@@ -131,7 +131,7 @@ def _profiles(point: Point, pair: Pair) -> PairDesign:
     for label, settings in (("", {}), *study.profiles.items()):
         usable: dict[str, object] = {}
         for name, value in settings.items():
-            if why := _refused(point, pair, name, value):
+            if why := _refusal(point, pair, name, value):
                 absent[f"{label}: {name} {value}"] = why
             else:
                 usable[name] = value
@@ -160,16 +160,16 @@ def _too_few(count: int, least: int, noun: str) -> str:
     return f"it honours {count or 'no'} {noun}{'s' if count != 1 else ''}, and {least} are the least"
 
 
-def _refused(point: Point, pair: Pair, name: str, level: object) -> str:
+def _refusal(point: Point, pair: Pair, name: str, level: object) -> str:
     """Why a pair does not honour a level; empty where it does."""
-    if is_of_path(name):
+    if is_path_name(name):
         return ""
     requested, flow = point_at(point, {name: level}).parameters, studied_flow(point.scenario)
     parameters = endpoint_parameters(requested) | flow.parameters
-    for full in expanded(name):
+    for full in full_names(name):
         if parameters[full] != requested[full]:
             return f"the flow has {full} {parameters[full]} of its own, which comes before"
-    refusals = (refusal(flow, pair["client"], pair["server"], full, parameters) for full in expanded(name))
+    refusals = (refusal_reason(flow, pair["client"], pair["server"], full, parameters) for full in full_names(name))
     return next(filter(None, refusals), "")
 
 
@@ -179,31 +179,31 @@ def _refused(point: Point, pair: Pair, name: str, level: object) -> str:
 _DESIGN: Location = ("study", "design")
 
 
-def mistakes(scenario: Scenario) -> Iterator[Mistake]:
+def study_mistakes(scenario: Scenario) -> Iterator[Mistake]:
     """Errors in a scenario's study; none where it has no study."""
     study = scenario.study
     if study is None:
         return
     point = Point(scenario, {})
-    errors = [mistake for name in study.factors for mistake in _factor(point, study, name)]
-    errors += _overlaps(scenario, study)
+    errors = [mistake for name in study.factors for mistake in _factor_mistakes(point, study, name)]
+    errors += _overlap_mistakes(scenario, study)
     yield from errors
     if study.profiles:
         yield from _profile_mistakes(study)
     elif not errors:
-        yield from _design(study)
+        yield from _design_mistakes(study)
 
 
-def _factor(point: Point, study: Experiment, name: str) -> Iterator[Mistake]:
+def _factor_mistakes(point: Point, study: Experiment, name: str) -> Iterator[Mistake]:
     location: Location = ("study", "factors", name)
-    if not is_of_path(name) and name not in dimensions():
+    if not is_path_name(name) and name not in dimensions():
         text = f"'{name}' is neither a parameter of an endpoint nor a property of the path"
         yield Mistake(location, text, did_you_mean(name, dimensions()), of_key=True)
         return
     positions: dict[object, int] = {}
     for index, level in enumerate(study.factors[name]):
         try:
-            canonical = point_at(point, {name: level}).parameters[expanded(name)[0]]
+            canonical = point_at(point, {name: level}).parameters[full_names(name)[0]]
         except SweepError as error:
             level_location: Location = location if error.value is None else (*location, index)
             yield Mistake(level_location, error.reason, error.hint, of_key=error.value is None)
@@ -216,27 +216,27 @@ def _factor(point: Point, study: Experiment, name: str) -> Iterator[Mistake]:
         yield Mistake(location, text, f"write {acts}.{name}: in a download that is who it is about", of_key=True)
 
 
-def _overlaps(scenario: Scenario, study: Experiment) -> Iterator[Mistake]:
+def _overlap_mistakes(scenario: Scenario, study: Experiment) -> Iterator[Mistake]:
     """Factors that duplicate another factor, or that are drawn."""
     owners: dict[object, str] = {}
-    drawn = {_place(scenario, name) for name in scenario.draw}
+    drawn = {_identity(scenario, name) for name in scenario.draw}
     for name in study.factors:
         location: Location = ("study", "factors", name)
-        for place in {_place(scenario, full) for full in expanded(name)} - {None}:
+        for place in {_identity(scenario, full) for full in full_names(name)} - {None}:
             if place in drawn:
                 yield Mistake(location, f"{name} is both drawn and a factor", "leave one of the two out", of_key=True)
             elif (owner := owners.setdefault(place, name)) != name:
                 yield Mistake(location, f"that is {owner}, too", "leave one of the two out", of_key=True)
 
 
-def _place(scenario: Scenario, name: str) -> object:
+def _identity(scenario: Scenario, name: str) -> object:
     """The identity of the parameter or path property that a name stands for; None for an invalid name, which is
     reported elsewhere.
     """
-    if not is_of_path(name):
+    if not is_path_name(name):
         return name
     try:
-        return place_of(scenario, name)
+        return find_place(scenario, name)
     except SweepError:
         return None
 
@@ -250,29 +250,29 @@ def _profile_mistakes(study: Experiment) -> Iterator[Mistake]:
             yield Mistake(("study", "profiles", name), text, "write a smaller least", of_key=True)
 
 
-def _design(study: Experiment) -> Iterator[Mistake]:
+def _design_mistakes(study: Experiment) -> Iterator[Mistake]:
     counts = [len(levels) for levels in study.factors.values()]
     total, number = math.prod(counts), study.number
     if study.least > len(counts):
         text = f"{study.least} factors must be honoured, and there are {len(counts)}"
         yield Mistake(("study", "least"), text, f"{len(counts)} are the most")
     if study.kind == "fractional":
-        yield from _fraction(study)
+        yield from _fraction_mistakes(study)
         return
     if study.kind == "random" and number > total:
         yield Mistake(_DESIGN, f"there are {total} combinations, and {number} are to be drawn", "write design: full")
         return
-    if study.kind == "random" and number < (least := least_of_random(counts)):
+    if study.kind == "random" and number < (least := least_random_runs(counts)):
         text = f"{number} combinations alias main effects: {len(counts)} factors with {sum(counts)} levels take {least}"
         yield Mistake(_DESIGN, text, f"write random({least}) at least; one-at-a-time takes as many")
         return
-    count = size(study.kind, number, counts)
+    count = design_size(study.kind, number, counts)
     if count > MOST_COMBINATIONS:
         text = f"{count} combinations of each pair, and {MOST_COMBINATIONS} are the most"
         yield Mistake(_DESIGN, text, "write fractional(4), or one-at-a-time", of_key=False)
 
 
-def _fraction(study: Experiment) -> Iterator[Mistake]:
+def _fraction_mistakes(study: Experiment) -> Iterator[Mistake]:
     number, factors = study.number, len(study.factors)
     multilevel = [(name, len(levels)) for name, levels in study.factors.items() if len(levels) != 2]
     for name, count in multilevel:
@@ -285,6 +285,6 @@ def _fraction(study: Experiment) -> Iterator[Mistake]:
         text = f"no fraction of {factors} factors has resolution {number}: the whole has no words"
         hint = f"write fractional({factors}), or design: full" if factors >= LEAST_RESOLUTION else "write design: full"
         yield Mistake(_DESIGN, text, hint)
-    elif not multilevel and (count := size("fractional", number, [2] * factors)) > MOST_COMBINATIONS:
+    elif not multilevel and (count := design_size("fractional", number, [2] * factors)) > MOST_COMBINATIONS:
         text = f"{count} combinations of each pair, and {MOST_COMBINATIONS} are the most"
         yield Mistake(_DESIGN, text, "write a smaller resolution, or fewer factors")

@@ -13,13 +13,13 @@ import altair as alt
 from altair.utils.schemapi import SchemaBase
 
 
-class _Copied(SchemaBase):
+class _FastCopy(SchemaBase):
     def copy(self, deep: bool | Iterable[Any] = True, ignore: list[str] | None = None) -> Self:
         """A copy of the chart and of all its mutable parts; data frames are shared."""
-        return cast(Self, _copied(self)) if deep is True and not ignore else super().copy(deep, ignore)
+        return cast(Self, _deep_copy(self)) if deep is True and not ignore else super().copy(deep, ignore)
 
 
-class Marks(_Copied, alt.Chart):
+class Marks(_FastCopy, alt.Chart):
     """One kind of mark."""
 
 
@@ -27,17 +27,17 @@ class Marks(_Copied, alt.Chart):
 Marks.__name__ = alt.Chart.__name__
 
 
-class Layers(_Copied, alt.LayerChart):
+class Layers(_FastCopy, alt.LayerChart):
     """Charts on top of each other."""
 
 
-def _copied(part: Any) -> Any:
+def _deep_copy(part: Any) -> Any:
     if isinstance(part, SchemaBase):
         copy = object.__new__(type(part))
-        vars(copy).update(_copied(vars(part)))
+        vars(copy).update(_deep_copy(vars(part)))
         return copy
     if isinstance(part, dict):
-        return {name: _copied(value) for name, value in part.items()}
+        return {name: _deep_copy(value) for name, value in part.items()}
     if isinstance(part, list | tuple):
-        return type(part)(_copied(value) for value in part)
+        return type(part)(_deep_copy(value) for value in part)
     return part

@@ -13,24 +13,24 @@ import numpy as np
 import polars as pl
 
 from harness.analysis.timeseries.grid import BIN
-from harness.evaluation.cell_result import initial_bytes
+from harness.evaluation.cell_result import initial_window_bytes
 from harness.netem import slow_start_time
-from harness.netem.mobility import course
-from harness.planning.sampling import settled
+from harness.netem.mobility import flow_timeline
+from harness.planning.sampling import with_drawn_values
 from harness.report.plots.copied import Marks
 from harness.report.plots.parts import (
-    brief,
-    haloed,
-    layered,
+    axis_end,
+    format_brief,
+    haloed_labels,
+    layer_charts,
     lines,
     queue_panel,
     ruler,
-    sized,
+    set_size,
     time_axis,
-    top,
     value_axis,
 )
-from harness.report.plots.theme import INK, OPTIMUM, SOFT, WIDTH, Chart, Panel, look
+from harness.report.plots.theme import INK, OPTIMUM, SOFT, WIDTH, Chart, Panel, choose_look
 from harness.report.plots.view import DrawnFlow, PlotData
 from harness.units import Size
 
@@ -116,8 +116,8 @@ class Curve:
         if flow_spec.file is None or len(self.run.flows) > 1:
             return pl.DataFrame(schema=_FRAME)
         sizes = [Size(round(flow_spec.file.bytes * part / _POINTS)) for part in range(1, _POINTS + 1)]
-        path_course = course(settled(cell.scenario, self.run.run.effective), flow_spec)
-        times = [(slow_start_time(path_course, size, initial_bytes(cell)), size.bytes / 1e6) for size in sizes]
+        path_course = flow_timeline(with_drawn_values(cell.scenario, self.run.run.effective), flow_spec)
+        times = [(slow_start_time(path_course, size, initial_window_bytes(cell)), size.bytes / 1e6) for size in sizes]
         points = [(f"{begin}", begin + t, value) for begin in self.begins for t, value in times]
         return pl.DataFrame(points, schema=_FRAME, orient="row")
 
@@ -130,7 +130,7 @@ def _size_of(metric: str, curve: Curve) -> Size | None:
     return Size.parse(label) if name == "milestone" else None
 
 
-def curves_of(runs: Sequence[PlotData]) -> list[Curve]:
+def build_curves(runs: Sequence[PlotData]) -> list[Curve]:
     """A curve for each flow. With several runs, names say how the runs differ, and every curve has its own look."""
     if len(runs) == 1:
         flows = runs[0].flows
@@ -141,21 +141,21 @@ def curves_of(runs: Sequence[PlotData]) -> list[Curve]:
             for flow in flows
         ]
     curves, alike, order = list[Curve](), Counter[str](), 0
-    for run, label in zip(runs, labels(runs), strict=True):
+    for run, label in zip(runs, run_labels(runs), strict=True):
         for flow in run.flows:
             flow_spec = run.run.cell.scenario.flows[flow.index]
             sender = run.run.cell.implementation(flow_spec.sender, flow.index)
             name = label if len(run.flows) == 1 else f"{label} · {flow.name}"
-            flow_look = look(sender, flow_spec.kind, alike[sender.name], order)
+            flow_look = choose_look(sender, flow_spec.kind, alike[sender.name], order)
             curves.append(Curve(run, flow, replace(flow, name=name, look=flow_look)))
             alike[sender.name] += 1
             order += 1
     return curves
 
 
-def labels(runs: Sequence[PlotData]) -> list[str]:
+def run_labels(runs: Sequence[PlotData]) -> list[str]:
     """A name for each run: the words that differ between the runs; its cell's key where only code or images differ."""
-    shared = set(common(runs))
+    shared = set(common_words(runs))
     names = [" · ".join(word for key, word in run.words.items() if (key, word) not in shared) for run in runs]
     counts = Counter(names)
     keys = [f"cell {run.run.cell.key[:8]}" for run in runs]
@@ -165,48 +165,50 @@ def labels(runs: Sequence[PlotData]) -> list[str]:
     ]
 
 
-def common(runs: Sequence[PlotData]) -> list[tuple[str, str]]:
+def common_words(runs: Sequence[PlotData]) -> list[tuple[str, str]]:
     """The words that the names of all runs have in common: (kind of word, word)."""
     return [item for item in runs[0].words.items() if all(item in run.words.items() for run in runs)]
 
 
-def stacked(runs: Sequence[PlotData]) -> Chart | None:
+def stack_panels(runs: Sequence[PlotData]) -> Chart | None:
     """The panels of these runs, stacked vertically; None where nothing was received."""
-    curves = curves_of(runs)
-    received = _joined(curve.received for curve in curves)
+    curves = build_curves(runs)
+    received = _concatenate(curve.received for curve in curves)
     if received.is_empty():
         return None
     # A little longer, to leave room for points at the very end.
-    span = (0.0, _ROOM * max(_end(curve) for curve in curves))
+    span = (0.0, _ROOM * max(_end_time(curve) for curve in curves))
     flows = [curve.shown for curve in curves]
-    panels: list[Panel] = [_bytes(curves, received, span)]
+    panels: list[Panel] = [_received_panel(curves, received, span)]
     for name, title, value, text in (
-        ("cwnd", "cwnd (packets)", _same(run.bdp for run in runs), "1 BDP\n{} packets"),
-        ("srtt", "sRTT (ms)", _same(run.round_trip for run in runs), "empty queue\n{} ms"),
+        ("cwnd", "cwnd (packets)", _common_value(run.bdp for run in runs), "1 BDP\n{} packets"),
+        ("srtt", "sRTT (ms)", _common_value(run.round_trip for run in runs), "empty queue\n{} ms"),
     ):
-        frame = _joined(curve.series(name) for curve in curves)
+        frame = _concatenate(curve.series(name) for curve in curves)
         if frame.is_empty():
             continue
-        highest = top(frame["value"].max())
+        highest = axis_end(frame["value"].max())
         panel = lines(frame, flows, value_axis(title, highest), span, steps=name == "cwnd", labels=False)
-        rulers = [ruler(value, text.format(brief(value)), span[1])] if value is not None and value <= highest else []
-        panels.append(sized(layered(*rulers, panel), _PANEL))
+        rulers = (
+            [ruler(value, text.format(format_brief(value)), span[1])] if value is not None and value <= highest else []
+        )
+        panels.append(set_size(layer_charts(*rulers, panel), _PANEL))
     queue = _queue(runs, curves, span)
     panels += [] if queue is None else [queue]
-    return alt.vconcat(*panels, _ticks(runs, curves, span), spacing=10)
+    return alt.vconcat(*panels, _tick_rows(runs, curves, span), spacing=10)
 
 
-def _joined(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+def _concatenate(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(frames)
 
 
-def _same(values: Iterable[float]) -> float | None:
+def _common_value(values: Iterable[float]) -> float | None:
     """The common value; None where the values differ."""
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None
 
 
-def _end(curve: Curve) -> float:
+def _end_time(curve: Curve) -> float:
     """Where a curve ends, s: at its last packet, or at the end of a run that did not complete."""
     if curve.run.run.outcome.status != "completed":
         return curve.run.end
@@ -214,10 +216,10 @@ def _end(curve: Curve) -> float:
     return max((float(t) for t in ends if isinstance(t, int | float)), default=curve.run.end)
 
 
-def _bytes(curves: Sequence[Curve], received: pl.DataFrame, span: tuple[float, float]) -> alt.LayerChart:
+def _received_panel(curves: Sequence[Curve], received: pl.DataFrame, span: tuple[float, float]) -> alt.LayerChart:
     """Bytes received over time, with milestones, their objectives, and the limit by slow start and line rate."""
     flows = [curve.shown for curve in curves]
-    axis = value_axis("received (MB)", top(received["value"].max()))
+    axis = value_axis("received (MB)", axis_end(received["value"].max()))
     textbooks: dict[tuple[object, ...], pl.DataFrame] = {}
     for curve in curves:
         textbooks.setdefault(tuple(curve.textbook.rows()), curve.textbook)
@@ -229,19 +231,19 @@ def _bytes(curves: Sequence[Curve], received: pl.DataFrame, span: tuple[float, f
         for book in drawn
     ]
     layers.append(lines(received, flows, axis, span, steps=True, labels=False))
-    milestones = _joined(curve.milestones for curve in curves)
+    milestones = _concatenate(curve.milestones for curve in curves)
     if not milestones.is_empty():
         points = Marks(milestones).encode(x=time_axis(span, labels=False), y=axis)
         layers.append(points.mark_point(filled=True, size=36, color=INK, opacity=1, clip=True))
-        layers += _words(milestones, span, axis) if len(curves) == 1 else []
-    objectives = _demanded(curves, span)
+        layers += _milestone_labels(milestones, span, axis) if len(curves) == 1 else []
+    objectives = _objective_points(curves, span)
     if not objectives.is_empty():
         place = Marks(objectives).encode(x=time_axis(span, labels=False), y=axis)
         layers.append(place.mark_point(shape="triangle-left", filled=False, size=50, color=OPTIMUM, opacity=1))
-    return sized(layered(*layers), _BYTES)
+    return set_size(layer_charts(*layers), _BYTES)
 
 
-def _words(milestones: pl.DataFrame, span: tuple[float, float], axis: alt.Y) -> list[alt.Chart]:
+def _milestone_labels(milestones: pl.DataFrame, span: tuple[float, float], axis: alt.Y) -> list[alt.Chart]:
     """Texts with times beside the milestones, on the side that has room."""
     layers = []
     # There is room below a rising curve, but not at the right edge, and not on the axis.
@@ -251,11 +253,11 @@ def _words(milestones: pl.DataFrame, span: tuple[float, float], axis: alt.Y) -> 
         if not side.is_empty():
             place = Marks(side).encode(x=time_axis(span, labels=False), y=axis, text="text:N")
             looks: dict[str, Any] = {"baseline": "top" if sign > 0 else "bottom", "dx": 5 * sign, "dy": 3 * sign}
-            layers += haloed(place, align=align, fontSize=10, color=INK, **looks)
+            layers += haloed_labels(place, align=align, fontSize=10, color=INK, **looks)
     return layers
 
 
-def _demanded(curves: Sequence[Curve], span: tuple[float, float]) -> pl.DataFrame:
+def _objective_points(curves: Sequence[Curve], span: tuple[float, float]) -> pl.DataFrame:
     """Objectives on milestones of the first transfer that all runs share: a frame of flow, t (s), value (MB)."""
     per_curve: list[set[tuple[float, float]]] = []
     for curve in curves:
@@ -275,27 +277,27 @@ def _queue(runs: Sequence[PlotData], curves: Sequence[Curve], span: tuple[float,
     if len(runs) == 1:
         return queue_panel(runs[0], span, labels=False, height=_PANEL)
     first = {curve.run.run.name: curve.shown for curve in reversed(curves)}
-    frame = _joined(
+    frame = _concatenate(
         run.of_bottleneck("queue_length").with_columns(
             flow=pl.lit(first[run.run.name].name), value=pl.col("value") / 1000
         )
         for run in runs
     )
-    limit = _same(run.queue_limit for run in runs)
-    axis = value_axis("queue (kB)", top(limit, frame["value"].max()))
+    limit = _common_value(run.queue_limit for run in runs)
+    axis = value_axis("queue (kB)", axis_end(limit, frame["value"].max()))
     chart = lines(frame, [curve.shown for curve in curves], axis, span, steps=True, labels=False)
     if limit is None:
-        return sized(chart, _PANEL)
-    return sized(layered(chart, ruler(limit, f"limit {brief(limit)} kB", span[1], dash=())), _PANEL)
+        return set_size(chart, _PANEL)
+    return set_size(layer_charts(chart, ruler(limit, f"limit {format_brief(limit)} kB", span[1], dash=())), _PANEL)
 
 
-def _apart(frame: pl.DataFrame, span: tuple[float, float]) -> pl.DataFrame:
+def _thin_ticks(frame: pl.DataFrame, span: tuple[float, float]) -> pl.DataFrame:
     """Ticks without those that are too close to another to be told apart."""
     spot = (pl.col("t") / span[1] * 2 * WIDTH).floor().alias("spot")
     return frame.unique([spot], keep="first", maintain_order=True)
 
 
-def _ticks(runs: Sequence[PlotData], curves: Sequence[Curve], span: tuple[float, float]) -> Chart:
+def _tick_rows(runs: Sequence[PlotData], curves: Sequence[Curve], span: tuple[float, float]) -> Chart:
     """Rows of ticks: for one run the fates of packets at the bottleneck, for several runs the drops of each."""
     if len(runs) == 1:
         rows = [(name, colour, runs[0].of_bottleneck(series)) for series, name, colour in _KINDS]
@@ -306,7 +308,7 @@ def _ticks(runs: Sequence[PlotData], curves: Sequence[Curve], span: tuple[float,
         drops = [run.of_bottleneck("drop") for run in runs]
         rows = [(f"dropped · {flow.name}", flow.look.colour, frame) for flow, frame in zip(shown, drops, strict=True)]
     # The number comes first, because a long name is cut. The colour identifies the row.
-    named = [(f"{frame.height:,} {name}", colour, _apart(frame, span)) for name, colour, frame in rows]
+    named = [(f"{frame.height:,} {name}", colour, _thin_ticks(frame, span)) for name, colour, frame in rows]
     scale = alt.Scale(domain=[name for name, _, _ in named])
     axis = alt.Axis(ticks=False, domain=False, labelLimit=200)
     layers = [
@@ -315,4 +317,4 @@ def _ticks(runs: Sequence[PlotData], curves: Sequence[Curve], span: tuple[float,
         .encode(x=time_axis(span), y=alt.Y("row:N", scale=scale, title=None, axis=axis))
         for name, colour, frame in named
     ]
-    return sized(layered(*layers), max(_ROW * len(layers), 20))
+    return set_size(layer_charts(*layers), max(_ROW * len(layers), 20))

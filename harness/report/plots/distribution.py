@@ -16,15 +16,15 @@ import vl_convert
 from altair.utils.schemapi import debug_mode
 
 from harness.evaluation.ranking import Ranking
-from harness.formatting import counted
+from harness.formatting import format_count
 from harness.outcome import ENGINES
 from harness.report.plots.copied import Marks
-from harness.report.plots.parts import layered, looks, present, sized, top
+from harness.report.plots.parts import axis_end, flow_encodings, flows_in, layer_charts, set_size
 from harness.report.plots.registry import plot
-from harness.report.plots.theme import INK, SOFT, Chart, config, headed
+from harness.report.plots.theme import INK, SOFT, Chart, add_heading, vega_config
 from harness.report.plots.view import DrawnFlow, PlotData
 from harness.store.results import disk_error
-from harness.writing import replace
+from harness.writing import replace_file
 
 #: Points of a curve at most.
 _POINTS = 200
@@ -40,14 +40,14 @@ def distribution(run: PlotData) -> Chart | None:
     }
     if not curves:
         return None
-    flows = present(run, pl.concat(curves.values()))
+    flows = flows_in(run, pl.concat(curves.values()))
     return alt.hconcat(*(_panel(frame, flows, title) for title, frame in curves.items()), spacing=30)
 
 
 def ecdf(run: PlotData, frame: pl.DataFrame) -> pl.DataFrame:
     """The ECDF of each flow's values between its start and its stop, as step curves: a frame of flow, x, share."""
     curves = []
-    for flow in present(run, frame):
+    for flow in flows_in(run, frame):
         last = run.end if flow.stop is None else flow.stop
         inside = frame.filter((pl.col("flow") == flow.name) & pl.col("t").is_between(flow.start, last, closed="left"))
         values = np.sort(inside["value"].to_numpy())
@@ -70,17 +70,17 @@ def ecdf(run: PlotData, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _panel(curves: pl.DataFrame, flows: Sequence[DrawnFlow], title: str) -> Any:
-    scale = alt.Scale(domain=[0, top(curves["x"].max())], nice=False)
+    scale = alt.Scale(domain=[0, axis_end(curves["x"].max())], nice=False)
     chart = (
         Marks(curves)
         .mark_line(interpolate="step-after", clip=True)
         .encode(
             x=alt.X("x:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6)),
             y=alt.Y("share:Q", title="share of values", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5)),
-            **looks(flows),
+            **flow_encodings(flows),
         )
     )
-    return sized(chart, 260, 300)
+    return set_size(chart, 260, 300)
 
 
 # --- Cells side by side: a point per run, with median and interval, the best cell on top.
@@ -96,7 +96,7 @@ _ROW = 22
 _FAR = 20.0
 
 
-def chart(ranking: Ranking) -> Chart | None:
+def ranking_chart(ranking: Ranking) -> Chart | None:
     """The figure of a ranking; None where no run has a finite value."""
     cells = ranking.cells[:MOST]
     values = [value for cell in cells for value in cell.values if math.isfinite(value)]
@@ -107,14 +107,15 @@ def chart(ranking: Ranking) -> Chart | None:
     edge = min(values) * 0.9 if ranking.better == "higher" else max(values) * 1.1
     runs = [(cell.label, value) for cell in cells for value in cell.values if math.isfinite(value)]
     spans = [
-        (cell.label, _at(cell.span.low, edge), _at(cell.span.high, edge), cell.span.median)
+        (cell.label, _clip_to_edge(cell.span.low, edge), _clip_to_edge(cell.span.high, edge), cell.span.median)
         for cell in cells
         if math.isfinite(cell.span.low) or math.isfinite(cell.span.high)
     ]
     late = [
         (cell.label, edge, f"{cell.unfinished} of {len(cell.values)} {_LATE[cell.how]}")
-        for cell in cells if cell.unfinished
-    ]  # fmt: skip
+        for cell in cells
+        if cell.unfinished
+    ]
     log_scale = min(values) > 0 and max(values) / min(values) > _FAR
     scale = alt.Scale(type="log", nice=True) if log_scale else alt.Scale(zero=False, nice=True, padding=8)
     unit = f" ({ranking.unit})" if ranking.unit != "1" else ""
@@ -133,29 +134,29 @@ def chart(ranking: Ranking) -> Chart | None:
     if late:
         words = Marks(_frame(late, "cell", "value", "text"))
         layers.append(words.mark_text(align="right", dy=-8, fontSize=9, color=SOFT).encode(x=x, y=y, text="text:N"))
-    return sized(layered(*layers), _ROW * len(cells))
+    return set_size(layer_charts(*layers), _ROW * len(cells))
 
 
-def specification(ranking: Ranking) -> dict[str, Any] | None:
+def ranking_specification(ranking: Ranking) -> dict[str, Any] | None:
     """The figure as a Vega-Lite specification, with heading and data; None where there is nothing to draw."""
     with warnings.catch_warnings(), debug_mode(False):
-        figure = chart(ranking)
+        figure = ranking_chart(ranking)
         if figure is None:
             return None
         time = ENGINES[ranking.engine].time
         excerpt = f"the first {MOST} of {len(ranking.cells)} cells" if len(ranking.cells) > MOST else ""
         place = " · ".join(word for word in (ranking.scenario.name, ranking.where, time, excerpt) if word)
         note = "a point a run; median, and the interval around it"
-        title = f"{counted(len(ranking.cells), 'cell')} by {ranking.name}"
-        return {**headed(figure, title, [place, note]).to_dict(validate=False), "config": config()}
+        title = f"{format_count(len(ranking.cells), 'cell')} by {ranking.name}"
+        return {**add_heading(figure, title, [place, note]).to_dict(validate=False), "config": vega_config()}
 
 
-def write(ranking: Ranking, folder: Path) -> Path | None:
+def write_ranking(ranking: Ranking, folder: Path) -> Path | None:
     """Draw a ranking as SVG in its scenario's folder below `folder`, and return the file; None without a figure.
 
     Raises EngineError for errors of the disk.
     """
-    vega_lite = specification(ranking)
+    vega_lite = ranking_specification(ranking)
     if vega_lite is None:
         return None
     words = ["cells", ranking.name, *([ranking.where] if ranking.where else []), ranking.engine]
@@ -164,13 +165,13 @@ def write(ranking: Ranking, folder: Path) -> Path | None:
     )
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        replace(file, str(vl_convert.vegalite_to_svg(vega_lite)).encode())
+        replace_file(file, str(vl_convert.vegalite_to_svg(vega_lite)).encode())
     except OSError as error:
         raise disk_error(error, file) from error
     return file
 
 
-def _at(value: float, edge: float) -> float:
+def _clip_to_edge(value: float, edge: float) -> float:
     return value if math.isfinite(value) else edge
 
 

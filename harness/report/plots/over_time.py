@@ -10,22 +10,22 @@ import altair as alt
 import polars as pl
 
 from harness.report.plots.copied import Marks
-from harness.report.plots.curves import stacked
+from harness.report.plots.curves import stack_panels
 from harness.report.plots.parts import (
-    apart,
-    brief,
-    layered,
+    axis_end,
+    clip_to_span,
+    flow_encodings,
+    flows_in,
+    format_brief,
+    layer_charts,
     lines,
-    looks,
-    present,
     queue_panel,
     rates_over_time,
     ruler,
-    sized,
+    separate_scales,
+    set_size,
     time_axis,
-    top,
     value_axis,
-    within,
 )
 from harness.report.plots.registry import plot, plot_of_pair, plot_of_runs
 from harness.report.plots.theme import FILL, INK, WIDTH, Chart
@@ -42,11 +42,11 @@ def congestion_window(run: PlotData) -> Chart | None:
     Sawteeth on top of each other cannot be told apart over a whole run.
     """
     frame = run.of_flows("cwnd")
-    flows = present(run, frame)
+    flows = flows_in(run, frame)
     if not flows:
         return None
     height = min(max(_ALL // len(flows), _LOW), _HIGH)
-    axis = value_axis("packets", top(frame["value"].max()), ticks=5 if height > 60 else 2)
+    axis = value_axis("packets", axis_end(frame["value"].max()), ticks=5 if height > 60 else 2)
     rows = []
     for flow in flows:
         # The row has the flow's name as title, so it needs no dashes and no other flow's look.
@@ -54,8 +54,8 @@ def congestion_window(run: PlotData) -> Chart | None:
         own = frame.filter(pl.col("flow") == flow.name)
         row = lines(own, [solid], axis, (0.0, run.end), steps=True, legend=False, labels=last)
         title = alt.TitleParams(flow.name, fontSize=11, fontWeight="normal", offset=3)
-        rows.append(sized(row, height).properties(title=title))
-    return apart(alt.vconcat(*rows, spacing=8))
+        rows.append(set_size(row, height).properties(title=title))
+    return separate_scales(alt.vconcat(*rows, spacing=8))
 
 
 # --- How often a receiver acknowledges, over time.
@@ -70,13 +70,13 @@ _RATIO_HEIGHT = 180
 def ack_ratio(run: PlotData) -> Chart | None:
     """Packets with data that reached each receiver per packet it sent (RFC 9000 §13.2.2)."""
     frame = run.of_flows("ack_ratio")
-    flows = present(run, frame)
+    flows = flows_in(run, frame)
     if not flows:
         return None
     highest = frame["value"].quantile(_MOST, "higher")
-    axis = value_axis("packets per ACK", top(highest))
+    axis = value_axis("packets per ACK", axis_end(highest))
     shown = frame.with_columns(pl.col("value").clip(upper_bound=highest))
-    return sized(layered(lines(shown, flows, axis, (0.0, run.end), steps=True)), _RATIO_HEIGHT)
+    return set_size(layer_charts(lines(shown, flows, axis, (0.0, run.end), steps=True)), _RATIO_HEIGHT)
 
 
 # --- Packets that the bottleneck's queue drops over time, by flow.
@@ -100,9 +100,9 @@ def drop_rate(run: PlotData) -> Chart | None:
     area = (
         Marks(shown)
         .mark_area(interpolate="step-after", color=FILL, line={"color": INK, "strokeWidth": 1}, clip=True)
-        .encode(x=time_axis((0.0, run.end), labels=False), y=value_axis("drops (1/s)", top(shown["value"].max())))
+        .encode(x=time_axis((0.0, run.end), labels=False), y=value_axis("drops (1/s)", axis_end(shown["value"].max())))
     )
-    return alt.vconcat(sized(area, 180), drop_rows(run, (0.0, run.end)), spacing=6)
+    return alt.vconcat(set_size(area, 180), drop_rows(run, (0.0, run.end)), spacing=6)
 
 
 def rates(drops: pl.DataFrame, end: float) -> pl.DataFrame:
@@ -124,13 +124,13 @@ def drop_rows(run: PlotData, span: tuple[float, float]) -> Chart:
         .unique(["value", spot], keep="first", maintain_order=True)
         .select("t", flow=pl.col("value").cast(pl.Int16).replace_strict(names, default="", return_dtype=pl.String))
     )
-    flows = present(run, drops) or [flow for flow in run.flows if flow.responsive] or list(run.flows)
+    flows = flows_in(run, drops) or [flow for flow in run.flows if flow.responsive] or list(run.flows)
     # The domain includes rows of flows without drops.
     scale = alt.Scale(domain=[flow.name for flow in flows])
     rows = alt.Y("flow:N", scale=scale, title=None, axis=alt.Axis(ticks=False, domain=False))
-    colour = looks(flows, legend=False)["color"]
+    colour = flow_encodings(flows, legend=False)["color"]
     ticks = Marks(drops).mark_tick(thickness=1, height=11, opacity=1, clip=True)
-    return sized(cast(alt.Chart, ticks.encode(x=time_axis(span), y=rows, color=colour)), max(16 * len(flows), 20))
+    return set_size(cast(alt.Chart, ticks.encode(x=time_axis(span), y=rows, color=colour)), max(16 * len(flows), 20))
 
 
 # --- Throughput at each receiver over time.
@@ -175,7 +175,7 @@ def sender_throughput_smoothed(run: PlotData) -> Chart | None:
 )
 def together(runs: Sequence[PlotData]) -> Chart | None:
     """What each client had (MB), cwnd (packets), sRTT (ms), queue (kB) and drops of several runs on the same axes."""
-    return stacked(runs)
+    return stack_panels(runs)
 
 
 # --- One transfer over time.
@@ -189,7 +189,7 @@ def together(runs: Sequence[PlotData]) -> Chart | None:
 )
 def transfer(run: PlotData) -> Chart | None:
     """What the client had (MB), cwnd (packets), sRTT (ms), the bottleneck's queue (kB), and what it dropped."""
-    return stacked([run])
+    return stack_panels([run])
 
 
 # --- A few seconds of congestion windows above the queue they fill and the drops that shrink them.
@@ -204,18 +204,18 @@ def transfer(run: PlotData) -> Chart | None:
 def window_queue_drops(run: PlotData) -> Chart | None:
     """The cwnd of each flow (packets), the bottleneck's queue (kB), its drops (INET link sharing, cwnd_queue_drops)."""
     span = run.detail
-    windows = within(run.of_flows("cwnd"), span)
+    windows = clip_to_span(run.of_flows("cwnd"), span)
     if windows.is_empty():
         return None
-    flows, axis = present(run, windows), value_axis("cwnd (packets)", top(windows["value"].max()))
+    flows, axis = flows_in(run, windows), value_axis("cwnd (packets)", axis_end(windows["value"].max()))
     panels = alt.vconcat(
-        sized(lines(windows, flows, axis, span, steps=True, labels=False), 200),
+        set_size(lines(windows, flows, axis, span, steps=True, labels=False), 200),
         queue_panel(run, span, labels=False),
         drop_rows(run, span),
         spacing=10,
     )
     # Some flows may have no drops, so the panels' scales are independent.
-    return apart(panels)
+    return separate_scales(panels)
 
 
 # --- Queue, congestion windows and round-trip time over time: one run, and RED beside DropTail.
@@ -238,8 +238,8 @@ def red_beside_droptail(red: PlotData, droptail: PlotData) -> Chart | None:
 
 
 def _columns(*runs: PlotData) -> Chart | None:
-    windows, trips = (top(*(run.of_flows(name)["value"].max() for run in runs)) for name in ("cwnd", "srtt"))
-    queues = top(*(max(run.queue_limit, _longest(run)) for run in runs))
+    windows, trips = (axis_end(*(run.of_flows(name)["value"].max() for run in runs)) for name in ("cwnd", "srtt"))
+    queues = axis_end(*(max(run.queue_limit, _longest(run)) for run in runs))
     width = WIDTH if len(runs) == 1 else WIDTH // 2
     columns = [_column(run, windows, trips, queues, width, named=len(runs) > 1) for run in runs]
     return columns[0] if len(columns) == 1 else alt.hconcat(*columns, spacing=20)
@@ -257,12 +257,14 @@ def _column(run: PlotData, windows: float, trips: float, queues: float, width: i
     if named:
         queue = queue.properties(title=alt.TitleParams(run.discipline, fontSize=12, offset=6))
     cwnd, srtt = (run.of_flows(name) for name in ("cwnd", "srtt"))
-    flows = present(run, cwnd)
+    flows = flows_in(run, cwnd)
     window = lines(cwnd, flows, value_axis("cwnd (packets)", windows), whole, steps=True, labels=False)
     trip = lines(srtt, flows, value_axis("sRTT (ms)", trips), whole)
     return alt.vconcat(
         queue,
-        sized(window, _PANEL_HEIGHT, width),
-        sized(layered(ruler(base, f"empty queue\n{brief(base)} ms", run.end), trip), _PANEL_HEIGHT, width),
+        set_size(window, _PANEL_HEIGHT, width),
+        set_size(
+            layer_charts(ruler(base, f"empty queue\n{format_brief(base)} ms", run.end), trip), _PANEL_HEIGHT, width
+        ),
         spacing=10,
     )

@@ -24,11 +24,11 @@ LINE, PANEL = 1200, 12_000
 _LONG_NAME = 36
 
 #: In the interactive page: dragging and, with shift, the wheel move the time axis, a click on the legend picks a flow.
-_MOVED = alt.selection_interval(name="moved", encodings=["x"], bind="scales", zoom="wheel![event.shiftKey]")
-_PICKED = alt.selection_point(name="picked", fields=["flow"], bind="legend")
+_TIME_SELECTION = alt.selection_interval(name="moved", encodings=["x"], bind="scales", zoom="wheel![event.shiftKey]")
+_FLOW_SELECTION = alt.selection_point(name="picked", fields=["flow"], bind="legend")
 
 
-def rounded_up(value: float) -> float:
+def round_up(value: float) -> float:
     """The end of an axis: the next of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten."""
     if value <= 0:
         return 1.0
@@ -39,18 +39,18 @@ def rounded_up(value: float) -> float:
     return next(step * power for step in steps if step * power >= value * (1 - 1e-9))
 
 
-def top(*values: object) -> float:
+def axis_end(*values: object) -> float:
     """The end of an axis from zero that includes all these values; values that are no numbers are ignored."""
     numbers = [float(value) for value in values if isinstance(value, int | float)]
-    return rounded_up(max(numbers, default=0.0) * 1.02)
+    return round_up(max(numbers, default=0.0) * 1.02)
 
 
-def within(frame: pl.DataFrame, span: Span) -> pl.DataFrame:
+def clip_to_span(frame: pl.DataFrame, span: Span) -> pl.DataFrame:
     """The part of a series within a span."""
     return frame.filter(pl.col("t").is_between(*span))
 
 
-def thinned(frame: pl.DataFrame, points: int = LINE) -> pl.DataFrame:
+def thin_series(frame: pl.DataFrame, points: int = LINE) -> pl.DataFrame:
     """A series with at most about `points` points per flow: the lowest and the highest value of each interval."""
     stretch = (pl.int_range(pl.len()).over("flow") * (points // 2) // pl.len().over("flow")).alias("stretch")
     spot, dense = pl.int_range(pl.len()).alias("spot"), pl.len().over("flow") > points
@@ -68,7 +68,7 @@ def thinned(frame: pl.DataFrame, points: int = LINE) -> pl.DataFrame:
     return marked.filter(~pl.col("many") | pl.col("spot").is_in(extremes.implode())).select(frame.columns)
 
 
-def brief(value: float) -> str:
+def format_brief(value: float) -> str:
     """A number for people: three significant digits, or all digits before the decimal point."""
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
@@ -85,7 +85,7 @@ def value_axis(title: str, highest: float, ticks: int = 5) -> alt.Y:
     return alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=ticks), stack=False)
 
 
-def looks(flows: Iterable[DrawnFlow], *, legend: bool = True, points: bool = False) -> dict[str, Any]:
+def flow_encodings(flows: Iterable[DrawnFlow], *, legend: bool = True, points: bool = False) -> dict[str, Any]:
     """Encodings of `flow` as colour and as dashes of lines or shapes of points, with one legend for both."""
     shown = list(flows)
     names = [flow.name for flow in shown]
@@ -111,7 +111,7 @@ def looks(flows: Iterable[DrawnFlow], *, legend: bool = True, points: bool = Fal
     }
 
 
-def present(view: PlotData, frame: pl.DataFrame) -> list[DrawnFlow]:
+def flows_in(view: PlotData, frame: pl.DataFrame) -> list[DrawnFlow]:
     """The flows that occur in a frame, in the run's order."""
     names = set(frame["flow"].unique())
     return [flow for flow in view.flows if flow.name in names]
@@ -132,16 +132,16 @@ def lines(
     All panels of a figure must get the same flows, because they share one legend.
     """
     chart = (
-        Marks(thinned(frame, min(LINE, PANEL // max(frame["flow"].n_unique(), 1))))
+        Marks(thin_series(frame, min(LINE, PANEL // max(frame["flow"].n_unique(), 1))))
         .mark_line(interpolate="step-after" if steps else "linear", clip=True, strokeJoin="round")
         .encode(
             x=time_axis(span, labels=labels),
             y=axis,
-            opacity=alt.when(_PICKED).then(alt.value(1)).otherwise(alt.value(0.12)),
-            **looks(flows, legend=legend),
+            opacity=alt.when(_FLOW_SELECTION).then(alt.value(1)).otherwise(alt.value(0.12)),
+            **flow_encodings(flows, legend=legend),
             **({"detail": "part:N"} if "part" in frame.columns else {}),
         )
-        .add_params(_PICKED, _MOVED)
+        .add_params(_FLOW_SELECTION, _TIME_SELECTION)
     )
     return cast(alt.Chart, chart)
 
@@ -155,7 +155,7 @@ def shaded_capacity(view: PlotData) -> alt.LayerChart:
         .encode(x=time_axis((0.0, view.end)), y=alt.Y("value:Q", stack=False))
     )
     last = steps["value"][-1]
-    return layered(area, word(view.end, last, f"capacity\n{brief(last)} Mbit/s"))
+    return layer_charts(area, margin_label(view.end, last, f"capacity\n{format_brief(last)} Mbit/s"))
 
 
 def ruler(
@@ -167,10 +167,10 @@ def ruler(
         .mark_rule(color=SOFT, strokeDash=list(dash) or [1, 0], strokeWidth=1)
         .encode(y=alt.Y("value:Q"))
     )
-    return layered(line, word(end, value, text, side=side))
+    return layer_charts(line, margin_label(end, value, text, side=side))
 
 
-def word(t: float, value: float, text: str, *, side: Side = "middle") -> alt.Chart:
+def margin_label(t: float, value: float, text: str, *, side: Side = "middle") -> alt.Chart:
     """A label on the right margin, at the height of a value; `side` is its baseline."""
     label = (
         Marks(pl.DataFrame({"t": [t], "value": [value], "text": [text]}))
@@ -180,25 +180,25 @@ def word(t: float, value: float, text: str, *, side: Side = "middle") -> alt.Cha
     return cast(alt.Chart, label)
 
 
-def haloed(text: alt.Chart, **mark: Any) -> list[alt.Chart]:
+def haloed_labels(text: alt.Chart, **mark: Any) -> list[alt.Chart]:
     """Labels on top of other marks, with a white halo below. `text` has the encodings, `mark` the style."""
     halo = text.mark_text(**{**mark, "color": "white", "stroke": "white", "strokeWidth": 3, "strokeJoin": "round"})
     return [halo, text.mark_text(**mark)]
 
 
-def layered(*layers: Panel) -> alt.LayerChart:
+def layer_charts(*layers: Panel) -> alt.LayerChart:
     """Charts on top of each other, the first at the bottom."""
     return Layers(layer=layers)
 
 
-def sized(chart: P, height: int = HEIGHT, width: int = WIDTH) -> P:
+def set_size(chart: P, height: int = HEIGHT, width: int = WIDTH) -> P:
     """The chart, with its size set in place, pixels."""
     # `properties` would copy the whole chart.
     chart.width, chart.height = width, height
     return chart
 
 
-def apart(panels: alt.VConcatChart) -> alt.VConcatChart:
+def separate_scales(panels: alt.VConcatChart) -> alt.VConcatChart:
     """Panels with different flows, each with scales and a legend of its own."""
     independent: Literal["independent"] = "independent"
     return cast(
@@ -206,7 +206,7 @@ def apart(panels: alt.VConcatChart) -> alt.VConcatChart:
     )
 
 
-def binned(frame: pl.DataFrame, width: float, summary: pl.Expr | None = None) -> pl.DataFrame:
+def bin_series(frame: pl.DataFrame, width: float, summary: pl.Expr | None = None) -> pl.DataFrame:
     """A series per bin of `width` s, at the middle of each bin: the mean of its values, or `summary`."""
     number = (pl.col("t") / width + 1e-6).floor()
     return (
@@ -216,12 +216,12 @@ def binned(frame: pl.DataFrame, width: float, summary: pl.Expr | None = None) ->
     )
 
 
-def smoothed_rates(frame: pl.DataFrame, width: float) -> pl.DataFrame:
+def bin_rates(frame: pl.DataFrame, width: float) -> pl.DataFrame:
     """Rates in bins of `width` s: the amount per bin length, also where a flow ran in only a part of the bin."""
-    return binned(frame, width, pl.col("value").sum() * BIN / width)
+    return bin_series(frame, width, pl.col("value").sum() * BIN / width)
 
 
-def centred(frame: pl.DataFrame, width: float) -> pl.DataFrame:
+def shift_to_centres(frame: pl.DataFrame, width: float) -> pl.DataFrame:
     """A series of bins, moved to the middles of the bins, for a line through them."""
     return frame.with_columns(t=(pl.col("t") + width / 2).round(4))
 
@@ -231,30 +231,30 @@ def rates_over_time(view: PlotData, name: str, title: str, *, smoothed: float | 
     frame = view.of_flows(name)
     if frame.is_empty():
         return None
-    frame = centred(frame, BIN) if smoothed is None else smoothed_rates(frame, smoothed)
-    axis = value_axis(title, top(frame["value"].max(), view.capacity["value"].max()))
-    return sized(layered(shaded_capacity(view), lines(frame, present(view, frame), axis, (0.0, view.end))))
+    frame = shift_to_centres(frame, BIN) if smoothed is None else bin_rates(frame, smoothed)
+    axis = value_axis(title, axis_end(frame["value"].max(), view.capacity["value"].max()))
+    return set_size(layer_charts(shaded_capacity(view), lines(frame, flows_in(view, frame), axis, (0.0, view.end))))
 
 
 def queue_panel(
     view: PlotData, span: Span, *, labels: bool, highest: float | None = None, height: int = 110, width: int = WIDTH
 ) -> alt.LayerChart:
     """The bottleneck's queue over time, kB, with its limit and RED's thresholds."""
-    frame = thinned(within(view.of_bottleneck("queue_length"), span).with_columns(pl.col("value") / 1000))
+    frame = thin_series(clip_to_span(view.of_bottleneck("queue_length"), span).with_columns(pl.col("value") / 1000))
     limit = view.queue_limit
     area = (
         Marks(frame)
         .mark_area(interpolate="step-after", color=FILL, line={"color": SOFT, "strokeWidth": 0.5}, clip=True)
         .encode(
             x=time_axis(span, labels=labels),
-            y=value_axis("queue (kB)", highest or top(limit, frame["value"].max())),
+            y=value_axis("queue (kB)", highest or axis_end(limit, frame["value"].max())),
         )
     )
     # RED's max is often just below the limit: their labels must not overlap.
     limit_side: Side = "bottom" if view.thresholds else "middle"
-    rulers = [ruler(limit, f"limit {brief(limit)} kB", span[1], dash=(), side=limit_side)]
+    rulers = [ruler(limit, f"limit {format_brief(limit)} kB", span[1], dash=(), side=limit_side)]
     if view.thresholds is not None:
         low, high = view.thresholds
-        rulers.append(ruler(low, f"RED min {brief(low)} kB", span[1]))
-        rulers.append(ruler(high, f"RED max {brief(high)} kB", span[1], side="top"))
-    return sized(layered(area, *rulers), height, width)
+        rulers.append(ruler(low, f"RED min {format_brief(low)} kB", span[1]))
+        rulers.append(ruler(high, f"RED max {format_brief(high)} kB", span[1], side="top"))
+    return set_size(layer_charts(area, *rulers), height, width)

@@ -17,7 +17,7 @@ from typing import TextIO
 import vl_convert
 
 from harness.errors import EngineError
-from harness.writing import replace
+from harness.writing import replace_file
 
 #: Pixels of a PNG per pixel of a figure.
 SCALE = 2
@@ -27,7 +27,7 @@ Paint = Callable[[str, Path], None]
 
 
 @contextmanager
-def painting() -> Iterator[Paint]:
+def png_renderer() -> Iterator[Paint]:
     """A process that makes PNGs in parallel; all of them exist when the context ends. Raises EngineError."""
     words = [sys.executable, "-m", "harness.report.plots.raster"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -54,7 +54,7 @@ def paint_all(lines: TextIO) -> None:
     """Make the requested PNGs: one JSON object per line. Raises OSError and ValueError."""
     for line in lines:
         request = json.loads(line)
-        replace(Path(request["png"]), vl_convert.svg_to_png(request["svg"], scale=request["scale"]))
+        replace_file(Path(request["png"]), vl_convert.svg_to_png(request["svg"], scale=request["scale"]))
 
 
 if __name__ == "__main__":

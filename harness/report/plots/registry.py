@@ -68,20 +68,20 @@ def plot(title: str, *needs: str, note: str = "", of: Literal["flows", "transfer
 
     `of`: the runs that are drawn by default: those whose flows share the path or stop, or those of one flow.
     """
-    return lambda function: _registered(function, title, note, needs, of)
+    return lambda function: _register(function, title, note, needs, of)
 
 
 def plot_of_pair(title: str, *needs: str, note: str = "") -> Callable[[DrawPair], DrawPair]:
     """Register a pure function to a chart from two runs that differ only in the queue discipline."""
-    return lambda function: _registered(function, title, note, needs, "pair")
+    return lambda function: _register(function, title, note, needs, "pair")
 
 
 def plot_of_runs(title: str, *needs: str, note: str = "") -> Callable[[DrawRuns], DrawRuns]:
     """Register a pure function to a chart from several runs, which may differ in anything."""
-    return lambda function: _registered(function, title, note, needs, "runs")
+    return lambda function: _register(function, title, note, needs, "runs")
 
 
-def _registered(function: F, title: str, note: str, needs: tuple[str, ...], of: Subject) -> F:
+def _register(function: F, title: str, note: str, needs: tuple[str, ...], of: Subject) -> F:
     _PLOTS[function.__name__] = Plot(function.__name__, title, note, needs, function, of)
     return function
 

@@ -22,13 +22,13 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from harness.reading import open_regular
-from harness.report.plots.curves import common
-from harness.report.plots.raster import Paint, painting
+from harness.report.plots.curves import common_words
+from harness.report.plots.raster import Paint, png_renderer
 from harness.report.plots.registry import Plot, plots
-from harness.report.plots.theme import FONT, INK, SOFT, config, headed
+from harness.report.plots.theme import FONT, INK, SOFT, add_heading, vega_config
 from harness.report.plots.view import PlotData
 from harness.store.results import disk_error
-from harness.writing import replace
+from harness.writing import replace_file
 
 #: The page with all figures of a run.
 PAGE = "figures.html"
@@ -62,7 +62,7 @@ class Heading:
     """And for commands."""
 
 
-def figure(plot: Plot, *runs: PlotData) -> RenderedFigure | None:
+def render_figure(plot: Plot, *runs: PlotData) -> RenderedFigure | None:
     """A plot of one run, a pair or several runs; None where they lack data for it."""
     # The structure of figures does not depend on the run. The tests validate it against the schema, so this does not.
     with warnings.catch_warnings(), alt.data_transformers.enable("default", max_rows=None), debug_mode(False):
@@ -72,14 +72,16 @@ def figure(plot: Plot, *runs: PlotData) -> RenderedFigure | None:
         if chart is None:
             return None
         if plot.of == "runs":
-            places = [" · ".join(word for _, word in common(runs))]
+            places = [" · ".join(word for _, word in common_words(runs))]
         else:
             places = list(dict.fromkeys(run.place for run in runs))
-        specification: dict[str, Any] = headed(chart, plot.title, [*places, plot.note]).to_dict(validate=False)
-    return RenderedFigure(plot, {**specification, "config": config()})
+        specification: dict[str, Any] = add_heading(chart, plot.title, [*places, plot.note]).to_dict(validate=False)
+    return RenderedFigure(plot, {**specification, "config": vega_config()})
 
 
-def figures(run: PlotData, partner: PlotData | None = None, only: Collection[str] = ()) -> Iterator[RenderedFigure]:
+def render_figures(
+    run: PlotData, partner: PlotData | None = None, only: Collection[str] = ()
+) -> Iterator[RenderedFigure]:
     """Figures of a run, in alphabetical order: those that fit it, or those that `only` names.
 
     With `partner`, the run with the other queue discipline, the figures of the pair are included.
@@ -88,7 +90,7 @@ def figures(run: PlotData, partner: PlotData | None = None, only: Collection[str
         selected = plot.name in only if only else plot.of == "pair" or plot.fits(run)
         if not selected or not (plot.alone or (plot.of == "pair" and partner is not None)):
             continue
-        rendered = figure(plot, run, *([] if plot.alone or partner is None else [partner]))
+        rendered = render_figure(plot, run, *([] if plot.alone or partner is None else [partner]))
         if rendered is not None:
             yield rendered
 
@@ -100,16 +102,16 @@ def page_script(cache: Path) -> str:
         # The bundling takes longer than all figures of a run.
         script = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
         file.parent.mkdir(parents=True, exist_ok=True)
-        _write_whole(file, script)
+        _write_atomically(file, script)
     return file.read_text(encoding="utf-8")
 
 
-def _write_whole(file: Path, text: str) -> None:
+def _write_atomically(file: Path, text: str) -> None:
     """Write a file atomically: other processes find it complete or not at all."""
-    replace(file, text.encode(), f"{file.stem}.{os.getpid()}")
+    replace_file(file, text.encode(), f"{file.stem}.{os.getpid()}")
 
 
-def has_letters() -> bool:
+def has_font() -> bool:
     """Whether this machine has a font. PNGs use the machine's fonts, and without any they have no text."""
     empty, word = (
         vl_convert.svg_to_png(
@@ -121,7 +123,7 @@ def has_letters() -> bool:
     return bool(empty != word)
 
 
-def write(
+def write_figures(
     run: PlotData,
     folder: Path,
     formats: Collection[Format],
@@ -137,7 +139,9 @@ def write(
     """
     heading = Heading(run.run.cell.scenario.title, run.place, f"cell {run.run.name}")
     # A page with selected figures must not replace the page with all of them.
-    return _write(figures(run, partner, only), heading, folder, formats, cache, PAGE if not only else "chosen.html")
+    return _write(
+        render_figures(run, partner, only), heading, folder, formats, cache, PAGE if not only else "chosen.html"
+    )
 
 
 def _write(
@@ -145,7 +149,7 @@ def _write(
 ) -> list[Path]:
     rendered: list[RenderedFigure] = []
     files: list[Path] = []
-    with painting() if Format.PNG in formats else nullcontext() as paint:
+    with png_renderer() if Format.PNG in formats else nullcontext() as paint:
         try:
             for item in items:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -153,38 +157,40 @@ def _write(
                 if {Format.PNG, Format.SVG} & set(formats):
                     files += _write_pictures(item, folder / item.plot.name, formats, paint)
             if rendered and Format.HTML in formats:
-                _write_whole(folder / name, page(heading, rendered, page_script(cache)))
+                _write_atomically(folder / name, render_page(heading, rendered, page_script(cache)))
                 files.append(folder / name)
         except OSError as error:
             raise disk_error(error, folder) from error
     return files
 
 
-def write_together(runs: Sequence[PlotData], folder: Path, formats: Collection[Format], cache: Path) -> list[Path]:
+def write_comparison(runs: Sequence[PlotData], folder: Path, formats: Collection[Format], cache: Path) -> list[Path]:
     """Write the figures of several runs into a folder, which is created if needed, and return the files.
 
     Raises EngineError.
     """
-    rendered = [item for plot in plots().values() if plot.of == "runs" and (item := figure(plot, *runs)) is not None]
+    rendered = [
+        item for plot in plots().values() if plot.of == "runs" and (item := render_figure(plot, *runs)) is not None
+    ]
     names = ", ".join(run.run.name for run in runs)
-    heading = Heading("Runs side by side", " · ".join(word for _, word in common(runs)), f"runs {names}")
+    heading = Heading("Runs side by side", " · ".join(word for _, word in common_words(runs)), f"runs {names}")
     return _write(rendered, heading, folder, formats, cache, PAGE)
 
 
-def svg(item: RenderedFigure) -> str:
+def render_svg(item: RenderedFigure) -> str:
     """The SVG of a figure, as text."""
     return str(vl_convert.vegalite_to_svg(item.specification))
 
 
 def _write_pictures(item: RenderedFigure, stem: Path, formats: Collection[Format], paint: Paint | None) -> list[Path]:
-    picture, files = svg(item), []
+    picture, files = render_svg(item), []
     if paint is not None:
         files.append(stem.with_suffix(".png"))
         # The PNG is made from the SVG, so that Vega draws only once.
         paint(picture, files[-1])
     if Format.SVG in formats:
         files.append(stem.with_suffix(".svg"))
-        replace(files[-1], picture.encode())
+        replace_file(files[-1], picture.encode())
     return files
 
 
@@ -241,13 +247,13 @@ def _policy(*scripts: str) -> str:
     )
 
 
-def names_on(file: Path) -> list[str]:
+def figure_names(file: Path) -> list[str]:
     """Names of the figures on a page, from the links at its head. Raises OSError."""
     with open_regular(file) as content:
         return re.findall(r'<a href="#(\w+)">', content.read(_HEAD).decode(errors="replace"))
 
 
-def page(heading: Heading, rendered: Sequence[RenderedFigure], script: str) -> str:
+def render_page(heading: Heading, rendered: Sequence[RenderedFigure], script: str) -> str:
     """One HTML page with figures, their data and the script that draws them."""
     specifications = json.dumps(
         {item.plot.name: item.specification for item in rendered}, separators=(",", ":"), ensure_ascii=False

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from harness.errors import InputError, did_you_mean, reason
+from harness.errors import InputError, describe_error, did_you_mean
 from harness.evaluation.cell_result import CellResult
-from harness.formatting import counted
+from harness.formatting import format_count
 from harness.outcome import Cell, MeasuredRun, Run
-from harness.report.plots.curves import labels
-from harness.report.plots.render import PAGE, Format, names_on, write
+from harness.report.plots.curves import run_labels
+from harness.report.plots.render import PAGE, Format, figure_names, write_figures
 from harness.report.plots.view import PlotData
 from harness.scenario.schema import FRAME_HEADER, Red
 from harness.store.results import MEASURED, RUN, SERIES, Store, StoreReader
@@ -30,15 +30,15 @@ def is_red(cell: Cell) -> bool:
     return isinstance(cell.scenario.path.to_client.queue, Red)
 
 
-def beside(red: Cell, candidate: Cell) -> bool:
+def is_queue_pair(red: Cell, candidate: Cell) -> bool:
     """Whether two cells differ only in the discipline of the bottleneck's queue: `red` has RED, `candidate` has not.
 
     The size of the queue is the same.
     """
-    return is_red(red) and not is_red(candidate) and _but_for_the_queue(red) == _but_for_the_queue(candidate)
+    return is_red(red) and not is_red(candidate) and _key_without_queue(red) == _key_without_queue(candidate)
 
 
-def _but_for_the_queue(cell: Cell) -> object:
+def _key_without_queue(cell: Cell) -> object:
     scenario = cell.scenario
     path = scenario.path.model_dump(mode="json", by_alias=True)
     link = "forward" if scenario.path.terminal == "client" else "return"
@@ -56,7 +56,7 @@ def _but_for_the_queue(cell: Cell) -> object:
 Span = tuple[float, float]
 
 #: The most characters of a folder's name for several runs; a longer one is cut, and a digest is appended.
-_LONGEST = 100
+_MAX_NAME = 100
 
 #: All stored results of the cells that a predicate selects.
 Search = Callable[[Callable[[Cell], bool]], list[CellResult]]
@@ -94,11 +94,12 @@ class Subject:
     def drawing(self, store: StoreReader, span: Span | None = None) -> PlottedRun:
         """The runs with their series. `span`: the detail to show, s. Raises ResultError."""
         return PlottedRun(
-            _drawn(store, self.run, span), None if self.partner is None else _drawn(store, self.partner, span)
+            _load_plot_data(store, self.run, span),
+            None if self.partner is None else _load_plot_data(store, self.partner, span),
         )
 
 
-def find_drawings(
+def load_drawings(
     store: StoreReader, results: Sequence[CellResult], search: Search, run_names: Sequence[str], span: Span | None
 ) -> Iterator[PlottedRun]:
     """The drawings of the requested runs; each is read when it is needed. Raises HarnessError."""
@@ -119,18 +120,18 @@ def find_subjects(results: Sequence[CellResult], search: Search, run_names: Sequ
         selected = [(run, measured) for run, measured in selected if run.repetition == first[run.cell.key]]
     reds = [run.cell for run, _ in selected if is_red(run.cell)]
     # Partners may be outside the requested results.
-    candidates = search(lambda cell: any(beside(red, cell) for red in reds)) if reds else []
+    candidates = search(lambda cell: any(is_queue_pair(red, cell) for red in reds)) if reds else []
     return [Subject((run, measured), _partner(run, candidates)) for run, measured in selected]
 
 
-def _drawn(store: StoreReader, stored: Stored, span: Span | None) -> PlotData:
+def _load_plot_data(store: StoreReader, stored: Stored, span: Span | None) -> PlotData:
     run, measured = stored
     return PlotData(run, measured, store.series(run.cell.key, run.repetition), span)
 
 
 def _partner(run: Run, candidates: Sequence[CellResult]) -> Stored | None:
     for result in candidates:
-        if not beside(run.cell, result.cell):
+        if not is_queue_pair(run.cell, result.cell):
             continue
         for partner, measured in result.runs:
             if partner.repetition == run.repetition:
@@ -138,25 +139,25 @@ def _partner(run: Run, candidates: Sequence[CellResult]) -> Stored | None:
     return None
 
 
-def folder_name(run: Run) -> Path:
+def run_folder(run: Run) -> Path:
     """The folder of a run's figures: scenario / pair, parameters, engine, seed and repetition."""
     cell = run.cell
     words = [cell.client.name, cell.server.name] if cell.scenario.open_roles else []
     words += [f"{name}={value}" for name, value in cell.parameters.items()]
     words += [cell.engine, str(cell.seed), str(run.repetition)]
-    return Path(cell.scenario.name) / "-".join(map(_plain, words))
+    return Path(cell.scenario.name) / "-".join(map(_safe_name, words))
 
 
-def folder_of(runs: Sequence[PlotData]) -> Path:
+def comparison_folder(runs: Sequence[PlotData]) -> Path:
     """The folder of several runs' figures: together / the runs' labels; a long name is cut, and a digest appended."""
-    name = "-and-".join(_plain(label) for label in labels(runs))
-    if len(name) > _LONGEST:
+    name = "-and-".join(_safe_name(label) for label in run_labels(runs))
+    if len(name) > _MAX_NAME:
         digest = hashlib.sha256(" ".join(run.run.name for run in runs).encode()).hexdigest()[:8]
-        name = f"{name[:_LONGEST]}-{digest}"
+        name = f"{name[:_MAX_NAME]}-{digest}"
     return Path("together") / name
 
 
-def _plain(word: str) -> str:
+def _safe_name(word: str) -> str:
     """A word in a form that is safe in a file's name."""
     return re.sub(r"[^A-Za-z0-9.=_]+", "_", word)
 
@@ -167,11 +168,11 @@ def _plain(word: str) -> str:
 #: The default formats. PNGs are left out, since they take as long as everything else together.
 FORMATS = (Format.SVG, Format.HTML)
 #: The least number of cells per process that is worth the process' start.
-_WORTH = 2
+_CELLS_PER_PROCESS = 2
 #: CPU time of a cell's figures and of a process' start on a common machine, s, for the estimate that users see.
-_CELL, _START = 3.0, 2.0
+_CELL_SECONDS, _START_SECONDS = 3.0, 2.0
 #: The longest delay before Ctrl-C takes effect while other processes draw, s.
-_HEARS = 0.5
+_WAKE_INTERVAL = 0.5
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ class DrawnSheet:
 
 
 @dataclass(frozen=True)
-class Made:
+class DrawingSummary:
     """The sheets of many cells: drawn now, or up to date before."""
 
     drawn: tuple[DrawnSheet, ...]
@@ -214,7 +215,7 @@ class Made:
             if item.problem is not None:
                 reasons.setdefault(item.problem, []).append(item.sheet.name)
         return [
-            f"no figures of {counted(len(names), 'cell')} (such as {names[0]}): {reason}"
+            f"no figures of {format_count(len(names), 'cell')} (such as {names[0]}): {reason}"
             for reason, names in reasons.items()
         ]
 
@@ -223,11 +224,11 @@ class Made:
         sheets = [item for item in (*self.drawn, *self.kept) if item.figures]
         before = "all" if len(self.kept) == len(sheets) else len(self.kept)
         drawn_before = f" ({before} drawn before)" if self.kept else ""
-        figures = counted(sum(item.figures for item in sheets), "figure")
-        return f"{figures} of {counted(len(sheets), 'cell')} in {place}{drawn_before}"
+        figures = format_count(sum(item.figures for item in sheets), "figure")
+        return f"{figures} of {format_count(len(sheets), 'cell')} in {place}{drawn_before}"
 
 
-def draw_missing(
+def draw_outdated(
     store: Store,
     results: Sequence[CellResult],
     search: Search,
@@ -235,24 +236,24 @@ def draw_missing(
     cache: Path,
     processes: int,
     say: Callable[[str], None],
-) -> Made:
+) -> DrawingSummary:
     """Draw the first run of each of these cells into `target`, unless its figures are newer than its data.
 
     `say` gets a message before the drawing, which takes a while. Raises HarnessError where the store cannot be read.
     Errors of single cells are in the result.
     """
-    sheets = [FigureSheet(subject, target / folder_name(subject.run[0])) for subject in find_subjects(results, search)]
-    figure_counts = [(sheet, figures_there(sheet.folder, sheet.subject.files(store))) for sheet in sheets]
+    sheets = [FigureSheet(subject, target / run_folder(subject.run[0])) for subject in find_subjects(results, search)]
+    figure_counts = [(sheet, count_current_figures(sheet.folder, sheet.subject.files(store))) for sheet in sheets]
     up_to_date = tuple(DrawnSheet(sheet, count) for sheet, count in figure_counts if count)
     missing = [sheet for sheet, count in figure_counts if not count]
-    processes = max(min(processes, len(missing) // _WORTH), 1)
+    processes = max(min(processes, len(missing) // _CELLS_PER_PROCESS), 1)
     if missing:
-        seconds = _START + _CELL * len(missing) / processes
+        seconds = _START_SECONDS + _CELL_SECONDS * len(missing) / processes
         say(
-            f"drawing the figures of {counted(len(missing), 'cell')}; about {seconds:.0f} s "
+            f"drawing the figures of {format_count(len(missing), 'cell')}; about {seconds:.0f} s "
             "(--no-figures leaves them out)"
         )
-    return Made(tuple(draw(store.root, missing, cache, processes)), up_to_date)
+    return DrawingSummary(tuple(draw_sheets(store.root, missing, cache, processes)), up_to_date)
 
 
 def draw_transfer(store: StoreReader, run: Run, measured: MeasuredRun | None, target: Path, cache: Path) -> Path | None:
@@ -260,26 +261,26 @@ def draw_transfer(store: StoreReader, run: Run, measured: MeasuredRun | None, ta
 
     Raises HarnessError.
     """
-    file = target / folder_name(run) / "transfer.svg"
+    file = target / run_folder(run) / "transfer.svg"
     changed = [shown.stat().st_mtime_ns for shown in Subject((run, measured)).files(store)]
     if file.exists() and file.stat().st_mtime_ns > max(changed, default=0):
         return file
     drawn = Subject((run, measured)).drawing(store).run
-    return file if write(drawn, file.parent, [Format.SVG], cache, only=[file.stem]) else None
+    return file if write_figures(drawn, file.parent, [Format.SVG], cache, only=[file.stem]) else None
 
 
-def figures_there(folder: Path, shown: Sequence[Path]) -> int:
+def count_current_figures(folder: Path, shown: Sequence[Path]) -> int:
     """The number of figures in a folder; 0 unless its page and all its pictures are newer than the files in `shown`."""
     try:
         since = max((file.stat().st_mtime_ns for file in shown), default=0)
         page = folder / PAGE
-        pictures = [folder / f"{name}.svg" for name in names_on(page)]
+        pictures = [folder / f"{name}.svg" for name in figure_names(page)]
         return len(pictures) if all(file.stat().st_mtime_ns > since for file in (page, *pictures)) else 0
     except OSError:
         return 0
 
 
-def draw(root: Path, sheets: Sequence[FigureSheet], cache: Path, processes: int) -> Iterator[DrawnSheet]:
+def draw_sheets(root: Path, sheets: Sequence[FigureSheet], cache: Path, processes: int) -> Iterator[DrawnSheet]:
     """Draw runs of the store below `root` in `processes` parallel processes; with one, in this process."""
     if processes == 1:
         yield from (_draw(root, sheet, cache) for sheet in sheets)
@@ -298,10 +299,10 @@ def draw(root: Path, sheets: Sequence[FigureSheet], cache: Path, processes: int)
         pending = set(futures)
         while pending:
             # With a timeout: if the kernel delivers Ctrl-C to another thread, this one handles it when it wakes.
-            completed, pending = wait(pending, _HEARS, FIRST_COMPLETED)
+            completed, pending = wait(pending, _WAKE_INTERVAL, FIRST_COMPLETED)
             for future in completed:
                 error = future.exception()
-                yield future.result() if error is None else DrawnSheet(futures[future], 0, reason(error))
+                yield future.result() if error is None else DrawnSheet(futures[future], 0, describe_error(error))
     except BaseException:
         # Unfinished sheets are abandoned. They have no page, which is written last, so they will be drawn again.
         for process in multiprocessing.active_children():
@@ -314,27 +315,27 @@ def draw(root: Path, sheets: Sequence[FigureSheet], cache: Path, processes: int)
 def _draw(root: Path, sheet: FigureSheet, cache: Path) -> DrawnSheet:
     try:
         drawing = sheet.subject.drawing(Store(root))
-        files = write(drawing.run, sheet.folder, FORMATS, cache, partner=drawing.partner)
+        files = write_figures(drawing.run, sheet.folder, FORMATS, cache, partner=drawing.partner)
     except Exception as error:  # a figure must not cost the verdicts, nor the other cells' figures
-        return DrawnSheet(sheet, 0, reason(error))
+        return DrawnSheet(sheet, 0, describe_error(error))
     return DrawnSheet(sheet, sum(file.suffix == ".svg" for file in files))
 
 
 # --- The stored runs that `harness run` draws at its end.
 
 
-Telling = tuple[CellResult, Run, MeasuredRun | None]
+RankedRun = tuple[CellResult, Run, MeasuredRun | None]
 
 #: Verdicts in order of severity, the worst first; verdicts that are not listed come last.
-_WORST = ("error", "fail", "inconclusive")
+_BY_SEVERITY = ("error", "fail", "inconclusive")
 
 
-def with_figures(results: Iterable[CellResult]) -> list[CellResult]:
+def cells_with_figures(results: Iterable[CellResult]) -> list[CellResult]:
     """The cells for which all figures are drawn: their flows share the path, or start and stop on it."""
     return [result for result in results if result.runs and result.cell.scenario.has_series]
 
 
-def telling_runs(results: Iterable[CellResult]) -> list[Telling]:
+def rank_runs(results: Iterable[CellResult]) -> list[RankedRun]:
     """The measured runs of single downloads, the most interesting one first.
 
     They are sorted by the severity of the verdict; then runs that did not complete, then slower, then later runs first.
@@ -347,18 +348,18 @@ def telling_runs(results: Iterable[CellResult]) -> list[Telling]:
         # A run of an unsupported cell has nothing to show.
         if measured is not None
     ]
-    return sorted(runs, key=_gravity)
+    return sorted(runs, key=_severity)
 
 
-def _gravity(item: Telling) -> tuple[int, bool, float, float]:
+def _severity(item: RankedRun) -> tuple[int, bool, float, float]:
     result, run, measured = item
     status = result.verdict.status
-    rank = _WORST.index(status) if status in _WORST else len(_WORST)
+    rank = _BY_SEVERITY.index(status) if status in _BY_SEVERITY else len(_BY_SEVERITY)
     completion = None if measured is None else measured.value("completion", 0, "first")
-    return rank, run.outcome.status == "completed", -(completion or 0.0), -_moment(run)
+    return rank, run.outcome.status == "completed", -(completion or 0.0), -_start_time(run)
 
 
-def _moment(run: Run) -> float:
+def _start_time(run: Run) -> float:
     """The start of a run, s since the epoch; 0 where it was not recorded."""
     try:
         return datetime.fromisoformat(run.started_at).timestamp()

@@ -45,27 +45,35 @@ class Look:
     """Of lines, pixels."""
 
 
-def _mixed(colour: str, amount: float) -> str:
+def _mix_colour(colour: str, amount: float) -> str:
     """The colour, moved towards white (amount above 0) or black (below 0) by that share of the distance."""
     towards = 255 if amount > 0 else 0
     parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     return "#" + "".join(f"{round(part + (towards - part) * abs(amount)):02x}" for part in parts)
 
 
-def look(implementation: Implementation, kind: FlowKind, alike: int, order: int) -> Look:
+def choose_look(implementation: Implementation, kind: FlowKind, alike: int, order: int) -> Look:
     """The look of a run's `order`-th flow of a kind (from 0), the `alike`-th of that kind and implementation."""
     dash, marker = _DASHES[order % len(_DASHES)], implementation.marker
     if kind == "udp":
         return Look(_UDP_COLOUR, dash, marker, _UDP_WIDTH)
-    return Look(_mixed(implementation.colour, _TINTS[alike % len(_TINTS)]), dash, marker)
+    return Look(_mix_colour(implementation.colour, _TINTS[alike % len(_TINTS)]), dash, marker)
 
 
-def config() -> dict[str, Any]:
+def vega_config() -> dict[str, Any]:
     """Vega-Lite's configuration: one font, and thin grey lines."""
     axis = {
-        "labelColor": INK, "titleColor": INK, "tickColor": SOFT, "domainColor": SOFT, "gridColor": GRID,
-        "labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "titlePadding": 8, "tickSize": 4,
-    }  # fmt: skip
+        "labelColor": INK,
+        "titleColor": INK,
+        "tickColor": SOFT,
+        "domainColor": SOFT,
+        "gridColor": GRID,
+        "labelFontSize": 11,
+        "titleFontSize": 11,
+        "titleFontWeight": "normal",
+        "titlePadding": 8,
+        "tickSize": 4,
+    }
     return {
         "background": "white",
         "font": FONT,
@@ -75,18 +83,32 @@ def config() -> dict[str, Any]:
         "axisX": {"grid": False, "labelFlush": False},
         "axisY": {"domain": False, "ticks": False, "labelPadding": 6},
         "legend": {
-            "orient": "top", "direction": "horizontal", "title": None, "labelFontSize": 11, "labelColor": INK,
-            "labelLimit": 260, "symbolStrokeWidth": 2, "symbolSize": 400, "offset": 8, "columnPadding": 18,
+            "orient": "top",
+            "direction": "horizontal",
+            "title": None,
+            "labelFontSize": 11,
+            "labelColor": INK,
+            "labelLimit": 260,
+            "symbolStrokeWidth": 2,
+            "symbolSize": 400,
+            "offset": 8,
+            "columnPadding": 18,
         },
         "title": {
-            "anchor": "start", "fontSize": 15, "fontWeight": "bold", "color": INK, "offset": 10,
-            "subtitleFontSize": 11, "subtitleColor": SOFT, "subtitlePadding": 5,
+            "anchor": "start",
+            "fontSize": 15,
+            "fontWeight": "bold",
+            "color": INK,
+            "offset": 10,
+            "subtitleFontSize": 11,
+            "subtitleColor": SOFT,
+            "subtitlePadding": 5,
         },
         "concat": {"spacing": 14},
-    }  # fmt: skip
+    }
 
 
-def headed(chart: Chart, title: str, lines: Sequence[str]) -> Chart:
+def add_heading(chart: Chart, title: str, lines: Sequence[str]) -> Chart:
     """The chart, with its title and the lines below it set in place."""
     # `properties` would copy the whole chart.
     chart.title = alt.TitleParams(title, subtitle=[line for line in lines if line])

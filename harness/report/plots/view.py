@@ -12,8 +12,8 @@ import polars as pl
 from harness.analysis.timeseries import BOTTLENECK
 from harness.analysis.timeseries.grid import BIN
 from harness.outcome import ENGINES, MeasuredRun, Run
-from harness.planning.sampling import settled
-from harness.report.plots.theme import Look, look
+from harness.planning.sampling import with_drawn_values
+from harness.report.plots.theme import Look, choose_look
 from harness.scenario.schema import FRAME_HEADER, DropTail, Link, Red
 from harness.scenario.schema import Path as EmulatedPath
 from harness.topology import flow_label
@@ -56,7 +56,7 @@ class PlotData:
     @property
     def path(self) -> EmulatedPath:
         """The emulated path."""
-        return settled(self.run.cell.scenario, self.run.effective).path
+        return with_drawn_values(self.run.cell.scenario, self.run.effective).path
 
     @property
     def link(self) -> Link:
@@ -97,7 +97,7 @@ class PlotData:
                     responsive,
                     flow.start.seconds,
                     None if flow.stop is None else flow.stop.seconds,
-                    look(sender, flow.kind, alike[sender.name, flow.kind], order[responsive]),
+                    choose_look(sender, flow.kind, alike[sender.name, flow.kind], order[responsive]),
                 )
             )
             alike[sender.name, flow.kind] += 1

@@ -15,27 +15,27 @@ from markupsafe import Markup
 
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
-from harness.formatting import counted, harmless
+from harness.formatting import escape_controls, format_count
 from harness.outcome import ENGINES
-from harness.report.layout import number
+from harness.report.layout import number_text
 from harness.report.metrics_page import metrics_page
 from harness.report.plots.render import page_script
 from harness.report.plots.stored import Search
 from harness.report.site import pictures
 from harness.report.site import study as drawn
-from harness.report.site.cell import Qlog, cell_page, opening
+from harness.report.site.cell import Qlog, cell_page, read_opening
 from harness.report.site.implementation import implementation_page, implementations
 from harness.report.site.interop import interop_page
-from harness.report.site.markdown import CELL, address, html
-from harness.report.site.matrix import neighbours
-from harness.report.site.overview import MEANING, overview, players
+from harness.report.site.markdown import CELL, cell_address, to_html
+from harness.report.site.matrix import heading_spans
+from harness.report.site.overview import MEANING, implementation_names, overview
 from harness.report.site.study import study_pages
 from harness.report.table import SYMBOLS, interval_text
 from harness.scenario.parameters import ROLES
 from harness.store.results import StoreReader, disk_error
-from harness.writing import replace
+from harness.writing import replace_file
 
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 #: The first page. A folder that has files, but not this one, is not a site.
 INDEX = "index.html"
 #: The start of every page, by which a folder is recognised as a site of this program.
@@ -62,21 +62,21 @@ class Site:
     """Bytes of all files."""
 
 
-def write(folder: Path, results: Sequence[CellResult], store: StoreReader, search: Search, cache: Path) -> Site:
+def render_site(folder: Path, results: Sequence[CellResult], store: StoreReader, search: Search, cache: Path) -> Site:
     """Write the site of these cells; it replaces an existing site.
 
     `search`: finds the partners of runs; `cache`: a folder for the script of the figures. Raises InputError for a
     folder with other files, EngineError for errors of the disk, ResultError for unreadable series.
     """
     folder = folder.resolve()
-    require_ours(folder)
+    require_site_folder(folder)
     sizes: dict[Path, int] = {}
     try:
         for name, text in _files(results, store, search, cache, folder):
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
             content = text.encode()
-            replace(file, content)
+            replace_file(file, content)
             sizes[file] = len(content)
         for file in (path for name in _FOLDERS for path in (folder / name).glob("*") if path not in sizes):
             # Files of an earlier site whose cells are no longer included.
@@ -89,7 +89,7 @@ def write(folder: Path, results: Sequence[CellResult], store: StoreReader, searc
     return Site(folder / INDEX, pages, sum(sizes.values()))
 
 
-def require_ours(folder: Path) -> None:
+def require_site_folder(folder: Path) -> None:
     """Raise InputError for a folder with files that are not a site of this program."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: not a folder", "name a folder that is to be made")
@@ -120,7 +120,7 @@ def _files(
         return environment.get_template(template).render(**shared, **values)
 
     for asset in ("site.css", "site.js"):
-        yield f"assets/{asset}", (_HERE / "assets" / asset).read_text(encoding="utf-8")
+        yield f"assets/{asset}", (_FOLDER / "assets" / asset).read_text(encoding="utf-8")
     kinds = set[str]()
     for place, text in _cells(run_results, page, store, search):
         kinds.add(place.partition("/")[0])
@@ -132,17 +132,20 @@ def _files(
         yield f"implementations/{name}.html", page("implementation.html", root="../", page=model)
     yield "implementations/index.html", page("implementations.html", root="../", pages=list(pages.values()))
     for study in studies:
-        figures = list(drawn.of_study(study.study, run_results, store, search))
+        figures = list(drawn.study_figures(study.study, run_results, store, search))
         if figures:
             kinds.add("figures")
-        text = html(study.text, _nowhere)
+        text = to_html(study.text, _local_target)
         yield f"studies/{study.name}.html", page("study.html", root="../", page=study, text=text, figures=figures)
     yield "studies/index.html", page("studies.html", root="../")
-    yield "studies/metrics.html", page("text.html", root="../", title="Metrics", text=html(metrics_page(), _nowhere))
+    yield (
+        "studies/metrics.html",
+        page("text.html", root="../", title="Metrics", text=to_html(metrics_page(), _local_target)),
+    )
     if interop is not None:
         yield "interop.html", page("interop.html", root="", page=interop)
     if "qlogs" in kinds:
-        yield "assets/qlog.js", (_HERE / "assets" / "qlog.js").read_text(encoding="utf-8")
+        yield "assets/qlog.js", (_FOLDER / "assets" / "qlog.js").read_text(encoding="utf-8")
         yield "qlog.html", page("qlog.html", root="")
     if "figures" in kinds:
         yield "assets/vega.js", page_script(cache)
@@ -155,7 +158,7 @@ def _cells(
     """Scripts with cells, figures and qlogs. A scenario's cells share one, since their pages and tables are similar."""
     cells: dict[str, dict[str, dict[str, object]]] = {}
     for result in results:
-        figures = list(drawn.of_cell(result, store, search))
+        figures = list(drawn.cell_figures(result, store, search))
         model = cell_page(result)
         cells.setdefault(result.cell.scenario.name.replace("/", "-"), {})[result.cell.key] = {
             "page": page("cell_body.html", page=model, figures=figures),
@@ -171,49 +174,59 @@ def _cells(
             ],
         }
         if figures:
-            yield f"figures/{result.cell.key}.js", _packed({figure.name: figure.specification for figure in figures})
+            yield f"figures/{result.cell.key}.js", _to_script({figure.name: figure.specification for figure in figures})
         for trace in (qlog for run in model.runs for qlog in run.qlogs):
-            yield f"qlogs/{trace.name}.js", _packed(_told(trace))
+            yield f"qlogs/{trace.name}.js", _to_script(_viewer_data(trace))
     for name, pages in cells.items():
-        yield f"cells/{name}.js", _packed(pages)
+        yield f"cells/{name}.js", _to_script(pages)
 
 
-def _packed(content: object) -> str:
+def _to_script(content: object) -> str:
     """A script that passes packed content to the page: a page opened from a file may not read other files."""
-    return f"packed({json.dumps(drawn.packed(content))});\n"
+    return f"packed({json.dumps(drawn.pack(content))});\n"
 
 
-def _told(trace: Qlog) -> dict[str, object]:
+def _viewer_data(trace: Qlog) -> dict[str, object]:
     """The part of a trace that the viewer shows: its beginning."""
-    begin = opening(trace.file)
+    begin = read_opening(trace.file)
     return {"run": trace.run, "whose": trace.whose, "file": trace.place, "cut": begin.cut, "events": begin.events}
 
 
-def _nowhere(target: str) -> str | None:
+def _local_target(target: str) -> str | None:
     """The target of a link within the page; None for other links of generated texts: the site lacks their targets."""
     return target if target.startswith("#") else None
 
 
 def _environment(folder: Path) -> Environment:
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown,
-        loader=FileSystemLoader(_HERE / "templates"),
-    )  # fmt: skip
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+        loader=FileSystemLoader(_FOLDER / "templates"),
+    )
     environment.filters |= {
-        "interval": interval_text, "number": number, "counted": counted, "address": address, "to": _to(folder),
-        "by_folder": _by_folder, "packed": drawn.packed,
-        "players": lambda cell, role: " ".join(players(cell, role)), "bare": lambda text: text.lstrip("≤≥ "),
-    }  # fmt: skip
-    environment.globals |= {"neighbours": neighbours, "picture": pictures, "dark": drawn.DARK, "engines": ENGINES}
+        "interval": interval_text,
+        "number": number_text,
+        "counted": format_count,
+        "address": cell_address,
+        "to": _address_filter(folder),
+        "by_folder": _group_by_folder,
+        "packed": drawn.pack,
+        "players": lambda cell, role: " ".join(implementation_names(cell, role)),
+        "bare": lambda text: text.lstrip("≤≥ "),
+    }
+    environment.globals |= {"neighbours": heading_spans, "picture": pictures, "dark": drawn.DARK, "engines": ENGINES}
     return environment
 
 
-def _shown(value: object) -> object:
+def _finalize(value: object) -> object:
     """A value as a template writes it: generated HTML is kept; other text loses invisible and direction characters."""
-    return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return escape_controls(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:
+def _group_by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:
     """Names of scenarios, grouped by folder: the part before the last slash."""
     folders: dict[str, list[str]] = {}
     for name in names:
@@ -221,7 +234,7 @@ def _by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:
     return list(folders.items())
 
 
-def _to(folder: Path) -> Callable[[Path], str]:
+def _address_filter(folder: Path) -> Callable[[Path], str]:
     """A function from a file to its address, relative to the site's own folder."""
 
     def address(file: Path) -> str:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from harness.analysis.interop import failure
+from harness.analysis.interop import failure_text
 from harness.analysis.metrics.registry import unit_of
-from harness.capture.qlog import counts_from_previous, events, read_head, time_unit, traces
-from harness.evaluation.cell_result import CellResult, same_again
-from harness.evaluation.missing_metrics import warnings
-from harness.formatting import counted, harmless
+from harness.capture.qlog import counts_from_previous, events, find_traces, read_head, time_unit
+from harness.evaluation.cell_result import CellResult, repeat_command
+from harness.evaluation.missing_metrics import run_warnings
+from harness.formatting import escape_controls, format_count
 from harness.outcome import (
     STATES,
     Attribution,
@@ -28,14 +28,14 @@ from harness.outcome import (
     VerdictStatus,
     proven_outcome,
 )
-from harness.outcome.deviations import departures, observed_flow, sentences, values_set
+from harness.outcome.deviations import configured_values, deviation_sentences, find_deviations, observed_flow
 from harness.reading import is_regular
-from harness.report.because import NAMES, OLDER, attributions, by_older_rules
+from harness.report.because import OLDER_RULES_NOTE, STATE_NAMES, attributions, uses_older_rules
 from harness.report.because import sentence as time_sentence
-from harness.report.layout import number, shown_unit, text
-from harness.report.site.pictures import WIDTH, Received, Scale, received, scale
+from harness.report.layout import number_text, span_text, unit_text
+from harness.report.site.pictures import WIDTH, Received, Scale, objective_scale, received_picture
 from harness.report.table import SYMBOLS
-from harness.report.unfinished import sentence, unfinished
+from harness.report.unfinished import failed_transfers, sentence
 from harness.scenario.parameters import ROLES
 from harness.topology import flow_label
 
@@ -45,7 +45,7 @@ from harness.topology import flow_label
 _STATES: dict[str, State] = {letter: state for state, letter in STATES.items()}
 _BAND = re.compile(r"([a-z])([0-9]+)")
 #: A segment of the bar narrower than this, in percent of the bar, has no label.
-_WORD = 12.0
+_MIN_LABELLED = 12.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Because:
+class TransferBreakdown:
     """One transfer."""
 
     title: str
@@ -92,25 +92,26 @@ class Band:
     words: str
 
 
-def because(result: CellResult) -> tuple[Because, ...]:
+def time_breakdowns(result: CellResult) -> tuple[TransferBreakdown, ...]:
     """The transfers of a cell's median run; empty where their time was not attributed to states."""
     transfers = attributions(result)
-    older = f" {OLDER}" if by_older_rules(result) else ""
+    older = f" {OLDER_RULES_NOTE}" if uses_older_rules(result) else ""
     return tuple(
-        Because(
+        TransferBreakdown(
             "" if len(transfers) == 1 else f"flow {attribution.flow}, {attribution.transfer}",
             time_sentence(attribution, result) + older,
-            attribution.seconds, tuple(_shares(attribution)),
+            attribution.seconds,
+            tuple(_shares(attribution)),
         )
         for attribution in transfers
-    )  # fmt: skip
+    )
 
 
 def _shares(attribution: Attribution) -> Iterator[Share]:
     for part in attribution.parts:
         percent = round(100 * part.seconds / attribution.seconds, 2) if attribution.seconds else 0.0
-        name = NAMES[part.state]
-        room = len(name) * 0.9 <= percent and percent >= _WORD
+        name = STATE_NAMES[part.state]
+        room = len(name) * 0.9 <= percent and percent >= _MIN_LABELLED
         yield Share(
             part.state,
             name,
@@ -132,7 +133,9 @@ def bands(result: CellResult, picture: Received | None) -> tuple[Band, ...]:
         state, begin = _STATES[letter], end
         end += int(count)
         left, right = (picture.x(attribution.seconds * part / 100) for part in (begin, end))
-        words = f"{NAMES[state]}, {attribution.seconds * begin / 100:.2f} to {attribution.seconds * end / 100:.2f} s"
+        words = (
+            f"{STATE_NAMES[state]}, {attribution.seconds * begin / 100:.2f} to {attribution.seconds * end / 100:.2f} s"
+        )
         segments.append(Band(state, left, round(min(right, WIDTH) - left, 1), words))
     return tuple(segments)
 
@@ -213,7 +216,7 @@ class Qlog:
 
 
 @dataclass(frozen=True)
-class OneRun:
+class RunRow:
     """One run of the cell."""
 
     repetition: int
@@ -240,7 +243,7 @@ class CellPage:
     symbol: str
     scales: tuple[Scale, ...]
     received: Received | None
-    because: tuple[Because, ...]
+    because: tuple[TransferBreakdown, ...]
     """Where the time went."""
     unfinished: tuple[str, ...]
     """A sentence for each transfer that failed."""
@@ -251,7 +254,7 @@ class CellPage:
     figures: tuple[MetricRow, ...]
     proof: LinkProofRow
     parameters: tuple[ParameterRow, ...]
-    runs: tuple[OneRun, ...]
+    runs: tuple[RunRow, ...]
     again: str
     """A shell command that repeats the last run."""
     warnings: tuple[str, ...]
@@ -263,25 +266,25 @@ class CellPage:
 
 def cell_page(result: CellResult) -> CellPage:
     """The page of a cell that has runs. It lists files in the runs' folders, and does not read them."""
-    cell, picture = result.cell, received(result)
+    cell, picture = result.cell, received_picture(result)
     return CellPage(
         result,
         result.name if cell.scenario.open_roles else cell.scenario.name,
         SYMBOLS[result.verdict.status][0],
-        tuple(scale(result, objective) for objective in result.verdict.objectives),
+        tuple(objective_scale(result, objective) for objective in result.verdict.objectives),
         picture,
-        because(result),
-        tuple(sentence(*transfer) for transfer in unfinished(result)),
+        time_breakdowns(result),
+        tuple(sentence(*transfer) for transfer in failed_transfers(result)),
         bands(result, picture),
-        tuple(_checks(result)),
+        tuple(_check_lines(result)),
         tuple(f"{index} {flow_label(cell, index)}" for index in range(len(cell.scenario.flows))),
         tuple(_figures(result)),
-        _proof(result),
-        tuple(_asked(result)),
+        _link_proof_row(result),
+        tuple(_parameter_rows(result)),
         tuple(_runs(result)),
-        result.reproduction or same_again(cell, result.runs[-1][0].repetition),
-        tuple(warnings(result.runs, flows_too=True)),
-        tuple(sentences(result.runs)),
+        result.reproduction or repeat_command(cell, result.runs[-1][0].repetition),
+        tuple(run_warnings(result.runs, flows_too=True)),
+        tuple(deviation_sentences(result.runs)),
         tuple(_facts(result)),
     )
 
@@ -290,10 +293,10 @@ def _figures(result: CellResult) -> Iterator[MetricRow]:
     for name, metrics in result.written.items():
         span = result.interval(*metrics[0].named)
         if span is not None:
-            yield MetricRow(name, text(span), shown_unit(unit_of(metrics[0])), span.n, metrics[0].vantage)
+            yield MetricRow(name, span_text(span), unit_text(unit_of(metrics[0])), span.n, metrics[0].vantage)
 
 
-def _checks(result: CellResult) -> Iterator[CheckLine]:
+def _check_lines(result: CellResult) -> Iterator[CheckLine]:
     by_name: dict[str, list[InteropCheck]] = {}
     for _, measured in result.runs:
         for check in measured.checks if measured is not None else ():
@@ -303,15 +306,15 @@ def _checks(result: CellResult) -> Iterator[CheckLine]:
         failed = next((check for check in checks if check.status == "failed"), None)
         unknown = next((check for check in checks if check.status == "unknown"), None)
         status: VerdictStatus = "fail" if failed else "inconclusive" if unknown else "pass"
-        summary = failure(failed).removeprefix(f"{name}: ") if failed else (unknown or checks[-1]).sentence
+        summary = failure_text(failed).removeprefix(f"{name}: ") if failed else (unknown or checks[-1]).sentence
         required = "" if checks[0].asked is True else str(checks[0].asked)
-        yield CheckLine(name, required, status, f"{passed} of {counted(len(checks), 'run')}", summary)
+        yield CheckLine(name, required, status, f"{passed} of {format_count(len(checks), 'run')}", summary)
 
 
 # --- the link
 
 
-def _proof(result: CellResult) -> LinkProofRow:
+def _link_proof_row(result: CellResult) -> LinkProofRow:
     proofs = [measured.link for _, measured in result.runs if measured is not None and measured.link is not None]
     if not proofs:
         return LinkProofRow(False, "No run reached the point where the link can be proven.", (), ())
@@ -330,17 +333,17 @@ def _proof(result: CellResult) -> LinkProofRow:
 def _directions(link: LinkProof) -> Iterator[DirectionRow]:
     directions = {"to the client": link.to_client, "to the server": link.to_server, **link.further}
     for name, proof in directions.items():
-        yield DirectionRow(name, tuple(_proven(proof)))
+        yield DirectionRow(name, tuple(_direction_rows(proof)))
 
 
-def _proven(proof: DirectionProof) -> Iterator[tuple[str, str, str]]:
+def _direction_rows(proof: DirectionProof) -> Iterator[tuple[str, str, str]]:
     yield (
         "delay, ms",
-        number(proof.asked_delay_ms),
+        number_text(proof.asked_delay_ms),
         "not seen" if proof.min_delay_ms is None else f"{proof.min_delay_ms:.3f}",
     )
     rate = "never busy for long enough" if proof.rate_mbps is None else f"{proof.rate_mbps:.3f}"
-    yield "rate, Mbit/s", number(proof.asked_rate_mbps), rate
+    yield "rate, Mbit/s", number_text(proof.asked_rate_mbps), rate
     yield "packets", "", f"{proof.packets:,}"
     yield "dropped by the queue", "as it must", f"{proof.queue_drops:,}"
     yield "lost at random", "as asked", f"{proof.loss_drops:,}"
@@ -356,7 +359,7 @@ def _proven(proof: DirectionProof) -> Iterator[tuple[str, str, str]]:
 # --- parameters
 
 
-def _asked(result: CellResult) -> Iterator[ParameterRow]:
+def _parameter_rows(result: CellResult) -> Iterator[ParameterRow]:
     """Parameters that were set, with the observations of the last run that has any; then its other observations."""
     cell = result.cell
     run, measured = next(
@@ -370,8 +373,8 @@ def _asked(result: CellResult) -> Iterator[ParameterRow]:
         )
     settings = {name: str(value) for name, value in {**run.effective, **cell.parameters}.items()}
     flow = observed_flow(run)
-    of_flow = {} if flow is None else {name: key for key, (name, _) in values_set(run, flow).items()}
-    departing = {departure.name for departure in departures(run, measured)}
+    of_flow = {} if flow is None else {name: key for key, (name, _) in configured_values(run, flow).items()}
+    departing = {departure.name for departure in find_deviations(run, measured)}
     for full, value in sorted(settings.items()):
         role, _, name = full.rpartition(".")
         yield ParameterRow(
@@ -384,7 +387,7 @@ def _asked(result: CellResult) -> Iterator[ParameterRow]:
 
 
 def _value(observation: Observation) -> str:
-    value = observation.value if isinstance(observation.value, str) else number(observation.value)
+    value = observation.value if isinstance(observation.value, str) else number_text(observation.value)
     return (
         value if observation.unit in ("1", "") or isinstance(observation.value, str) else f"{value} {observation.unit}"
     )
@@ -393,12 +396,12 @@ def _value(observation: Observation) -> str:
 # --- runs
 
 
-def _runs(result: CellResult) -> Iterator[OneRun]:
+def _runs(result: CellResult) -> Iterator[RunRow]:
     evidence = set(result.verdict.evidence)
     for (run, measured), folder in zip(result.runs, result.folders, strict=True):
         outcome = proven_outcome(run, measured)
         clock = f"{run.virtual:.1f} s of virtual time in " if run.virtual is not None else ""
-        yield OneRun(
+        yield RunRow(
             run.repetition,
             run.name,
             outcome.status.replace("_", " "),
@@ -407,7 +410,7 @@ def _runs(result: CellResult) -> Iterator[OneRun]:
             f"{clock}{run.wall:.1f} s",
             str(folder) in evidence,
             folder,
-            tuple(_kept(folder)),
+            tuple(_stored_files(folder)),
             tuple(_qlogs(run, folder)),
             outcome.log_tail[-8:] if outcome.status != "completed" else (),
         )
@@ -425,7 +428,7 @@ _FILES = {
 }
 
 
-def _kept(folder: Path) -> Iterator[tuple[str, Path]]:
+def _stored_files(folder: Path) -> Iterator[tuple[str, Path]]:
     if not folder.is_dir():
         return
     yield "all of it", folder
@@ -435,7 +438,7 @@ def _kept(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _qlogs(run: Run, folder: Path) -> Iterator[Qlog]:
-    for index, file in enumerate(traces(folder) if folder.is_dir() else ()):
+    for index, file in enumerate(find_traces(folder) if folder.is_dir() else ()):
         place = file.relative_to(folder)
         name = f"{run.cell.key}-{run.repetition}-{index}"
         yield Qlog(name, " ".join(place.parts[:2]), run.name, place.as_posix(), file)
@@ -483,13 +486,13 @@ def _facts(result: CellResult) -> Iterator[tuple[str, str]]:
 #: The most events in the viewer, and the most bytes that are read for them: the trace of 100 MB has 60 MB.
 MOST, _READ = 5000, 8_000_000
 #: The most characters of an event's data.
-_SAID = 220
+_MAX_EVENT_TEXT = 220
 #: The "time" key, if events have one, occurs within this many bytes.
 _OPENING = 65_536
 
 
 @dataclass(frozen=True)
-class Opening:
+class TraceOpening:
     """The beginning of a trace."""
 
     events: tuple[tuple[float, str, str], ...]
@@ -498,7 +501,7 @@ class Opening:
     """Whether the trace may go on."""
 
 
-def opening(path: Path) -> Opening:
+def read_opening(path: Path) -> TraceOpening:
     """The first events of a trace. Raises OSError."""
     data = read_head(path, _READ)
     # If events are arrays, they have no "time" key, but each begins a line.
@@ -510,6 +513,6 @@ def opening(path: Path) -> Opening:
         now = now + event.time if relative else event.time
         first = now if first is None else first
         content = json.dumps(event.data, separators=(", ", ": "), ensure_ascii=False)
-        text = content if len(content) <= _SAID else f"{content[:_SAID]}…"
-        rows.append((round((now - first) * unit, 3), harmless(event.name), harmless(text)))
-    return Opening(tuple(rows), len(rows) == MOST or len(data) == _READ)
+        text = content if len(content) <= _MAX_EVENT_TEXT else f"{content[:_MAX_EVENT_TEXT]}…"
+        rows.append((round((now - first) * unit, 3), escape_controls(event.name), escape_controls(text)))
+    return TraceOpening(tuple(rows), len(rows) == MOST or len(data) == _READ)

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult
-from harness.evaluation.verdict import miss
+from harness.evaluation.verdict import relative_miss
 from harness.outcome import Cell
-from harness.outcome.deviations import departures
-from harness.report.chosen import Headed, columns
+from harness.outcome.deviations import find_deviations
+from harness.report.chosen import MetricColumn, columns
 from harness.report.grid import METRIC, entry
-from harness.report.layout import number
+from harness.report.layout import number_text
 from harness.report.table import SYMBOLS, reference_lines
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
@@ -21,7 +21,7 @@ _FAR, _CLOSE = 0.5, 0.1
 
 
 @dataclass(frozen=True)
-class Beside:
+class ReferenceFigures:
     """Figures to compare a cell's figure with; empty where there are none."""
 
     objective: str
@@ -41,12 +41,12 @@ class Tile:
     """The figure to sort by."""
     heat: int
     """1 to 3: how far the worst objective is from its bound, on either side."""
-    beside: Beside
+    beside: ReferenceFigures
     departs: bool
     """Whether a run has a parameter that was observed at another value than the one set."""
 
 
-def headline(scenario: Scenario) -> Headed:
+def headline(scenario: Scenario) -> MetricColumn:
     """The headline column of a scenario: the last one with an objective, if any of these is a milestone; else the last
     milestone of the first transfer, else completion of a single flow, else fairness, else the last column.
     """
@@ -67,30 +67,33 @@ def headline(scenario: Scenario) -> Headed:
     return (fairness or candidates)[-1]
 
 
-def tile(result: CellResult) -> Tile:
+def build_tile(result: CellResult) -> Tile:
     """A cell for the overview."""
     metric, _ = headline(result.cell.scenario)
     span = result.interval(*metric)
     value = span.median if span is not None and math.isfinite(span.median) else None
     seconds = metric.metric.startswith(("milestone", "completion"))
-    figure = entry(result, metric, "{:.2f}".format if seconds else number).replace("_", " ")
-    symbol, departs = SYMBOLS[result.verdict.status][0], any(departures(run, measured) for run, measured in result.runs)
-    return Tile(result, symbol, figure, value, heat(result), beside(result.cell, metric), departs)
+    figure = entry(result, metric, "{:.2f}".format if seconds else number_text).replace("_", " ")
+    symbol, departs = (
+        SYMBOLS[result.verdict.status][0],
+        any(find_deviations(run, measured) for run, measured in result.runs),
+    )
+    return Tile(result, symbol, figure, value, heat(result), reference_figures(result.cell, metric), departs)
 
 
 def heat(result: CellResult) -> int:
     """1 for close to the bound, 3 for far from it, else 2; 2 also without objectives or measurements."""
-    misses = [miss(objective) for objective in result.verdict.objectives if objective.observed is not None]
+    misses = [relative_miss(objective) for objective in result.verdict.objectives if objective.observed is not None]
     if not misses:
         return 2
     worst = abs(max(misses))
     return 1 if worst < _CLOSE else 2 if worst < _FAR else 3
 
 
-def beside(cell: Cell, metric: MetricName) -> Beside:
+def reference_figures(cell: Cell, metric: MetricName) -> ReferenceFigures:
     """The objective on a metric, and its limits by textbook slow start and by the line rate."""
     texts = {line.name: line.texts[0] for line in reference_lines([cell], [metric])}
     objective = texts.get("objective", "")
-    return Beside(
+    return ReferenceFigures(
         "" if objective == "open" else objective, texts.get("textbook slow start", ""), texts.get("ideal", "")
     )

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult
-from harness.report import by_scenario
-from harness.report.moves import MoveRow, moved
+from harness.report import group_by_scenario
+from harness.report.moves import MoveRow, cells_with_moves
 from harness.report.moves import rows as moves_of
 from harness.report.parameters import Default, defaults, observations
-from harness.report.site.figures import Tile, tile
+from harness.report.site.figures import Tile, build_tile
 from harness.report.site.overview import listed_elsewhere
 from harness.report.table import SYMBOLS
 from harness.scenario.parameters import ROLES, Role
@@ -35,7 +35,7 @@ class ScenarioSection:
 
 
 @dataclass(frozen=True)
-class Found:
+class FailureReason:
     """A reason for a failure of the implementation, and the cells that show it."""
 
     sentence: str
@@ -50,7 +50,7 @@ class ImplementationPage:
     parts: tuple[ScenarioSection, ...]
     counts: tuple[tuple[str, int], ...]
     defaults: tuple[Default, ...]
-    found: tuple[Found, ...]
+    found: tuple[FailureReason, ...]
     moves: tuple[MoveRow, ...]
 
 
@@ -68,16 +68,20 @@ def implementations(results: Sequence[CellResult]) -> dict[str, Implementation]:
 def implementation_page(implementation: Implementation, results: Sequence[CellResult]) -> ImplementationPage:
     """The page of an implementation. `results`: all cells of the site."""
     name, elsewhere = implementation.name, listed_elsewhere(results)
-    by_role = {role: [result for result in results if _plays(result, role, name)] for role in ROLES}
+    by_role = {role: [result for result in results if _has_role(result, role, name)] for role in ROLES}
     parts = [
         ScenarioSection(
-            cells[0].cell.scenario.name, cells[0].cell.scenario.title, cells[0].cell.engine, role, _counts(cells),
-            tuple(tile(result) for result in cells if result.cell.key not in elsewhere),
+            cells[0].cell.scenario.name,
+            cells[0].cell.scenario.title,
+            cells[0].cell.engine,
+            role,
+            _counts(cells),
+            tuple(build_tile(result) for result in cells if result.cell.key not in elsewhere),
             next((elsewhere[result.cell.key] for result in cells if result.cell.key in elsewhere), ""),
         )
         for role in ROLES
-        for cells in by_scenario(by_role[role])
-    ]  # fmt: skip
+        for cells in group_by_scenario(by_role[role])
+    ]
     both_roles = list({result.cell.key: result for role in ROLES for result in by_role[role]}.values())
     reasons: dict[str, list[CellResult]] = {}
     for result in both_roles:
@@ -92,12 +96,12 @@ def implementation_page(implementation: Implementation, results: Sequence[CellRe
         tuple(sorted(parts, key=lambda part: (part.scenario, part.engine, part.role))),
         _counts(both_roles),
         tuple(default for default in own_defaults if default.stated is not None or default.observed is not None),
-        tuple(Found(sentence, tuple(alike)) for sentence, alike in reasons.items()),
-        tuple(row for row in moves_of(moved(by_role["server"])) if row.server == name and row.seen),
+        tuple(FailureReason(sentence, tuple(alike)) for sentence, alike in reasons.items()),
+        tuple(row for row in moves_of(cells_with_moves(by_role["server"])) if row.server == name and row.seen),
     )
 
 
-def _plays(result: CellResult, role: Role, name: str) -> bool:
+def _has_role(result: CellResult, role: Role, name: str) -> bool:
     cell = result.cell
     return any(cell.implementation(role, index).name == name for index in range(len(cell.scenario.flows)))
 

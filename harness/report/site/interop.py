@@ -9,17 +9,20 @@ from typing import Final
 
 from harness.analysis.interop.matrix import InteropMatrix, Pair, TestcaseResult
 from harness.analysis.interop.registry import CASES, case_of
-from harness.analysis.interop.responsibility import blamed
-from harness.analysis.interop.verdict import Word
+from harness.analysis.interop.responsibility import find_blame
+from harness.analysis.interop.verdict import ResultWord
 from harness.evaluation.cell_result import CellResult
-from harness.report.interop import chosen, matrix_of
-from harness.report.site.markdown import address
+from harness.report.interop import matrix_of, testcase_cells
+from harness.report.site.markdown import cell_address
 from harness.report.table import SYMBOLS
 
 #: Result of a test case → the verdict whose colour and symbol it has.
-_STATUS: Final[dict[Word, str]] = {
-    "succeeded": "pass", "failed": "fail", "unsupported": "unsupported", "inconclusive": "inconclusive",
-}  # fmt: skip
+_STATUS: Final[dict[ResultWord, str]] = {
+    "succeeded": "pass",
+    "failed": "fail",
+    "unsupported": "unsupported",
+    "inconclusive": "inconclusive",
+}
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class TestcaseSquare:
     case: str
     short: str
     """The runner's abbreviation."""
-    word: Word
+    word: ResultWord
     status: str
     """The verdict whose colour it has."""
     symbol: str
@@ -54,7 +57,7 @@ class Case:
     name: str
     short: str
     title: str
-    counts: tuple[tuple[Word, str, str, int], ...]
+    counts: tuple[tuple[ResultWord, str, str, int], ...]
     """(word, its verdict, its symbol, number of pairs), without zeros."""
 
 
@@ -76,14 +79,14 @@ class InteropPage:
     lines: tuple[ClientRow, ...]
     cases: tuple[Case, ...]
     misses: tuple[Miss, ...]
-    counts: tuple[tuple[Word, str, str, int], ...]
+    counts: tuple[tuple[ResultWord, str, str, int], ...]
 
 
-def on_page(results: Sequence[CellResult]) -> dict[tuple[Pair, str], CellResult]:
+def cells_on_page(results: Sequence[CellResult]) -> dict[tuple[Pair, str], CellResult]:
     """The cells on the page, by pair and test case; the later one of two cells with the same."""
     return {
         ((result.cell.client.name, result.cell.server.name), case): result
-        for result in chosen(results)
+        for result in testcase_cells(results)
         if (case := case_of(result.cell.scenario.name)) is not None
     }
 
@@ -93,11 +96,13 @@ def interop_page(results: Sequence[CellResult]) -> InteropPage | None:
     matrix = matrix_of(results)
     if not matrix.entries:
         return None
-    cells = on_page(results)
+    cells = cells_on_page(results)
     titles = {case: result.cell.scenario.title for (_, case), result in cells.items()}
 
     def squares(pair: Pair) -> tuple[TestcaseSquare, ...]:
-        return tuple(_square(case, entry, address(cells[pair, case].cell)) for case, entry in matrix.cases(pair))
+        return tuple(
+            _build_square(case, entry, cell_address(cells[pair, case].cell)) for case, entry in matrix.cases(pair)
+        )
 
     lines = tuple(
         ClientRow(client, tuple(squares((client, server)) for server in matrix.servers)) for client in matrix.clients
@@ -112,7 +117,7 @@ def interop_page(results: Sequence[CellResult]) -> InteropPage | None:
     )
 
 
-def _square(case: str, entry: TestcaseResult, place: str) -> TestcaseSquare:
+def _build_square(case: str, entry: TestcaseResult, place: str) -> TestcaseSquare:
     status = _STATUS[entry.word]
     why = "" if entry.word == "succeeded" else entry.sentence
     if entry.relabelled:
@@ -124,7 +129,7 @@ def _of_case(matrix: InteropMatrix, case: str) -> Mapping[tuple[Pair, str], Test
     return {place: entry for place, entry in matrix.entries.items() if place[1] == case}
 
 
-def _counts(entries: Mapping[tuple[Pair, str], TestcaseResult]) -> tuple[tuple[Word, str, str, int], ...]:
+def _counts(entries: Mapping[tuple[Pair, str], TestcaseResult]) -> tuple[tuple[ResultWord, str, str, int], ...]:
     words = Counter(entry.word for entry in entries.values())
     return tuple((word, status, SYMBOLS[status][0], words[word]) for word, status in _STATUS.items() if words[word])
 
@@ -136,5 +141,5 @@ def _misses(matrix: InteropMatrix, lines: Sequence[ClientRow]) -> Iterator[Miss]
             for square in squares:
                 entry = matrix.entries[pair, square.case]
                 if square.word in ("failed", "inconclusive") or entry.relabelled:
-                    finding = blamed(pair, square.case, entry)
+                    finding = find_blame(pair, square.case, entry)
                     yield Miss(square, " → ".join(pair), "" if finding is None else finding.whose)

@@ -15,7 +15,7 @@ from harness.outcome import Cell
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
-def html(text: str, place: Callable[[str], str | None]) -> Markup:
+def to_html(text: str, place: Callable[[str], str | None]) -> Markup:
     """A text as HTML.
 
     `place`: maps the target of a link to its address on the site, or to None where it is not on the site. A link
@@ -25,17 +25,17 @@ def html(text: str, place: Callable[[str], str | None]) -> Markup:
     tokens = parser.parse(_COMMENT.sub("", text))
     for token in tokens:
         if token.children:
-            token.children = _placed(token.children, place)
+            token.children = _resolve_links(token.children, place)
         if token.type == "table_open":
             token.attrSet("class", "plain")
     rendered = parser.renderer.render(tokens, parser.options, {})
     # A wide table scrolls horizontally, also by keyboard.
     region = '<div class="scroll" tabindex="0" role="region" aria-label="table">'
     rendered = rendered.replace('<table class="plain">', f'{region}<table class="plain">')
-    return Markup(_headed(rendered.replace("</table>", "</table></div>")))
+    return Markup(_fix_empty_headings(rendered.replace("</table>", "</table></div>")))
 
 
-def _placed(tokens: list[Token], place: Callable[[str], str | None]) -> list[Token]:
+def _resolve_links(tokens: list[Token], place: Callable[[str], str | None]) -> list[Token]:
     output: list[Token] = []
     dropped: list[bool] = []
     for token in tokens:
@@ -54,7 +54,7 @@ def _placed(tokens: list[Token], place: Callable[[str], str | None]) -> list[Tok
     return output
 
 
-def _headed(text: str) -> str:
+def _fix_empty_headings(text: str) -> str:
     """HTML with empty table headings replaced by plain cells."""
     return re.sub(r"<th([^>]*)></th>", r"<td\1></td>", text)
 
@@ -66,6 +66,6 @@ def _headed(text: str) -> str:
 CELL = "cell.html"
 
 
-def address(cell: Cell) -> str:
+def cell_address(cell: Cell) -> str:
     """The address of a cell's page, relative to the site's own folder; assets/site.js parses it."""
     return f"{CELL}?{cell.scenario.name}/{cell.key}"

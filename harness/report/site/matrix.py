@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult
-from harness.report.parameters import asked
+from harness.report.parameters import requested_parameters
 
 #: The value of a parameter in a cell that does not set it.
-NOT_ASKED = "–"
+NOT_SET = "–"
 
 Place = tuple[str, ...]
 """A value for each dimension of one side."""
@@ -32,9 +32,9 @@ class CellMatrix:
     """Parameters with the same value in all cells."""
 
 
-def matrix(results: Sequence[CellResult]) -> CellMatrix:
+def build_matrix(results: Sequence[CellResult]) -> CellMatrix:
     """The matrix of one table's cells, at least one; implementations are sorted by name, other values by first cell."""
-    parameters = asked([result.cell for result in results])
+    parameters = requested_parameters([result.cell for result in results])
     dimensions: dict[str, list[str]] = {}
     if results[0].cell.scenario.open_roles:
         dimensions["client"] = [result.cell.client.name for result in results]
@@ -51,7 +51,7 @@ def matrix(results: Sequence[CellResult]) -> CellMatrix:
     for index, result in enumerate(results):
         place = tuple(tuple(dimensions[name][index] for name in side) for side in (down, across))
         cells.setdefault((place[0], place[1]), []).append(result)
-    rows, columns = (_ordered([place[side] for place in cells], names) for side, names in ((0, down), (1, across)))
+    rows, columns = (_sort_places([place[side] for place in cells], names) for side, names in ((0, down), (1, across)))
     shared = {name: str(value) for name, value in parameters.shared.items()}
     return CellMatrix(down, across, rows, columns, cells, shared)
 
@@ -76,7 +76,7 @@ def _sides(dimensions: dict[str, list[str]]) -> tuple[tuple[str, ...], tuple[str
     return (), tuple(remaining)
 
 
-def _ordered(places: Sequence[Place], names: Sequence[str]) -> tuple[Place, ...]:
+def _sort_places(places: Sequence[Place], names: Sequence[str]) -> tuple[Place, ...]:
     """The distinct places, sorted: implementations by name, values in the order of the cells, small before large."""
     orders = []
     for index, name in enumerate(names):
@@ -88,7 +88,7 @@ def _ordered(places: Sequence[Place], names: Sequence[str]) -> tuple[Place, ...]
     return tuple(sorted(unique, key=lambda place: [order[value] for order, value in zip(orders, place, strict=True)]))
 
 
-def neighbours(place: Sequence[Place], level: int) -> list[tuple[str, int]]:
+def heading_spans(place: Sequence[Place], level: int) -> list[tuple[str, int]]:
     """One level of headings above columns: (value, how many columns it spans)."""
     return [
         (prefix[level], len(list(group)))

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult
-from harness.evaluation.staleness import note
+from harness.evaluation.staleness import outdated_note
 from harness.outcome import Cell
-from harness.report import by_scenario, effort
+from harness.report import effort_summary, group_by_scenario
 from harness.report.chosen import columns
-from harness.report.site.figures import Tile, headline, tile
-from harness.report.site.interop import on_page
-from harness.report.site.matrix import CellMatrix, matrix
+from harness.report.site.figures import Tile, build_tile, headline
+from harness.report.site.interop import cells_on_page
+from harness.report.site.matrix import CellMatrix, build_matrix
 from harness.report.studies import installed_studies
 from harness.report.table import SYMBOLS, reference_lines
 from harness.scenario.parameters import ROLES, Role
@@ -80,7 +80,7 @@ class Overview:
     """Page → number of cells that only this page lists."""
 
 
-def players(cell: Cell, role: Role) -> list[str]:
+def implementation_names(cell: Cell, role: Role) -> list[str]:
     """Names of the implementations in a role, over all flows, in order."""
     names = (cell.implementation(role, index).name for index in range(len(cell.scenario.flows)))
     return list(dict.fromkeys(names))
@@ -92,7 +92,7 @@ def listed_elsewhere(results: Sequence[CellResult]) -> dict[str, str]:
     """
     if len(results) <= MOST:
         return {}
-    pages = {result.cell.key: INTEROP for result in on_page(results).values()}
+    pages = {result.cell.key: INTEROP for result in cells_on_page(results).values()}
     for result in results:
         if result.cell.scenario.study is not None:
             name = next((name for name, study in installed_studies().items() if study.rests_on(result)), None)
@@ -103,13 +103,13 @@ def listed_elsewhere(results: Sequence[CellResult]) -> dict[str, str]:
 
 def overview(results: Sequence[CellResult]) -> Overview:
     """The page of these cells."""
-    elsewhere, effort_text = listed_elsewhere(results), effort(results)
+    elsewhere, effort_text = listed_elsewhere(results), effort_summary(results)
     results = [result for result in results if result.cell.key not in elsewhere]
-    sections = tuple(_section(cells) for cells in by_scenario(results))
+    sections = tuple(_build_section(cells) for cells in group_by_scenario(results))
     tiles = tuple(section_tile for section in sections for section_tile in section.tiles.values())
     counts: Counter[str] = Counter(result.verdict.status for result in results)
     values: dict[str, dict[str, None]] = {}
-    for cells in by_scenario(results):
+    for cells in group_by_scenario(results):
         for result in cells:
             for name, value in sorted(result.cell.parameters.items()):
                 values.setdefault(name, {})[str(value)] = None
@@ -119,14 +119,17 @@ def overview(results: Sequence[CellResult]) -> Overview:
         {status: counts[status] for status in SYMBOLS if counts[status]},
         tuple(dict.fromkeys(section.name for section in sections)),
         tuple(sorted({section.engine for section in sections})),
-        {role: tuple(sorted({name for result in results for name in players(result.cell, role)})) for role in ROLES},
+        {
+            role: tuple(sorted({name for result in results for name in implementation_names(result.cell, role)}))
+            for role in ROLES
+        },
         {name: tuple(distinct) for name, distinct in sorted(values.items())},
         effort_text,
         dict(Counter(elsewhere.values())),
     )
 
 
-def _section(cells: Sequence[CellResult]) -> Section:
+def _build_section(cells: Sequence[CellResult]) -> Section:
     scenario, engine = cells[0].cell.scenario, cells[0].cell.engine
     metric_columns = columns(scenario)
     lines = [
@@ -140,9 +143,9 @@ def _section(cells: Sequence[CellResult]) -> Section:
         title=scenario.title,
         engine=engine,
         figure=headline(scenario)[1],
-        matrix=matrix(cells),
-        tiles={result.cell.key: tile(result) for result in cells},
+        matrix=build_matrix(cells),
+        tiles={result.cell.key: build_tile(result) for result in cells},
         headings=tuple(heading for _, heading in metric_columns),
         lines=tuple(lines),
-        note=note(cells),
+        note=outdated_note(cells),
     )

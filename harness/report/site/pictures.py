@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harness.evaluation.cell_result import CellResult, initial_bytes
+from harness.evaluation.cell_result import CellResult, initial_window_bytes
 from harness.netem import ideal_time, slow_start_time
-from harness.netem.mobility import course
+from harness.netem.mobility import flow_timeline
 from harness.outcome import Interval, ObjectiveVerdict
 from harness.report.chosen import columns
 from harness.scenario.metric_names import MetricName
@@ -40,10 +40,10 @@ class Scale:
     observed: Interval | None
 
 
-def scale(result: CellResult, objective: ObjectiveVerdict) -> Scale:
+def objective_scale(result: CellResult, objective: ObjectiveVerdict) -> Scale:
     """The scale of one objective."""
     observed = objective.observed
-    theory = _theory(result, objective.metric)
+    theory = _theoretical_times(result, objective.metric)
     shown = [objective.bound, *(value for _, value in theory)]
     if observed is not None:
         shown += [value for value in (observed.low, observed.median, observed.high) if math.isfinite(value)]
@@ -67,14 +67,17 @@ def scale(result: CellResult, objective: ObjectiveVerdict) -> Scale:
     )
 
 
-def _theory(result: CellResult, metric: str) -> list[tuple[str, float]]:
+def _theoretical_times(result: CellResult, metric: str) -> list[tuple[str, float]]:
     scenario = result.cell.scenario
     sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
     if metric not in sizes:
         return []
     return [
-        ("textbook slow start", slow_start_time(course(scenario), sizes[metric], initial_bytes(result.cell))),
-        ("line rate", ideal_time(course(scenario), sizes[metric])),
+        (
+            "textbook slow start",
+            slow_start_time(flow_timeline(scenario), sizes[metric], initial_window_bytes(result.cell)),
+        ),
+        ("line rate", ideal_time(flow_timeline(scenario), sizes[metric])),
     ]
 
 
@@ -113,7 +116,7 @@ class Received:
 
     def x(self, seconds: float) -> float:
         """The x coordinate of a time in seconds."""
-        return _across(seconds, self.end)
+        return _x_of(seconds, self.end)
 
 
 #: Size of the picture, and the coordinates of its plot area.
@@ -121,7 +124,7 @@ WIDTH, HEIGHT = 640, 250
 LEFT, RIGHT, TOP, BOTTOM = 44, 628, 12, 216
 
 
-def received(result: CellResult) -> Received | None:
+def received_picture(result: CellResult) -> Received | None:
     """The picture of a cell with one flow of a fixed size; None for other cells, and where no milestone was reached."""
     scenario = result.cell.scenario
     amount = scenario.flows[0].amount if len(scenario.flows) == 1 else None
@@ -134,7 +137,7 @@ def received(result: CellResult) -> Received | None:
             milestones.append((size.label(), size.bytes, span))
     if not milestones:
         return None
-    path_course, window = course(scenario), initial_bytes(result.cell)
+    path_course, window = flow_timeline(scenario), initial_window_bytes(result.cell)
     book = [(slow_start_time(path_course, size, window), size.bytes) for size in _parts(amount, _BOOK)]
     line = [(ideal_time(path_course, size), size.bytes) for size in _parts(amount, _STRAIGHT)]
     milestone_sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
@@ -148,29 +151,36 @@ def received(result: CellResult) -> Received | None:
     whole = amount.bytes * _ROOM
 
     def x(seconds: float) -> float:
-        return _across(seconds, end)
+        return _x_of(seconds, end)
 
     def y(size: float) -> float:
         return round(BOTTOM - (BOTTOM - TOP) * size / whole, 1)
 
     return Received(
-        _line((x(t), y(size)) for t, size in book),
-        _line((x(t), y(size)) for t, size in line),
+        _svg_points((x(t), y(size)) for t, size in book),
+        _svg_points((x(t), y(size)) for t, size in line),
         tuple(
-            Milestone(label, x(span.median), x(span.low), x(span.high), y(size), f"{span.median:.2f} s",
-                      x(span.median) > 0.75 * RIGHT)
+            Milestone(
+                label,
+                x(span.median),
+                x(span.low),
+                x(span.high),
+                y(size),
+                f"{span.median:.2f} s",
+                x(span.median) > 0.75 * RIGHT,
+            )
             for label, size, span in milestones
         ),
         tuple((x(t), y(size), words) for t, size, words in bounds),
-        tuple((x(t), f"{t:g}") for t in ticks(end)),
-        tuple((y(size * 1e6), f"{size:g}") for size in ticks(whole / 1e6)),
+        tuple((x(t), f"{t:g}") for t in axis_ticks(end)),
+        tuple((y(size * 1e6), f"{size:g}") for size in axis_ticks(whole / 1e6)),
         "; ".join(f"{label} after {span.median:.2f} s" for label, _, span in milestones)
         + f"; textbook slow start has all of it after {book[-1][0]:.2f} s, the line rate after {line[-1][0]:.2f} s",
         end,
-    )  # fmt: skip
+    )
 
 
-def _across(seconds: float, end: float) -> float:
+def _x_of(seconds: float, end: float) -> float:
     return round(LEFT + (RIGHT - LEFT) * min(seconds, end) / end, 1)
 
 
@@ -192,11 +202,11 @@ def _parts(amount: Size, count: int) -> list[Size]:
     return [Size(max(1, round(amount.bytes * part / count))) for part in range(count + 1)]
 
 
-def _line(points: Iterable[tuple[float, float]]) -> str:
+def _svg_points(points: Iterable[tuple[float, float]]) -> str:
     return " ".join(f"{x:g},{y:g}" for x, y in points)
 
 
-def ticks(end: float) -> Sequence[float]:
+def axis_ticks(end: float) -> Sequence[float]:
     """Round numbers from 0 to an end, about `_LABELS` of them."""
     raw = end / _LABELS
     power = 10.0 ** math.floor(math.log10(raw))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.evaluation.cell_result import CellResult
-from harness.evaluation.staleness import note
+from harness.evaluation.staleness import outdated_note
 from harness.report.plots.registry import Plot, plots
-from harness.report.plots.render import figure, figures
+from harness.report.plots.render import render_figure, render_figures
 from harness.report.plots.stored import Search, find_subjects
 from harness.report.plots.theme import FILL, GRID, INK, SOFT
 from harness.report.studies import Study, installed_studies
@@ -46,7 +46,9 @@ def study_pages(results: Sequence[CellResult]) -> list[StudyPage]:
         heading = re.search(r"^#+ +(.+)$", text, re.MULTILINE)
         title = heading[1] if heading else name
         pages.append(
-            StudyPage(name, title, study, text.replace(heading[0], "", 1) if heading else text, cells, note(cells))
+            StudyPage(
+                name, title, study, text.replace(heading[0], "", 1) if heading else text, cells, outdated_note(cells)
+            )
         )
     return pages
 
@@ -55,7 +57,7 @@ def study_pages(results: Sequence[CellResult]) -> list[StudyPage]:
 
 
 #: Plots that come first: they show all of a run in stacked panels.
-_FIRST = ("transfer", "queue_window_rtt")
+_FIRST_PLOTS = ("transfer", "queue_window_rtt")
 
 #: Colours of the figures → their replacements on a dark page.
 DARK = {INK: "#e8e8ec", SOFT: "#a2a2ad", GRID: "#34343c", FILL: "#55555f", "white": "transparent"}
@@ -73,27 +75,27 @@ class EmbeddedFigure:
     """Of Vega-Lite."""
 
 
-def packed(content: object) -> str:
+def pack(content: object) -> str:
     """Content as text for a script to unpack: JSON, gzip, Base64. The same content always gives the same text."""
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def _drawn(name: str, title: str, shows: str, specification: dict[str, Any]) -> EmbeddedFigure:
+def _embed(name: str, title: str, shows: str, specification: dict[str, Any]) -> EmbeddedFigure:
     # The page shows the figure's title and the run's name.
     return EmbeddedFigure(name, title, shows, {key: value for key, value in specification.items() if key != "title"})
 
 
 def _order(plot: Plot) -> int:
-    return _FIRST.index(plot.name) if plot.name in _FIRST else len(_FIRST)
+    return _FIRST_PLOTS.index(plot.name) if plot.name in _FIRST_PLOTS else len(_FIRST_PLOTS)
 
 
-def _shows(plot: Plot) -> str:
+def _description(plot: Plot) -> str:
     """The content of a figure, and how to read it."""
     return f"{plot.shows} {plot.note[:1].upper()}{plot.note[1:]}{'.' if plot.note else ''}".strip()
 
 
-def of_cell(result: CellResult, store: StoreReader, search: Search) -> Iterator[EmbeddedFigure]:
+def cell_figures(result: CellResult, store: StoreReader, search: Search) -> Iterator[EmbeddedFigure]:
     """The figures of a cell's first run; none where its series are not stored. Raises ResultError."""
     first = result.runs[0][0]
     if store.series(first.cell.key, first.repetition) is None:
@@ -101,13 +103,13 @@ def of_cell(result: CellResult, store: StoreReader, search: Search) -> Iterator[
         return
     for subject in find_subjects([result], search):
         drawing = subject.drawing(store)
-        charts = sorted(figures(drawing.run, drawing.partner), key=lambda chart: _order(chart.plot))
+        charts = sorted(render_figures(drawing.run, drawing.partner), key=lambda chart: _order(chart.plot))
         yield from (
-            _drawn(chart.plot.name, chart.plot.title, _shows(chart.plot), chart.specification) for chart in charts
+            _embed(chart.plot.name, chart.plot.title, _description(chart.plot), chart.specification) for chart in charts
         )
 
 
-def of_study(
+def study_figures(
     study: Study, results: Sequence[CellResult], store: StoreReader, search: Search
 ) -> Iterator[EmbeddedFigure]:
     """The figures of a study whose runs are stored. Raises ResultError."""
@@ -117,10 +119,10 @@ def of_study(
             drawing = subject.drawing(store)
             plot = plots()[study_figure.plot]
             runs = [drawing.run] if drawing.partner is None or plot.alone else [drawing.run, drawing.partner]
-            chart = figure(plot, *runs) if plot.alone or len(runs) == 2 else None
+            chart = render_figure(plot, *runs) if plot.alone or len(runs) == 2 else None
             if chart is not None:
-                yield _drawn(f"figure-{index}", study_figure.caption, _shows(plot), chart.specification)
+                yield _embed(f"figure-{index}", study_figure.caption, _description(plot), chart.specification)
     for index, drawn in enumerate(study.drawings):
         specification = drawn.draw(results)
         if specification is not None:
-            yield _drawn(f"drawing-{index}", drawn.caption, drawn.caption, specification)
+            yield _embed(f"drawing-{index}", drawn.caption, drawn.caption, specification)

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, Self, get_args
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
-from harness.formatting import shown
+from harness.formatting import format_value
 from harness.scenario.parameters import ROLES, ParameterValue, Role, WrittenValue, canonical_value
 from harness.scenario.schema.base import NAME, PATH_NAME, Part, short_or
 from harness.scenario.schema.mobility import ClientMove, Move
@@ -159,7 +159,9 @@ class Flow(Part):
     @classmethod
     def _short_traffic(cls, value: object) -> object:
         if not isinstance(value, str | dict | Part):
-            raise UnfitError(f"{shown(value)} is not traffic: write 'bulk', or a model with its keys", "traffic: bulk")
+            raise UnfitError(
+                f"{format_value(value)} is not traffic: write 'bulk', or a model with its keys", "traffic: bulk"
+            )
         return {"model": value} if isinstance(value, str) else value
 
     @field_validator("parameters")
@@ -296,9 +298,20 @@ class Flow(Part):
 
 
 TestcaseName = Literal[
-    "handshake", "transfer", "chacha20", "keyupdate", "retry", "resumption", "zerortt", "http3", "multiconnect",
-    "v2", "ecn", "connectionmigration", "versionnegotiation",
-]  # fmt: skip
+    "handshake",
+    "transfer",
+    "chacha20",
+    "keyupdate",
+    "retry",
+    "resumption",
+    "zerortt",
+    "http3",
+    "multiconnect",
+    "v2",
+    "ecn",
+    "connectionmigration",
+    "versionnegotiation",
+]
 #: Test cases that only one role gets; the other one gets `transfer`.
 ONE_SIDED: Final[dict[str, Role]] = {"keyupdate": "client", "connectionmigration": "server"}
 TESTCASES: Final[tuple[TestcaseName, ...]] = get_args(TestcaseName)

@@ -21,8 +21,16 @@ from harness.units import Duration
 #: Capabilities that an image may request, by their names in capabilities(7). Each is one of Docker's defaults, and has
 #: no effect outside the container.
 Capability = Literal[
-    "CHOWN", "FOWNER", "FSETID", "KILL", "NET_RAW", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
-]  # fmt: skip
+    "CHOWN",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "NET_RAW",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_CHROOT",
+]
 #: Folders that every container has itself, or gets from the harness.
 _TAKEN: Final = frozenset({"certs", "dev", "downloads", "held", "logs", "proc", "run", "session", "sys", "tmp", "www"})
 
@@ -61,8 +69,15 @@ _OVER_QUIC = frozenset({"h3", "hq-interop"})
 _OF_FILES = _OVER_QUIC | {"h2"}
 #: Symbols of Vega (vega.github.io/vega/docs/marks/symbol) that are easy to distinguish.
 Marker = Literal[
-    "circle", "square", "cross", "diamond", "triangle-up", "triangle-down", "triangle-left", "triangle-right",
-]  # fmt: skip
+    "circle",
+    "square",
+    "cross",
+    "diamond",
+    "triangle-up",
+    "triangle-down",
+    "triangle-left",
+    "triangle-right",
+]
 
 
 #: Events that a log may show: this endpoint's timers, and what its peer sent or received.

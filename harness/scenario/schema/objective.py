@@ -9,7 +9,7 @@ from typing import Self
 from pydantic import FiniteFloat, field_serializer, field_validator, model_validator
 
 from harness.errors import UnfitError
-from harness.formatting import shown
+from harness.formatting import format_value
 from harness.scenario.schema.base import Part
 from harness.units import Duration, Rate
 
@@ -40,11 +40,11 @@ class Objective(Part):
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             return float(value)
         if not isinstance(value, str):
-            raise UnfitError(f"{shown(value)} is not a bound: {_BOUNDS}", "for example at_most: 20 s")
+            raise UnfitError(f"{format_value(value)} is not a bound: {_BOUNDS}", "for example at_most: 20 s")
         for kind in (Duration, Rate):
             with contextlib.suppress(ValueError):
                 return kind.parse(value)
-        raise UnfitError(f"{shown(value)} is not a bound: {_BOUNDS}", "for example at_most: 20 s")
+        raise UnfitError(f"{format_value(value)} is not a bound: {_BOUNDS}", "for example at_most: 20 s")
 
     @field_serializer("at_most", "at_least")
     def _written(self, value: Duration | Rate | float | None) -> str | float | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
-from harness.formatting import shown
+from harness.formatting import format_value
 from harness.scenario.schema.base import Part, short_or
 from harness.scenario.schema.faults import Blackhole, Corrupt, Drop
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
@@ -103,9 +103,14 @@ def short_red(text: str) -> dict[str, object]:
     """RED from its limit alone. Raises ValueError."""
     limit = QueueSize.parse(text)
     return {
-        "discipline": "red", "limit": limit, "min": limit.part(RED_MIN), "max": limit.part(RED_MAX),
-        "probability": RED_PROBABILITY, "wq": RED_WQ, "average_packet": f"{MTU} B",
-    }  # fmt: skip
+        "discipline": "red",
+        "limit": limit,
+        "min": limit.part(RED_MIN),
+        "max": limit.part(RED_MAX),
+        "probability": RED_PROBABILITY,
+        "wq": RED_WQ,
+        "average_packet": f"{MTU} B",
+    }
 
 
 # --- path
@@ -179,7 +184,9 @@ class Link(Part):
             word, _, limit = value.partition(" ")
             value = short_red(limit) if word == "RED" else {"size": value}
         if not isinstance(value, dict | Part):
-            raise UnfitError(f"{shown(value)} is not a queue: write its size, or its keys", "for example '1 BDP'")
+            raise UnfitError(
+                f"{format_value(value)} is not a queue: write its size, or its keys", "for example '1 BDP'"
+            )
         return {"discipline": "droptail", **value} if isinstance(value, dict) else value
 
     @model_validator(mode="after")

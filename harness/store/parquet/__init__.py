@@ -16,13 +16,13 @@ from pydantic import BaseModel
 
 from harness.engine.images.contents import Contents, is_digest
 from harness.errors import ResultError
-from harness.formatting import shown
+from harness.formatting import format_value
 from harness.outcome import Cell, MeasuredRun, Run
-from harness.planning.estimate import ENDED, Took
+from harness.planning.estimate import TIMED_OUTCOMES, RunDuration
 from harness.scenario.schema import Implementation, Scenario
 from harness.store.parquet.tables import (
-    FILLED,
-    REQUIRED,
+    NON_NULL_COLUMNS,
+    REQUIRED_COLUMNS,
     TABLES,
     Row,
     Rows,
@@ -33,31 +33,31 @@ from harness.store.parquet.tables import (
     read_run,
 )
 from harness.store.records import (
-    MOST_OBJECTS,
+    MAX_OBJECT_VALUES,
     OtherSchemaError,
     TableError,
-    plain_object,
+    describe_read_error,
+    parse_json_object,
     read_frame,
-    unreadable,
     write_frame,
 )
 
 #: Errors of a row that was not written here: a definition that it names is missing, or its texts are no records.
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 #: The file that marks a folder as a store in columns.
-MARK = "runs.parquet"
+MARKER_FILE = "runs.parquet"
 
 
 def is_columnar(root: Path) -> bool:
     """Whether a folder holds a store in columns."""
-    return (root / MARK).is_file()
+    return (root / MARKER_FILE).is_file()
 
 
 class _RunError(ResultError):
     """One run cannot be read; any other ResultError concerns a whole table."""
 
 
-class Columns:
+class ColumnStore:
     """The runs of a store in columns. Its files are read on first access, each once.
 
     An unreadable run or table is a ResultError. A run's folder is a name only: there are no artefacts.
@@ -126,17 +126,17 @@ class Columns:
             # The evaluation of runs leaves out measurements that cannot be read.
             return None
 
-    def took(self) -> list[Took]:
+    def took(self) -> list[RunDuration]:
         """The durations of runs that ended by themselves or by their time limit; unreadable ones are left out."""
         return list(self._took())
 
-    def _took(self) -> Iterator[Took]:
+    def _took(self) -> Iterator[RunDuration]:
         for key, rows in self._runs.items():
             for row in rows.values():
-                if row["outcome_status"] in ENDED and row["wall"]:
+                if row["outcome_status"] in TIMED_OUTCOMES and row["wall"]:
                     with suppress(*_UNREADABLE):
-                        machine = str(plain_object(row["host"] or "{}").get("cpu", ""))
-                        yield Took(self._cell(key, row["build"]), row["wall"], machine)
+                        machine = str(parse_json_object(row["host"] or "{}").get("cpu", ""))
+                        yield RunDuration(self._cell(key, row["build"]), row["wall"], machine)
 
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
         """The series of a run (see `harness.analysis.timeseries`), or None."""
@@ -165,20 +165,20 @@ class Columns:
         file = self.root / f"{name}.parquet"
         try:
             # Series stay a frame; rows of other tables become objects.
-            frame = read_frame(file, TABLES[name], values=None if name == "series" else MOST_OBJECTS)
-            if missing := sorted(REQUIRED[name] - {*frame.columns}):
-                raise TableError(f"it has no column {shown(missing[0])}")
-            for column in frame.select(FILLED & {*frame.columns}):
+            frame = read_frame(file, TABLES[name], values=None if name == "series" else MAX_OBJECT_VALUES)
+            if missing := sorted(REQUIRED_COLUMNS[name] - {*frame.columns}):
+                raise TableError(f"it has no column {format_value(missing[0])}")
+            for column in frame.select(NON_NULL_COLUMNS & {*frame.columns}):
                 if column.null_count():
-                    raise TableError(f"its column {shown(column.name)} has rows without a value")
+                    raise TableError(f"its column {format_value(column.name)} has rows without a value")
         except (OSError, TableError) as error:
             raise ResultError(
-                f"{file}: cannot be read: {unreadable(error)}", "take it from the project's history again"
+                f"{file}: cannot be read: {describe_read_error(error)}", "take it from the project's history again"
             ) from error
         return frame
 
     def _unreadable(self, key: str, repetition: int, error: Exception) -> _RunError:
-        why = f"it names {error}, which is not there" if isinstance(error, KeyError) else unreadable(error)
+        why = f"it names {error}, which is not there" if isinstance(error, KeyError) else describe_read_error(error)
         return _RunError(
             f"{self.root}: run {key}/{repetition} is none of this format: {why}", "use the harness that wrote it"
         )
@@ -214,7 +214,8 @@ class Columns:
         except (ValueError, KeyError) as error:
             file = self.root / "definitions.parquet"
             raise ResultError(
-                f"{file}: a definition is none of this format: {unreadable(error)}", "use the harness that wrote it"
+                f"{file}: a definition is none of this format: {describe_read_error(error)}",
+                "use the harness that wrote it",
             ) from error
 
     @cached_property
@@ -243,7 +244,8 @@ class Columns:
         for row in self._table("images").iter_rows(named=True):
             if not is_digest(row["digest"]):
                 raise ResultError(
-                    f"{self.root / 'images.parquet'}: {shown(row['digest'])} is the digest of no image's contents",
+                    f"{self.root / 'images.parquet'}: {format_value(row['digest'])} is the digest of no "
+                    "image's contents",
                     "take it from the project's history again",
                 )
             image = contents.setdefault(row["digest"], Contents(row["digest"], {}, {}))

@@ -31,7 +31,7 @@ from harness.outcome import (
     Transfer,
 )
 from harness.scenario.schema import Implementation, Scenario
-from harness.store.records import SERIES_SCHEMA, plain, plain_object, require_schema
+from harness.store.records import SERIES_SCHEMA, parse_json, parse_json_object, require_schema
 
 # --- Records as rows of a table, and back: the columns of a model are its fields.
 
@@ -39,10 +39,13 @@ from harness.store.records import SERIES_SCHEMA, plain, plain_object, require_sc
 Record = TypeVar("Record", bound=BaseModel)
 
 #: Suffix of the extra column for the words of a field that may be a number or a word.
-_WORD = "_word"
+_WORD_SUFFIX = "_word"
 _SCALARS: dict[type, type[pl.DataType]] = {
-    bool: pl.Boolean, int: pl.Int64, float: pl.Float64, str: pl.String,
-}  # fmt: skip
+    bool: pl.Boolean,
+    int: pl.Int64,
+    float: pl.Float64,
+    str: pl.String,
+}
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class _Column:
     @property
     def schema(self) -> dict[str, pl.DataType]:
         if self.kind == "either":
-            return {self.field: self.dtype, self.field + _WORD: pl.String()}
+            return {self.field: self.dtype, self.field + _WORD_SUFFIX: pl.String()}
         return {self.field: self.dtype}
 
     def write(self, value: Any) -> dict[str, Any]:
@@ -64,15 +67,15 @@ class _Column:
             return {self.field: None if value is None else json.dumps(value, ensure_ascii=False)}
         if self.kind == "either":
             word = isinstance(value, str)
-            return {self.field: None if word else value, self.field + _WORD: value if word else None}
+            return {self.field: None if word else value, self.field + _WORD_SUFFIX: value if word else None}
         return {self.field: value}
 
     def read(self, row: Mapping[str, Any]) -> Any:
         value = row.get(self.field)
         if self.kind == "json":
-            return None if value is None else plain(value)
+            return None if value is None else parse_json(value)
         if self.kind == "either" and value is None:
-            return row.get(self.field + _WORD)
+            return row.get(self.field + _WORD_SUFFIX)
         return value
 
 
@@ -194,14 +197,18 @@ TABLES: dict[str, dict[str, pl.DataType]] = {
     "definitions": _DEFINITIONS,
     "cells": {
         **_CELL.schema,
-        "scenario": pl.String(), "scenario_hash": pl.String(),
-        "client": pl.String(), "client_hash": pl.String(),
-        "server": pl.String(), "server_hash": pl.String(),
+        "scenario": pl.String(),
+        "scenario_hash": pl.String(),
+        "client": pl.String(),
+        "client_hash": pl.String(),
+        "server": pl.String(),
+        "server_hash": pl.String(),
         "others": pl.String(),
         "build": pl.Int16(),
     },
     "runs": {
-        "key": pl.String(), "build": pl.Int16(),
+        "key": pl.String(),
+        "build": pl.Int16(),
         **_RUN.schema,
         **{_OF_OUTCOME + name: dtype for name, dtype in _OUTCOME.schema.items()},
         "measured": pl.Boolean(),
@@ -215,9 +222,9 @@ TABLES: dict[str, dict[str, pl.DataType]] = {
     "links": _KEY | {"direction": pl.String()} | _DIRECTION.schema,
     "images": {"digest": pl.String(), "kind": pl.String(), "name": pl.String(), "version": pl.String()},
     "series": {**_KEY, **SERIES_SCHEMA},
-}  # fmt: skip
+}
 #: Table → its required columns; and the columns that must have a value in every row.
-REQUIRED: dict[str, frozenset[str]] = {
+REQUIRED_COLUMNS: dict[str, frozenset[str]] = {
     "definitions": frozenset(_DEFINITIONS),
     "cells": _CELL.required | {"key", "build", "scenario_hash", "client_hash", "server_hash", "others"},
     "runs": _RUN.required
@@ -232,10 +239,25 @@ REQUIRED: dict[str, frozenset[str]] = {
     "images": frozenset(TABLES["images"]),
     "series": frozenset(TABLES["series"]),
 }
-FILLED = frozenset({
-    "key", "repetition", "build", "hash", "kind", "content", "digest", "version", "direction", "measured", "link",
-    "others", "scenario_hash", "client_hash", "server_hash",
-})  # fmt: skip
+NON_NULL_COLUMNS = frozenset(
+    {
+        "key",
+        "repetition",
+        "build",
+        "hash",
+        "kind",
+        "content",
+        "digest",
+        "version",
+        "direction",
+        "measured",
+        "link",
+        "others",
+        "scenario_hash",
+        "client_hash",
+        "server_hash",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -344,21 +366,21 @@ def _frame(table: str, rows: Iterable[Row]) -> pl.DataFrame:
 
 
 def _run_row(run: Run, measured: MeasuredRun | None) -> Row:
-    row: Row = {"key": run.cell.key, **_RUN.row(run)} | _prefixed(_OF_OUTCOME, _OUTCOME.row(run.outcome))
+    row: Row = {"key": run.cell.key, **_RUN.row(run)} | _add_prefix(_OF_OUTCOME, _OUTCOME.row(run.outcome))
     row["measured"] = measured is not None
     row["link"] = measured is not None and measured.link is not None
     if measured is not None:
-        row |= _prefixed(_OF_MEASURED, _MEASURED.row(measured))
+        row |= _add_prefix(_OF_MEASURED, _MEASURED.row(measured))
         if measured.link is not None:
-            row |= _prefixed(_OF_LINK, _LINK.row(measured.link))
+            row |= _add_prefix(_OF_LINK, _LINK.row(measured.link))
     return row
 
 
-def _prefixed(prefix: str, row: Row) -> Row:
+def _add_prefix(prefix: str, row: Row) -> Row:
     return {prefix + name: value for name, value in row.items()}
 
 
-def _stripped(prefix: str, row: Row) -> Row:
+def _remove_prefix(prefix: str, row: Row) -> Row:
     return {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
 
 
@@ -366,7 +388,7 @@ def read_cell(row: Row, definitions: Mapping[str, BaseModel]) -> Cell:
     """A cell from its row; `definitions`: hash → scenario or implementation. Raises ValueError, KeyError."""
     other_endpoints = {
         name: {**endpoint, "implementation": definitions[endpoint["implementation"]]}
-        for name, endpoint in plain_object(row["others"]).items()
+        for name, endpoint in parse_json_object(row["others"]).items()
     }
     parts = {name: definitions[row[f"{name}_hash"]] for name in ("scenario", "client", "server")}
     return Cell.model_validate({**_CELL.fields(row), **parts, "others": other_endpoints})
@@ -376,7 +398,7 @@ def read_run(row: Row, cell: Cell, transfers: Iterable[Row]) -> Run:
     """A run from its rows. Raises ValueError."""
     require_schema(row.get("schema_"), RUN_SCHEMA)
     content = _RUN.fields(row)
-    content["outcome"] = _OUTCOME.record(_stripped(_OF_OUTCOME, row))
+    content["outcome"] = _OUTCOME.record(_remove_prefix(_OF_OUTCOME, row))
     content["transfers"] = tuple(_TRANSFER.record(transfer) for transfer in transfers)
     return Run.model_validate({**content, "cell": cell})
 
@@ -387,12 +409,12 @@ def read_measured(
     """The measurements of a run, from its rows; None where there are none. Raises ValueError."""
     if not row["measured"]:
         return None
-    content = _MEASURED.fields(_stripped(_OF_MEASURED, row))
+    content = _MEASURED.fields(_remove_prefix(_OF_MEASURED, row))
     require_schema(content.get("schema_"), MEASURED_SCHEMA)
     if row["link"]:
         proofs = {proof["direction"]: _DIRECTION.record(proof) for proof in links}
         directions = {name: proofs.pop(name) for name in _DIRECTIONS if name in proofs}
-        link = {**_LINK.fields(_stripped(_OF_LINK, row)), **directions, "further": proofs}
+        link = {**_LINK.fields(_remove_prefix(_OF_LINK, row)), **directions, "further": proofs}
         content["link"] = LinkProof.model_validate(link)
     content["measurements"] = [_MEASUREMENT.fields(measurement) for measurement in measurements]
     content["observed"] = tuple(_OBSERVATION.record(observation) for observation in observations)

@@ -32,19 +32,32 @@ from harness.analysis.metrics.observed.quic import (
 )
 from harness.analysis.run_view import RunView
 from harness.outcome import Observation
-from harness.outcome.deviations import is_of_the_pair
+from harness.outcome.deviations import is_pair_flow
 
 P = ParamSpec("P")
 _FAMILIES: tuple[Callable[[TransferConnection], Iterator[Observation]], ...] = (
-    transport_parameters, recovery_settings, first_probe_timeout, initial_window, pacing, congestion_reaction,
-    ack_ratio, largest_payload, path_mtu_discovery, zero_rtt, bdp_seed, bdp_frames, careful_resume, ecn,
-    gso, migration_cwnd,
-)  # fmt: skip
+    transport_parameters,
+    recovery_settings,
+    first_probe_timeout,
+    initial_window,
+    pacing,
+    congestion_reaction,
+    ack_ratio,
+    largest_payload,
+    path_mtu_discovery,
+    zero_rtt,
+    bdp_seed,
+    bdp_frames,
+    careful_resume,
+    ecn,
+    gso,
+    migration_cwnd,
+)
 
 
 def observe(view: RunView) -> tuple[Observation, ...]:
     """All endpoint parameters that a run shows. Never raises; failures are among the view's problems."""
-    of_pair = (window for window in view.windows if is_of_the_pair(view.run.cell, window.transfer.flow))
+    of_pair = (window for window in view.windows if is_pair_flow(view.run.cell, window.transfer.flow))
     window = next(of_pair, None)
     if window is None:
         return ()
@@ -52,19 +65,19 @@ def observe(view: RunView) -> tuple[Observation, ...]:
         return tuple(
             observation
             for family in (algorithm, windows_and_buffers)
-            for observation in _shown(view, family, view, window)
+            for observation in _observe_family(view, family, view, window)
         )
     if window.over_tcp:
         return tuple(
             observation
             for family in (first_flight, most_in_flight)
-            for observation in _shown(view, family, view, window)
+            for observation in _observe_family(view, family, view, window)
         )
     connection = TransferConnection(view, window)
-    return tuple(observation for family in _FAMILIES for observation in _shown(view, family, connection))
+    return tuple(observation for family in _FAMILIES for observation in _observe_family(view, family, connection))
 
 
-def _shown(
+def _observe_family(
     view: RunView, family: Callable[P, Iterator[Observation]], *args: P.args, **kwargs: P.kwargs
 ) -> list[Observation]:
     """The observations of a family. If it fails, none, and a problem: one damaged artefact costs no other evidence."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from harness.analysis.connection import FULL, TransferConnection
-from harness.capture.qlog_parameters import Early, Settings, TransportParameters
+from harness.analysis.connection import FULL_PAYLOAD, TransferConnection
+from harness.capture.qlog_parameters import FirstValue, LoggedSettings, TransportParameters
 from harness.outcome import Observation
-from harness.scenario.parameters import ROLES, Role, other
+from harness.scenario.parameters import ROLES, Role, peer_role
 
 #: No RTT sample can have been taken before this share of the path's RTT has passed.
 _UNSAMPLED = 0.9
@@ -19,7 +19,7 @@ _EARLY = 200
 _Reader = Callable[[TransportParameters], float | None]
 
 
-def _per(value: float | None, number: float) -> float | None:
+def _divide(value: float | None, number: float) -> float | None:
     return None if value is None else value / number
 
 
@@ -33,10 +33,10 @@ def _stream_window(role: Role) -> _Reader:
 def _readers(role: Role) -> dict[str, tuple[str, _Reader]]:
     """Parameter → its unit and its reader."""
     return {
-        "max_ack_delay": ("s", lambda parameters: _per(parameters.max_ack_delay_ms, 1e3)),
-        "idle_timeout": ("s", lambda parameters: _per(parameters.max_idle_timeout_ms or None, 1e3)),
+        "max_ack_delay": ("s", lambda parameters: _divide(parameters.max_ack_delay_ms, 1e3)),
+        "idle_timeout": ("s", lambda parameters: _divide(parameters.max_idle_timeout_ms or None, 1e3)),
         "ack_delay_exponent": ("1", lambda parameters: parameters.ack_delay_exponent),
-        "min_ack_delay": ("s", lambda parameters: _per(parameters.min_ack_delay_us, 1e6)),
+        "min_ack_delay": ("s", lambda parameters: _divide(parameters.min_ack_delay_us, 1e6)),
         "connection_window": ("bytes", lambda parameters: parameters.initial_max_data),
         "stream_window": ("bytes", _stream_window(role)),
     }
@@ -47,10 +47,10 @@ def transport_parameters(connection: TransferConnection) -> Iterator[Observation
     lacks it.
     """
     for role in ROLES:
-        peer, endpoint = connection.settings(other(role)), connection.settings(role)
+        peer, endpoint = connection.settings(peer_role(role)), connection.settings(role)
         for name, (unit, read) in _readers(role).items():
             value = None if peer is None or peer.remote is None else read(peer.remote)
-            source = f"transport parameter as received, {connection.name(other(role))}'s qlog"
+            source = f"transport parameter as received, {connection.name(peer_role(role))}'s qlog"
             if value is None and endpoint is not None and endpoint.local is not None:
                 value = read(endpoint.local)
                 source = f"transport parameter as sent, {connection.name(role)}'s own qlog; the peer's does not have it"
@@ -77,14 +77,20 @@ def recovery_settings(connection: TransferConnection) -> Iterator[Observation]:
         qlog = f"{connection.name(role)}'s qlog"
         if settings.initial_rtt_ms is not None:
             yield Observation(
-                role=role, parameter="initial_rtt", value=settings.initial_rtt_ms / 1e3, unit="s",
+                role=role,
+                parameter="initial_rtt",
+                value=settings.initial_rtt_ms / 1e3,
+                unit="s",
                 source=f"recovery's initial_rtt, {qlog}",
-            )  # fmt: skip
-        elif (rtt_ms := _unsampled(connection, settings.first_smoothed_rtt_ms)) is not None:
+            )
+        elif (rtt_ms := _value_before_sample(connection, settings.first_smoothed_rtt_ms)) is not None:
             yield Observation(
-                role=role, parameter="initial_rtt", value=rtt_ms / 1e3, unit="s",
+                role=role,
+                parameter="initial_rtt",
+                value=rtt_ms / 1e3,
+                unit="s",
                 source=f"smoothed RTT before there can be a sample, {qlog}",
-            )  # fmt: skip
+            )
         yield from _initial_window(connection, role, settings)
         if settings.congestion_control is not None:
             yield Observation(
@@ -92,18 +98,18 @@ def recovery_settings(connection: TransferConnection) -> Iterator[Observation]:
             )
 
 
-def _unsampled(connection: TransferConnection, early: Early | None) -> float | None:
+def _value_before_sample(connection: TransferConnection, early: FirstValue | None) -> float | None:
     """A figure's first value, if it was written before the first RTT sample or acknowledgement."""
     if early is None or connection.rtt_ns is None or early.t_ms >= _UNSAMPLED * connection.rtt_ns / 1e6:
         return None
     return early.value
 
 
-def _initial_window(connection: TransferConnection, role: Role, settings: Settings) -> Iterator[Observation]:
+def _initial_window(connection: TransferConnection, role: Role, settings: LoggedSettings) -> Iterator[Observation]:
     window = settings.initial_congestion_window
     quantity = "initial_congestion_window"
     if window is None:
-        window = _unsampled(connection, settings.first_congestion_window)
+        window = _value_before_sample(connection, settings.first_congestion_window)
         quantity = "first congestion_window"
     if window is None:
         return
@@ -131,6 +137,6 @@ def _datagram_size(connection: TransferConnection, role: Role, window: float) ->
     if sent is None:
         return None
     early = sent.where(np.arange(min(_EARLY, len(sent))))
-    sizes, counts = np.unique(early.payload[early.payload >= FULL], return_counts=True)
+    sizes, counts = np.unique(early.payload[early.payload >= FULL_PAYLOAD], return_counts=True)
     dividing = np.flatnonzero(window % sizes == 0)
     return int(sizes[dividing[(sizes * counts)[dividing].argmax()]]) if len(dividing) else None

@@ -14,10 +14,10 @@ from harness.analysis.run_view import RunView
 from harness.analysis.tcp_split import is_split
 from harness.capture import artefacts
 from harness.capture.artefacts import TransferWindow
-from harness.capture.files import MOST_RECORD, read_bytes
+from harness.capture.files import MAX_RECORD_SIZE, read_bytes
 from harness.capture.tcp_info import read_algorithm
 from harness.outcome import Observation
-from harness.scenario.parameters import ROLES, Role, other
+from harness.scenario.parameters import ROLES, Role, peer_role
 
 
 def gso(connection: TransferConnection) -> Iterator[Observation]:
@@ -27,7 +27,7 @@ def gso(connection: TransferConnection) -> Iterator[Observation]:
     if the file is absent. Raises ValueError if its content has another form.
     """
     path = connection.view.path(artefacts.SENDS)
-    counted = {} if path is None else json.loads(read_bytes(path, MOST_RECORD))
+    counted = {} if path is None else json.loads(read_bytes(path, MAX_RECORD_SIZE))
     flow = connection.window.transfer.flow
     for role in ROLES:
         side = connection.view.left if role == "client" else connection.view.right
@@ -36,9 +36,12 @@ def gso(connection: TransferConnection) -> Iterator[Observation]:
             continue
         on_wire = int(((side.flow == flow) & (side.to_client == (role == "server"))).sum())
         yield Observation(
-            role=role, parameter="gso", value=on_wire / submitted, unit="datagrams per send",
+            role=role,
+            parameter="gso",
+            value=on_wire / submitted,
+            unit="datagrams per send",
             source=f"{on_wire:,} datagrams in the capture at its side, {submitted:,} given to its kernel",
-        )  # fmt: skip
+        )
 
 
 # --- The report of a TCP flow's generator, and its sender's kernel on windows and buffers (tcp_info, every 20 ms).
@@ -59,7 +62,7 @@ def algorithm(view: RunView, window: TransferWindow) -> Iterator[Observation]:
 
 def recorded_algorithm(view: RunView, flow: int, sender: Role) -> str | None:
     """The congestion control in the report of a generated flow's sender; None where it has none. Raises OSError."""
-    path = view.path(f"{artefacts.endpoint(flow, sender)}/{artefacts.IPERF3}")
+    path = view.path(f"{artefacts.endpoint_path(flow, sender)}/{artefacts.IPERF3}")
     return None if path is None else read_algorithm(path)
 
 
@@ -82,16 +85,25 @@ def windows_and_buffers(view: RunView, window: TransferWindow) -> Iterator[Obser
     if len(sending):
         empty = len(sending.filter(pl.col("notsent_bytes") == 0))
         yield Observation(
-            role=sender, parameter="tcp_wmem_max", value=empty / len(sending), unit="of the time nothing to send",
+            role=sender,
+            parameter="tcp_wmem_max",
+            value=empty / len(sending),
+            unit="of the time nothing to send",
             source="tcp_info, while it sends",
-        )  # fmt: skip
+        )
     if first["snd_wnd"] is None or is_split(view):
         return
     yield Observation(
-        role=other(sender), parameter="initial_rwnd", value=first["snd_wnd"] / first["mss"], unit="packets",
+        role=peer_role(sender),
+        parameter="initial_rwnd",
+        value=first["snd_wnd"] / first["mss"],
+        unit="packets",
         source="tcp_info of the sender, first sample",
-    )  # fmt: skip
+    )
     yield Observation(
-        role=other(sender), parameter="tcp_rmem_max", value=float(rows.select(pl.col("snd_wnd").max()).item()),
-        unit="bytes", source="tcp_info of the sender, the largest window",
-    )  # fmt: skip
+        role=peer_role(sender),
+        parameter="tcp_rmem_max",
+        value=float(rows.select(pl.col("snd_wnd").max()).item()),
+        unit="bytes",
+        source="tcp_info of the sender, the largest window",
+    )

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from harness.analysis.arrival import in_flight
-from harness.analysis.connection import FULL, ROUND, TOGETHER, Flight, TransferConnection
+from harness.analysis.arrival import peak_in_flight
+from harness.analysis.connection import BURST_GAP, FULL_PAYLOAD, ROUND_SHARE, Flight, TransferConnection
 from harness.analysis.metrics.observed.declared import received_credit
 from harness.analysis.run_view import RunView
 from harness.analysis.tcp_split import at_server_rtt_ns, is_split
@@ -28,11 +28,11 @@ _BULK = (0.2, 0.8)
 #: The most parts of the bulk, and the fewest datagrams of each, so that no single recovery decides the result.
 _PARTS, _PART = 20, 200
 #: Fewer datagrams in bulk do not show a ratio.
-_FEW = 50
+_LEAST_DATAGRAMS = 50
 #: Smaller size differences of datagrams have other causes than the path MTU, bytes.
-_ALIKE = 16
+_SIZE_TOLERANCE = 16
 #: A stack that probes for larger datagrams has done so after this many 1-RTT datagrams.
-_MANY = {"client": 100, "server": 1000}
+_PROBING_DATAGRAMS = {"client": 100, "server": 1000}
 #: Largest UDP payload that an MTU of 1500 carries, by IP version.
 _LARGEST = {4: 1472, 6: 1452}
 #: The ECN field (RFC 3168 §5).
@@ -57,7 +57,7 @@ def ack_ratio(connection: TransferConnection) -> Iterator[Observation]:
     if not len(data):
         return
     first, last = (int(np.searchsorted(volume, part * volume[-1])) for part in _BULK)
-    if last - first < _FEW:
+    if last - first < _LEAST_DATAGRAMS:
         return
     parts = max(1, min(_PARTS, (last - first) // _PART))
     edges = np.linspace(first, last, parts + 1).astype(np.int64)
@@ -66,14 +66,16 @@ def ack_ratio(connection: TransferConnection) -> Iterator[Observation]:
     if not has_answers.any():
         return
     median = f", median of {parts} parts" if parts > 1 else ""
-    together = float((np.diff(data.t_ns[first:last]) < TOGETHER).mean())
+    together = float((np.diff(data.t_ns[first:last]) < BURST_GAP).mean())
     yield Observation(
-        role="client", parameter="ack_ratio",
-        value=float(np.median(np.diff(edges)[has_answers] / answers[has_answers])), unit="1",
+        role="client",
+        parameter="ack_ratio",
+        value=float(np.median(np.diff(edges)[has_answers] / answers[has_answers])),
+        unit="1",
         source=f"left capture: {last - first:,} datagrams received for {int(answers.sum()):,} sent while "
         f"{_BULK[0]:.0%} to {_BULK[1]:.0%} of the bytes came{median}; {together:.0%} of them came "
-        f"within {TOGETHER / 1e3:.0f} µs of the one before",
-    )  # fmt: skip
+        f"within {BURST_GAP / 1e3:.0f} µs of the one before",
+    )
 
 
 def largest_payload(connection: TransferConnection) -> Iterator[Observation]:
@@ -88,10 +90,13 @@ def largest_payload(connection: TransferConnection) -> Iterator[Observation]:
         sizes, counts = np.unique(sent.payload, return_counts=True)
         usual = int(sizes[(sizes * counts).argmax()])
         yield Observation(
-            role=role, parameter="max_udp_payload", value=largest, unit="bytes",
+            role=role,
+            parameter="max_udp_payload",
+            value=largest,
+            unit="bytes",
             source=f"{_SIDE[role]} capture: largest of {len(sent):,} datagrams; {largest_protected:,} B with 1-RTT "
             f"packets, most bytes in datagrams of {usual:,} B",
-        )  # fmt: skip
+        )
 
 
 def path_mtu_discovery(connection: TransferConnection) -> Iterator[Observation]:
@@ -101,11 +106,11 @@ def path_mtu_discovery(connection: TransferConnection) -> Iterator[Observation]:
     bulk, starts with the largest of its handshake. No observation if larger ones could not pass, or too few were sent.
     """
     for role in ROLES:
-        sent, start = connection.sent(role), _start(connection, role)
+        sent, start = connection.sent(role), _initial_size(connection, role)
         if sent is None or start is None:
             continue
         protected = sent.where(sent.form == Form.SHORT)
-        larger = np.flatnonzero(protected.payload > start + _ALIKE)
+        larger = np.flatnonzero(protected.payload > start + _SIZE_TOLERANCE)
         if len(larger):
             row = int(larger[0])
             first, largest = int(protected.payload[row]), int(protected.payload.max())
@@ -113,17 +118,20 @@ def path_mtu_discovery(connection: TransferConnection) -> Iterator[Observation]:
                 "on",
                 f"{first:,} B in 1-RTT datagram {row + 1:,}, {largest:,} B at most, after {start:,} B",
             )
-        elif len(protected) >= _MANY[role] and start + _ALIKE < _LARGEST[int(protected.ip[0])]:
+        elif len(protected) >= _PROBING_DATAGRAMS[role] and start + _SIZE_TOLERANCE < _LARGEST[int(protected.ip[0])]:
             value, evidence = "off", f"none of {len(protected):,} 1-RTT datagrams larger than {start:,} B"
         else:
             continue
         yield Observation(
-            role=role, parameter="path_mtu_discovery", value=value, unit="on, off",
+            role=role,
+            parameter="path_mtu_discovery",
+            value=value,
+            unit="on, off",
             source=f"{_SIDE[role]} capture: {evidence}",
-        )  # fmt: skip
+        )
 
 
-def _start(connection: TransferConnection, role: Role) -> int | None:
+def _initial_size(connection: TransferConnection, role: Role) -> int | None:
     if role == "server":
         return None if connection.flight is None else connection.flight.size
     sent = connection.sent("client")
@@ -145,9 +153,12 @@ def ecn(connection: TransferConnection) -> Iterator[Observation]:
         counts = f"ECT(0) on {int((field == _ECT_0).sum()):,}, ECT(1) on {int((field == _ECT_1).sum()):,}"
         last = f"; the last is number {capable[-1] + 1:,}" if len(capable) else ""
         yield Observation(
-            role=role, parameter="ecn", value=len(capable) / len(sent), unit="share of datagrams",
+            role=role,
+            parameter="ecn",
+            value=len(capable) / len(sent),
+            unit="share of datagrams",
             source=f"{_SIDE[role]} capture, IP header: {counts} of {len(sent):,} datagrams{last}",
-        )  # fmt: skip
+        )
 
 
 def zero_rtt(connection: TransferConnection) -> Iterator[Observation]:
@@ -166,18 +177,24 @@ def zero_rtt(connection: TransferConnection) -> Iterator[Observation]:
     behind = examined.behind_initial() if repeats and not connection.behind_initial() else 0
     ordinal = "second" if repeats else "only"
     yield Observation(
-        role="client", parameter="zero_rtt", value=plain + behind, unit="datagrams",
+        role="client",
+        parameter="zero_rtt",
+        value=plain + behind,
+        unit="datagrams",
         source=f"left capture, {ordinal} connection: {plain:,} begin with a 0-RTT packet, {behind:,} have one behind "
         "an Initial packet",
-    )  # fmt: skip
+    )
     # A token (RFC 9000 §17.2.2) pushes the bytes after an Initial packet out of the captured part; the client knows.
     trace = examined.trace("client")
     if trace is not None:
         count = len(_ZERO_RTT_PACKET.findall(qlog.read_head(trace, HEAD)))
         yield Observation(
-            role="client", parameter="zero_rtt", value=count, unit="packets",
+            role="client",
+            parameter="zero_rtt",
+            value=count,
+            unit="packets",
             source=f"{ordinal} connection: 0-RTT packets in its own qlog",
-        )  # fmt: skip
+        )
 
 
 # --- The server's first round trip of data: its initial window, and whether it paces.
@@ -240,17 +257,20 @@ def pacing(connection: TransferConnection) -> Iterator[Observation]:
         longest = longest_burst(sent)
         spread_ms = (sent.t_ns[-1] - sent.t_ns[0]) / 1e6
         yield Observation(
-            role="server", parameter="pacing", value=longest, unit="datagrams in the longest burst",
+            role="server",
+            parameter="pacing",
+            value=longest,
+            unit="datagrams in the longest burst",
             source=f"right capture: of {len(sent):,} in the {name} round trip of data, {longest:,} within "
-            f"{TOGETHER / 1e3:.0f} µs of each other; all within {spread_ms:.1f} ms",
-        )  # fmt: skip
+            f"{BURST_GAP / 1e3:.0f} µs of each other; all within {spread_ms:.1f} ms",
+        )
 
 
 def longest_burst(sent: Capture) -> int:
     """The most datagrams in a row that each left within `TOGETHER` of the one before."""
     if not len(sent):
         return 0
-    starts = np.flatnonzero(np.concatenate(([True], np.diff(sent.t_ns) >= TOGETHER)))
+    starts = np.flatnonzero(np.concatenate(([True], np.diff(sent.t_ns) >= BURST_GAP)))
     return int(np.diff(np.append(starts, len(sent))).max())
 
 
@@ -266,7 +286,7 @@ def congestion_reaction(connection: TransferConnection) -> Iterator[Observation]
     all datagrams passed.
     """
     trace = connection.trace("server")
-    if trace is None or not _lost(connection):
+    if trace is None or not _has_losses(connection):
         return
     reduction = read_reduction(trace)
     if reduction is None:
@@ -276,13 +296,16 @@ def congestion_reaction(connection: TransferConnection) -> Iterator[Observation]
     )
     in_flight = "" if reduction.in_flight is None else f" ({reduction.in_flight:,} B in flight)"
     yield Observation(
-        role="server", parameter="congestion_reaction", value=reduction.after / reduction.before, unit="1",
+        role="server",
+        parameter="congestion_reaction",
+        value=reduction.after / reduction.before,
+        unit="1",
         source=f"{connection.name('server')}'s qlog: congestion window from {reduction.before:,} B{in_flight} to "
         f"{reduction.after:,} B, {cause}",
-    )  # fmt: skip
+    )
 
 
-def _lost(connection: TransferConnection) -> bool:
+def _has_losses(connection: TransferConnection) -> bool:
     """Whether the path lost a datagram towards the client; True if the captures do not show it."""
     passage = connection.view.to_client
     if passage is None:
@@ -323,11 +346,14 @@ def first_probe_timeout(connection: TransferConnection) -> Iterator[Observation]
         seconds = (probe - last) / 1e9
         side = "left" if role == "client" else "right"
         yield Observation(
-            role=role, parameter="first_pto", value=seconds, unit="s",
+            role=role,
+            parameter="first_pto",
+            value=seconds,
+            unit="s",
             source=f"{side} capture: {seconds:.3f} s of silence between the first flight and the next datagram of the "
             f"handshake; initial RTT {seconds / 3 * 1e3:.1f} ms if that is 3 × (RFC 9002 §6.2.2), "
             f"{seconds / 2 * 1e3:.1f} ms if 2 ×",
-        )  # fmt: skip
+        )
 
 
 # --- The start of a second connection compared with the first: what the server remembers of the path.
@@ -347,22 +373,25 @@ def bdp_seed(connection: TransferConnection) -> Iterator[Observation]:
 
     About 1 if nothing is remembered. No observation if the flow has one connection, or a capture is missing.
     """
-    repeat = second(connection)
+    repeat = second_connection(connection)
     if repeat is None:
         return
     first, resumed = early_volume(connection), early_volume(repeat)
     if not first or resumed is None:
         return
     yield Observation(
-        role="server", parameter="bdp_seed", value=resumed / first, unit="times the first connection's",
+        role="server",
+        parameter="bdp_seed",
+        value=resumed / first,
+        unit="times the first connection's",
         source=f"right capture: {resumed:,} B in the first {_ROUNDS} round trips of data of the second connection, "
         f"{first:,} B in those of the first",
-    )  # fmt: skip
+    )
 
 
 def bdp_frames(connection: TransferConnection) -> Iterator[Observation]:
     """bdp_frames of each endpoint: BDP frames named in the part that is read of its qlogs of both connections."""
-    repeat = second(connection)
+    repeat = second_connection(connection)
     if repeat is None:
         return
     for role in ROLES:
@@ -370,9 +399,12 @@ def bdp_frames(connection: TransferConnection) -> Iterator[Observation]:
         if traces:
             count = sum(len(_BDP_FRAME.findall(qlog.read_head(trace, HEAD))) for trace in traces)
             yield Observation(
-                role=role, parameter="bdp_frames", value=count, unit="frames",
+                role=role,
+                parameter="bdp_frames",
+                value=count,
+                unit="frames",
                 source=f"qlog of {connection.name(role)} as a {role}, {len(traces)} of two connections",
-            )  # fmt: skip
+            )
 
 
 def careful_resume(connection: TransferConnection) -> Iterator[Observation]:
@@ -380,7 +412,7 @@ def careful_resume(connection: TransferConnection) -> Iterator[Observation]:
 
     Words separated by commas; no observation if there is no second connection, or its qlog names none.
     """
-    repeat = second(connection)
+    repeat = second_connection(connection)
     trace = None if repeat is None else repeat.trace("server")
     if trace is None:
         return
@@ -391,12 +423,15 @@ def careful_resume(connection: TransferConnection) -> Iterator[Observation]:
             for change in changes
         )
         yield Observation(
-            role="server", parameter="careful_resume", value=", ".join(change.new for change in changes), unit="",
+            role="server",
+            parameter="careful_resume",
+            value=", ".join(change.new for change in changes),
+            unit="",
             source=f"{connection.name('server')}'s qlog of the second connection: {listing}",
-        )  # fmt: skip
+        )
 
 
-def second(connection: TransferConnection) -> TransferConnection | None:
+def second_connection(connection: TransferConnection) -> TransferConnection | None:
     """The next connection of the same flow; None if there is none."""
     flow = connection.window.transfer.flow
     windows = [window for window in connection.view.windows if window.transfer.flow == flow]
@@ -411,14 +446,18 @@ def early_volume(connection: TransferConnection) -> int | None:
     sent = connection.sent("server")
     if sent is None or not len(sent) or not connection.rtt_ns:
         return None
-    early = (sent.form == Form.SHORT) & (sent.payload >= FULL) & (sent.t_ns < sent.t_ns[0] + ROUND * connection.rtt_ns)
+    early = (
+        (sent.form == Form.SHORT)
+        & (sent.payload >= FULL_PAYLOAD)
+        & (sent.t_ns < sent.t_ns[0] + ROUND_SHARE * connection.rtt_ns)
+    )
     if early.sum() >= _DATA:
         start = int(sent.t_ns[early][0])
     elif connection.flight is not None:
         start = int(connection.flight.sent.t_ns[0])
     else:
         return None
-    inside = (sent.t_ns >= start) & (sent.t_ns < start + _ROUNDS * ROUND * connection.rtt_ns)
+    inside = (sent.t_ns >= start) & (sent.t_ns < start + _ROUNDS * ROUND_SHARE * connection.rtt_ns)
     return int(sent.payload[inside].sum())
 
 
@@ -446,11 +485,14 @@ def first_flight(view: RunView, window: TransferWindow) -> Iterator[Observation]
         return
     response = data[data >= answers[0]]
     if len(response):
-        count = int(np.sum(response < response[0] + ROUND * rtt_ns))
+        count = int(np.sum(response < response[0] + ROUND_SHARE * rtt_ns))
         yield Observation(
-            role="server", parameter="initial_cwnd", value=count, unit="packets",
+            role="server",
+            parameter="initial_cwnd",
+            value=count,
+            unit="packets",
             source="right capture, segments of the response in its first round trip",
-        )  # fmt: skip
+        )
 
 
 def most_in_flight(view: RunView, window: TransferWindow) -> Iterator[Observation]:
@@ -462,12 +504,12 @@ def most_in_flight(view: RunView, window: TransferWindow) -> Iterator[Observatio
     sent, received = connection.sent("server"), connection.received("server")
     if sent is None or received is None or not len(sent):
         return
-    peak = float(in_flight(sent, received))
+    peak = float(peak_in_flight(sent, received))
     ends: tuple[Role, ...] = ("server",) if is_split(view) else ROLES
     for role in ends:
         yield Observation(
             role=role, parameter=_BUFFERS[role], value=peak, unit="bytes", source="right capture, most in flight"
-        )  # fmt: skip
+        )
 
 
 # --- The server's congestion window after its client's address changed.
@@ -475,10 +517,10 @@ def most_in_flight(view: RunView, window: TransferWindow) -> Iterator[Observatio
 
 #: A window below this share of the former one has been reset. A loss leaves more of it (CUBIC 0.7, Reno a half). Every
 #: rule except keeping it starts again, as the new round trip is not known yet.
-_SET_BACK = 0.45
+_RESET_SHARE = 0.45
 #: Round trips of the old path after the move in which a reset is looked for: the client may validate the new path
 #: first.
-_PATIENCE = 3
+_SEARCH_ROUNDS = 3
 #: Time until a reset window has its final value, as a share of a round trip of the old path.
 _SETTLED = 0.75
 
@@ -501,8 +543,8 @@ def migration_cwnd(connection: TransferConnection) -> Iterator[Observation]:
     if old.is_empty():
         return
     before = old["congestion_window"][-1]
-    later = windows.filter(pl.col("t_ms").is_between(at_ms, at_ms + _PATIENCE * rtt_ms))
-    low = (later["congestion_window"] < _SET_BACK * before).arg_true()
+    later = windows.filter(pl.col("t_ms").is_between(at_ms, at_ms + _SEARCH_ROUNDS * rtt_ms))
+    low = (later["congestion_window"] < _RESET_SHARE * before).arg_true()
     after, note = before, "never set back"
     if not low.is_empty():
         # From that event on: another event of the same time may have come before.
@@ -510,6 +552,9 @@ def migration_cwnd(connection: TransferConnection) -> Iterator[Observation]:
         settling = since.filter(pl.col("t_ms") <= since["t_ms"][0] + _SETTLED * rtt_ms)
         after, note = settling["congestion_window"].max(), f"set back to {since['congestion_window'][0]:,.0f} B first"
     yield Observation(
-        role="server", parameter="migration_cwnd", value=after / before, unit="of the window before",
+        role="server",
+        parameter="migration_cwnd",
+        value=after / before,
+        unit="of the window before",
         source=f"{connection.name('server')}'s qlog: {before:,.0f} B before the move, {after:,.0f} B after it, {note}",
-    )  # fmt: skip
+    )
