@@ -9,7 +9,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from harness.evaluation.cell_result import CellResult
 from harness.report.compare import comparisons, markdown, show
-from tests.comparisons import completions, repeating, result, run
+from tests.engine_pairs import completions, repeating, result, run
 from tests.examples import implementation
 
 

@@ -13,7 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from harness.report.plots.registry import plots
 from harness.report.plots.render import render_figure
 from harness.report.plots.theme import vega_config
-from tests.drawings import runs_for
+from tests.plot_runs import runs_for
 
 NAMES = sorted(plots())
 

@@ -19,7 +19,7 @@ import pytest
 
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE, Harness
-from tests.waiting import wait_for
+from tests.polling import wait_for
 
 #: Who workers are, where this is root.
 USER = os.getuid() or 1000

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from tests.confined import CAPABILITIES, PROGRAM, Row, containers
+from tests.container_table import CAPABILITIES, PROGRAM, Row, containers
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, left_overs
-from tests.waiting import wait_for
+from tests.polling import wait_for
 
 pytestmark = pytest.mark.alone
 

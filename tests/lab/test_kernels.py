@@ -20,7 +20,7 @@ from tests.examples import ROOT
 from tests.lab.conftest import Harness, Manifest
 from tests.lab.test_faults import faulty_image
 from tests.lab.test_virtual_links import simulator_rootfs
-from tests.waiting import wait_for
+from tests.polling import wait_for
 from tools.bench import entries
 from tools.bench.session import Line
 

@@ -17,7 +17,7 @@ from harness.engine.images.registry import SBOM_LABEL, SEAL_LABEL, Registry, ori
 from harness.errors import EngineError
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE, Harness, build_image, local_image
-from tests.waiting import wait_for
+from tests.polling import wait_for
 
 pytestmark = pytest.mark.alone
 

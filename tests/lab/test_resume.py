@@ -13,7 +13,7 @@ import pytest
 
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, left_overs
-from tests.waiting import wait_for
+from tests.polling import wait_for
 
 pytestmark = pytest.mark.alone
 

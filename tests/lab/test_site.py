@@ -16,9 +16,9 @@ from harness.execution import App, CheckoutPaths
 from harness.report.site.build import render_site
 from harness.report.site.markdown import cell_address
 from harness.store.results import Store
-from tests.drawings import download_run
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE
+from tests.plot_runs import download_run
 
 #: Where the screenshots of the last tour stay.
 SHOTS = ROOT / ".state" / "site"

@@ -18,7 +18,7 @@ from tests.examples import ROOT
 from tests.lab.conftest import Harness, Manifest, build_image
 from tests.lab.test_faults import FAULTS, check_fault, faulty_image
 from tests.lab.test_virtual_links import simulator_rootfs
-from tests.waiting import wait_for
+from tests.polling import wait_for
 
 VIRTUAL = ("--engine", "virtual")
 NGTCP2 = ("--clients", "ngtcp2", "--servers", "ngtcp2")

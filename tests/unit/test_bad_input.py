@@ -26,7 +26,7 @@ from tests.bad_commands import COMMANDS, VARIABLES, BadCommand
 from tests.bad_faults import FAULTS, FAULTY
 from tests.bad_files import CONTENTS, MANIFEST, MANIFESTS, RAW, SCENARIO, SCENARIOS, Bad
 from tests.bad_moves import MOVES, MOVING
-from tests.bad_sequences import DOWNLOADS, NO_TCP, SEQUENCE, SEQUENCES, SPLIT, UNSPLIT
+from tests.bad_segments import DOWNLOADS, NO_TCP, SEQUENCE, SEQUENCES, SPLIT, UNSPLIT
 from tests.examples import ROOT, catalogue, cell, implementation, scenario
 
 

@@ -23,7 +23,7 @@ from harness.report.site.pictures import LEFT, received_picture
 from harness.store.parquet import ColumnStore, write_columns
 from harness.store.parquet.tables import StoredRun
 from harness.store.results import Store
-from tests.comparisons import result, run
+from tests.engine_pairs import result, run
 from tests.examples import scenario
 from tests.unit.captures import Link, Recipe, write_run
 

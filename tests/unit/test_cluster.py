@@ -37,7 +37,7 @@ from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.store.records import read_run
 from harness.store.results import Store
 from tests.examples import ROOT, cell
-from tests.waiting import wait_for
+from tests.polling import wait_for
 
 HERE = cell(engine="virtual")
 #: What workers of this process have made, in order: (repetition, worker).

@@ -28,10 +28,10 @@ from harness.execution.cluster.messages import RunAnswer, RunOrder, package_dige
 from harness.execution.events import Event, Warned
 from harness.execution.matrix import PlannedRun
 from tests.examples import ROOT
+from tests.polling import wait_for
 from tests.unit.cluster_work import Folder, drive, noted, plan, whose, work
 from tests.unit.test_cluster import Fake, Scene, scene
 from tests.unit.test_cluster import plan as plan_of_cells
-from tests.waiting import wait_for
 
 __all__ = ["scene"]
 COUNT = 6

@@ -12,7 +12,7 @@ from rich.console import Console
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import DirectionProof, EngineName, Image, LinkProof, MeasuredRun
 from harness.report.compare import CPU_BOUND, MetricComparison, comparisons, default_metrics, markdown, report, show
-from tests.comparisons import completions, repeating, result, run
+from tests.engine_pairs import completions, repeating, result, run
 from tests.examples import cell, implementation, link, path, scenario
 
 

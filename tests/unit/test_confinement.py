@@ -18,9 +18,9 @@ from harness.scenario.schema import Implementation
 from harness.scenario.schema.implementation import Capability
 from harness.store.identity import lab_digest
 from harness.topology import Lab, build_lab
-from tests.confined import asking, containers, may_ask
+from tests.container_table import asking, containers, may_ask
 from tests.examples import catalogue, cell, implementation, scenario
-from tests.waiting import wait_for
+from tests.polling import wait_for
 
 LINK = {"rate": "20 Mbit/s", "delay": "5 ms"}
 ROW = [

@@ -18,7 +18,7 @@ from harness.report.plots.registry import plots
 from harness.report.plots.render import render_figure, render_figures
 from harness.report.plots.stored import comparison_folder, rank_runs
 from harness.report.plots.view import PlotData
-from tests.drawings import download_run, link_sharing_run
+from tests.plot_runs import download_run, link_sharing_run
 
 
 def _panels(*runs: PlotData) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ import pytest
 from harness.engine.docker_cli import OWNER_LABEL, docker, parent_death_prefix, start_docker
 from harness.engine.process_owner import lives
 from harness.errors import EngineError
-from tests.waiting import wait_for
+from tests.polling import wait_for
 
 
 def test_a_container_that_is_only_created_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from harness.report.plots.study import heat_map, response_curves, study_figures,
 from harness.scenario.parameters import ParameterValue
 from harness.store.results import Store
 from harness.units import Duration
-from tests.studied import of_study, results, told
+from tests.study_results import of_study, results, told
 
 THREE = {
     "server.initial_cwnd": [10, 32, 100],

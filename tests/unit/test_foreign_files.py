@@ -29,7 +29,7 @@ from harness.store.parquet import ColumnStore, write_columns
 from harness.store.parquet.tables import StoredRun
 from harness.store.records import MAX_RECORD_SIZE, SERIES_SCHEMA, TableError, read_frame, read_measured, read_run
 from harness.store.results import MEASURED, RUN, SERIES, Store
-from tests.drawings import download_run
+from tests.plot_runs import download_run
 from tests.unit.shared_flows import write_two_flows
 
 Damage = Callable[[Path], object]

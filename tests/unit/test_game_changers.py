@@ -31,9 +31,9 @@ from harness.scenario.schema import Scenario
 from studies.game_changers.figures import DRAWINGS
 from studies.game_changers.overview import profiles_table, worth_table
 from studies.game_changers.page import Tally, every_effect, game_changers, verdict
-from tests.comparisons import result, run
+from tests.engine_pairs import result, run
 from tests.examples import catalogue
-from tests.studied import of_study, results, told
+from tests.study_results import of_study, results, told
 
 KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
 Asked = Mapping[str, ParameterValue]

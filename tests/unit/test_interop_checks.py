@@ -11,9 +11,9 @@ from harness.analysis.interop import declared_checks
 from harness.analysis.interop.evidence import Evidence
 from harness.analysis.interop.registry import CheckResult, Failed, Passed, Undetermined
 from harness.outcome import Transfer
-from tests.unit import wired
+from tests.unit import wire_packets
 from tests.unit.captures import make_run
-from tests.unit.wired import AES_128, CHACHA, V2, Conversation, Trace, challenge, response, shake_hands
+from tests.unit.wire_packets import AES_128, CHACHA, V2, Conversation, Trace, challenge, response, shake_hands
 
 Made = Callable[[], Evidence]
 _NAT = ("193.167.0.150", 10_000)
@@ -34,7 +34,9 @@ def _chacha(suites: tuple[int, ...], suite: int = CHACHA) -> Evidence:
 
 def _retry(token: bytes = b"proof", back: bytes = b"proof", anew: bool = False) -> Evidence:
     trace, talk = Trace(), Conversation()
-    trace.send("client", talk.long("client", "initial", wired.crypto(wired.client_hello(talk.random))), size=1200)
+    trace.send(
+        "client", talk.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(talk.random))), size=1200
+    )
     trace.send("server", talk.retry(token))
     if anew:
         talk.numbers.clear()
@@ -73,8 +75,8 @@ def _updated(client: int, server: int) -> Evidence:
     trace, talk = Trace(), Conversation()
     shake_hands(trace, talk)
     for turn in range(3):
-        trace.send("client", talk.short("client", wired.PING, client * (turn > 0)))
-        trace.send("server", talk.short("server", wired.PING, server * (turn > 0)))
+        trace.send("client", talk.short("client", wire_packets.PING, client * (turn > 0)))
+        trace.send("server", talk.short("server", wire_packets.PING, server * (turn > 0)))
     return trace.evidence(talk)
 
 
@@ -87,9 +89,12 @@ def _marked(client: int = 2, server: int = 2, counts: bool = True) -> Evidence:
     if not counts:
         replaced, talk = Trace(), Conversation()
         for sender, packet in (
-            ("client", talk.long("client", "initial", wired.crypto(wired.client_hello(talk.random)))),
-            ("server", talk.long("server", "initial", wired.crypto(wired.server_hello()) + wired.ACK)),
-            ("client", talk.long("client", "initial", wired.ACK_ECN)),
+            ("client", talk.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(talk.random)))),
+            (
+                "server",
+                talk.long("server", "initial", wire_packets.crypto(wire_packets.server_hello()) + wire_packets.ACK),
+            ),
+            ("client", talk.long("client", "initial", wire_packets.ACK_ECN)),
         ):
             replaced.send(sender, packet)
     return replaced.evidence(talk)
@@ -97,35 +102,43 @@ def _marked(client: int = 2, server: int = 2, counts: bool = True) -> Evidence:
 
 def _over(ip: int) -> Evidence:
     trace, talk = Trace(), Conversation()
-    trace.send("client", talk.long("client", "initial", wired.crypto(wired.client_hello(talk.random))), ip=6)
-    trace.send("server", talk.long("server", "initial", wired.crypto(wired.server_hello())), ip=ip)
+    trace.send(
+        "client", talk.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(talk.random))), ip=6
+    )
+    trace.send("server", talk.long("server", "initial", wire_packets.crypto(wire_packets.server_hello())), ip=ip)
     return trace.evidence(talk)
 
 
 def _amplified(times: float, proof: str = "handshake") -> Evidence:
     """A server that sends so many times what came before the client's address is validated."""
     trace, talk = Trace(), Conversation()
-    trace.send("client", talk.long("client", "initial", wired.crypto(wired.client_hello(talk.random))), size=1200)
-    trace.send("client", talk.long("client", "initial", wired.PING), size=1200, lost=True)
+    trace.send(
+        "client", talk.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(talk.random))), size=1200
+    )
+    trace.send("client", talk.long("client", "initial", wire_packets.PING), size=1200, lost=True)
     left = round(1200 * times)
     while left > 0:
-        trace.send("server", talk.long("server", "initial", wired.crypto(wired.server_hello())), size=min(left, 1200))
+        trace.send(
+            "server",
+            talk.long("server", "initial", wire_packets.crypto(wire_packets.server_hello())),
+            size=min(left, 1200),
+        )
         left -= 1200
     if proof == "handshake":
-        trace.send("client", talk.long("client", "handshake", wired.ACK), size=1200)
+        trace.send("client", talk.long("client", "handshake", wire_packets.ACK), size=1200)
     elif proof == "identifier":
         talk.known = talk.server_id
-        trace.send("client", talk.long("client", "initial", wired.ACK), size=1200)
+        trace.send("client", talk.long("client", "initial", wire_packets.ACK), size=1200)
     for _ in range(5):
-        trace.send("server", talk.short("server", wired.PING), size=1200)
+        trace.send("server", talk.short("server", wire_packets.PING), size=1200)
     return trace.evidence(talk)
 
 
 def _moved(to: tuple[str, int] = _NAT, asks: bool = True, answers: bytes = b"12345678", lost: bool = False) -> Evidence:
     trace, talk = Trace(), Conversation()
     shake_hands(trace, talk)
-    trace.send("client", talk.short("client", wired.PING), client=to)
-    asked = challenge(b"12345678") if asks else wired.PING
+    trace.send("client", talk.short("client", wire_packets.PING), client=to)
+    asked = challenge(b"12345678") if asks else wire_packets.PING
     trace.send("server", talk.short("server", asked), client=to, lost=lost)
     trace.send("server", talk.short("server", challenge(b"12345678")), client=to)
     trace.send("client", talk.short("client", response(answers)), client=to)
@@ -137,8 +150,8 @@ def _migrated(server_id: bytes | None = b"second-0", asks: bool = True, stays: b
     shake_hands(trace, talk)
     told = b"\x18\x01\x00\x08second-0" + bytes(16)
     trace.send("server", talk.short("server", told))
-    there = wired.SERVER if stays else ("193.167.100.101", 443)
-    asked = challenge(b"12345678") if asks else wired.PING
+    there = wire_packets.SERVER if stays else ("193.167.100.101", 443)
+    asked = challenge(b"12345678") if asks else wire_packets.PING
     trace.send("client", talk.short("client", asked, server_id=server_id), server=there)
     trace.send("server", talk.short("server", response(b"12345678")), server=there)
     return trace.evidence(talk)
@@ -146,9 +159,11 @@ def _migrated(server_id: bytes | None = b"second-0", asks: bool = True, stays: b
 
 def _negotiated(of: bytes | None = None, answers: bool = True) -> Evidence:
     trace, talk = Trace(), Conversation()
-    trace.send("client", talk.long("client", "initial", wired.crypto(wired.client_hello(talk.random))), size=1200)
+    trace.send(
+        "client", talk.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(talk.random))), size=1200
+    )
     if answers:
-        trace.send("server", wired.version_negotiation(talk.client_id, of or talk.chosen_id))
+        trace.send("server", wire_packets.version_negotiation(talk.client_id, of or talk.chosen_id))
     return trace.evidence(talk)
 
 
@@ -156,7 +171,11 @@ def _closed_early() -> Evidence:
     """A server that shakes hands once, and closes what it never answered."""
     trace, talk, other = Trace(), Conversation(), Conversation(1)
     shake_hands(trace, talk)
-    trace.send("client", other.long("client", "initial", wired.crypto(wired.client_hello(other.random))), size=1200)
+    trace.send(
+        "client",
+        other.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(other.random))),
+        size=1200,
+    )
     trace.send("server", other.long("server", "initial", b"\x1c\x02\x00\x00"))
     return trace.evidence(talk, other)
 
@@ -294,7 +313,7 @@ def test_packets_of_every_kind_are_opened_and_nothing_else_is() -> None:
     assert all(packet.plain is not None for packet in evidence.sent)
     assert [connection.suite for connection in evidence.connections] == [AES_128, AES_128]
     trace, talk = Trace(), Conversation()
-    packet = bytearray(talk.long("client", "initial", wired.crypto(wired.client_hello(talk.random))))
+    packet = bytearray(talk.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(talk.random))))
     packet[-1] ^= 1
     trace.send("client", bytes(packet))
     assert trace.evidence(talk).sent[0].plain is None

@@ -16,9 +16,9 @@ from harness.capture.datagrams import read_datagrams
 from harness.capture.quic.dissector import split_packets
 from harness.capture.quic.invariants import Form
 from harness.outcome import Transfer
-from tests.unit import wired
+from tests.unit import wire_packets
 from tests.unit.captures import Link, asked_link, make_run, pcap
-from tests.unit.wired import Conversation, Role, Trace, shake_hands
+from tests.unit.wire_packets import Conversation, Role, Trace, shake_hands
 
 T0 = 1_795_000_000_000_000_000
 SIMULATOR = ("193.167.100.2", 40_000)
@@ -78,7 +78,9 @@ def test_checks_are_made_on_both_captures(tmp_path: Path, ends: tuple[str, str])
 
 def test_a_failure_names_packet_and_time_at_its_senders_side(tmp_path: Path) -> None:
     trace, talk = Trace(), Conversation()
-    trace.send("client", talk.long("client", "initial", wired.crypto(wired.client_hello(talk.random))), size=1200)
+    trace.send(
+        "client", talk.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(talk.random))), size=1200
+    )
     trace.send("server", talk.retry(b"proof"))
     shake_hands(trace, talk, token=b"proof")
     (found,) = run_checks(_folder(tmp_path, trace, talk, V4, {"retry": "never"}))

@@ -20,7 +20,7 @@ from harness.report.table import ReferenceLine
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import PARAMETERS
 from harness.scenario.schema import Flow
-from tests.comparisons import completions, result, run
+from tests.engine_pairs import completions, result, run
 from tests.examples import implementation, scenario
 
 

@@ -16,7 +16,7 @@ from harness.capture.quic.protection import Aead
 from harness.outcome import MeasuredRun, Run
 from tests.measurements import said
 from tests.unit.captures import Link, Recipe, Traffic, write_run
-from tests.unit.protected import Sender, integer, secret_size, stream_frame
+from tests.unit.packet_protection import Sender, integer, secret_size, stream_frame
 
 #: Bytes of body in a packet; packets after which what was lost is sent again.
 PART, ROUND = 1160, 150

@@ -11,7 +11,7 @@ from harness.analysis.metrics import measure
 from harness.analysis.metrics.registry import declared_metrics
 from harness.outcome import Handover, MeasuredRun, Run
 from harness.outcome.measured import TRACE_FROM, TRACE_STEP, TRACE_TO
-from tests.unit.moved import DELAY, MOVE, Story, Told
+from tests.unit.moving_run import DELAY, MOVE, Story, Told
 
 #: (after the server's first event, which is at 20 ms): old path, then what a stack might tell.
 INITIAL, BEFORE = 12_000, 400_000

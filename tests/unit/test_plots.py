@@ -28,7 +28,7 @@ from harness.report.plots.render import Format, has_font, render_figure, render_
 from harness.report.plots.stored import is_queue_pair, load_drawings, run_folder
 from harness.report.plots.view import PlotData
 from harness.store.results import Store
-from tests.drawings import drawn_of, link_sharing, link_sharing_run, page_cache, red_and_droptail, run_of
+from tests.plot_runs import drawn_of, link_sharing, link_sharing_run, page_cache, red_and_droptail, run_of
 from tools.reference.study_pages import figures as documented
 
 SECONDS = 20.0

@@ -30,8 +30,8 @@ from harness.report.plots.stored import (
 from harness.report.plots.view import PlotData
 from harness.scenario.schema import Flow
 from harness.store.results import MEASURED, Store
-from tests.drawings import download_run, link_sharing_run, page_cache, red_and_droptail
 from tests.examples import SIM, images, implementation, scenario
+from tests.plot_runs import download_run, link_sharing_run, page_cache, red_and_droptail
 
 SECONDS = 10.0
 

@@ -19,7 +19,7 @@ from harness.report.ranking import lines, text
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Flow
 from harness.units import Size
-from tests.comparisons import completions, result, run
+from tests.engine_pairs import completions, result, run
 from tests.examples import implementation, scenario
 
 BARE = scenario(objectives=[], timeout="60 s")

@@ -16,9 +16,9 @@ from harness.analysis.time_breakdown.transfer import Credit
 from harness.capture.capture import SYN, read_capture
 from harness.capture.matching import match
 from tests.unit.captures import T0, pcap
-from tests.unit.conversations import MS, SIZE, conversation
 from tests.unit.shared_flows import Segment, segment_frame
-from tests.unit.test_traces_tcp import FLOWS
+from tests.unit.simulated_transfers import MS, SIZE, conversation
+from tests.unit.test_tcp_info import FLOWS
 
 #: Where both ends' numbers begin; the server's go round within its data.
 CLIENT, SERVER = 1_000, 2**32 - 1_500

@@ -23,8 +23,8 @@ from harness.store.records import read_run
 from tests.examples import ROOT
 from tests.unit.captures import T0, pcap
 from tests.unit.shared_flows import Segment, segment_frame
-from tests.unit.test_traces_streams import opened, part
-from tests.unit.test_traces_tcp import FLOWS
+from tests.unit.test_capture_streams import opened, part
+from tests.unit.test_tcp_info import FLOWS
 
 MS = 1_000_000
 

@@ -30,7 +30,7 @@ from harness.report import table
 from harness.stats.intervals import COVERAGE, decisive_sizes, interval
 from harness.store.identity import Ledger, cell_key
 from harness.store.results import Store
-from tests.comparisons import Pair, run
+from tests.engine_pairs import Pair, run
 from tests.examples import ROOT, cell, scenario
 
 IN_TIME = scenario(objectives=[{"metric": "completion", "at_most": "10 s"}])

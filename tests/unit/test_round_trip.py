@@ -10,7 +10,7 @@ from harness.scenario.schema import Implementation, Scenario
 from harness.store.parquet.tables import Rows, StoredRun, read_cell, read_measured, read_run
 from harness.store.records import read_measured as measured_of
 from harness.store.records import read_run as run_of
-from tests.models import MEASURED, RUNS
+from tests.strategies import MEASURED, RUNS
 
 
 @given(RUNS, MEASURED)

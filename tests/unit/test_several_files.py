@@ -17,7 +17,7 @@ from harness.outcome import LinkProof, MeasuredRun, Outcome, Run
 from harness.report.chosen import columns
 from harness.scenario.schema import Flow
 from tests.examples import cell, scenario
-from tests.unit.protected import stream_frame
+from tests.unit.packet_protection import stream_frame
 from tests.unit.test_metrics_delivery import LUMPS, PART, SIZE, Server, recorded
 
 FILES = 5

@@ -32,9 +32,9 @@ from harness.report.site.study import pack, study_pages
 from harness.scenario.schema import Implementation, Objective
 from harness.store.results import Store
 from harness.units import Size
-from tests.drawings import download_run, link_sharing_run, page_cache
 from tests.examples import cell as make_cell
 from tests.examples import implementation, scenario
+from tests.plot_runs import download_run, link_sharing_run, page_cache
 
 Found = list[CellResult]
 

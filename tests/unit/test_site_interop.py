@@ -13,9 +13,9 @@ from harness.report.site import build, overview
 from harness.report.site.interop import interop_page
 from harness.report.site.markdown import cell_address
 from harness.store.results import Store
-from tests.drawings import page_cache
 from tests.examples import catalogue, implementation
 from tests.examples import cell as make_cell
+from tests.plot_runs import page_cache
 
 
 def _result(client: str, server: str, case: str, status: VerdictStatus, sentence: str = "So it is.") -> CellResult:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.doe.minimal_settings import NO_SETTINGS, SearchResult, Settings, score, search, search_result
-from tests.comparisons import result, run
+from tests.engine_pairs import result, run
 from tests.examples import scenario
 
 FACTORS = {"window": (32, 100), "cc": ("bbr",), "rtt": ("100 ms", "600 ms")}

@@ -20,9 +20,9 @@ from harness.errors import disk_error
 from harness.report.layout import rate_text
 from harness.store.merge import merge
 from harness.store.results import Store
-from tests.drawings import download_run
 from tests.examples import ROOT
-from tests.waiting import wait_for
+from tests.plot_runs import download_run
+from tests.polling import wait_for
 
 _FORMER = ROOT / "results/former"
 _HARNESS = [sys.executable, "-c", "import sys; from harness.cli import program; program()"]

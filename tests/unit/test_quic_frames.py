@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.capture.quic.frames import FrameError, StreamFrame, read_frames
-from tests.unit.protected import integer, stream_frame
+from tests.unit.packet_protection import integer, stream_frame
 
 INTEGERS = st.integers(0, (1 << 62) - 1)
 #: ACK of 100…91 and 80…70, with ECN counts.

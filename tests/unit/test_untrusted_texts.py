@@ -44,7 +44,7 @@ from harness.report.plots.render import Heading, RenderedFigure, render_page
 from harness.report.site import build
 from harness.report.site.cell import read_opening
 from harness.store.results import Store
-from tests.drawings import download_run, page_cache
+from tests.plot_runs import download_run, page_cache
 
 #: What clears a screen, by seven bits and by eight; sets a window's title; goes back over what was printed; turns what
 #: comes behind it round; and is HTML that would run, or fetch, or hide what comes behind it.

@@ -22,7 +22,7 @@ from harness.capture.quic.protection import (
     keystream,
     next_secret,
 )
-from tests.unit.protected import SIZES, Sender, heads, secret_size
+from tests.unit.packet_protection import SIZES, Sender, heads, secret_size
 
 VERSION_1 = 1
 SALTS = {

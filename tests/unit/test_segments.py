@@ -14,7 +14,7 @@ from harness.report.explain import explain
 from harness.scenario.schema import MAXIMUM_SEGMENTS, Scenario
 from harness.topology import Lab, build_lab, sim_plan
 from harness.units import Duration, Percentage, Rate
-from tests.bad_sequences import SEQUENCE
+from tests.bad_segments import SEQUENCE
 from tests.examples import catalogue, cell, implementation
 
 LAN = {"rate": "1 Gbit/s", "delay": "1 ms"}

@@ -21,7 +21,7 @@ from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Implementation, Scenario
 from harness.store.parquet.tables import ModelTable
 from tests.unit.captures import SCENARIO, T0, Link, Recipe, Traffic, carry, make_run, replace, write_run
-from tests.unit.test_judge import THREE
+from tests.unit.test_verdict import THREE
 
 #: A client that failed, as an engine sees it.
 CRASHED = Outcome(

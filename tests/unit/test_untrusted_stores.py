@@ -42,8 +42,8 @@ from harness.store.results import MEASURED, RUN, SERIES, Store
 from harness.topology import Lab, build_lab
 from harness.topology.lab_file import LabFacts
 from harness.writing import copy_tree, path_below, replace_file, write_new_file
-from tests.drawings import download_run
 from tests.examples import ROOT, cell, scenario
+from tests.plot_runs import download_run
 
 SECRET = "the machine's own"
 

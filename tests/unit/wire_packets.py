@@ -19,7 +19,7 @@ from harness.capture.quic.dissector import PacketOpener
 from harness.outcome import Run
 from harness.scenario.parameters import ROLES
 from tests.unit.captures import make_run
-from tests.unit.protected import integer
+from tests.unit.packet_protection import integer
 
 Role = Literal["client", "server"]
 V1, V2 = 1, 0x6B3343CF

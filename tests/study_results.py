@@ -11,7 +11,7 @@ from harness.outcome import Cell, MeasuredRun
 from harness.planning.sweep import Point
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import Implementation, Scenario
-from tests.comparisons import Pair, result, run
+from tests.engine_pairs import Pair, result, run
 from tests.examples import SIM, images, implementation, scenario
 
 #: What an implementation of these studies can be told.

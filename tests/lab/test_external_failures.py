@@ -16,8 +16,8 @@ from harness.analysis.metrics.starvation import STARVED
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, Manifest, left_overs
 from tests.lab.test_faults import faulty_image
-from tests.unit.test_outside import kernel_tells
-from tests.waiting import wait_for
+from tests.polling import wait_for
+from tests.unit.test_external_failures import kernel_tells
 
 pytestmark = pytest.mark.alone
 

@@ -28,7 +28,7 @@ from tests.unit.captures import (
     make_run,
     pcap,
 )
-from tests.unit.protected import Sender, stream_frame
+from tests.unit.packet_protection import Sender, stream_frame
 
 MS = 1_000_000
 CAMPUS, CAMPUS6 = "193.167.25.100", "fd00:cafe:cafe:25::100"

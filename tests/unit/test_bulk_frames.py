@@ -5,8 +5,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from harness.capture.quic.frames import FrameError, Frames, read_common_frames, read_frames
-from tests.unit.protected import integer, stream_frame
-from tests.unit.test_traces_frames import OTHERS
+from tests.unit.packet_protection import integer, stream_frame
+from tests.unit.test_quic_frames import OTHERS
 
 #: What a capture has of a payload, and what a frame of data may be like.
 WIDTH = 60

@@ -25,7 +25,7 @@ from harness.analysis.time_breakdown.transfer import (
     total_ns,
 )
 from harness.outcome.measured import STATES, State
-from tests.unit.conversations import MS, SIZE, conversation
+from tests.unit.simulated_transfers import MS, SIZE, conversation
 
 #: Losses far apart, so that each begins a recovery period of its own.
 LOSSES = frozenset(range(60, 6_000, 150))

@@ -14,8 +14,8 @@ from harness.cli.stored import select_stored, stored_cells
 from harness.evaluation.cell_result import cell_names
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.store.results import Store
-from tests.drawings import download_run
 from tests.examples import catalogue, cell
+from tests.plot_runs import download_run
 
 
 @dataclass(frozen=True)

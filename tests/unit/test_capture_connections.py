@@ -12,9 +12,9 @@ from harness.capture.key_log import Secret, read_key_log
 from harness.capture.quic.invariants import VERSION_2
 from harness.capture.quic.protection import Aead, Protection, decrypt
 from harness.topology.lab_file import Endpoint, FlowAddresses
-from tests.unit import protected
+from tests.unit import packet_protection
 from tests.unit.captures import CLIENT, SERVER, T0, Packet, frame, pcap
-from tests.unit.protected import integer, stream_frame
+from tests.unit.packet_protection import integer, stream_frame
 
 FLOW = FlowAddresses(flow=0, client=Endpoint(addresses=(CLIENT,)), server=Endpoint(addresses=(SERVER,)))
 CLIENT_ID, SERVER_ID = b"client-8", b"the-server-s-17.."
@@ -47,14 +47,14 @@ HANDSHAKE = [
 
 
 def data(first: int, count: int, start: int = 0, length: int = 2) -> list[tuple[bool, bytes]]:
-    sender = protected.Sender(DOWN, Aead.AES_128_GCM, CLIENT_ID)
+    sender = packet_protection.Sender(DOWN, Aead.AES_128_GCM, CLIENT_ID)
     return [
         (True, sender.packet(first + i, stream_frame(0, 900 * (start + i), bytes(900)), length)) for i in range(count)
     ]
 
 
 def acknowledgements(largest: int, count: int) -> list[tuple[bool, bytes]]:
-    sender = protected.Sender(UP, Aead.AES_128_GCM, SERVER_ID)
+    sender = packet_protection.Sender(UP, Aead.AES_128_GCM, SERVER_ID)
     return [
         (False, sender.packet(i, b"".join(map(integer, (0x02, largest + i, 0, 0, 0))) + bytes(20), 1))
         for i in range(count)
@@ -117,8 +117,8 @@ def test_chance_opens_few_packets(tmp_path: Path, aead: Aead) -> None:
     dice = random.Random(4)
     noise = [(True, b"\x40" + dice.randbytes(1200)) for _ in range(3000)]
     seen = capture(tmp_path, [*HANDSHAKE, *noise])
-    size = protected.secret_size(aead)
-    heads = protected.heads([payload for _, payload in noise])
+    size = packet_protection.secret_size(aead)
+    heads = packet_protection.heads([payload for _, payload in noise])
     packets, _ = _select_readable(decrypt(heads, Protection(bytes(size), aead, 1, 8)))
     assert 0 < len(packets) < 0.03 * len(noise)
     assert open_packets(seen, find_connections(seen)[0], "server", [Secret(bytes(32), "server", bytes(size))]) is None

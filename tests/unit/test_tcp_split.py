@@ -11,7 +11,7 @@ from harness.catalogue import Catalogue
 from harness.errors import InputError
 from harness.execution.matrix import Request, matrix_players, swept_points
 from harness.scenario.parameters import ROLES, Role
-from tests.bad_sequences import DOWNLOADS, SEQUENCE
+from tests.bad_segments import DOWNLOADS, SEQUENCE
 from tests.examples import ROOT
 
 #: A QUIC stack, and one over TCP beside it.

@@ -14,7 +14,7 @@ from harness.analysis.run_view import RunView
 from harness.capture.capture import Capture
 from harness.store.records import read_run
 from studies.handover.claims import FIRST, SECOND
-from tests import rule
+from tests import window_rule
 from tests.lab.conftest import ATTEMPTS, EARLY, STOLEN, Harness
 
 VIRTUAL = ("--engine", "virtual")
@@ -132,7 +132,7 @@ def test_the_window_after_a_move_is_the_rule_s_of_the_captured_round_trips(harne
     asked = {"server.migration_cwnd": "adaptive"}
     view = _run(harness, f"rule-{server}", moves, MIGRATES, *VIRTUAL, server=server, parameters=asked)
     (moved,) = client_moves(view)
-    rule.obeys(moved)
+    window_rule.obeys(moved)
 
 
 def test_the_same_seed_gives_the_same_captures(harness: Harness) -> None:

@@ -11,7 +11,7 @@ from harness.capture.key_log import Secret
 from harness.capture.quic.frames import StreamFrame, read_frames
 from harness.capture.quic.protection import Aead, Packets
 from harness.capture.streams import Bounds, contiguous, find_gaps, largest_stream, stream_arrival, stream_arrivals
-from tests.unit.protected import stream_frame
+from tests.unit.packet_protection import stream_frame
 
 PARTS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=40)
 
