@@ -99,7 +99,7 @@ class App:
         self, request: Request, listen: Listener, *, pull: bool, every: Sequence[Point] | None = None
     ) -> list[Cell]:
         """The cells of a request. `every`: points in place of those of its sweeps; the request then has one scenario
-        (`harness.execution.matrix.cells`).
+        (`harness.execution.matrix.build_matrix`).
         """
         swept = swept_points(request)
         self.catalogue.require_split(

@@ -198,7 +198,7 @@ def _chain(inner: tuple[str, str]) -> str:
 
 
 #: Priorities of the rules that drop, ahead of those that send packets to the bottleneck
-#: (`harness.netem.bottleneck.redirect`).
+#: (`harness.netem.bottleneck.redirect_commands`).
 DROP_PRIORITIES = {"ip": "1", "ipv6": "2"}
 #: Drops packets that enter from the clients, and those that leave to them, even if queued or in flight by then.
 _OUTAGE_BEGIN: tuple[Command, ...] = (

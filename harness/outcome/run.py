@@ -112,7 +112,7 @@ class Cell(Fact):
     """Parameters asked for, as role.NAME; they are demands, not wishes."""
     seed: int
     compiled: str = ""
-    """Digest of the lab that the cell amounts to (`harness.store.identity.compiled`)."""
+    """Digest of the lab that the cell amounts to (`harness.store.identity.lab_digest`)."""
     engine_code: str = ""
     """Digest of the engine's code (`harness.engine.code_digest`)."""
     host_cpu: bool = False

@@ -332,7 +332,7 @@ def _figure(figure: MetricChange) -> dict[str, Any]:
 # The format has no standard; this is the part that Jenkins, GitLab and the common GitHub actions agree on.
 
 
-#: Characters that XML 1.0 cannot represent, besides those that are never shown (`harness.formatting.harmless`).
+#: Characters that XML 1.0 cannot represent, besides those that are never shown (`harness.formatting.escape_controls`).
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 #: Verdict → element below a test case. Other verdicts have none: the case passed.
 _ELEMENTS = {"fail": "failure", "error": "error", "inconclusive": "skipped", "unsupported": "skipped"}

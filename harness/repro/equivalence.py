@@ -125,7 +125,7 @@ class Prover:
 
     app: App
     reference: Sequence[Run]
-    """Runs of virtual time whose captures are known (`harness.repro.verify.candidates`)."""
+    """Runs of virtual time whose captures are known (`harness.repro.verify.verifiable_runs`)."""
     excepted: tuple[str, ...] = ()
     share: float = 0.0
     """Share of the reference's cells that are run beside the guard set, from 0 to 1."""

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.netem.program import AddressMapping, Fault, Outage, Side
+from harness.netem.program import AddressMapping, Fault, Outage
 from harness.topology.spec import LabMove
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -76,7 +76,7 @@ class LinkSettings(_LabModel):
 
     device: str
     """Name of the bottleneck's ifb in the counters."""
-    ingress: Side = "left"
+    ingress: str = ""
     """Where packets come in."""
     egress: str
     """Name of the device whose netem delays and loses, in the counters."""

@@ -141,9 +141,9 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         return Catalogue(root, manifests, check, stand_ins) if manifests or stand_ins else catalogue()
 
     monkeypatch.setattr("harness.execution.checkout.Catalogue", read)
-    monkeypatch.setattr("harness.execution.image_inventory.Inventory.absent", lambda self: {})
-    monkeypatch.setattr("harness.execution.image_inventory.Inventory.image_of", accepted)
-    monkeypatch.setattr("harness.execution.image_inventory.Inventory.make", accepted)
+    monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.absent", lambda self: {})
+    monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.image_of", accepted)
+    monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.make", accepted)
 
 
 @pytest.fixture(scope="session")

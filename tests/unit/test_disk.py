@@ -152,7 +152,7 @@ def test_what_servers_serve_is_counted_where_it_is_not_there_yet(
     assert room(need.stay + need.meanwhile + need.served) is True
     assert room(need.stay + need.meanwhile + need.served - 1) is False
     # Where the cache is on another disk each has its own.
-    monkeypatch.setattr("harness.execution.estimates._disk", lambda folder: folder == served)
+    monkeypatch.setattr("harness.execution.estimates._device", lambda folder: folder == served)
     assert room(need.stay + need.meanwhile) is True
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(0, 0, 10**9))
     with pytest.raises(EngineError, match=r"free, and servers are to serve 5\.5 GB that are made first"):

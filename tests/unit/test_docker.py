@@ -61,7 +61,7 @@ def test_who_listens_to_the_daemon_ends_with_a_harness_that_is_killed(
     program.write_text(f"#!/bin/sh\necho $$ >{number}.new; mv {number}.new {number}\nexec sleep 600\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    code = "import time; from harness.engine.docker_cli import start; start(['events']); time.sleep(600)"
+    code = "import time; from harness.engine.docker_cli import start_docker; start_docker(['events']); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", code]) as harness:
         wait_for(number.exists, 30)
         listening = Path("/proc", number.read_text().strip())

@@ -284,7 +284,7 @@ def test_series_of_something_else_are_none(
 
 
 def test_a_table_has_room_for_so_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.store.records.MOST_ROWS", 9)
+    monkeypatch.setattr("harness.store.records.MAX_ROWS", 9)
     pl.DataFrame({"t": [0.0] * 10}).write_parquet(tmp_path / "t.parquet")
     with pytest.raises(TableError, match="10 rows, and there is room for 9"):
         read_frame(tmp_path / "t.parquet", SERIES_SCHEMA)

@@ -92,7 +92,7 @@ def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours = Blame("server", "ours", "amplification", "endpoint", "We ask for it.", says="4800 B")
-    monkeypatch.setattr("harness.analysis.interop.responsibility.KNOWN", (*BLAMES, ours))
+    monkeypatch.setattr("harness.analysis.interop.responsibility.BLAMES", (*BLAMES, ours))
     said = interop.markdown(_matrix(**{"quic-go": FAILED, "ours": FAILED, "other": FAILED}))
     parts = said.split("\n**")
     assert [part.partition("**")[0] for part in parts[1:]] == [

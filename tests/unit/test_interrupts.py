@@ -54,14 +54,14 @@ SECOND = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
 from harness.execution import shutdown
-from harness.cli.signals import heard
+from harness.cli.signals import handle_interrupts
 from harness.store.results import Store
 shutdown.remove_orphans = lambda needed: []
 store = Store(Path(sys.argv[1]))
 store.begin("0" * 16, 0)
 child = subprocess.Popen(["sleep", "600"], start_new_session=True)
 Path(sys.argv[1], "child").write_text(str(child.pid))
-with heard(lambda: print("ending", flush=True), lambda: shutdown.end_hard(store)):
+with handle_interrupts(lambda: print("ending", flush=True), lambda: shutdown.end_hard(store)):
     try:
         signal.raise_signal(signal.SIGINT)
     finally:

@@ -308,8 +308,8 @@ def test_a_run_that_a_killed_harness_had_finished_is_compressed_by_the_next_comm
 
     store = Store(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("harness.store.results.pack", kill)
-        patch.setattr("harness.store.results.strip", kill)
+        patch.setattr("harness.store.results.compress_artefacts", kill)
+        patch.setattr("harness.store.results.remove_artefacts", kill)
         with pytest.raises(_Killed):
             store.finish(_begun(store, recorded), _run(), MeasuredRun(version=1), artefacts=artefacts)
     assert store.runs(cell().key) == [_run()]

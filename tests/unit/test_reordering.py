@@ -138,7 +138,7 @@ def test_a_trace_that_cannot_be_read_costs_this_metric_alone(monkeypatch: pytest
     def damaged(view: RunView, window: TransferWindow) -> None:
         raise OSError("the trace is damaged")
 
-    monkeypatch.setattr("harness.analysis.spurious_loss._looked_for", damaged)
+    monkeypatch.setattr("harness.analysis.spurious_loss._find_losses", damaged)
     folder = ROOT / "tests/replay/data/https"
     measured = measure(folder, read_run((folder / "run.json").read_bytes()))
     (absent,) = (one for one in measured.absent if one.metric == "spurious_losses")

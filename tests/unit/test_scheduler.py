@@ -302,7 +302,7 @@ def _take_a_while(made: set[str], name: str) -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What nobody gives notice of is looked for more often."""
-    monkeypatch.setattr("harness.execution.scheduler.PULSE", 0.005)
+    monkeypatch.setattr("harness.execution.scheduler.POLL_INTERVAL", 0.005)
 
 
 @pytest.mark.usefixtures("quick")

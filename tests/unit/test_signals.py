@@ -62,12 +62,12 @@ def test_a_signal_while_the_interpreter_ends_changes_no_exit_code() -> None:
     """It was killed by the signal: handlers have been given back by then."""
     said = (
         "import os, signal\n"
-        "from harness.cli.signals import end_at_once\n"
+        "from harness.cli.signals import install_exit_handlers\n"
         "class Last:\n"
         "    def __init__(self): self.kill, self.pid, self.number = os.kill, os.getpid(), signal.SIGINT\n"
         "    def __del__(self): self.kill(self.pid, self.number)\n"
         "last = Last()\n"
-        "end_at_once()\n"
+        "install_exit_handlers()\n"
         "raise SystemExit(7)\n"
     )
     done = subprocess.run([sys.executable, "-c", said], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -138,7 +138,7 @@ def test_a_folder_is_looked_through_so_deep_and_so_wide(tmp_path: Path, monkeypa
     deep.mkdir(parents=True)
     with pytest.raises(UnfitFileError, match="folders within folders"):
         read_tree(tmp_path / "deep")
-    monkeypatch.setattr("harness.reading.MOST_ENTRIES", 3)
+    monkeypatch.setattr("harness.reading.MAX_ENTRIES", 3)
     with pytest.raises(UnfitFileError, match="more than 3 files"):
         read_tree(tmp_path / "d")
 

@@ -145,7 +145,7 @@ class _AnyMemory(ClusterBackend):
     """Runs that take no memory, so that as many are made at once as there are simulated cores."""
 
     def order(self, item: PlannedRun, driver: str) -> tuple[RunOrder, int]:
-        """See `harness.execution.cluster.coordinator.Ground`."""
+        """See `harness.execution.cluster.coordinator.CoordinatorBackend`."""
         return super().order(item, driver)[0], 1
 
 

@@ -1,7 +1,7 @@
 """The design of a study for one pair of implementations: the factors and levels that it honours, and its points. Pure.
 
 A pair honours a level that it can be configured with, or that is its default
-(`harness.planning.endpoint_config.refusal`). A level that it does not honour is absent, with the reason; no other level
+(`harness.planning.endpoint_config.refusal_reason`). A level that it does not honour is absent, with the reason; no other level
 replaces it.
 """
 
