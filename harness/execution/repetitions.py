@@ -5,8 +5,8 @@ generators and the random numbers of endpoints differ between repetitions, so mo
 If all figures of two repetitions are equal, the cell is deterministic, and more repetitions add nothing.
 
 A cell is evaluated at sample sizes at which its interval can have become narrower
-(`harness.stats.intervals.decisive_sizes`). The stated coverage is that of one evaluation: with up to six of them the true
-value lies outside an interval more often than once in twenty.
+(`harness.stats.intervals.decisive_sizes`). The stated coverage is that of one evaluation: with up to six of them the
+true value lies outside an interval more often than once in twenty.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The design of a study for one pair of implementations: the factors and levels that it honours, and its points. Pure.
 
 A pair honours a level that it can be configured with, or that is its default
-(`harness.planning.endpoint_config.refusal_reason`). A level that it does not honour is absent, with the reason; no other level
-replaces it.
+(`harness.planning.endpoint_config.refusal_reason`). A level that it does not honour is absent, with the reason; no
+other level replaces it.
 """
 
 from __future__ import annotations
