@@ -213,8 +213,8 @@ def hfsc_class_command(verb: str, device: str, rate: Rate) -> Command:
     net/sched/sch_hfsc.c: a packet leaves the queue when all before it have been sent, as far as the upper limit allows
     (update_vf: rtsc_y2x of the bytes so far), and an idle link accumulates no credit (init_vf: rtsc_min). So the packet
     in service is outside the queue, as in a device that transmits, and the egress takes its transmission time
-    (`transmission`). A real-time curve (rt) would ignore the upper limit. tbf with a bucket of one frame keeps the same
-    times with that egress, but releases a bucket of bytes early: twenty ACKs in place of one packet.
+    (`transmission_command`). A real-time curve (rt) would ignore the upper limit. tbf with a bucket of one frame keeps
+    the same times with that egress, but releases a bucket of bytes early: twenty ACKs in place of one packet.
     """
     rate_curve = ("rate", f"{curve_rate(rate)}bit")
     return (

@@ -47,7 +47,7 @@ FlowsFunction = Callable[[Sequence[SharedFlow]], MetricResult]
 def flow_metric(
     *, unit: str, better: Better, title: str, formula: str, source: str
 ) -> Callable[[FlowFunction], FlowFunction]:
-    """A metric of each flow of a run that has series (see `shared_flow.flows_of`)."""
+    """A metric of each flow of a run that has series (see `analysis.shared_flows`)."""
 
     def mark(function: FlowFunction) -> FlowFunction:
         metric = _declare("flow", function, unit, better, title, formula, source)
