@@ -61,7 +61,7 @@ store = Store(Path(sys.argv[1]))
 store.begin("0" * 16, 0)
 child = subprocess.Popen(["sleep", "600"], start_new_session=True)
 Path(sys.argv[1], "child").write_text(str(child.pid))
-with handle_interrupts(lambda: print("ending", flush=True), lambda: shutdown.end_hard(store)):
+with handle_interrupts(lambda: print("ending", flush=True), lambda: shutdown.kill_campaign(store)):
     try:
         signal.raise_signal(signal.SIGINT)
     finally:

@@ -227,7 +227,10 @@ def test_a_flow_s_rate_is_that_of_the_path_its_client_is_on(tmp_path: Path) -> N
     view = RunView(tmp_path, twofold(tmp_path))
     assert view.lab is not None and view.series is not None
     facts = view.lab.flows[0].model_copy(
-        update={"path": "campus", "moves": (LabMove(at=1.0, how="migrate", path="cellular", addresses=()),)}
+        update={
+            "path": "campus",
+            "moves": (LabMove(at=1.0, how="migrate", path="cellular", addresses=("193.167.1.2", "fd00::2")),),
+        }
     )
     number = bottleneck_number(1, 2, "to_client")
     capacity = (pl.col("flow") == number) & (pl.col("name") == "capacity")

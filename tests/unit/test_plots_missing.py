@@ -267,7 +267,7 @@ def test_a_run_ends_without_figures_where_none_are_wanted(
 
 
 @pytest.mark.parametrize("error", [EngineError("the disk is full"), RuntimeError("the disk is full")])
-@pytest.mark.parametrize("where", ["write", "find_subjects"])
+@pytest.mark.parametrize("where", ["write_figures", "find_subjects"])
 def test_figures_that_fail_change_no_exit_code(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -233,9 +233,9 @@ def test_a_campaign_goes_on_with_a_cell_and_the_next_with_what_is_left(
     for name, fake in {
         "remove_orphans": lambda cache, required: [],
         "docker_versions": lambda required: {},
-        "engine_of": lambda *given: SimpleNamespace(close=lambda: None),
+        "create_engine": lambda *given: SimpleNamespace(close=lambda: None),
         "machine_lock": lambda engine, waits: nullcontext(),
-        "CheckoutGround": lambda *given: ground,
+        "LocalBackend": lambda *given: ground,
     }.items():
         monkeypatch.setattr(f"harness.execution.checkout.{name}", fake)
     events: list[Event] = []

@@ -458,10 +458,10 @@ def _bomb(**columns: Any) -> pl.DataFrame:
 @pytest.mark.parametrize(
     ("frame", "limit", "why"),
     [
-        (_bomb(name=["x" * 1000] * 5000), "MOST_ROWS", "5000 rows, and there is room for 1000"),
-        (_bomb(t=[[1.0] * 5000] * 2), "MOST_VALUES", "10000 values, and there is room for 1000"),
-        (_bomb(name=["\0" * 200_000] * 3), "MOST_UNPACKED", "it has .* once it is unpacked"),
-        (_bomb(name=["\0" * 200_000]), "MOST_PAGE", "a page of it has .* once it is unpacked"),
+        (_bomb(name=["x" * 1000] * 5000), "MAX_ROWS", "5000 rows, and there is room for 1000"),
+        (_bomb(t=[[1.0] * 5000] * 2), "MAX_VALUES", "10000 values, and there is room for 1000"),
+        (_bomb(name=["\0" * 200_000] * 3), "MAX_UNPACKED_SIZE", "it has .* once it is unpacked"),
+        (_bomb(name=["\0" * 200_000]), "MAX_PAGE_SIZE", "a page of it has .* once it is unpacked"),
     ],
 )
 def test_a_table_is_not_read_that_would_become_too_much(
