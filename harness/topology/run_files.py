@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
 
 from harness.netem import PathProgram
 from harness.topology.lab_file import Endpoint, FlowAddresses, LabFacts, Links, PathFacts, ProxyFacts, ScheduledChange
@@ -14,13 +17,15 @@ from harness.topology.spec import (
     Interface,
     Lab,
     LabFlow,
-    LabMove,
     ProxyHost,
     Simulator,
 )
 
 #: The command of a proxy, in the simulator's image.
 PROXY_COMMAND = ("python3", "-m", "simulator.split")
+
+
+M = TypeVar("M", bound=BaseModel)
 
 
 def sim_plan(lab: Lab, simulator: Simulator) -> dict[str, Any]:
@@ -124,6 +129,11 @@ def lab_facts(lab: Lab) -> LabFacts:
     )
 
 
+def _complete(items: Sequence[M]) -> tuple[M, ...]:
+    """The same items with every field set, so that defaults are written as well."""
+    return tuple(type(item).model_validate(item.model_dump()) for item in items)
+
+
 def _links(program: PathProgram) -> Links:
     return Links.model_validate({name: link.model_dump() for name, link in program.links.items()})
 
@@ -145,15 +155,15 @@ def _path(lab: Lab, simulator: Simulator) -> PathFacts:
     # All segments in a row have the same clients behind them.
     network = lab.networks[(lab.simulators[0] if lab.whole is not None else simulator).left.network]
     program = simulator.program
-    faults: dict[str, Any] = {"faults": program.faults} if program.faults else {}
+    faults: dict[str, Any] = {"faults": _complete(program.faults)} if program.faults else {}
     return PathFacts(
         path=simulator.path,
         simulator=simulator.name,
         networks=(network.ipv4, network.ipv6),
         links=_links(program),
         changes=_changes(program),
-        outages=program.outages,
-        mappings=program.mappings,
+        outages=_complete(program.outages),
+        mappings=_complete(program.mappings),
         **faults,
     )
 
@@ -164,8 +174,7 @@ def _flow(lab: Lab, flow: LabFlow) -> FlowAddresses:
     addresses = dict.fromkeys([*client.addresses, *(address for move in flow.moves for address in move.addresses)])
     moves: dict[str, Any] = {}
     if flow.path or flow.moves:
-        # Whole, so that defaults are written as well.
-        moves = {"path": flow.path, "moves": tuple(LabMove(**move.model_dump()) for move in flow.moves)}
+        moves = {"path": flow.path, "moves": _complete(flow.moves)}
     return FlowAddresses(
         flow=flow.flow,
         client=Endpoint(addresses=tuple(addresses)),
