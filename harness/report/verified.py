@@ -41,7 +41,6 @@ def sentence(comparison: RunComparison, ledger: Ledger) -> str:
     clauses.append(_differences_text(comparison))
     if comparison.answer == "differs" and comparison.joining:
         entries = _abbreviate([entry_text(entry, ledger) for entry in comparison.joining])
-        entries = _abbreviate([entry_text(entry, ledger) for entry in comparison.joining])
         clauses.append(f"the ledger holds it for the same by {entries}")
     return "; ".join(text for text in clauses if text)
 
