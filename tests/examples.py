@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -9,8 +11,10 @@ from harness.analysis.metrics.objectives import mistakes
 from harness.catalogue import Catalogue
 from harness.execution.matrix import Request, build_matrix
 from harness.outcome import Cell, Image
+from harness.planning.endpoint_config import UnsupportedError
 from harness.scenario.schema import Flow, Implementation, Link, Objective, Scenario
 from harness.scenario.schema import Path as EmulatedPath
+from harness.topology import Lab, build_lab
 from harness.units import Duration, Rate, Size
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -86,12 +90,24 @@ def cell(
 
 def _cell(one: Scenario, client: Implementation, server: Implementation, **more: object) -> Cell:
     request = Request([one], [client], [server], **more)  # type: ignore[arg-type]
-    return build_matrix(request, images(client.name, server.name), SIM)[0]
+    # The implementations of examples are published images, which would take the lab kernel.
+    (made, *_) = build_matrix(request, images(client.name, server.name), SIM)
+    return made.model_copy(update={"sim_kernel": request.sim_kernel})
 
 
 @cache
 def _plain_cell() -> Cell:
     return _cell(scenario(), implementation("alpha"), implementation("beta"))
+
+
+def labs(one: Scenario) -> Iterator[Lab]:
+    """The lab of each cell of a scenario, of picoquic with itself, as far as it can take part."""
+    contestants = {name: item for name, (item, _) in catalogue().implementations().items()}
+    player = contestants["picoquic"]
+    request = Request([one], [player], [player])
+    for made in build_matrix(request, images(*contestants), SIM, contestants):
+        with suppress(UnsupportedError):
+            yield build_lab(made, 0)
 
 
 @cache
@@ -109,6 +125,7 @@ __all__ = [
     "cell",
     "images",
     "implementation",
+    "labs",
     "link",
     "path",
     "scenario",

@@ -72,6 +72,12 @@ def kernel_of(events: list[dict[str, Any]]) -> str:
     return f"{event['kernel']} {event['release']}" if event else ""
 
 
+def unrepeatable(events: list[dict[str, Any]]) -> tuple[str, ...]:
+    """A warning where a kernel ignored the seeds of a path's losses; empty where it took them."""
+    why = _kernel(events).get("unrepeatable", "")
+    return (f"another run loses other packets: {why}; --sim-kernel lab repeats them",) if why else ()
+
+
 def cpu_of(events: list[dict[str, Any]]) -> Cpu | None:
     """The processor that endpoints saw, from a simulator in virtual time; None when it did not come that far."""
     cpu: Cpu | None = _kernel(events).get("cpu")

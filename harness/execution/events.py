@@ -154,6 +154,14 @@ class RunsVerified:
 
 
 @dataclass(frozen=True)
+class LabKernelUsed:
+    """The lab kernel runs paths that the host's kernel cannot run."""
+
+    text: str
+    """Why, with what would bring the host's kernel what it lacks."""
+
+
+@dataclass(frozen=True)
 class Warned:
     """A warning that the user should check before trusting the results."""
 
@@ -178,6 +186,7 @@ Event = (
     | RunFinished
     | ClusterProgress
     | RunsVerified
+    | LabKernelUsed
     | Warned
 )
 Listener = Callable[[Event], None]

@@ -9,12 +9,14 @@ from pathlib import Path
 from harness.catalogue import Catalogue
 from harness.engine.docker_cli import inspect_image
 from harness.engine.images.build import Announce, Build, ImageBuild, Images, build_in_parallel, why_unavailable
+from harness.engine.images.host_kernel import lab_features, this_machine
 from harness.engine.images.registry import Registry
 from harness.engine.images.rootfs_export import RootFileSystems
 from harness.errors import EngineError, InputError, did_you_mean
 from harness.execution.events import ImageStarted, Listener
 from harness.outcome import Cell, Image
 from harness.scenario.schema import Implementation
+from harness.topology import build_lab
 
 #: Prefix of the identity of a published image that is not on this machine, since its real identity is not known.
 NOT_PRESENT = "not-present:"
@@ -95,10 +97,20 @@ class ImageInventory:
         """The images of a cell that are built here; in virtual time without those that were already exported."""
         players = dict.fromkeys([cell.client.name, cell.server.name, *cell.others])
         player_builds = [self._images.of(*self._known[name]) for name in players]
-        needed = [self._images.sim_build(cell.sim_kernel), *(build for build in player_builds if build is not None)]
+        needed = [self._sim_build(cell), *(build for build in player_builds if build is not None)]
         if cell.virtual_time:
             return [build for build in needed if self._exported.known(build.reference) is None]
         return needed
+
+    def _sim_build(self, cell: Cell) -> Build:
+        # Only `auto` asks what the paths need.
+        features = lab_features(build_lab(cell, 0)) if cell.sim_kernel == "auto" else ()
+        return self._images.sim_build(cell.sim_kernel, features)
+
+    def host_cannot(self, cell: Cell) -> str:
+        """Why the host's kernel cannot run a cell's paths, in one line; empty where it can, or nobody asks for it."""
+        kernel = self._images.host_kernel.read() if cell.sim_kernel == "auto" else None
+        return "" if kernel is None else kernel.explain(lab_features(build_lab(cell, 0)), this_machine())
 
     # --- making
 
@@ -107,7 +119,8 @@ class ImageInventory:
         announce = _announcer(listen)
         if cell.sim_kernel == "auto":
             self._images.settle_sim(announce)
-        ready_cell = cell.model_copy(update={"sim_image": self._images.sim(cell.sim_kernel)})
+        sim_image = cell.sim_image.model_copy(update={"reference": self._sim_build(cell).reference})
+        ready_cell = cell.model_copy(update={"sim_image": sim_image})
         for build in self.builds_of(ready_cell):
             self._images.make(build, announce)
         return ready_cell

@@ -12,6 +12,7 @@ from harness.engine.docker_cli import inspect_image
 from harness.engine.images.build import Build, Images
 from harness.engine.images.contents import ContentsCache
 from harness.errors import EngineError
+from harness.execution.events import LabKernelUsed
 from harness.execution.image_inventory import ImageInventory
 from harness.execution.locks import RunLock, claim_run
 from harness.execution.matrix import PlannedRun
@@ -44,6 +45,8 @@ class LocalBackend:
         self._builds: dict[str, Build] = {}
         """Reference → build that may be needed."""
         self._present: dict[str, bool] = {}
+        self._reasons: set[str] = set()
+        """Why the lab kernel was used, as far as the user was informed."""
 
     def needs(self, cell: Cell) -> tuple[frozenset[str], list[Step]]:
         """See `harness.execution.scheduler.Backend`."""
@@ -98,6 +101,10 @@ class LocalBackend:
 
     def ready(self, cell: Cell) -> Cell:
         """See `harness.execution.scheduler.Backend`."""
+        reason = self._inventory.host_cannot(cell)
+        if reason and reason not in self._reasons:
+            self._reasons.add(reason)
+            self._attempts.listen(LabKernelUsed(reason))
         return self._inventory.made(cell, self._attempts.listen)
 
     def claim(self, item: PlannedRun) -> RunLock | int:

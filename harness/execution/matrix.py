@@ -158,6 +158,8 @@ def build_matrix(
         for client, server in itertools.product(
             players(request, "client", point, contestants), players(request, "server", point, contestants)
         ):
+            others = (contestant.implementation for contestant in contestants.values())
+            kernel = _sim_kernel(request, [client, server, *others])
             for study_point in _studied(point, client, server, contestants) if every is None else every:
                 cell = Cell(
                     key="",
@@ -168,7 +170,7 @@ def build_matrix(
                     server_image=images[server.name],
                     sim_image=sim_image,
                     engine=request.engine,
-                    sim_kernel=request.sim_kernel,
+                    sim_kernel=kernel,
                     parameters=dict(study_point.parameters),
                     seed=request.seed,
                     engine_code=engine_code,
@@ -186,6 +188,16 @@ def _studied(
     if point.scenario.study is None:
         return [point]
     return design_for_pair(point, flow_pair(point.scenario, client, server, contestants)).points
+
+
+def _sim_kernel(request: Request, implementations: Iterable[Implementation]) -> SimKernel:
+    """The kernel of a cell's simulators: the requested one; the lab kernel for `auto` with a published image.
+
+    On the host's kernel, what waits in the path's queues counts against the sender's socket buffer. The images that are
+    built here avoid that (images/endpoint); published ones do not.
+    """
+    published = any(implementation.image is not None for implementation in implementations)
+    return "lab" if request.sim_kernel == "auto" and published else request.sim_kernel
 
 
 def study_designs(request: Request, flow_implementations: Mapping[str, Implementation]) -> list[StudyDesign]:

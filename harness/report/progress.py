@@ -23,6 +23,7 @@ from harness.execution.events import (
     ClusterProgress,
     Event,
     ImageStarted,
+    LabKernelUsed,
     PhaseStarted,
     PlanMade,
     RunEnded,
@@ -182,15 +183,17 @@ class ProgressPrinter:
                 self._runs.pop((event.cell.key, event.repetition), None)
             case RunFinished():
                 self._finished(event)
-            case ClusterProgress() | RunsVerified() | Warned():
+            case ClusterProgress() | RunsVerified() | LabKernelUsed() | Warned():
                 self._aside(event)
 
-    def _aside(self, event: ClusterProgress | RunsVerified | Warned) -> None:
+    def _aside(self, event: ClusterProgress | RunsVerified | LabKernelUsed | Warned) -> None:
         match event:
             case ClusterProgress():
                 self._cluster(event)
             case RunsVerified():
                 self._say(f"verified: {event.text}")
+            case LabKernelUsed():
+                self._say(f"queues of the lab kernel: {event.text}")
             case Warned():
                 self._warned(event)
 

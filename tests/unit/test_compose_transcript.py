@@ -155,7 +155,7 @@ def test_images_that_are_made_and_orphans_that_are_removed_are_no_commands_of_a_
         {"words": ["rm", "--force", "--volumes", "0123456789ab", "0123456789ac"]},
         {"words": ["network", "rm", "0123456789ab"]},
         {"words": ["compose", "version", "--short"]},
-        {"words": ["run", "--rm", "--network", "none", "quic-lab/sim:0123456789ab-host", "-m", "simulator.probe"]},
+        {"words": ["run", "--rm", "--network", "none", "quic-lab/sim:0123456789ab-host", "-m", "simulator.features"]},
     ]
     other.lines[:0] = beside
     assert differences(Noted().read(), other.read()) == ()

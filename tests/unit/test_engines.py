@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 import hashlib
 import itertools
 import os
@@ -23,7 +22,7 @@ from harness.engine.docker import containers
 from harness.engine.docker.containers import DelayedStarts
 from harness.engine.docker.sampler import Sampler, folder_size, tree_size
 from harness.engine.docker_cli import command_error, hint_for, tail
-from harness.engine.images.build import Build, Images, folder_hash, fresh_copy, is_ours, kernel_lacks_queues
+from harness.engine.images.build import Build, Images, folder_hash, fresh_copy, is_ours
 from harness.engine.served_files import MODIFIED, first_difference, served_file
 from harness.errors import EngineError
 from harness.topology import build_lab
@@ -296,24 +295,6 @@ def test_a_client_is_held_until_it_is_released(tmp_path: Path, monkeypatch: pyte
     assert subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=5, check=True).stdout == "alpha goes on\n"
     ones.remove()
     assert not (tmp_path / "held").exists()
-
-
-@pytest.mark.parametrize(
-    ("lines", "lacks"),
-    [
-        ("CONFIG_NET_SCH_NETEM=m\nCONFIG_NET_SCH_RED=y\n", False),
-        ("CONFIG_NET_SCH_NETEM=m\n# CONFIG_NET_SCH_RED is not set\n", True),
-        ("", True),
-    ],
-)
-def test_a_kernel_that_leaves_out_a_queue_says_so(tmp_path: Path, lines: str, lacks: bool) -> None:
-    plain, packed, nowhere = tmp_path / "config-1", tmp_path / "config.gz", tmp_path / "none"
-    plain.write_text(lines)
-    packed.write_bytes(gzip.compress(lines.encode()))
-    assert kernel_lacks_queues((nowhere, plain)) is lacks
-    assert kernel_lacks_queues((packed,)) is lacks
-    # What cannot be known is asked of the kernel itself.
-    assert kernel_lacks_queues((nowhere,)) is False
 
 
 def _docker(folder: Path, monkeypatch: pytest.MonkeyPatch, build: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from simulator.features import FEATURES
 
 from harness.analysis.metrics import VERSION
 from harness.engine.docker.engine import ComposeEngine
@@ -54,7 +56,7 @@ def _ground(app: App) -> LocalBackend:
 def test_the_lab_kernel_is_built_at_once_where_the_host_cannot_do(
     app: App, monkeypatch: pytest.MonkeyPatch, lacks: bool, simulators: set[str]
 ) -> None:
-    monkeypatch.setattr("harness.engine.images.build.kernel_lacks_queues", lambda: lacks)
+    monkeypatch.setattr("harness.engine.images.build.lacks_queues", lambda machine: lacks)
     needs, steps = _ground(app).needs(_cell(app, "quiche", "ngtcp2"))
     by_name = {step.name: step for step in steps}
     assert by_name.keys() == {"ngtcp2", "quiche", "rust", "endpoint", *simulators}
@@ -67,15 +69,14 @@ def test_the_lab_kernel_is_built_at_once_where_the_host_cannot_do(
 def test_the_answer_of_the_kernel_is_asked_for_once_and_changes_what_is_needed(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.engine.images.build.kernel_lacks_queues", lambda: False)
+    monkeypatch.setattr("harness.engine.images.build.lacks_queues", lambda machine: False)
     made: list[tuple[str, int | None]] = []
 
     def make(build: Build, announce: object, jobs: int | None = None) -> None:
         made.append((f"{build.name}-{build.target}", jobs))
 
     def settle(announce: object) -> None:
-        app.images._probe_file().parent.mkdir()
-        app.images._probe_file().write_text("tc: no netem")
+        app.images.host_kernel.write(json.dumps(dict.fromkeys(FEATURES) | {"netem": "tc: no netem"}))
 
     monkeypatch.setattr(app.images, "make", make)
     monkeypatch.setattr(app.images, "settle_sim", settle)

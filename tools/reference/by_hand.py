@@ -9,7 +9,8 @@ from harness.scenario.schema import Implementation, Scenario
 
 def open_cell(scenario: Scenario) -> Cell:
     """A cell of a scenario between a client and a server that are named when it is brought up."""
-    client, server = Implementation(name="client", image="client"), Implementation(name="server", image="server")
+    # Whoever names the images also names the simulator's, which may have no lab kernel. So the kernel stays `auto`.
+    client, server = Implementation(name="client", build="."), Implementation(name="server", build=".")
     images = {name: _variable(name.upper()) for name in ("client", "server")}
     return build_matrix(Request([scenario], [client], [server]), images, _variable("SIM"))[0]
 

@@ -14,7 +14,7 @@ from harness.engine.docker.sampler import Sampler
 from harness.engine.docker.supervisor import Conductor
 from harness.engine.docker_cli import remove_orphans, tail
 from harness.engine.images.cache import Cache
-from harness.engine.run_dir import kernel_of, prepare_folder, read_events
+from harness.engine.run_dir import kernel_of, prepare_folder, read_events, unrepeatable
 from harness.engine.served_files import locked_served_files
 from harness.outcome import EngineName, Outcome
 from harness.topology import Lab
@@ -200,7 +200,11 @@ class _Session:
             phases=self._phases,
             sim_kernel=kernel_of(read_events(self._folder)),
             image_ids=self.project.image_ids,
-            warnings=(*self._cautions(), *([_PERMISSION_WARNING.format(blamed)] if refused else ())),
+            warnings=(
+                *self._cautions(),
+                *unrepeatable(read_events(self._folder)),
+                *([_PERMISSION_WARNING.format(blamed)] if refused else ()),
+            ),
             containers=self._confined(),
         )
 

@@ -25,6 +25,7 @@ from harness.engine.compose_file import CLOCK, RUNS, paths_document, paths_text
 from harness.engine.docker.run_options import PROJECT_LABEL, SERVICE_LABEL
 from harness.engine.docker_cli import PREFIX, command_error, docker
 from harness.engine.fence import FENCE, REPORT_FILE, missing_layers
+from harness.engine.images.host_kernel import lab_features
 from harness.engine.process_owner import owner
 from harness.engine.run_dir import plan_path
 from harness.errors import EngineError
@@ -78,8 +79,8 @@ def kind_of(lab: Lab, runs: Path) -> str:
     plans = [sim_plan(lab, simulator) for simulator in lab.simulators]
     fixed = [
         {name: plan[name] for name in ("kernel", "addresses", "memory_mib")}
-        # Whether the host's kernel needs nftables rules.
-        | {"rewrites": any(command[0] == "nft" for command in plan["setup"])}
+        # What decides whether the host's kernel will do.
+        | {"features": () if lab.sim_kernel == "lab" else lab_features(lab)}
         for plan in plans
     ]
     return json.dumps([str(runs), paths_document(lab), fixed], sort_keys=True)

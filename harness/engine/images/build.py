@@ -6,7 +6,6 @@ on every machine, and an unchanged image is not built again.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
 import re
@@ -38,6 +37,7 @@ from harness.engine.docker_cli import (
     parent_death_prefix,
     tail,
 )
+from harness.engine.images.host_kernel import ALL_FEATURES, HostKernelRecord, lacks_queues, this_machine
 from harness.engine.images.registry import Registry
 from harness.errors import EngineError, HarnessError
 from harness.outcome import Image
@@ -150,20 +150,6 @@ def _unique(builds: list[Build]) -> list[Build]:
     return list(by_reference.values())
 
 
-def kernel_lacks_queues(
-    configurations: Sequence[Path] = (Path("/proc/config.gz"), Path(f"/boot/config-{os.uname().release}")),
-) -> bool:
-    """Whether this kernel's configuration leaves out netem or RED; False where it cannot be read."""
-    for file in configurations:
-        try:
-            content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-        except OSError:
-            continue
-        enabled = set(re.findall(rb"^(CONFIG_NET_SCH_\w+)=[ym]", content, re.MULTILINE))
-        return not enabled >= {b"CONFIG_NET_SCH_NETEM", b"CONFIG_NET_SCH_RED"}
-    return False
-
-
 class Images:
     """The images of one repository checkout."""
 
@@ -242,9 +228,12 @@ class Images:
             return self.published(implementation.image)
         return Image(reference=build.reference, identity=build.identity)
 
-    def sim(self, kernel: str) -> Image:
-        """The simulator for a kernel: host, lab, or auto. A probe decides about auto when it is built."""
-        return Image(reference=self.sim_build(kernel).reference, identity=self._sim_identity)
+    def sim(self, kernel: str, features: Sequence[str] = ALL_FEATURES) -> Image:
+        """The simulator for a kernel: host, lab, or auto. `features`: those that a cell's paths need of a kernel.
+
+        What the host's kernel has decides about auto, once it was asked.
+        """
+        return Image(reference=self.sim_build(kernel, features).reference, identity=self._sim_identity)
 
     @cached_property
     def _sim_identity(self) -> str:
@@ -252,52 +241,44 @@ class Images:
         text = f"{folder_hash(self._folder / 'sim')}{self.lab_kernel.identity}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-    def sim_build(self, kernel: str) -> Build:
-        """The build of the simulator that a kernel choice needs on this machine, as far as is known."""
-        if kernel == "host" or (kernel == "auto" and self._host_kernel() == "complete"):
+    def sim_build(self, kernel: str, features: Sequence[str] = ALL_FEATURES) -> Build:
+        """The build of the simulator that a kernel choice needs on this machine, as far as is known.
+
+        The lab kernel steps in for auto where the host's kernel was not asked yet, or lacks one of `features`.
+        """
+        if kernel == "host":
             return self._sim_host
-        return self._sim_lab
+        host = self.host_kernel.read() if kernel == "auto" else None
+        return self._sim_lab if host is None or host.lacking(features) else self._sim_host
 
-    def _probe_file(self) -> Path:
-        return self._state / f"host-kernel-{os.uname().release}-{self._sim_host.identity[:12]}"
-
-    def _host_kernel(self) -> str | None:
-        try:
-            return self._probe_file().read_text().strip()
-        except OSError:
-            return None
+    @cached_property
+    def host_kernel(self) -> HostKernelRecord:
+        """What is known of the host's kernel."""
+        return HostKernelRecord(self._state, self._sim_host.identity)
 
     @property
     def sim_settled(self) -> bool:
         """Whether it is known which simulator 'auto' means on this machine."""
-        return self._host_kernel() is not None
+        return self.host_kernel.read() is not None
 
     def builds_before_settling(self) -> list[Build]:
-        """Builds that are needed to decide which simulator 'auto' means: the one that probes the host's kernel.
+        """Builds that are needed to decide which simulator 'auto' means: the one that asks the host's kernel.
 
-        Where the host kernel's configuration leaves out a queue, the answer is known. Then the lab kernel, which takes
+        Where the kernel's configuration leaves out a queue, the answer is known. Then the lab kernel, which takes
         longest of all, is built at once.
         """
-        return [self._sim_host, self._sim_lab] if kernel_lacks_queues() else [self._sim_host]
+        return [self._sim_host, self._sim_lab] if lacks_queues(this_machine()) else [self._sim_host]
 
     def settle_sim(self, announce: Announce) -> None:
-        """Probe the host kernel for the queues, once, so that the lab kernel is built only if needed."""
-        if self._host_kernel() is None:
-            self.make(self._sim_host, announce)
-            completed = docker(
-                "run",
-                *isolated_options("NET_ADMIN"),
-                "--entrypoint",
-                "python3",
-                self._sim_host.reference,
-                "-m",
-                "simulator.probe",
-                check=False,
-            )
-            if completed.returncode not in (0, 1):
-                raise command_error("probing the host kernel", completed.stderr)
-            self._state.mkdir(parents=True, exist_ok=True)
-            self._probe_file().write_text(completed.stdout)
+        """Ask the host's kernel for the features of path programs, so that the lab kernel is built only if needed."""
+        if self.host_kernel.read() is not None:
+            return
+        self.make(self._sim_host, announce)
+        words = [*isolated_options("NET_ADMIN"), "--entrypoint", "python3", self._sim_host.reference]
+        completed = docker("run", *words, "-m", "simulator.features", check=False)
+        if completed.returncode != 0:
+            raise command_error("asking the host's kernel for its features", completed.stderr)
+        self.host_kernel.write(completed.stdout)
 
     def make(self, build: Build, announce: Announce, jobs: int | None = None) -> None:
         """Build an image and the images below it, as far as they are not there. Raises EngineError.

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simulator import probe
 from simulator.agent import Agent, CommandError, NotReadyError
 from simulator.capture import Capture
+from simulator.features import missing_features, needed_features
 from simulator.lab_kernel import EXIT_FAILED, EXIT_NOT_READY, LAB_KERNEL, SCRATCH, LabKernel, hand_over
 from simulator.neighbours import find_interfaces
 from simulator.plan import Plan, read_plan
@@ -36,21 +36,26 @@ class Run:
 
 
 def choose_kernel(plan: Plan) -> dict[str, Any]:
-    """Which kernel runs the path, as the diary says it: 'host' or 'lab' as forced, else what a probe of the host says.
+    """Which kernel runs the path, as the diary says it: the forced one, else the host's if it has what the path needs.
 
-    CommandError where that one cannot.
+    CommandError where that kernel cannot. A host that is forced may ignore netem's seed: 'unrepeatable' says so.
     """
-    lacking = None
-    if plan.kernel in ("auto", "host"):
-        lacking = probe.missing(nat=any(command[0] == "nft" for command in plan.setup))
-        if lacking is None:
-            return {"kernel": "host", "release": os.uname().release}
+    lacking: dict[str, str] = {}
+    if plan.kernel != "lab":
+        changes = [command for _, commands in plan.changes for command in commands]
+        lacking = missing_features(needed_features([*plan.setup, *changes]))
+        chosen = {"kernel": "host", "release": os.uname().release}
+        if not lacking:
+            return chosen
+        if plan.kernel == "host" and lacking.keys() == {"netem seed"}:
+            return {**chosen, "unrepeatable": lacking["netem seed"]}
+    reasons = "; ".join(f"no {feature} ({why})" for feature, why in lacking.items())
     if plan.kernel == "host":
-        raise CommandError(f"the host kernel cannot run the path program: {lacking}")
+        raise CommandError(f"the host kernel cannot run the path program: {reasons}")
     if not LAB_KERNEL.exists():
-        raise CommandError(f"this image has no lab kernel, and the host kernel cannot run the path program: {lacking}")
+        raise CommandError(f"this image has no lab kernel, and the host kernel cannot run the path program: {reasons}")
     release = LAB_KERNEL.with_name("linux.version").read_text().strip()
-    return {"kernel": "lab", "release": release, "host_lacks": lacking}
+    return {"kernel": "lab", "release": release, "host_lacks": reasons or None}
 
 
 def run_host(plan: Plan, interfaces: dict[str, str], run: Run, stop: Path) -> int:
