@@ -220,13 +220,9 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 _Dumper.add_representer(str, _text)
 
 
-def _to_yaml(document: dict[str, Any]) -> str:
+def to_yaml(document: dict[str, Any]) -> str:
+    """A Compose file as text."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=120)
-
-
-def paths_text(lab: Lab) -> str:
-    """The Compose file of networks, fence and simulators, which stay up between runs, as text."""
-    return _to_yaml(paths_document(lab))
 
 
 def compose_text(lab: Lab) -> str:
@@ -237,4 +233,4 @@ def compose_text(lab: Lab) -> str:
         "#   docker compose --env-file cell.env up --abort-on-container-exit\n"
         "#   docker compose --env-file cell.env down --volumes\n"
     )
-    return head + _to_yaml(compose_document(lab))
+    return head + to_yaml(compose_document(lab))

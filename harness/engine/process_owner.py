@@ -56,6 +56,19 @@ def lives(label: str) -> bool:
     pid, _, suffix = label.partition("-")
     start, _, machine = suffix.partition("-")
     boot, _, namespace = machine.partition("n")
-    if boot == _boot() and namespace != _namespace()[1:]:
+    if boot != _boot() or not pid.isdigit():
+        return False
+    if namespace != _namespace()[1:]:
         return True
-    return boot == _boot() and pid.isdigit() and _start_time(int(pid)) == start
+    return _start_time(int(pid)) == start or _is_hidden(int(pid))
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether a process is there whose folder in /proc this user cannot see (proc(5), hidepid)."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return _start_time(pid) is None
+    except OSError:
+        return False
+    return False

@@ -190,11 +190,11 @@ class App:
         # A matrix has one engine.
         engine = matrix[0].engine if matrix else Request.engine
         with_docker = ENGINES[engine].needs_docker
+        provenance = self.provenance(docker_versions(required=with_docker))
         removed = [*remove_orphans(self.cache, required=with_docker), *self.store.remove_orphans()]
         locks.remove_stale_claims(self.store.root)
         if removed:
             listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
-        provenance = self.provenance(docker_versions(required=with_docker))
         series = RepetitionPlan(matrix, repetitions, self.results.of, lambda text: listen(Warned(text)))
         # Taken before the store is searched for complete runs, so that no run of another harness is missed.
         stamps = {

@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 
 from harness.engine import Engine
+from harness.engine.docker.daemon import describe_daemon
 from harness.engine.docker.engine import ComposeEngine
 from harness.engine.docker_cli import daemon_versions
 from harness.engine.images.cache import Cache
@@ -26,8 +27,13 @@ def create_engine(name: EngineName, cache: Cache, options: Options) -> Engine:
 
 
 def docker_versions(*, required: bool) -> dict[str, str]:
-    """Versions of Docker and Compose; empty if the daemon does not answer and is not `required`. Raises EngineError."""
+    """Versions of Docker and Compose; empty if the daemon does not answer and is not `required`.
+
+    EngineError where it is required and does not answer, or labs cannot run on it.
+    """
     try:
+        if required:
+            describe_daemon().require_supported()
         return daemon_versions()
     except EngineError:
         if required:

@@ -7,8 +7,10 @@ that ends. The file is removed when the run is complete; the next process takes 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -103,30 +105,54 @@ def _still_exists(path: Path, file: TextIO) -> bool:
 
 #: Seconds between two attempts to take a lock that another harness has.
 _RETRY_INTERVAL = 0.2
+#: The file of the lock, the same for all users of the machine, and so of its Docker daemon.
+LOCK_FILE = Path("/tmp/quic-lab.lock")
 
 
 @contextmanager
-def machine_lock(engine: EngineName, waits: Callable[[], object]) -> Iterator[None]:
+def machine_lock(engine: EngineName, waits: Callable[[], object], path: Path = LOCK_FILE) -> Iterator[None]:
     """Lock the machine for runs of an engine; `waits` is called once if another harness must end first.
 
     Real-time cells use the machine exclusively, since other load would change their measurements. Runs in virtual time
     are not disturbed by load, but cause it, so they share the machine only with each other. EngineError if the lock
     cannot be taken.
     """
-    path = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / "quic-lab.lock"
     try:
-        lock = path.open("a+")
+        lock = _open_lock(path)
     except OSError as error:
-        raise EngineError(f"{path}: {error.strerror}", "remove the file, or set XDG_RUNTIME_DIR") from error
+        raise EngineError(f"{path}: {error.strerror}", f"remove the file, or let {path.parent} be written") from error
     operation = (fcntl.LOCK_SH if ENGINES[engine].virtual_time else fcntl.LOCK_EX) | fcntl.LOCK_NB
-    with lock:
+    try:
         announced = False
-        while not _try_lock(lock.fileno(), operation, path):
+        while not _try_lock(lock, operation, path):
             if not announced:
                 waits()
                 announced = True
             time.sleep(_RETRY_INTERVAL)
         yield
+    finally:
+        os.close(lock)
+
+
+def _open_lock(path: Path) -> int:
+    """Open the machine's lock file, or create it so that every user can open it. Raises OSError.
+
+    It is opened for reading, which flock(2) does not mind. Only its owner may write it. And in a folder that all users
+    share, the kernel lets nobody open another user's file with O_CREAT (proc_sys_fs(5), protected_regular).
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(path, flags)
+            if stat.S_ISREG(os.fstat(lock).st_mode):
+                return lock
+            os.close(lock)
+            raise FileExistsError(errno.EEXIST, "it is there, and is not a file", str(path))
+        with contextlib.suppress(FileExistsError):
+            lock = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
+            # The umask may have taken others' right to read it.
+            os.fchmod(lock, 0o644)
+            os.close(lock)
 
 
 def _try_lock(lock: int, operation: int, path: Path) -> bool:
@@ -135,5 +161,5 @@ def _try_lock(lock: int, operation: int, path: Path) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        raise EngineError(f"{path}: {error.strerror}", "set XDG_RUNTIME_DIR to a folder on a local disk") from error
+        raise EngineError(f"{path}: {error.strerror}", f"is {path.parent} on a local disk?") from error
     return True

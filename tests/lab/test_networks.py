@@ -154,9 +154,9 @@ def test_a_run_is_the_same_alone_and_behind_another(bench: Bench) -> None:
 def test_a_simulator_that_somebody_ended_between_two_runs_is_made_again(bench: Bench) -> None:
     cell = bench.cell("ngtcp2")
     bench.run(cell)
-    for words, simulators in ((["kill"], _simulators()), (["rm", "--force"], _simulators("--all"))):
+    for words, state in ((["kill"], ()), (["rm", "--force"], ("--all",))):
         # On the host's kernel they ended with the run, and nobody can kill them.
-        if simulators:
+        if simulators := _simulators(*state):
             subprocess.run(["docker", *words, *simulators], check=True, capture_output=True)
         bench.run(cell)
     bench.engine.close()

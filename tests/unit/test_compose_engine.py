@@ -98,6 +98,9 @@ class Machine:
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
         # Who is not root has files given back, by a container.
         monkeypatch.setattr("os.geteuid", lambda: 0)
+        # Its containers are processes of this test's own control group.
+        for module in ("networks", "containers"):
+            monkeypatch.setattr(f"harness.engine.docker.{module}.is_of_container", lambda pid, container: pid > 0)
         self.phases: list[str] = []
 
     def does(self, what: str, line: str) -> None:

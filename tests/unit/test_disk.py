@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections import namedtuple
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -183,7 +184,7 @@ def test_runs_that_do_not_fit_are_refused_before_the_first(
     monkeypatch.setattr("harness.execution.checkout.docker_versions", lambda required: {})
     monkeypatch.setattr("harness.execution.checkout.remove_orphans", lambda cache, required: [])
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(free, 0, free))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("harness.execution.checkout.machine_lock", lambda engine, waits: nullcontext())
     begun: list[object] = []
 
     def work(self: Campaign) -> list[LostRuns]:

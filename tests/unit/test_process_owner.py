@@ -22,3 +22,16 @@ def test_nothing_of_another_container_is_taken_for_forsaken(monkeypatch: pytest.
     assert lives(inside) and lives(machine) and not lives(f"999999-1-{module._boot()}n4026532001")
     monkeypatch.setattr(module, "_namespace", lambda: "n4026532002")
     assert lives(inside)
+
+
+def test_a_process_that_this_user_may_not_see_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """/proc may hide what belongs to others (hidepid)."""
+    label = owner()
+    monkeypatch.setattr(module, "_start_time", lambda pid: None)
+    assert not lives(label)
+
+    def refuse(pid: int, signal: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("os.kill", refuse)
+    assert lives(label)

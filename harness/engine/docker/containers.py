@@ -19,6 +19,7 @@ from typing import Any
 
 from harness.engine.compose_file import services
 from harness.engine.confinement import isolated_options
+from harness.engine.docker.daemon import Daemon, is_of_container
 from harness.engine.docker.networks import LabNetworks, next_project, retry_on_interrupt
 from harness.engine.docker.run_options import PROJECT_LABEL, SERVICE_LABEL, Launch, launch
 from harness.engine.docker.sampler import Sampler
@@ -125,7 +126,14 @@ class Project:
     """The containers of one lab, whose files are in its run's folder."""
 
     def __init__(
-        self, lab: Lab, folder: Path, variables: Mapping[str, str], paths: LabNetworks, sampler: Sampler, memory: int
+        self,
+        lab: Lab,
+        folder: Path,
+        variables: Mapping[str, str],
+        paths: LabNetworks,
+        sampler: Sampler,
+        memory: int,
+        daemon: Daemon,
     ) -> None:
         """`variables`: those of `prepare_folder`; `paths`: networks and simulators, which stay up between runs;
         `sampler`: samples the containers; `memory`: bytes that each endpoint may have.
@@ -139,6 +147,7 @@ class Project:
         self._memory = memory
         self._variables = {**variables, "LAB_OUT": str(folder), "LAB_OWNER": owner(), "LAB_MEMORY": str(memory)}
         self._paths = paths
+        self._daemon = daemon
         self._sampler = sampler
         self._name = next_project()
         self._deaths: queue.Queue[Death] = queue.Queue()
@@ -172,7 +181,10 @@ class Project:
                 "volumes": [*service_specs[name]["volumes"], *overrides["volumes"]],
             }
         names = self._name, self._paths.project
-        launches = {name: launch(service, name, *names, self._variables) for name, service in service_specs.items()}
+        launches = {
+            name: launch(self._daemon.adapt(service), name, *names, self._variables)
+            for name, service in service_specs.items()
+        }
         futures = {name: self._hands.submit(self._start, command) for name, command in launches.items()}
         self._ids = {name: future.result() for name, future in futures.items()}
 
@@ -192,9 +204,9 @@ class Project:
         for service, identity in self._paths.ids.items():
             if service not in self._ids:
                 # It was up before this run.
-                pid = self._paths.pids[service]
-                self._sampler.watch_process(service, pid, new=False)
-                self._outside.watch(service, pid)
+                if pid := self._paths.pids.get(service):
+                    self._sampler.watch_process(service, pid, new=False)
+                    self._outside.watch(service, pid)
                 self._outside.watch_shim(service, identity)
         self._ids |= self._paths.ids
         completed = docker("inspect", *self._ids.values(), check=False)
@@ -209,7 +221,7 @@ class Project:
                 self._look_at_standing(service, state)
                 continue
             self._look_at_limits(container["HostConfig"])
-            if state["Pid"]:
+            if is_of_container(state["Pid"], container["Id"]):
                 self._sampler.watch_process(service, state["Pid"])
                 self._outside.watch(service, state["Pid"])
         self._sampler.watch_logs({host.name: self._folder / f"flow{host.flow}" / host.role for host in self._lab.hosts})

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from harness.engine import EngineResult, Progress, confinement, exit_rules
 from harness.engine.docker.containers import Project
+from harness.engine.docker.daemon import Daemon, describe_daemon
 from harness.engine.docker.networks import LabNetworks, kind_of
 from harness.engine.docker.sampler import Sampler
 from harness.engine.docker.supervisor import Conductor
@@ -46,6 +48,12 @@ class ComposeEngine:
         self._leaving: Project | None = None
         """The former run's containers, which are being removed."""
 
+    @cached_property
+    def _daemon(self) -> Daemon:
+        daemon = describe_daemon()
+        daemon.require_supported()
+        return daemon
+
     def remove_orphans(self) -> list[str]:
         """Remove containers and networks of harness processes that no longer live."""
         return remove_orphans()
@@ -62,7 +70,7 @@ class ComposeEngine:
                 folder.chmod(0o700)
                 paths = self._paths_for(lab, folder.parent)
                 limits = _Limits(self._log_limit, self._memory)
-                session = _Session(lab, folder, self._cache.folder, limits, progress, paths, self._left)
+                session = _Session(lab, folder, self._cache.folder, limits, progress, paths, self._left, self._daemon)
                 try:
                     result = session.run()
                 finally:
@@ -83,7 +91,7 @@ class ComposeEngine:
         if self._paths is not None and self._paths.kind != kind_of(lab, runs):
             self.close()
         if self._paths is None:
-            self._paths = LabNetworks(lab, runs)
+            self._paths = LabNetworks(lab, runs, self._daemon)
         return self._paths
 
     def _left(self) -> None:
@@ -122,6 +130,7 @@ class _Session:
         progress: Progress,
         paths: LabNetworks,
         left: Callable[[], None],
+        daemon: Daemon,
     ) -> None:
         """`left`: waits until the former run's containers are removed."""
         self.ended = False
@@ -136,7 +145,9 @@ class _Session:
         self._sampler = Sampler(folder, exit_rules.log_limit(lab, limits.logs))
         self._paths = paths
         self._left = left
-        self.project = Project(lab, folder, prepare_folder(lab, folder, cache), paths, self._sampler, limits.memory)
+        self.project = Project(
+            lab, folder, prepare_folder(lab, folder, cache), paths, self._sampler, limits.memory, daemon
+        )
         self._conductor = Conductor(lab, folder, self.project, self._sampler, self._enter)
 
     def run(self) -> EngineResult:

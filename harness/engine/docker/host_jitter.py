@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.engine.docker.daemon import SLICE
+
 #: GAP: the longest delay, in seconds, of a thread that only reads the clock for LOOK seconds. It is the least lateness
 #: that makes a link invalid.
 GAP = 0.005
@@ -69,9 +71,12 @@ class QuietWait:
 # that has run a lot). An idle group gives way at once (`cpu.idle`, Documentation/admin-guide/cgroup-v2.rst;
 # kernel/sched/fair.c, check_preempt_wakeup_fair).
 #
-# Both settings take root on the daemon's machine. Without root, builds use fewer compilers, and that is all. With
-# systemd's driver for control groups each container is a group beside the machine's services, and `cpu_shares` in the
-# Compose file have the same effect.
+# With systemd's driver for control groups containers would be beside the machine's services, in `system.slice`. That
+# weighs as much as all users' shells together (`user.slice`). So they have a slice of their own (daemon.py), and that
+# one gets the weight.
+#
+# The settings take root on the daemon's machine. `make setup` gives the slice its weight for good where it may. Without
+# root, builds use fewer compilers, and that is all.
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 SETTINGS = (
     CgroupSetting(_CGROUP / "cpu/docker/cpu.shares", "1024", "102400"),
     CgroupSetting(_CGROUP / "docker/cpu.weight", "100", "10000"),
+    CgroupSetting(_CGROUP / SLICE / "cpu.weight", "100", "10000"),
     CgroupSetting(_CGROUP / "cpu/docker/buildkit/cpu.idle", "0", "1"),
     CgroupSetting(_CGROUP / "docker/buildkit/cpu.idle", "0", "1"),
     CgroupSetting(_CGROUP / "system.slice/docker/buildkit/cpu.idle", "0", "1"),

@@ -21,7 +21,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.engine.compose_file import CLOCK, RUNS, paths_document, paths_text
+from harness.engine.compose_file import CLOCK, RUNS, paths_document, to_yaml
+from harness.engine.docker.daemon import Daemon, is_of_container
 from harness.engine.docker.run_options import PROJECT_LABEL, SERVICE_LABEL
 from harness.engine.docker_cli import PREFIX, command_error, docker
 from harness.engine.fence import FENCE, REPORT_FILE, missing_layers
@@ -89,19 +90,20 @@ def kind_of(lab: Lab, runs: Path) -> str:
 class LabNetworks:
     """The networks and simulators of labs of one kind."""
 
-    def __init__(self, lab: Lab, runs: Path) -> None:
+    def __init__(self, lab: Lab, runs: Path, daemon: Daemon) -> None:
         """`runs`: the parent of all runs' folders. Nothing is made before `up`."""
         self.kind = kind_of(lab, runs)
         self.project = next_project()
         self.ids: dict[str, str] = {}
         """Service → container."""
         self.pids: dict[str, int] = {}
-        """Service → its container's first process."""
+        """Service → its container's first process; without those whose machine is another one."""
         self.fence = ""
         """ID of the current fence's container."""
         self.unfenced: tuple[str, ...] = ()
         """Layers of the fence that are missing: 'layer: why' (see `harness.engine.fence`)."""
         self._lab = lab
+        self._daemon = daemon
         self._runs = runs
         self._folder = runs / f"{owner()}.{self.project}.paths"
         self._held: dict[str, int] = {}
@@ -128,7 +130,7 @@ class LabNetworks:
             # The container's root may be any user on the host.
             place.chmod(0o777)
             (place / "plan.json").write_text(json.dumps(sim_plan(self._lab, simulator)))
-        (self._folder / "compose.yaml").write_text(paths_text(self._lab))
+        (self._folder / "compose.yaml").write_text(to_yaml(self._daemon.adapt_document(paths_document(self._lab))))
         self._compose("up", "--detach", "--no-build")
         self._look()
         self.unfenced = self._fenced(fence / REPORT_FILE)
@@ -158,13 +160,16 @@ class LabNetworks:
         containers: list[dict[str, Any]] = json.loads(docker("inspect", *listed.stdout.split()).stdout)
         for container in containers:
             service, pid = container["Config"]["Labels"][SERVICE_LABEL], container["State"]["Pid"]
+            is_here = is_of_container(pid, container["Id"])
             if service == FENCE:
                 self.fence = container["Id"]
             else:
-                self.ids[service], self.pids[service] = container["Id"], pid
+                self.ids[service] = container["Id"]
+                self.pids |= {service: pid} if is_here else {}
             # A process on another machine has no pidfd here, so its container is started anew for each run.
             with contextlib.suppress(OSError):
-                self._held[service] = os.pidfd_open(pid)
+                if is_here:
+                    self._held[service] = os.pidfd_open(pid)
 
     def stand(self) -> bool:
         """Whether all simulators and the fence are alive, as far as this process can see."""

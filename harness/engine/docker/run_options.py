@@ -28,6 +28,7 @@ _LIST_OPTIONS = {
 }
 _MAPPING_OPTIONS = {"environment": "--env", "labels": "--label", "sysctls": "--sysctl", "ulimits": "--ulimit"}
 _SCALAR_OPTIONS = {
+    "cgroup_parent": "--cgroup-parent",
     "cpu_shares": "--cpu-shares",
     "mem_limit": "--memory",
     "memswap_limit": "--memory-swap",
