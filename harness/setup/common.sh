@@ -19,11 +19,22 @@ root=${SETUP_ROOT:-}
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
 
 # This distribution's name and version; fails where packages of Docker cannot be installed here: $1 says what is missing.
+# Packages are installed on Debian and its like alone; elsewhere the hint has the command.
 require_debian() {
   # shellcheck disable=SC1091
   . "$root/etc/os-release" 2>/dev/null || true
-  case "${ID:-unknown} ${ID_LIKE:-}" in
-    *debian*) ;;
+  case " ${ID:-unknown} ${ID_LIKE:-} " in
+    *" debian "*) ;;
+    *" fedora "* | *" rhel "* | *" centos "*)
+      # Docker's own packages are not in these distributions' repositories; Fedora's are called otherwise.
+      case ${ID:-} in
+        fedora) fail "$1" "sudo dnf install moby-engine docker-compose docker-buildx && sudo systemctl enable --now docker" ;;
+      esac
+      fail "$1" "add Docker's repository (docs.docker.com/engine/install), then: sudo dnf install docker-ce docker-compose-plugin docker-buildx-plugin && sudo systemctl enable --now docker"
+      ;;
+    *" arch "*) fail "$1" "sudo pacman -S --needed docker docker-compose docker-buildx && sudo systemctl enable --now docker" ;;
+    *" suse "* | *" opensuse "*) fail "$1" "sudo zypper install docker docker-compose docker-buildx && sudo systemctl enable --now docker" ;;
+    *" alpine "*) fail "$1" "apk add docker docker-cli-compose docker-cli-buildx bash && rc-update add docker && service docker start" ;;
     *) fail "$1" "install and start $needed; then run this again" ;;
   esac
   [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null || fail "$1, and neither root nor password-less sudo is at hand to install it" \

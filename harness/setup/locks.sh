@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Renew what pins the inputs of builds by their hashes: requirements.lock, the requirements.txt of images, and crates.lock.
+# Renew what pins the inputs of builds by their hashes: requirements*.lock, the requirements.txt of images, and crates.lock.
 # Versions that are written down stay; of crates, what Cargo.toml leaves open becomes the newest. No file names a registry.
 set -euo pipefail
 
@@ -24,6 +24,7 @@ hash() {
   rm "$fresh"
 }
 hash 3.11 requirements.txt requirements.lock
+hash 3.11 requirements.compat.txt requirements.compat.lock
 for file in images/aioquic images/ns3 tests/browser/image; do
   hash 3.13 "$file/requirements.txt" "$file/requirements.txt"
 done

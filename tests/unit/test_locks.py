@@ -18,7 +18,7 @@ CRATES = sorted(file.parent for file in IMAGES.rglob("Cargo.toml"))
 DOCKERFILES = sorted([*IMAGES.glob("*/Dockerfile"), *(ROOT / "tests").rglob("Dockerfile")])
 LOCKS = sorted(
     [*IMAGES.rglob("crates.lock"), *IMAGES.rglob("requirements.txt"), *(ROOT / "tests").rglob("requirements.txt"),
-     ROOT / "requirements.lock"]
+     ROOT / "requirements.lock", ROOT / "requirements.compat.lock"]
 )  # fmt: skip
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CARGO = """#!/bin/sh
@@ -54,6 +54,8 @@ def test_the_environment_s_lock_has_its_versions_by_hashes() -> None:
     lock = ROOT / "requirements.lock"
     assert _versions(lock) == _versions(ROOT / "requirements.txt")
     assert "--require-hashes --requirement requirements.lock" in (ROOT / "harness/setup/python.sh").read_text()
+    (compatible,) = _versions(ROOT / "requirements.compat.lock").items()
+    assert compatible == ("polars-runtime-compat", _versions(lock)["polars"])
 
 
 @pytest.mark.parametrize("file", [lock for lock in LOCKS if lock.name.startswith("requirements")], ids=_name)

@@ -20,6 +20,7 @@ _TOOLS = ("bash", "sh", "env", "id", "grep", "sed", "tail", "head", "tr", "ls", 
 _DOCKER = """
 case "$1" in
   version) [ -e "$PLAYED/answers" ] && echo 28.0 ;;
+  info) cat "$PLAYED/groups" 2>/dev/null || echo cgroupfs 1 ;;
   context) cat "$PLAYED/context" 2>/dev/null || echo default ;;
   compose) [ -e "$PLAYED/compose" ] && echo 2.30.0 ;;
   buildx) [ -e "$PLAYED/compose" ] ;;
@@ -33,6 +34,15 @@ _APT = """
 case " $* " in
   *docker.io*) cp "$PLAYED/docker" "$PLAYED/dockerd" "$PLAYED/bin" ;;
   *compose*) touch "$PLAYED/compose" ;;
+esac
+"""
+
+
+_SYSTEMCTL = """
+case "$1" in
+  start) touch "$PLAYED/answers" ;;
+  show) cat "$PLAYED/weight" 2>/dev/null || echo '[not set]' ;;
+  set-property) [ ! -e "$PLAYED/refuses" ] && echo "${3#CPUWeight=}" >"$PLAYED/weight" ;;
 esac
 """
 
@@ -97,7 +107,7 @@ def machine(tmp_path: Path) -> Machine:
     (tmp_path / "bin" / "cp").symlink_to(cp)
     made.play("sudo", '[ "$1" = -n ] && shift\nexec "$@"\n')
     made.play("setsid", 'exec "$@"\n')
-    made.play("systemctl", '[ "$1" = start ] && touch "$PLAYED/answers"\n')
+    made.play("systemctl", _SYSTEMCTL)
     made.play("apt-get", _APT)
     made.play("apt-cache", 'echo "  Candidate: 2.40"\n')
     made.put("docker", _DOCKER)
@@ -213,3 +223,94 @@ def test_setup_takes_yes_and_no_other_word(tmp_path: Path) -> None:
 
 def test_what_must_pass_before_anything_lands_asks_nobody() -> None:
     assert "exec make test YES=1" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_labs_get_a_slice_with_weight_where_systemd_has_the_groups(machine: Machine) -> None:
+    machine.installed(systemd=True)
+    (machine.folder / "answers").touch()
+    assert machine.engine().returncode == 0
+    assert not machine.called("systemctl"), "Docker has the groups itself"
+    (machine.folder / "groups").write_text("systemd 2\n")
+    done = machine.engine()
+    assert done.returncode == 0
+    assert "setup: about to give the containers of labs precedence" in done.stderr
+    assert machine.called("systemctl set-property") == ["systemctl set-property quiclab.slice CPUWeight=10000"]
+    # Once is enough.
+    assert machine.engine().stderr == ""
+    assert len(machine.called("systemctl set-property")) == 1
+
+
+def test_a_slice_that_systemd_refuses_is_said_and_stops_nothing(machine: Machine) -> None:
+    machine.installed(systemd=True)
+    for name, text in (("answers", ""), ("refuses", ""), ("groups", "systemd 2\n")):
+        (machine.folder / name).write_text(text)
+    done = machine.engine()
+    assert done.returncode == 0
+    assert "systemd did not take it" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("release", "command"),
+    [
+        ("ID=fedora\n", "sudo dnf install moby-engine docker-compose docker-buildx && "),
+        ('ID="rhel"\nID_LIKE="fedora"\n', "sudo dnf install docker-ce docker-compose-plugin docker-buildx-plugin && "),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', "sudo dnf install docker-ce "),
+        ("ID=arch\n", "sudo pacman -S --needed docker docker-compose docker-buildx && "),
+        ("ID=endeavouros\nID_LIKE=arch\n", "sudo pacman -S --needed docker "),
+        ('ID="opensuse-tumbleweed"\nID_LIKE="opensuse suse"\n', "sudo zypper install docker "),
+        ("ID=alpine\n", "apk add docker docker-cli-compose docker-cli-buildx bash && "),
+        ("ID=plan9\n", "install and start Docker Engine 20.10 or newer"),
+    ],
+)
+def test_other_distributions_get_the_command_in_one_line(machine: Machine, release: str, command: str) -> None:
+    (machine.folder / "root/etc/os-release").write_text(release)
+    done = machine.engine()
+    assert done.returncode == 3
+    (hint,) = [line for line in done.stderr.splitlines() if line.startswith("hint: ")]
+    assert command in hint
+    assert not machine.called("apt-get")
+
+
+_FLAGS = "fpu sse4_2 avx avx2 fma bmi1 bmi2 abm movbe popcnt avx512f"
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "lacks"),
+    [
+        (f"flags\t\t: {_FLAGS}\n", ""),
+        (f"flags\t\t: {_FLAGS.replace(' avx2', '')}\n", "avx2"),
+        (f"flags\t\t: {_FLAGS.replace(' movbe', '')}\nflags\t\t: {_FLAGS}\n", "movbe"),
+        # Another architecture has no such line, and another runtime.
+        ("Features\t: fp asimd\n", ""),
+        (None, ""),
+    ],
+)
+def test_a_processor_without_avx2_gets_the_compatible_runtime(
+    machine: Machine, cpuinfo: str | None, lacks: str
+) -> None:
+    checkout = machine.folder / "checkout"
+    checkout.mkdir()
+    for name in ("requirements.lock", "requirements.compat.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, checkout)
+    if cpuinfo is not None:
+        (machine.folder / "root/proc").mkdir()
+        (machine.folder / "root/proc/cpuinfo").write_text(cpuinfo)
+    for tool in ("sha256sum", "cut", "chmod"):
+        where = shutil.which(tool)
+        assert where is not None
+        (machine.folder / "bin" / tool).symlink_to(where)
+    pip = "mkdir -p .venv/bin\nfor name in pip harness; do\n" + (
+        """  printf '#!/bin/sh\\necho "pip $*" >>"$PLAYED/calls"\\n' >.venv/bin/$name; chmod +x .venv/bin/$name\ndone\n"""
+    )
+    machine.play("python3", f'case "$1$2" in -c*) exit 0 ;; -mvenv) {pip} ;; esac\n')
+    done = machine.run("python.sh", str(checkout))
+    assert done.returncode == 0, done.stderr
+    assert (f"this processor lacks {lacks}: polars gets its compatible runtime" in done.stderr) is bool(lacks)
+    (install, _) = machine.called("pip install")
+    assert ("--requirement requirements.compat.lock" in install) is bool(lacks)
+    assert "--require-hashes --requirement requirements.lock" in install
+    # It is there: another call does nothing. On another processor it is installed anew.
+    assert machine.run("python.sh", str(checkout)).stderr == ""
+    (machine.folder / "root/proc").mkdir(exist_ok=True)
+    (machine.folder / "root/proc/cpuinfo").write_text(f"flags : {_FLAGS if lacks else 'fpu sse2'}\n")
+    assert "about to install the Python environment" in machine.run("python.sh", str(checkout)).stderr
