@@ -4,7 +4,9 @@
 REPEAT ?= 1
 SCENARIO ?= scenarios/satellite/medium.yaml
 # Names separated by commas, or all; without servers, the clients'.
-CLIENTS ?= picoquic,ngtcp2,quiche,quic-go
+# picoquic's image can be built for x86-64 alone.
+comma := ,
+CLIENTS ?= $(if $(filter x86_64,$(shell uname -m)),picoquic$(comma))ngtcp2,quiche,quic-go
 SERVERS ?=
 # A registry that images are taken from, where it has them, instead of built.
 FROM ?= $(HARNESS_REGISTRY)

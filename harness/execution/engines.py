@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
 from contextlib import suppress
 
 from harness.engine import Engine
 from harness.engine.docker.daemon import describe_daemon
 from harness.engine.docker.engine import ComposeEngine
 from harness.engine.docker_cli import daemon_versions
+from harness.engine.images.build import LAB_KERNEL_ARCHITECTURES
 from harness.engine.images.cache import Cache
 from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import EngineError
@@ -17,9 +19,14 @@ from harness.outcome import ENGINES, EngineName
 
 
 def create_engine(name: EngineName, cache: Cache, options: Options) -> Engine:
-    """An engine for as many parallel runs as the options say."""
+    """An engine for as many parallel runs as the options say. EngineError where this machine cannot have it."""
     if not ENGINES[name].virtual_time:
         return ComposeEngine(cache, options.log_limit, options.memory)
+    if platform.machine() not in LAB_KERNEL_ARCHITECTURES:
+        raise EngineError(
+            f"virtual time needs a processor of the kind x86-64, and this one is {platform.machine()}",
+            "use --engine compose, which runs in real time",
+        )
     cores = sorted(os.sched_getaffinity(0))
     # More runs than cores share them in turn.
     cores = [cores[index % len(cores)] for index in range(options.jobs)]

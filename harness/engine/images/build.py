@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -37,7 +38,7 @@ from harness.engine.docker_cli import (
     parent_death_prefix,
     tail,
 )
-from harness.engine.images.host_kernel import ALL_FEATURES, HostKernelRecord, lacks_queues, this_machine
+from harness.engine.images.host_kernel import ALL_FEATURES, HostKernel, HostKernelRecord, lacks_queues, this_machine
 from harness.engine.images.registry import Registry
 from harness.errors import EngineError, HarnessError
 from harness.outcome import Image
@@ -84,6 +85,8 @@ def fresh_copy(folder: Path) -> Iterator[Path]:
 
 
 BASE_IMAGE = "debian:trixie-slim"
+#: Processors that the lab kernel can be built for (images/lab-kernel), as `uname -m` names them.
+LAB_KERNEL_ARCHITECTURES = ("x86_64",)
 #: Label on every image built here.
 IMAGE_LABEL = "org.quic-lab.image"
 #: Build arguments that limit the number of parallel compilers: of Cargo, and of the Go command and compiler.
@@ -267,7 +270,8 @@ class Images:
         Where the kernel's configuration leaves out a queue, the answer is known. Then the lab kernel, which takes
         longest of all, is built at once.
         """
-        return [self._sim_host, self._sim_lab] if lacks_queues(this_machine()) else [self._sim_host]
+        at_once = lacks_queues(this_machine()) and platform.machine() in LAB_KERNEL_ARCHITECTURES
+        return [self._sim_host, self._sim_lab] if at_once else [self._sim_host]
 
     def settle_sim(self, announce: Announce) -> None:
         """Ask the host's kernel for the features of path programs, so that the lab kernel is built only if needed."""
@@ -285,6 +289,12 @@ class Images:
 
         `jobs`: number of parallel compilers; one per core without.
         """
+        if build.target == "lab" and platform.machine() not in LAB_KERNEL_ARCHITECTURES:
+            lacking = self.host_kernel.read() or HostKernel({})
+            raise EngineError(
+                f"the lab kernel is for x86-64 alone, and this machine is {platform.machine()}",
+                lacking.explain(ALL_FEATURES, this_machine()) or "use --engine compose with --sim-kernel host",
+            )
         missing = build.missing()
         if missing and self._taken(build):
             return
@@ -476,6 +486,8 @@ def why_unavailable(implementation: Implementation) -> str | None:
     Published images are never pulled without a request, so an absent one counts as missing. A repository is contacted.
     Raises EngineError when the Docker daemon does not answer.
     """
+    if implementation.architectures and (machine := platform.machine()) not in implementation.architectures:
+        return f"it can be built for {' and '.join(implementation.architectures)} alone, and this machine is {machine}"
     if implementation.image is not None:
         return None if inspect_image(implementation.image) else _absent_image("its image", implementation.image)
     if implementation.upstream_image is not None and inspect_image(implementation.upstream_image) is None:

@@ -116,6 +116,8 @@ class Implementation(Part):
     """A published image that the build starts from; where no registry is reached, it cannot be built."""
     upstream_repository: Annotated[str, Field(pattern=WEB_ADDRESS)] | None = None
     """A Git repository that the build clones; where it is not reached, it cannot be built."""
+    architectures: tuple[Literal["x86_64", "aarch64"], ...] = ()
+    """Processors that its image can be built for, as `uname -m` names them; all by default."""
     build_time: Duration = Duration.parse("60 s")
     """Time of a build on two cores, for the estimate."""
     tested: bool = False
@@ -193,8 +195,8 @@ class Implementation(Part):
 
     @property
     def elsewhere(self) -> bool:
-        """Whether it needs a published image or a repository."""
-        return bool(self.image or self.upstream_image or self.upstream_repository)
+        """Whether some machines cannot build it: it needs a published image, a repository or a kind of processor."""
+        return bool(self.image or self.upstream_image or self.upstream_repository or self.architectures)
 
     @property
     def transfers_files(self) -> bool:
