@@ -42,7 +42,7 @@ export SCENARIO CLIENTS SERVERS REPEAT INTEROP ENGINE FAULTS SEED ONLY NIGHT BAS
 # Where it is set, every process would compile every module anew: that is half a minute of the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup locks images run interop nightly night gate proofs test check unit lab chaos bench generate golden reference reference-real clean
+.PHONY: setup locks images run interop nightly night gate proofs test check unit lab hosts chaos bench generate golden reference reference-real clean
 
 setup:
 	@harness/setup/setup.sh $(if $(YES),--yes)
@@ -101,7 +101,7 @@ check: setup
 # Nothing of the machine but its CPU time is asked for, so that every core takes a share: one half of the files each, in
 # order, so that what a file's tests compute in common is computed once; whoever is done first takes from the other's end.
 unit: setup
-	.venv/bin/pytest -q -m "not lab" -n auto --dist worksteal
+	.venv/bin/pytest -q -m "not lab and not hosts" -n auto --dist worksteal
 
 # Real kernel, real endpoints, real transfers. Builds the images it needs. Five failures are enough to see what they share.
 # What runs in real time has the machine to itself; virtual time does not mind company, so that every core takes a share,
@@ -109,6 +109,10 @@ unit: setup
 lab: setup
 	.venv/bin/pytest -q -m "lab and alone" --maxfail 5
 	.venv/bin/pytest -q -m "lab and not alone" -n auto --dist loadfile --maxfail 5
+
+# The compose engine on a stock kernel's own queues, by an ordinary user: a guest with Docker, some 15 minutes. Nightly.
+hosts: setup
+	.venv/bin/pytest -q -m hosts
 
 # Faults of the ground, done to the harness at work: killed, stopped, interrupted, without disk, with damaged files.
 chaos: setup
