@@ -23,18 +23,9 @@ from harness.execution.matrix import varied_parameters
 from harness.outcome import Outcome, Run, Verdict
 from harness.report import progress
 from harness.report.progress import SILENCE, ProgressPrinter, duration_text
+from tests.clocks import FakeClock
 from tests.examples import cell
 from tests.polling import wait_for
-
-
-class FakeClock:
-    """Time that passes only when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def pass_silence(talk: ProgressPrinter, clock: FakeClock) -> None:
