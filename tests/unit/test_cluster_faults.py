@@ -262,12 +262,13 @@ def test_a_worker_whose_disk_is_full_gets_nothing_more(scene: Scene, monkeypatch
     """What a worker does in earnest, but for the run itself."""
     from distributed import get_worker
 
-    bad = next(iter(scene.cluster.scheduler.workers))
+    bad, full = next(iter(scene.cluster.scheduler.workers)), threading.Event()
 
     def made(order: RunOrder) -> tuple[dict[str, bytes], bytes]:
         if get_worker().address == bad:
+            full.set()
             raise OSError(errno.ENOSPC, "No space left on device", "/cache/rootfs/unfinished")
-        time.sleep(0.2)
+        assert full.wait(60)
         from tests.unit.test_cluster import files, run_of
 
         return files(run_of(order)), b""
