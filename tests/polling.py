@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
     """Return once something holds; fail when it does not in time."""
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, 0.001
     while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
+        assert time.monotonic() < deadline, f"did not happen within {seconds:g} s"
+        time.sleep(pause)
+        # What is near is noticed soon, and what is far costs little.
+        pause = min(2 * pause, 0.02)

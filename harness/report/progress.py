@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -75,10 +75,12 @@ class _ActiveRun:
 class ProgressPrinter:
     """Listens to events and prints progress on a console (stderr)."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock`: seconds that never go back."""
         self._console = console
+        self._clock = clock
         self._status: Status | None = console.status("") if console.is_terminal else None
-        self._begun = time.monotonic()
+        self._begun = self._clock()
         self._varied: Collection[str] | None = None
         """Parameters by which the cells differ; None while that is not known."""
         self._current = ("", 0.0, self._begun)
@@ -111,18 +113,22 @@ class ProgressPrinter:
     def _beat(self) -> None:
         """Print signs of life until everything has ended."""
         while not self._ended.wait(1.0 if self._status else SILENCE / 10):
-            signs = self._signs_of_life()
-            if not signs or (self._status is None and time.monotonic() - self._said < SILENCE):
-                continue
-            if self._status:
-                self._status.update(Text("\n  ".join(signs)))
-            else:
-                for sign in signs:
-                    self._say(f"… {sign}")
+            self.tick()
+
+    def tick(self) -> None:
+        """Print the signs of life that are due now."""
+        signs = self._signs_of_life()
+        if not signs or (self._status is None and self._clock() - self._said < SILENCE):
+            return
+        if self._status:
+            self._status.update(Text("\n  ".join(signs)))
+        else:
+            for sign in signs:
+                self._say(f"… {sign}")
 
     def _signs_of_life(self) -> list[str]:
         """Current activities and their elapsed time, a line each. Empty when nothing goes on."""
-        now = time.monotonic()
+        now = self._clock()
         # Copies: other threads begin and end runs and builds.
         runs, builds = list(self._runs.values()), list(self._builds.items())
         lines = [
@@ -138,7 +144,7 @@ class ProgressPrinter:
         ]
 
     def _now(self, activity: str, estimate: float) -> None:
-        self._current = (activity, estimate, time.monotonic())
+        self._current = (activity, estimate, self._clock())
 
     def interrupted(self) -> None:
         """Print what an interrupt waits for: the end of the current runs and builds."""
@@ -171,13 +177,13 @@ class ProgressPrinter:
                 self._say(f"{_name(event.cell, event.repetition, self._varied)} was made by another harness meanwhile")
             case RunStarted():
                 title = f"[{event.number}/{event.of}] {_name(event.cell, event.repetition, self._varied)}"
-                self._runs[event.cell.key, event.repetition] = _ActiveRun(title, event.seconds, time.monotonic())
+                self._runs[event.cell.key, event.repetition] = _ActiveRun(title, event.seconds, self._clock())
                 self._now("", 0)
                 self._say(f"{title} · about {duration_text(event.seconds_left)} left")
             case PhaseStarted():
                 # A retried run begins with a phase.
                 title = _name(event.cell, event.repetition, self._varied)
-                run = _ActiveRun(title, 0, time.monotonic())
+                run = _ActiveRun(title, 0, self._clock())
                 self._runs.setdefault((event.cell.key, event.repetition), run).phase = event.phase
             case RunEnded():
                 self._runs.pop((event.cell.key, event.repetition), None)
@@ -235,7 +241,7 @@ class ProgressPrinter:
 
     def _build(self, event: BuildStarted | BuildEnded) -> None:
         if isinstance(event, BuildStarted):
-            self._builds[event.name] = (event.seconds, time.monotonic())
+            self._builds[event.name] = (event.seconds, self._clock())
             self._say(f"building the image {event.name} (about {duration_text(event.seconds)})")
             return
         self._builds.pop(event.name, None)
@@ -261,9 +267,9 @@ class ProgressPrinter:
         self._console.print(Text(f"{self._stamp()}  {name} "), text, sep="", soft_wrap=True)
 
     def _say(self, text: str, style: str = "") -> None:
-        self._said = time.monotonic()
+        self._said = self._clock()
         self._console.print(f"{self._stamp()}  {text}", style=style, soft_wrap=True, markup=False)
 
     def _stamp(self) -> str:
         """How long ago everything began."""
-        return f"{time.monotonic() - self._begun:6.1f} s"
+        return f"{self._clock() - self._begun:6.1f} s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from harness.execution.locks import RunLock, claim_run
 from harness.execution.matrix import PlannedRun
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.store.records import read_run
+from tests.polling import wait_for
 
 
 def note(folder: Path, what: str, repetition: int) -> None:
@@ -37,17 +39,27 @@ def whose(folder: Path, what: str, repetition: int) -> list[str]:
     return [file.read_text() for file in notes]
 
 
+def hold(folder: Path, repetitions: Iterable[int]) -> None:
+    """Have these runs last until `let_go`, or until nobody waits for them."""
+    for repetition in repetitions:
+        (folder / f"{repetition}.held").touch()
+
+
+def let_go(folder: Path) -> None:
+    for file in folder.glob("*.held"):
+        file.unlink()
+
+
 def work(folder: Path, kills: frozenset[int], always: bool, order: RunOrder) -> RunAnswer:
-    """Half a second of work, while somebody waits for it. `kills`: runs of which a worker dies, `always` or once."""
+    """A run that takes no time, unless it is held. `kills`: runs of which a worker dies, `always` or once."""
     number, wanted = order.repetition, PendingTask()
     note(folder, "begun", number)
     if number in kills and (always or noted(folder, "begun", number) == 1):
         os.kill(os.getpid(), signal.SIGKILL)
-    for _ in range(10):
-        time.sleep(0.05)
-        if not wanted:
-            note(folder, "unwanted", number)
-            break
+    held = folder / f"{number}.held"
+    wait_for(lambda: not (wanted and held.exists()), 300)
+    if not wanted:
+        note(folder, "unwanted", number)
     note(folder, "made", number)
     run = Run(
         cell=Cell.model_validate_json(order.cell), repetition=number, outcome=Outcome(status="completed"),

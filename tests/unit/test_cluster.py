@@ -8,9 +8,9 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ from tests.polling import wait_for
 HERE = cell(engine="virtual")
 #: What workers of this process have made, in order: (repetition, worker).
 made: list[tuple[int, str]] = []
+#: Lets runs end that `held` holds.
+go_on = threading.Event()
 
 
 def cells(count: int) -> list[Cell]:
@@ -65,9 +67,18 @@ def quick(order: RunOrder) -> RunAnswer:
     return RunAnswer(worker, "here", files=files(run_of(order)), seconds=0.01)
 
 
-def slow(order: RunOrder) -> RunAnswer:
-    time.sleep(0.3)
+def held(quick_runs: int, order: RunOrder) -> RunAnswer:
+    """A run that lasts until a test has it go on or its worker ends, but for the first ones of a plan."""
+    worker = get_worker()
+    if order.repetition >= quick_runs:
+        wait_for(lambda: go_on.is_set() or worker.status.name in ("closing", "closed"))
     return quick(order)
+
+
+def without_disk(order: RunOrder) -> RunAnswer:
+    """A machine that cannot make a run, for which the others have waited."""
+    go_on.set()
+    return RunAnswer(get_worker().address, "there", "the disk is full: /x")
 
 
 def differing(order: RunOrder) -> RunAnswer:
@@ -156,6 +167,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(driver, "CHECK_INTERVAL", 0.2)
     made.clear()
+    go_on.clear()
     with started(2) as cluster:
         yield Scene(cluster, tmp_path)
 
@@ -221,9 +233,7 @@ def test_a_run_that_comes_out_differently_is_named(scene: Scene) -> None:
 
 def test_where_there_is_one_worker_it_is_said_that_nothing_was_made_twice(scene: Scene) -> None:
     scene.cluster.scale(1)
-    deadline = time.monotonic() + 20
-    while len(scene.cluster.scheduler.workers) > 1 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: len(scene.cluster.scheduler.workers) == 1)
     one, _ = scene.driver(plan(2), share=1.0)
     one.work()
     assert scene.warnings() == "2 runs could not be made twice: there is no other worker"
@@ -233,8 +243,7 @@ def test_a_machine_without_ground_gets_nothing_more_and_others_make_what_it_had(
     bad = next(iter(scene.cluster.scheduler.workers))
 
     def work(order: RunOrder) -> RunAnswer:
-        worker = get_worker().address
-        return RunAnswer(worker, "there", "the disk is full: /x") if worker == bad else slow(order)
+        return without_disk(order) if get_worker().address == bad else held(0, order)
 
     one, ground = scene.driver(plan(6), work=work)
     one.work()
@@ -254,9 +263,7 @@ def test_workers_of_another_version_are_refused_by_name(scene: Scene, monkeypatc
     monkeypatch.setattr(dask_client, "package_digest", lambda: "another")
     working = threading.Thread(target=one.work, daemon=True)
     working.start()
-    deadline = time.monotonic() + 20
-    while scene.warnings().count("has another version of this package") < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: scene.warnings().count("has another version of this package") >= 2)
     assert not made and messages.package_digest() in scene.warnings()
     for address in scene.cluster.scheduler.workers:
         assert f"the worker {address} on " in scene.warnings()
@@ -280,14 +287,13 @@ def test_where_nobody_else_can_come_workers_of_another_version_end_it(
 
 def test_what_dead_workers_had_is_made_by_those_that_come(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_client, "FETCH_TIMEOUT", 2.0)
-    one, ground = scene.driver(plan(6), work=slow)
+    one, ground = scene.driver(plan(6), work=partial(held, 1))
     working = threading.Thread(target=one.work, daemon=True)
     working.start()
-    while not made:
-        time.sleep(0.02)
+    wait_for(lambda: made)
     scene.cluster.scale(0)
-    while scene.cluster.scheduler.workers:
-        time.sleep(0.02)
+    wait_for(lambda: not scene.cluster.scheduler.workers)
+    go_on.set()
     scene.cluster.scale(1)
     working.join(60)
     assert not working.is_alive() and len(set(ground.taken)) == len(ground.taken) == 6
@@ -301,9 +307,7 @@ def test_a_run_that_needs_more_memory_than_there_is_waits_and_says_so(
     one, _ = scene.driver(plan(1), ground)
     working = threading.Thread(target=one.work, daemon=True)
     working.start()
-    deadline = time.monotonic() + 20
-    while "no worker has the memory for 1 run" not in scene.warnings() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: "no worker has the memory for 1 run" in scene.warnings())
     assert not made
     ground.memory = 1
     working.join(30)
@@ -322,15 +326,16 @@ def test_a_lost_scheduler_costs_what_was_under_way_and_nothing_else(
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(driver, "CHECK_INTERVAL", 0.2)
     made.clear()
+    go_on.clear()
     more: dict[str, Any] = {"protocol": "tcp://", "host": "127.0.0.1", "scheduler_port": _port()}
     scene = Scene(started(1, **more), tmp_path)
-    one, ground = scene.driver(plan(8), work=slow)
+    one, ground = scene.driver(plan(8), work=partial(held, 2))
     working = threading.Thread(target=one.work, daemon=True)
     working.start()
-    while len(ground.taken) < 2:
-        time.sleep(0.02)
+    wait_for(lambda: len(ground.taken) == 2)
     kept = list(ground.taken)
     scene.cluster.close(timeout=5)
+    go_on.set()
     with started(1, **more):
         working.join(60)
     assert not working.is_alive()

@@ -29,7 +29,7 @@ from harness.execution.events import Event, Warned
 from harness.execution.matrix import PlannedRun
 from tests.examples import ROOT
 from tests.polling import wait_for
-from tests.unit.cluster_work import Folder, drive, noted, plan, whose, work
+from tests.unit.cluster_work import Folder, drive, hold, let_go, noted, plan, whose, work
 from tests.unit.test_cluster import Fake, Scene, scene
 from tests.unit.test_cluster import plan as plan_of_cells
 
@@ -95,8 +95,10 @@ def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_o
         # Its scheduler knows of the answer, and nobody fetched it.
         wait_for(lambda: connected._over(1), 120)
         (died,) = whose(tmp_path, "made", lost.repetition)
+        hold(tmp_path, [item.repetition for item in others])
         hand_out(*others)
         os.kill(int(died), signal.SIGKILL)
+        let_go(tmp_path)
         came = list[str]()
 
         def all_came() -> bool:
@@ -144,10 +146,14 @@ def test_a_driver_that_was_killed_goes_on_with_what_is_not_stored(scheduler: Sch
     program += "scheduler = Scheduler(sys.argv[1], pathlib.Path(sys.argv[2])); "
     program += "drive(scheduler, pathlib.Path(sys.argv[3]), int(sys.argv[4]))"
     command = [sys.executable, "-c", program, scheduler.address, str(scheduler.tls), str(tmp_path), str(COUNT)]
+    hold(tmp_path, range(1, COUNT))
     with subprocess.Popen(command, cwd=ROOT) as first:
-        wait_for(lambda: list(tmp_path.glob("*.stored")), 120)
+        # Each worker has a run under way.
+        wait_for(lambda: list(tmp_path.glob("*.stored")) and noted(tmp_path, "begun") >= 3, 120)
         first.send_signal(signal.SIGKILL)
         assert first.wait() == -signal.SIGKILL
+    wait_for(lambda: noted(tmp_path, "unwanted") >= 2, 120)
+    let_go(tmp_path)
     stored = {int(file.stem) for file in tmp_path.glob("*.stored")}
     under_way = {int(file.name.split(".")[1]) for file in tmp_path.glob("begun.*")} - stored
     assert stored and len(stored) < COUNT
@@ -246,11 +252,13 @@ def test_a_connection_that_was_lost_costs_what_was_under_way(
 
     one = Driver(plan(COUNT), ground, connect, said.append, large=False)
     working = threading.Thread(target=one.work, daemon=True)
+    hold(tmp_path, range(1, COUNT))
     working.start()
     wait_for(lambda: ground.taken, 120)
     wire.cut()
     kept = list(ground.taken)
     wait_for(lambda: [event for event in said if isinstance(event, Warned)], 120)
+    let_go(tmp_path)
     wire.mend()
     working.join(120)
     assert not working.is_alive() and len(connected) >= 2
@@ -262,12 +270,13 @@ def test_a_worker_whose_disk_is_full_gets_nothing_more(scene: Scene, monkeypatch
     """What a worker does in earnest, but for the run itself."""
     from distributed import get_worker
 
-    bad = next(iter(scene.cluster.scheduler.workers))
+    bad, full = next(iter(scene.cluster.scheduler.workers)), threading.Event()
 
     def made(order: RunOrder) -> tuple[dict[str, bytes], bytes]:
         if get_worker().address == bad:
+            full.set()
             raise OSError(errno.ENOSPC, "No space left on device", "/cache/rootfs/unfinished")
-        time.sleep(0.2)
+        assert full.wait(60)
         from tests.unit.test_cluster import files, run_of
 
         return files(run_of(order)), b""

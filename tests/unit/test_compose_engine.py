@@ -6,7 +6,6 @@ import os
 import select
 import shutil
 import signal
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -214,8 +213,7 @@ def test_a_simulator_that_ended_between_two_runs_is_started_again(
     machine.does("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
     with closing(machine.engine()) as engine:
         engine.run(machine.lab, machine.run, machine.phases.append)
-        os.kill(_stands(machine), signal.SIGKILL)
-        time.sleep(0.05)
+        _kill(_stands(machine))
         shutil.rmtree(machine.run)
         machine.run.mkdir()
         assert engine.run(machine.lab, machine.run, machine.phases.append).outcome.status == "completed"

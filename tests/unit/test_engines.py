@@ -4,8 +4,6 @@ import hashlib
 import itertools
 import os
 import subprocess
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,6 +25,7 @@ from harness.engine.served_files import MODIFIED, first_difference, served_file
 from harness.errors import EngineError
 from harness.topology import build_lab
 from tests.examples import cell, implementation
+from tests.polling import wait_for
 
 
 def test_the_compose_file_names_every_variable_it_needs() -> None:
@@ -224,17 +223,27 @@ def test_certificates_of_virtual_time_are_valid_when_its_clock_starts(tmp_path: 
     assert key.public_key() == leaf.public_key()
 
 
-def test_the_sampler_brackets_growth(tmp_path: Path) -> None:
+def test_the_sampler_brackets_growth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     downloads = tmp_path / "downloads"
     downloads.mkdir()
+    sampled: list[int] = []
+
+    def sample(folder: Path) -> int:
+        sampled.append(folder_size(folder))
+        return sampled[-1]
+
+    def await_samples(size: int) -> None:
+        wait_for(lambda: sampled.count(size) >= 2)
+
+    monkeypatch.setattr("harness.engine.docker.sampler.folder_size", sample)
     sampler = Sampler(tmp_path, log_limit=1 << 30)
     sampler.watch_download(downloads, flow=0, transfer=0)
     sampler.start()
     with (downloads / "f").open("wb", buffering=0) as file:
-        for _ in range(5):
-            time.sleep(0.1)
+        for size in (0, 1000, 2000, 3000, 4000):
+            await_samples(size)
             file.write(b"x" * 1000)
-        time.sleep(0.1)
+        await_samples(5000)
     sampler.stop()
     rows = [tuple(map(int, line.split(","))) for line in (tmp_path / "growth.csv").read_text().splitlines()[1:]]
     sizes = [row[3] for row in rows]
@@ -251,16 +260,10 @@ def test_the_sampler_sees_a_log_that_overflows(tmp_path: Path) -> None:
     (logs / "big").write_bytes(bytes(2000))
     sampler = Sampler(tmp_path, log_limit=1000)
     sampler.watch_logs({"server0": tmp_path / "logs"})
-    seen = threading.Event()
     sampler.start()
-    for _ in range(100):
-        if sampler.overflowed:
-            seen.set()
-            break
-        time.sleep(0.02)
+    wait_for(lambda: sampler.overflowed)
     sampler.stop()
     assert sampler.overflowed == "server0"
-    assert seen.is_set()
 
 
 def test_sizes_of_what_is_not_there(tmp_path: Path) -> None:
@@ -317,9 +320,8 @@ def test_cancelled_builds_end_at_once_and_leave_no_process(tmp_path: Path, monke
     build, images = _one_build(tmp_path), Images(tmp_path, tmp_path / "state")
     with ThreadPoolExecutor(1) as pool:
         made = pool.submit(images.make, build, lambda name, seconds: None)
-        while not (tmp_path / "pid").exists():
-            assert not made.done()
-            time.sleep(0.01)
+        wait_for(lambda: made.done() or (tmp_path / "pid").exists())
+        assert not made.done()
         images.cancel()
         with pytest.raises(EngineError, match="the image x was ended"):
             made.result(timeout=5)

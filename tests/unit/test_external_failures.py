@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from subprocess import CompletedProcess
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from harness.engine.external_failures import ExternalEvents, exit_signal, shim_of
+from tests.polling import wait_for
 
 Event = tuple[str, dict[str, Any]]
 DIED: Event = ("die", {"exitCode": "137"})
@@ -156,8 +156,7 @@ def test_a_container_whose_shim_was_killed_did_not_crash(
     words = ["containerd-shim-runc-v2", "-c", "import signal; signal.pause()", "-id", "c0ffee"]
     heard = _heard(monkeypatch)
     with subprocess.Popen(words, executable=sys.executable) as shim:
-        while shim_of("c0ffee") is None:
-            time.sleep(0.01)
+        wait_for(lambda: shim_of("c0ffee") is not None)
         heard.hear("client0", "start", {}, "c0ffee")
         if number is not None:
             shim.send_signal(number)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from harness.engine.compose_file import paths_document, services
 from harness.engine.docker.run_options import launch
 from harness.topology import build_lab, sim_plan
 from tests.examples import cell, scenario
+from tests.polling import wait_for
 
 LAB = build_lab(cell(scenario(flows=[{"download": "100 kB"}], objectives=[])), 0)
 VARIABLES = {"LAB_OUT": "/store/partial/x", "LAB_CERTS": "/c/certs", "LAB_WWW": "/c/www", "LAB_OWNER": "1-2-3"}
@@ -98,8 +98,7 @@ class _Kernel:
 
     def wait(self, events: Path) -> int:
         assert json.loads(self.go.read_text())["logs"] == str(events.parent)
-        while not self.stop.exists():
-            time.sleep(0.001)
+        wait_for(self.stop.exists)
         return 0
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import time
 
 import pytest
 from rich.console import Console
@@ -23,21 +22,28 @@ from harness.execution.events import (
 from harness.execution.matrix import varied_parameters
 from harness.outcome import Outcome, Run, Verdict
 from harness.report import progress
-from harness.report.progress import ProgressPrinter, duration_text
+from harness.report.progress import SILENCE, ProgressPrinter, duration_text
+from tests.clocks import FakeClock
 from tests.examples import cell
+from tests.polling import wait_for
 
 
-def test_everything_that_happens_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "SILENCE", 0.05)
-    out = io.StringIO()
+def pass_silence(talk: ProgressPrinter, clock: FakeClock) -> None:
+    """Let the next sign of life become due, and print it."""
+    clock.now += SILENCE + 1
+    talk.tick()
+
+
+def test_everything_that_happens_is_said() -> None:
+    clock, out = FakeClock(), io.StringIO()
     one, outcome = cell(), Outcome(status="crashed", role="client", detail="the client ended with exit code 7")
     run = Run(cell=one, repetition=0, outcome=outcome, started_at="2026-11-21T00:00:00+00:00", wall=12.34)
-    with ProgressPrinter(Console(file=out, width=200)) as talk:
+    with ProgressPrinter(Console(file=out, width=200), clock=clock) as talk:
         talk(PlanMade(to_run=3, stored=1, cells=2, seconds=600))
         talk(ImageStarted("sim", 20))
         talk(RunStarted(one, 0, 1, 3, 40, 300))
         talk(PhaseStarted(one, 0, "transfer"))
-        time.sleep(0.2)
+        pass_silence(talk, clock)
         talk(RunFinished(one, run, outcome, Verdict(status="error", reason="crashed_client", sentence="")))
         talk(Warned("look here"))
     text = out.getvalue()
@@ -45,47 +51,56 @@ def test_everything_that_happens_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
         "3 runs of 2 cells to do, 1 are stored; about 10 min",
         "making the image sim (about 20 s)",
         "[1/3] test/case alpha→beta #0 · about 5 min left",
-        "… [1/3] test/case alpha→beta #0 · transfer · 0 s of about 40 s",
+        "… [1/3] test/case alpha→beta #0 · transfer · 31 s of about 40 s",
         "! error after 12.3 s: crashed (the client ended with exit code 7)",
         "warning: look here",
     ):
         assert words in text
 
 
-def test_of_runs_side_by_side_each_has_its_own_phase(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "SILENCE", 0.05)
-    out = io.StringIO()
+def test_of_runs_side_by_side_each_has_its_own_phase() -> None:
+    clock, out = FakeClock(), io.StringIO()
     one = cell()
-    with ProgressPrinter(Console(file=out, width=200)) as talk:
+    with ProgressPrinter(Console(file=out, width=200), clock=clock) as talk:
         talk(RunStarted(one, 0, 1, 2, 40, 300))
         talk(RunStarted(one, 1, 2, 2, 40, 300))
         talk(PhaseStarted(one, 0, "transfer"))
         talk(PhaseStarted(one, 1, "measure"))
-        time.sleep(0.2)
+        pass_silence(talk, clock)
         first = out.getvalue()
         outcome = Outcome(status="completed")
         run = Run(cell=one, repetition=0, outcome=outcome, started_at="", wall=1)
         talk(RunFinished(one, run, outcome, Verdict(status="pass", reason="objectives_met", sentence="")))
-        time.sleep(0.2)
+        pass_silence(talk, clock)
         second = out.getvalue()[len(first) :]
-    assert "… [1/2] test/case alpha→beta #0 · transfer · 0 s of about 40 s\n" in first
-    assert "… [2/2] test/case alpha→beta #1 · measure · 0 s of about 40 s\n" in first
+    assert "… [1/2] test/case alpha→beta #0 · transfer · 31 s of about 40 s\n" in first
+    assert "… [2/2] test/case alpha→beta #1 · measure · 31 s of about 40 s\n" in first
     assert "[1/2] test/case alpha→beta #0 ✓ pass after" in second
-    assert "… [2/2] test/case alpha→beta #1 · measure · 0 s of about 40 s" in second
+    assert "… [2/2] test/case alpha→beta #1 · measure · 62 s of about 40 s" in second
     assert "… [1/2]" not in second
 
 
-def test_a_run_that_is_not_judged_is_over_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "SILENCE", 0.05)
-    out, one = io.StringIO(), cell()
-    with ProgressPrinter(Console(file=out, width=200)) as talk:
+def test_a_run_that_is_not_judged_is_over_when_it_ends() -> None:
+    clock, out, one = FakeClock(), io.StringIO(), cell()
+    with ProgressPrinter(Console(file=out, width=200), clock=clock) as talk:
         talk(PhaseStarted(one, 0, "store"))
-        time.sleep(0.2)
+        pass_silence(talk, clock)
         talk(RunEnded(one, 0))
         ended = len(out.getvalue())
-        time.sleep(0.2)
+        pass_silence(talk, clock)
     assert "… test/case alpha→beta #0 · store" in out.getvalue()[:ended]
     assert out.getvalue()[ended:] == ""
+
+
+def test_a_sign_of_life_comes_by_itself_and_not_before_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SILENCE", 0.05)
+    clock, out = FakeClock(), io.StringIO()
+    with ProgressPrinter(Console(file=out, width=200), clock=clock) as talk:
+        talk(ImageStarted("sim", 20))
+        talk.tick()
+        assert "…" not in out.getvalue()
+        clock.now = 7
+        wait_for(lambda: "… making the image sim · 7 s of about 20 s\n" in out.getvalue())
 
 
 def test_nothing_to_do_is_said() -> None:
@@ -95,28 +110,27 @@ def test_nothing_to_do_is_said() -> None:
     assert "all 9 runs are stored: nothing to run" in out.getvalue()
 
 
-def test_builds_beside_are_told_with_what_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "SILENCE", 0.05)
-    out = io.StringIO()
+def test_builds_beside_are_told_with_what_waits_for_them() -> None:
+    clock, out = FakeClock(), io.StringIO()
     one = cell()
-    with ProgressPrinter(Console(file=out, width=200)) as talk:
+    with ProgressPrinter(Console(file=out, width=200), clock=clock) as talk:
         talk(BuildStarted("go", 30))
         talk(BuildStarted("quiche", 280))
         talk(RunStarted(one, 0, 1, 3, 40, 300))
-        time.sleep(0.2)
+        pass_silence(talk, clock)
         talk(BuildEnded("go", 12.3))
         run = Run(cell=one, repetition=0, outcome=Outcome(status="completed"), started_at="", wall=1)
         talk(RunFinished(one, run, run.outcome, Verdict(status="pass", reason="objectives_met", sentence="")))
         talk(WaitingForImage("quiche", 170))
-        time.sleep(0.2)
+        pass_silence(talk, clock)
         failed = EngineError("the image quiche could not be built; the end of x.log:\n  no such crate", "read x.log")
         talk(BuildEnded("quiche", 200, failed, 7))
     text = out.getvalue()
     for words in (
         "building the image go (about 30 s)",
-        "… [1/3] test/case alpha→beta #0 · 0 s of about 40 s\n",
-        "… building go, 0 s of about 30 s\n",
-        "… building quiche, 0 s of about 5 min\n",
+        "… [1/3] test/case alpha→beta #0 · 31 s of about 40 s\n",
+        "… building go, 31 s of about 30 s\n",
+        "… building quiche, 31 s of about 5 min\n",
         "the image go is built, after 12 s",
         "waiting for the image quiche (about 3 min left)",
         "… waiting for the image quiche\n",

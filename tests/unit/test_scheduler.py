@@ -54,6 +54,8 @@ class FakeGround:
         self.during: dict[str, Callable[[], None]] = {}
         """What happens within a run, by its pair."""
         self.cancelled = threading.Event()
+        self.built: dict[str, threading.Event] = {}
+        """Builds of which a test wants to know that their end was reported."""
         self.root: Path | None = None
         """Where claims are; without, nobody else makes anything."""
         self.elsewhere: set[str] = set()
@@ -125,6 +127,8 @@ def _work(todo: list[PlannedRun], ground: FakeGround, jobs: int = 1) -> tuple[li
         events.append(event)
         if isinstance(event, WaitingForImage) and ground.go_on_when_awaited:
             ground.gates[event.name].set()
+        if isinstance(event, BuildEnded) and event.name in ground.built:
+            ground.built[event.name].set()
 
     lost = Campaign(todo, jobs, ground, listen).work()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith(("build-", "run_"))]
@@ -132,16 +136,12 @@ def _work(todo: list[PlannedRun], ground: FakeGround, jobs: int = 1) -> tuple[li
 
 
 def _after(ground: FakeGround, name: str) -> Callable[[], None]:
-    """Let a build go on, and come back when it is done."""
+    """Let a build go on, and come back when it is done and reported."""
+    ground.built[name] = threading.Event()
 
     def go_on() -> None:
         ground.gates[name].set()
-        limit = time.monotonic() + PATIENCE
-        while name not in [made for made, _ in ground.made]:
-            assert time.monotonic() < limit
-            time.sleep(0.001)
-        # The lane that built it has to say so.
-        time.sleep(0.05)
+        assert ground.built[name].wait(PATIENCE)
 
     return go_on
 
@@ -163,13 +163,19 @@ def test_runs_begin_with_what_is_there_and_the_rest_is_built_beside() -> None:
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_a_cell_whose_runs_have_ended_may_need_more(jobs: int) -> None:
     ground, events = FakeGround([]), list[Event]()
-    todo, asked = _todo("ab"), list[str]()
-    # By the time it ends, nothing else is left to begin.
-    ground.during["a→b #0"] = lambda: time.sleep(0.2)
+    todo, asked, others_ended = _todo("ab"), list[str](), threading.Event()
+
+    def end_last() -> None:
+        """By the time it ends, nothing else is left to begin."""
+        assert jobs == 1 or others_ended.wait(PATIENCE)
+
+    ground.during["a→b #0"] = end_last
 
     def further(one: Cell) -> list[PlannedRun]:
         pair = f"{one.client.name}→{one.server.name}"
         asked.append(pair)
+        if {"a→a", "b→a", "b→b"} <= set(asked):
+            others_ended.set()
         more = {"a→b": [1, 2], "b→a": []}.get(pair, [])
         return [PlannedRun(one, number) for number in more] if asked.count(pair) == 1 else []
 
@@ -294,9 +300,21 @@ def test_the_time_left_learns_from_the_runs() -> None:
     assert left == pytest.approx([40, 3, 2, 1], abs=0.1)
 
 
-def _take_a_while(made: set[str], name: str) -> None:
-    time.sleep(0.002)
-    made.add(name)
+class SharedRuns:
+    """What several harnesses have made on one store. No run ends before each of them has one under way."""
+
+    def __init__(self, harnesses: int) -> None:
+        self.made: set[str] = set()
+        self._harnesses = harnesses
+        self._begun: set[int] = set()
+        self._all_begun = threading.Event()
+
+    def make(self, harness: int, name: str) -> None:
+        self._begun.add(harness)
+        if len(self._begun) == self._harnesses:
+            self._all_begun.set()
+        assert self._all_begun.wait(PATIENCE)
+        self.made.add(name)
 
 
 @pytest.fixture
@@ -309,13 +327,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("harnesses", [2, 3])
 def test_harnesses_on_one_store_make_each_run_once(tmp_path: Path, jobs: int, harnesses: int) -> None:
-    shared: set[str] = set()
+    shared = SharedRuns(harnesses)
     todo, grounds = _todo("abc", 2), [FakeGround([]) for _ in range(harnesses)]
     events: list[list[Event]] = [[] for _ in grounds]
-    for ground in grounds:
-        ground.root, ground.elsewhere = tmp_path, shared
+    for number, ground in enumerate(grounds):
+        ground.root, ground.elsewhere = tmp_path, shared.made
         for item in todo:
-            ground.during[_name(item)] = partial(_take_a_while, shared, _name(item))
+            ground.during[_name(item)] = partial(shared.make, number, _name(item))
     threads = [
         threading.Thread(target=Campaign(todo, jobs, ground, said.append).work)
         for ground, said in zip(grounds, events, strict=True)

@@ -16,6 +16,8 @@ from simulator.ports import Port, _wires
 from simulator.shell import CommandError, Prepared, run_program
 from simulator.together import Together
 
+from tests.polling import wait_for
+
 PEERS = ["sim", "sim-campus"]
 
 
@@ -23,7 +25,7 @@ def test_the_first_first_datagram_is_the_zero_of_all(tmp_path: Path) -> None:
     one, other = (Together(tmp_path, name, PEERS) for name in PEERS)
     assert one.began() is None
     begun = other.begin()
-    time.sleep(0.01)
+    wait_for(lambda: time.time() > begun + 0.001)
     assert one.began() == begun
     assert one.begin() == begun, "another path had one before"
     assert abs(begun - time.time()) < 1
@@ -69,8 +71,10 @@ def test_a_path_without_a_first_datagram_learns_of_it(tmp_path: Path, monkeypatc
     monkeypatch.setattr("simulator.agent.let_through", lambda *given: filtered.append(given))
     learning._learn(None)
     assert learning._first is None
-    begun = Together(tmp_path, "sim-campus", PEERS).begin()
-    time.sleep(0.05)
+    a_second_ago = time.time_ns() - 10**9
+    with monkeypatch.context() as patch:
+        patch.setattr("simulator.together.time.time_ns", lambda: a_second_ago)
+        begun = Together(tmp_path, "sim-campus", PEERS).begin()
     learning._learn(None)
     assert learning._first
     assert time.monotonic() - learning._first == pytest.approx(time.time() - begun, abs=0.02)
@@ -131,10 +135,7 @@ def test_what_cannot_be_forgotten_is_a_failure(tools: Path, monkeypatch: pytest.
 
 def test_what_is_prepared_waits_to_be_told(tools: Path) -> None:
     prepared = Prepared(COMMANDS)
-    deadline = time.monotonic() + 5
-    while not tools.exists() or len(tools.read_text().splitlines()) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    wait_for(lambda: tools.exists() and len(tools.read_text().splitlines()) >= 2)
     assert sorted(tools.read_text().splitlines()) == ["conntrack -R /proc/self/fd/0", "nft -f -"]
     prepared.run()
     assert tools.read_text().splitlines()[2:] == [" ".join(command[1:]) for command in COMMANDS]

@@ -28,6 +28,8 @@ from traffic.plan import Plan, read_plan
 from traffic.readiness import version_negotiation
 from traffic.sampler import Sampler
 
+from tests.polling import wait_for
+
 IMAGE = Path(__file__).parents[2] / "images" / "linux"
 POISSON = {"model": "poisson", "rate": 8_000_000, "packet": [1200, 1200]}
 CBR = {"model": "cbr", "rate": 1_920_000, "packet": [1200, 1200]}
@@ -291,10 +293,8 @@ def test_the_kernel_is_asked_for_one_connection(pair: Pair, sockets: Diag) -> No
     found = sockets.find(socket.AF_INET, diag.ESTABLISHED, pair.port, pair.client_port)
     assert found is not None
     # The last acknowledgement may be a delayed one; from then on the connection is at rest.
-    deadline = time.monotonic() + 10
-    while (now := sockets.look(found)) and diag.tcp_info(now.info)["bytes_acked"] != 100_000:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: (now := sockets.look(found)) is None or diag.tcp_info(now.info)["bytes_acked"] == 100_000)
+    now = sockets.look(found)
     assert now is not None
     assert (now.ports, now.algorithm) == ((pair.port, pair.client_port), "reno")
     figures = diag.tcp_info(now.info)
@@ -360,14 +360,32 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+#: A role that tells by files beside its logs when many datagrams have come, and when it only waits for its end.
+_ROLE = """
+import os, signal, sys
+from pathlib import Path
+from traffic.__main__ import run
+from traffic.udp import Reception
+count, pause = Reception.count, signal.pause
+def count_and_tell(reception, datagram):
+    count(reception, datagram)
+    if reception.datagrams == 20:
+        Path({logs!r} + ".many").touch()
+def tell_and_pause():
+    Path({logs!r} + ".idle").touch()
+    pause()
+Reception.count, signal.pause = count_and_tell, tell_and_pause
+sys.exit(run({role!r}, os.environ, Path({logs!r}), {port}))
+"""
+
+
 def play(role: str, given: dict[str, str], logs: Path, port: int) -> subprocess.Popen[str]:
     logs.mkdir(exist_ok=True)
-    code = (
-        "import os, sys; from pathlib import Path; from traffic.__main__ import run; "
-        f"sys.exit(run({role!r}, os.environ, Path({str(logs)!r}), {port}))"
-    )
+    for sign in logs.parent.glob(f"{logs.name}.*"):
+        # Of an earlier try.
+        sign.unlink()
     return subprocess.Popen(
-        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-c", _ROLE.format(role=role, logs=str(logs), port=port)], stderr=subprocess.PIPE, text=True,
         env={"PYTHONPATH": str(IMAGE), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **given},
     )  # fmt: skip
 
@@ -390,16 +408,16 @@ def probe_until_ready(port: int) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("127.0.0.1", port))
         probe.settimeout(0.05)
-        for _ in range(200):
+
+        def answers() -> bool:
             try:
                 probe.send(probe_packet())
                 assert is_version_negotiation(probe.recv(2048))
-                return
-            except TimeoutError:
-                continue
-            except ConnectionRefusedError:
-                time.sleep(0.02)
-    raise AssertionError("no answer")
+            except (TimeoutError, ConnectionRefusedError):
+                return False
+            return True
+
+        wait_for(answers, 20)
 
 
 def ended(process: subprocess.Popen[str], within: float) -> tuple[int, str]:
@@ -510,7 +528,7 @@ def test_a_client_that_is_told_to_end_leaves_its_counts(tmp_path: Path) -> None:
     given, port = environment(seconds=30), free_port()
     with serving(given, tmp_path / "server", port) as server:
         client = play("client", given, tmp_path / "client", port)
-        time.sleep(1)
+        wait_for(lambda: (tmp_path / "client.many").exists() or client.poll() is not None)
         server.terminate()
         client.terminate()
         assert ended(client, 5) == (143, "")
@@ -593,7 +611,7 @@ def test_the_data_connection_is_sampled_where_it_is_sent(iperf: str, tmp_path: P
         start = time.monotonic()
         assert ended(play("client", given, tmp_path / "client", port), 10) == (0, "")
         assert 1.2 < time.monotonic() - start < 4
-        time.sleep(0.3)
+        wait_for(lambda: (tmp_path / "server.idle").exists() or server.poll() is not None)
         assert server.poll() is None
         server.terminate()
         assert ended(server, 5) == (0, "")

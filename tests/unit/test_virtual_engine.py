@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +27,9 @@ from harness.engine.virtual.guest_config import guest_memory_mib, sample_ns, wor
 from harness.engine.virtual.uml_guest import Guest, GuestEnd, _StallDetector, ram_folder
 from harness.errors import EngineError
 from harness.topology import Lab, build_lab
+from tests.clocks import FakeClock
 from tests.examples import cell, scenario
+from tests.polling import wait_for
 
 
 def rootfs(user: str = "") -> RootFs:
@@ -221,49 +223,71 @@ def test_a_guest_is_found_by_who_started_it() -> None:
     assert os.getpid() not in [process for process, _ in guests.guests()]
 
 
+@pytest.fixture
+def wall(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    """The clock by which guests are watched."""
+    clock = FakeClock()
+    monkeypatch.setattr(guests, "time", SimpleNamespace(monotonic=clock))
+    return clock
+
+
+def _await_states(guest: subprocess.Popen[bytes], states: str) -> None:
+    """Wait until a guest's processes are in these states (proc_pid_stat(5))."""
+    wait_for(lambda: sorted(process.state for process in guests._group_stats(guest.pid).values()) == sorted(states))
+
+
 @pytest.mark.parametrize(
-    ("program", "stands_still"), [("while True: pass", True), ("import time; time.sleep(60)", False)]
+    ("program", "stands_still"), [("while True: pass", True), ("import time; print(flush=True); time.sleep(60)", False)]
 )
-def test_a_guest_that_waits_for_its_turn_does_not_stand_still(program: str, stands_still: bool) -> None:
+def test_a_guest_that_waits_for_its_turn_does_not_stand_still(
+    wall: FakeClock, program: str, stands_still: bool
+) -> None:
     """What counts is the guest's own CPU time: on a busy machine it may take far longer by the wall's clock."""
-    guest = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+    guest = subprocess.Popen([sys.executable, "-c", program], start_new_session=True, stdout=subprocess.PIPE)
     try:
         stillness = _StallDetector(guest.pid, stall=0.4)
-        deadline = time.monotonic() + (30 if stands_still else 1.5)
-        while time.monotonic() < deadline and not stillness.too_long():
-            time.sleep(0.05)
-        assert stillness.too_long() is stands_still
+        wall.now = 0.2
+        if stands_still:
+            wait_for(stillness.too_long)
+        else:
+            assert guest.stdout is not None and guest.stdout.readline()
+            _await_states(guest, "S")
+        for wall.now in (1.5, 3.9):
+            assert stillness.too_long() is stands_still
+        wall.now = 4.0
+        assert stillness.too_long(), "after ten times as long, whatever it does"
         stillness.moved()
         assert not stillness.too_long()
     finally:
         guest.kill()
-        guest.wait()
+        guest.communicate()
 
 
 @pytest.mark.parametrize(
-    ("program", "stopped", "asleep"),
+    ("program", "states", "asleep"),
     [
         # A child that ended, which nobody reaps.
-        ("import os, time\nif os.fork():\n    time.sleep(60)", False, True),
-        ("import os, time\nif os.fork():\n    time.sleep(60)\nwhile os.getppid() != 1:\n    pass", False, False),
-        ("import time\ntime.sleep(60)", True, False),
+        ("import os, time\nif os.fork():\n    time.sleep(60)", "SZ", True),
+        ("import os, time\nif os.fork():\n    time.sleep(60)\nwhile os.getppid() != 1:\n    pass", "SR", False),
+        ("import time\ntime.sleep(60)", "T", False),
     ],
     ids=["sleeps", "computes", "stopped"],
 )
 def test_a_guest_that_sleeps_for_good_is_told_from_one_that_is_held_up(
-    monkeypatch: pytest.MonkeyPatch, program: str, stopped: bool, asleep: bool
+    monkeypatch: pytest.MonkeyPatch, wall: FakeClock, program: str, states: str, asleep: bool
 ) -> None:
     monkeypatch.setattr(guests, "ASLEEP", 0.3)
     guest = subprocess.Popen([sys.executable, "-S", "-c", program], start_new_session=True)
     try:
-        if stopped:
+        if states == "T":
             guest.send_signal(signal.SIGSTOP)
+        _await_states(guest, states)
         stillness = _StallDetector(guest.pid, stall=2)
-        deadline = time.monotonic() + (30 if asleep else 1.5)
-        while time.monotonic() < deadline and not stillness.asleep():
+        wall.now = 1.0
+        assert not stillness.too_long() and not stillness.asleep(), "sleep counts from the first look on"
+        for wall.now in (1.4, 1.8):
             assert not stillness.too_long()
-            time.sleep(0.05)
-        assert stillness.asleep() is asleep
+            assert stillness.asleep() is asleep
         stillness.moved()
         assert not stillness.asleep()
     finally:
