@@ -205,18 +205,18 @@ class Talk:
         windows = [(0, case.window), *self.windows]
         return Conversation(
             request_ns=100 * MS,
-            first_ns=int(sent[0, 2]),
+            first_byte_ns=int(sent[0, 2]),
             end_ns=int(sent[came, 2].max()),
             rtt=Steps(np.zeros(1, np.int64), np.array([case.rtt])),
             rate=Steps(np.zeros(1, np.int64), np.array([round(SIZE * 8e9 / case.own)])),
             sent=SentArrays(sent[:, 0], np.full(len(sent), SIZE, np.int64), sent[:, 1], sent[:, 2], came, ~came),
-            acknowledged=AckArrays(acks[:, 0], acks[:, 1]),
-            others=merge_spans(self.others) if self.others else NO_SPANS,
+            acks=AckArrays(acks[:, 0], acks[:, 1]),
+            other_flows=merge_spans(self.others) if self.others else NO_SPANS,
             credits=(Credit("stream", grants[:, 0], grants[:, 1] * SIZE, sent[:, 2], used),) if case.known else None,
             window=WindowSamples(np.array([t for t, _ in windows], np.int64), np.array([w * SIZE for _, w in windows]))
             if case.told
             else None,
-            mistaken=FalseLosses(*np.array(self.mistaken, np.int64).reshape(-1, 2).T),
+            spurious_losses=FalseLosses(*np.array(self.mistaken, np.int64).reshape(-1, 2).T),
         )
 
 

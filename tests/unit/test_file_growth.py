@@ -137,10 +137,10 @@ def test_several_flows_have_rows_of_their_own_and_a_repeat_has_others(tmp_path: 
     frame = read_growth(csv)
     one, other, repeat = (transfer_growth(frame, *which) for which in ((0, 0), (1, 0), (1, 1)))
     assert one.size[-1] == 390
-    moment = other.reached(1, 0)
+    moment = other.time_of(1, 0)
     assert moment is not None
     assert (moment.after_ns, moment.before_ns) == (19 * PERIOD, 20 * PERIOD)
-    again = repeat.reached(2, 39 * PERIOD)
+    again = repeat.time_of(2, 39 * PERIOD)
     assert again is not None
     assert (again.after_ns, again.before_ns) == (60 * PERIOD, 61 * PERIOD)
     assert repeat.size[0] == 0
