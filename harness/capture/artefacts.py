@@ -202,7 +202,7 @@ class Artefacts:
         facts = self._read(LAB, files.read_lab)
         if facts is None or (self.selected_path is None and len(facts.paths) != 1):
             return facts
-        return facts.alone(self.selected_path if self.selected_path is not None else facts.paths[0].path)
+        return facts.for_path(self.selected_path if self.selected_path is not None else facts.paths[0].path)
 
     @cached_property
     def paths(self) -> tuple[str, ...]:

@@ -165,5 +165,5 @@ def _shared() -> Iterator[str]:
         with suppress(OSError):
             said = setting.file.read_text().strip()
             # A group comes and goes; what somebody killed has left changed the next one takes back.
-            if said != setting.usual:
+            if said != setting.default:
                 yield f"{setting.file} = {said}"

@@ -218,7 +218,7 @@ def build_image(tag: str, folder: Path, *words: str) -> str:
 def own_cache(cache: Path, implementation: str) -> Cache:
     """A cache with the exports of the simulator and an implementation, as folders of its own with links to the files."""
     app = _app()
-    with app.exported.use([app.images.sim("lab").reference, local_image(implementation)]) as exported:
+    with app.root_file_systems.use([app.images.sim("lab").reference, local_image(implementation)]) as exported:
         for root in exported.roots.values():
             folder = Path(root.rootfs).parent
             own = cache / "rootfs" / folder.name

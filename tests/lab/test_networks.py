@@ -68,7 +68,7 @@ class Bench:
         who = [self.app.catalogue.implementations()[name][0] for name in (client, "ngtcp2")]
         request = Request([Scenario.model_validate(asked)], who[:1], who[1:])
         (cell,) = self.app.matrix(request, lambda event: None, pull=False)
-        return self.app.inventory.made(cell, lambda event: None)
+        return self.app.inventory.build_images_of(cell, lambda event: None)
 
     def run(self, cell: Cell) -> Seen:
         """A run of a cell whose link is proven, as soon as the machine lets it be."""

@@ -70,21 +70,21 @@ class Folder:
     def claim(self, item: PlannedRun) -> RunLock | int:
         return claim_run(self.folder, item.cell.key, item.repetition)
 
-    def made_elsewhere(self, item: PlannedRun) -> bool:
+    def is_done_elsewhere(self, item: PlannedRun) -> bool:
         return False
 
-    def expected(self, cell: Cell) -> float:
+    def expected_seconds(self, cell: Cell) -> float:
         return 1.0
 
-    def take(self, item: PlannedRun, answer: RunAnswer, attempt: int) -> bool:
+    def store_answer(self, item: PlannedRun, answer: RunAnswer, attempt: int) -> bool:
         self.taken.append(item.repetition)
         (self.folder / f"{item.repetition}.stored").write_bytes(answer.files["run.json"])
         return False
 
-    def unpacked(self, item: PlannedRun, answer: RunAnswer) -> tuple[Run, MeasuredRun | None]:
+    def unpack(self, item: PlannedRun, answer: RunAnswer) -> tuple[Run, MeasuredRun | None]:
         return read_run(answer.files["run.json"]), None
 
-    def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
+    def stored_run(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
         return read_run((self.folder / f"{item.repetition}.stored").read_bytes()), None
 
     def left(self, plan: list[PlannedRun]) -> list[PlannedRun]:
@@ -107,6 +107,6 @@ def drive(
     depot: Any = None
     ground, task = Folder(folder), partial(work, folder, kills, always)
     Driver(
-        ground.left(plan(count)), ground, lambda: ClusterConnection(scheduler.address, scheduler.security, depot, print, task), say, large=False
+        ground.left(plan(count)), ground, lambda: ClusterConnection(scheduler.address, scheduler.security, depot, print, task), say, with_artefacts=False
     ).work()  # fmt: skip
     return ground.taken

@@ -96,23 +96,23 @@ class Fake:
         assert self.folder is not None
         return claim_run(self.folder, item.cell.key, item.repetition)
 
-    def made_elsewhere(self, item: PlannedRun) -> bool:
+    def is_done_elsewhere(self, item: PlannedRun) -> bool:
         return (item.cell.key, item.repetition) in self.elsewhere
 
-    def expected(self, cell: Cell) -> float:
+    def expected_seconds(self, cell: Cell) -> float:
         return self.expects(cell)
 
-    def take(self, item: PlannedRun, answer: RunAnswer, attempt: int) -> bool:
+    def store_answer(self, item: PlannedRun, answer: RunAnswer, attempt: int) -> bool:
         name = item.cell.key, item.repetition
         self.taken.append(name)
-        self.runs[name] = self.unpacked(item, answer)[0]
+        self.runs[name] = self.unpack(item, answer)[0]
         self.spoilt -= 1
         return self.spoilt >= 0
 
-    def unpacked(self, item: PlannedRun, answer: RunAnswer) -> tuple[Run, MeasuredRun | None]:
+    def unpack(self, item: PlannedRun, answer: RunAnswer) -> tuple[Run, MeasuredRun | None]:
         return read_run(answer.files["run.json"]), None
 
-    def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
+    def stored_run(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
         return self.runs[item.cell.key, item.repetition], None
 
 
@@ -136,7 +136,7 @@ class Scene:
             return ClusterConnection(address, None, depot, lambda text: self.said.append(Warned(text)), work)
 
         sample = coordinator.select_sample(list(todo), share)
-        return Driver(todo, ground, connect, self.said.append, twice=sample, large=False, **more), ground
+        return Driver(todo, ground, connect, self.said.append, sample=sample, with_artefacts=False, **more), ground
 
     def warnings(self) -> str:
         return " ".join(event.text for event in self.said if isinstance(event, Warned | RunsVerified))
@@ -184,7 +184,7 @@ def test_every_run_is_made_once_the_longest_first_and_told_of(scene: Scene) -> N
     # Dask hands out what it has in the order of priority, and gets the longest first.
     assert {number for number, _ in made[:2]} <= {11, 10, 9, 8}
     last = [event for event in scene.said if isinstance(event, ClusterProgress)][-1]
-    assert last.of == 12 and last.cores >= 1
+    assert last.total == 12 and last.cores >= 1
     assert not list((scene.folder / "claims").iterdir())
 
 
@@ -379,20 +379,20 @@ def test_a_run_is_stored_as_the_worker_stored_it(tmp_path: Path) -> None:
         nothing, here, StoredResults(here, here), Options(), QuietWait(0.0), Provenance(), events.append
     )  # fmt: skip
     ground = ClusterBackend(nothing, attempts, nothing)
-    assert ground.take(PlannedRun(HERE, 3), answer, 1) is False
+    assert ground.store_answer(PlannedRun(HERE, 3), answer, 1) is False
     names = {file.relative_to(there.root) for file in there.root.rglob("*") if file.is_file()}
     assert names == {file.relative_to(here.root) for file in here.root.rglob("*") if file.is_file()}
     assert all((there.root / name).read_bytes() == (here.root / name).read_bytes() for name in names)
     assert here.run(HERE.key, 3) == run_of(order) and isinstance(events[0], RunFinished)
-    assert ground.unpacked(PlannedRun(HERE, 3), answer) == ground.stored(PlannedRun(HERE, 3))
+    assert ground.unpack(PlannedRun(HERE, 3), answer) == ground.stored_run(PlannedRun(HERE, 3))
     with pytest.raises(ResultError, match=f"a worker made {HERE.key}/3 where {HERE.key}/4 was asked for"):
-        ground.take(PlannedRun(HERE, 4), answer, 1)
+        ground.store_answer(PlannedRun(HERE, 4), answer, 1)
     with pytest.raises(ResultError, match="is no run"):
-        ground.take(PlannedRun(HERE, 3), replace(answer, archive=b"no archive"), 1)
+        ground.store_answer(PlannedRun(HERE, 3), replace(answer, archive=b"no archive"), 1)
     with pytest.raises(ResultError, match="is no run"):
-        ground.take(PlannedRun(HERE, 3), replace(answer, files={}), 1)
+        ground.store_answer(PlannedRun(HERE, 3), replace(answer, files={}), 1)
     with pytest.raises(ResultError, match="lies outside"):
-        ground.take(PlannedRun(HERE, 3), replace(answer, files={**kept, "../../x/y": b""}), 1)
+        ground.store_answer(PlannedRun(HERE, 3), replace(answer, files={**kept, "../../x/y": b""}), 1)
     assert not list((here.root / "partial").iterdir())
 
 

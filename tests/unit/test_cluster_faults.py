@@ -86,22 +86,22 @@ def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_o
 
     def hand_out(*items: PlannedRun) -> None:
         for item in items:
-            connected.give(f"{connected.name}-{item.repetition}", ground.order(item, connected.name)[0], 1.0, 1)
-        connected.hand_out()
+            connected.queue_run(f"{connected.name}-{item.repetition}", ground.order(item, connected.name)[0], 1.0, 1)
+        connected.submit_queued()
 
     try:
-        wait_for(lambda: (connected.look(), len(connected.members) == 2)[1], 120)
+        wait_for(lambda: (connected.update_workers(), len(connected.workers) == 2)[1], 120)
         hand_out(lost)
         # Its scheduler knows of the answer, and nobody fetched it.
-        wait_for(lambda: connected._over(1), 120)
+        wait_for(lambda: connected._ended_futures(1), 120)
         (died,) = whose(tmp_path, "made", lost.repetition)
         hand_out(*others)
         os.kill(int(died), signal.SIGKILL)
         came = list[str]()
 
         def all_came() -> bool:
-            connected.look()
-            assert not connected.adrift()
+            connected.update_workers()
+            assert not connected.unassigned_tasks()
             came.extend(key for key, answer in connected.wait(0.5, large=False) if isinstance(answer, RunAnswer))
             return len(came) == 1 + len(others)
 
@@ -172,7 +172,7 @@ def test_a_worker_of_another_version_is_refused_by_name(tmp_path: Path, schedule
         looking = ClusterConnection(scheduler.address, scheduler.security, depot, said.append)
         try:
             # (Workers that died in another test may still be on their way back.)
-            wait_for(lambda: (looking.look(), said and len(looking.members) == 2)[1], 120)
+            wait_for(lambda: (looking.update_workers(), said and len(looking.workers) == 2)[1], 120)
             assert looking.cores == 2
             assert "has another version of this package" in said[0] and package_digest() in said[0]
             assert said[0].endswith("it gets nothing to do") and len(said) == 1
@@ -244,7 +244,7 @@ def test_a_connection_that_was_lost_costs_what_was_under_way(
             partial(work, tmp_path, frozenset[int](), False),
         )  # fmt: skip
 
-    one = Driver(plan(COUNT), ground, connect, said.append, large=False)
+    one = Driver(plan(COUNT), ground, connect, said.append, with_artefacts=False)
     working = threading.Thread(target=one.work, daemon=True)
     working.start()
     wait_for(lambda: ground.taken, 120)

@@ -52,10 +52,10 @@ class FakeApp:
 
     def __init__(self, known: Ledger, other_labs: Sequence[str] = ()) -> None:
         self.ledger = known
-        self.places = SimpleNamespace(root=Path("/nowhere"))
+        self.paths = SimpleNamespace(root=Path("/nowhere"))
         self._other_labs = other_labs
 
-    def today(self, one: Cell) -> Cell:
+    def current_cell(self, one: Cell) -> Cell:
         return one.model_copy(update={"compiled": "other"}) if one.scenario.name in self._other_labs else one
 
 
@@ -182,7 +182,7 @@ def test_other_bytes_are_refused_with_the_cell_and_a_scope_accepts_the_rest(prov
     scoped = prover(runs, differs=["test/changing"], excepted=("changes",))
     tried = prove(scoped, tmp_path)
     assert tried.proven
-    assert tried.outside == 1
+    assert tried.excluded_cells == 1
     (added,) = scoped.ledger_with(tried).entries.equivalences
     assert (added.except_, added.proof.cells) == (("changes",), 2)
     assert list(result_lines(tried))[-1].endswith(

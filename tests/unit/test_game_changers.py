@@ -67,7 +67,7 @@ def test_a_fraction_of_every_pair_tells_main_effects_from_two_factors_together()
         # picoquic's client honours four of the nine by itself.
         assert all(len(design.factors) >= 4 for design in designs.values())
         assert "server.pacing" in designs["msquic"].factors
-        assert "quinn cannot set pacing" in designs["quinn"].absent["server.pacing"]
+        assert "quinn cannot set pacing" in designs["quinn"].unsupported["server.pacing"]
 
 
 def test_document_004_s_columns_are_told_as_far_as_they_are_honoured() -> None:
@@ -75,7 +75,7 @@ def test_document_004_s_columns_are_told_as_far_as_they_are_honoured() -> None:
     made = design_for_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]})
     assert made.labels == ("its own parameters", "picoquic's parameters", "h2o's parameters", "curl's parameters")
     assert made.points[2].parameters["server.congestion_control"] == "reno"
-    assert "h2o's parameters: server.ack_delay_exponent 10" in made.absent
+    assert "h2o's parameters: server.ack_delay_exponent 10" in made.unsupported
 
 
 # --- the page
@@ -258,7 +258,7 @@ def test_what_it_takes_is_searched_and_read_from_the_store_alone() -> None:
     # From what is stored; a cell that was told other things does not belong to it.
     stored = [*lab.ran.values()]
     (read,) = stored_searches(stored)
-    assert read.reached == found.reached
+    assert read.result == found.result
     assert stored_searches(stored[1:]) == []
     assert "| alpha→beta | it takes client.ack_ratio 10 and" in view.markdown([read])
     assert view.report([read])["searches"][0]["answer"] == "cheapest"
@@ -270,7 +270,7 @@ def test_a_smaller_budget_is_gone_on_from() -> None:
     assert "not decided: 3 of 8 sets were tried, and the best, " in sentence(found)
     assert sum(lab.batches) == 3
     found, _ = _reach(lab, one)
-    assert found.reached.answer == "cheapest"
+    assert found.result.answer == "cheapest"
     assert sum(lab.batches) == 5
 
 

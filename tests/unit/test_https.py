@@ -164,7 +164,7 @@ def test_a_larger_buffer_lets_more_be_in_flight(name: str) -> None:
             )
             for one in most
         ]
-        return TRIALS[name].tell(role, list(zip(("512 KiB", "8 MiB"), runs, strict=True)))
+        return TRIALS[name].judge(role, list(zip(("512 KiB", "8 MiB"), runs, strict=True)))
 
     assert told(4e5, 3e6)[0] == ""
     assert "allows no larger window" in told(4e5, 5e5)[0]

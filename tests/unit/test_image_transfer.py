@@ -156,7 +156,7 @@ def test_a_depot_lays_parcels_down_where_workers_read_them(tmp_path: Path) -> No
 
     files = tmp_path / "files"
     with ParcelSource(Here(cache), ContentsCache(cache.folder), str(files)) as depot:
-        image = depot.sent("lab/one:1")
+        image = depot.describe("lab/one:1")
         assert b"".join(depot.pieces(image.parcel)) == (files / f"{image.parcel}.parcel").read_bytes()
         assert [file.name for file in files.iterdir()] == [f"{image.parcel}.parcel"]
         with pytest.raises(EngineError, match="the driver has no image"):

@@ -64,7 +64,7 @@ def test_what_is_stored_or_kept_is_not_done_again(tmp_path: Path) -> None:
     assert len(after.todo) == len(share.todo) - 1, "one whose link is not proven is no run"
     made = reference.unkept(after.cells, after.asked.repeat)
     assert [result.cell.key for result in made] == [share.cells[0].key]
-    publish_runs(reference.root, made, reference._app.stored, lambda run: False)
+    publish_runs(reference.root, made, reference._app.stored_runs, lambda run: False)
     assert reference.unkept(after.cells, after.asked.repeat) == []
     # Elsewhere, without the store, the reference is enough.
     (tmp_path / "elsewhere").mkdir()
@@ -90,7 +90,7 @@ def _searched(reference: Reference, monkeypatch: pytest.MonkeyPatch) -> list[str
             ran.append(cell.key)
             run = Run(cell=cell, repetition=0, outcome=Outcome(status="timed_out"), started_at="2026-01-01")
             app.store.finish(app.store.begin(cell.key, 0), run, measured)
-        return [app.results.of(cell, 1) for cell in cells]
+        return [app.results.result_of(cell, 1) for cell in cells]
 
     app, measured = reference._app, MeasuredRun(version=VERSION, link=LinkProof(valid=True))
     monkeypatch.setattr(app, "run_cells", run_cells)
@@ -102,7 +102,7 @@ def test_what_is_kept_can_be_made_afresh(tmp_path: Path) -> None:
     reference = _reference(tmp_path)
     (share,) = _shares(reference)
     _stored(reference, share, 0)
-    publish_runs(reference.root, reference.unkept(share.cells, 2), reference._app.stored, lambda run: False)
+    publish_runs(reference.root, reference.unkept(share.cells, 2), reference._app.stored_runs, lambda run: False)
     assert len(_shares(reference)[0].todo) == 7
     elsewhere = App(CheckoutPaths(ROOT, tmp_path / "other", tmp_path / "state", tmp_path / "cache"))
     assert len(_shares(Reference(elsewhere, reference.root))[0].todo) == 7
@@ -127,13 +127,13 @@ def test_a_search_is_gone_through_and_goes_on_from_what_is_kept(
     # Nothing is asked for twice, here, or where there is the reference alone; and all of it is of today.
     (again,) = _shares(reference)
     assert (len(again.cells), again.todo) == (12, ())
-    publish_runs(reference.root, made, reference._app.stored, lambda run: False)
+    publish_runs(reference.root, made, reference._app.stored_runs, lambda run: False)
     assert reference.work(again, Options(), lambda event: None) == []
     (tmp_path / "elsewhere").mkdir()
     other = _reference(tmp_path / "elsewhere", _SEARCH.replace("search: 6", "search: 7"))
     other.root, further = reference.root, _searched(other, monkeypatch)
     (reference.root / CAMPAIGN).write_text(_SEARCH.replace("search: 6", "search: 7"))
-    assert {result.older for result in other.standing(made, lambda event: None)} == {()}
+    assert {result.staleness for result in other.standing(made, lambda event: None)} == {()}
     (more,) = _shares(other)
     assert (len(more.cells), len(more.todo)) == (14, 2)
     assert len(other.work(more, Options(), lambda event: None)) == 2 == len(further)
@@ -146,7 +146,7 @@ def test_a_search_goes_by_runs_that_are_in_part_kept_and_in_part_stored(
     reference = _reference(tmp_path, text)
     (share,) = _shares(reference)
     _stored(reference, share, 0)
-    publish_runs(reference.root, reference.unkept(share.cells, 2), reference._app.stored, lambda run: False)
+    publish_runs(reference.root, reference.unkept(share.cells, 2), reference._app.stored_runs, lambda run: False)
     (tmp_path / "elsewhere").mkdir()
     other = _reference(tmp_path / "elsewhere", text)
     other.root = reference.root
@@ -174,7 +174,7 @@ def test_what_nobody_asks_for_can_be_dropped(tmp_path: Path) -> None:
     (share,) = _shares(reference)
     for cell in share.cells:
         _stored(reference, Share(share.asked, (cell,), ()), 0)
-    publish_runs(reference.root, reference.unkept(share.cells, 2), reference._app.stored, lambda run: False)
+    publish_runs(reference.root, reference.unkept(share.cells, 2), reference._app.stored_runs, lambda run: False)
     assert reference.unasked(lambda event: None) == set()
     large = {cell.key for cell in share.cells if cell.scenario.name == "satellite/large"}
     (reference.root / CAMPAIGN).write_text(_TWO.replace("satellite/medium, satellite/large", "satellite/medium"))

@@ -66,7 +66,7 @@ class FakeGround:
             name = left.pop()
             if name in self.steps and name not in found:
                 found.add(name)
-                left += self.steps[name].on
+                left += self.steps[name].bases
         return wanted, [self.steps[name] for name in found]
 
     def make(self, step: Step, *, beside: bool) -> bool:
@@ -85,7 +85,7 @@ class FakeGround:
             return True
         return False
 
-    def ready(self, cell: Cell) -> Cell:
+    def settle_images(self, cell: Cell) -> Cell:
         missing = self.needed(cell) & self.steps.keys()
         assert not missing, f"{cell.client.name}→{cell.server.name} began without {missing}"
         return cell
@@ -93,7 +93,7 @@ class FakeGround:
     def claim(self, item: PlannedRun) -> Claim | int:
         return nullcontext() if self.root is None else claim_run(self.root, item.cell.key, item.repetition)
 
-    def made_elsewhere(self, item: PlannedRun) -> bool:
+    def is_done_elsewhere(self, item: PlannedRun) -> bool:
         return _name(item) in self.elsewhere
 
     def run(self, item: PlannedRun) -> float:
@@ -102,7 +102,7 @@ class FakeGround:
         self.during.get(name, lambda: None)()
         return 1.0
 
-    def expected(self, cell: Cell) -> float:
+    def expected_seconds(self, cell: Cell) -> float:
         return 1.0
 
     def cancel(self) -> None:
@@ -156,7 +156,7 @@ def test_runs_begin_with_what_is_there_and_the_rest_is_built_beside() -> None:
     assert ground.ran == ["a→a #0", "a→a #1", *(f"{pair} #{n}" for n in (0, 1) for pair in ("a→b", "b→a", "b→b"))]
     assert ground.made == [("b", True)]
     assert [event.number for event in events if isinstance(event, RunStarted)] == list(range(1, 9))
-    assert {event.of for event in events if isinstance(event, RunStarted)} == {8}
+    assert {event.total for event in events if isinstance(event, RunStarted)} == {8}
     assert not [event for event in events if isinstance(event, WaitingForImage)]
 
 
@@ -177,7 +177,7 @@ def test_a_cell_whose_runs_have_ended_may_need_more(jobs: int) -> None:
     assert sorted(ground.ran) == ["a→a #0", "a→b #0", "a→b #1", "a→b #2", "b→a #0", "b→b #0"]
     # Once for each cell whose last run has ended, and not while another of its runs goes on.
     assert sorted(asked) == ["a→a", "a→b", "a→b", "b→a", "b→b"]
-    assert max(event.of for event in events if isinstance(event, RunStarted)) == 6
+    assert max(event.total for event in events if isinstance(event, RunStarted)) == 6
 
 
 def test_a_wait_is_told_with_what_it_is_for() -> None:
@@ -283,7 +283,7 @@ def test_a_mistake_in_a_build_thread_is_not_waited_for() -> None:
 
 def test_the_time_left_learns_from_the_runs() -> None:
     ground = FakeGround([])
-    ground.expected = lambda cell: 10.0  # type: ignore[method-assign]
+    ground.expected_seconds = lambda cell: 10.0  # type: ignore[method-assign]
     todo = _todo("ab")
     campaign = Campaign(todo, 1, ground, lambda event: None)
     assert campaign.seconds() == pytest.approx(40, abs=0.1)

@@ -93,11 +93,14 @@ def _side_by_side(kernels: tuple[str, str], names: list[str], most: int | None, 
 
     pair = (kernel_of(kernels[0]), kernel_of(kernels[1]))
     app, kept = open_app(), open_app(reference)
-    known = verifiable_runs(kept.stored)
+    known = verifiable_runs(kept.stored_runs)
     runs = select_runs(known, names) if names else varied(known)
     found = []
-    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.end_hard):
-        items = (PlannedRun(app.inventory.made(app.today(run.cell), talk), run.repetition) for run in runs[:most])
+    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.kill_all):
+        items = (
+            PlannedRun(app.inventory.build_images_of(app.current_cell(run.cell), talk), run.repetition)
+            for run in runs[:most]
+        )
         for one in side_by_side(app, items, pair, min(os.sched_getaffinity(0)), talk):
             found.append(one)
             console().print(f"  {sentence(one)}", soft_wrap=True, markup=False)

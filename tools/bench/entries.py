@@ -126,7 +126,7 @@ class Entries(Session):
         build = self.app.images.sim_build("lab")
         self.app.images.make(build, self.announce)
         found: dict[tuple[str, int], list[float]] = {}
-        with self.app.exported.use([build.reference]) as exported:
+        with self.app.root_file_systems.use([build.reference]) as exported:
             rootfs = Path(exported.roots[build.reference].rootfs)
             for _ in range(TURNS):
                 for which, kernel in enumerate(self._kernels):

@@ -64,7 +64,7 @@ class RealTime(Session):
 
     def _standing(self, wanted: Scenario) -> StandingLab:
         folder = self.folder / wanted.name
-        return StandingLab(self._probe_lab(wanted), folder, self.app.places.cache)
+        return StandingLab(self._probe_lab(wanted), folder, self.app.paths.cache)
 
     def _idle_delay(self) -> None:
         with self._standing(scenario("idle", "50 Mbit/s", "10 Mbit/s")) as lab:

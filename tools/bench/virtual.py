@@ -68,7 +68,7 @@ class VirtualTime(Session):
         self.app.images.make(self.app.images.sim_build("lab"), self.announce)
         reference = self.app.images.sim_build("lab").reference
         chosen = {**experiments(), **theory_experiments()}
-        with self.app.exported.use([reference]) as exported:
+        with self.app.root_file_systems.use([reference]) as exported:
             sim = Path(exported.roots[reference].rootfs)
             for rows in link_fidelity(sim, self.folder, chosen, seed=1, core=self._cores[0]).values():
                 for row in rows:

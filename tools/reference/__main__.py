@@ -102,7 +102,7 @@ def run_campaign(
         cluster=place,
     )
     beside = place.local if place is not None and place.local else options.jobs
-    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.end_hard):
+    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.kill_all):
         chosen = list(campaign.shares(engine.value, only or [], talk))
         for share in chosen:
             print_text(_line(share, beside))
@@ -112,7 +112,7 @@ def run_campaign(
             made = campaign.work(share, options, talk)
             if made:
                 drawn = behind_figures(made)
-                kept = publish_runs(REFERENCE, made, app.stored, lambda run, drawn=drawn: run.name in drawn)  # type: ignore[misc]
+                kept = publish_runs(REFERENCE, made, app.stored_runs, lambda run, drawn=drawn: run.name in drawn)  # type: ignore[misc]
                 console().print(f"{share.name}: kept {kept.runs} runs, dropped {kept.replaced} older cells")
         if tidy:
             unasked = campaign.unasked(talk)
@@ -167,7 +167,7 @@ def keep(
     def with_series(run: Run) -> bool:
         return run.name in drawn or (series == SeriesChoice.FIRST and run.repetition == 0)
 
-    kept = take_over(into, results, app.stored, with_series)
+    kept = take_over(into, results, app.stored_runs, with_series)
     rekey(into, app.ledger)
     console().print(f"kept {kept.runs} runs in {into}, dropped {kept.replaced} cells that others replace")
 

@@ -128,7 +128,7 @@ class Reference:
     @functools.cached_property
     def _absent(self) -> dict[str, str]:
         """Implementations that are not here, read once: Docker is asked for the image of each."""
-        return self._app.inventory.absent()
+        return self._app.inventory.unavailable()
 
     def matrix(self, asked: Asked, listen: Listener) -> list[Cell]:
         """The cells of one request, with today's bits. Raises InputError.
@@ -149,7 +149,7 @@ class Reference:
             scenarios=scenarios,
             clients=app.catalogue.find_implementations(asked.clients, "client", absent, scenarios),
             servers=app.catalogue.find_implementations(asked.servers, "server", absent, scenarios),
-            everybody=frozenset(
+            default_roles=frozenset(
                 role for role in ROLES if (asked.clients if role == "client" else asked.servers) == "all"
             ),
             engine=asked.engine,
@@ -168,15 +168,15 @@ class Reference:
         """A cell with its runs, of the reference and of the store; None where some of them are in neither."""
         planned = plan_runs([cell], repeat)
         kept = set() if columns is None or self._fresh else self._sound_runs(columns, planned)
-        done = kept | self._app.results.done(planned, frozenset({"infrastructure"}))
+        done = kept | self._app.results.completed_runs(planned, frozenset({"infrastructure"}))
         return self._of_both(cell, repeat, columns) if len(done) == len(planned) else None
 
     def _of_both(self, cell: Cell, repeat: int | None, columns: ColumnStore | None) -> CellResult:
         """A cell with its runs, judged as one: the sound ones of the reference, and of the store the rest."""
-        stored = self._app.results.of(cell, repeat)
+        stored = self._app.results.result_of(cell, repeat)
         if columns is None:
             return stored
-        reference = StoredResults(columns, None).of(cell, repeat)
+        reference = StoredResults(columns, None).result_of(cell, repeat)
         found = {
             run.repetition: ((run, measured), folder)
             for result in (stored, reference)
@@ -197,7 +197,7 @@ class Reference:
             cells = [cell for cell in self.matrix(asked, listen) if _is_named(cell.scenario.name, only)]
             if cells:
                 planned = plan_runs(cells, asked.repeat)
-                done = self.kept(planned) | self._app.results.done(planned, frozenset({"infrastructure"}))
+                done = self.kept(planned) | self._app.results.completed_runs(planned, frozenset({"infrastructure"}))
                 todo = tuple(item for item in planned if (item.cell.key, item.repetition) not in done)
                 yield Share(asked, tuple(cells), todo)
 
@@ -248,7 +248,7 @@ class Reference:
         """Those cells of which the store has sound runs that the reference has not."""
         cells = list(cells)
         kept = self.kept(plan_runs(cells, repeat))
-        results = [self._app.results.of(cell, repeat or cell.scenario.repetitions) for cell in cells]
+        results = [self._app.results.result_of(cell, repeat or cell.scenario.repetitions) for cell in cells]
         return [
             result
             for result in results
@@ -258,7 +258,7 @@ class Reference:
             )
         ]
 
-    def today(self, listen: Listener) -> dict[object, Cell]:
+    def current_cells(self, listen: Listener) -> dict[object, Cell]:
         """Point → the cell that the campaign would run there today."""
         return {point_of(cell): cell for asked in self.requests() for cell in self.matrix(asked, listen)}
 
@@ -267,12 +267,12 @@ class Reference:
         columns = self._columns()
         if columns is None:
             return set()
-        today = self.today(listen)
+        today = self.current_cells(listen)
         return {key for key in columns.cell_keys() for run in columns.runs(key) if point_of(run.cell) not in today}
 
     def standing(self, results: list[CellResult], listen: Listener) -> list[CellResult]:
         """Results of the reference, with what of each is not of today."""
-        return mark_outdated(results, self.today(listen), VERSION, self._app.ledger)
+        return mark_outdated(results, self.current_cells(listen), VERSION, self._app.ledger)
 
 
 def _is_named(scenario: str, words: Collection[str]) -> bool:
