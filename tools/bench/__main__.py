@@ -13,7 +13,7 @@ import typer
 from typer.main import get_command
 
 from harness.cli.consoles import console, print_json
-from harness.cli.entry import run_program
+from harness.cli.entry import create_program, run_program
 from harness.cli.environment import REFERENCE, open_app
 from harness.cli.options import AsJson
 from harness.cli.signals import FAILED
@@ -23,12 +23,7 @@ if TYPE_CHECKING:
     from tools.bench.kernels import SideBySide
 
 
-program = typer.Typer(
-    name="bench",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+program = create_program("bench")
 
 
 @program.command()

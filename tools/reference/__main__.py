@@ -14,7 +14,7 @@ import typer
 from typer.main import get_command
 
 from harness.cli.consoles import console, print_text
-from harness.cli.entry import CommandGroup, run_program
+from harness.cli.entry import CommandGroup, create_program, run_program
 from harness.cli.environment import REFERENCE, endpoint_memory, lab_kernel, log_limit, open_app, patience, stall
 from harness.cli.options import (
     ArtefactsChoice,
@@ -41,14 +41,7 @@ if TYPE_CHECKING:
     from tools.reference.campaign import Share
 
 
-program = typer.Typer(
-    name="reference",
-    cls=CommandGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+program = create_program("reference", CommandGroup, no_args_is_help=True)
 
 
 class Which(StrEnum):
