@@ -22,7 +22,6 @@ from harness.evaluation.regression.decision import (
     Decision,
     decide,
     gate_metrics,
-    is_random,
     match_cells,
     version_differences,
 )
@@ -31,6 +30,7 @@ from harness.execution import Options
 from harness.execution.measured_store import StoredResults
 from harness.execution.more_repetitions import repeat_until
 from harness.outcome import Cell, InteropCheck, LinkProof, MeasuredRun, Measurement, Outcome, Run
+from harness.planning.sampling import is_random
 from harness.report import gate as view
 from harness.report.gate import decisions, verdicts
 from harness.store.identity import Ledger

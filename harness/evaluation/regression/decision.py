@@ -25,7 +25,7 @@ from harness.engine.images.contents import Contents
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.evaluation.ranking import headline_metrics
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
-from harness.planning import sampling
+from harness.planning.sampling import is_random
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Implementation, Scenario
@@ -152,29 +152,6 @@ def _environment_differences(base: Run, now: Run) -> list[str]:
     if not base.cell.virtual_time and base.host.get("cpu") != now.host.get("cpu"):
         differences.append(f"the processor ({base.host.get('cpu')} → {now.host.get('cpu')})")
     return differences
-
-
-# --- Whether the figures of a cell are random.
-
-
-#: Traffic models whose sending times do not depend on the seed.
-_REGULAR = frozenset({"bulk", "cbr"})
-
-
-def is_random(cell: Cell) -> bool:
-    """Whether another seed, or an irrelevant change of code or images, may give other figures.
-
-    Always in real time. In virtual time if the scenario draws random numbers (loss, damage, jitter, a service process,
-    RED's early drops, ranges, a generator's gaps). Also if several flows share a queue, since the order of two packets
-    then decides which one is dropped.
-    """
-    scenario = cell.scenario
-    return (
-        not cell.deterministic
-        or len(scenario.flows) > 1
-        or sampling.is_random(scenario)
-        or any(flow.traffic.model not in _REGULAR for flow in scenario.flows)
-    )
 
 
 # --- decision
