@@ -141,7 +141,7 @@ def _answer(one: Question, found: Sequence[Analysis]) -> list[str]:
     ]
     for each in counted:
         changed = f"{each.changes} of {each.pairs}"
-        rows += [table_row([each.factor, changed, f"{each.most:.1f} s", each.where])]
+        rows += [table_row([each.factor, changed, f"{each.largest_saving:.1f} s", each.largest_saving_at])]
     sizes = "2 and 10 MB on paths of 20 ms" if one.near else "2, 10 and 100 MB"
     return [f"{verdict(counted)} {_ENOUGH.format(sizes)}", "", *rows]
 
@@ -178,9 +178,9 @@ class Tally:
     """Pairs' times of which it is worth enough."""
     pairs: int
     """Those that have it."""
-    most: float
+    largest_saving: float
     """Seconds, where it is worth most."""
-    where: str
+    largest_saving_at: str
 
 
 def tallies(found: Iterable[Analysis]) -> list[Tally]:
@@ -195,7 +195,7 @@ def tallies(found: Iterable[Analysis]) -> list[Tally]:
         of, most, _ = max(each, key=lambda item: item[1])
         where = f"{metric_label(of.metric)}, {of.sample.client}→{of.sample.server}, `{of.sample.scenario.name}`"
         made.append(Tally(factor, sum(enough for _, _, enough in each), len(each), most, where))
-    return sorted(made, key=lambda one: (-one.changes / one.pairs, -one.most, one.factor))
+    return sorted(made, key=lambda one: (-one.changes / one.pairs, -one.largest_saving, one.factor))
 
 
 _FRACTION = (

@@ -134,11 +134,11 @@ def container_ids(owner: int) -> dict[str, str]:
 class Shared:
     """What all commands on this machine share: only one who runs alone can tell whose it is."""
 
-    things: frozenset[str]
+    resources: frozenset[str]
 
     def since(self, before: Shared) -> list[str]:
         """What is here now, was not before, and should have gone."""
-        return sorted(self.things - before.things)
+        return sorted(self.resources - before.resources)
 
 
 def shared() -> Shared:

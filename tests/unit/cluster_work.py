@@ -62,7 +62,7 @@ class Folder:
     """A ground that stores into a folder: a file a run."""
 
     folder: Path
-    taken: list[int] = field(default_factory=list)
+    stored_repetitions: list[int] = field(default_factory=list)
 
     def order(self, item: PlannedRun, driver: str) -> tuple[RunOrder, int]:
         return RunOrder(item.cell.model_dump_json(by_alias=True), item.repetition, {}, {}, driver), 1
@@ -77,7 +77,7 @@ class Folder:
         return 1.0
 
     def store_answer(self, item: PlannedRun, answer: RunAnswer, attempt: int) -> bool:
-        self.taken.append(item.repetition)
+        self.stored_repetitions.append(item.repetition)
         (self.folder / f"{item.repetition}.stored").write_bytes(answer.files["run.json"])
         return False
 
@@ -87,7 +87,7 @@ class Folder:
     def stored_run(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
         return read_run((self.folder / f"{item.repetition}.stored").read_bytes()), None
 
-    def left(self, plan: list[PlannedRun]) -> list[PlannedRun]:
+    def missing_runs(self, plan: list[PlannedRun]) -> list[PlannedRun]:
         """Plan − store."""
         return [item for item in plan if not (self.folder / f"{item.repetition}.stored").exists()]
 
@@ -107,6 +107,6 @@ def drive(
     depot: Any = None
     ground, task = Folder(folder), partial(work, folder, kills, always)
     Driver(
-        ground.left(plan(count)), ground, lambda: ClusterConnection(scheduler.address, scheduler.security, depot, print, task), say, with_artefacts=False
+        ground.missing_runs(plan(count)), ground, lambda: ClusterConnection(scheduler.address, scheduler.security, depot, print, task), say, with_artefacts=False
     ).work()  # fmt: skip
-    return ground.taken
+    return ground.stored_repetitions

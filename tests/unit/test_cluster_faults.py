@@ -125,7 +125,7 @@ def test_a_run_of_which_every_worker_dies_is_given_up_and_costs_no_other(schedul
     warned = [event.text for event in said if isinstance(event, Warned)]
     assert len([text for text in warned if "worker after worker died of it" in text]) == 1
     # Those that a worker had beside it are blamed by Dask, too.
-    assert [item.repetition for item in Folder(tmp_path).left(plan(COUNT))] == [3]
+    assert [item.repetition for item in Folder(tmp_path).missing_runs(plan(COUNT))] == [3]
 
 
 def test_a_run_is_given_up_when_all_workers_die_of_it_at_once_and_come_back(patient: Scheduler, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_run_is_given_up_when_all_workers_die_of_it_at_once_and_come_back(pati
         EngineError, match=r"1 run could not be made: .*/0: 2 times all workers that could make it went"
     ):
         drive(patient, tmp_path, 1, frozenset({0}), always=True)
-    assert [item.repetition for item in Folder(tmp_path).left(plan(1))] == [0]
+    assert [item.repetition for item in Folder(tmp_path).missing_runs(plan(1))] == [0]
     assert noted(tmp_path, "begun", 0) == 4
 
 
@@ -185,7 +185,7 @@ class Wire:
     """Between a driver and its scheduler: it can be cut, and mended."""
 
     def __init__(self, port: int) -> None:
-        self._to = port
+        self._target_port = port
         self._ends: list[socket.socket] = []
         self._listen(0)
 
@@ -200,7 +200,7 @@ class Wire:
                 near, _ = server.accept()
             except OSError:
                 return
-            far = socket.create_connection(("127.0.0.1", self._to))
+            far = socket.create_connection(("127.0.0.1", self._target_port))
             self._ends += [near, far]
             for one, other in ((near, far), (far, near)):
                 threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
@@ -247,14 +247,14 @@ def test_a_connection_that_was_lost_costs_what_was_under_way(
     one = Driver(plan(COUNT), ground, connect, said.append, with_artefacts=False)
     working = threading.Thread(target=one.work, daemon=True)
     working.start()
-    wait_for(lambda: ground.taken, 120)
+    wait_for(lambda: ground.stored_repetitions, 120)
     wire.cut()
-    kept = list(ground.taken)
+    kept = list(ground.stored_repetitions)
     wait_for(lambda: [event for event in said if isinstance(event, Warned)], 120)
     wire.mend()
     working.join(120)
     assert not working.is_alive() and len(connected) >= 2
-    assert ground.taken[: len(kept)] == kept and sorted(ground.taken) == list(range(COUNT))
+    assert ground.stored_repetitions[: len(kept)] == kept and sorted(ground.stored_repetitions) == list(range(COUNT))
     assert any("what was under way is made again" in event.text for event in said if isinstance(event, Warned))
 
 
@@ -275,6 +275,6 @@ def test_a_worker_whose_disk_is_full_gets_nothing_more(scene: Scene, monkeypatch
     monkeypatch.setattr(worker, "_execute_order", made)
     one, ground = scene.driver(plan_of_cells(5), Fake(), work=worker.make_run)
     one.work()
-    assert len(ground.taken) == 5
+    assert len(ground.stored_runs) == 5
     assert f"the worker {bad} on " in scene.warnings()
     assert "gets nothing more to do: /cache/rootfs/unfinished: No space left on device" in scene.warnings()

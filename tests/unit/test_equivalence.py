@@ -90,10 +90,10 @@ class FakeBase:
 
     def __init__(self, captures: str) -> None:
         self._captures = captures
-        self.made: list[str] = []
+        self.cells_run: list[str] = []
 
     def run(self, one: Cell, repetition: int, store: Path) -> Run:
-        self.made.append(one.scenario.name)
+        self.cells_run.append(one.scenario.name)
         return stored(one, self._captures, repetition=repetition)
 
 
@@ -197,7 +197,7 @@ def test_where_the_base_comes_out_so_too_the_machine_is_another_one_and_nothing_
     base = FakeBase("other")
     assert prove(made, tmp_path, lambda: base).proven
     # What gave the reference's bytes was not run again.
-    assert base.made == ["test/changing"]
+    assert base.cells_run == ["test/changing"]
     tried = prove(made, tmp_path, lambda: FakeBase("same"))
     assert not tried.proven
     assert tried.differing[0].folders is not None
@@ -210,7 +210,7 @@ def test_with_a_base_of_its_own_every_cell_is_run_by_both(prover: Any, tmp_path:
     made = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))])
     base = FakeBase("same")
     assert made.prove(made.changed({ENGINE: "digest-0"}), tmp_path, lambda: base, afresh=True).proven
-    assert sorted(base.made) == ["test/changing", "test/plain"]
+    assert sorted(base.cells_run) == ["test/changing", "test/plain"]
     assert not made.prove(made.changed(), tmp_path, lambda: FakeBase("other"), afresh=True).proven
     with pytest.raises(InputError, match="nothing is stored with the base's digest of engine virtual, digest-x"):
         made.changed({ENGINE: "digest-x"})

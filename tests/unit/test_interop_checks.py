@@ -298,7 +298,7 @@ def test_the_first_wrong_packet_is_named() -> None:
     "name", ["key_update", "resumed", "early_data", "stream_limit", "server_crypto", "rebound", "ecn"]
 )
 def test_what_needs_secrets_is_unknown_without_them_but_never_passed(name: str) -> None:
-    trace, talk, second = Trace(), Conversation(logs=False), Conversation(1, logs=False)
+    trace, talk, second = Trace(), Conversation(logs_secrets=False), Conversation(1, logs_secrets=False)
     shake_hands(trace, talk)
     shake_hands(trace, second, resumes=True, early=True)
     trace.send("server", talk.short("server", challenge(b"12345678")), client=_PORT)

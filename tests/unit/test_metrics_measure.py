@@ -130,7 +130,7 @@ def test_captures_without_the_flow(tmp_path: Path) -> None:
 
 
 def test_a_client_that_writes_in_lumps(tmp_path: Path) -> None:
-    measured = measure(tmp_path, write_run(tmp_path, Recipe(lump=1_500_000)))
+    measured = measure(tmp_path, write_run(tmp_path, Recipe(counter_step=1_500_000)))
     assert measured.value("completion", 0) is not None
     assert measured.value("milestone_1MB", 0) is None
     assert any(

@@ -232,7 +232,7 @@ class Cluster(Session):
             ProgressPrinter(Console(file=out, width=120)) as talk,
             depot,
         ):
-            ground, attempts = self._ground(store, talk, todo)
+            ground, attempts = self._backend(store, talk, todo)
             driver = Driver(
                 todo,
                 kind(ground, attempts, depot),
@@ -247,7 +247,7 @@ class Cluster(Session):
             after = _cpu(asking)
         return Spent(wall, cpu, after[0] - before[0], after[1] - before[1])
 
-    def _ground(
+    def _backend(
         self, store: Store, listen: Callable[[Event], None], todo: Sequence[PlannedRun], jobs: int = 1
     ) -> tuple[LocalBackend, RunMaker]:
         options = Options(jobs=jobs, artefacts="none")
@@ -273,8 +273,8 @@ class Cluster(Session):
         for turn in range(TURNS):
             todo = [PlannedRun(_numbered(cell, turn * CELLS + number), 0) for number in range(CELLS)]
             for together in (1, 2):
-                took.setdefault(("alone", together), []).append(self._without(todo, together))
-                took.setdefault(("cluster", together), []).append(self._with(todo, together))
+                took.setdefault(("alone", together), []).append(self._local_seconds(todo, together))
+                took.setdefault(("cluster", together), []).append(self._cluster_seconds(todo, together))
         names = {
             ("alone", 1): "without a cluster, one at a time",
             ("alone", 2): "without a cluster, two at a time",
@@ -296,7 +296,7 @@ class Cluster(Session):
         own = each(operator.truediv, ("alone", 1), ("alone", 2))
         self.say(line("what this machine gives two runs at a time, without a cluster", own, "", ""))
 
-    def _with(self, todo: Sequence[PlannedRun], workers: int) -> float:
+    def _cluster_seconds(self, todo: Sequence[PlannedRun], workers: int) -> float:
         """Seconds that `workers` take for the runs."""
         with (
             run_scheduler(ClusterOptions("", workers), self._environment()) as scheduler,
@@ -308,10 +308,10 @@ class Cluster(Session):
             self._drive(scheduler, warm, store, ParcelSource(self.app.root_file_systems, self.app.contents))
             return self._drive(scheduler, todo, store, ParcelSource(self.app.root_file_systems, self.app.contents)).wall
 
-    def _without(self, todo: Sequence[PlannedRun], jobs: int) -> float:
+    def _local_seconds(self, todo: Sequence[PlannedRun], jobs: int) -> float:
         """Seconds that the runs take so many at a time."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            ground, attempts = self._ground(Store(Path(folder)), lambda event: None, todo, jobs)
+            ground, attempts = self._backend(Store(Path(folder)), lambda event: None, todo, jobs)
             attempts.run(PlannedRun(_numbered(todo[0].cell, -1), 0))
             begun = time.monotonic()
             Campaign(todo, jobs, ground, lambda event: None, lambda cell: ()).work()

@@ -100,7 +100,7 @@ def run_campaign(
         for share in chosen:
             print_text(_line(share, beside))
         seconds = sum(share.seconds for share in chosen) / beside
-        console().print(f"{sum(len(share.todo) for share in chosen)} runs to do, about {seconds / 60:.0f} min")
+        console().print(f"{sum(len(share.missing_runs) for share in chosen)} runs to do, about {seconds / 60:.0f} min")
         for share in () if plan else chosen:
             made = campaign.work(share, options, talk)
             if made:
@@ -108,7 +108,7 @@ def run_campaign(
                 kept = publish_runs(REFERENCE, made, app.stored_runs, lambda run, drawn=drawn: run.name in drawn)  # type: ignore[misc]
                 console().print(f"{share.name}: kept {kept.runs} runs, dropped {kept.replaced} older cells")
         if tidy:
-            unasked = campaign.unasked(talk)
+            unasked = campaign.unrequested(talk)
             console().print(f"{format_count(len(unasked), 'cell')} of the reference that no request asks for")
             if unasked and not plan:
                 remove_cells(REFERENCE, unasked)
@@ -120,8 +120,12 @@ def run_campaign(
 def _line(share: Share, jobs: int) -> str:
     runs = len(share.planned)
     # What a search asks for after these is not known yet.
-    first = "first " if share.asked.search is not None else ""
-    todo = f"{len(share.todo)} to do {first}(about {share.seconds / jobs / 60:.0f} min)" if share.todo else "all there"
+    first = "first " if share.request.search is not None else ""
+    todo = (
+        f"{len(share.missing_runs)} to do {first}(about {share.seconds / jobs / 60:.0f} min)"
+        if share.missing_runs
+        else "all there"
+    )
     return f"{share.name}: {len(share.cells)} cells, {runs} runs, {todo}"
 
 
@@ -192,7 +196,7 @@ def site(folder: Annotated[Path, typer.Argument(help="Folder of the site; made, 
     from tools.reference.campaign import Reference
 
     app = open_app(REFERENCE)
-    results = Reference(app, REFERENCE).standing(app.results.find(lambda cell: True), lambda event: None)
+    results = Reference(app, REFERENCE).with_staleness(app.results.find(lambda cell: True), lambda event: None)
     print_text(write_site(app, results, folder))
 
 

@@ -98,7 +98,7 @@ def _result_pages(app: App) -> dict[Path, Text]:
     @cache
     def results() -> Sequence[CellResult]:
         reference = Reference(app, root / "results" / "reference")
-        return reference.standing(app.results.find(lambda cell: True), lambda event: None)
+        return reference.with_staleness(app.results.find(lambda cell: True), lambda event: None)
 
     def known() -> list[Implementation]:
         return [item for item, _ in app.catalogue.implementations().values() if item.transfers_files]
