@@ -149,18 +149,18 @@ class FolderTree:
     """Each before those in it."""
     links: list[str] = field(default_factory=list)
     """Symbolic links."""
-    others: list[str] = field(default_factory=list)
+    special_files: list[str] = field(default_factory=list)
     """Pipes, sockets, devices, and folders without permission to read."""
 
     def add(self, place: str, mode: int) -> None:
         """Add an entry that is no folder, by its kind."""
         kinds = ((stat.S_ISREG, self.files), (stat.S_ISLNK, self.links))
-        next((places for is_kind, places in kinds if is_kind(mode)), self.others).append(place)
+        next((places for is_kind, places in kinds if is_kind(mode)), self.special_files).append(place)
 
     @property
     def count(self) -> int:
         """The number of entries."""
-        return len(self.files) + len(self.folders) + len(self.links) + len(self.others)
+        return len(self.files) + len(self.folders) + len(self.links) + len(self.special_files)
 
 
 def read_tree(folder: Path) -> FolderTree:
@@ -191,7 +191,7 @@ def _walk(descriptor: int, place: str, tree: FolderTree, root: Path) -> None:
                 _walk(inner, f"{place}{name}/", tree, root)
             except PermissionError:
                 tree.folders.remove(f"{place}{name}")
-                tree.others.append(f"{place}{name}")
+                tree.special_files.append(f"{place}{name}")
             finally:
                 os.close(inner)
     finally:

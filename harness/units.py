@@ -114,23 +114,23 @@ class Quantity:
 
     value: int
 
-    what: ClassVar[str]
+    noun: ClassVar[str]
     units: ClassVar[dict[str, Ratio]]
     #: The units a value is printed in, largest first; the last is the base unit.
-    printed: ClassVar[tuple[str, ...]]
+    printed_units: ClassVar[tuple[str, ...]]
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read "50 Mbit/s", "325 ms", "100 MB". Raises ValueError with the units that are known."""
-        base = _split(cls.what, text)
+        base = _split(cls.noun, text)
         return cls(round(base))
 
     def __str__(self) -> str:
-        return _format_value(self.what, self.value)
+        return _format_value(self.noun, self.value)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return _read_from_text(cls, f"a {cls.what} as a number and one of {', '.join(cls.units)}", _example(cls.what))
+        return _read_from_text(cls, f"a {cls.noun} as a number and one of {', '.join(cls.units)}", _example(cls.noun))
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -140,16 +140,16 @@ class Quantity:
         return {
             "type": "string",
             "pattern": rf"^\s*[0-9][0-9_]*(\.[0-9]+)?([eE][-+]?[0-9]+)?\s*({units})\s*$",
-            "description": f"a {cls.what}: a number and one of {', '.join(cls.units)}",
+            "description": f"a {cls.noun}: a number and one of {', '.join(cls.units)}",
         }
 
 
 @lru_cache(_CACHE_SIZE)
 def _format_value(quantity: str, value: int) -> str:
     kind = _KINDS[quantity]
-    for unit in kind.printed:
+    for unit in kind.printed_units:
         amount = Ratio(value) / kind.units[unit]
-        if amount >= 1 or unit == kind.printed[-1]:
+        if amount >= 1 or unit == kind.printed_units[-1]:
             text = _decimal(amount)
             if text is not None:
                 return f"{text} {unit}"
@@ -160,7 +160,7 @@ class Duration(Quantity):
     """A length of time, in whole nanoseconds."""
 
     __slots__ = ()
-    what = "duration"
+    noun = "duration"
     units: ClassVar = {
         "ns": Ratio(1),
         "us": Ratio(10**3),
@@ -170,7 +170,7 @@ class Duration(Quantity):
         "min": Ratio(60 * 10**9),
         "h": Ratio(3600 * 10**9),
     }
-    printed = ("s", "ms", "us", "ns")
+    printed_units = ("s", "ms", "us", "ns")
 
     @property
     def seconds(self) -> float:
@@ -185,7 +185,7 @@ class Size(Quantity):
     """An amount of data, in whole bytes."""
 
     __slots__ = ()
-    what = "size"
+    noun = "size"
     units: ClassVar = {
         "B": Ratio(1),
         "kB": Ratio(10**3),
@@ -195,7 +195,7 @@ class Size(Quantity):
         "MiB": Ratio(2**20),
         "GiB": Ratio(2**30),
     }
-    printed = ("GB", "MB", "kB", "B")
+    printed_units = ("GB", "MB", "kB", "B")
 
     @property
     def bytes(self) -> int:
@@ -225,7 +225,7 @@ class Rate(Quantity):
     """A data rate at layer 2 (tc counts the Ethernet header), in whole bits per second."""
 
     __slots__ = ()
-    what = "rate"
+    noun = "rate"
     units: ClassVar = {
         "bit/s": Ratio(1),
         "bps": Ratio(1),
@@ -236,7 +236,7 @@ class Rate(Quantity):
         "Gbit/s": Ratio(10**9),
         "Gbps": Ratio(10**9),
     }
-    printed = ("Gbit/s", "Mbit/s", "kbit/s", "bit/s")
+    printed_units = ("Gbit/s", "Mbit/s", "kbit/s", "bit/s")
 
     @property
     def bits_per_second(self) -> int:
@@ -256,14 +256,14 @@ class Percentage(Quantity):
     """A part of a whole, in whole parts of 10⁻⁹."""
 
     __slots__ = ()
-    what = "fraction"
+    noun = "fraction"
     units: ClassVar = {"%": Ratio(10**7)}
-    printed = ("%",)
+    printed_units = ("%",)
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read "1 %" (a percentage, 0 to 100)."""
-        base = _split(cls.what, text)
+        base = _split(cls.noun, text)
         if base > 10**9:
             raise UnfitError(f"{format_value(text)} is more than the whole (100 %)", "write '1 %', say")
         return cls(round(base))
@@ -278,7 +278,7 @@ class Percentage(Quantity):
 
 
 #: The types, by their names in errors.
-_KINDS: dict[str, type[Quantity]] = {kind.what: kind for kind in (Duration, Size, Rate, Percentage)}
+_KINDS: dict[str, type[Quantity]] = {kind.noun: kind for kind in (Duration, Size, Rate, Percentage)}
 _QUEUE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(BDP|packets?|×\s*BDP)\s*$")
 
 

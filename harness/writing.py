@@ -88,7 +88,7 @@ def copy_tree(source: Path, target: Path, excluded: Collection[str] = ()) -> lis
     tree = read_tree(source)
     files, folders, skipped = (
         [place for place in places if place.partition("/")[0] not in excluded]
-        for places in (tree.files, tree.folders, [*tree.links, *tree.others])
+        for places in (tree.files, tree.folders, [*tree.links, *tree.special_files])
     )
     _require_room(source, files, target)
     for place in folders:

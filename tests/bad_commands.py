@@ -9,7 +9,7 @@ class BadCommand(NamedTuple):
     """A command line, and what it must say."""
 
     words: tuple[str, ...]
-    says: str
+    error: str
     hint: str = ""
 
 

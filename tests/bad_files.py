@@ -15,16 +15,16 @@ RAW = ("Input should", "Value error", "valid dictionary", "function-", "Tracebac
 class Bad(NamedTuple):
     """One mistake in a good file."""
 
-    old: str
-    new: str
-    says: str
+    original: str
+    mutated: str
+    error: str
     hint: str = ""
 
     def text(self, good: str) -> tuple[str, int, int]:
         """The bad file, and the line and column that the message must name."""
-        assert good.count(self.old) == 1, f"{self.old!r} stands {good.count(self.old)} times"
-        marked = good.replace(self.old, self.new)
-        assert marked.count(MARK) == 1, self.new
+        assert good.count(self.original) == 1, f"{self.original!r} stands {good.count(self.original)} times"
+        marked = good.replace(self.original, self.mutated)
+        assert marked.count(MARK) == 1, self.mutated
         at = marked.index(MARK)
         return marked.replace(MARK, ""), marked.count("\n", 0, at) + 1, at - marked.rfind("\n", 0, at)
 

@@ -23,7 +23,7 @@ def round_trips(moved: ClientMove) -> Iterator[tuple[int, int]]:
     assert to_client is not None and to_server is not None
     left = dict(zip(to_client.entered.key.tolist(), to_client.entered.t_ns.tolist(), strict=True))
     came = dict(zip(to_server.entered.key.tolist(), to_server.out_ns.tolist(), strict=True))
-    (down,), (up,) = (moved.view.opened(moved.window, sender) for sender in ("server", "client"))
+    (down,), (up,) = (moved.view.decrypted_packets(moved.window, sender) for sender in ("server", "client"))
     sent = dict(zip(down.packets.number.tolist(), (left[key] for key in down.key.tolist()), strict=True))
     told = [
         (came[key], frames.acknowledged)
@@ -52,7 +52,7 @@ def obeys(moved: ClientMove) -> None:
     last = float(windows.value[anew[0] - 1])
     rule = max((old - new) / old * last, INITIAL)
     answer = moved.window_answer
-    assert (answer.what, answer.before) == ("kept a share", last)
-    assert answer.after == pytest.approx(rule, abs=moved.state.packet)
+    assert (answer.reaction, answer.before) == ("kept a share", last)
+    assert answer.after == pytest.approx(rule, abs=moved.state.packet_size)
     # It is a share that neither keeping nor starting again gives.
-    assert INITIAL + moved.state.packet < rule < last - moved.state.packet
+    assert INITIAL + moved.state.packet_size < rule < last - moved.state.packet_size

@@ -46,14 +46,14 @@ class Measure:
     """One number, and what it may be at most."""
 
     title: str
-    now: float
+    value: float
     limit: float
     unit: str = ""
 
     @property
     def is_exceeded(self) -> bool:
         """Whether the number is above its limit. Percentages count to a tenth."""
-        return round(self.now, 1) > self.limit
+        return round(self.value, 1) > self.limit
 
     def text(self, value: float) -> str:
         """A value as the table shows it."""
@@ -192,7 +192,7 @@ def main() -> int:
     rows = measures()
     print("| measure | now | limit |\n| --- | ---: | ---: |")
     for row in rows:
-        print(f"| {row.title} | {row.text(row.now)} | {row.text(row.limit)} |")
+        print(f"| {row.title} | {row.text(row.value)} | {row.text(row.limit)} |")
     exceeded = [row.title for row in rows if row.is_exceeded]
     if options.check and exceeded:
         print(f"error: above the limit: {', '.join(exceeded)}", file=sys.stderr)

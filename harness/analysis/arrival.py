@@ -34,15 +34,15 @@ class BodyArrival:
     """The arrival of the body of one transfer's response, from packets."""
 
     stream: StreamArrival
-    before: int
+    bytes_before: int
     """Bytes of the stream that precede all of the body, at least."""
-    beside: int | None
+    overhead: int | None
     """Bytes of the stream that are not part of the body, in total; None if the stream's end was not seen."""
 
-    def reached(self, size: int) -> Bounds:
+    def time_of(self, size: int) -> Bounds:
         """When the first `size` bytes of the body had arrived; the bounds hold wherever HTTP/3's headers are."""
-        earliest = self.stream.reached(size + self.before).earliest_ns
-        latest = None if self.beside is None else self.stream.reached(size + self.beside).latest_ns
+        earliest = self.stream.time_of(size + self.bytes_before).earliest_ns
+        latest = None if self.overhead is None else self.stream.time_of(size + self.overhead).latest_ns
         return Bounds(earliest, latest)
 
 
@@ -57,7 +57,7 @@ def body_arrival(view: RunView, window: TransferWindow) -> BodyArrival | Unavail
         return Unavailable("neither endpoint wrote down its TLS secrets")
     streams = [
         _arrival(view, window, opened, identifier)
-        for opened in view.opened(window, "server")
+        for opened in view.decrypted_packets(window, "server")
         if (identifier := largest_stream(opened)) is not None
     ]
     if not streams:
@@ -78,7 +78,7 @@ def body_arrival(view: RunView, window: TransferWindow) -> BodyArrival | Unavail
 def _arrival(view: RunView, window: TransferWindow, opened: SentPackets, identifier: int) -> StreamArrival:
     """The stream's arrival; the server's qlog fills in parts of it that were not visible."""
     arrival = stream_arrival(opened, identifier, whole=window.transfer.intact)
-    trace = TransferConnection(view, window).trace("server") if arrival.unseen else None
+    trace = TransferConnection(view, window).trace("server") if arrival.missing_bytes else None
     if trace is None:
         return arrival
     logged = read_sent_streams(trace, set(opened.packets.number[hidden_packets(opened)].tolist()))
@@ -110,7 +110,7 @@ class InOrderArrival:
 
     t_ns: Ints
     """When segments with data arrived, shape (n,)."""
-    come: Ints
+    contiguous: Ints
     """Bytes received without a gap after each segment, shape (n,)."""
 
 
@@ -145,7 +145,7 @@ def resent_flags(sent: Capture, client_ports: Ints) -> Flags:
     resent = np.zeros(len(sent), np.bool_)
     for port in np.unique(client_ports):
         rows = np.flatnonzero(client_ports == port)
-        connection = sent.where(rows)
+        connection = sent.select(rows)
         begins = stream_offsets(connection.sequence, int(connection.sequence[0]))
         ends = np.maximum.accumulate(begins + connection.payload)
         highest = np.concatenate((begins[:1], ends[:-1]))
@@ -159,7 +159,7 @@ def peak_in_flight(sent: Capture, acknowledging: Capture) -> int:
         return 0
     initial = int(sent.sequence[0])
     sent_up_to = np.maximum.accumulate(stream_offsets(sent.sequence, initial) + sent.payload)
-    acks = acknowledging.where(acknowledging.flags & ACK != 0)
+    acks = acknowledging.select(acknowledging.flags & ACK != 0)
     acknowledged = np.maximum.accumulate(np.concatenate(([0], stream_offsets(acks.acknowledgement, initial))))
     return int((sent_up_to - acknowledged[np.searchsorted(acks.t_ns, sent.t_ns, side="right")]).max())
 
@@ -177,17 +177,17 @@ class TlsArrival:
     """The arrival of a stream that contains the body of one transfer's response."""
 
     stream: InOrderArrival
-    beside: int | None
+    overhead: int | None
     """Bytes of the stream that are not part of the body, in total; None if the stream's end was not seen."""
 
-    def reached(self, size: int) -> Bounds:
+    def time_of(self, size: int) -> Bounds:
         """When the first `size` bytes of the body had arrived."""
-        latest = None if self.beside is None else self._when(size + self.beside)
-        return Bounds(self._when(size), latest)
+        latest = None if self.overhead is None else self._time_of(size + self.overhead)
+        return Bounds(self._time_of(size), latest)
 
-    def _when(self, size: int) -> int | None:
-        at = int(np.searchsorted(self.stream.come, size))
-        return int(self.stream.t_ns[at]) if at < len(self.stream.come) else None
+    def _time_of(self, size: int) -> int | None:
+        at = int(np.searchsorted(self.stream.contiguous, size))
+        return int(self.stream.t_ns[at]) if at < len(self.stream.contiguous) else None
 
 
 def tls_arrival(view: Artefacts, window: TransferWindow) -> TlsArrival | Unavailable:
@@ -203,11 +203,11 @@ def tls_arrival(view: Artefacts, window: TransferWindow) -> TlsArrival | Unavail
     stream = in_order_arrival(received)
     if stream is None:
         return Unavailable("the first segment of the connection was not captured")
-    if not transfer.intact or not len(stream.come):
+    if not transfer.intact or not len(stream.contiguous):
         return TlsArrival(stream, None)
-    overhead = int(stream.come[-1]) - transfer.size
+    overhead = int(stream.contiguous[-1]) - transfer.size
     if not 0 <= overhead <= _SIZE_SHARE * transfer.size + _SIZE_BYTES:
         return Unavailable(
-            f"the connection brought {int(stream.come[-1])} B without a gap, the file has {transfer.size} B"
+            f"the connection brought {int(stream.contiguous[-1])} B without a gap, the file has {transfer.size} B"
         )
     return TlsArrival(stream, overhead)

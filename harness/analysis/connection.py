@@ -33,11 +33,11 @@ class Flight:
     sent: Capture
     size: int
     """Payload of its full datagrams: the largest size that is common among them."""
-    before: int
+    bytes_before: int
     """UDP payload that it sent earlier, in the handshake."""
-    after: int
+    bytes_after: int
     """UDP payload that it sent later."""
-    following: Capture
+    next_round: Capture
     """The packets that it sent in the next round trip."""
 
 
@@ -106,7 +106,7 @@ class TransferConnection:
         sent, answers = self.sent("client"), self.received("client")
         if sent is None or answers is None:
             return 0
-        flight = sent.where(sent.t_ns < answers.t_ns[0]) if len(answers) else sent
+        flight = sent.select(sent.t_ns < answers.t_ns[0]) if len(answers) else sent
         return int(flight.after_initial.sum())
 
     @cached_property
@@ -128,10 +128,10 @@ class TransferConnection:
         if data - start > self.rtt_ns / 2:  # the request came later, or a Retry packet before the handshake
             start = data
         inside = (sent.t_ns >= start) & (sent.t_ns < start + ROUND_SHARE * self.rtt_ns)
-        flight = sent.where(inside)
+        flight = sent.select(inside)
         before, after = (int(sent.payload[part].sum()) for part in (sent.t_ns < start, (sent.t_ns >= start) & ~inside))
         end = int(start + ROUND_SHARE * self.rtt_ns)
-        following = sent.where((sent.t_ns >= end) & (sent.t_ns < end + self.rtt_ns))
+        following = sent.select((sent.t_ns >= end) & (sent.t_ns < end + self.rtt_ns))
         return Flight(flight, common_size(flight), before, after, following)
 
 

@@ -108,7 +108,7 @@ def _trace_endings(view: RunView, window: TransferWindow, role: Role, timer: flo
         for close in sorted(read_closes(path), key=lambda close: close.trigger is None):
             if _is_after_limit(window, close.t_ns):
                 continue
-            if not (close.in_order and (close.own or role == "server")):
+            if not (close.without_error and (close.local or role == "server")):
                 yield _trace_ending(view, window, role, close, timer)
 
 
@@ -122,19 +122,19 @@ def _trace_ending(view: RunView, window: TransferWindow, role: Role, close: Logg
         transfer=window.name,
         kind=kind,
         witness=role,
-        by=role if close.own else peer_role(role),
+        by=role if close.local else peer_role(role),
         at=at,
         timer=timer if kind == "idle_timeout" else None,
         error="" if close.trigger else close.error,
-        words="" if close.trigger else close.words[:_LONGEST_QUOTE],
+        words="" if close.trigger else close.reason_phrase[:_LONGEST_QUOTE],
         source=f"the {role}'s qlog",
     )
 
 
 def _kind_by_words(implementation: Implementation, close: LoggedClose) -> EndingKind:
     """The kind of a close that has a reason phrase but no code, by the messages of the implementation's own log."""
-    words = (word for word, pattern in implementation.endings.items() if re.search(pattern, close.words))
-    return "connection_closed" if close.error or not close.words else _KINDS[next(words, "closed")]
+    words = (word for word, pattern in implementation.endings.items() if re.search(pattern, close.reason_phrase))
+    return "connection_closed" if close.error or not close.reason_phrase else _KINDS[next(words, "closed")]
 
 
 # --- the wire
@@ -146,7 +146,7 @@ def _close_endings(view: RunView, window: TransferWindow) -> Iterator[Ending]:
         (
             (int(t_ns), role, frames.close)
             for role in ROLES
-            for opened in ([] if window.over_tcp else view.opened(window, role))
+            for opened in ([] if window.over_tcp else view.decrypted_packets(window, role))
             for t_ns, frames in zip(opened.t_ns, opened.frames, strict=True)
             if frames.close is not None and is_plausible_close(frames.close)
         ),

@@ -69,7 +69,7 @@ class Delivery:
         return self.growth is not None and bool((self.growth.size >= size).any())
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the client had all of it in the end, byte for byte."""
         return self.window.transfer.intact and self.window.transfer.received >= self.window.transfer.size
 
@@ -79,16 +79,16 @@ class Delivery:
             return tls_arrival(self.view, self.window)
         return body_arrival(self.view, self.window)
 
-    def reached(self, size: int) -> DeliveryTime | Unavailable:
+    def time_of(self, size: int) -> DeliveryTime | Unavailable:
         """When the client had `size` bytes, or why that is unknown."""
-        moment = self.written(size)
+        moment = self.file_time_of(size)
         zero_ns = self.window.zero_ns
         if zero_ns is None:
             return Unavailable("no datagram of the client was captured")
-        reason = moment if isinstance(moment, Unavailable) else self._doubt(size, moment, zero_ns)
+        reason = moment if isinstance(moment, Unavailable) else self._why_unknown(size, moment, zero_ns)
         if reason is None and isinstance(moment, Moment):
             return DeliveryTime((moment.middle_ns - zero_ns) / 1e9, moment.gap_ns, FILE)
-        arrived = self._come(size, moment if isinstance(moment, Moment) else None)
+        arrived = self._packet_time_of(size, moment if isinstance(moment, Moment) else None)
         if isinstance(arrived, Unavailable):
             return Unavailable(f"{reason.text if reason is not None else ''}; of its packets, {arrived.text}")
         seconds = (arrived.middle_ns - zero_ns) / 1e9
@@ -97,22 +97,22 @@ class Delivery:
             return Unavailable(f"{reason.text if reason is not None else ''}; its packets tell {interval}")
         return DeliveryTime(seconds, arrived.gap_ns, SEGMENTS if self.window.over_tcp else PACKETS)
 
-    def written(self, size: int) -> Moment | Unavailable:
+    def file_time_of(self, size: int) -> Moment | Unavailable:
         """When the file had `size` bytes, between two samples, or why the file does not show it."""
         zero_ns = self.window.zero_ns
         if zero_ns is None:
             return Unavailable("no datagram of the client was captured")
-        moment = None if self.growth is None else self.growth.reached(size, zero_ns)
+        moment = None if self.growth is None else self.growth.time_of(size, zero_ns)
         if moment is None:
             return Unavailable(f"the samples of the file's size end before {size} B")
         if moment.middle_ns <= zero_ns:
             return Unavailable(f"the file had {size} B before the client's first datagram")
-        arrived = self._arrived(moment.before_ns)
+        arrived = self._bytes_arrived(moment.before_ns)
         if arrived is not None and arrived * AHEAD_FACTOR < size and self.view.capture_drops == 0:
             return Unavailable(f"the file had {size} B when {arrived} B had arrived: the client sizes it in advance")
         return moment
 
-    def _doubt(self, size: int, moment: Moment, zero_ns: int) -> Unavailable | None:
+    def _why_unknown(self, size: int, moment: Moment, zero_ns: int) -> Unavailable | None:
         """Why the file does not show a moment; None if it does. A complete file waits for nothing."""
         if size >= self.window.transfer.size or self.growth is None:
             return None
@@ -124,11 +124,11 @@ class Delivery:
             f"{moment.gap_ns / 1e6:.0f} ms apart, so {seconds:.2f} s is not known to {MAX_UNCERTAINTY:.0%}"
         )
 
-    def _come(self, size: int, file_moment: Moment | None) -> Moment | Unavailable:
+    def _packet_time_of(self, size: int, file_moment: Moment | None) -> Moment | Unavailable:
         """When packets had delivered the first `size` bytes; no later than the file had them."""
         if isinstance(self._body, Unavailable):
             return self._body
-        bounds = self._body.reached(size)
+        bounds = self._body.time_of(size)
         if bounds.earliest_ns is None:
             return Unavailable(f"less than {size} B came without a gap")
         dropped = self._dropped
@@ -141,7 +141,7 @@ class Delivery:
             return Unavailable(f"frames that were not captured may hold some of the first {size} B")
         return Moment(min(bounds.earliest_ns, latest), latest)
 
-    def _arrived(self, until_ns: int) -> int | None:
+    def _bytes_arrived(self, until_ns: int) -> int | None:
         """Bytes of UDP or TCP payload that had reached the client's side; None without a whole capture."""
         left, window = self.view.left, self.window
         if left is None or left.truncated:
@@ -164,7 +164,7 @@ class Delivery:
     @property
     def _rate(self) -> int:
         """Rate towards the client at the start, bit/s."""
-        return self.view.emulated.to_client.rate.value
+        return self.view.emulated_path.to_client.rate.value
 
 
 # --- When the files of a transfer with several files had arrived, from the left capture.
@@ -181,19 +181,19 @@ class MultiFileDelivery:
     window: TransferWindow
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the client had all of them in the end, byte for byte."""
         return self.window.transfer.intact
 
-    def completed(self) -> DeliveryTime | Unavailable:
+    def completion(self) -> DeliveryTime | Unavailable:
         """When the last of them had arrived, or why that is unknown."""
         if self.window.over_tcp:
             arrival = tls_arrival(self.view, self.window)
-            bounds = arrival if isinstance(arrival, Unavailable) else arrival.reached(self.window.transfer.size)
+            bounds = arrival if isinstance(arrival, Unavailable) else arrival.time_of(self.window.transfer.size)
             return self._moment(bounds)
         streams = self._streams()
         return self._moment(
-            streams if isinstance(streams, Unavailable) else _latest_bounds([stream.ended for stream in streams])
+            streams if isinstance(streams, Unavailable) else _latest_bounds([stream.completion for stream in streams])
         )
 
     def first_byte(self) -> DeliveryTime | Unavailable:
@@ -204,7 +204,7 @@ class MultiFileDelivery:
         if isinstance(streams, Unavailable):
             return streams
         is_hq = application_protocol(self.view.run.cell, self.window.transfer.flow) == "hq-interop"
-        first_bytes = [stream.reached(1 + (0 if is_hq else header_bytes(stream.head))) for stream in streams]
+        first_bytes = [stream.time_of(1 + (0 if is_hq else header_bytes(stream.head))) for stream in streams]
         return self._moment(_earliest_bounds(first_bytes))
 
     def _moment(self, bounds: Bounds | Unavailable) -> DeliveryTime | Unavailable:
@@ -233,7 +233,7 @@ class MultiFileDelivery:
             return Unavailable(f"the captures missed {view.capture_drops} packets")
         if not view.secrets(transfer.flow):
             return Unavailable("neither endpoint wrote down its TLS secrets")
-        connections = view.opened(self.window, "server")
+        connections = view.decrypted_packets(self.window, "server")
         # The same packet numbers mean other packets in a trace of another connection.
         answers = [stream for opened in connections for stream in self._answers(opened, told=len(connections) == 1)]
         files = sum(files_group.count for files_group in self.window.flow.files)
@@ -250,7 +250,7 @@ class MultiFileDelivery:
         hidden = opened.packets.number[hidden_packets(opened)]
         trace = TransferConnection(self.view, self.window).trace("server") if told and len(hidden) else None
         sent = read_sent_streams(trace, set(hidden.tolist())) if trace is not None else None
-        yield from stream_arrivals(opened, self.whole, sent).values()
+        yield from stream_arrivals(opened, self.is_complete, sent).values()
 
 
 def _latest_bounds(moments: list[Bounds]) -> Bounds:
@@ -314,12 +314,12 @@ class TcpDelivery:
 
     flow: SharedFlow
 
-    def reached(self, size: int) -> DeliveryTime | Unavailable:
+    def time_of(self, size: int) -> DeliveryTime | Unavailable:
         """When the first `size` bytes had arrived, or why that is unknown."""
         if isinstance(self._arrival, Unavailable):
             return self._arrival
         t_ns, in_order_bytes = self._arrival
-        at = int(np.searchsorted(in_order_bytes, self._before + size))
+        at = int(np.searchsorted(in_order_bytes, self._bytes_before + size))
         if at == len(in_order_bytes):
             return Unavailable(f"less than {size} B came without a gap")
         zero_ns = self.flow.lifetime.zero_ns + self.flow.lifetime.start_ns
@@ -327,15 +327,15 @@ class TcpDelivery:
 
     def has(self, size: int) -> bool:
         """Whether so many bytes are known to have arrived, or the number of bytes is unknown."""
-        return isinstance(self._arrival, Unavailable) or bool((self._arrival[1] >= self._before + size).any())
+        return isinstance(self._arrival, Unavailable) or bool((self._arrival[1] >= self._bytes_before + size).any())
 
     @property
-    def _before(self) -> int:
+    def _bytes_before(self) -> int:
         """Bytes of the stream before the first data byte."""
         return IPERF_COOKIE if self.flow.facts.sender == "client" else 0
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether its client exited by itself, which it does once all data have arrived."""
         return self.flow.complete
 
@@ -346,8 +346,8 @@ class TcpDelivery:
             return Unavailable(f"the captures missed {self.flow.view.capture_drops} packets")
         down = self.flow.facts.sender == "server"
         received = self.flow.lifetime.received
-        received = received.where(client_port(received, down) == data_port(received, down))
+        received = received.select(client_port(received, down) == data_port(received, down))
         arrival = in_order_arrival(received)
         if arrival is None:
             return Unavailable("the first segment of the connection was not captured")
-        return arrival.t_ns, arrival.come
+        return arrival.t_ns, arrival.contiguous

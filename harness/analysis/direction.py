@@ -41,15 +41,15 @@ class LinkDirection:
     """The material of one direction. All of it is of the link alone: access delays of flows are subtracted."""
 
     name: Side
-    asked: LinkSettings
+    settings: LinkSettings
     phases: tuple[LinkPhase, ...]
     passage: MatchedPackets
-    replayed: Replay
+    replay: Replay
 
     @property
     def served_at_random(self) -> bool:
         """Whether a service process decides when packets leave, so that departures cannot be predicted."""
-        return self.asked.service != "constant"
+        return self.settings.service != "constant"
 
     def departures_ns(self) -> Ints:
         """When each packet left the queue, shape (n,): its departure from the simulator less the link's delay.
@@ -63,7 +63,7 @@ class LinkDirection:
         delays = np.array([phase.delay_ns for phase in self.phases], np.int64)
         departures = passage.out_ns - delays[np.searchsorted(starts, passage.entered.t_ns, side="right")]
         departures = passage.out_ns - delays[np.searchsorted(starts, departures, side="right")]
-        return np.where(passage.arrived, departures, self.replayed.departure_ns) - self.replayed.own_ns
+        return np.where(passage.arrived, departures, self.replay.departure_ns) - self.replay.transmission_ns
 
 
 def direction_faults(run: Artefacts, name: Side) -> tuple[Fault, ...]:
@@ -82,7 +82,7 @@ def direction_of(run: Artefacts, name: Side, passage: MatchedPackets | None) -> 
         passage, cuts = entered_packets(run, passage), Cuts()
     else:
         cuts = cuts_to_client(run, passage)
-    passage = passage.less(access[passage.entered.flow])
+    passage = passage.without_access_delay(access[passage.entered.flow])
     faults = direction_faults(run, name)
     phases = phases_with_faults(phases_of(run, name), faults)
     # Datagrams that are dropped or damaged by rule are not counted.

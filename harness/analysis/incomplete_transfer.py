@@ -148,7 +148,7 @@ def _packet_text(view: RunView, window: TransferWindow, role: Role, sent: Captur
 
 def _frame_names(view: RunView, window: TransferWindow, role: Role, key: int) -> list[str]:
     """The names of a packet's frames, each once, if it reached the client's side and could be decrypted."""
-    for opened in view.opened(window, role):
+    for opened in view.decrypted_packets(window, role):
         rows = np.flatnonzero(opened.key == np.uint64(key))
         if len(rows):
             types = opened.frames[int(rows[-1])].types
@@ -178,7 +178,7 @@ def _oversize_count(view: RunView, window: TransferWindow, role: Role, max_paylo
 
 def _blackholes(view: RunView, duration: float) -> Iterator[tuple[float, float]]:
     """When the path was configured to forward nothing (`path.blackhole`), within the transfer's time, s."""
-    blackhole = view.emulated.blackhole
+    blackhole = view.emulated_path.blackhole
     for begin, end in blackhole.times if blackhole is not None else ():
         if begin.seconds < duration:
             yield begin.seconds, end.seconds

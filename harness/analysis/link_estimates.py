@@ -40,11 +40,11 @@ def busy_rate(passage: MatchedPackets, replayed: Replay, phase: int) -> BusyRate
     served = np.cumsum(passage.entered.length[accepted])
     in_phase = replayed.phase[accepted] == phase
     # A packet lost behind the queue has no lateness, but it does not end a busy period.
-    usable = replayed.calm[accepted] | (replayed.fate[accepted] != Fate.DELIVERED)
-    busy = replayed.limited[accepted] & in_phase & usable
+    usable = replayed.comparable[accepted] | (replayed.fate[accepted] != Fate.DELIVERED)
+    busy = replayed.waited[accepted] & in_phase & usable
     edges = np.diff(np.concatenate([[False], busy, [False]]).astype(np.int8))
     begins, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - 1
-    delivered = np.flatnonzero(replayed.calm[accepted])
+    delivered = np.flatnonzero(replayed.comparable[accepted])
     if not len(delivered) or not len(begins):
         return None
     first = np.searchsorted(delivered, begins)
@@ -66,12 +66,12 @@ def idle_delay_ns(passage: MatchedPackets, replayed: Replay, phase: int) -> int 
 
     A packet's own transmission time on a serial link is subtracted.
     """
-    idle = replayed.calm & ~replayed.limited & (replayed.phase == phase)
+    idle = replayed.comparable & ~replayed.waited & (replayed.phase == phase)
     # The two times may differ by a nanosecond because of rounding.
-    idle &= replayed.departure_ns - replayed.own_ns <= passage.entered.t_ns + 1
+    idle &= replayed.departure_ns - replayed.transmission_ns <= passage.entered.t_ns + 1
     if not idle.any():
         return None
-    return int((passage.out_ns - passage.entered.t_ns - replayed.own_ns)[idle].min())
+    return int((passage.out_ns - passage.entered.t_ns - replayed.transmission_ns)[idle].min())
 
 
 def unqueued_delay_ns(passage: MatchedPackets, replayed: Replay, phase: int, asked_ns: int) -> int | None:
@@ -176,7 +176,7 @@ def fault_problems(
     last = int(np.flatnonzero(passage.arrived).max(initial=-1))
     passed = (replayed.fate != Fate.QUEUE_DROP) & (np.arange(len(passage.arrived)) <= last)
     lost = passed & ~passage.arrived & (replayed.fate != Fate.CUT)
-    damaged = passage.appeared if any(fault.kind == "corrupt" for fault in faults) else 0
+    damaged = passage.missed_at_ingress if any(fault.kind == "corrupt" for fault in faults) else 0
     entering = int(passed.sum())
     for fault in faults:
         if fault.packets:

@@ -106,21 +106,21 @@ class Bottleneck(ABC):
     def __init__(self, phases: Sequence[LinkPhase], lengths: list[int]) -> None:
         self.phases = list(phases)
         self.phase = self.phases[0]
-        self.coming = self.phases[1:]
+        self.next_phases = self.phases[1:]
         self.lengths = lengths
         self.starts = [-1.0] * len(lengths)
         """When each accepted packet left the queue."""
         self.departures = [-1.0] * len(lengths)
         """When it left the bottleneck; infinite for one that never does."""
-        self.limited = [False] * len(lengths)
+        self.waited = [False] * len(lengths)
         self.queue: list[int] = []  # accepted packets in order; those before `head` have left
         self.head = 0
         self.backlog = 0
 
     def advance(self, now: float) -> None:
         """Let packets leave the queue, and apply changes, until `now`."""
-        while self.coming and self.coming[0].start_ns <= now:
-            self.phase = self.coming.pop(0)
+        while self.next_phases and self.next_phases[0].start_ns <= now:
+            self.phase = self.next_phases.pop(0)
         head, backlog = self.head, self.backlog
         while head < len(self.queue) and self.starts[self.queue[head]] <= now:
             backlog -= self.lengths[self.queue[head]]
@@ -130,7 +130,7 @@ class Bottleneck(ABC):
     def phase_at(self, moment: float) -> LinkPhase:
         """The phase in force at a time from now on."""
         phase = self.phase
-        for later in self.coming:
+        for later in self.next_phases:
             if later.start_ns > moment:
                 break
             phase = later
@@ -150,13 +150,13 @@ class Bottleneck(ABC):
         self.backlog += self.lengths[index]
         self._serve(index, now)
 
-    def full(self, length: int) -> bool:
+    def is_full(self, length: int) -> bool:
         """Whether a packet does not fit (net/sched/sch_fifo.c: backlog + length ≤ limit, or packets < limit)."""
         if self.phase.limit_packets is not None:
             return len(self.queue) - self.head >= self.phase.limit_packets
         return self.phase.limit_bytes is not None and self.backlog + length > self.phase.limit_bytes
 
-    def _ends(self, number: int) -> float:
+    def _phase_end(self, number: int) -> float:
         """When a phase ends and the next begins."""
         return float(self.phases[number + 1].start_ns) if number + 1 < len(self.phases) else math.inf
 
@@ -175,25 +175,25 @@ class SerialServer(Bottleneck):
 
     def __init__(self, phases: Sequence[LinkPhase], lengths: list[int]) -> None:
         super().__init__(phases, lengths)
-        self.free = 0.0  # when the last packet has been sent
+        self.free_at = 0.0  # when the last packet has been sent
         self.serving = 0  # the phase at that time
 
     def would_leave(self, length: int, now: float) -> float:
         """After all packets that were accepted before."""
-        return self._sent(length, max(now, self.free))[0]
+        return self._sent(length, max(now, self.free_at))[0]
 
     def _serve(self, index: int, ready: float) -> None:
-        start = max(ready, self.free)
-        self.limited[index] = start > ready
+        start = max(ready, self.free_at)
+        self.waited[index] = start > ready
         self.starts[index] = start
-        self.free, self.serving = self._sent(self.lengths[index], start)
-        self.departures[index] = self.free
+        self.free_at, self.serving = self._sent(self.lengths[index], start)
+        self.departures[index] = self.free_at
 
     def _sent(self, length: int, start: float) -> tuple[float, int]:
         """(when, in which phase) the last of so many bytes has been sent, if sending begins at `start`."""
         number, left, moment = self.serving, float(length), start
         while math.isfinite(start):
-            until, per_byte = self._ends(number), _per_byte(self.phases[number].rate_bps)
+            until, per_byte = self._phase_end(number), _per_byte(self.phases[number].rate_bps)
             if moment < until:
                 end = moment + left * per_byte
                 if end <= until:
@@ -235,7 +235,7 @@ class TokenBucket(Bottleneck):
     def _serve(self, index: int, ready: float) -> None:
         start = max(ready, self.last)
         departure, filled_from, number = self._covered(self.lengths[index], start)
-        self.limited[index] = departure > start
+        self.waited[index] = departure > start
         self.starts[index] = self.departures[index] = self.last = departure
         self.filled_from = max(filled_from, departure - self._depth(number)) + self.lengths[index] * self._time(number)
         self.serving = number
@@ -244,7 +244,7 @@ class TokenBucket(Bottleneck):
         """(when the bucket holds so many bytes, since when it has been filling, the phase), from `start` on."""
         number, filled_from = self.serving, self.filled_from
         while True:
-            until = self._ends(number)
+            until = self._phase_end(number)
             departure = max(start, filled_from + length * self._time(number))
             if departure < until:
                 return departure, filled_from, number
@@ -271,7 +271,7 @@ class Cuts:
 
     outages: Sequence[tuple[int, int]] = ()
     """(start, end) of the times in which nothing left."""
-    forgotten: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    mapping_lost_ns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """When the address mapping of each of n packets was lost, shape (n,), or empty if that does not matter."""
 
     def explain(self, index: int, queued: float, due: float, base: int) -> bool:
@@ -280,7 +280,7 @@ class Cuts:
         """
         if any(start - _MOVE_GUARD <= due + base < end + _MOVE_GUARD for start, end in self.outages):
             return True
-        return bool(len(self.forgotten)) and queued + base >= self.forgotten[index] - _MOVE_GUARD
+        return bool(len(self.mapping_lost_ns)) and queued + base >= self.mapping_lost_ns[index] - _MOVE_GUARD
 
 
 def outages_of(run: Artefacts) -> list[tuple[int, int]]:
@@ -299,7 +299,7 @@ def entered_packets(run: Artefacts, passage: MatchedPackets) -> MatchedPackets:
     in_outage = np.zeros(len(passage.entered), np.bool_)
     for start, end in outages_of(run):
         in_outage |= (passage.entered.t_ns >= start - _MOVE_GUARD) & (passage.entered.t_ns < end + _MOVE_GUARD)
-    return passage.where(~(in_outage & ~passage.arrived)) if in_outage.any() else passage
+    return passage.select(~(in_outage & ~passage.arrived)) if in_outage.any() else passage
 
 
 def cuts_to_client(run: Artefacts, passage: MatchedPackets) -> Cuts:
@@ -374,21 +374,21 @@ class Replay:
 
     departure_ns: Ints
     """When the packet should have left the bottleneck; -1 for queue drops."""
-    own_ns: Ints
+    transmission_ns: Ints
     """The packet's own transmission time before it, spent outside the queue; 0 behind a token bucket."""
     due_ns: Ints
     """When it should have left the simulator: departure plus delay; -1 for queue drops."""
-    limited: npt.NDArray[np.bool_]
+    waited: npt.NDArray[np.bool_]
     """The packet had to wait: the bottleneck was busy."""
     fate: npt.NDArray[np.uint8]
     phase: Ints
     """Index of the phase in which it departed."""
-    calm: npt.NDArray[np.bool_]
+    comparable: npt.NDArray[np.bool_]
     """It was delivered and departed away from a change, so its lateness is meaningful."""
 
     def lateness_ns(self, passage: MatchedPackets) -> Ints:
         """Actual minus ideal departure of the calm packets."""
-        return np.asarray(passage.out_ns[self.calm] - self.due_ns[self.calm], np.int64)
+        return np.asarray(passage.out_ns[self.comparable] - self.due_ns[self.comparable], np.int64)
 
     def excess_ns(self, passage: MatchedPackets, drift: float) -> Ints:
         """Lateness of the calm packets beyond a drift: that share of the time their busy period has lasted.
@@ -400,7 +400,7 @@ class Replay:
         since = np.zeros(len(self.fate), np.int64)
         since[accepted] = self._busy_for(passage, accepted)
         late = self.lateness_ns(passage)
-        allowed = np.round(drift * since[self.calm]).astype(np.int64)
+        allowed = np.round(drift * since[self.comparable]).astype(np.int64)
         return np.sign(late) * np.maximum(np.abs(late) - allowed, 0)
 
     def _busy_for(self, passage: MatchedPackets, accepted: Ints) -> Ints:
@@ -410,10 +410,10 @@ class Replay:
         notably late.
         """
         arrival, departure = passage.entered.t_ns[accepted], self.departure_ns[accepted]
-        late = np.where(self.calm[accepted], passage.out_ns[accepted] - self.due_ns[accepted], 0)
+        late = np.where(self.comparable[accepted], passage.out_ns[accepted] - self.due_ns[accepted], 0)
         before = np.maximum.accumulate(departure + late)
         behind = np.concatenate([[False], before[:-1] > arrival[1:]]) if len(arrival) else np.zeros(0, np.bool_)
-        busy = self.limited[accepted] | (behind & (late > _IDLE_DELAY))
+        busy = self.waited[accepted] | (behind & (late > _IDLE_DELAY))
         start = np.maximum.accumulate(np.where(busy, 0, departure))
         return np.asarray(np.where(busy & (start > 0), departure - start, 0), np.int64)
 
@@ -473,7 +473,7 @@ def replay(
         if not arrived:
             departure = link.would_leave(link.lengths[index], now)
             if cuts.explain(index, departure, departure + link.phase_at(departure).delay_ns, base):
-                full = red or link.full(link.lengths[index])
+                full = red or link.is_full(link.lengths[index])
                 fate = Fate.QUEUE_DROP if full and queue.take(now) else Fate.CUT
             else:
                 fate = _fate(link, link.lengths[index], now, ends[index], queue, loss, red)
@@ -495,7 +495,7 @@ def _fate(link: Bottleneck, length: int, now: int, end: int, queue: _Budget, los
     departure = link.would_leave(length, now)
     phase = link.phase_at(departure)
     margin = end - departure - phase.delay_ns  # how long before the end of the capture it was due
-    lossy, full = phase.mean_loss > 0, link.full(length)
+    lossy, full = phase.mean_loss > 0, link.is_full(length)
     if red or full or not lossy:
         dropped = queue.take(now)
         if dropped is None:
@@ -561,7 +561,7 @@ def _build_replay(
     own_ns = np.where(accepted & np.isfinite(departures), np.round(departures - np.array(link.starts)), 0).astype(
         np.int64
     )
-    return Replay(departure, own_ns, due, np.array(link.limited, np.bool_), fates, phase.astype(np.int64), calm)
+    return Replay(departure, own_ns, due, np.array(link.waited, np.bool_), fates, phase.astype(np.int64), calm)
 
 
 def replay_calibrated(
@@ -581,7 +581,7 @@ def replay_calibrated(
     adjusted = list(phases)
     for index in range(1, len(phases)):
         before, after = phases[index - 1].rate_bps, phases[index].rate_bps
-        busy = result.calm & (result.phase == index) & result.limited
+        busy = result.comparable & (result.phase == index) & result.waited
         if before == after or not busy.any():
             continue
         first = np.flatnonzero(busy)[:200]

@@ -20,7 +20,7 @@ class RunView(LinkView):
     """The view of a run from which metrics are measured."""
 
     @property
-    def shared(self) -> bool:
+    def is_shared(self) -> bool:
         """Whether the run is more than one file downloaded to its end."""
         return self.run.cell.scenario.has_series
 
@@ -33,15 +33,15 @@ class RunView(LinkView):
             self.problems.append(f"the series cannot be made: {type(error).__name__}: {error}")
             return None
 
-    def opened(self, window: TransferWindow, sender: key_log.Sender) -> tuple[connections.SentPackets, ...]:
+    def decrypted_packets(self, window: TransferWindow, sender: key_log.Sender) -> tuple[connections.SentPackets, ...]:
         """The 1-RTT packets of a transfer's connections in one direction, decrypted from the left capture.
 
         Connections without matching secrets are left out; empty without the capture.
         """
         key = (window.transfer.flow, window.transfer.index, sender)
-        if key not in self._opened and self.left is not None:
+        if key not in self._decrypted and self.left is not None:
             inside = (self.left.t_ns >= window.start_ns) & (self.left.t_ns < window.end_ns)
-            packets = self.left.where(inside & (self.left.flow == window.transfer.flow))
+            packets = self.left.select(inside & (self.left.flow == window.transfer.flow))
             secrets = self.secrets(window.transfer.flow)
             flow_connections = connections.find_connections(packets)
             alone = len(flow_connections) == 1
@@ -49,21 +49,21 @@ class RunView(LinkView):
                 connections.open_packets(packets, connection, sender, secrets, alone=alone)
                 for connection in flow_connections
             )
-            self._opened[key] = tuple(opened for opened in candidates if opened is not None)
-        return self._opened.get(key, ())
+            self._decrypted[key] = tuple(opened for opened in candidates if opened is not None)
+        return self._decrypted.get(key, ())
 
-    def once(self, make: Callable[[Self], T]) -> T:
+    def cached(self, make: Callable[[Self], T]) -> T:
         """The result of a function of this run, computed once."""
-        if make not in self._made:
-            self._made[make] = make(self)
-        return cast(T, self._made[make])
+        if make not in self._cache:
+            self._cache[make] = make(self)
+        return cast(T, self._cache[make])
 
     @cached_property
-    def _made(self) -> dict[Callable[..., object], object]:
+    def _cache(self) -> dict[Callable[..., object], object]:
         return {}
 
     @cached_property
-    def _opened(self) -> dict[tuple[int, int, str], tuple[connections.SentPackets, ...]]:
+    def _decrypted(self) -> dict[tuple[int, int, str], tuple[connections.SentPackets, ...]]:
         return {}
 
 

@@ -57,7 +57,7 @@ class SharedFlow:
         return "left capture" if self.facts.sender == "server" else "right capture"
 
     @property
-    def sender_tells(self) -> str:
+    def sender_state_vantage(self) -> str:
         """The vantage of the state that its sender, which has congestion control, reports."""
         return {"tcp": "tcp_info", "https": self.at_sender}.get(self.facts.kind, "qlog")
 
@@ -115,7 +115,7 @@ def points_within(points: Points, lifetime: Lifetime) -> Points:
 
 def flows_of(view: RunView) -> tuple[SharedFlow, ...]:
     """The flows of which data arrived; none in a run of one file downloaded to its end."""
-    if not view.shared or view.lab is None or view.series is None:
+    if not view.is_shared or view.lab is None or view.series is None:
         return ()
     series = view.series
     return tuple(
@@ -139,7 +139,7 @@ class SharedBottleneck:
     end: float
     """s since time zero."""
 
-    def stays(self) -> tuple[Ints, Ints, Ints]:
+    def sojourns(self) -> tuple[Ints, Ints, Ints]:
         """When each packet that passed the queue arrived and left (ns since time zero), and its length (bytes)."""
         return queue_times(self.direction, self.series.zero_ns)
 

@@ -38,9 +38,9 @@ _SEGMENTS = "both captures"
 class SpuriousLosses:
     """s packets that were declared lost though they arrived, in the order of declaration; arrays of shape (s,)."""
 
-    taken_ns: Ints
+    declared_ns: Ints
     """When the sender declared each lost, ns since the epoch: by its trace, else when it sent the data again."""
-    left_ns: Ints
+    sent_ns: Ints
     """When each was sent, ns since the epoch."""
     needless: Keys
     """The capture's keys of packets with only data that had arrived, or that other packets delivered, shape (k,)."""
@@ -49,7 +49,7 @@ class SpuriousLosses:
 
 def spurious_losses(view: RunView, window: TransferWindow) -> SpuriousLosses | Unavailable | None:
     """The spurious losses of one transfer; None if its data are never sent again, or the captures do not show it."""
-    return view.once(_losses_by_transfer)[window.transfer.flow, window.transfer.index]
+    return view.cached(_losses_by_transfer)[window.transfer.flow, window.transfer.index]
 
 
 def _losses_by_transfer(view: RunView) -> dict[tuple[int, int], SpuriousLosses | Unavailable | None]:
@@ -72,7 +72,7 @@ def _find_losses(view: RunView, window: TransferWindow) -> SpuriousLosses | Unav
     if passage is None:
         return None
     t_ns = passage.entered.t_ns
-    passage = passage.where(
+    passage = passage.select(
         np.asarray((t_ns >= window.start_ns) & (t_ns < window.end_ns) & (passage.entered.flow == window.transfer.flow))
     )
     links = next((path.links for path in view.lab.paths if path.path == facts.path), view.lab.links)
@@ -106,12 +106,12 @@ def segment_losses(passage: MatchedPackets, down: bool, rtt_ns: int) -> Spurious
             strict=True,
         ):
             if copy and received.has(begin, end):
-                losses.add(t_ns, carriers.of(begin, t_ns))
+                losses.add(t_ns, carriers.sent_at(begin, t_ns))
                 losses.needless.append(key)
             if arrived:
                 received.add(begin, end)
                 carriers.add(begin, t_ns)
-    return losses.made(_SEGMENTS)
+    return losses.losses(_SEGMENTS)
 
 
 def _overlap(begins: Ints, ends: Ints, flagged: Flags) -> Flags:
@@ -126,7 +126,7 @@ def _packet_losses(
     view: RunView, window: TransferWindow, passage: MatchedPackets, rtt_ns: int
 ) -> SpuriousLosses | Unavailable:
     """For QUIC: the losses that its trace names, else the packets whose data it sent again."""
-    opened = view.opened(window, "server")
+    opened = view.decrypted_packets(window, "server")
     if not opened:
         return Unavailable("there are no keys to read packets with")
     left = [_sending_times(passage, connection.key) for connection in opened]
@@ -149,7 +149,7 @@ def _packet_losses(
         if loss.number in left_by_number
     )
     losses = np.array(moments, np.int64).reshape(-1, 2)
-    return replace(by_copies, taken_ns=losses[:, 0], left_ns=losses[:, 1], vantage=_QLOG)
+    return replace(by_copies, declared_ns=losses[:, 0], sent_ns=losses[:, 1], vantage=_QLOG)
 
 
 def _sending_times(passage: MatchedPackets, keys: Keys) -> Ints:
@@ -181,9 +181,9 @@ def copied_frames(opened: Sequence[SentPackets], left_ns: Sequence[Ints], rtt_ns
             for frame, is_new in zip(data, new, strict=True):
                 carriers = stream_carriers.setdefault(frame.stream, _Carriers())
                 if not is_new:
-                    losses.add(int(sent_ns), carriers.of(frame.offset, int(sent_ns)))
+                    losses.add(int(sent_ns), carriers.sent_at(frame.offset, int(sent_ns)))
                 carriers.add(frame.offset, int(sent_ns))
-    return losses.made(_COPIES)
+    return losses.losses(_COPIES)
 
 
 class _Carriers:
@@ -193,23 +193,23 @@ class _Carriers:
     """
 
     def __init__(self) -> None:
-        self._begins: list[int] = []
-        self._left: dict[int, int] = {}
+        self._offsets: list[int] = []
+        self._sent_ns: dict[int, int] = {}
 
     def add(self, begin: int, left_ns: int) -> None:
         """Record that a packet sent at that time carried a part; the last packet of a part counts."""
-        if begin not in self._left:
-            insort(self._begins, begin)
-        self._left[begin] = left_ns
-        if len(self._begins) >= 2 * _REMEMBERED_PARTS:
-            for old in self._begins[:_REMEMBERED_PARTS]:
-                del self._left[old]
-            del self._begins[:_REMEMBERED_PARTS]
+        if begin not in self._sent_ns:
+            insort(self._offsets, begin)
+        self._sent_ns[begin] = left_ns
+        if len(self._offsets) >= 2 * _REMEMBERED_PARTS:
+            for old in self._offsets[:_REMEMBERED_PARTS]:
+                del self._sent_ns[old]
+            del self._offsets[:_REMEMBERED_PARTS]
 
-    def of(self, begin: int, default_ns: int) -> int:
+    def sent_at(self, begin: int, default_ns: int) -> int:
         """When the packet was sent that carried a byte, by the nearest part that begins there or before."""
-        at = bisect_right(self._begins, begin) - 1
-        return default_ns if at < 0 else self._left[self._begins[at]]
+        at = bisect_right(self._offsets, begin) - 1
+        return default_ns if at < 0 else self._sent_ns[self._offsets[at]]
 
 
 class _LossCollector:
@@ -230,7 +230,7 @@ class _LossCollector:
         if declared - left >= _RTT_SHARE * self._rtt_ns:
             self._losses.append((declared, left))
 
-    def made(self, vantage: str) -> SpuriousLosses:
+    def losses(self, vantage: str) -> SpuriousLosses:
         """All of them, in order."""
         return _sort_losses(self._losses, self.needless, vantage)
 

@@ -65,7 +65,7 @@ def at_server_rtt_ns(view: RunView) -> int:
 
 def legs_of(view: RunView, flow: FlowAddresses) -> tuple[Leg, ...]:
     """The legs of a flow: one for each segment in which its data were acknowledged, from the clients' end."""
-    return view.once(_legs_by_flow)[flow.flow]
+    return view.cached(_legs_by_flow)[flow.flow]
 
 
 def _legs_by_flow(view: RunView) -> dict[int, tuple[Leg, ...]]:
@@ -79,7 +79,7 @@ def _legs(view: RunView, flow: FlowAddresses) -> tuple[Leg, ...]:
     for place, path in enumerate(view.lab.paths):
         segment = view.of_path(path.path)
         side = segment.right if down else segment.left
-        delay_ns = None if side is None else ack_delay_ns(side.where(side.flow == flow.flow), down)
+        delay_ns = None if side is None else ack_delay_ns(side.select(side.flow == flow.flow), down)
         if delay_ns is not None:
             flow_legs.append(Leg(path.path, delay_ns, *_round_trips(view.lab, place, down)))
     return tuple(flow_legs)
@@ -102,8 +102,8 @@ def ack_delay_ns(side: Capture, down: bool) -> int | None:
 
     `side`: one flow's packets at the interface where its data, which go `down` to the client or up, enter.
     """
-    data = side.where((side.to_client == down) & (side.payload > 0))
-    acks = side.where((side.to_client != down) & (side.flags & ACK > 0))
+    data = side.select((side.to_client == down) & (side.payload > 0))
+    acks = side.select((side.to_client != down) & (side.flags & ACK > 0))
     numbers = _port_base(data, down) + (data.sequence + data.payload) % _SEQUENCE_SPACE
     ends, first, count = np.unique(numbers, return_index=True, return_counts=True)
     # Of several equal segments nobody knows which one was acknowledged (RFC 6298 §3).

@@ -143,7 +143,7 @@ class TransferWindow:
     """The configuration of its flow."""
     over_tcp: bool = False
     """Whether its packets are segments of TCP, not datagrams."""
-    alone: bool = True
+    is_only_flow: bool = True
     """Whether the lab has no other flow."""
 
     @property
@@ -151,9 +151,9 @@ class TransferWindow:
         """Which of its flow's transfers it is."""
         return "repeat" if self.transfer.index else "first"
 
-    def called(self, metric: str) -> str:
+    def describe(self, metric: str) -> str:
         """A metric of this transfer in a sentence."""
-        return MetricName(metric, self.transfer.flow, self.name).text(1 if self.alone else 2)
+        return MetricName(metric, self.transfer.flow, self.name).text(1 if self.is_only_flow else 2)
 
     @property
     def has_file(self) -> bool:
@@ -178,7 +178,7 @@ class Artefacts:
     run: Run
     problems: list[str] = field(default_factory=list)
     """What could not be read, in order of discovery."""
-    alone: str | None = None
+    selected_path: str | None = None
     """The selected path, of several: only its link and its packets are read. None for all paths."""
 
     def path(self, place: str) -> Path | None:
@@ -200,9 +200,9 @@ class Artefacts:
     def lab(self) -> LabFacts | None:
         """The configuration of the lab; with all of several paths, the link is the first one's."""
         facts = self._read(LAB, files.read_lab)
-        if facts is None or (self.alone is None and len(facts.paths) != 1):
+        if facts is None or (self.selected_path is None and len(facts.paths) != 1):
             return facts
-        return facts.alone(self.alone if self.alone is not None else facts.paths[0].path)
+        return facts.for_path(self.selected_path if self.selected_path is not None else facts.paths[0].path)
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ class Artefacts:
         if len(self.paths) == 1:
             return self
         if path not in self._parts:
-            self._parts[path] = replace(self, alone=path)
+            self._parts[path] = replace(self, selected_path=path)
         return self._parts[path]
 
     @cached_property
@@ -232,19 +232,19 @@ class Artefacts:
         return with_drawn_values(self.run.cell.scenario, self.run.effective)
 
     @property
-    def emulated(self) -> EmulatedPath:
+    def emulated_path(self) -> EmulatedPath:
         """The selected path, or the first of several."""
-        return self.scenario.path if self.alone is None else self.scenario.every_path[self.alone]
+        return self.scenario.path if self.selected_path is None else self.scenario.every_path[self.selected_path]
 
     @property
     def is_one_path(self) -> bool:
         """Whether one path is selected, and not several together."""
-        return self.alone is not None or len(self.paths) == 1
+        return self.selected_path is not None or len(self.paths) == 1
 
     @property
     def in_sequence(self) -> bool:
         """Whether several segments in a row are selected."""
-        return self.alone is None and self.run.cell.scenario.in_sequence
+        return self.selected_path is None and self.run.cell.scenario.in_sequence
 
     @property
     def simulators(self) -> tuple[str, ...]:
@@ -333,7 +333,13 @@ class Artefacts:
         facts = () if self.lab is None else self.lab.flows
         over_tcp = any(entry.over_tcp for entry in facts if entry.flow == transfer.flow)
         return TransferWindow(
-            transfer, transfer.started_ns, end, zero, flow, over_tcp, alone=len(self.flows) == 1 and not other_flows
+            transfer,
+            transfer.started_ns,
+            end,
+            zero,
+            flow,
+            over_tcp,
+            is_only_flow=len(self.flows) == 1 and not other_flows,
         )
 
     @property

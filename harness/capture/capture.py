@@ -91,7 +91,7 @@ class Capture:
     """Equal at both interfaces for one packet; differs between packets, retransmitted ones too."""
     visible: Bytes
     """First bytes of the UDP payload, zero beyond what was captured and for segments, shape (n, 54)."""
-    seen: Ints
+    captured: Ints
     """How many of these were captured, 0 for segments."""
     truncated: bool = False
     """The file ends inside a record."""
@@ -99,7 +99,7 @@ class Capture:
     def __len__(self) -> int:
         return len(self.t_ns)
 
-    def where(self, chosen: npt.NDArray[np.generic]) -> Capture:
+    def select(self, chosen: npt.NDArray[np.generic]) -> Capture:
         """The packets chosen by a mask or by indices."""
         columns = {name: take_rows(getattr(self, name), chosen) for name in _COLUMNS}
         return Capture(**columns, truncated=self.truncated)
@@ -107,11 +107,11 @@ class Capture:
     def between(self, start_ns: int, end_ns: int, flow: int, to_client: bool) -> Capture:
         """The packets of one flow and direction with start ≤ t < end."""
         inside = (self.t_ns >= start_ns) & (self.t_ns < end_ns)
-        return self.where(inside & (self.flow == flow) & (self.to_client == to_client))
+        return self.select(inside & (self.flow == flow) & (self.to_client == to_client))
 
-    def frame(self) -> pl.DataFrame:
+    def to_dataframe(self) -> pl.DataFrame:
         """The capture as a polars frame, one row per packet."""
-        names = [f.name for f in fields(self) if f.name not in ("truncated", "visible", "seen")]
+        names = [f.name for f in fields(self) if f.name not in ("truncated", "visible", "captured")]
         return pl.DataFrame({name: getattr(self, name) for name in names})
 
     def first_destination(self) -> bytes:
@@ -155,7 +155,7 @@ def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
                 parts = [_concatenate_parts(parts)]
     capture = _concatenate_parts(parts)
     in_order = not len(capture) or bool((np.diff(capture.t_ns) >= 0).all())
-    return capture if in_order else capture.where(np.argsort(capture.t_ns, kind="stable"))
+    return capture if in_order else capture.select(np.argsort(capture.t_ns, kind="stable"))
 
 
 def _concatenate_parts(parts: Sequence[Capture]) -> Capture:
@@ -201,7 +201,7 @@ def _packets(records: pcap.Records, flows: Sequence[FlowAddresses]) -> Capture:
         after_initial=after_initial,
         key=key,
         visible=visible,
-        seen=captured,
+        captured=captured,
         truncated=records.truncated,
     )
 

@@ -62,7 +62,7 @@ class SentPackets:
     """Their numbers, key phases and payloads."""
     frames: Sequence[Frames]
     """The frames that could be read of each. If there are many, each iteration rereads them: go in order, few times."""
-    closed: int
+    undecrypted: int
     """Packets in its direction that it could not open, or had no frames: another connection's, or resets."""
     coalesced_ns: Ints
     """Times of the datagrams with a 1-RTT packet behind long headers, of which nothing is captured."""
@@ -130,8 +130,8 @@ def _open_with_secrets(
     capture: Capture, connection: Connection, sender: Sender, secrets: Sequence[Secret], rows: Ints, largest: int
 ) -> SentPackets | None:
     """As `open_packets`. `largest`: the largest packet number before the first packet."""
-    heads = Heads(take_rows(capture.visible, rows), capture.seen[rows], capture.payload[rows])
-    sample = heads.where(np.arange(min(_TRIAL_PACKETS, len(heads))))
+    heads = Heads(take_rows(capture.visible, rows), capture.captured[rows], capture.payload[rows])
+    sample = heads.select(np.arange(min(_TRIAL_PACKETS, len(heads))))
     for secret in secrets:
         for aead in candidate_aeads(secret.secret) if secret.sender == sender else ():
             protection = Protection(secret.secret, aead, connection.version, connection.id_length(sender), largest)
@@ -148,7 +148,7 @@ def _open_with_secrets(
                 capture.key[rows[packets.row]],
                 packets,
                 frames,
-                closed=len(rows) - len(packets),
+                undecrypted=len(rows) - len(packets),
                 coalesced_ns=_coalesced_times(capture, connection, sender),
             )
     return None
@@ -169,7 +169,7 @@ def _select_readable(packets: Packets) -> tuple[Packets, Sequence[Frames]]:
         indices.append(index)
         if in_memory:
             parsed.append(frames)
-    readable = packets.where(np.array(indices, np.int64))
+    readable = packets.select(np.array(indices, np.int64))
     return readable, tuple(parsed) if in_memory else _RereadFrames(readable)
 
 
@@ -177,7 +177,7 @@ def _parse_frames(packets: Packets) -> Iterator[Frames | None]:
     """The frames of each packet, read in parts; None for one that has none."""
     for start in range(0, len(packets), _PART):
         rows = slice(start, start + _PART)
-        plain, captured, sizes = packets.plain[rows], packets.seen[rows], packets.size[rows]
+        plain, captured, sizes = packets.plaintext[rows], packets.captured[rows], packets.size[rows]
         batch = zip(read_common_frames(plain, captured, sizes), captured.tolist(), sizes.tolist(), strict=True)
         for index, (common, length, size) in enumerate(batch):
             try:
@@ -207,8 +207,8 @@ class _RereadFrames(Sequence[Frames]):
     def __getitem__(self, index: int | slice) -> Frames | Sequence[Frames]:
         rows = np.arange(len(self))[index]
         if isinstance(index, slice):
-            return _RereadFrames(self._packets.where(rows))
-        return next(iter(_RereadFrames(self._packets.where(np.array([rows])))))
+            return _RereadFrames(self._packets.select(rows))
+        return next(iter(_RereadFrames(self._packets.select(np.array([rows])))))
 
 
 def _rows(capture: Capture, connection: Connection, sender: Sender, alone: bool) -> Ints:

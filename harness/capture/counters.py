@@ -189,7 +189,7 @@ class Growth:
     size: npt.NDArray[np.int64]
     """Bytes in the file at each sample."""
 
-    def reached(self, size: int, start_ns: int) -> Moment | None:
+    def time_of(self, size: int, start_ns: int) -> Moment | None:
         """When the file first had at least `size` bytes; None where it never did.
 
         `start_ns`: when it certainly had not, for a file that was as large at its first sample.

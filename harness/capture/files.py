@@ -95,10 +95,10 @@ class _Decompressed(io.RawIOBase):
 
     def __init__(self, file: BinaryIO, new: Callable[[BinaryIO], _Stream]) -> None:
         self._file = file
-        self._new = new
+        self._open = new
         self._stream = new(file)
         self._size = 0
-        self._begun = self._over = False
+        self._started = self._ended = False
 
     def readable(self) -> bool:
         return True
@@ -108,22 +108,22 @@ class _Decompressed(io.RawIOBase):
         super().close()
 
     def readinto(self, buffer: Any, /) -> int:
-        content = self._more(min(len(buffer), _STEP))
+        content = self._read_piece(min(len(buffer), _STEP))
         buffer[: len(content)] = content
         return len(content)
 
     def readall(self) -> bytes:
-        if not self._begun and (whole := self._at_once()) is not None:
+        if not self._started and (whole := self._read_single_frame()) is not None:
             return whole
         parts = []
         size = 0
-        while part := self._more(_STEP):
+        while part := self._read_piece(_STEP):
             parts.append(part)
             if (size := size + len(part)) > MAX_SIZE:
                 raise too_large_error(MAX_SIZE)
         return b"".join(parts)
 
-    def _at_once(self) -> bytes | None:
+    def _read_single_frame(self) -> bytes | None:
         """The content of a file that is one whole zstd frame with its size, which saves a copy; None for any other.
 
         OSError where it is too large.
@@ -140,26 +140,26 @@ class _Decompressed(io.RawIOBase):
             self._file.seek(0)
             return None
 
-    def _more(self, limit: int) -> bytes:
+    def _read_piece(self, limit: int) -> bytes:
         """The next piece; empty at the end, and where the rest of the file cannot be unpacked."""
-        if self._over:
+        if self._ended:
             return b""
-        self._begun = True
+        self._started = True
         try:
             content = self._stream.read(limit)
-            self._over = not content
+            self._ended = not content
         except _DECOMPRESSION_ERRORS:
-            content = self._scraps(limit)
-            self._over = True
+            content = self._recover(limit)
+            self._ended = True
         self._size += len(content)
         if self._size > MAX_STREAMED_SIZE:
             raise too_large_error(MAX_STREAMED_SIZE)
         return content
 
-    def _scraps(self, limit: int) -> bytes:
+    def _recover(self, limit: int) -> bytes:
         """The bytes in front of damage, which the library does not give with its error. At most `limit` bytes."""
         self._file.seek(0)
-        stream, scraps = self._new(self._file), bytearray()
+        stream, scraps = self._open(self._file), bytearray()
         try:
             left = self._size
             while left and (content := stream.read(min(left, _STEP))):

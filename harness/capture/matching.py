@@ -17,7 +17,7 @@ class MatchedPackets:
     entered: Capture
     out_ns: Ints
     """Departure time of each, shape (n,); -1 where it never left."""
-    appeared: int
+    missed_at_ingress: int
     """Datagrams that left without having been seen entering: the ingress capture missed them."""
     end_ns: int
     """Time up to which departures were captured; a packet due later may have been in flight."""
@@ -39,17 +39,17 @@ class MatchedPackets:
         new = (ecn(self.out_class) == CE) & (ecn(self.entered.traffic_class) != CE)
         return np.asarray(new & self.arrived, np.bool_)
 
-    def less(self, access_ns: Ints) -> MatchedPackets:
+    def without_access_delay(self, access_ns: Ints) -> MatchedPackets:
         """The packets as if only the link had delayed them: `access_ns`, shape (n,), is subtracted from `out_ns`."""
         if not access_ns.any():
             return self
         return replace(self, out_ns=np.where(self.arrived, self.out_ns - access_ns, -1), access_ns=access_ns)
 
-    def where(self, chosen: npt.NDArray[np.bool_]) -> MatchedPackets:
+    def select(self, chosen: npt.NDArray[np.bool_]) -> MatchedPackets:
         """The packets chosen by a mask of shape (n,)."""
         access_ns = None if self.access_ns is None else self.access_ns[chosen]
         out_class = None if self.out_class is None else self.out_class[chosen]
-        entered, out_ns = self.entered.where(chosen), self.out_ns[chosen]
+        entered, out_ns = self.entered.select(chosen), self.out_ns[chosen]
         return replace(self, entered=entered, out_ns=out_ns, access_ns=access_ns, out_class=out_class)
 
 
@@ -60,8 +60,8 @@ def match(ingress: Capture, egress: Capture, to_client: bool, at_least_ns: int =
     each departure is matched with the latest entry at least `at_least_ns` (the configured delay) before it,
     because the earlier one is more likely to have been lost.
     """
-    entered = ingress.where(ingress.to_client == to_client)
-    departed = egress.where(egress.to_client == to_client)
+    entered = ingress.select(ingress.to_client == to_client)
+    departed = egress.select(egress.to_client == to_client)
     exits = np.full(len(entered), -1, np.int64)
     entered_rows, left_rows = _lookup(_number_keys(entered.key), _number_keys(departed.key))
     exits[entered_rows] = left_rows

@@ -81,12 +81,12 @@ class Summary:
     """packet_lost events."""
     start_ns: int | None
     """Since the epoch; None where the trace has relative times only."""
-    opening: bytes
+    head: bytes
     """File name and first bytes, lower case, where a trace says which connection it is of."""
 
-    def names(self, connection_id: bytes) -> bool:
+    def identifies(self, connection_id: bytes) -> bool:
         """Whether the trace names a connection by its original destination connection ID, in hexadecimal."""
-        return bool(connection_id) and connection_id.hex().encode() in self.opening
+        return bool(connection_id) and connection_id.hex().encode() in self.head
 
 
 def find_traces(folder: Path) -> list[Path]:

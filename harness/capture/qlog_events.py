@@ -35,15 +35,15 @@ class LoggedClose:
 
     t_ns: int | None
     """Since the epoch; None where the trace has no such times."""
-    own: bool
+    local: bool
     """Whether this endpoint ended it, by its timer or its CONNECTION_CLOSE; else its peer did."""
     trigger: Trigger | None
     """None for a CONNECTION_CLOSE."""
     error: str
     """The name of the code; empty where there is none."""
-    words: str
+    reason_phrase: str
     """The reason phrase."""
-    in_order: bool
+    without_error: bool
     """Whether the code means no error."""
 
 
@@ -173,7 +173,7 @@ class PhaseChange:
 
     at_ms: float
     """Since the trace's first event."""
-    new: str
+    phase: str
     """The phase that began, as the draft calls it."""
     trigger: str
     """The reason, as the draft calls it; empty where none is given."""
@@ -194,7 +194,7 @@ def read_phases(path: Path) -> list[PhaseChange]:
         changes.append(
             PhaseChange(
                 at_ms=(event.time - first) * unit,
-                new=str(event.data.get("new", "")),
+                phase=str(event.data.get("new", "")),
                 trigger=str(event.data.get("trigger", "")),
                 pipe=pipe if isinstance(pipe, int) else None,
             )

@@ -95,7 +95,7 @@ def _thin_line(line: bytes, states: _States, written_bytes: Counter[bytes]) -> b
     name = b"" if match is None else (match[1] or match[3] or b"").rpartition(b":")[2]
     if name in _PACKET_EVENTS:
         return b""
-    if name.endswith(b"metrics_updated") and (state := states.taken(line)) is not None:
+    if name.endswith(b"metrics_updated") and (state := states.output(line)) is not None:
         return state
     written_bytes[name] += len(line)
     return line if written_bytes[name] <= MAX_EVENT_BYTES else b""
@@ -106,10 +106,10 @@ class _States:
     """A sender's states in order, each merged with the figures of those left out before it."""
 
     unit_ms: float
-    _held: dict[str, Any] = field(default_factory=dict)
-    _at: float = float("-inf")
+    _pending: dict[str, Any] = field(default_factory=dict)
+    _last_ms: float = float("-inf")
 
-    def taken(self, line: bytes) -> bytes | None:
+    def output(self, line: bytes) -> bytes | None:
         """The output for an event: empty where it is left out; None where the line is not a single event."""
         body, event = line.strip(_LINE_PADDING), _parse_event(line)
         try:
@@ -119,14 +119,14 @@ class _States:
             return None
         if not isinstance(data, dict):
             return None
-        self._held |= data
-        if time - self._at < STEP_MS:
+        self._pending |= data
+        if time - self._last_ms < STEP_MS:
             return b""
         if isinstance(event, dict):
-            event["data"] = self._held
+            event["data"] = self._pending
         else:
-            event[-1] = self._held
-        self._held, self._at = {}, time
+            event[-1] = self._pending
+        self._pending, self._last_ms = {}, time
         start = line.find(body[:1])
         end = line.rfind(body[-1:]) + 1
         return line[:start] + json.dumps(event, separators=(",", ":")).encode() + line[end:]

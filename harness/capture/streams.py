@@ -61,7 +61,7 @@ class StreamArrival:
     """Bytes up to the furthest that was visible."""
     head: bytes
     """Its first bytes, as far as they were captured."""
-    unseen: int
+    missing_bytes: int
     """Bytes below `size` that were in no known frame."""
     _known: _Parts
     _missing: Ints
@@ -69,16 +69,16 @@ class StreamArrival:
     _latest_ns: int | None
     """When the last packet arrived that may have held these; None where it is unknown whether they arrived."""
 
-    def reached(self, size: int) -> Bounds:
+    def time_of(self, size: int) -> Bounds:
         """When the first `size` bytes had arrived."""
         return Bounds(_time_reached(*self._early, size), _time_reached(*self._late, size))
 
     @property
-    def ended(self) -> Bounds:
+    def completion(self) -> Bounds:
         """When all of it had arrived. If its end was not visible, the last hidden packet may have carried it."""
         if self.final_size is not None:
-            return self.reached(self.final_size)
-        bounds = self.reached(self.size)
+            return self.time_of(self.final_size)
+        bounds = self.time_of(self.size)
         if bounds.latest_ns is None or self._latest_ns is None:
             return Bounds(bounds.earliest_ns, None)
         return Bounds(bounds.earliest_ns, max(bounds.latest_ns, self._latest_ns))
@@ -185,7 +185,7 @@ def _build_arrival(stream: int, frames: _Frames, latest_ns: int | None) -> Strea
         final_size=frames.final,
         size=int(parts.end.max(initial=0)),
         head=frames.head,
-        unseen=int((missing[:, 1] - missing[:, 0]).sum()),
+        missing_bytes=int((missing[:, 1] - missing[:, 0]).sum()),
         _known=parts,
         _missing=missing,
         _latest_ns=latest_ns,

@@ -109,7 +109,7 @@ class Call:
     """Reads of the clock since the process's call before."""
 
     @property
-    def said(self) -> str:
+    def result_text(self) -> str:
         """Its result in readable form: a number, or the name of an error."""
         if -_MAX_ERRNO <= self.result < 0:
             return errno.errorcode.get(-self.result, str(self.result))

@@ -156,11 +156,11 @@ class Catalogue:
     def _load_scenario(self, file: Path) -> tuple[Scenario, Positions]:
         data, positions = read_yaml(file)
         scenario = validate_data(data, positions, Scenario, {"name": self.scenario_name(file)})
-        if problems := list(self._wrong(scenario)):
+        if problems := list(self._scenario_mistakes(scenario)):
             raise to_error(problems, positions)
         return scenario, positions
 
-    def _wrong(self, scenario: Scenario) -> Iterator[Mistake]:
+    def _scenario_mistakes(self, scenario: Scenario) -> Iterator[Mistake]:
         """The mistakes of a scenario that its schema does not find."""
         for name, path in scenario.every_path.items():
             if (mistake := find_inexpressible(path)) is not None:
@@ -169,13 +169,13 @@ class Catalogue:
         yield from limits.mistakes(scenario)
         yield from mobility.find_mistakes(scenario)
         yield from sampling.range_mistakes(scenario)
-        yield from self._honoured.mistakes(scenario)
-        yield from support.seed_mistakes(scenario, self._honoured.known)
-        yield from self._wrong_sweep(scenario)
-        yield from self._wrong_study(scenario)
+        yield from self._support.mistakes(scenario)
+        yield from support.seed_mistakes(scenario, self._support.implementations)
+        yield from self._sweep_mistakes(scenario)
+        yield from self._study_mistakes(scenario)
         yield from self.mistakes(scenario)
 
-    def _wrong_sweep(self, scenario: Scenario) -> Iterator[Mistake]:
+    def _sweep_mistakes(self, scenario: Scenario) -> Iterator[Mistake]:
         try:
             swept = expand_points(scenario, {}, {})
         except SweepError as error:
@@ -186,19 +186,19 @@ class Catalogue:
             return
         if not any(limits.mistakes(scenario)):
             yield from _impossible_points(swept)
-        yield from support.split_mistakes(scenario, (point.scenario for point in swept), self._honoured.known)
+        yield from support.split_mistakes(scenario, (point.scenario for point in swept), self._support.implementations)
         for name, words in scenario.vary.items():
-            yield from self._honoured.values(("vary", name), name, words, scenario)
+            yield from self._support.values(("vary", name), name, words, scenario)
 
-    def _wrong_study(self, scenario: Scenario) -> Iterator[Mistake]:
+    def _study_mistakes(self, scenario: Scenario) -> Iterator[Mistake]:
         problems = list(design.study_mistakes(scenario))
         yield from problems
         if scenario.study is None or problems:
             return
         for name, words in scenario.study.factors.items():
-            yield from self._honoured.values(("study", "factors", name), name, words, scenario)
+            yield from self._support.values(("study", "factors", name), name, words, scenario)
         for label, settings in scenario.study.profiles.items():
-            yield from self._honoured.settings(("study", "profiles", label), settings, scenario)
+            yield from self._support.settings(("study", "profiles", label), settings, scenario)
 
     def require_honoured(
         self,
@@ -214,7 +214,7 @@ class Catalogue:
             for name, words in {**{name: [value] for name, value in fixed.items()}, **vary}.items():
                 if is_path_name(name):
                     continue
-                for mistake in self._honoured.values((), name, words, scenario):
+                for mistake in self._support.values((), name, words, scenario):
                     raise InputError(f"{name}: {mistake.text}", mistake.hint)
 
     def require_split(self, swept: Iterable[Point], players: Callable[[Scenario], support.Players]) -> None:
@@ -229,7 +229,7 @@ class Catalogue:
                 by_name.setdefault(point.scenario.name, []).append(point.scenario)
         positions = {scenario.name: positions for scenario, positions in self._scenarios.values()}
         for name, scenarios in by_name.items():
-            implementations, contestants = self._honoured.known, players(scenarios[0])
+            implementations, contestants = self._support.implementations, players(scenarios[0])
             if support.are_named_by_scenario(scenarios[0], contestants) or any(
                 support.is_split(scenario, contestants, implementations) for scenario in scenarios
             ):
@@ -240,7 +240,7 @@ class Catalogue:
             raise to_error([mistake], positions[name])
 
     @cached_property
-    def _honoured(self) -> SupportChecker:
+    def _support(self) -> SupportChecker:
         """The names and values that implementations support, read once for the checks of all scenarios."""
         return SupportChecker({name: implementation for name, (implementation, _) in self.implementations().items()})
 

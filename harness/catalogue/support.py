@@ -25,7 +25,7 @@ class SupportChecker:
     """The names, parameters and values that at least one implementation supports."""
 
     def __init__(self, implementations: Mapping[str, Implementation]) -> None:
-        self.known = implementations
+        self.implementations = implementations
 
     def mistakes(self, scenario: Scenario) -> Iterator[Mistake]:
         """Names and values of a scenario that no implementation supports; `values` checks its sweep."""
@@ -33,7 +33,7 @@ class SupportChecker:
             names = scenario.clients if role == "client" else scenario.servers
             for index, name in enumerate(names):
                 yield from self._name((f"{role}s", index), name)
-            players = [self.known[name] for name in names if name in self.known]
+            players = [self.implementations[name] for name in names if name in self.implementations]
             if scenario.testcase is not None and players and not any(player.speaks_quic for player in players):
                 text = "a testcase is told to endpoints of QUIC, and none of these speaks it"
                 yield Mistake((f"{role}s",), text, "leave out testcase, or name somebody who does")
@@ -68,9 +68,9 @@ class SupportChecker:
         yield from self._values(location, values, _kinds(scenario))
 
     def _name(self, location: Location, word: str) -> Iterator[Mistake]:
-        if word not in self.known:
+        if word not in self.implementations:
             text = f"nobody here has the implementation {format_value(word)}"
-            yield Mistake(location, text, did_you_mean(word, self.known))
+            yield Mistake(location, text, did_you_mean(word, self.implementations))
 
     def _values(
         self, location: Location, values: Mapping[str, ParameterValue], kinds: Set[FlowKind], *, inner: bool = True
@@ -85,17 +85,17 @@ class SupportChecker:
                     at, f"a flow of udp has no {name}", "parameters are of flows over QUIC and TCP", of_key=inner
                 )
                 continue
-            in_role = [item for item in self.known.values() if role in item.roles]
+            in_role = [item for item in self.implementations.values() if role in item.roles]
             players = [item for item in in_role if any(_supports_kind(item, kind) for kind in kinds - {"udp"})]
             # Without any such implementation a value cannot be checked.
-            if players and not self._taken(players, role, parameter, value):
+            if players and not self._is_accepted(players, role, parameter, value):
                 yield _refusal((*location, full) if inner else location, players, role, parameter, value)
 
-    def _taken(
+    def _is_accepted(
         self, players: Iterable[Implementation], role: Role, parameter: Parameter, value: ParameterValue
     ) -> bool:
         peer_settings = [
-            implementation.setting(peer_role(role), parameter.name) for implementation in self.known.values()
+            implementation.setting(peer_role(role), parameter.name) for implementation in self.implementations.values()
         ]
         settings = [(item.setting(role, parameter.name), bool(item.extensions)) for item in players]
         return any(

@@ -207,9 +207,9 @@ class TestcaseTrial:
     role: Role
     testcase: TestcaseName
     cells: tuple[Cell, ...]
-    why_not: str = ""
+    refusal: str = ""
     """The manifest's reason for the refusal; empty where it is accepted."""
-    alone: bool = False
+    lacks_peer: bool = False
     """Whether the image accepts it, and no implementation here can be the peer."""
 
 
@@ -225,7 +225,7 @@ def trials(
             why_not = implementation.refusal(role, testcase)
             peers = [] if why_not else _peers(implementation, role, testcase, references, fallbacks)
             cells = tuple(cell(role, peer, scenario_of(testcase)) for peer in peers)
-            yield TestcaseTrial(role, testcase, cells, why_not, alone=not why_not and not cells)
+            yield TestcaseTrial(role, testcase, cells, why_not, lacks_peer=not why_not and not cells)
 
 
 def _peers(
@@ -279,7 +279,7 @@ def check_refusal(trial: TestcaseTrial, cell: Cell, engine: Engine) -> Finding:
     """Whether a test case that the manifest refuses exits with 127. `cell`: an ordinary transfer of the role."""
     outcome = run_with_testcase(cell, trial.role, trial.testcase, engine)
     correct = outcome.role == trial.role and outcome.exit_code == NOT_SUPPORTED
-    detail = f"refused(127): {trial.why_not}" if correct else f"not refused: {outcome.detail or outcome.status}"
+    detail = f"refused(127): {trial.refusal}" if correct else f"not refused: {outcome.detail or outcome.status}"
     return _finding(trial, cell, "not offered" if correct else "does not hold", detail)
 
 

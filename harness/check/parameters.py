@@ -30,10 +30,10 @@ class ParameterTrial:
     scenario: str
     candidates: tuple[ParameterValue, ...]
     """Values to test: the first two that the image accepts. Ignored where the image lists its values: then all."""
-    tell: Callable[[Role, Sequence[ValueRun]], Judgement]
+    judge: Callable[[Role, Sequence[ValueRun]], Judgement]
     peer: str = ""
     """The preferred implementation at the other end, if it is available: one that does not hide the effect."""
-    beside: Mapping[str, ParameterValue] = field(default_factory=dict)
+    other_parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     """Other parameters to set, where the role can, so that they do not hide the effect."""
     with_itself: bool = False
     """Whether the image is both ends, if it can be, and both have the value set: both may have to remember state."""
@@ -347,8 +347,10 @@ def _migration_cwnd(role: Role, runs: Sequence[ValueRun]) -> Judgement:
 _AMPLE_WINDOW: Mapping[str, ParameterValue] = {"stream_window": "16 MiB"}
 #: Parameter → how it is tested. An image that is built here cannot claim a parameter that is not listed.
 TRIALS: Mapping[str, ParameterTrial] = {
-    "congestion_control": ParameterTrial("check/lossy", (), _congestion_control, beside=_AMPLE_WINDOW),
-    "initial_cwnd": ParameterTrial("check/long", (6, 40), _judge_agreement("initial_cwnd"), beside=_AMPLE_WINDOW),
+    "congestion_control": ParameterTrial("check/lossy", (), _congestion_control, other_parameters=_AMPLE_WINDOW),
+    "initial_cwnd": ParameterTrial(
+        "check/long", (6, 40), _judge_agreement("initial_cwnd"), other_parameters=_AMPLE_WINDOW
+    ),
     "initial_rwnd": ParameterTrial("check/long", (6, 40), _judge_agreement("initial_rwnd")),
     "tcp_wmem_max": ParameterTrial("check/full", ("512 KiB", "8 MiB"), _send_buffer),
     "tcp_rmem_max": ParameterTrial("check/full", ("512 KiB", "8 MiB"), _receive_buffer),
@@ -358,37 +360,41 @@ TRIALS: Mapping[str, ParameterTrial] = {
         ("50 ms", "150 ms"),
         _initial_rtt,
         peer="ngtcp2",
-        beside=_AMPLE_WINDOW,
+        other_parameters=_AMPLE_WINDOW,
     ),
     "ack_ratio": ParameterTrial("check/short", (4, 10), _judge_agreement("ack_ratio")),
     "max_ack_delay": ParameterTrial("check/short", ("10 ms", "60 ms"), _judge_agreement("max_ack_delay")),
     "ack_delay_exponent": ParameterTrial("check/short", (5, 8), _judge_agreement("ack_delay_exponent")),
     "idle_timeout": ParameterTrial("check/short", ("20 s", "45 s"), _judge_agreement("idle_timeout")),
-    "max_udp_payload": ParameterTrial("check/short", ("1200 B", "1300 B"), _datagrams, beside=_AMPLE_WINDOW),
-    "path_mtu_discovery": ParameterTrial("check/short", (), _mtu_discovery, beside=_AMPLE_WINDOW),
+    "max_udp_payload": ParameterTrial("check/short", ("1200 B", "1300 B"), _datagrams, other_parameters=_AMPLE_WINDOW),
+    "path_mtu_discovery": ParameterTrial("check/short", (), _mtu_discovery, other_parameters=_AMPLE_WINDOW),
     "connection_window": ParameterTrial("check/short", ("4 MiB", "8 MiB"), _judge_agreement("connection_window")),
     "stream_window": ParameterTrial("check/short", ("4 MiB", "8 MiB"), _judge_agreement("stream_window")),
     # A pacer may send an initial window of ten packets as one burst (RFC 9002 §7.7).
-    "pacing": ParameterTrial("check/long", (), _pacing, beside={**_AMPLE_WINDOW, "initial_cwnd": 40}),
+    "pacing": ParameterTrial("check/long", (), _pacing, other_parameters={**_AMPLE_WINDOW, "initial_cwnd": 40}),
     # The ratio is datagrams per send call: 1 without GSO. A paced sender still sends many single datagrams with GSO
     # (picoquic: 1.1).
     "gso": ParameterTrial(
         "check/short",
         (),
         _judge_switch("gso", lambda ratio: ratio > 1.05, lambda ratio: ratio < 1.02),
-        beside=_AMPLE_WINDOW,
+        other_parameters=_AMPLE_WINDOW,
     ),
     # Early data depends on the client, or on the server's tickets. A token may hide it from the capture.
     "zero_rtt": ParameterTrial(
         "check/resumed", (), _judge_switch("zero_rtt", lambda count: count > 0, lambda count: count == 0, "client")
     ),
     # The peer is quic-go because its client migrates.
-    "migration_cwnd": ParameterTrial("check/moved", (), _migration_cwnd, peer="quic-go", beside=_AMPLE_WINDOW),
-    "bdp_seed": ParameterTrial("check/learnt", (), _bdp_seed, peer="quic-go", beside=_AMPLE_WINDOW, with_itself=True),
+    "migration_cwnd": ParameterTrial(
+        "check/moved", (), _migration_cwnd, peer="quic-go", other_parameters=_AMPLE_WINDOW
+    ),
+    "bdp_seed": ParameterTrial(
+        "check/learnt", (), _bdp_seed, peer="quic-go", other_parameters=_AMPLE_WINDOW, with_itself=True
+    ),
     "ecn": ParameterTrial(
         "check/short",
         (),
         _judge_switch("ecn", lambda share: share > 0.5, lambda share: share == 0),
-        beside=_AMPLE_WINDOW,
+        other_parameters=_AMPLE_WINDOW,
     ),
 }

@@ -129,7 +129,7 @@ class _Claim:
     name: str
     setting: Setting
     cells: tuple[tuple[ParameterValue, Cell], ...]
-    why_not: str = ""
+    refusal: str = ""
 
 
 class _Subject:
@@ -148,9 +148,9 @@ class _Subject:
         self._scenarios = scenarios
         self._references = references
         self._listen = listen
-        self.one = implementation
+        self.implementation = implementation
         self.transfers = list(self._transfers())
-        self.resumed = self._resumed()
+        self.resumption_cell = self._resumed()
         self.cases = (
             list(contract.trials(implementation, references, fallbacks, self._case))
             if implementation.speaks_quic
@@ -161,7 +161,7 @@ class _Subject:
     @property
     def cells(self) -> list[Cell]:
         """Every cell that the check needs."""
-        transfers = [cell for _, _, cell in self.transfers] + ([self.resumed] if self.resumed else [])
+        transfers = [cell for _, _, cell in self.transfers] + ([self.resumption_cell] if self.resumption_cell else [])
         cases = [cell for item in self.cases for cell in item.cells]
         return transfers + cases + [cell for item in self.claims for _, cell in item.cells]
 
@@ -176,29 +176,29 @@ class _Subject:
     ) -> list[Cell]:
         """Cells of a scenario against a peer. `sender`: the role that sends the data; with TCP either role can."""
         definition = self._scenarios[scenario]
-        if _is_tcp(self.one):
+        if _is_tcp(self.implementation):
             direction = "to_client" if sender == "server" else "to_server"
-            ends = {"client": self.one.name, "server": self.one.name}
+            ends = {"client": self.implementation.name, "server": self.implementation.name}
             flow = Flow(kind="tcp", download=definition.flows[0].download, direction=direction, **ends)
             definition = definition.model_copy(update={"flows": (flow,)})
         else:
             definition = definition.model_copy(update={"protocol": protocol})
-        client, server = (self.one, peer) if role == "client" else (peer, self.one)
+        client, server = (self.implementation, peer) if role == "client" else (peer, self.implementation)
         request = Request([definition], [client], [server], engine="virtual", sim_kernel="lab", **fields)  # type: ignore[arg-type]
         return self._app.matrix(request, self._listen, pull=True)
 
     def _transfers(self) -> Iterator[tuple[Role, str, Cell]]:
-        for role in self.one.roles:
-            for protocol in self.one.protocols:
+        for role in self.implementation.roles:
+            for protocol in self.implementation.protocols:
                 peer = self._peer(role, protocol)
                 if peer is not None:
                     yield role, protocol, self._cells(role, peer, TRANSFER, protocol)[0]
 
     def _resumed(self) -> Cell | None:
         """The transfer that shows session resumption; None unless the client claims to keep sessions."""
-        name = self.one.name if self.one.protocols == ("h2",) else WITNESS
-        witness = next((item for item in (self.one, *self._references) if item.name == name), None)
-        if not self.one.session or "client" not in self.one.roles or witness is None:
+        name = self.implementation.name if self.implementation.protocols == ("h2",) else WITNESS
+        witness = next((item for item in (self.implementation, *self._references) if item.name == name), None)
+        if not self.implementation.session or "client" not in self.implementation.roles or witness is None:
             return None
         return self._cells("client", witness, RESUMED)[0]
 
@@ -211,10 +211,14 @@ class _Subject:
         None where no reference can be the peer. The peer of TCP and of HTTPS over TCP is the image itself: for TCP both
         ends are the same kernel.
         """
-        if _is_tcp(self.one) or protocol == "h2":
-            return self.one if protocol in ("h2", "tcp") and peer_role(role) in self.one.roles else None
+        if _is_tcp(self.implementation) or protocol == "h2":
+            return (
+                self.implementation
+                if protocol in ("h2", "tcp") and peer_role(role) in self.implementation.roles
+                else None
+            )
         candidates = [item for item in self._references if protocol in item.protocols and peer_role(role) in item.roles]
-        candidates.sort(key=lambda item: (item.name == self.one.name, item.name != preferred))
+        candidates.sort(key=lambda item: (item.name == self.implementation.name, item.name != preferred))
         return candidates[0] if candidates else None
 
     def _claim(self, role: Role, name: str, setting: Setting) -> _Claim:
@@ -226,25 +230,31 @@ class _Subject:
         peer: Implementation | None
         if not setting.settable:
             # The endpoint asks its peer for the value. Only the image itself certainly understands the request.
-            peer = self.one if acting_role in self.one.roles and "ack_frequency" in self.one.extensions else None
-        elif trial.with_itself and peer_role(role) in self.one.roles:
-            peer = self.one
-            peer_setting = self.one.setting(peer_role(role), name)
+            peer = (
+                self.implementation
+                if acting_role in self.implementation.roles and "ack_frequency" in self.implementation.extensions
+                else None
+            )
+        elif trial.with_itself and peer_role(role) in self.implementation.roles:
+            peer = self.implementation
+            peer_setting = self.implementation.setting(peer_role(role), name)
             dimension = name if peer_setting is not None and peer_setting.settable else dimension
         else:
-            peer = self._peer(role, self.one.protocols[0], trial.peer)
+            peer = self._peer(role, self.implementation.protocols[0], trial.peer)
         if peer is None:
             return _Claim(role, name, setting, (), "no implementation here can be the other end")
         parameters = {
             f"{role}.{parameter}": value
-            for parameter, value in trial.beside.items()
-            if role == "server" and (known := self.one.setting(role, parameter)) is not None and known.settable
+            for parameter, value in trial.other_parameters.items()
+            if role == "server"
+            and (known := self.implementation.setting(role, parameter)) is not None
+            and known.settable
         }
         trial_values = values_to_try(setting, name, trial)
         if not trial_values:
             return _Claim(role, name, setting, ())
         sender: Role = "server"
-        if _is_tcp(self.one):
+        if _is_tcp(self.implementation):
             # A parameter of the whole cell is meant for its QUIC flows, so this sets the flow's own parameter.
             parameters, dimension = {}, f"flow0.{dimension}"
             sender = role if PARAMETERS[name].acts == "sender" else peer_role(role)
@@ -263,37 +273,43 @@ class _Subject:
             yield contract.judge_transfer(run, role, protocol)
             if role not in checked_roles:
                 checked_roles.add(role)
-                serves = not _is_tcp(self.one)
-                yield from contract.check_refusals(self._app.inventory.made(cell, listen), role, engine, files=serves)
+                serves = not _is_tcp(self.implementation)
+                yield from contract.check_refusals(
+                    self._app.inventory.build_images_of(cell, listen), role, engine, files=serves
+                )
                 if run.outcome.status == "completed" and serves:
                     folder = results[cell.key].folders[-1]
-                    certificate = virtual_certificates(self._app.places.cache) / "cert.pem"
+                    certificate = virtual_certificates(self._app.paths.cache) / "cert.pem"
                     yield from contract.judge_logs(run, role, folder, certificate)
         for role, _, cell in self.transfers[:1]:
             image = cell.image(role).reference
-            with self._app.exported.use([image]) as exported:
-                yield from processor_findings(self.one, exported.roots[image])
-        yield from self._of_cases(results, engine, listen)
-        if self.resumed is not None:
-            key = self.resumed.key
+            with self._app.root_file_systems.use([image]) as exported:
+                yield from processor_findings(self.implementation, exported.roots[image])
+        yield from self._case_findings(results, engine, listen)
+        if self.resumption_cell is not None:
+            key = self.resumption_cell.key
             yield contract.judge_session(results[key].runs[-1][0], results[key].folders[-1])
         for claim in self.claims:
-            yield self._answer(claim, results)
+            yield self._finding(claim, results)
 
-    def _of_cases(self, results: dict[str, CellResult], engine: VirtualEngine, listen: Listener) -> Iterator[Finding]:
+    def _case_findings(
+        self, results: dict[str, CellResult], engine: VirtualEngine, listen: Listener
+    ) -> Iterator[Finding]:
         ordinary = {role: cell for role, _, cell in reversed(self.transfers)}
         for trial in self.cases:
             yield from (contract.judge_testcase(trial, results[cell.key]) for cell in trial.cells)
-            if trial.alone and trial.role in ordinary:
+            if trial.lacks_peer and trial.role in ordinary:
                 yield contract.finding_without_peer(trial, ordinary[trial.role])
             elif not trial.cells and trial.role in ordinary:
-                yield contract.check_refusal(trial, self._app.inventory.made(ordinary[trial.role], listen), engine)
+                yield contract.check_refusal(
+                    trial, self._app.inventory.build_images_of(ordinary[trial.role], listen), engine
+                )
 
-    def _answer(self, claim: _Claim, results: dict[str, CellResult]) -> Finding:
+    def _finding(self, claim: _Claim, results: dict[str, CellResult]) -> Finding:
         question = f"parameter {claim.name}" + ("" if claim.setting.settable else ", asked of its peer")
         if not claim.cells:
-            reason = claim.why_not or "the image takes none of the values that are tried"
-            return Finding(self.one.name, claim.role, question, "does not hold", reason)
+            reason = claim.refusal or "the image takes none of the values that are tried"
+            return Finding(self.implementation.name, claim.role, question, "does not hold", reason)
         peer = contract.implementation_name(claim.cells[0][1], peer_role(claim.role))
         runs: list[ValueRun] = []
         for value, cell in claim.cells:
@@ -301,12 +317,12 @@ class _Subject:
             outcome = proven_outcome(run, measured)
             if outcome.status != "completed" or measured is None:
                 detail = f"{value}: {outcome.status}: {outcome.detail}"
-                return Finding(self.one.name, claim.role, question, "does not hold", detail, peer)
+                return Finding(self.implementation.name, claim.role, question, "does not hold", detail, peer)
             runs.append((value, measured))
         acting_role = claim.role if claim.setting.settable else peer_role(claim.role)
-        wrong, shown = TRIALS[claim.name].tell(acting_role, runs)
+        wrong, shown = TRIALS[claim.name].judge(acting_role, runs)
         answer = "does not hold" if wrong else "holds"
-        return Finding(self.one.name, claim.role, question, answer, wrong or shown, peer)  # type: ignore[arg-type]
+        return Finding(self.implementation.name, claim.role, question, answer, wrong or shown, peer)  # type: ignore[arg-type]
 
 
 def _is_tcp(implementation: Implementation) -> bool:

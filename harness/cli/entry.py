@@ -225,15 +225,25 @@ def _invalid_value_error(error: typer.BadParameter) -> HarnessError:
     return InputError(f"{name} {value}: {mistake.text.rstrip('.')}", hint)
 
 
-cli = typer.Typer(
-    name="harness",
-    cls=_OrderedCommands,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=True,
-    # Commands take it from here.
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+def create_program(
+    name: str, group: type[TyperGroup] | None = None, *, no_args_is_help: bool = False, completion: bool = False
+) -> typer.Typer:
+    """An empty program with the settings that all programs of this repository share; `run_program` runs it.
+
+    `group`: the class of its group of commands; None for a single command.
+    """
+    return typer.Typer(
+        name=name,
+        cls=group,
+        no_args_is_help=no_args_is_help,
+        pretty_exceptions_enable=False,
+        add_completion=completion,
+        # Commands take it from here.
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+cli = create_program("harness", _OrderedCommands, no_args_is_help=True, completion=True)
 
 
 def _print_version(requested: bool) -> None:

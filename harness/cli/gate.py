@@ -112,9 +112,9 @@ def gate(
     if keep is not None:
         write_changed_cells(
             keep,
-            [cell_report.weighed.decided for cell_report in gate_report.cells],
+            [cell_report.weighed.decision for cell_report in gate_report.cells],
             gate_report.within,
-            open_app(baseline).stored,
+            open_app(baseline).stored_runs,
         )
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for text in view.workflow_commands(gate_report):
@@ -159,13 +159,13 @@ def build_gate_report(
         match_cells(base, now), parse_metrics(metrics_asked, [*now, *base]), within=tolerance, looks=times
     )
     applied = apply_allowances(decisions, allowances, datetime.datetime.now(datetime.UTC).date())
-    contents = (baseline_app.stored.contents, app.stored.contents)
+    contents = (baseline_app.stored_runs.contents, app.stored_runs.contents)
     cell_reports = tuple(
         CellReport(
             weighed,
             ()
-            if weighed.decided.standing == "same"
-            else tuple(version_differences(weighed.decided.pair, contents, app.ledger)),
+            if weighed.decision.status == "same"
+            else tuple(version_differences(weighed.decision.pair, contents, app.ledger)),
         )
         for weighed in applied.cells
     )
@@ -200,13 +200,13 @@ def _repeat(store: Path | None, evaluate: Callable[[], GateReport], max_repetiti
 
     def undecided() -> list[CellResult]:
         open_decisions = [
-            cell_report.weighed.decided
+            cell_report.weighed.decision
             for cell_report in evaluate().cells
-            if cell_report.weighed.decided.standing == "cannot tell"
+            if cell_report.weighed.decision.status == "cannot tell"
         ]
-        return [decision.pair.now for decision in open_decisions if decision.pair.now is not None]
+        return [decision.pair.current for decision in open_decisions if decision.pair.current is not None]
 
-    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.end_hard):
+    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.kill_all):
         repeat_until(app, undecided, max_repetitions, options, talk)
 
 

@@ -76,7 +76,7 @@ def images(
         listing.show_images(results, absent, table_console())
     _print_errors(results)
     if target:
-        for name in app.inventory.give(target, [name for name, item in results.items() if item.error is None]):
+        for name in app.inventory.push(target, [name for name, item in results.items() if item.error is None]):
             console().print(f"pushed {name}", markup=False, soft_wrap=True)
     if any(item.error is not None for item in results.values()):
         raise typer.Exit(INFRASTRUCTURE)
@@ -87,7 +87,7 @@ def _build(app: App, requested: Sequence[str] | Mapping[str, Build]) -> dict[str
     from harness.report.progress import ProgressPrinter
 
     talk = ProgressPrinter(console())
-    with talk, handle_interrupts(talk.interrupted, app.end_hard):
+    with talk, handle_interrupts(talk.interrupted, app.kill_all):
         if isinstance(requested, dict):
             return app.inventory.make_each(requested, talk)
         return app.inventory.make(list(requested), talk)
@@ -149,12 +149,12 @@ def _print_written(file: Path) -> None:
 
 def _builds(app: App, names: Sequence[str]) -> tuple[dict[str, Build], dict[str, str]]:
     """(the named builds, or all; those that are left out: name → reason)."""
-    auxiliary = [name for name in app.inventory.others if not names or name in names]
+    auxiliary = [name for name in app.inventory.support_images if not names or name in names]
     implementations = [name for name in names if name not in auxiliary]
     if names and not implementations:
         return app.inventory.builds([], auxiliary), {}
     chosen, absent = select_implementations(app, ",".join(implementations or ["all"]), generators=True)
     if implementations and (published := [name for name, item in chosen.items() if item.build is None]):
         raise InputError(f"{published[0]} is published: it has no recipe here", "name images that are built here")
-    skipped = {name: why for name, why in absent.items() if app.inventory.named(name).build is not None}
+    skipped = {name: why for name, why in absent.items() if app.inventory.implementation(name).build is not None}
     return app.inventory.builds(list(chosen), auxiliary), skipped

@@ -54,9 +54,9 @@ def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
         if (found := read(partial(app.catalogue.manifest, file))) is not None
     }
     entries = [
-        listing.ListedImplementation(item, available, None if available else app.inventory.why_absent(item))
+        listing.ListedImplementation(item, available, None if available else app.inventory.why_unavailable(item))
         for item, folder in implementations.values()
-        for available in [app.inventory.has(item, folder)]
+        for available in [app.inventory.has_image(item, folder)]
     ]
     if as_json:
         print_json(json_report.catalogue(scenarios, entries))

@@ -53,7 +53,7 @@ def cache(
     for item in app.cache.kept():
         kind = item.name.partition("/")[0]
         entries[kind] += 1
-    state = app.places.state
+    state = app.paths.state
     cached = CacheContent(
         str(app.cache.folder),
         app.cache.limit,
@@ -103,7 +103,7 @@ def prune(
     from harness.outcome import Status
 
     app = open_app(store, manifest)
-    if app.stored is not app.store:
+    if app.stored_runs is not app.store:
         raise InputError(f"{app.store.root} holds published runs in columns: nothing of it goes", "leave --store out")
     outcomes = frozenset(require_choice("--outcome", word, get_args(Status)) for word in outcome.split(",") if word)
     if not (older_than or outcomes or unwanted or artefacts or scenarios):

@@ -194,7 +194,7 @@ def request_of(
                 "--sim-kernel host: virtual time needs the lab kernel", "leave it out, or use --engine compose"
             )
         kernel = KernelChoice.LAB
-    absent = app.inventory.absent() if "all" in (clients, servers) else {}
+    absent = app.inventory.unavailable() if "all" in (clients, servers) else {}
     if absent:
         console().print(f"left out of 'all', not built here ('harness list' says why): {', '.join(absent)}")
     selected = app.catalogue.find_scenarios(scenarios)
@@ -212,7 +212,7 @@ def request_of(
         scenarios=selected,
         clients=app.catalogue.find_implementations(clients, "client", absent, selected),
         servers=app.catalogue.find_implementations(servers, "server", absent, selected),
-        everybody=frozenset(role for role in ROLES if (clients if role == "client" else servers) == "all"),
+        default_roles=frozenset(role for role in ROLES if (clients if role == "client" else servers) == "all"),
         engine=engine.value,
         sim_kernel=kernel.value,
         repetitions=repeat,
@@ -329,7 +329,7 @@ def select_implementations(
     app: App, words: str, *, generators: bool = False
 ) -> tuple[dict[str, Implementation], dict[str, str]]:
     """(implementations by name, in whatever role; those that 'all' leaves out: name → reason)."""
-    absent = app.inventory.absent() if words == "all" else {}
+    absent = app.inventory.unavailable() if words == "all" else {}
     if generators and words == "all":
         return {
             name: implementation

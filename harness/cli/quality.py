@@ -66,7 +66,7 @@ def check(
     options = Options(
         fresh=fresh, log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()
     )
-    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.end_hard):
+    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.kill_all):
         findings = list(findings_of(app, chosen.values(), options, talk))
     if as_json:
         print_json(view.report(findings, absent))
@@ -109,7 +109,7 @@ def verify(
     if cells and sample is not None:
         raise InputError("cells and --sample", "name cells, or draw a sample of them")
     app, reference_app = open_app(), open_app(reference)
-    reference_runs = verifiable_runs(reference_app.stored)
+    reference_runs = verifiable_runs(reference_app.stored_runs)
     if not reference_runs:
         raise InputError(
             f"{reference}: no run of virtual time there says what its captures were", "'make reference' makes such runs"
@@ -118,20 +118,20 @@ def verify(
         runs = select_runs(reference_runs, cells or [])
     else:
         today = component_digests(app)
-        runs = draw_sample(reference_runs, sample, draw, lambda cell: app.ledger.joining(cell, today))
+        runs = draw_sample(reference_runs, sample, draw, lambda cell: app.ledger.equivalences_between(cell, today))
     options = Options(
         log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()
     )
-    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.end_hard):
+    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.kill_all):
         comparisons = []
-        for comparison in verified(app, reference_app.stored, runs, options, talk):
+        for comparison in verified(app, reference_app.stored_runs, runs, options, talk):
             comparisons.append(comparison)
             console().print(f"  {view.sentence(comparison, app.ledger)}", soft_wrap=True, markup=False)
     if as_json:
         print_json(view.report(comparisons))
     else:
         view.show(comparisons, table_console())
-    if any(item.again.outcome.status == "infrastructure" for item in comparisons):
+    if any(item.repeated.outcome.status == "infrastructure" for item in comparisons):
         raise typer.Exit(INFRASTRUCTURE)
     if any(item.answer == "differs" for item in comparisons):
         raise typer.Exit(FAILED)
@@ -250,7 +250,7 @@ def equivalent(
     if again and (base is not None or excepted):
         raise InputError("--again with --base or --except", "an entry is proven again as it stands in the ledger")
     app, reference_app = open_app(), open_app(reference)
-    reference_runs = verifiable_runs(reference_app.stored)
+    reference_runs = verifiable_runs(reference_app.stored_runs)
     if not reference_runs:
         raise InputError(f"{reference}: no run of virtual time there has digests of captures", "see 'make reference'")
     options = Options(
@@ -259,7 +259,7 @@ def equivalent(
     keys = tuple(dict.fromkeys(key.strip() for key in excepted.split(",") if key.strip()))
     with (
         ProgressPrinter(console()) as talk,
-        handle_interrupts(talk.interrupted, app.end_hard),
+        handle_interrupts(talk.interrupted, app.kill_all),
         ExitStack() as stack,
         tempfile.TemporaryDirectory(prefix="quic-lab-equivalent-") as scratch,
     ):
@@ -269,7 +269,7 @@ def equivalent(
 
         @functools.cache
         def checkout(*needed: tuple[Component, str]) -> Checkout:
-            places = app.places.state, app.places.cache
+            places = app.paths.state, app.paths.cache
             if base is not None:
                 return stack.enter_context(check_out(ROOT, base, *places))
             commits = dict.fromkeys(run.commit.rstrip("+") for run in reversed(reference_runs))
@@ -282,14 +282,14 @@ def equivalent(
         changed = prover.changed(digests)
         required = [(item.component, item.before) for item in changed]
         attempt = prover.prove(changed, Path(scratch), lambda: checkout(*required), afresh=base is not None)
-        compose = prover.changed_compose(every_run(reference_app.stored), digests)
+        compose = prover.changed_compose(every_run(reference_app.stored_runs), digests)
         _print_lines(*changed_lines(attempt), *result_lines(attempt))
         if attempt.differing:
             console().print(divergence_text(attempt), soft_wrap=True, markup=False)
         ledger = prover.ledger_with(attempt) if attempt.proven and attempt.changed else app.ledger
         golden: dict[str, tuple[str, ...]] = {}
         if compose is not None:
-            today = Checkout(ROOT, app.places.state, app.places.cache)
+            today = Checkout(ROOT, app.paths.state, app.paths.cache)
             golden = prove_compose(checkout((compose.component, compose.before)), today, Path(scratch) / "golden")
             _print_lines(*golden_lines(compose, golden))
             if not any(golden.values()):
@@ -322,7 +322,7 @@ def _prove_again(prover: Prover, scratch: Path, checkout: Callable[..., Checkout
 
 def _contents(app: App, reference_app: App) -> Callable[[str], Contents | None]:
     """Contents of an image by their digest: from the reference, or from an inspection on this machine."""
-    return lambda digest: reference_app.stored.contents(digest) or app.contents.by_digest(digest)
+    return lambda digest: reference_app.stored_runs.contents(digest) or app.contents.by_digest(digest)
 
 
 def _print_lines(*lines: str) -> None:

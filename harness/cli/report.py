@@ -73,7 +73,7 @@ def write_site(app: App, results: list[CellResult], folder: Path) -> str:
     from harness.formatting import format_count, format_size
     from harness.report.site.build import render_site
 
-    site = render_site(folder, results, app.stored, app.results.find, app.places.cache)
+    site = render_site(folder, results, app.stored_runs, app.results.find, app.paths.cache)
     console().print(f"{format_count(site.pages, 'page')}, {format_size(site.size)}, for any browser:", soft_wrap=True)
     return site.index.resolve().as_uri()
 
@@ -227,7 +227,7 @@ def interop(
     matrix = view.matrix_of(results)
     if as_result:
         titles = {result.cell.scenario.name.removeprefix(FOLDER): result.cell.scenario.title for result in results}
-        print_json(view.result_json(results, titles, str(app.places.store)))
+        print_json(view.result_json(results, titles, str(app.paths.store)))
     elif as_json:
         print_json(view.report(matrix, runner_results))
     elif markdown:
@@ -265,7 +265,7 @@ def study(
     with empty_json_if_absent(as_json, lambda: view.report(([], []))):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
     evaluated = analyse_all(results), group_profiles(results)
-    factors = {name for analysis in evaluated[0] for name in analysis.of.factors}
+    factors = {name for analysis in evaluated[0] for name in analysis.sample.factors}
     named = [word.strip() for word in [*heat.split(","), response] if word.strip()]
     for word in named:
         if word not in factors:
@@ -278,11 +278,11 @@ def study(
     if draw is not None:
         from harness.report.plots.study import study_figures, write_study_figures
 
-        for study_name in dict.fromkeys(analysis.of.name for analysis in evaluated[0]):
+        for study_name in dict.fromkeys(analysis.sample.name for analysis in evaluated[0]):
             matching = [
                 analysis
                 for analysis in evaluated[0]
-                if analysis.of.name == study_name and {*named} <= {*analysis.of.factors}
+                if analysis.sample.name == study_name and {*named} <= {*analysis.sample.factors}
             ]
             figures = study_figures(matching, (named[0], named[1]) if heat else None, response) if matching else {}
             for file in write_study_figures(figures, draw.resolve()):

@@ -91,31 +91,32 @@ def merge(
             raise InputError(f"{folder}: no such folder, so there are no runs in it", "name the folder of a store")
         if folder.resolve() == app.store.root.resolve():
             raise InputError(f"{folder}: that is the store itself", "name others")
-    sources = [open_app(folder).stored for folder in stores]
+    sources = [open_app(folder).stored_runs for folder in stores]
     merge_result = merged(app.store, sources)
     for conflict in merge_result.conflicts:
         run = conflict.run
         label = f"{run.name} {run.cell.scenario.name} {run.cell.client.name}→{run.cell.server.name}"
         console().print(
-            f"not taken: {label}: {conflict.why} ({conflict.other}; {conflict.there} stays)",
+            f"not taken: {label}: {conflict.why} ({conflict.rejected_path}; {conflict.kept_path} stays)",
             markup=False,
             soft_wrap=True,
         )
-    for run, place in merge_result.left:
+    for run, place in merge_result.skipped:
         print_warning(f"not taken: {place} of the run {run.name} is a link, or no file at all")
     if as_json:
         conflicts = [
-            {"run": item.run.name, "why": item.why, "stays": item.there, "not_taken": item.other}
+            {"run": item.run.name, "why": item.why, "stays": item.kept_path, "not_taken": item.rejected_path}
             for item in merge_result.conflicts
         ]
-        print_json({"schema": 1, "taken": merge_result.taken, "there": merge_result.there, "conflicts": conflicts})
+        print_json({"schema": 1, "taken": merge_result.merged, "there": merge_result.present, "conflicts": conflicts})
     else:
+        conflict_count = len(merge_result.conflicts)
         console().print(
-            f"taken {merge_result.taken} runs, {merge_result.there} were there, {len(merge_result.conflicts)} conflict"
+            f"taken {merge_result.merged} runs, {merge_result.present} were there, {conflict_count} conflict"
         )
     if merge_result.conflicts:
         raise typer.Exit(FAILED)
-    if not merge_result.taken and not merge_result.there:
+    if not merge_result.merged and not merge_result.present:
         raise typer.Exit(NOTHING)
 
 
@@ -180,9 +181,9 @@ def plot(
     target = out.resolve() if out is not None else app.store.root / "figures"
     without_series: list[str] = []
     if one_figure:
-        drawn_runs = [subject.drawing(app.stored, shown).run for subject in subjects]
+        drawn_runs = [subject.drawing(app.stored_runs, shown).run for subject in subjects]
         for file in (
-            write_comparison(drawn_runs, target / comparison_folder(drawn_runs), kinds, app.places.cache)
+            write_comparison(drawn_runs, target / comparison_folder(drawn_runs), kinds, app.paths.cache)
             if drawn_runs
             else []
         ):
@@ -190,10 +191,10 @@ def plot(
         without_series = [run.run.name for run in drawn_runs if run.series is None]
     else:
         for subject in subjects:
-            drawing = subject.drawing(app.stored, shown)
+            drawing = subject.drawing(app.stored_runs, shown)
             folder = target / run_folder(drawing.run.run)
             for file in write_figures(
-                drawing.run, folder, kinds, app.places.cache, partner=drawing.partner, only=chosen
+                drawing.run, folder, kinds, app.paths.cache, partner=drawing.partner, only=chosen
             ):
                 print_text(str(file))
             without_series += [drawing.run.run.name] if drawing.run.series is None else []

@@ -78,7 +78,7 @@ def run(asking: RunArguments) -> None:
     talk = ProgressPrinter(console())
     unbuilt: UnbuiltError | None = None
     try:
-        with talk, handle_interrupts(talk.interrupted, app.end_hard):
+        with talk, handle_interrupts(talk.interrupted, app.kill_all):
             results = app.run(request, options, talk)
     except UnbuiltError as error:
         unbuilt, results = error, error.results
@@ -115,7 +115,7 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
 
         # Only one of many is drawn here. `harness plot` draws the others.
         for result, stored_run, measured in notable[:_DRAW_ATTEMPTS]:
-            file = draw_transfer(app.store, stored_run, measured, target, app.places.cache)
+            file = draw_transfer(app.store, stored_run, measured, target, app.paths.cache)
             if file is not None:
                 name = f"{result.cell.scenario.name} {result.name} #{stored_run.repetition}"
                 talk.print(_with_link(f"{name} over time: {file}", file), soft_wrap=True)
@@ -127,7 +127,7 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
                 chosen,
                 app.results.find,
                 target,
-                app.places.cache,
+                app.paths.cache,
                 processes,
                 lambda text: talk.print(text, soft_wrap=True),
             )
@@ -171,27 +171,27 @@ def plan(asking: PlanArguments) -> None:
     request = asking.request(app)
     matrix = app.matrix(request, lambda event: None, pull=False)
     studies = study_designs(
-        request, {name: app.inventory.named(name) for name in named_implementations(swept_points(request))}
+        request, {name: app.inventory.implementation(name) for name in named_implementations(swept_points(request))}
     )
-    series = RepetitionPlan(matrix, request.repetitions, app.results.of)
-    stored = set() if asking.fresh else app.results.done(series.possible(), asking.again)
+    series = RepetitionPlan(matrix, request.repetitions, app.results.result_of)
+    stored = set() if asking.fresh else app.results.completed_runs(series.possible_runs(), asking.again)
     # With --repeat auto: only the repetitions that are needed by what is stored now.
-    series.first(stored)
-    planned = [item for item in series.possible() if item.repetition < series.reached(item.cell)]
+    series.first_runs(stored)
+    planned = [item for item in series.possible_runs() if item.repetition < series.scheduled_count(item.cell)]
     stored &= {(item.cell.key, item.repetition) for item in planned}
     todo = [item for item in planned if (item.cell.key, item.repetition) not in stored]
-    experience = app.experience(matrix)
-    seconds = sum(experience.expected(item.cell) for item in todo)
+    experience = app.duration_model(matrix)
+    seconds = sum(experience.expected_seconds(item.cell) for item in todo)
     parallel = asking.beside
     disk = DiskUse(app.store, asking.artefacts.value, app.cache.www)
     need, free = disk.need(todo, parallel), disk.free()
-    shards = _shards(asking.shards or 0, todo, experience.expected)
+    shards = _shards(asking.shards or 0, todo, experience.expected_seconds)
     if asking.as_json:
         room = {
-            "least": need.least,
-            "stay": need.stay,
-            "meanwhile": need.meanwhile,
-            "served": need.served,
+            "least": need.minimum,
+            "stay": need.maximum,
+            "meanwhile": need.temporary,
+            "served": need.served_files,
             "free": free,
         }
         designed = {"studies": design.report(studies)} if studies else {}
@@ -236,7 +236,7 @@ def _shards(count: int, todo: Sequence[PlannedRun], expected: Callable[[Cell], f
     shares = []
     for number in range(1, count + 1):
         shard = Shard(number, count)
-        shard_runs = [item for item in todo if shard.takes(point_of(item.cell))]
+        shard_runs = [item for item in todo if shard.includes(point_of(item.cell))]
         seconds = sum(expected(item.cell) for item in shard_runs)
         shares.append(
             ShardSummary(f"{number}/{count}", len({item.cell.key for item in shard_runs}), len(shard_runs), seconds)
@@ -279,7 +279,7 @@ def reach(asking: ReachArguments) -> None:
         output.print(text, soft_wrap=True, markup=False)
 
     try:
-        with talk, handle_interrupts(talk.interrupted, app.end_hard):
+        with talk, handle_interrupts(talk.interrupted, app.kill_all):
             search_result = search(app, request, options, asking.budget, talk, say)
     except KeyboardInterrupt:
         raise interrupted_exit() from None

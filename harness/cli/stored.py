@@ -82,7 +82,7 @@ def select_stored(
     instead: Iterable[str] = (),
 ) -> Selection:
     """The same, with the runs that were named individually. AbsentError where no stored run matches."""
-    root, hint = app.places.store, "'harness run' makes runs; --store names another folder"
+    root, hint = app.paths.store, "'harness run' makes runs; --store names another folder"
     if not root.is_dir():
         raise NoDataError(f"{root}: no such folder, so there are no stored runs", hint)
     scenarios, cell_words, unknown = _classify_words(app, words or [], instead)

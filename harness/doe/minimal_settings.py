@@ -45,11 +45,11 @@ class SearchResult:
     """The set that meets the objectives; for 'none' and 'open' the best set that was tried."""
     score: float
     """The worst ratio of that set's objectives to their bounds; it meets them at 1 or less."""
-    tried: int
+    tried_count: int
     """Sets."""
-    every: int
+    total: int
     """Sets that there are."""
-    cheaper: int
+    untried_cheaper: int
     """Sets with fewer settings that were not tried."""
 
 
@@ -59,7 +59,7 @@ class _Search:
     budget: int
     scores: dict[Settings, float] = field(default_factory=dict)
 
-    def ask(self, candidates: Sequence[Settings]) -> Generator[Sequence[Settings], Mapping[Settings, float], bool]:
+    def try_sets(self, candidates: Sequence[Settings]) -> Generator[Sequence[Settings], Mapping[Settings, float], bool]:
         """Try the candidates that are new, within the budget; whether the budget sufficed."""
         untried = [settings for settings in dict.fromkeys(candidates) if settings not in self.scores]
         remaining = self.budget - len(self.scores)
@@ -67,38 +67,38 @@ class _Search:
             self.scores |= yield untried[:remaining]
         return len(untried) <= remaining
 
-    def met(self, cost: int | None = None) -> list[Settings]:
+    def passing_sets(self, cost: int | None = None) -> list[Settings]:
         """Sets that meet the objectives, in order of cost, then of score."""
         sets = [settings for settings, score in self.scores.items() if score <= 1 and cost in (None, len(settings))]
         return sorted(sets, key=lambda settings: (len(settings), self.scores[settings], sorted(map(str, settings))))
 
-    def of_cost(self, cost: int) -> list[Settings]:
+    def sets_of_cost(self, cost: int) -> list[Settings]:
         """Every set of `cost` settings, the most promising one first."""
         sets = [
             frozenset(zip(names, levels, strict=True))
             for names in itertools.combinations(self.factors, cost)
             for levels in itertools.product(*(self.factors[name] for name in names))
         ]
-        return sorted(sets, key=lambda settings: (self.promise(settings), sorted(map(str, settings))))
+        return sorted(sets, key=lambda settings: (self.predicted_change(settings), sorted(map(str, settings))))
 
     def gain(self, setting: tuple[str, ParameterValue]) -> float:
         """The change of the logarithm of the score by a single setting: it helps if this is below 0."""
         single = self.scores.get(frozenset({setting}))
         return 0.0 if single is None else _log(single) - _log(self.scores[NO_SETTINGS])
 
-    def promise(self, settings: Settings) -> float:
+    def predicted_change(self, settings: Settings) -> float:
         """The expected change of the logarithm of the score, if gains are additive."""
         return sum(self.gain(setting) for setting in settings)
 
-    def of_use(self) -> Settings:
+    def useful_settings(self) -> Settings:
         """The best setting of each factor, if it helps alone."""
         best = [min(((name, level) for level in levels), key=self.gain) for name, levels in self.factors.items()]
         return frozenset(setting for setting in best if self.gain(setting) < 0)
 
-    def reached(self) -> SearchResult:
+    def result(self) -> SearchResult:
         """The result of the search so far."""
         total = math.prod(len(levels) + 1 for levels in self.factors.values())
-        tried, met = len(self.scores), self.met()
+        tried, met = len(self.scores), self.passing_sets()
         if not met:
             best = min(
                 self.scores,
@@ -109,10 +109,10 @@ class _Search:
             return SearchResult(answer, best, self.scores.get(best, math.inf), tried, total, total - tried)
         best = met[0]
         cheaper_tried = sum(len(settings) < len(best) for settings in self.scores)
-        cheaper = sum(self.count(cost) for cost in range(len(best))) - cheaper_tried
+        cheaper = sum(self.count_sets(cost) for cost in range(len(best))) - cheaper_tried
         return SearchResult("found" if cheaper else "cheapest", best, self.scores[best], tried, total, cheaper)
 
-    def count(self, cost: int) -> int:
+    def count_sets(self, cost: int) -> int:
         """The number of sets with `cost` settings."""
         sizes = [len(levels) for levels in self.factors.values()]
         return sum(math.prod(chosen) for chosen in itertools.combinations(sizes, cost))
@@ -124,7 +124,7 @@ def _log(score: float) -> float:
 
 def search_result(factors: Mapping[str, Sequence[ParameterValue]], scores: Mapping[Settings, float]) -> SearchResult:
     """The result of a search that tried these sets."""
-    return _Search(factors, len(scores), dict(scores)).reached()
+    return _Search(factors, len(scores), dict(scores)).result()
 
 
 def score(verdict: Verdict) -> float:
@@ -154,32 +154,32 @@ def search(
     """
     state = _Search(factors, budget)
     for cost in (0, 1):
-        if not (yield from state.ask(state.of_cost(cost))):
-            return state.reached()
-        if state.met():
-            return state.reached()
+        if not (yield from state.try_sets(state.sets_of_cost(cost))):
+            return state.result()
+        if state.passing_sets():
+            return state.result()
     yield from _drop_settings(state)
     for cost in range(2, len(factors) + 1):
-        if state.met() and len(state.met()[0]) <= cost:
+        if state.passing_sets() and len(state.passing_sets()[0]) <= cost:
             break
-        sets = state.of_cost(cost)
+        sets = state.sets_of_cost(cost)
         for start in range(0, len(sets), width):
-            if not (yield from state.ask(sets[start : start + width])):
-                return state.reached()
-            if state.met(cost):
-                return state.reached()
-    return state.reached()
+            if not (yield from state.try_sets(sets[start : start + width])):
+                return state.result()
+            if state.passing_sets(cost):
+                return state.result()
+    return state.result()
 
 
 def _drop_settings(state: _Search) -> Generator[Sequence[Settings], Mapping[Settings, float], None]:
     """Start with the best settings that help alone, and remove settings as long as the objectives are met."""
-    current = state.of_use()
-    yield from state.ask([current])
+    current = state.useful_settings()
+    yield from state.try_sets([current])
     while state.scores.get(current, math.inf) <= 1:
         fewer = [
             current - {setting} for setting in sorted(current, key=lambda setting: (-state.gain(setting), str(setting)))
         ]
-        yield from state.ask(fewer)
+        yield from state.try_sets(fewer)
         met = [settings for settings in fewer if state.scores.get(settings, math.inf) <= 1]
         if not met:
             return
@@ -200,8 +200,8 @@ class Search:
     client: str
     server: str
     factors: Factors
-    reached: SearchResult
-    hopeless: str = ""
+    result: SearchResult
+    impossible_objective: str = ""
     """An objective that the line itself does not allow; empty where it allows all."""
 
 

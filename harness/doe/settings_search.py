@@ -104,14 +104,14 @@ def start_searches(
             raise InputError(f"{scenario.name} has no factors to search over, or no objectives to meet", hint)
         placeholder = Image(reference="", identity="")
         cast = {
-            name: Contestant(implementation=app.inventory.named(name), image=placeholder)
+            name: Contestant(implementation=app.inventory.implementation(name), image=placeholder)
             for name in named_implementations([point])
         }
         for client, server in itertools.product(
             players(request, "client", point, cast), players(request, "server", point, cast)
         ):
             pair_request = replace(
-                request, scenarios=[scenario], clients=[client], servers=[server], everybody=frozenset()
+                request, scenarios=[scenario], clients=[client], servers=[server], default_roles=frozenset()
             )
             searches.append(_search_pair(pair_request, point, client, server, cast, budget, width, cells, say))
     return searches

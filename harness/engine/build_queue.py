@@ -29,7 +29,7 @@ class Step:
     """For people."""
     seconds: float
     """Expected seconds of the build, alone on the machine, without the images below."""
-    on: frozenset[str] = frozenset()
+    bases: frozenset[str] = frozenset()
     """References of the images that must be there before."""
 
 
@@ -48,7 +48,7 @@ class Work:
     ended: int = 0
     """Runs that have ended."""
 
-    def absent(self, needs: Iterable[str]) -> frozenset[str]:
+    def missing(self, needs: Iterable[str]) -> frozenset[str]:
         """Those of these images that are not there, with all missing images below them."""
         missing: set[str] = set()
         pending = [reference for reference in needs if reference in self.steps]
@@ -56,20 +56,20 @@ class Work:
             reference = pending.pop()
             if reference not in missing:
                 missing.add(reference)
-                pending += [below for below in self.steps[reference].on if below in self.steps]
+                pending += [below for below in self.steps[reference].bases if below in self.steps]
         return frozenset(missing)
 
     def seconds(self, references: Iterable[str]) -> float:
         """Seconds that these builds still take, one after the other."""
-        return sum(self.left(reference) for reference in references)
+        return sum(self.seconds_left(reference) for reference in references)
 
-    def left(self, reference: str) -> float:
+    def seconds_left(self, reference: str) -> float:
         """Seconds that a build still takes; 0 where it already takes longer than expected."""
         return max(0.0, self.steps[reference].seconds - self.under_way.get(reference, 0.0))
 
     def startable(self, reference: str) -> bool:
         """Whether a build could start now."""
-        return reference not in self.under_way and not any(below in self.steps for below in self.steps[reference].on)
+        return reference not in self.under_way and not any(below in self.steps for below in self.steps[reference].bases)
 
 
 def next_run(work: Work) -> int | None:
@@ -91,7 +91,7 @@ def next_step(work: Work) -> Step | None:
     goes_on = work.running > 0 or next_run(work) is not None
     if len(work.under_way) >= (1 if goes_on else LANES) or (goes_on and not work.ended):
         return None
-    waiting = [absent for needs in dict.fromkeys(work.needs) if (absent := work.absent(needs))]
+    waiting = [absent for needs in dict.fromkeys(work.needs) if (absent := work.missing(needs))]
     waiting.sort(key=work.seconds)
     before_first_run = not work.ended
     for position, absent in enumerate(waiting):
@@ -107,15 +107,17 @@ def next_step(work: Work) -> Step | None:
 
 def _critical_path(work: Work, absent: frozenset[str], reference: str) -> float:
     """Critical path: seconds from the start of a build to the end of the last build on top of it."""
-    above = [_critical_path(work, absent, dependent) for dependent in absent if reference in work.steps[dependent].on]
-    return work.left(reference) + max(above, default=0.0)
+    above = [
+        _critical_path(work, absent, dependent) for dependent in absent if reference in work.steps[dependent].bases
+    ]
+    return work.seconds_left(reference) + max(above, default=0.0)
 
 
 def awaited_builds(work: Work) -> list[tuple[Step, float]]:
     """Builds that the next run waits for, with the seconds that each still takes; the longest first."""
-    waiting = [absent for needs in work.needs if (absent := work.absent(needs))]
+    waiting = [absent for needs in work.needs if (absent := work.missing(needs))]
     nearest = min(waiting, key=work.seconds, default=frozenset[str]())
-    remaining = [(work.steps[reference], work.left(reference)) for reference in nearest]
+    remaining = [(work.steps[reference], work.seconds_left(reference)) for reference in nearest]
     return sorted(remaining, key=lambda item: (-item[1], item[0].name))
 
 
@@ -126,7 +128,7 @@ def seconds_left(work: Work, runs: Sequence[float], jobs: int, current: Sequence
     `jobs`: runs side by side. Builds share the machine with each other, and with runs.
     """
     steps, needs, durations = dict(work.steps), list(work.needs), list(runs)
-    builds = {reference: work.left(reference) for reference in work.under_way}
+    builds = {reference: work.seconds_left(reference) for reference in work.under_way}
     running = [max(0.0, seconds) for seconds in current]
     now, ended = 0.0, work.ended
     while needs or running or builds:

@@ -118,7 +118,7 @@ class CellResult:
     verdict: Verdict
     folders: tuple[Path, ...]
     """Folder of each run."""
-    older: tuple[str, ...] = ()
+    staleness: tuple[str, ...] = ()
     """What of it is not of today, in words (see `harness.evaluation.staleness`); empty where all is, or nobody asked.
     """
 
@@ -138,7 +138,7 @@ class CellResult:
         return by_metric
 
     @cached_property
-    def written(self) -> dict[str, list[Measurement]]:
+    def measurements_by_name(self) -> dict[str, list[Measurement]]:
         """The same by the names that people use, sorted."""
         flows = len(self.cell.scenario.flows)
         named = ((name.text(flows), measurements) for name, measurements in self.measurements.items())
@@ -161,9 +161,9 @@ class CellResult:
     ) -> list[float]:
         """Values of exactly this metric (see `MetricName`), one per run; infinite if a transfer did not reach it."""
         name = MetricName(metric, flow, transfer, phase, move)
-        return [*self._values.get(name.key, []), *self.unreached(name)]
+        return [*self._values.get(name.key, []), *self.failed_values(name)]
 
-    def unreached(self, name: MetricName) -> list[float]:
+    def failed_values(self, name: MetricName) -> list[float]:
         """The values of the runs whose transfers failed before they reached a metric, one per run."""
         return [
             value

@@ -36,13 +36,13 @@ class RankedCell:
     span: Interval
     unfinished: int
     """Number of runs whose transfers failed before they reached the metric."""
-    beside: Comparison | None = None
+    comparison: Comparison | None = None
     """Comparison with the best cell; None for the best itself."""
     p: float | None = None
     """p-value of the comparison, adjusted for the number of comparisons (Holm); None if nothing can be tested."""
 
     @property
-    def how(self) -> str:
+    def ending(self) -> str:
         """How the failed transfers ended: 'timed out' if all did, else 'did not finish'."""
         failures = FAILED_TRANSFER - {"timed_out"}
         return "did not finish" if failures & self.result.outcomes.keys() else "timed out"
@@ -50,8 +50,8 @@ class RankedCell:
     @property
     def differs(self) -> bool:
         """Whether it differs from the best: by the test, or because both are deterministic and unequal."""
-        if self.beside is not None and self.beside.constant:
-            return self.beside.factor != 1
+        if self.comparison is not None and self.comparison.constant:
+            return self.comparison.factor != 1
         return self.p is not None and self.p <= ALPHA
 
 
@@ -64,11 +64,11 @@ class Ranking:
     metric: MetricName
     unit: str
     better: Better
-    where: str
+    path_label: str
     """Label that distinguishes its path from those of the scenario's other rankings; may be empty."""
     cells: tuple[RankedCell, ...]
     """At least two, the best first; the smallest first for a metric without a better direction."""
-    without: tuple[str, ...] = ()
+    unranked: tuple[str, ...] = ()
     """Labels of cells that have no value."""
 
     @property
@@ -82,7 +82,7 @@ class Ranking:
         return sum(cell.p is not None for cell in self.cells)
 
     @property
-    def needed(self) -> int:
+    def runs_needed(self) -> int:
         """Minimum runs of each cell for a significant difference to be possible."""
         return required_repetitions(max(1, len(self.cells) - 1))
 
@@ -124,7 +124,7 @@ def _ranking(results: Sequence[CellResult], metric: MetricName, context: str) ->
         return None
     cells, without = list[RankedCell](), list[str]()
     for result, label in zip(results, cell_labels(results), strict=True):
-        values, unfinished = result.values(*metric), len(result.unreached(metric))
+        values, unfinished = result.values(*metric), len(result.failed_values(metric))
         if values:
             cells.append(RankedCell(result, label, tuple(values), interval(values), unfinished))
         else:

@@ -26,7 +26,7 @@ def mark_outdated(
     digests are equivalent.
     """
     return [
-        replace(result, older=_outdated_parts(result, today.get(point_of(result.cell)), version, ledger))
+        replace(result, staleness=_outdated_parts(result, today.get(point_of(result.cell)), version, ledger))
         for result in results
     ]
 
@@ -39,15 +39,15 @@ def _outdated_parts(result: CellResult, today: Cell | None, version: int, ledger
 
 def row_text(text: str, result: CellResult) -> str:
     """A row's text, with the mark if the row is not current."""
-    return f"{text} {MARK}" if result.older else text
+    return f"{text} {MARK}" if result.staleness else text
 
 
 def outdated_note(results: Sequence[CellResult]) -> str:
     """How many rows are not current, and why; empty if all are."""
-    stale = [result for result in results if result.older]
+    stale = [result for result in results if result.staleness]
     if not stale:
         return ""
-    counts = Counter(difference for result in stale for difference in result.older)
+    counts = Counter(difference for result in stale for difference in result.staleness)
     # The most frequent difference first; equal counts by name, so that the same rows give the same text.
     parts = ", ".join(
         f"{difference} ({count})"

@@ -68,7 +68,7 @@ class App:
         stand_ins: Mapping[str, str] = {},
     ) -> None:
         """`warn`: called for stored runs that cannot be read; `stand_ins`: implementation → replacement image."""
-        self.places = places
+        self.paths = places
         self.ledger_file = places.root / LEDGER
         self.ledger = read_ledger(self.ledger_file)
         """Equivalent digests of engines, simulator and images."""
@@ -77,15 +77,15 @@ class App:
         columnar = is_columnar(places.store)
         if not columnar:
             self._rekey(warn)
-        self.stored: StoreReader = ColumnStore(places.store, warn) if columnar else self.store
+        self.stored_runs: StoreReader = ColumnStore(places.store, warn) if columnar else self.store
         """The store that is read: columnar if its folder has columns, else `store`."""
-        self.results = StoredResults(self.stored, None if columnar else self.store)
+        self.results = StoredResults(self.stored_runs, None if columnar else self.store)
         registry = Registry(places.registry) if places.registry else None
         self.images = Images(places.root / "images", places.state, registry=registry)
         self.cache = Cache(places.cache, places.cache_limit)
-        self.exported = RootFileSystems(self.cache)
+        self.root_file_systems = RootFileSystems(self.cache)
         self.contents = ContentsCache(places.cache)
-        self.inventory = ImageInventory(self.catalogue, self.images, self.exported)
+        self.inventory = ImageInventory(self.catalogue, self.images, self.root_file_systems)
 
     def _rekey(self, warn: Callable[[str], object]) -> None:
         """Update the keys of stored runs to the current ledger; a store that cannot be written keeps its keys."""
@@ -105,7 +105,7 @@ class App:
         self.catalogue.require_split(
             swept, lambda scenario: {role: matrix_players(request, role, scenario) for role in ROLES}
         )
-        flow_implementations = {name: self.inventory.named(name) for name in named_implementations(swept)}
+        flow_implementations = {name: self.inventory.implementation(name) for name in named_implementations(swept)}
         # If flows name the implementation of a role everywhere, the requested ones for that role are not needed.
         open_roles = {role for point in swept for role in point.scenario.open_roles}
         requested = [
@@ -122,19 +122,19 @@ class App:
             sim,
             flow_implementations,
             engine_code=code,
-            host_cpu=self.places.host_cpu,
+            host_cpu=self.paths.host_cpu,
             every=every,
             ledger=self.ledger,
         )
-        return matrix if request.shard is None else [cell for cell in matrix if request.shard.takes(point_of(cell))]
+        return matrix if request.shard is None else [cell for cell in matrix if request.shard.includes(point_of(cell))]
 
-    def today(self, cell: Cell) -> Cell:
+    def current_cell(self, cell: Cell) -> Cell:
         """A stored cell as it would run now: current manifests, images, simulator and engine, the same scenario.
 
         InputError if one of its implementations no longer exists.
         """
         implementations = {
-            name: self.inventory.named(name) for name in {cell.client.name, cell.server.name, *cell.others}
+            name: self.inventory.implementation(name) for name in {cell.client.name, cell.server.name, *cell.others}
         }
         images = {
             name: self.inventory.image_of(implementation, lambda event: None, pull=False)
@@ -154,13 +154,13 @@ class App:
         }
         return with_key(cell.model_copy(update=content), self.ledger)
 
-    def experience(self, matrix: Sequence[Cell]) -> DurationModel:
+    def duration_model(self, matrix: Sequence[Cell]) -> DurationModel:
         """How long the runs of these cells take, from stored runs."""
-        return load_experience(self.store, self.places.root / "results" / "reference", matrix)
+        return load_experience(self.store, self.paths.root / "results" / "reference", matrix)
 
     def provenance(self, versions: Mapping[str, str]) -> Provenance:
         """The provenance that a command writes into its run records; `versions`: of Docker and Compose."""
-        return Provenance(versions, commit_of(self.places.root), self.contents, self.places.registry)
+        return Provenance(versions, commit_of(self.paths.root), self.contents, self.paths.registry)
 
     def run(self, request: Request, options: Options, listen: Listener) -> list[CellResult]:
         """Make the runs of the plan that are not in the store, and return all its cells.
@@ -182,7 +182,7 @@ class App:
 
         All cells have the same engine. `elsewhere`: (key, repetition) of runs to skip, since another store has them.
         """
-        if self.stored is not self.store:
+        if self.stored_runs is not self.store:
             raise InputError(
                 f"{self.store.root} holds reference runs in columns, and no run is written there",
                 "leave --store out; 'python -m tools.reference keep' takes runs over",
@@ -195,14 +195,16 @@ class App:
         locks.remove_stale_claims(self.store.root)
         if removed:
             listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
-        series = RepetitionPlan(matrix, repetitions, self.results.of, lambda text: listen(Warned(text)))
+        series = RepetitionPlan(matrix, repetitions, self.results.result_of, lambda text: listen(Warned(text)))
         # Taken before the store is searched for complete runs, so that no run of another harness is missed.
         stamps = {
             (planned.cell.key, planned.repetition): self.store.stamp(planned.cell.key, planned.repetition)
-            for planned in series.possible()
+            for planned in series.possible_runs()
         }
-        completed = set() if options.fresh else elsewhere | self.results.done(series.possible(), options.retry)
-        todo = series.first(completed)
+        completed = (
+            set() if options.fresh else elsewhere | self.results.completed_runs(series.possible_runs(), options.retry)
+        )
+        todo = series.first_runs(completed)
         disk = DiskUse(self.store, options.artefacts, self.cache.www)
         need = disk.need(todo, options.jobs)
         if caution := disk.require(need):
@@ -210,14 +212,14 @@ class App:
         runs = create_engine(engine, self.cache, options)
         patience = QuietWait(options.patience)
         attempts = RunMaker(runs, self.store, self.results, options, patience, provenance, listen)
-        timings = self.experience(matrix)
+        timings = self.duration_model(matrix)
         backend = LocalBackend(self.images, self.inventory, self.contents, attempts, timings, stamps)
-        campaign = Campaign(todo, options.jobs, backend, listen, series.further)
+        campaign = Campaign(todo, options.jobs, backend, listen, series.next_runs)
         open_ended = isinstance(repetitions, UntilDecided)
         listen(
             PlanMade(
                 len(todo),
-                series.stored(),
+                series.stored_count(),
                 len(matrix),
                 campaign.seconds(),
                 open_ended,
@@ -227,29 +229,29 @@ class App:
         )
         lost: list[LostRuns] = []
         if todo:
-            self.places.state.mkdir(parents=True, exist_ok=True)
+            self.paths.state.mkdir(parents=True, exist_ok=True)
             with machine_lock(engine, lambda: listen(WaitingForMachine(engine))), closing(runs):
                 if options.cluster is None:
                     lost = campaign.work()
                 else:
-                    image_source = ParcelSource(self.exported, self.contents, options.cluster.files)
+                    image_source = ParcelSource(self.root_file_systems, self.contents, options.cluster.files)
                     lost = run_on_cluster(
-                        options.cluster, todo, backend, attempts, image_source, self.cache, series.further
+                        options.cluster, todo, backend, attempts, image_source, self.cache, series.next_runs
                     )
-        results = [self.results.of(cell, series.reached(cell)) for cell in matrix]
+        results = [self.results.result_of(cell, series.scheduled_count(cell)) for cell in matrix]
         if lost:
-            raise UnbuiltError(*lost_runs_message(lost, self.places.state / "builds"), results)
+            raise UnbuiltError(*lost_runs_message(lost, self.paths.state / "builds"), results)
         return results
 
-    def end_hard(self) -> None:
+    def kill_all(self) -> None:
         """Kill and remove everything that this process is running; see `harness.execution.shutdown`."""
         kill_campaign(self.store)
 
     def write_lab(self, request: Request, folder: Path, listen: Listener) -> None:
         """Write the first cell of a request as a lab for manual use; build its images and make its files."""
-        cell = self.inventory.made(self.matrix(request, listen, pull=True)[0], listen)
+        cell = self.inventory.build_images_of(self.matrix(request, listen, pull=True)[0], listen)
         lab = build_lab(cell, 0)
         require_room(self.cache.www, missing_bytes(self.cache.www, [lab]))
         make_served_files(lab, self.cache)
         folder.mkdir(parents=True, exist_ok=True)
-        prepare_folder(lab, folder.resolve(), self.places.cache.resolve())
+        prepare_folder(lab, folder.resolve(), self.paths.cache.resolve())

@@ -45,29 +45,29 @@ _CACHED_CELLS = 2048
 class ClusterBackend:
     """The backend of a driver (`harness.execution.cluster.coordinator.CoordinatorBackend`) in one checkout."""
 
-    ground: LocalBackend
-    attempts: RunMaker
-    depot: ParcelSource
-    _known: dict[str, tuple[Sequence[str], int]] = field(default_factory=dict)
+    backend: LocalBackend
+    run_maker: RunMaker
+    image_source: ParcelSource
+    _cell_needs: dict[str, tuple[Sequence[str], int]] = field(default_factory=dict)
     """Key of a cell → its images, and the bytes of memory that its runs need."""
 
     _texts: dict[str, str] = field(default_factory=dict)
 
     def order(self, item: PlannedRun, driver: str) -> tuple[RunOrder, int]:
         """See `harness.execution.cluster.coordinator.CoordinatorBackend`."""
-        cell, options = item.cell, self.attempts.options
-        if cell.key not in self._known:
-            self._known[cell.key] = self._needs(cell)
-        references, memory = self._known[cell.key]
-        contents = {name: content.digest for name, content in self.depot.contents(references).items()}
+        cell, options = item.cell, self.run_maker.options
+        if cell.key not in self._cell_needs:
+            self._cell_needs[cell.key] = self._needs(cell)
+        references, memory = self._cell_needs[cell.key]
+        contents = {name: content.digest for name, content in self.image_source.contents(references).items()}
         order = RunOrder(
             self._text(cell),
             item.repetition,
-            {name: self.depot.sent(name) for name in references},
+            {name: self.image_source.describe(name) for name in references},
             contents,
             driver,
-            self.depot.files,
-            self.attempts.provenance.commit,
+            self.image_source.files,
+            self.run_maker.provenance.commit,
             options.artefacts,
             options.stall,
             options.log_limit,
@@ -89,33 +89,33 @@ class ClusterBackend:
             # Nothing is run: the worker records the run as unsupported, as this machine would.
             return (), 0
         references = list(dict.fromkeys([lab.sim_image, *(host.image for host in lab.hosts)]))
-        sent = {reference: self.depot.sent(reference).at(Path()) for reference in references}
+        sent = {reference: self.image_source.describe(reference).to_root(Path()) for reference in references}
         images = {host.name: sent[host.image] for host in lab.hosts}
         images |= {proxy.name: sent[lab.sim_image] for proxy in lab.proxies}
-        self.attempts.store.keep_contents(self.depot.contents(references).values())
+        self.run_maker.store.keep_contents(self.image_source.contents(references).values())
         return references, (guest_memory_mib(lab, images) << 20) + MEASURING
 
-    _met: dict[str, dict[int, tuple[Run, MeasuredRun | None]]] = field(default_factory=dict)
+    _runs_by_cell: dict[str, dict[int, tuple[Run, MeasuredRun | None]]] = field(default_factory=dict)
 
     def claim(self, item: PlannedRun) -> RunLock | int:
         """See `harness.execution.scheduler.Backend`."""
-        return self.ground.claim(item)
+        return self.backend.claim(item)
 
-    def made_elsewhere(self, item: PlannedRun) -> bool:
+    def is_done_elsewhere(self, item: PlannedRun) -> bool:
         """See `harness.execution.scheduler.Backend`."""
-        return self.ground.made_elsewhere(item)
+        return self.backend.is_done_elsewhere(item)
 
-    def expected(self, cell: Cell) -> float:
+    def expected_seconds(self, cell: Cell) -> float:
         """See `harness.execution.scheduler.Backend`."""
-        return self.ground.expected(cell)
+        return self.backend.expected_seconds(cell)
 
-    def take(self, item: PlannedRun, answer: RunAnswer, attempt: int) -> bool:
+    def store_answer(self, item: PlannedRun, answer: RunAnswer, attempt: int) -> bool:
         """See `harness.execution.cluster.coordinator.CoordinatorBackend`."""
-        store, attempts = self.attempts.store, self.attempts
+        store, attempts = self.run_maker.store, self.run_maker
         partial = store.begin(item.cell.key, item.repetition)
         try:
             run, measured = _unpack(answer, partial, item)
-            stored_runs = self._others(item)
+            stored_runs = self._stored_runs(item)
             store.adopt(partial, run)
         except OSError as error:
             store.abandon(partial)
@@ -131,30 +131,32 @@ class ClusterBackend:
             pairs,
             [str(store.folder(item.cell.key, stored_run.repetition)) for stored_run, _ in pairs],
         )
-        attempts.say(RunFinished(item.cell, run, outcome, verdict))
-        retry = attempts.may_pass(outcome) and attempt < (attempts.options.attempts if attempts.options.patience else 1)
+        attempts.report_end(RunFinished(item.cell, run, outcome, verdict))
+        retry = attempts.is_worth_retrying(outcome) and attempt < (
+            attempts.options.attempts if attempts.options.patience else 1
+        )
         if retry:
             message = f"the run was disturbed on {answer.worker}: running once more (the run is kept as replaced)"
             attempts.listen(Warned(message, item.cell, item.repetition))
         return retry
 
-    def _others(self, item: PlannedRun) -> dict[int, tuple[Run, MeasuredRun | None]]:
+    def _stored_runs(self, item: PlannedRun) -> dict[int, tuple[Run, MeasuredRun | None]]:
         """The stored runs of a cell, by repetition; cached for the cells that were used last."""
         key = item.cell.key
-        if key not in self._met:
-            runs = self.attempts.results.of(item.cell).runs
-            self._met[key] = {run.repetition: (run, measured) for run, measured in runs}
-            if len(self._met) > _CACHED_CELLS:
-                del self._met[next(iter(self._met))]
-        return self._met[key]
+        if key not in self._runs_by_cell:
+            runs = self.run_maker.results.result_of(item.cell).runs
+            self._runs_by_cell[key] = {run.repetition: (run, measured) for run, measured in runs}
+            if len(self._runs_by_cell) > _CACHED_CELLS:
+                del self._runs_by_cell[next(iter(self._runs_by_cell))]
+        return self._runs_by_cell[key]
 
-    def unpacked(self, item: PlannedRun, answer: RunAnswer) -> tuple[Run, MeasuredRun | None]:
+    def unpack(self, item: PlannedRun, answer: RunAnswer) -> tuple[Run, MeasuredRun | None]:
         """See `harness.execution.cluster.coordinator.CoordinatorBackend`."""
         return _unpack(answer, None, item)
 
-    def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
+    def stored_run(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
         """See `harness.execution.cluster.coordinator.CoordinatorBackend`."""
-        store = self.attempts.store
+        store = self.run_maker.store
         run = store.run(item.cell.key, item.repetition)
         if run is None:
             raise ResultError(f"{store.folder(item.cell.key, item.repetition)} is gone", "run again")
@@ -231,7 +233,7 @@ def build_missing(
     culprits: dict[str, str] = {}
     while steps:
         step = next_step(Work(steps, [needed for needed, _ in needs.values()], ended=1)) or next(
-            candidate for candidate in steps.values() if not candidate.on & steps.keys()
+            candidate for candidate in steps.values() if not candidate.bases & steps.keys()
         )
         del steps[step.reference]
         _build(step, backend, listen, failed)
@@ -255,7 +257,7 @@ def _drop_dependents(steps: dict[str, Step], culprit: str, culprits: dict[str, s
     pending = [culprit]
     while pending:
         base = pending.pop()
-        for reference in [reference for reference, step in steps.items() if base in step.on]:
+        for reference in [reference for reference, step in steps.items() if base in step.bases]:
             del steps[reference]
             culprits[reference] = culprit
             pending.append(reference)

@@ -40,9 +40,9 @@ Kind = tuple[str, str, str, str]
 class _Footprint:
     """Disk space that a run keeps, in bytes. The two differ only if artefacts of failed runs alone are kept."""
 
-    least: int
+    minimum: int
     """If it does as well as the best run of its kind; a run of an unknown kind meets its objectives."""
-    most: int
+    maximum: int
     """If it does as badly as the worst run of its kind; a run of an unknown kind fails."""
 
 
@@ -51,25 +51,25 @@ class DiskNeed:
     """Disk space that the runs of a plan need, in bytes."""
 
     runs: int
-    least: int
+    minimum: int
     """Minimum that they keep: if only failed runs keep artefacts, those of kinds of which all runs failed."""
-    stay: int
+    maximum: int
     """Maximum that they keep."""
-    meanwhile: int
+    temporary: int
     """Temporary space while they run: received files, and files that are not yet compressed or removed."""
-    served: int
+    served_files: int
     """Files for servers that the cache does not have yet."""
-    estimated: int
+    estimated_runs: int
     """Number of runs whose kind has no stored run."""
 
     @property
     def text(self) -> str:
         """The need as part of a sentence, for people."""
-        note = f", {self.estimated} of them by an upper estimate" if self.estimated else ""
-        upper, lower = format_size(self.stay), format_size(self.least)
+        note = f", {self.estimated_runs} of them by an upper estimate" if self.estimated_runs else ""
+        upper, lower = format_size(self.maximum), format_size(self.minimum)
         stays = f"{upper} of disk" if lower == upper else f"{lower} to {upper} of disk, by how many fail"
-        served = f", and {format_size(self.served)} of the cache for files to serve" if self.served else ""
-        return f"{stays} (and {format_size(self.meanwhile)} while they run{note}){served}"
+        served = f", and {format_size(self.served_files)} of the cache for files to serve" if self.served_files else ""
+        return f"{stays} (and {format_size(self.temporary)} while they run{note}){served}"
 
 
 class DiskUse:
@@ -80,21 +80,21 @@ class DiskUse:
         self._store = store
         self._artefacts = artefacts
         self._served = served
-        self._known: dict[tuple[str, str], list[int]] = {}
+        self._known_sizes: dict[tuple[str, str], list[int]] = {}
 
     def need(self, todo: Sequence[PlannedRun], jobs: int) -> DiskNeed:
         """The disk space that these runs need, with `jobs` of them in parallel."""
         cells = {item.cell.key: item.cell for item in todo}
-        observed = {key: self._of(cell) for key, cell in cells.items()}
+        observed = {key: self._footprint(cell) for key, cell in cells.items()}
         footprints = {key: observed[key] or self._estimate(cell) for key, cell in cells.items()}
         largest = max((written_bytes(cell.scenario) for cell in cells.values()), default=0)
         return DiskNeed(
             runs=len(todo),
-            least=sum(footprints[item.cell.key].least for item in todo),
-            stay=sum(footprints[item.cell.key].most for item in todo),
-            meanwhile=min(jobs, len(todo)) * largest,
-            served=self._missing(cells.values()),
-            estimated=sum(observed[item.cell.key] is None for item in todo),
+            minimum=sum(footprints[item.cell.key].minimum for item in todo),
+            maximum=sum(footprints[item.cell.key].maximum for item in todo),
+            temporary=min(jobs, len(todo)) * largest,
+            served_files=self._missing(cells.values()),
+            estimated_runs=sum(observed[item.cell.key] is None for item in todo),
         )
 
     def require(self, need: DiskNeed) -> str:
@@ -104,18 +104,18 @@ class DiskUse:
         """
         free = self.free()
         room = free
-        if self._served is not None and need.served:
+        if self._served is not None and need.served_files:
             if _device(self._served) == _device(self._store.root):
-                room -= need.served
+                room -= need.served_files
             else:
-                require_room(self._served, need.served)
-        if not need.runs or room >= need.stay + need.meanwhile:
+                require_room(self._served, need.served_files)
+        if not need.runs or room >= need.maximum + need.temporary:
             return ""
         message = (
             f"{self._store.root} has {format_size(free)} free, and {format_count(need.runs, 'run')} to do "
             f"take {need.text}"
         )
-        if room >= need.least + need.meanwhile:
+        if room >= need.minimum + need.temporary:
             return f"{message}: where too many of them fail, it will not do"
         raise EngineError(
             message,
@@ -139,7 +139,7 @@ class DiskUse:
             return 0
         return missing_bytes(self._served, (lab for cell in cells if (lab := _lab(cell)) is not None))
 
-    def _of(self, cell: Cell) -> _Footprint | None:
+    def _footprint(self, cell: Cell) -> _Footprint | None:
         """Size of stored runs of that cell, kept by the current rule; else of its kind; None without such runs."""
         if _lab(cell) is None:
             return _Footprint(STORED_BESIDE, STORED_BESIDE)
@@ -158,10 +158,10 @@ class DiskUse:
     def _sizes(self, key: str, cell: Cell) -> list[int]:
         """Size of each run of a stored cell, as if made now as a run of `cell`; without runs of unknown size."""
         cache_key = key, cell.key if self._artefacts == "failed" else ""
-        if cache_key not in self._known:
+        if cache_key not in self._known_sizes:
             sizes = (self._size(run, cell) for run in self._folders(key))
-            self._known[cache_key] = [size for size in sizes if size is not None]
-        return self._known[cache_key]
+            self._known_sizes[cache_key] = [size for size in sizes if size is not None]
+        return self._known_sizes[cache_key]
 
     def _folders(self, key: str) -> Iterator[Path]:
         folder = self._store.root / "runs" / key
@@ -285,5 +285,5 @@ def load_experience(store: Store, reference: Path, cells: Iterable[Cell]) -> Dur
         ]
     if is_columnar(reference):
         with suppress(ResultError):
-            durations += ColumnStore(reference).took()
+            durations += ColumnStore(reference).durations()
     return DurationModel(durations, cpu_model())

@@ -17,9 +17,9 @@ class PlanMade:
     stored: int
     cells: int
     seconds: float
-    more: bool = False
+    is_open_ended: bool = False
     """Cells run until their objectives are decided; the plan has only the first runs."""
-    varied: frozenset[str] = frozenset()
+    varied_parameters: frozenset[str] = frozenset()
     """Parameters by which the cells of a scenario differ."""
     disk: str = ""
     """Disk space that it needs, in words."""
@@ -96,7 +96,7 @@ class RunStarted:
     cell: Cell
     repetition: int
     number: int
-    of: int
+    total: int
     seconds: float
     """Expected duration of the run."""
     seconds_left: float
@@ -137,8 +137,8 @@ class ClusterProgress:
     workers: int
     hosts: int
     cores: int
-    done: int
-    of: int
+    completed: int
+    total: int
     under_way: int
     rate: float
     """Runs per second since the start of the plan."""

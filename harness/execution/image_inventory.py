@@ -31,43 +31,45 @@ class ImageInventory:
         self._exported = exported
 
     @cached_property
-    def _known(self) -> dict[str, tuple[Implementation, Path]]:
+    def _implementations(self) -> dict[str, tuple[Implementation, Path]]:
         """The implementations, read once, since the estimate needs them for every run."""
         return self._catalogue.implementations()
 
-    def named(self, name: str) -> Implementation:
+    def implementation(self, name: str) -> Implementation:
         """The implementation that a flow names. InputError where there is none."""
-        if name not in self._known:
+        if name not in self._implementations:
             raise InputError(
-                f"a flow names '{name}', and there is no such implementation", did_you_mean(name, self._known)
+                f"a flow names '{name}', and there is no such implementation", did_you_mean(name, self._implementations)
             )
-        return self._known[name][0]
+        return self._implementations[name][0]
 
     # --- what there is
 
-    def absent(self) -> dict[str, str]:
+    def unavailable(self) -> dict[str, str]:
         """Implementations whose image is not on this machine and cannot be built here: name → reason."""
         return {
             name: why
-            for name, (implementation, _) in self._known.items()
-            if implementation.elsewhere and not self.has(implementation) and (why := self.why_absent(implementation))
+            for name, (implementation, _) in self._implementations.items()
+            if implementation.elsewhere
+            and not self.has_image(implementation)
+            and (why := self.why_unavailable(implementation))
         }
 
-    def why_absent(self, implementation: Implementation) -> str | None:
+    def why_unavailable(self, implementation: Implementation) -> str | None:
         """Why an implementation without an image on this machine cannot be built here; None if it can."""
         try:
             return why_unavailable(implementation)
         except EngineError as error:
             return f"it has not been used yet, and the Docker daemon does not answer: {error.message}"
 
-    def has(self, implementation: Implementation, folder: Path | None = None) -> bool:
+    def has_image(self, implementation: Implementation, folder: Path | None = None) -> bool:
         """Whether the image is on this machine; without the Docker daemon, whether it was exported.
 
         `folder`: that of its manifest. Without it the catalogue is asked, which requires that every manifest is valid.
         """
         reference = implementation.image
         try:
-            image = self._images.image_of(implementation, folder or self._known[implementation.name][1])
+            image = self._images.image_of(implementation, folder or self._implementations[implementation.name][1])
             if image is not None:
                 reference = image.reference
                 # A published image is found only if it is present; the name of a built one is known before it exists.
@@ -80,7 +82,7 @@ class ImageInventory:
     def image_of(self, implementation: Implementation, listen: Listener, *, pull: bool) -> Image:
         """The image of an implementation, for a cell's key; a published one is pulled if `pull` is set."""
         try:
-            image = self._images.image_of(implementation, self._known[implementation.name][1])
+            image = self._images.image_of(implementation, self._implementations[implementation.name][1])
         except EngineError:
             export = None if implementation.image is None else self._exported.known(implementation.image)
             if export is None:
@@ -96,7 +98,7 @@ class ImageInventory:
     def builds_of(self, cell: Cell) -> list[Build]:
         """The images of a cell that are built here; in virtual time without those that were already exported."""
         players = dict.fromkeys([cell.client.name, cell.server.name, *cell.others])
-        player_builds = [self._images.of(*self._known[name]) for name in players]
+        player_builds = [self._images.build_of(*self._implementations[name]) for name in players]
         needed = [self._sim_build(cell), *(build for build in player_builds if build is not None)]
         if cell.virtual_time:
             return [build for build in needed if self._exported.known(build.reference) is None]
@@ -114,7 +116,7 @@ class ImageInventory:
 
     # --- making
 
-    def made(self, cell: Cell, listen: Listener) -> Cell:
+    def build_images_of(self, cell: Cell, listen: Listener) -> Cell:
         """Build the images of a cell, and return the cell with its simulator image settled."""
         announce = _announcer(listen)
         if cell.sim_kernel == "auto":
@@ -139,27 +141,29 @@ class ImageInventory:
     def builds(self, implementations: Sequence[str], others: Sequence[str]) -> dict[str, Build]:
         """The builds of images: name → build, sorted by name; published images are left out.
 
-        `others`: names of images that belong to no implementation (`Images.others`).
+        `others`: names of images that belong to no implementation (`Images.support_builds`).
         """
-        builds = {name: self._images.of(*self._known[name]) for name in implementations}
-        builds |= {name: build for name, build in self._images.others.items() if name in others}
+        builds = {name: self._images.build_of(*self._implementations[name]) for name in implementations}
+        builds |= {name: build for name, build in self._images.support_builds.items() if name in others}
         return {name: build for name, build in sorted(builds.items()) if build is not None}
 
     @property
-    def others(self) -> list[str]:
+    def support_images(self) -> list[str]:
         """Names of the images that are built here and belong to no implementation."""
-        return list(self._images.others)
+        return list(self._images.support_builds)
 
-    def give(self, registry: str, names: Sequence[str]) -> Iterator[str]:
+    def push(self, registry: str, names: Sequence[str]) -> Iterator[str]:
         """Push the images of the simulator and of implementations that are built here. Yields each one's name there.
 
         Base images are not pushed: whoever pulls these images builds nothing.
         """
         destination = Registry(registry)
-        builds = [self._images.of(*self._known[name]) for name in names if name in self._known]
+        builds = [
+            self._images.build_of(*self._implementations[name]) for name in names if name in self._implementations
+        ]
         for build in (self._images.sim_build("lab"), *filter(None, builds)):
             if inspect_image(build.reference) is not None:
-                yield destination.give(build.reference, build.identity)
+                yield destination.push(build.reference, build.identity)
 
 
 def _announcer(listen: Listener) -> Announce:

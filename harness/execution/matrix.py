@@ -29,12 +29,12 @@ class Shard:
 
     number: int
     """From 1."""
-    of: int
+    total: int
 
-    def takes(self, point: object) -> bool:
+    def includes(self, point: object) -> bool:
         """Whether the cell at a point (`harness.evaluation.cell_result.point_of`) is in this shard."""
         digest = hashlib.blake2b(repr(point).encode(), digest_size=8).digest()
-        return int.from_bytes(digest, "big") % self.of == self.number - 1
+        return int.from_bytes(digest, "big") % self.total == self.number - 1
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ShardSummary:
 class UntilDecided:
     """Repetitions until a cell's objectives are decided, up to a maximum."""
 
-    most: int = 20
+    maximum: int = 20
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Request:
     scenarios: Sequence[Scenario]
     clients: Sequence[Implementation]
     servers: Sequence[Implementation]
-    everybody: frozenset[Role] = frozenset()
+    default_roles: frozenset[Role] = frozenset()
     """Roles for which the user named no implementation: a scenario's own choice then counts."""
     engine: EngineName = "compose"
     sim_kernel: SimKernel = "auto"
@@ -104,7 +104,7 @@ def swept_points(request: Request) -> list[Point]:
     for scenario in request.scenarios:
         swept = expand_points(scenario, request.parameters, request.vary, request.combine)
         repetitions = request.repetitions or scenario.repetitions
-        count = repetitions.most if isinstance(repetitions, UntilDecided) else repetitions
+        count = repetitions.maximum if isinstance(repetitions, UntilDecided) else repetitions
         study = scenario.study
         # The parameters that each pair supports are not known yet: count as for a pair that supports all.
         cells_per_pair = 1 if study is None else max_cells(study)
@@ -254,7 +254,7 @@ def matrix_players(request: Request, role: Role, scenario: Scenario) -> Sequence
     """
     candidates = request.clients if role == "client" else request.servers
     preferred = scenario.clients if role == "client" else scenario.servers
-    if role not in request.everybody:
+    if role not in request.default_roles:
         return candidates
     return [item for item in candidates if (item.name in preferred if preferred else item.speaks_quic)]
 

@@ -25,20 +25,20 @@ class StoredResults:
         self._store = store
         self._own = own
 
-    def of(self, cell: Cell, repetitions: int | None = None) -> CellResult:
+    def result_of(self, cell: Cell, repetitions: int | None = None) -> CellResult:
         """The cell with its stored runs (the first `repetitions` of them) and its verdict."""
         runs = [run for run in self._store.runs(cell.key) if repetitions is None or run.repetition < repetitions]
-        pairs = tuple((run, measured) for run in runs if self._counts(run, measured := self.measured(run)))
+        pairs = tuple((run, measured) for run in runs if self._is_judgeable(run, measured := self.measured(run)))
         folders = tuple(self._store.folder(cell.key, run.repetition) for run, _ in pairs)
         verdict = judge(cell.scenario, pairs, [str(folder) for folder in folders])
         return CellResult(cell, pairs, verdict, folders)
 
-    def _counts(self, run: Run, measured: MeasuredRun | None) -> bool:
+    def _is_judgeable(self, run: Run, measured: MeasuredRun | None) -> bool:
         """Whether a run can be judged. A run whose measurements were lost cannot, and the store reports it."""
         if measured is not None or run.outcome.status not in ("completed", "timed_out"):
             return True
         folder = self._store.folder(run.cell.key, run.repetition)
-        self._store.leave_out(folder, f"there is no {MEASURED} that can be read, and nothing to measure again")
+        self._store.warn_ignored(folder, f"there is no {MEASURED} that can be read, and nothing to measure again")
         return False
 
     def find(self, matches: Callable[[Cell], bool], *, every: bool = False) -> list[CellResult]:
@@ -55,9 +55,9 @@ class StoredResults:
             point = key if every else point_of(cell)
             if point not in newest or newest[point][0] <= started_at:
                 newest[point] = (started_at, cell)
-        return [self.of(cell) for _, cell in sorted(newest.values(), key=lambda item: _sort_key(item[1]))]
+        return [self.result_of(cell) for _, cell in sorted(newest.values(), key=lambda item: _sort_key(item[1]))]
 
-    def done(self, planned: Iterable[PlannedRun], retry: frozenset[str]) -> set[tuple[str, int]]:
+    def completed_runs(self, planned: Iterable[PlannedRun], retry: frozenset[str]) -> set[tuple[str, int]]:
         """(key, repetition) of the planned runs that are stored with an outcome that is not in `retry`."""
         planned_keys = {(item.cell.key, item.repetition) for item in planned}
         return {

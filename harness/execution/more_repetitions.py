@@ -54,6 +54,6 @@ def evaluation_sizes(limit: int) -> list[int]:
 
 def _is_current(app: App, cell: Cell) -> bool:
     try:
-        return app.today(cell).key == cell.key
+        return app.current_cell(cell).key == cell.key
     except InputError:
         return False

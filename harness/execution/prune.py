@@ -29,7 +29,7 @@ class Criteria:
     outcomes: frozenset[str] = frozenset()
     """The run's outcome is one of these."""
     unwanted: bool = False
-    """No current `harness run` would use it: see `Pruning.unwanted`."""
+    """No current `harness run` would use it: see `RunPruner.unwanted`."""
     artefacts: bool = False
     """The run still has artefacts, and only these are removed."""
 
@@ -105,7 +105,9 @@ class RunPruner:
     def _today(self, cell: Cell, scenario: Scenario) -> list[Cell]:
         sweep_points = expand_points(scenario, cell.parameters, {})
         return [
-            self._app.today(cell.model_copy(update={"scenario": point.scenario, "parameters": dict(point.parameters)}))
+            self._app.current_cell(
+                cell.model_copy(update={"scenario": point.scenario, "parameters": dict(point.parameters)})
+            )
             for point in sweep_points
         ]
 

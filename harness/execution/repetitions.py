@@ -28,63 +28,74 @@ class RepetitionPlan:
     """Schedules the repetitions of the cells of one campaign."""
 
     matrix: Sequence[Cell]
-    asked: int | UntilDecided | None
+    requested: int | UntilDecided | None
     """None leaves it to the scenarios."""
     result: Callable[[Cell, int], CellResult]
     """Result of a cell from its first repetitions, by their number."""
-    say: Callable[[str], object] = lambda text: None
+    report: Callable[[str], object] = lambda text: None
     """Called with the reason if a cell gets no more runs although its verdict is undecided."""
-    _done: Set[tuple[str, int]] = field(init=False, default_factory=frozenset)
-    _reached: dict[str, int] = field(init=False, default_factory=dict)
+    _completed: Set[tuple[str, int]] = field(init=False, default_factory=frozenset)
+    _scheduled: dict[str, int] = field(init=False, default_factory=dict)
 
-    def possible(self) -> list[PlannedRun]:
+    def possible_runs(self) -> list[PlannedRun]:
         """All runs that may be scheduled."""
-        return plan_runs(self.matrix, self.asked.most if isinstance(self.asked, UntilDecided) else self.asked)
+        return plan_runs(
+            self.matrix, self.requested.maximum if isinstance(self.requested, UntilDecided) else self.requested
+        )
 
-    def first(self, completed: Set[tuple[str, int]]) -> list[PlannedRun]:
+    def first_runs(self, completed: Set[tuple[str, int]]) -> list[PlannedRun]:
         """The first runs to make, interleaved. `completed`: (key, repetition) of runs that need not be made."""
-        self._done = completed
-        return sorted((run for cell in self.matrix for run in self.further(cell)), key=lambda run: run.repetition)
+        self._completed = completed
+        return sorted((run for cell in self.matrix for run in self.next_runs(cell)), key=lambda run: run.repetition)
 
-    def further(self, cell: Cell) -> list[PlannedRun]:
+    def next_runs(self, cell: Cell) -> list[PlannedRun]:
         """The next runs of a cell, after all runs scheduled for it so far have ended."""
-        start = self._reached.get(cell.key, 0)
-        for look in self._looks(cell):
+        start = self._scheduled.get(cell.key, 0)
+        for look in self._evaluation_points(cell):
             if look <= start:
                 continue
             if start and self._suffices(cell, start):
                 break
-            self._reached[cell.key] = look
-            missing = [number for number in range(start, look) if (cell.key, number) not in self._done]
+            self._scheduled[cell.key] = look
+            missing = [number for number in range(start, look) if (cell.key, number) not in self._completed]
             if missing:
                 return [PlannedRun(cell, number) for number in missing]
             start = look
         return []
 
-    def reached(self, cell: Cell) -> int:
+    def scheduled_count(self, cell: Cell) -> int:
         """Number of repetitions of a cell that were scheduled so far."""
-        return self._reached.get(cell.key, 0)
+        return self._scheduled.get(cell.key, 0)
 
-    def stored(self) -> int:
+    def stored_count(self) -> int:
         """How many of the repetitions scheduled so far were already complete at the start."""
-        return sum((cell.key, number) in self._done for cell in self.matrix for number in range(self.reached(cell)))
+        return sum(
+            (cell.key, number) in self._completed
+            for cell in self.matrix
+            for number in range(self.scheduled_count(cell))
+        )
 
-    def _looks(self, cell: Cell) -> list[int]:
+    def _evaluation_points(self, cell: Cell) -> list[int]:
         """Numbers of repetitions after which a cell is evaluated."""
-        if not isinstance(self.asked, UntilDecided):
-            return [self.asked or cell.scenario.repetitions]
+        if not isinstance(self.requested, UntilDecided):
+            return [self.requested or cell.scenario.repetitions]
         if not cell.scenario.objectives:
             return [cell.scenario.repetitions]
         # One repetition shows whether the cell works at all; in virtual time two show whether it is deterministic.
-        looks = {1, *([2] if cell.deterministic else []), *decisive_sizes(self.asked.most), self.asked.most}
-        return sorted(look for look in looks if look <= self.asked.most)
+        looks = {
+            1,
+            *([2] if cell.deterministic else []),
+            *decisive_sizes(self.requested.maximum),
+            self.requested.maximum,
+        }
+        return sorted(look for look in looks if look <= self.requested.maximum)
 
     def _suffices(self, cell: Cell, count: int) -> bool:
         result = self.result(cell, count)
         if is_decided(result):
             return True
         if cell.deterministic and _is_deterministic(result):
-            self.say(
+            self.report(
                 f"{result.name}: {len(result.runs)} repetitions are the same in every figure: "
                 "chance plays no part, and more would tell nothing new"
             )

@@ -32,7 +32,7 @@ class RunMaker:
     store: Store
     results: StoredResults
     options: Options
-    patience: QuietWait
+    quiet_wait: QuietWait
     """Shared by all runs."""
     provenance: Provenance
     listen: Listener
@@ -52,23 +52,23 @@ class RunMaker:
 
         for attempt in range(1, attempts + 1):
             start = time.monotonic()
-            run, measured = run_once(item, self.engine, self.store, self.provenance, enter, self._keeps)
+            run, measured = run_once(item, self.engine, self.store, self.provenance, enter, self._keeps_artefacts)
             elapsed = time.monotonic() - start
             outcome = proven_outcome(run, measured)
-            verdict = self.results.of(item.cell, item.repetition + 1).verdict
-            self.say(RunFinished(item.cell, run, outcome, verdict))
-            if not self.may_pass(outcome):
+            verdict = self.results.result_of(item.cell, item.repetition + 1).verdict
+            self.report_end(RunFinished(item.cell, run, outcome, verdict))
+            if not self.is_worth_retrying(outcome):
                 break
             if attempt < attempts:
                 cause = _RETRY_MESSAGES.get(outcome.reason, "the run was disturbed from outside")
                 message = f"{cause}: running once more (the run is kept as replaced)"
                 self.listen(Warned(message, item.cell, item.repetition))
-                if not ENGINES[self.engine.name].virtual_time and not self.patience.await_quiet():
+                if not ENGINES[self.engine.name].virtual_time and not self.quiet_wait.await_quiet():
                     self.listen(Warned(f"this machine is held up again and again, for {GAP * 1e3:.0f} ms and more"))
         # The wall time in the record does not include measuring.
         return max(elapsed, run.wall)
 
-    def say(self, event: RunFinished) -> None:
+    def report_end(self, event: RunFinished) -> None:
         """Report the end of a run; warn once if its machine could not use all layers of the guest's sandbox."""
         self.listen(event)
         sandbox = str(event.run.host.get("sandbox", "on"))
@@ -76,11 +76,11 @@ class RunMaker:
             self._confined.add(sandbox)
             self.listen(Warned(f"guests are confined in part only (docs/untrusted.md): the sandbox is {sandbox}"))
 
-    def _keeps(self, run: Run, measured: MeasuredRun | None) -> bool:
+    def _keeps_artefacts(self, run: Run, measured: MeasuredRun | None) -> bool:
         """Whether the artefacts of a run are kept."""
         return keeps_artefacts(self.options.artefacts, run.cell.scenario, run, measured)
 
-    def may_pass(self, outcome: Outcome) -> bool:
+    def is_worth_retrying(self, outcome: Outcome) -> bool:
         """Whether another attempt may have another outcome."""
         # In virtual time the emulated link depends only on the run itself.
         return outcome.passing and (not ENGINES[self.engine.name].deterministic or outcome.reason != "link_invalid")

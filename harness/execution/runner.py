@@ -264,7 +264,7 @@ def special_files(folder: Path, flows: int) -> list[str]:
             warnings.append(f"{relative} cannot be looked through: {error.strerror}")
             continue
         warnings += [f"{relative}/{name} is a link, which is not followed" for name in tree.links]
-        warnings += [f"{relative}/{name} is no file, and is not read" for name in tree.others]
+        warnings += [f"{relative}/{name} is no file, and is not read" for name in tree.special_files]
     excess = len(warnings) - MAX_SPECIAL_FILES
     return (
         warnings

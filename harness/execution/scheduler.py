@@ -86,7 +86,7 @@ class Backend(Protocol):
         """
         ...
 
-    def ready(self, cell: Cell) -> Cell:
+    def settle_images(self, cell: Cell) -> Cell:
         """The cell with the simulator image that was settled on; its images exist."""
         ...
 
@@ -94,7 +94,7 @@ class Backend(Protocol):
         """Lock a run against other harnesses; else the number of the process that has the lock, 0 if not known."""
         ...
 
-    def made_elsewhere(self, item: PlannedRun) -> bool:
+    def is_done_elsewhere(self, item: PlannedRun) -> bool:
         """Whether another harness has made the run since the plan was made."""
         ...
 
@@ -102,7 +102,7 @@ class Backend(Protocol):
         """Make and store a run; returns its wall time in seconds. Raises HarnessError if the environment failed."""
         ...
 
-    def expected(self, cell: Cell) -> float:
+    def expected_seconds(self, cell: Cell) -> float:
         """Estimated wall time of one run in seconds."""
         ...
 
@@ -123,73 +123,78 @@ class Campaign:
         next_runs: Callable[[Cell], Sequence[PlannedRun]] = lambda cell: (),
     ) -> None:
         """`jobs`: number of parallel runs; `next_runs`: further runs of a cell, called when all its runs have ended."""
-        self._further = next_runs
+        self._next_runs = next_runs
         self._jobs = jobs
-        self._ground = backend
+        self._backend = backend
         self._listen = listen
         # Guards all of the state below, and signals its changes.
         self._changed = threading.Condition()
         self._steps: dict[str, Step] = {}
-        self._open = [(item, frozenset[str]()) for item in todo]
-        self._since: dict[str, float] = {}
+        self._pending = [(item, frozenset[str]()) for item in todo]
+        self._build_starts: dict[str, float] = {}
         """Reference of a build under way → its start (monotonic seconds)."""
         self._failed: dict[str, str] = {}
         """Image that cannot be built → the image whose build failed: itself, or one below."""
         self._lost: dict[str, LostRuns] = {}
         self._running: dict[int, tuple[PlannedRun, float]] = {}
         """Number of a run under way → the run and its start."""
-        self._begun = 0
+        self._started_count = 0
         self._expected = 0.0
-        self._took = 0.0
-        self._elsewhere: WaitingForRun | None = None
+        self._seconds_taken = 0.0
+        self._waiting_for: WaitingForRun | None = None
         """The first run that could start but that another harness is making; None while this one can do something."""
         self._closed = False
-        self._broken: BaseException | None = None
+        self._error: BaseException | None = None
         """The error that ended a thread unexpectedly."""
-        self._look()
+        self._update_needs()
 
     # --- state; the caller has the lock
 
-    def _look(self) -> None:
+    def _update_needs(self) -> None:
         """Update the images that each run needs."""
-        needed = {item.cell.key: self._ground.needs(item.cell) for item, _ in self._open}
-        self._open = [(item, needed[item.cell.key][0]) for item, _ in self._open]
+        needed = {item.cell.key: self._backend.needs(item.cell) for item, _ in self._pending}
+        self._pending = [(item, needed[item.cell.key][0]) for item, _ in self._pending]
         for _, steps in needed.values():
             self._steps |= {step.reference: step for step in steps if step.reference not in self._failed}
-        self._give_up()
+        self._drop_unbuilt_runs()
 
     def _work(self) -> Work:
         now = time.monotonic()
-        under_way = {reference: now - since for reference, since in self._since.items()}
+        under_way = {reference: now - since for reference, since in self._build_starts.items()}
         running = len(self._running)
-        return Work(self._steps, [needs for _, needs in self._open], under_way, running, self._begun - running)
+        return Work(
+            self._steps, [needs for _, needs in self._pending], under_way, running, self._started_count - running
+        )
 
-    def _go_on(self, cell: Cell) -> None:
+    def _add_next_runs(self, cell: Cell) -> None:
         """A run of a cell has ended; if it was the last one, add the cell's next runs."""
-        unfinished = [item for item, _ in self._open] + [item for item, _ in self._running.values()]
-        if not any(item.cell.key == cell.key for item in unfinished) and (additional := self._further(cell)):
-            self._open += [(item, frozenset[str]()) for item in additional]
-            self._look()
+        unfinished = [item for item, _ in self._pending] + [item for item, _ in self._running.values()]
+        if not any(item.cell.key == cell.key for item in unfinished) and (additional := self._next_runs(cell)):
+            self._pending += [(item, frozenset[str]()) for item in additional]
+            self._update_needs()
 
-    def _give_up(self) -> None:
+    def _drop_unbuilt_runs(self) -> None:
         """Drop the runs whose images could not be built."""
         runnable = []
-        for item, needs in self._open:
+        for item, needs in self._pending:
             culprit = next((self._failed[reference] for reference in sorted(needs) if reference in self._failed), None)
             if culprit is None:
                 runnable.append((item, needs))
             else:
                 self._lost[culprit] = replace(self._lost[culprit], runs=self._lost[culprit].runs + 1)
-        self._open = runnable
+        self._pending = runnable
 
     def _seconds(self) -> float:
-        factor = self._took / self._expected if self._expected else 1.0
+        factor = self._seconds_taken / self._expected if self._expected else 1.0
         now = time.monotonic()
         return seconds_left(
             self._work(),
-            [factor * self._ground.expected(item.cell) for item, _ in self._open],
+            [factor * self._backend.expected_seconds(item.cell) for item, _ in self._pending],
             self._jobs,
-            [factor * self._ground.expected(item.cell) - (now - since) for item, since in self._running.values()],
+            [
+                factor * self._backend.expected_seconds(item.cell) - (now - since)
+                for item, since in self._running.values()
+            ],
         )
 
     def seconds(self) -> float:
@@ -199,7 +204,7 @@ class Campaign:
 
     # --- builds
 
-    def _lane(self) -> None:
+    def _build_images(self) -> None:
         """Build images one after the other until the campaign ends."""
         try:
             while True:
@@ -209,30 +214,30 @@ class Campaign:
                     if self._closed:
                         return
                     assert step is not None
-                    self._since[step.reference] = time.monotonic()
+                    self._build_starts[step.reference] = time.monotonic()
                     # Between two runs there is a moment without one.
                     beside = bool(self._running) or next_run(self._work()) is not None
                 self._build(step, beside)
         except BaseException as error:  # the main thread has to know, whatever it is
-            self._break(error)
+            self._end_with(error)
 
     def _build(self, step: Step, beside: bool) -> None:
         began = time.monotonic()
         self._listen(BuildStarted(step.name, step.seconds))
         error, needs_changed = None, False
         try:
-            needs_changed = self._ground.make(step, beside=beside)
+            needs_changed = self._backend.make(step, beside=beside)
         except EngineError as failure:
             error = failure
         with self._changed:
             if self._closed:
                 return
-            del self._since[step.reference], self._steps[step.reference]
+            del self._build_starts[step.reference], self._steps[step.reference]
             lost = 0
             if error is not None:
                 lost = self._fail(step, error)
             elif needs_changed:
-                self._look()
+                self._update_needs()
             self._changed.notify_all()
         self._listen(BuildEnded(step.name, time.monotonic() - began, error, lost))
 
@@ -243,30 +248,30 @@ class Campaign:
         while pending:
             reference = pending.pop()
             self._failed[reference] = step.reference
-            dependents = [dependent for dependent, candidate in self._steps.items() if reference in candidate.on]
+            dependents = [dependent for dependent, candidate in self._steps.items() if reference in candidate.bases]
             pending += dependents
             for dependent in dependents:
                 del self._steps[dependent]
-        self._give_up()
+        self._drop_unbuilt_runs()
         return self._lost[step.reference].runs
 
-    def _break(self, error: BaseException) -> None:
+    def _end_with(self, error: BaseException) -> None:
         with self._changed:
-            self._broken = self._broken or error
+            self._error = self._error or error
             self._changed.notify_all()
 
     # --- runs
 
     def work(self) -> list[LostRuns]:
         """Make all builds and runs; returns the runs lost to failed builds. Raises what a run raises."""
-        with self._lanes():
+        with self._builders():
             try:
                 if self._jobs == 1:
                     # In this thread, which receives Ctrl-C: the engine then tears down the interrupted run.
                     while (assignment := self._next()) is not None:
                         self._run(*assignment)
                 else:
-                    self._side_by_side()
+                    self._run_in_parallel()
             except BaseException:
                 self._abandon()
                 raise
@@ -277,11 +282,11 @@ class Campaign:
         with self._changed:
             # A stopped build is not reported as a failure.
             self._closed = True
-        self._ground.cancel()
+        self._backend.cancel()
 
     @contextmanager
-    def _lanes(self) -> Iterator[None]:
-        threads = [threading.Thread(target=self._lane, name=f"build-{number}") for number in range(LANES)]
+    def _builders(self) -> Iterator[None]:
+        threads = [threading.Thread(target=self._build_images, name=f"build-{number}") for number in range(LANES)]
         for thread in threads:
             thread.start()
         try:
@@ -301,41 +306,41 @@ class Campaign:
         announced = ""
         with self._changed:
             while True:
-                if self._broken is not None:
-                    raise self._broken
-                if not self._open and not self._running:
+                if self._error is not None:
+                    raise self._error
+                if not self._pending and not self._running:
                     return None
-                assignment = self._take()
+                assignment = self._claim_next()
                 if assignment is not None:
                     return assignment
                 if len(self._running) < self._jobs:
-                    announced = self._say_wait(announced)
+                    announced = self._announce_wait(announced)
                 self._changed.wait(POLL_INTERVAL)
 
-    def _take(self) -> tuple[int, PlannedRun, Claim] | None:
+    def _claim_next(self) -> tuple[int, PlannedRun, Claim] | None:
         """The run that can start now and that no other harness is making; None without one, or without a free slot."""
-        self._elsewhere = None
+        self._waiting_for = None
         if len(self._running) >= self._jobs:
             return None
         for index in ready_runs(self._work()):
-            item, _ = self._open[index]
-            claim = self._ground.claim(item)
+            item, _ = self._pending[index]
+            claim = self._backend.claim(item)
             if isinstance(claim, int):
-                self._elsewhere = self._elsewhere or WaitingForRun(item.cell, item.repetition, claim)
+                self._waiting_for = self._waiting_for or WaitingForRun(item.cell, item.repetition, claim)
                 continue
-            del self._open[index]
-            self._begun += 1
-            self._running[self._begun] = (item, time.monotonic())
+            del self._pending[index]
+            self._started_count += 1
+            self._running[self._started_count] = (item, time.monotonic())
             self._changed.notify_all()
-            return self._begun, item, claim
+            return self._started_count, item, claim
         return None
 
-    def _say_wait(self, announced: str) -> str:
+    def _announce_wait(self, announced: str) -> str:
         """Report what the next run waits for, unless it is `announced` already; returns its name."""
-        if self._elsewhere is not None:
-            name = f"{self._elsewhere.cell.key}/{self._elsewhere.repetition}"
+        if self._waiting_for is not None:
+            name = f"{self._waiting_for.cell.key}/{self._waiting_for.repetition}"
             if name != announced:
-                self._listen(self._elsewhere)
+                self._listen(self._waiting_for)
             return name
         for step, seconds in awaited_builds(self._work()):
             if step.reference != announced:
@@ -345,33 +350,33 @@ class Campaign:
 
     def _run(self, number: int, item: PlannedRun, claim: Claim) -> None:
         with claim:
-            if self._ground.made_elsewhere(item):
+            if self._backend.is_done_elsewhere(item):
                 self._listen(RunTakenOver(item.cell, item.repetition))
             else:
                 self._make(number, item)
         with self._changed:
             del self._running[number]
-            self._go_on(item.cell)
+            self._add_next_runs(item.cell)
             self._changed.notify_all()
 
     def _make(self, number: int, item: PlannedRun) -> None:
-        cell = self._ground.ready(item.cell)
-        expected = self._ground.expected(cell)
+        cell = self._backend.settle_images(item.cell)
+        expected = self._backend.expected_seconds(cell)
         with self._changed:
-            of = self._begun + len(self._open)
+            of = self._started_count + len(self._pending)
             started = RunStarted(cell, item.repetition, number, of, expected, self._seconds())
         self._listen(started)
-        wall = self._ground.run(PlannedRun(cell, item.repetition))
+        wall = self._backend.run(PlannedRun(cell, item.repetition))
         with self._changed:
             self._expected += expected
-            self._took += wall
+            self._seconds_taken += wall
 
-    def _side_by_side(self) -> None:
+    def _run_in_parallel(self) -> None:
         def run(number: int, item: PlannedRun, claim: Claim) -> None:
             try:
                 self._run(number, item, claim)
             except BaseException as error:  # raised again in the main thread
-                self._break(error)
+                self._end_with(error)
 
         with ThreadPoolExecutor(self._jobs, thread_name_prefix="run") as pool:
             try:

@@ -37,7 +37,7 @@ class AppliedRebinding:
 
     at_ns: int
     path: str
-    how: Rebinding
+    kind: Rebinding
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class PathLoss:
     at_ns: int
     until_ns: int | None
     """When a client comes to the path again; None where none does."""
-    where: Location
+    location: Location
     """Location of the move that loses it."""
 
 
@@ -179,7 +179,7 @@ def _loss_mistakes(scenario: Scenario, loss: PathLoss) -> Iterator[Mistake]:
         for stay in client_stays(scenario, flow):
             if stay.path == loss.path and stay.since_ns < until and stay.until_ns > loss.at_ns:
                 text = f"{loss.path} is gone at {loss.at_ns / 1e9:g} s, and flow {index} is on it"
-                yield Mistake(loss.where, text, "move that flow first, or give it a path of its own")
+                yield Mistake(loss.location, text, "move that flow first, or give it a path of its own")
                 return
     path = scenario.paths[loss.path]
     if path.changes:

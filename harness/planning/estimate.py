@@ -53,7 +53,7 @@ class DurationModel:
     def __init__(self, runs: Iterable[RunDuration], machine: str) -> None:
         """`runs`: stored runs that completed or timed out; `machine`: the model of this machine's processor."""
         self._machine = machine
-        self._seen: dict[Hashable, list[float]] = {}
+        self._durations: dict[Hashable, list[float]] = {}
         expected: dict[str, float] = {}
         for run in runs:
             if run.wall <= 0:
@@ -63,10 +63,10 @@ class DurationModel:
             ratio = math.log(run.wall / expected[run.cell.key])
             for machine in dict.fromkeys((run.machine, "")):
                 for place in _group_keys(run.cell, machine):
-                    self._seen.setdefault(place, []).append(ratio)
+                    self._durations.setdefault(place, []).append(ratio)
         self._factors: dict[Hashable, float] = {}
 
-    def expected(self, cell: Cell) -> float:
+    def expected_seconds(self, cell: Cell) -> float:
         """Wall seconds of one run of a cell, measuring included."""
         return expected_seconds(cell) * self._factor(cell)
 
@@ -76,7 +76,7 @@ class DurationModel:
             for place in _group_keys(cell, machine):
                 if place in self._factors:
                     return self._factors[place]
-                if ratios := self._seen.get(place):
+                if ratios := self._durations.get(place):
                     self._factors[place] = math.exp(statistics.median(ratios))
                     return self._factors[place]
         return 1.0

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from harness.netem import find_inexpressible
+from harness.outcome import Cell
 from harness.planning.sweep import SweepError, find_place
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import FORMS, MAXIMUM_DRAWN, Path, Red, Scenario
@@ -137,10 +138,30 @@ def _corner_mistakes(scenario: Scenario, names: list[str]) -> Iterator[Mistake]:
             return
 
 
-# --- Whether the path of a scenario is random.
+# --- Whether the figures of a cell, and the path of a scenario, are random.
 
 
-def is_random(scenario: Scenario) -> bool:
+#: Traffic models whose sending times do not depend on the seed.
+_REGULAR = frozenset({"bulk", "cbr"})
+
+
+def is_random(cell: Cell) -> bool:
+    """Whether another seed, or an irrelevant change of code or images, may give other figures.
+
+    Always in real time. In virtual time if the scenario draws random numbers (loss, damage, jitter, a service process,
+    RED's early drops, ranges, a generator's gaps). Also if several flows share a queue, since the order of two packets
+    then decides which one is dropped.
+    """
+    scenario = cell.scenario
+    return (
+        not cell.deterministic
+        or len(scenario.flows) > 1
+        or has_random_path(scenario)
+        or any(flow.traffic.model not in _REGULAR for flow in scenario.flows)
+    )
+
+
+def has_random_path(scenario: Scenario) -> bool:
     """Whether the path depends on the seed: loss, corruption, jitter, a service process, RED, or ranges."""
     return bool(scenario.draw) or any(map(_is_random_path, scenario.every_path.values()))
 

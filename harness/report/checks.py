@@ -16,7 +16,7 @@ SCHEMA = 1
 
 def _accepted_values(check: Check) -> list[str]:
     """The values that a check takes: words, or a kind of value."""
-    return [f"`{word}`" for word in check.words] or [check.takes]
+    return [f"`{word}`" for word in check.words] or [check.value_kind]
 
 
 def markdown(checks: Sequence[Check]) -> str:
@@ -53,7 +53,7 @@ def report(checks: Sequence[Check]) -> dict[str, Any]:
         "checks": [
             {
                 "name": check.name,
-                "takes": check.takes,
+                "takes": check.value_kind,
                 "words": list(check.words),
                 "demands": check.title,
                 "source": check.source,

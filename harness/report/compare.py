@@ -123,7 +123,7 @@ def difference_of(real: float, virtual: float) -> float:
 def kind_of(results: Iterable[CellResult], metric: str) -> tuple[str, Better]:
     """Unit and direction of a metric. The unit of an unknown metric is empty."""
     for result in results:
-        for measurement in result.written.get(metric, []):
+        for measurement in result.measurements_by_name.get(metric, []):
             return unit_of(measurement), measurement.direction
     declaration = find_metric(MetricName.parse(metric).metric)
     return ("", "neutral") if declaration is None else (declaration.unit, declaration.better)

@@ -36,7 +36,7 @@ def _paragraph(pair_study: StudyDesign) -> list[str]:
         f"study {pair_study.scenario.name} {pair_study.client}→{pair_study.server}: "
         f"{format_count(len(design.points), 'cell')}{kind}: {'; '.join(settings)}"
     ]
-    paragraph += [f"  absent: {name}: {why}" for name, why in design.absent.items()]
+    paragraph += [f"  absent: {name}: {why}" for name, why in design.unsupported.items()]
     return paragraph + [f"  {line}" for line in alias_lines(design)]
 
 
@@ -64,7 +64,7 @@ def report(pair_studies: Sequence[StudyDesign]) -> list[dict[str, Any]]:
             "cells": len(pair_study.design.points),
             "factors": {name: list(levels) for name, levels in pair_study.design.factors.items()},
             "profiles": [label for label in pair_study.design.labels if label],
-            "absent": dict(pair_study.design.absent),
+            "absent": dict(pair_study.design.unsupported),
             "too_few": pair_study.design.too_few,
             "aliases": _aliases(pair_study.design),
         }

@@ -80,4 +80,5 @@ def _calls(item: CallDivergence) -> Iterator[str]:
 
 def _call(call: Call) -> str:
     looks = f", {format_count(call.looks, 'clock read')} before it" if call.looks else ""
-    return f"{call.time_ns / 1e9:.9f} s  {call.host} {call.process} (pid {call.pid})  {call.name} = {call.said}{looks}"
+    process = f"{call.host} {call.process} (pid {call.pid})"
+    return f"{call.time_ns / 1e9:.9f} s  {process}  {call.name} = {call.result_text}{looks}"

@@ -48,26 +48,26 @@ class CellReport:
     @property
     def departures(self) -> list[str]:
         """Parameters whose observed value in current runs is not the one that was set, a sentence each."""
-        current = self.weighed.decided.pair.now
+        current = self.weighed.decision.pair.current
         return [] if current is None else deviation_sentences(current.runs)
 
     @property
     def departed_before(self) -> bool:
         """Whether the same parameters depart from their set values in the baseline's runs, too."""
-        pair = self.weighed.decided.pair
-        if pair.base is None or pair.now is None:
+        pair = self.weighed.decision.pair
+        if pair.base is None or pair.current is None:
             return False
         before, after = (
             {departure.name for run in side.runs for departure in find_deviations(*run)}
-            for side in (pair.base, pair.now)
+            for side in (pair.base, pair.current)
         )
         return after <= before
 
     @property
     def telling(self) -> list[MetricChange]:
         """The figures that decide the cell's standing."""
-        standing = self.weighed.decided.standing
-        return [figure for figure in self.weighed.decided.figures if figure.standing == standing != "same"]
+        standing = self.weighed.decision.status
+        return [figure for figure in self.weighed.decision.figures if figure.status == standing != "same"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class GateReport:
     @property
     def counts(self) -> dict[ChangeStatus, int]:
         """Standing → number of cells, the gravest first, without zeros."""
-        counts = Counter(cell.weighed.decided.standing for cell in self.cells)
+        counts = Counter(cell.weighed.decision.status for cell in self.cells)
         return {standing: counts[standing] for standing in STATUS_ORDER if counts[standing]}
 
     @property
@@ -92,7 +92,7 @@ class GateReport:
     @property
     def tests(self) -> int:
         """How many figures were tested."""
-        return sum(figure.p is not None for cell in self.cells for figure in cell.weighed.decided.figures)
+        return sum(figure.p is not None for cell in self.cells for figure in cell.weighed.decision.figures)
 
 
 def sentence(gate_report: GateReport) -> str:
@@ -110,7 +110,7 @@ def sentence(gate_report: GateReport) -> str:
 
 def false_alarm_text(gate_report: GateReport) -> str:
     """The probability of a false alarm, in sentences."""
-    exact_cells = sum(cell.weighed.decided.exact for cell in gate_report.cells)
+    exact_cells = sum(cell.weighed.decision.exact for cell in gate_report.cells)
     texts = [f"A figure has changed when it is off by more than {100 * gate_report.within:.3g} %."]
     if exact_cells:
         texts.append(
@@ -130,7 +130,7 @@ def values_text(figure: MetricChange) -> str:
     """Before and now: '4.41 → 55.7 s (× 12.6)'."""
     if figure.name == OUTCOME:
         return figure.why
-    before, after = (number_text(interval(side).median) for side in (figure.base, figure.now))
+    before, after = (number_text(interval(side).median) for side in (figure.base, figure.current))
     unit = unit_text(figure.unit)
     factor = f" (× {figure.factor:.3g})" if figure.factor is not None and figure.factor != 1 else ""
     return f"{before} → {after}{' ' if unit else ''}{unit}{factor}"
@@ -138,7 +138,7 @@ def values_text(figure: MetricChange) -> str:
 
 def figure_text(figure: MetricChange) -> str:
     """A figure, its test, and the reason for its standing."""
-    runs = f", n = {len(figure.base)} and {len(figure.now)}" if figure.name != OUTCOME else ""
+    runs = f", n = {len(figure.base)} and {len(figure.current)}" if figure.name != OUTCOME else ""
     test = "" if figure.p is None else f", p = {figure.p:.2g}"
     why = f"; {figure.why}" if figure.why and figure.name != OUTCOME else ""
     return f"{figure.name} {values_text(figure)}{runs}{test}{why}"
@@ -153,8 +153,8 @@ def deciding_text(cell: CellReport) -> str:
 
 def _changed_cells(gate_report: GateReport) -> list[CellReport]:
     """All cells that are not the same: alarms first, then by gravity."""
-    changed = [cell for cell in gate_report.cells if cell.weighed.decided.standing != "same"]
-    return sorted(changed, key=lambda cell: (not cell.weighed.alarm, STATUS_ORDER.index(cell.weighed.decided.standing)))
+    changed = [cell for cell in gate_report.cells if cell.weighed.decision.status != "same"]
+    return sorted(changed, key=lambda cell: (not cell.weighed.alarm, STATUS_ORDER.index(cell.weighed.decision.status)))
 
 
 def _accepted_text(cell: CellReport) -> str:
@@ -190,9 +190,9 @@ def departure_notes(gate_report: GateReport) -> list[str]:
     departed_cells = [(cell, said) for cell in gate_report.cells if (said := cell.departures)]
     new = [(cell, texts) for cell, texts in departed_cells if not cell.departed_before]
     old = [(cell, texts) for cell, texts in departed_cells if cell.departed_before]
-    lines = [f"not what was set: {cell.weighed.decided.pair.name}: {'; '.join(texts)}" for cell, texts in new]
+    lines = [f"not what was set: {cell.weighed.decision.pair.name}: {'; '.join(texts)}" for cell, texts in new]
     if old:
-        names = [cell.weighed.decided.pair.name for cell, _ in old[:_MAX_NAMED]]
+        names = [cell.weighed.decision.pair.name for cell, _ in old[:_MAX_NAMED]]
         remainder = f" and {format_count(len(old) - _MAX_NAMED, 'more cell')}" if len(old) > _MAX_NAMED else ""
         lines.append(f"not what was set, as in the baseline: {'; '.join(names)}{remainder}")
     return lines
@@ -202,11 +202,11 @@ def show(gate_report: GateReport, console: Console) -> None:
     """Print the cells that are not the same, and a summary."""
     rows = []
     for cell in _changed_cells(gate_report):
-        standing = cell.weighed.decided.standing
+        standing = cell.weighed.decision.status
         symbol, colour = _SYMBOLS[standing]
         word = f"{symbol} {standing}{' (accepted)' if cell.weighed.accepted else ''}"
         why = "; ".join(filter(None, [deciding_text(cell), _accepted_text(cell)]))
-        rows.append(Row([Text(word, style=colour), cell.weighed.decided.pair.name, why, ", ".join(cell.causes)]))
+        rows.append(Row([Text(word, style=colour), cell.weighed.decision.pair.name, why, ", ".join(cell.causes)]))
     if rows:
         columns = [
             Column("", identifies=True),
@@ -228,14 +228,14 @@ def markdown(gate_report: GateReport) -> str:
     if shown:
         lines += [table_row(["", "cell", "before → now", "what differs in the bits"]), table_row(["---"] * 4)]
         for cell in shown:
-            symbol, _ = _SYMBOLS[cell.weighed.decided.standing]
-            word = f"{symbol} {cell.weighed.decided.standing}"
+            symbol, _ = _SYMBOLS[cell.weighed.decision.status]
+            word = f"{symbol} {cell.weighed.decision.status}"
             why = "; ".join(filter(None, [deciding_text(cell), _accepted_text(cell)]))
             lines.append(
                 table_row(
                     [
                         word,
-                        escape_stored(cell.weighed.decided.pair.name),
+                        escape_stored(cell.weighed.decision.pair.name),
                         escape_stored(why),
                         escape_stored(", ".join(cell.causes)),
                     ]
@@ -258,8 +258,8 @@ def workflow_commands(gate_report: GateReport) -> list[str]:
     """Workflow commands of GitHub Actions: an error at the scenario's file per cell that shuts the gate."""
     commands = []
     for cell in gate_report.alarms:
-        decided = cell.weighed.decided
-        title = f"{decided.standing}: {decided.pair.name}"
+        decided = cell.weighed.decision
+        title = f"{decided.status}: {decided.pair.name}"
         text = deciding_text(cell) + (f" (differs in {', '.join(cell.causes)})" if cell.causes else "")
         file = f"scenarios/{decided.pair.cell.scenario.name}.yaml"
         commands.append(f"::error file={_escape_property(file)},title={_escape_property(title)}::{_escape_data(text)}")
@@ -291,7 +291,7 @@ def report(gate_report: GateReport) -> dict[str, Any]:
 
 
 def _entry(cell_report: CellReport) -> dict[str, Any]:
-    decided = cell_report.weighed.decided
+    decided = cell_report.weighed.decision
     cell = decided.pair.cell
     return {
         "scenario": cell.scenario.name,
@@ -301,9 +301,9 @@ def _entry(cell_report: CellReport) -> dict[str, Any]:
         "parameters": cell.parameters,
         "keys": {
             side: None if result is None else result.cell.key
-            for side, result in (("baseline", decided.pair.base), ("now", decided.pair.now))
+            for side, result in (("baseline", decided.pair.base), ("now", decided.pair.current))
         },
-        "standing": decided.standing,
+        "standing": decided.status,
         "alarm": cell_report.weighed.alarm,
         "exact": decided.exact,
         "accepted": [allowance.reason for allowance in cell_report.weighed.accepted],
@@ -317,13 +317,13 @@ def _figure(figure: MetricChange) -> dict[str, Any]:
     return {
         "metric": figure.name,
         "unit": figure.unit,
-        "standing": figure.standing,
+        "standing": figure.status,
         "why": figure.why,
         "baseline": [json_number(value) for value in figure.base],
-        "now": [json_number(value) for value in figure.now],
+        "now": [json_number(value) for value in figure.current],
         "factor": figure.factor if figure.factor is None or math.isfinite(figure.factor) else None,
         "p": figure.p,
-        "alarm": figure.standing in ALARMS,
+        "alarm": figure.status in ALARMS,
     }
 
 
@@ -371,13 +371,13 @@ def _case(result: CellResult) -> ElementTree.Element:
 
 
 def _decision(cell: CellReport) -> ElementTree.Element:
-    decided = cell.weighed.decided
+    decided = cell.weighed.decision
     case = _element("testcase", name=decided.pair.name, classname=f"gate.{decided.pair.cell.scenario.name}")
-    kind = _GATE_ELEMENTS.get(decided.standing)
+    kind = _GATE_ELEMENTS.get(decided.status)
     if cell.weighed.accepted:
         kind = "skipped"
     if kind is not None:
-        element = _element(kind, message=deciding_text(cell) or decided.standing, type=decided.standing)
+        element = _element(kind, message=deciding_text(cell) or decided.status, type=decided.status)
         element.text = _xml_text(
             "\n".join(
                 [
@@ -387,7 +387,7 @@ def _decision(cell: CellReport) -> ElementTree.Element:
             )
         )
         case.append(element)
-    figures = (f"{figure.standing}: {figure_text(figure)}" for figure in decided.figures)
+    figures = (f"{figure.status}: {figure_text(figure)}" for figure in decided.figures)
     case.append(_system_out("\n".join([*figures, *(f"not what was set: {text}" for text in cell.departures)])))
     return case
 

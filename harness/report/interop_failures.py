@@ -97,7 +97,7 @@ def _last_lines(entry: TestcaseResult) -> list[str]:
     """'client0| text' of each of the last lines."""
     if entry.failure is None:
         return []
-    return [f"{name}| {text}" for name, lines in entry.failure.words.items() for text in lines]
+    return [f"{name}| {text}" for name, lines in entry.failure.log_lines.items() for text in lines]
 
 
 def markdown(matrix: InteropMatrix) -> list[str]:
@@ -146,16 +146,16 @@ def _group_by_everybody(failures: Sequence[_FailedEntry]) -> list[list[_FailedEn
     """Group failures by case and by the implementation that fails it with everybody, in the order of the cases."""
 
     def place(failure: _FailedEntry) -> tuple[int, Party]:
-        assert failure.entry.everybody is not None
-        return list(CASES).index(failure.case), failure.entry.everybody
+        assert failure.entry.failing_party is not None
+        return list(CASES).index(failure.case), failure.entry.failing_party
 
     return [list(group) for _, group in groupby(sorted(failures, key=place), key=place)]
 
 
 def _group_row(group: Sequence[_FailedEntry]) -> str:
     """A row for such a group: with whom, and why. Each sentence appears once, the most frequent first."""
-    assert group[0].entry.everybody is not None
-    role, name = group[0].entry.everybody
+    assert group[0].entry.failing_party is not None
+    role, name = group[0].entry.failing_party
     peers = ", ".join(failure.pair[1 if role == "client" else 0] for failure in group)
     sentences = Counter(failure.entry.sentence for failure in group).most_common(_MAX_SENTENCES)
     why = " ".join(_escape(sentence) for sentence, _ in sentences)
@@ -191,7 +191,7 @@ def report(pair: Pair, case: str, entry: TestcaseResult) -> dict[str, Any]:
         content["failure"] = {
             "run": entry.failure.run,
             "check": None if check is None else check.model_dump(mode="json"),
-            "words": {name: list(lines) for name, lines in entry.failure.words.items()},
+            "words": {name: list(lines) for name, lines in entry.failure.log_lines.items()},
         }
     if finding is not None:
         content["finding"] = asdict(finding)

@@ -42,7 +42,7 @@ def _link(result: CellResult) -> dict[str, Any]:
 
 def _cell(result: CellResult) -> dict[str, Any]:
     measurements: dict[str, Any] = {}
-    for name, values in result.written.items():
+    for name, values in result.measurements_by_name.items():
         span = result.interval(*values[0].named)
         assert span is not None
         measurements[name] = {
@@ -50,7 +50,7 @@ def _cell(result: CellResult) -> dict[str, Any]:
             "direction": values[0].direction,
             "vantage": values[0].vantage,
             "values": [json_number(item.value) for item in values],
-            "timed_out": len(result.unreached(values[0].named)),
+            "timed_out": len(result.failed_values(values[0].named)),
             **{part: json_number(getattr(span, part)) for part in ("median", "low", "high")},
             "coverage": span.coverage,
         }

@@ -89,7 +89,7 @@ def images_json(images: Mapping[str, ImageBuild]) -> dict[str, Any]:
                 "reference": item.reference,
                 "bytes": item.size,
                 "seconds": round(item.seconds, 1),
-                "was_there": item.was_there,
+                "was_there": item.was_present,
                 "error": item.error.message if item.error else None,
             }
             for name, item in images.items()
@@ -108,7 +108,7 @@ def show_images(images: Mapping[str, ImageBuild], absent: Mapping[str, str], con
     ]
     rows = []
     for name, item in images.items():
-        state = "failed" if item.error else "was there" if item.was_there else "built"
+        state = "failed" if item.error else "was there" if item.was_present else "built"
         rows.append(Row([name, item.reference, f"{item.size / 1e6:.0f}", f"{item.seconds:.1f}", state]))
     console.print(FittedTable("images", columns, rows))
     for name, why in absent.items():

@@ -129,7 +129,7 @@ def _summary_row(name: str, engine: str, results: Sequence[CellResult]) -> str:
     verdicts: Counter[str] = Counter(result.verdict.status for result in results)
     runs, virtual, wall = total_effort(results)
     speed = f"{virtual / wall:.1f}" if virtual and wall else "–"
-    older = sum(1 for result in results if result.older)
+    older = sum(1 for result in results if result.staleness)
     counts = [str(verdicts[status]) if verdicts[status] else "" for status in SYMBOLS]
     return table_row(
         [

@@ -159,9 +159,9 @@ class ProgressPrinter:
             case PlanMade(to_run=0):
                 self._say(f"all {event.stored} runs are stored: nothing to run (--fresh runs them again)")
             case PlanMade():
-                self._varied = event.varied
+                self._varied = event.varied_parameters
                 stored = f", {event.stored} are stored" if event.stored else ""
-                extension = ", then more until their objectives are decided" if event.more else ""
+                extension = ", then more until their objectives are decided" if event.is_open_ended else ""
                 runs = f"{event.to_run} runs of {event.cells} cells to do{stored}"
                 disk = f", {event.disk}" if event.disk else ""
                 self._say(f"{runs}; about {duration_text(event.seconds)}{disk}{extension}")
@@ -176,7 +176,7 @@ class ProgressPrinter:
                 self._now("", 0)
                 self._say(f"{_name(event.cell, event.repetition, self._varied)} was made by another harness meanwhile")
             case RunStarted():
-                title = f"[{event.number}/{event.of}] {_name(event.cell, event.repetition, self._varied)}"
+                title = f"[{event.number}/{event.total}] {_name(event.cell, event.repetition, self._varied)}"
                 self._runs[event.cell.key, event.repetition] = _ActiveRun(title, event.seconds, self._clock())
                 self._now("", 0)
                 self._say(f"{title} · about {duration_text(event.seconds_left)} left")
@@ -212,9 +212,9 @@ class ProgressPrinter:
             self._say(f"the cluster has {capacity}")
         speed = ""
         if event.rate:
-            left = duration_text((event.of - event.done) / event.rate)
+            left = duration_text((event.total - event.completed) / event.rate)
             speed = f", {event.rate * 60:.3g} runs/min, about {left} left"
-        self._now(f"{event.done} of {event.of} runs done, {event.under_way} handed out to {capacity}{speed}", 0)
+        self._now(f"{event.completed} of {event.total} runs done, {event.under_way} handed out to {capacity}{speed}", 0)
 
     def _warned(self, event: Warned) -> None:
         run_name = ""

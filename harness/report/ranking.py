@@ -29,7 +29,7 @@ def text(ranking: Ranking) -> list[str]:
     """A ranking in lines: one where two cells are compared, else one a cell below a heading."""
     first, *runners_up = _cell_lines(ranking)
     if not runners_up[1:]:
-        scope = f" ({ranking.where})" if ranking.where else ""
+        scope = f" ({ranking.path_label})" if ranking.path_label else ""
         return [f"{ranking.name}{scope}: {first}; {runners_up[0]}", *_missing_lines(ranking)]
     shown = runners_up if len(runners_up) < MAX_CELLS else [*runners_up[: MAX_CELLS - 2], runners_up[-1]]
     lines = [_heading(ranking), f"  {first}", *(f"  {label}" for label in shown)]
@@ -39,7 +39,7 @@ def text(ranking: Ranking) -> list[str]:
 
 
 def _heading(ranking: Ranking) -> str:
-    scope = f", {ranking.where}" if ranking.where else ""
+    scope = f", {ranking.path_label}" if ranking.path_label else ""
     order = "smallest first" if ranking.better == "neutral" else "best first"
     tested = ""
     if ranking.comparisons:
@@ -73,12 +73,12 @@ def _figure(cell: RankedCell, unit: str) -> str:
     figure = f"{number_text(cell.span.median)}{suffix if math.isfinite(cell.span.median) else ''}"
     if cell.span.n > 1 and math.isfinite(cell.span.low):
         figure += f" [{number_text(cell.span.low)}, {number_text(cell.span.high)}]"
-    return figure + (f", {cell.unfinished} of {len(cell.values)} {cell.how}" if cell.unfinished else "")
+    return figure + (f", {cell.unfinished} of {len(cell.values)} {cell.ending}" if cell.unfinished else "")
 
 
 def distance_text(cell: RankedCell, ranking: Ranking) -> str:
     """Distance of a cell from the best, and whether it is significant."""
-    beside = cell.beside
+    beside = cell.comparison
     assert beside is not None, "the best is not beside itself"
     n, base = cell.span.n, ranking.cells[0].span.n
     runs = f"n = {n}" if n == base else f"n = {n} beside {base}"
@@ -89,17 +89,17 @@ def distance_text(cell: RankedCell, ranking: Ranking) -> str:
         return f"{_factor(cell, ranking, interval=False)} ({runs}: nothing can be tested)"
     if cell.differs:
         return f"{_factor(cell, ranking, interval=True)} ({_p_text(cell.p)}, {runs})"
-    if beside.p <= beside.least * (1 + 1e-9):
-        caution = f"{runs}: too few to show a difference, {ranking.needed} of each could"
+    if beside.p <= beside.minimum_p * (1 + 1e-9):
+        caution = f"{runs}: too few to show a difference, {ranking.runs_needed} of each could"
         return f"{_factor(cell, ranking, interval=True)} in all runs ({caution})"
     return f"no difference shown ({_p_text(cell.p)}, {runs})"
 
 
 def _factor(cell: RankedCell, ranking: Ranking, *, interval: bool) -> str:
     """'12.6 times slower [10.4, 13.9]', '2.3 % less [1.1, 3.6]'; without a number where there is none."""
-    assert cell.beside is not None
+    assert cell.comparison is not None
     word = "slower" if ranking.unit in _TIMES and ranking.better == "lower" else _WORDS[ranking.better]
-    factor, low, high = cell.beside.factor, cell.beside.low, cell.beside.high
+    factor, low, high = cell.comparison.factor, cell.comparison.low, cell.comparison.high
     if factor is None:
         return word
     inverted = ranking.better == "higher"
@@ -131,7 +131,7 @@ def _p_text(p: float) -> str:
 
 
 def _missing_lines(ranking: Ranking) -> list[str]:
-    return [f"  without {ranking.name}: {', '.join(ranking.without)}"] if ranking.without else []
+    return [f"  without {ranking.name}: {', '.join(ranking.unranked)}"] if ranking.unranked else []
 
 
 def report(ranking: Ranking) -> dict[str, Any]:
@@ -142,15 +142,15 @@ def report(ranking: Ranking) -> dict[str, Any]:
         "metric": ranking.name,
         "unit": ranking.unit,
         "better": ranking.better,
-        "where": ranking.where,
+        "where": ranking.path_label,
         "cells": [_cell(cell) for cell in ranking.cells],
-        "without": list(ranking.without),
+        "without": list(ranking.unranked),
         "text": text(ranking),
     }
 
 
 def _cell(cell: RankedCell) -> dict[str, Any]:
-    beside = cell.beside
+    beside = cell.comparison
     content: dict[str, Any] = {
         "key": cell.result.cell.key,
         "label": cell.label,

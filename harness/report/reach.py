@@ -15,23 +15,23 @@ from harness.report.markdown import table_row
 
 def sentence(search: Search) -> str:
     """The answer for a pair."""
-    outcome, pair = search.reached, f"{search.client}→{search.server}"
-    if search.hopeless:
-        return f"{pair}: nothing that can be told meets {search.hopeless}."
+    outcome, pair = search.result, f"{search.client}→{search.server}"
+    if search.impossible_objective:
+        return f"{pair}: nothing that can be told meets {search.impossible_objective}."
     best = settings_text(outcome.settings)
     if outcome.answer == "none":
         return (
-            f"{pair}: none of the {outcome.every} sets of settings meets all objectives: all were tried, and the best, "
+            f"{pair}: none of the {outcome.total} sets of settings meets all objectives: all were tried, and the best, "
             f"{best}, {_miss_text(outcome.score)}."
         )
-    progress = f"{outcome.tried} of {outcome.every} sets were tried"
+    progress = f"{outcome.tried_count} of {outcome.total} sets were tried"
     if outcome.answer == "open":
         return f"{pair}: not decided: {progress}, and the best, {best}, {_miss_text(outcome.score)}."
     if not outcome.settings:
         return f"{pair}: it meets all objectives {best}."
     if outcome.answer == "found":
-        verb = "is" if outcome.cheaper == 1 else "are"
-        remaining = f"{format_count(outcome.cheaper, 'set')} of fewer settings {verb} not tried yet"
+        verb = "is" if outcome.untried_cheaper == 1 else "are"
+        remaining = f"{format_count(outcome.untried_cheaper, 'set')} of fewer settings {verb} not tried yet"
         return f"{pair}: it meets all objectives with {best}; {remaining} ({progress})."
     return f"{pair}: it takes {best}: every set of fewer settings was tried and fails ({progress})."
 
@@ -57,13 +57,13 @@ def report(searches: Sequence[Search]) -> dict[str, Any]:
                 "client": search.client,
                 "server": search.server,
                 "factors": {name: list(levels) for name, levels in search.factors.items()},
-                "answer": "none" if search.hopeless else search.reached.answer,
-                "hopeless": search.hopeless,
-                "settings": dict(sorted(search.reached.settings)),
-                "score": search.reached.score if math.isfinite(search.reached.score) else "Infinity",
-                "tried": search.reached.tried,
-                "every": search.reached.every,
-                "cheaper": search.reached.cheaper,
+                "answer": "none" if search.impossible_objective else search.result.answer,
+                "hopeless": search.impossible_objective,
+                "settings": dict(sorted(search.result.settings)),
+                "score": search.result.score if math.isfinite(search.result.score) else "Infinity",
+                "tried": search.result.tried_count,
+                "every": search.result.total,
+                "cheaper": search.result.untried_cheaper,
                 "sentence": sentence(search),
             }
             for search in searches
@@ -83,7 +83,7 @@ def markdown(searches: Sequence[Search]) -> str:
             text = sentence(search).partition(": ")[2]
             lines.append(
                 table_row(
-                    [f"{search.client}→{search.server}", text, f"{search.reached.tried} of {search.reached.every}"]
+                    [f"{search.client}→{search.server}", text, f"{search.result.tried_count} of {search.result.total}"]
                 )
             )
         lines.append("")

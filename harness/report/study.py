@@ -27,16 +27,16 @@ def report(study_results: StudyResults) -> dict[str, Any]:
 
 def _analysis(analysis: Analysis) -> dict[str, Any]:
     return {
-        **_study_fields(analysis.of),
+        **_study_fields(analysis.sample),
         "metric": analysis.metric,
         "unit": "s",
         "median": analysis.median,
         "runs": analysis.runs,
-        "late": analysis.late,
+        "late": analysis.censored,
         "problem": analysis.problem,
         "sentence": summarise(analysis),
-        "main": [_effect(effect) for effect in analysis.main],
-        "interactions": [_effect(effect) for effect in analysis.together],
+        "main": [_effect(effect) for effect in analysis.main_effects],
+        "interactions": [_effect(effect) for effect in analysis.interactions],
         "responses": [
             {
                 "factor": response.factor,
@@ -47,7 +47,7 @@ def _analysis(analysis: Analysis) -> dict[str, Any]:
             }
             for response in analysis.responses
         ],
-        "without": [{"cell": name, "why": why} for name, why in analysis.without],
+        "without": [{"cell": name, "why": why} for name, why in analysis.cells_without_time],
     }
 
 
@@ -59,7 +59,7 @@ def _study_fields(subject: StudySample) -> dict[str, Any]:
         "server": subject.server,
         "engine": subject.engine,
         "design": study.design if study is not None else "",
-        "parameters": dict(subject.rest),
+        "parameters": dict(subject.fixed_parameters),
         "factors": {name: list(levels) for name, levels in subject.factors.items()},
         "cells": len(subject.cells),
     }
@@ -70,8 +70,8 @@ def _effect(effect: Effect) -> dict[str, Any]:
         "factors": list(effect.factors),
         "worse": list(effect.worse),
         "better": list(effect.better),
-        "saved": _span(effect.saved),
-        "shown": effect.shown,
+        "saved": _span(effect.saving),
+        "shown": effect.is_significant,
         "aliased": [list(pair) for pair in effect.aliased],
     }
 
@@ -89,8 +89,8 @@ def _profiled(profile_set: ProfileSample) -> dict[str, Any]:
         "rows": [
             {
                 "profile": row.label,
-                "told": dict(row.told),
-                "absent": list(row.absent),
+                "told": dict(row.settings),
+                "absent": list(row.unsupported),
                 "times": {name: None if span is None else _plain(span) for name, span in row.times.items()},
                 "verdict": row.verdict,
             }
@@ -107,10 +107,10 @@ def markdown(study_results: StudyResults) -> str:
     """For a page: a part per study and pair with a table of effects by time; then the profiles."""
     analyses, profile_sets = study_results
     lines: list[str] = []
-    for subject_name in dict.fromkeys(analysis.of.name for analysis in analyses):
-        group = [analysis for analysis in analyses if analysis.of.name == subject_name]
+    for subject_name in dict.fromkeys(analysis.sample.name for analysis in analyses):
+        group = [analysis for analysis in analyses if analysis.sample.name == subject_name]
         lines += [f"### {subject_name}", "", *_sentences(group), ""]
-        lines += [*_effects_table(group), ""] if any(analysis.main for analysis in group) else []
+        lines += [*_effects_table(group), ""] if any(analysis.main_effects for analysis in group) else []
         lines += _notes(group)
     for profile_set in profile_sets:
         lines += [f"### {profile_set.name}", "", *profiles_table(profile_set), ""]
@@ -129,9 +129,9 @@ def _effects_table(analyses: Sequence[Analysis]) -> list[str]:
     by_factors: dict[tuple[str, ...], dict[str, Effect]] = {}
     by_metric = {analysis.metric: analysis for analysis in analyses}
     for analysis in analyses:
-        for effect in (*analysis.main, *analysis.together):
+        for effect in (*analysis.main_effects, *analysis.interactions):
             by_factors.setdefault(effect.factors, {})[analysis.metric] = effect
-    ranked = sorted(by_factors.items(), key=lambda item: -max(abs(effect.saved.median) for effect in item[1].values()))
+    ranked = sorted(by_factors.items(), key=lambda item: -max(abs(effect.saving.median) for effect in item[1].values()))
     metrics = list(by_metric)
     table = [
         table_row(["worth, seconds of", *map(metric_label, metrics), "not told from"]),
@@ -139,7 +139,7 @@ def _effects_table(analyses: Sequence[Analysis]) -> list[str]:
     ]
     negligible = 0
     for factors, effects in ranked:
-        if all(is_negligible(effect.saved, by_metric[metric]) for metric, effect in effects.items()):
+        if all(is_negligible(effect.saving, by_metric[metric]) for metric, effect in effects.items()):
             negligible += 1
             continue
         cells = [_cell(effects[metric], by_metric[metric]) if metric in effects else "–" for metric in metrics]
@@ -157,8 +157,8 @@ def _effects_table(analyses: Sequence[Analysis]) -> list[str]:
 
 def _cell(effect: Effect, analysis: Analysis) -> str:
     change = f"{effect.worse[0]} → {effect.better[0]}"
-    text = f"{format_seconds(effect.saved, analysis)}"
-    text = f"**{text}**" if effect.shown and not is_negligible(effect.saved, analysis) else text
+    text = f"{format_seconds(effect.saving, analysis)}"
+    text = f"**{text}**" if effect.is_significant and not is_negligible(effect.saving, analysis) else text
     return f"{text} ({change})" if len(effect.factors) == 1 else text
 
 
@@ -169,9 +169,9 @@ def _alias_text(aliases: Sequence[str]) -> str:
 
 
 def _notes(analyses: Sequence[Analysis]) -> Iterator[str]:
-    for name, why in dict.fromkeys(pair for analysis in analyses for pair in analysis.without):
+    for name, why in dict.fromkeys(pair for analysis in analyses for pair in analysis.cells_without_time):
         yield f"* without {name}: {why}"
-    if any(analysis.without for analysis in analyses):
+    if any(analysis.cells_without_time for analysis in analyses):
         yield ""
 
 
@@ -184,7 +184,7 @@ def profiles_table(profile_set: ProfileSample) -> list[str]:
     ]
     for row in profile_set.rows:
         times = ["–" if span is None else interval_text(span) for span in row.times.values()]
-        table.append(table_row([row.label, *times, row.verdict, ", ".join(row.absent) or "–"]))
+        table.append(table_row([row.label, *times, row.verdict, ", ".join(row.unsupported) or "–"]))
     return table
 
 

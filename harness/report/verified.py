@@ -23,12 +23,12 @@ def sentence(comparison: RunComparison, ledger: Ledger) -> str:
     cell = comparison.reference.cell
     name = f"{comparison.reference.name} {cell.scenario.name} {cell.client.name}→{cell.server.name}"
     clauses = [f"{name}: {comparison.answer}"]
-    if comparison.at is not None:
-        clauses.append(f"the captures part {_place(comparison.at)}")
-    if comparison.again.outcome != comparison.reference.outcome and comparison.answer == "differs":
+    if comparison.first_difference is not None:
+        clauses.append(f"the captures part {_place(comparison.first_difference)}")
+    if comparison.repeated.outcome != comparison.reference.outcome and comparison.answer == "differs":
         outcomes = [
             " ".join((run.outcome.status, run.outcome.reason)).strip()
-            for run in (comparison.reference, comparison.again)
+            for run in (comparison.reference, comparison.repeated)
         ]
         clauses.append(f"{outcomes[0]} there, {outcomes[1]} here" if outcomes[0] != outcomes[1] else "")
     clauses.append(
@@ -39,15 +39,15 @@ def sentence(comparison: RunComparison, ledger: Ledger) -> str:
         )
     )
     clauses.append(_differences_text(comparison))
-    if comparison.answer == "differs" and comparison.joining:
-        entries = _abbreviate([entry_text(entry, ledger) for entry in comparison.joining])
+    if comparison.answer == "differs" and comparison.equivalences:
+        entries = _abbreviate([entry_text(entry, ledger) for entry in comparison.equivalences])
         clauses.append(f"the ledger holds it for the same by {entries}")
     return "; ".join(text for text in clauses if text)
 
 
 def entry_text(entry: Equivalence, ledger: Ledger) -> str:
     """An entry of the ledger, with its place."""
-    return f"{entry.kind} {entry.name} {entry.digest[:12]} = {entry.same_as[:12]} ({ledger.place(entry)})"
+    return f"{entry.kind} {entry.name} {entry.digest[:12]} = {entry.same_as[:12]} ({ledger.position_text(entry)})"
 
 
 def _place(parting: TrailDifference) -> str:
@@ -67,21 +67,21 @@ def _figure(figure: MetricDifference, flows: int) -> str:
 
 def _differences_text(comparison: RunComparison) -> str:
     """Differences of code, images, kernel and processor here, in words."""
-    facts = [f"other {part.removeprefix('the ')}" for part in comparison.bits]
-    if comparison.reference.lab_kernel != comparison.again.lab_kernel:
+    facts = [f"other {part.removeprefix('the ')}" for part in comparison.key_parts]
+    if comparison.reference.lab_kernel != comparison.repeated.lab_kernel:
         facts.append("other lab kernel")
-    if comparison.reference.cpu != comparison.again.cpu:
-        facts.append(f"cpu {comparison.again.cpu or 'unknown'} instead of {comparison.reference.cpu or 'unknown'}")
+    if comparison.reference.cpu != comparison.repeated.cpu:
+        facts.append(f"cpu {comparison.repeated.cpu or 'unknown'} instead of {comparison.reference.cpu or 'unknown'}")
     facts += _processors(comparison)
-    facts += [f"other files in the image of {image}" for image in comparison.beside]
+    facts += [f"other files in the image of {image}" for image in comparison.other_images]
     changed = _abbreviate([_change_text(change) for change in comparison.changed])
     return ", ".join([*facts, *([changed] if changed else [])])
 
 
 def _processors(comparison: RunComparison) -> list[str]:
     """The processors of both hosts, where they differ and endpoints of either run saw the host's."""
-    reference_cpu, rerun_cpu = (str(run.host.get("cpu", "")) for run in (comparison.reference, comparison.again))
-    exposed = "host" in (comparison.reference.cpu, comparison.again.cpu)
+    reference_cpu, rerun_cpu = (str(run.host.get("cpu", "")) for run in (comparison.reference, comparison.repeated))
+    exposed = "host" in (comparison.reference.cpu, comparison.repeated.cpu)
     return (
         [f"on {reference_cpu} there, on {rerun_cpu} here"]
         if exposed and reference_cpu and rerun_cpu and reference_cpu != rerun_cpu
@@ -121,7 +121,9 @@ def _entry(comparison: RunComparison) -> dict[str, Any]:
         "client": cell.client.name,
         "server": cell.server.name,
         "answer": comparison.answer,
-        "packets": None if comparison.at is None else {"first": comparison.at.first, "last": comparison.at.last},
+        "packets": None
+        if comparison.first_difference is None
+        else {"first": comparison.first_difference.first, "last": comparison.first_difference.last},
         "figures": [
             {
                 "metric": figure.name.text(_flows(comparison)),
@@ -131,11 +133,11 @@ def _entry(comparison: RunComparison) -> dict[str, Any]:
             }
             for figure in comparison.figures
         ],
-        "bits": list(comparison.bits),
+        "bits": list(comparison.key_parts),
         "changed": [
             {"image": change.image, "name": change.name, "reference": change.versions[0], "here": change.versions[1]}
             for change in comparison.changed
         ],
-        "other_files": list(comparison.beside),
-        "joining": [entry.model_dump(mode="json", by_alias=True) for entry in comparison.joining],
+        "other_files": list(comparison.other_images),
+        "joining": [entry.model_dump(mode="json", by_alias=True) for entry in comparison.equivalences],
     }

@@ -91,9 +91,9 @@ class Transcript:
 
     Below `standing/` are the files from which networks and simulators were brought up.
     """
-    changing: Mapping[str, tuple[str, ...]]
+    changes: Mapping[str, tuple[str, ...]]
     """Container → the commands that change it or its networks, in order."""
-    looking: frozenset[str]
+    queries: frozenset[str]
     """The commands that only look."""
 
 
@@ -186,7 +186,7 @@ def read_transcript(lines: Iterable[str], files: Mapping[str, str], places: Mapp
         words = [names.readable(word) for word in item.get("words", ())]
         if not words or _is_beside(words):
             continue
-        commands = list(names.each(words))
+        commands = list(names.by_subject(words))
         if _kind(words) in _READ_ONLY:
             looking.update(command for _, command in commands)
         else:
@@ -200,22 +200,22 @@ class Placeholders:
 
     places: Mapping[str, str]
     """Folder, or a cell's key → its placeholder."""
-    made: Mapping[str, str]
+    created: Mapping[str, str]
     """ID of a container, or of a network with a command of its own → name."""
 
     @functools.cached_property
     def known(self) -> frozenset[str]:
         """Readable names of all containers and networks that were made."""
-        return frozenset(normalize(name, self.places) for name in self.made.values())
+        return frozenset(normalize(name, self.places) for name in self.created.values())
 
     def readable(self, word: str) -> str:
         """A word of a command, with names instead of IDs and times."""
         if _ID.fullmatch(word):
-            name = next((name for identity, name in self.made.items() if identity.startswith(word)), "ID")
+            name = next((name for identity, name in self.created.items() if identity.startswith(word)), "ID")
             return normalize(name, self.places)
         return "TIME" if _TIME.fullmatch(word) else normalize(word, self.places)
 
-    def each(self, words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    def by_subject(self, words: Sequence[str]) -> Iterator[tuple[str, str]]:
         """(subject, command) for each container that a command names. Their order in the command does not count."""
         subjects = [word for word in words if word in self.known]
         for subject in subjects or [SHARED_RESOURCES]:
@@ -293,12 +293,12 @@ def _of_files(base: Mapping[str, str], candidate: Mapping[str, str]) -> Iterator
 
 
 def _of_commands(base: Transcript, candidate: Transcript) -> Iterator[str]:
-    for subject in sorted({*base.changing, *candidate.changing}):
-        before, now = base.changing.get(subject, ()), candidate.changing.get(subject, ())
+    for subject in sorted({*base.changes, *candidate.changes}):
+        before, now = base.changes.get(subject, ()), candidate.changes.get(subject, ())
         if before != now:
             yield f"docker, {subject}, {_first_difference(before, now, unit='command')}"
-    yield from (f"docker {command}: not asked any more" for command in sorted(base.looking - candidate.looking))
-    yield from (f"docker {command}: asked now" for command in sorted(candidate.looking - base.looking))
+    yield from (f"docker {command}: not asked any more" for command in sorted(base.queries - candidate.queries))
+    yield from (f"docker {command}: asked now" for command in sorted(candidate.queries - base.queries))
 
 
 def _first_difference(base: Sequence[str], candidate: Sequence[str], *, unit: str) -> str:

@@ -44,7 +44,7 @@ def run_until_divergence(
     Two runs and their traces stay in `folder`: the first one, and the one that was compared last. HarnessError when
     the infrastructure failed.
     """
-    built = app.inventory.made(cell, listen)
+    built = app.inventory.build_images_of(cell, listen)
     first, first_folder = _run(app, built, folder / "first", options, listen)
     divergence, number = Divergence(), 1
     while divergence.identical and number < times:

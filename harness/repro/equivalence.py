@@ -69,7 +69,7 @@ class GuardComparison:
     """The reference's."""
     base: Run
     """The run to compare today's with: the reference's, or the same made again by the base."""
-    again: Run
+    current: Run
     """Made by today's code."""
     differs: tuple[str, ...]
     """The captures and random streams that differ."""
@@ -94,11 +94,11 @@ class ProofAttempt:
     """Scenario keys and stacks of those cells that no guard cell has."""
     unproven: tuple[ChangedComponent, ...] = ()
     """Components that no guard cell has."""
-    outside: int = 0
+    excluded_cells: int = 0
     """Number of reference cells that use one of the excepted keys, and keep their digests."""
     suggestion: tuple[str, ...] = ()
     """Scenario keys that all differing cells use, and no other."""
-    no_base: str = ""
+    why_no_base: str = ""
     """Why cells that differ from the reference's could not be made again by the base."""
     lab_kernel: str = ""
 
@@ -209,7 +209,7 @@ class Prover:
         `cells`: number of guard cells that had it; `scoped`: with the excepted scenario keys.
         """
         kind, name = item.component
-        commit = commit_of(self.app.places.root)
+        commit = commit_of(self.app.paths.root)
         proof = EquivalenceProof(cells=cells, commit=commit, date=today_iso(), lab_kernel=lab_kernel)
         content: dict[str, object] = {"kind": kind, "name": name, "digest": item.today, "same_as": item.before}
         content |= {"except": self.excepted} if scoped else {}
@@ -289,19 +289,19 @@ class Prover:
             other_labs=tuple(other_labs),
             unproven=self._untouched(changed, runs),
             uncovered=_uncovered_features(other_labs, runs),
-            outside=self._outside(),
+            excluded_cells=self._count_excluded(),
         )
         if not changed or attempt.uncovered or attempt.unproven:
             return attempt
         today_store = Store(scratch / "today")
-        comparisons = self._again(runs, today_store, keep_all=afresh)
-        compared, no_base = self._judged(comparisons, base, scratch, today_store, afresh=afresh)
+        comparisons = self._rerun(runs, today_store, keep_all=afresh)
+        compared, no_base = self._compare_with_base(comparisons, base, scratch, today_store, afresh=afresh)
         return replace(
             attempt,
             compared=tuple(compared),
             suggestion=suggest_exceptions(compared),
-            no_base=no_base,
-            lab_kernel=next((item.again.lab_kernel for item in compared), ""),
+            why_no_base=no_base,
+            lab_kernel=next((item.current.lab_kernel for item in compared), ""),
         )
 
     def prove_again(self, scratch: Path, base: Callable[[], Checkout]) -> dict[Equivalence, ProofAttempt]:
@@ -313,15 +313,15 @@ class Prover:
         today = component_digests(self.app)
         runs_by_entry: dict[Equivalence, list[Run]] = {entry: [] for entry in self.app.ledger.entries.equivalences}
         for run in self.reference:
-            for entry in self.app.ledger.joining(run.cell, today):
+            for entry in self.app.ledger.equivalences_between(run.cell, today):
                 runs_by_entry[entry].append(run)
         guards = {entry: guard_set(runs) for entry, runs in runs_by_entry.items()}
         guard_runs = {run.name: run for runs in guards.values() for run in runs}
         ordered = sorted(guard_runs.values(), key=lambda run: (-run.wall, run.name))
         changed_labs = {run.name for run in self.other_labs(ordered)}
         today_store = Store(scratch / "today")
-        comparisons = self._again([run for run in ordered if run.name not in changed_labs], today_store)
-        compared, no_base = self._judged(comparisons, base, scratch, today_store)
+        comparisons = self._rerun([run for run in ordered if run.name not in changed_labs], today_store)
+        compared, no_base = self._compare_with_base(comparisons, base, scratch, today_store)
         by_name = {item.stored.name: item for item in compared}
         return {
             entry: ProofAttempt(
@@ -330,25 +330,26 @@ class Prover:
                 tuple(by_name[run.name] for run in runs if run.name in by_name),
                 # A cell that compiles to another lab proves nothing. It is reported where an entry has no others.
                 tuple(run for run in runs if run.name in changed_labs and changed_labs >= {run.name for run in runs}),
-                no_base=no_base,
+                why_no_base=no_base,
             )
             for entry, runs in guards.items()
         }
 
-    def _again(self, runs: Sequence[Run], store: Store, *, keep_all: bool = False) -> list[GuardComparison]:
+    def _rerun(self, runs: Sequence[Run], store: Store, *, keep_all: bool = False) -> list[GuardComparison]:
         """Make runs with today's code, and compare them with the stored ones. Artefacts of those that differ stay."""
 
         def keeps(stored: Run, again: Run) -> bool:
             return keep_all or bool(differing_digests(stored, again))
 
         new_runs = {
-            item.stored.name: item.again for item in run_again(self.app, runs, store, self.options, self.listen, keeps)
+            item.stored.name: item.repeated
+            for item in run_again(self.app, runs, store, self.options, self.listen, keeps)
         }
         return [
             GuardComparison(run, run, new_runs[run.name], differing_digests(run, new_runs[run.name])) for run in runs
         ]
 
-    def _judged(
+    def _compare_with_base(
         self,
         compared: Sequence[GuardComparison],
         base: Callable[[], Checkout],
@@ -370,20 +371,20 @@ class Prover:
                 item.stored.name: replace(item, other_contents=self._other_contents(item)) for item in suspects
             }
             return [undecided.get(item.stored.name, item) for item in compared], error.message
-        judged = self._by_base(suspects, checkout, scratch, today_store)
+        judged = self._rerun_base(suspects, checkout, scratch, today_store)
         return [judged.get(item.stored.name, item) for item in compared], ""
 
     def other_labs(self, runs: Iterable[Run]) -> list[Run]:
         """The runs whose cells compile to another lab today; the last run of each cell."""
         cells = {run.cell.key: run for run in runs}
-        return [run for run in cells.values() if self.app.today(run.cell).compiled != run.cell.compiled]
+        return [run for run in cells.values() if self.app.current_cell(run.cell).compiled != run.cell.compiled]
 
     def _other_contents(self, item: GuardComparison) -> tuple[str, ...]:
         contents = (self.contents, self.contents)
-        package_changes, changed_images = compare_versions(item.stored, item.again, contents)
+        package_changes, changed_images = compare_versions(item.stored, item.current, contents)
         return (*(change.name for change in package_changes), *(f"files of {image}" for image in changed_images))
 
-    def _by_base(
+    def _rerun_base(
         self, suspects: Sequence[GuardComparison], checkout: Checkout, scratch: Path, today_store: Store
     ) -> dict[str, GuardComparison]:
         """Have the base run the same cells on this machine, and compare with today's runs. By the stored run's name."""
@@ -393,9 +394,9 @@ class Prover:
             base_run = checkout.run(item.stored.cell, item.stored.repetition, store)
             folders = (
                 Store(store).folder(base_run.cell.key, base_run.repetition),
-                today_store.folder(item.again.cell.key, item.again.repetition),
+                today_store.folder(item.current.cell.key, item.current.repetition),
             )
-            return replace(item, base=base_run, differs=differing_digests(base_run, item.again), folders=folders)
+            return replace(item, base=base_run, differs=differing_digests(base_run, item.current), folders=folders)
 
         with ThreadPoolExecutor(max_workers=self.options.jobs) as pool:
             return {item.stored.name: item for item in pool.map(by_base, suspects)}
@@ -405,7 +406,7 @@ class Prover:
         touched = {component for run in runs for component in components(run.cell)}
         return tuple(item for item in changed if item.component not in touched)
 
-    def _outside(self) -> int:
+    def _count_excluded(self) -> int:
         keys = {run.cell.key: run.cell for run in self.reference}
         return sum(not scenario_keys(cell).isdisjoint(self.excepted) for cell in keys.values())
 

@@ -21,7 +21,7 @@ class RepeatedRun:
     """A stored run, and the same one made here."""
 
     stored: Run
-    again: Run
+    repeated: Run
     measured: MeasuredRun | None
     """Measurements of the run made here."""
 
@@ -41,7 +41,7 @@ def run_again(
     the infrastructure failed; the runs under way are then ended.
     """
     provenance = app.provenance({})
-    cells = {run.name: app.inventory.made(app.today(run.cell), listen) for run in runs}
+    cells = {run.name: app.inventory.build_images_of(app.current_cell(run.cell), listen) for run in runs}
     engine = create_engine("virtual", app.cache, options)
 
     def again(run: Run) -> RepeatedRun:

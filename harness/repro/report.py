@@ -37,13 +37,15 @@ def result_lines(attempt: ProofAttempt) -> Iterator[str]:
         yield f"{item.text} is in no cell that could be run: nothing was written"
     if attempt.undecided:
         text = _contents_text(len(attempt.undecided), attempt.undecided[0])
-        yield f"{text}, and no base could run them: nothing was written; name one with --base ({attempt.no_base})"
+        yield f"{text}, and no base could run them: nothing was written; name one with --base ({attempt.why_no_base})"
     if attempt.differing:
         yield from _differing_lines(attempt)
     elif attempt.proven and attempt.changed:
         scope = ""
         if attempt.excepted:
-            scope = f", but for cells that use {', '.join(attempt.excepted)} ({attempt.outside} of the reference)"
+            scope = (
+                f", but for cells that use {', '.join(attempt.excepted)} ({attempt.excluded_cells} of the reference)"
+            )
         yield (
             f"the same bytes in {format_count(len(attempt.compared), 'guard cell')}: the digests are the same "
             f"thing{scope}"
@@ -69,8 +71,8 @@ def _differing_lines(attempt: ProofAttempt) -> Iterator[str]:
     yield from _limited_lines(
         "differs", [f"{cell_text(item.stored)}: {', '.join(item.differs)}" for item in attempt.differing]
     )
-    if attempt.no_base:
-        yield f"they differ from the reference, and the base could not make them again: {attempt.no_base}"
+    if attempt.why_no_base:
+        yield f"they differ from the reference, and the base could not make them again: {attempt.why_no_base}"
     yield f"{len(attempt.differing)} of {format_count(len(attempt.compared), 'guard cell')} differ: nothing was written"
     if attempt.suggestion:
         keys = ",".join(attempt.suggestion)
@@ -116,7 +118,7 @@ def again_lines(attempts: Mapping[Equivalence, ProofAttempt], ledger: Ledger) ->
             )
         else:
             yield f"{entry_text(entry, ledger)}: holds in {format_count(len(attempt.compared), 'cell')}"
-    reasons = dict.fromkeys(attempt.no_base for attempt in attempts.values() if attempt.no_base)
+    reasons = dict.fromkeys(attempt.why_no_base for attempt in attempts.values() if attempt.why_no_base)
     for reason in reasons:
         yield f"what differs from the reference could not be made again by the base: {reason}"
 
@@ -148,7 +150,7 @@ def _holds(attempt: ProofAttempt) -> bool | None:
 
 def divergence_text(attempt: ProofAttempt) -> str:
     """Where the runs of the shortest differing cell diverge, as `harness divergence` prints it. ResultError."""
-    first = min(attempt.differing, key=lambda item: item.again.wall)
+    first = min(attempt.differing, key=lambda item: item.current.wall)
     heading = f"{cell_text(first.stored)}, by the base first and by today's code second:"
     if first.folders is None:
         return heading
@@ -165,7 +167,7 @@ def report(attempt: ProofAttempt) -> dict[str, Any]:
             for item in attempt.changed
         ],
         "except": list(attempt.excepted),
-        "outside": attempt.outside,
+        "outside": attempt.excluded_cells,
         **_cells(attempt),
         "unproven": [item.text for item in attempt.unproven],
         "uncovered": list(attempt.uncovered),
@@ -189,7 +191,7 @@ def _compared(item: GuardComparison) -> dict[str, Any]:
         "scenario": cell.scenario.name,
         "client": cell.client.name,
         "server": cell.server.name,
-        "wall": item.again.wall,
+        "wall": item.current.wall,
         "differs": list(item.differs),
         "by": "the base" if item.base is not item.stored else "the reference",
     }

@@ -85,5 +85,5 @@ def verify(
         for rerun in run_again(app, runs, store, options, listen):
             measured = reference.measured(rerun.stored.cell.key, rerun.stored.repetition)
             yield compare_with_reference(
-                rerun.stored, measured, rerun.again, rerun.measured, (reference, store), app.ledger
+                rerun.stored, measured, rerun.repeated, rerun.measured, (reference, store), app.ledger
             )

@@ -161,52 +161,52 @@ class _SizeCheck:
     """Measures depth and expanded size of a YAML text before it is loaded. Raises InputError beyond the limits."""
 
     file: Path
-    within: list[_Node] = field(default_factory=list)
+    open_nodes: list[_Node] = field(default_factory=list)
     """The open lists and mappings."""
-    done: dict[str, _Node] = field(default_factory=dict)
+    complete_nodes: dict[str, _Node] = field(default_factory=dict)
     """Anchor → complete node."""
     total: int = 0
 
     def read(self, text: str) -> None:
         for event in yaml.parse(text, Loader=_LOADER):
             if isinstance(event, yaml.CollectionStartEvent):
-                self.within.append(_Node(event.anchor, height=1))
+                self.open_nodes.append(_Node(event.anchor, height=1))
                 self._count(event, 1, 0)
             elif isinstance(event, yaml.CollectionEndEvent):
-                self._end(self.within.pop())
+                self._end(self.open_nodes.pop())
             elif isinstance(event, yaml.ScalarEvent):
                 self._count(event, 1, 0)
                 self._end(_Node(event.anchor))
             elif isinstance(event, yaml.AliasEvent):
-                target = self._meant(event)
+                target = self._resolve_alias(event)
                 self._count(event, target.nodes, target.height)
                 self._end(_Node(None, target.nodes, target.height))
 
     def _count(self, event: Any, nodes: int, height: int) -> None:
         self.total += nodes
         if self.total > MAX_NODES:
-            raise self._too_much(event, f"more than {MAX_NODES} entries, aliases written out")
-        if len(self.within) + height > MAX_DEPTH:
-            raise self._too_much(event, f"more than {MAX_DEPTH} lists and mappings within each other")
+            raise self._limit_error(event, f"more than {MAX_NODES} entries, aliases written out")
+        if len(self.open_nodes) + height > MAX_DEPTH:
+            raise self._limit_error(event, f"more than {MAX_DEPTH} lists and mappings within each other")
 
     def _end(self, part: _Node) -> None:
         if part.anchor is not None:
-            self.done[part.anchor] = part
-        if self.within:
-            self.within[-1].nodes += part.nodes
-            self.within[-1].height = max(self.within[-1].height, part.height + 1)
+            self.complete_nodes[part.anchor] = part
+        if self.open_nodes:
+            self.open_nodes[-1].nodes += part.nodes
+            self.open_nodes[-1].height = max(self.open_nodes[-1].height, part.height + 1)
 
-    def _meant(self, alias: Any) -> _Node:
-        if any(node.anchor == alias.anchor for node in self.within):
-            raise self._too_much(alias, f"*{alias.anchor} stands for something that it is in itself")
-        if alias.anchor not in self.done:
+    def _resolve_alias(self, alias: Any) -> _Node:
+        if any(node.anchor == alias.anchor for node in self.open_nodes):
+            raise self._limit_error(alias, f"*{alias.anchor} stands for something that it is in itself")
+        if alias.anchor not in self.complete_nodes:
             raise InputError(
                 f"{_start(self.file, alias)}: *{alias.anchor} stands for nothing",
                 f"write &{alias.anchor} where it is said first",
             )
-        return self.done[alias.anchor]
+        return self.complete_nodes[alias.anchor]
 
-    def _too_much(self, event: Any, problem: str) -> InputError:
+    def _limit_error(self, event: Any, problem: str) -> InputError:
         hint = "a scenario needs a few lines; see scenarios/ for examples"
         return InputError(f"{_start(self.file, event)}: {problem}", hint)
 

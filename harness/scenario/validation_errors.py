@@ -77,7 +77,7 @@ class _LocatedError:
     location: Location
     unions: tuple[tuple[Location, str], ...]
     """Location of each union, and the member that pydantic tried."""
-    rest: Location
+    missing_key: Location
     """The rest of pydantic's location: the name of a missing key."""
 
     @property
@@ -182,7 +182,7 @@ def _mistake(
     context: Mapping[str, Any] = error.get("ctx") or {}
     name = ".".join(map(str, located.location))
     if located.type == "missing":
-        missing = located.rest[-1]
+        missing = located.missing_key[-1]
         if isinstance(missing, int):
             return Mistake(located.location, f"needs {missing + 1} entries", "add what is missing")
         text = f"'{missing}' is missing" + (f" in {name}" if name else "")

@@ -39,7 +39,7 @@ class Comparison:
     """Probability that low to high covers the factor; 0 for one value each."""
     p: float | None
     """Two-sided probability of samples as far apart by chance; None where nothing can be tested."""
-    least: float
+    minimum_p: float
     """The smallest p that so many values can have."""
     constant: bool
     """Each sample has a single value, several times: there is no chance."""
@@ -63,7 +63,7 @@ def compare(sample: Sequence[float], base: Sequence[float]) -> Comparison:
         high=ratios[-k],
         coverage=coverage,
         p=_rank_sum_p(sample, base) if testable else None,
-        least=smallest_p(n, m),
+        minimum_p=smallest_p(n, m),
         constant=constant,
     )
 

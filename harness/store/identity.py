@@ -198,7 +198,7 @@ class Ledger:
     """The digests that are equivalent; none without a file."""
 
     entries: Entries = field(default_factory=Entries)
-    places: Mapping[Equivalence, Position] = field(default_factory=dict)
+    positions: Mapping[Equivalence, Position] = field(default_factory=dict)
     """Where in the file an entry stands."""
     by_digest: Mapping[tuple[Component, str], Equivalence] = field(default_factory=dict)
 
@@ -219,7 +219,7 @@ class Ledger:
             digest = entry.same_as
         return digest
 
-    def joining(self, stored: Cell, today: Mapping[Component, str]) -> list[Equivalence]:
+    def equivalences_between(self, stored: Cell, today: Mapping[Component, str]) -> list[Equivalence]:
         """The entries that make a stored cell's digests equal to today's; none where the digests differ."""
         entries: list[Equivalence] = []
         for component, digest in components(stored).items():
@@ -242,7 +242,7 @@ class Ledger:
         mistake = next(_mistakes(entries), None)
         if mistake is not None:
             raise ValueError(mistake.text)
-        return Ledger(entries, self.places, _by_digest(entries.equivalences))
+        return Ledger(entries, self.positions, _by_digest(entries.equivalences))
 
     @property
     def links(self) -> tuple[Link, ...]:
@@ -258,9 +258,9 @@ class Ledger:
             changed |= {link[2] for link in (*self.links, *before) if link[3] in changed}
         return changed
 
-    def place(self, entry: Equivalence) -> str:
+    def position_text(self, entry: Equivalence) -> str:
         """The position of an entry in its file, for people; empty where it is in no file yet."""
-        return str(self.places.get(entry, ""))
+        return str(self.positions.get(entry, ""))
 
 
 def _by_digest(equivalences: Sequence[Equivalence]) -> dict[tuple[Component, str], Equivalence]:

@@ -30,9 +30,9 @@ class Conflict:
     """A run that two stores have with different figures, although it depends on the same inputs."""
 
     run: Run
-    there: str
+    kept_path: str
     """Path of the run that stays."""
-    other: str
+    rejected_path: str
     """Path of the run that was not merged."""
     why: str
 
@@ -41,11 +41,11 @@ class Conflict:
 class MergeResult:
     """The result of a merge."""
 
-    taken: int = 0
-    there: int = 0
+    merged: int = 0
+    present: int = 0
     """Runs that were in the store already."""
     conflicts: list[Conflict] = field(default_factory=list)
-    left: list[tuple[Run, str]] = field(default_factory=list)
+    skipped: list[tuple[Run, str]] = field(default_factory=list)
     """Files of merged runs that were not copied, by path: links, pipes, devices."""
 
 
@@ -78,7 +78,7 @@ def _merge_run(store: Store, source: StoreReader, run: Run, merged: MergeResult)
         if why:
             merged.conflicts.append(Conflict(run, str(store.folder(key, number)), str(source.folder(key, number)), why))
         else:
-            merged.there += 1
+            merged.present += 1
         return
     partial = store.begin(key, number)
     folder = source.folder(key, number)
@@ -89,7 +89,7 @@ def _merge_run(store: Store, source: StoreReader, run: Run, merged: MergeResult)
         store.finish(partial, run, measured, source.series(key, number))
     except UnfitFileError as error:
         store.abandon(partial)
-        source.leave_out(folder, error.strerror or str(error))
+        source.warn_ignored(folder, error.strerror or str(error))
         return
     except OSError as error:
         store.abandon(partial)
@@ -97,8 +97,8 @@ def _merge_run(store: Store, source: StoreReader, run: Run, merged: MergeResult)
     except BaseException:
         store.abandon(partial)
         raise
-    merged.left += [(run, place) for place in skipped]
-    merged.taken += 1
+    merged.skipped += [(run, place) for place in skipped]
+    merged.merged += 1
 
 
 def describe_difference(

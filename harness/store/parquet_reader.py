@@ -40,8 +40,8 @@ class _Compact:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self.at = 0
-        self._left = _MAX_VALUES
+        self.position = 0
+        self._values_left = _MAX_VALUES
 
     def struct(self, depth: int = 0) -> _Struct:
         """Read a structure: number of a field → its value."""
@@ -56,8 +56,8 @@ class _Compact:
         return fields
 
     def _value(self, kind: int, depth: int) -> Any:
-        self._left -= 1
-        if self._left < 0:
+        self._values_left -= 1
+        if self._values_left < 0:
             raise ValueError("too many values")
         if kind in (1, 2, 3):
             return self._byte()
@@ -84,19 +84,19 @@ class _Compact:
 
     def _counted(self, count: int) -> int:
         # Each element takes at least a byte, even a structure without a field.
-        if count > len(self._data) - self.at:
+        if count > len(self._data) - self.position:
             raise ValueError("a list longer than the header")
         return count
 
     def _byte(self) -> int:
-        self.at += 1
-        return self._data[self.at - 1]
+        self.position += 1
+        return self._data[self.position - 1]
 
     def _bytes(self, count: int) -> bytes:
-        if count > len(self._data) - self.at:
+        if count > len(self._data) - self.position:
             raise ValueError("a text longer than the header")
-        self.at += count
-        return self._data[self.at - count : self.at]
+        self.position += count
+        return self._data[self.position - count : self.position]
 
     def _number(self) -> int:
         number = shift = 0
@@ -157,4 +157,4 @@ def _pages(content: BinaryIO, size: int, column: _Struct) -> Iterator[tuple[int,
             raise ValueError("a page of less than nothing")
         # Values of a data page, of either version; a dictionary's values are counted by its bytes.
         yield max(header.get(kind, {}).get(1, 0) for kind in (5, 8)), unpacked
-        at += reader.at + packed
+        at += reader.position + packed

@@ -43,7 +43,7 @@ class Provenance:
         for name, identity in ids.items():
             if name in references:
                 try:
-                    contents[name] = self.images.of(references[name], identity)
+                    contents[name] = self.images.contents_of(references[name], identity)
                 except (EngineError, OSError):
                     # A run is worth storing without these contents; its record is then less complete.
                     continue

@@ -123,7 +123,7 @@ class StoreReader(Protocol):
         """The contents of an image, by the digest that runs name; None where unknown."""
         ...
 
-    def leave_out(self, place: Path, why: str) -> None:
+    def warn_ignored(self, place: Path, why: str) -> None:
         """Report, once, that a stored run is ignored, and why."""
         ...
 
@@ -138,7 +138,7 @@ class Store:
         """`warn` is called, once, for every unreadable run, which is left out."""
         self.root = root.resolve()
         self._warn = warn
-        self._told: set[Path] = set()
+        self._warned: set[Path] = set()
         self._ledger: Ledger | None = None
         """The ledger for the keys of a store that has no runs yet."""
 
@@ -181,29 +181,29 @@ class Store:
         except FileNotFoundError:
             return []
         except OSError as error:
-            self.leave_out(folder, describe_read_error(error))
+            self.warn_ignored(folder, describe_read_error(error))
             return []
         runs = []
         for number in numbers:
             try:
                 run = self.run(key, number)
             except ResultError as error:
-                self.leave_out(self.folder(key, number), error.message)
+                self.warn_ignored(self.folder(key, number), error.message)
                 continue
             if run is None:
-                self.leave_out(self.folder(key, number), f"there is no {RUN}")
+                self.warn_ignored(self.folder(key, number), f"there is no {RUN}")
             else:
                 runs.append(run)
         return runs
 
-    def leave_out(self, place: Path, why: str) -> None:
+    def warn_ignored(self, place: Path, why: str) -> None:
         """Report, once, that a stored run is ignored, and why."""
         name = "/".join(place.relative_to(self.root / "runs").parts)
-        self._tell(place, f"the run {name} is left out: {why} ('harness run' makes it again)")
+        self._warn_once(place, f"the run {name} is left out: {why} ('harness run' makes it again)")
 
-    def _tell(self, place: Path, text: str) -> None:
-        if place not in self._told:
-            self._told.add(place)
+    def _warn_once(self, place: Path, text: str) -> None:
+        if place not in self._warned:
+            self._warned.add(place)
             self._warn(text)
 
     def every_folder(self, key: str) -> list[Path]:
@@ -218,7 +218,9 @@ class Store:
         folder = self.root / "runs"
         if folder.is_symlink():
             # Links below it are reported when its runs are read.
-            self._tell(folder, f"no run is read: {folder} is a link, which is not followed (--store names its target)")
+            self._warn_once(
+                folder, f"no run is read: {folder} is a link, which is not followed (--store names its target)"
+            )
             return []
         return sorted(item.name for item in folder.iterdir() if item.is_dir()) if folder.is_dir() else []
 
@@ -228,7 +230,7 @@ class Store:
         try:
             return read_measured(read_record_bytes(file))
         except OtherSchemaError as error:
-            self._tell(file, f"what was measured of the run {key}/{repetition} is not read: {file}: {error}")
+            self._warn_once(file, f"what was measured of the run {key}/{repetition} is not read: {file}: {error}")
             return None
         except (OSError, ValueError):
             # Measuring again replaces it.
@@ -240,7 +242,7 @@ class Store:
         try:
             return None if file_status(file) is None else read_frame(file, SERIES_SCHEMA, exact=True)
         except (OSError, TableError) as error:
-            self._tell(
+            self._warn_once(
                 file, f"the series of the run {key}/{repetition} are left out: {file}: {describe_read_error(error)}"
             )
             return None
@@ -373,7 +375,7 @@ class Store:
             small.mkdir()
             self.write_measured(partial, measured, series)
             replace_file(partial / RUN, run.model_dump_json(by_alias=True, indent=1).encode())
-            self._put(partial, target, run.repetition)
+            self._move_into_place(partial, target, run.repetition)
             if artefacts:
                 compress_artefacts(target)
             else:
@@ -387,12 +389,12 @@ class Store:
         """Move the folder of a run into place that was finished already, in another store. EngineError."""
         target = self.folder(run.cell.key, run.repetition)
         try:
-            self._put(partial, target, run.repetition)
+            self._move_into_place(partial, target, run.repetition)
         except OSError as error:
             raise disk_error(error, target) from error
         return target
 
-    def _put(self, partial: Path, target: Path, repetition: int) -> None:
+    def _move_into_place(self, partial: Path, target: Path, repetition: int) -> None:
         if target.exists():
             target.rename(_free_path(target.parent / _REPLACED_FOLDER, repetition))
         if self._ledger is not None:
@@ -434,7 +436,7 @@ class Store:
 
     def remove(self, folder: Path) -> None:
         """Remove a finished run, completely or not at all, by its folder. EngineError when the disk refuses."""
-        trash = self._aside(folder)
+        trash = self._removal_path(folder)
         try:
             trash.parent.mkdir(exist_ok=True)
             folder.rename(trash)
@@ -449,11 +451,11 @@ class Store:
     def strip(self, folder: Path) -> None:
         """Remove a finished run's artefacts, by its folder; its figures stay. EngineError when the disk refuses."""
         try:
-            remove_artefacts(folder, self._aside(folder))
+            remove_artefacts(folder, self._removal_path(folder))
         except OSError as error:
             raise disk_error(error, folder) from error
 
-    def _aside(self, folder: Path) -> Path:
+    def _removal_path(self, folder: Path) -> Path:
         """The path for something that is being removed; the next command removes what is left there."""
         name = ".".join(folder.relative_to(self.root / "runs").parts)
         return self.root / "partial" / f"{owner()}.{name}.removed"

@@ -36,18 +36,18 @@ class RunComparison:
     """The comparison of a reference run with its repetition here."""
 
     reference: Run
-    again: Run
+    repeated: Run
     answer: Answer
-    at: TrailDifference | None
+    first_difference: TrailDifference | None
     """The packets towards or from the client in which the captures first differ, where the reference has a trail."""
     figures: tuple[MetricDifference, ...]
-    bits: tuple[str, ...]
+    key_parts: tuple[str, ...]
     """The parts of the key in which the cells differ."""
     changed: tuple[VersionChange, ...]
     """Packages and programs with different versions in the images."""
-    beside: tuple[str, ...]
+    other_images: tuple[str, ...]
     """Images whose contents differ in other files, or are unknown."""
-    joining: tuple[Equivalence, ...] = ()
+    equivalences: tuple[Equivalence, ...] = ()
     """Entries of the ledger that make digests of the two equivalent."""
 
 
@@ -70,7 +70,9 @@ def compare_with_reference(
     at = compare_trails(run.trail, again.trail) if not same_captures and run.trail and again.trail else None
     changed, other_files = compare_versions(run, again, (stores[0].contents, stores[1].contents))
     bits = differing_components(run.cell, again.cell, ledger)
-    joining = tuple(ledger.joining(run.cell, components(again.cell))) if run.cell.key == again.cell.key else ()
+    joining = (
+        tuple(ledger.equivalences_between(run.cell, components(again.cell))) if run.cell.key == again.cell.key else ()
+    )
     return RunComparison(run, again, answer, at, figures, bits, tuple(changed), tuple(other_files), joining)
 
 

@@ -170,7 +170,7 @@ class LabFacts(_LabModel):
     faults: tuple[Fault, ...] = ()
     """Of the path that is looked at."""
 
-    def alone(self, path: str) -> LabFacts:
+    def for_path(self, path: str) -> LabFacts:
         """The lab with one of its paths, and the flows' addresses on that path."""
         (path_facts,) = (facts for facts in self.paths if facts.path == path)
         networks = [ipaddress.ip_network(network) for network in path_facts.networks]

@@ -51,7 +51,7 @@ def _compile_flow_moves(scenario: Scenario, index: int, slot: int, paths: list[s
     for step in sorted(steps, key=_time):
         if isinstance(step, AppliedRebinding):
             outer, source = external[current_path]
-            if step.how == "nat-port":
+            if step.kind == "nat-port":
                 source, port = port, port + 1
             else:
                 outer = address(
@@ -61,7 +61,7 @@ def _compile_flow_moves(scenario: Scenario, index: int, slot: int, paths: list[s
             external[current_path] = outer, source
             mapping = AddressMapping(at_ns=step.at_ns, inner=own_addresses[current_path], outer=outer, port=source)
             mappings.setdefault(current_path, []).append(mapping)
-            moves.append(LabMove(at=step.at_ns / 1e9, how=step.how, path=current_path, addresses=outer, port=source))
+            moves.append(LabMove(at=step.at_ns / 1e9, how=step.kind, path=current_path, addresses=outer, port=source))
             continue
         current_path = step.path_to
         gap = (step.gap or Duration(0)).seconds

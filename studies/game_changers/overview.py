@@ -19,17 +19,17 @@ _NOT_HONOURED, _LITTLE = "–", "·"
 
 def changes_game(effect: Effect, one: Analysis) -> bool:
     """Whether a factor is worth so much of a time that it changes the game, by an interval that leaves out nothing."""
-    return effect.shown and abs(effect.saved.median) >= GAME * one.median
+    return effect.is_significant and abs(effect.saving.median) >= GAME * one.median
 
 
 def worth_table(mine: Sequence[Analysis]) -> list[str]:
     """The analyses of one study as a table: a row a pair, a column a factor, a figure a time."""
     pairs: dict[tuple[str, str], list[Analysis]] = {}
     for one in mine:
-        pairs.setdefault((one.of.client, one.of.server), []).append(one)
-    told = list(dict.fromkeys(effect.factors[0] for one in mine for effect in one.main))
+        pairs.setdefault((one.sample.client, one.sample.server), []).append(one)
+    told = list(dict.fromkeys(effect.factors[0] for one in mine for effect in one.main_effects))
     # As the study names them, not by what they are worth on whoever comes first.
-    study = mine[0].of.scenario.study
+    study = mine[0].sample.scenario.study
     order = list(study.factors) if study is not None else told
     factors = sorted(told, key=lambda name: (order.index(name) if name in order else len(order), name))
     times = " / ".join(metric_label(one.metric) for one in next(iter(pairs.values())))
@@ -45,7 +45,7 @@ def worth_table(mine: Sequence[Analysis]) -> list[str]:
 
 
 def _worth(factor: str, times: Sequence[Analysis]) -> str:
-    found = [(one, effect) for one in times for effect in one.main if effect.factors[0] == factor]
+    found = [(one, effect) for one in times for effect in one.main_effects if effect.factors[0] == factor]
     if not found:
         return _NOT_HONOURED
     figures = [_figure(effect, one) for one, effect in found]
@@ -53,10 +53,10 @@ def _worth(factor: str, times: Sequence[Analysis]) -> str:
 
 
 def _figure(effect: Effect, one: Analysis) -> str:
-    cut = CUT if one.late else ""
-    if is_negligible(effect.saved, one):
+    cut = CUT if one.censored else ""
+    if is_negligible(effect.saving, one):
         return f"{_LITTLE}{cut}"
-    text = round_seconds(effect.saved.median, one)
+    text = round_seconds(effect.saving.median, one)
     return f"{f'**{text}**' if changes_game(effect, one) else text}{cut}"
 
 

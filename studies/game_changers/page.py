@@ -141,7 +141,7 @@ def _answer(one: Question, found: Sequence[Analysis]) -> list[str]:
     ]
     for each in counted:
         changed = f"{each.changes} of {each.pairs}"
-        rows += [table_row([each.factor, changed, f"{each.most:.1f} s", each.where])]
+        rows += [table_row([each.factor, changed, f"{each.largest_saving:.1f} s", each.largest_saving_at])]
     sizes = "2 and 10 MB on paths of 20 ms" if one.near else "2, 10 and 100 MB"
     return [f"{verdict(counted)} {_ENOUGH.format(sizes)}", "", *rows]
 
@@ -158,15 +158,15 @@ def verdict(counted: Sequence[Tally]) -> str:
 
 
 def _near(one: Analysis) -> bool:
-    return f"-{NEAR}" in one.of.scenario.name
+    return f"-{NEAR}" in one.sample.scenario.name
 
 
 def _named(one: Analysis, kinds: Iterable[str]) -> bool:
-    return one.of.scenario.name.startswith(tuple(f"studies/{kind}-" for kind in kinds))
+    return one.sample.scenario.name.startswith(tuple(f"studies/{kind}-" for kind in kinds))
 
 
 def _is_sweep(one: Analysis) -> bool:
-    return one.of.scenario.name in SWEEPS
+    return one.sample.scenario.name in SWEEPS
 
 
 @dataclass(frozen=True)
@@ -178,24 +178,24 @@ class Tally:
     """Pairs' times of which it is worth enough."""
     pairs: int
     """Those that have it."""
-    most: float
+    largest_saving: float
     """Seconds, where it is worth most."""
-    where: str
+    largest_saving_at: str
 
 
 def tallies(found: Iterable[Analysis]) -> list[Tally]:
     """Every factor of these analyses, those first that change most. One repetition alone shows nothing."""
     by: dict[str, list[tuple[Analysis, float, bool]]] = {}
     for one in found:
-        for effect in one.main if any(each.saved.n > 1 for each in one.main) else ():
-            worth = abs(effect.saved.median)
+        for effect in one.main_effects if any(each.saving.n > 1 for each in one.main_effects) else ():
+            worth = abs(effect.saving.median)
             by.setdefault(effect.factors[0], []).append((one, worth, changes_game(effect, one)))
     made = []
     for factor, each in by.items():
         of, most, _ = max(each, key=lambda item: item[1])
-        where = f"{metric_label(of.metric)}, {of.of.client}→{of.of.server}, `{of.of.scenario.name}`"
+        where = f"{metric_label(of.metric)}, {of.sample.client}→{of.sample.server}, `{of.sample.scenario.name}`"
         made.append(Tally(factor, sum(enough for _, _, enough in each), len(each), most, where))
-    return sorted(made, key=lambda one: (-one.changes / one.pairs, -one.most, one.factor))
+    return sorted(made, key=lambda one: (-one.changes / one.pairs, -one.largest_saving, one.factor))
 
 
 _FRACTION = (
@@ -214,7 +214,7 @@ def _by_path(found: Sequence[Analysis], kind: str, title: str, words: str, table
     for start in ("", NEAR):
         for path, name in PATHS.items():
             scenario = _scenario(kind, f"{start}{path}")
-            mine = [one for one in found if one.of.scenario.name == scenario]
+            mine = [one for one in found if one.sample.scenario.name == scenario]
             lines += [f"**{name}{_LIKE if start else ''}** (`{scenario}`)", ""]
             lines += [*_tabled(mine, table), ""]
     return lines
@@ -224,26 +224,26 @@ def _tabled(mine: Sequence[Analysis], table: Table) -> list[str]:
     """What one study came to, and that it ran once where it did."""
     if not mine:
         return [_NONE]
-    times = {effect.saved.n for one in mine for effect in one.main}
+    times = {effect.saving.n for one in mine for effect in one.main_effects}
     return [*table(mine), *(["", _ONCE] if times == {1} else [])]
 
 
 def _sweeps(found: Sequence[Analysis]) -> list[str]:
     lines = ["## One or two factors, in full", "", "Sweeps of every value with every other.", ""]
     for scenario, title in SWEEPS.items():
-        mine = [one for one in found if one.of.scenario.name == scenario and one.main]
+        mine = [one for one in found if one.sample.scenario.name == scenario and one.main_effects]
         lines += [f"**{title}** (`{scenario}`)", ""]
         lines += [_sentences(mine), ""] if mine else [_NONE, ""]
     return lines
 
 
 def _sentences(mine: Sequence[Analysis]) -> str:
-    return "\n".join(f"* {one.of.client}→{one.of.server}: {summarise(one)}" for one in mine)
+    return "\n".join(f"* {one.sample.client}→{one.sample.server}: {summarise(one)}" for one in mine)
 
 
 def _heat(found: Sequence[Analysis], table: Table) -> list[str]:
     scenario = "studies/ack-ratio-initial-rtt-50-10"
-    mine = [one for one in found if one.of.scenario.name == scenario]
+    mine = [one for one in found if one.sample.scenario.name == scenario]
     lines = ["## ACK ratio × initial RTT", "", f"`{scenario}`: every level with every other.", ""]
     return [*lines, *_tabled(mine, table), ""]
 

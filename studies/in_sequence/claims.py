@@ -34,7 +34,7 @@ class Path:
     https: str
     https_split: str
     quic: str
-    said: str
+    statement: str
     """What the document says of it."""
 
     @property

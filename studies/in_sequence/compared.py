@@ -9,7 +9,7 @@ from typing import Literal
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
-from harness.planning.sampling import is_random
+from harness.planning.sampling import has_random_path
 from harness.report.layout import number_text
 from harness.report.studies import measured_cells
 from harness.stats.intervals import interval
@@ -78,7 +78,7 @@ def _set_as(words: str, kind: Kind, results: Sequence[CellResult], names: Sequen
 def seeds(row: Row) -> str:
     """How many there are of it, and whether chance has a part in it."""
     count = len(row.result.runs)
-    if is_random(row.result.cell.scenario):
+    if has_random_path(row.result.cell.scenario):
         return str(count)
     spans = [clock(size) for size in SIZES for clock in (row.seconds, row.since_data)]
     alike = all(span is None or number_text(span.low) == number_text(span.high) for span in spans)

@@ -74,7 +74,7 @@ def in_sequence(results: Sequence[CellResult]) -> str:
 
 
 def _path(found: list[Row], path: Path) -> list[str]:
-    lines = [f"## {path.title[0].upper()}{path.title[1:]}", "", f"The document: {path.said}", ""]
+    lines = [f"## {path.title[0].upper()}{path.title[1:]}", "", f"The document: {path.statement}", ""]
     if not found:
         return [*lines, "No runs are stored.", ""]
     head = ["", *(f"{size}, s" for size in _SHOWN), *(f"{size} from the first byte, s" for size in _SHOWN), "n"]

@@ -14,17 +14,17 @@ class Figures:
 
     bound: float
     """s."""
-    took: Interval
+    completion: Interval
     """At the rate that the test names, s."""
-    alike: float | None
+    adjusted_completion: float | None
     """On frames as fast as upstream's, starting when upstream's do, s."""
     dropped: float
     """Share of the packets to the client that the queue dropped."""
     lost: float
     """Share of them that the emulated loss took."""
-    waited: float
+    queue_wait: float
     """95th percentile of their wait in the queue, ms."""
-    line: float
+    line_rate_share: float
     """Share of the line rate that the file had from its first byte on."""
 
 
@@ -38,7 +38,7 @@ class Note:
 
 def _far(seen: Figures) -> bool:
     """Whether some runs take much longer than the bound: by more than link and start explain."""
-    return seen.took.high > 1.2 * seen.bound
+    return seen.completion.high > 1.2 * seen.bound
 
 
 #: Upstream's test → what is known of it. One whose runs all come to hold must go: tests/unit/test_bounds.py says so.
@@ -51,7 +51,7 @@ NOTES: dict[str, Note] = {
     "satellite_jitter": Note(
         "netem's jitter lets packets overtake each other by up to 6 ms, a hundred packet times, which upstream's does "
         "not; its BBR then takes the path for slower than it is, with nothing lost and no queue",
-        lambda seen: seen.dropped == 0 and seen.lost == 0 and seen.waited < 10 and seen.line < 0.1,
+        lambda seen: seen.dropped == 0 and seen.lost == 0 and seen.queue_wait < 10 and seen.line_rate_share < 0.1,
     ),
 }
 

@@ -43,67 +43,69 @@ class Held:
     """One of upstream's tests beside the runs of its scenario."""
 
     test: str
-    named: CellResult
+    at_stated_rate: CellResult
     """At the rate that the test names."""
-    simulated: CellResult | None
+    at_simulator_rate: CellResult | None
     """At the rate of frames as fast as in upstream's simulator, where the scenario has it."""
 
     @property
     def objective(self) -> Objective:
         """Upstream's bound."""
-        return self.named.cell.scenario.objectives[0]
+        return self.at_stated_rate.cell.scenario.objectives[0]
 
     @property
-    def took(self) -> Interval | None:
+    def completion(self) -> Interval | None:
         """What our transfers took at the rate named, s; infinite for one that did not end in time."""
-        return _observed(self.named)
+        return _observed(self.at_stated_rate)
 
     @property
-    def bounded(self) -> MetricName:
+    def bounded_metric(self) -> MetricName:
         """What is bounded."""
         return MetricName.parse(self.objective.metric)
 
     @property
-    def later(self) -> float:
+    def extra_start_delay(self) -> float:
         """How much later than upstream's the sender begins here, s."""
-        return self.named.cell.scenario.path.rtt.seconds / 2 if self.test.startswith(UPLOADS) else 0.0
+        return self.at_stated_rate.cell.scenario.path.rtt.seconds / 2 if self.test.startswith(UPLOADS) else 0.0
 
     @property
-    def alike(self) -> float | None:
+    def adjusted_completion(self) -> float | None:
         """The median, s, on frames as fast as upstream's, for a sender that begins when upstream's does."""
-        if self.simulated is None:
-            return None if self.took is None else self.took.median - self.saved - self.later
-        span = _observed(self.simulated)
-        return None if span is None else span.median - self.later
+        if self.at_simulator_rate is None:
+            return (
+                None if self.completion is None else self.completion.median - self.frame_saving - self.extra_start_delay
+            )
+        span = _observed(self.at_simulator_rate)
+        return None if span is None else span.median - self.extra_start_delay
 
     @property
-    def saved(self) -> float:
+    def frame_saving(self) -> float:
         """What frames as fast as upstream's save, s: measured, or reckoned for what was sent without a second cell."""
-        took, rate = self.took, _last_rate(self.named.cell.scenario.path)
-        if self.simulated is not None:
-            span = _observed(self.simulated)
+        took, rate = self.completion, _last_rate(self.at_stated_rate.cell.scenario.path)
+        if self.at_simulator_rate is not None:
+            span = _observed(self.at_simulator_rate)
             return 0.0 if took is None or span is None else took.median - span.median
         return 8 * self._median("wire_to_client") * (1 / rate.value - 1 / simulated_rate(rate))
 
     @property
     def figures(self) -> Figures | None:
         """What a note can be held against; None where nothing was measured."""
-        took = self.took
+        took = self.completion
         if took is None:
             return None
         packets = self._median("packets_to_client")
-        flow = self.named.cell.scenario.flows[0]
+        flow = self.at_stated_rate.cell.scenario.flows[0]
         bits = 8 * (flow.download.bytes if flow.download is not None else 0)
         busy = took.median - self._median("first_byte")
-        rate = _last_rate(self.named.cell.scenario.path).value
+        rate = _last_rate(self.at_stated_rate.cell.scenario.path).value
         return Figures(
             bound=self.objective.bound,
-            took=took,
-            alike=self.alike,
+            completion=took,
+            adjusted_completion=self.adjusted_completion,
             dropped=self._median("queue_drops_to_client", None) / packets if packets else 0.0,
             lost=self._median("loss_drops_to_client", None) / packets if packets else 0.0,
-            waited=self._median("queue_delay_p95_to_client"),
-            line=bits / busy / rate if busy > 0 else 0.0,
+            queue_wait=self._median("queue_delay_p95_to_client"),
+            line_rate_share=bits / busy / rate if busy > 0 else 0.0,
         )
 
     @property
@@ -111,15 +113,15 @@ class Held:
         """Data of the second connection's first round trips, per the first's: the median over the runs."""
         ratios = [
             float(one.value)
-            for _, measured in self.named.runs
-            for one in (measured.observed if measured is not None and self.bounded.transfer == "repeat" else ())
+            for _, measured in self.at_stated_rate.runs
+            for one in (measured.observed if measured is not None and self.bounded_metric.transfer == "repeat" else ())
             if one.parameter == "bdp_seed"
         ]
         return statistics.median(ratios) if ratios else None
 
     def _median(self, metric: str, flow: int | None = 0) -> float:
         """Of a metric of the transfer that is bounded, or of the link meanwhile; 0 where it was not measured."""
-        span = self.named.interval(metric, flow, self.bounded.transfer)
+        span = self.at_stated_rate.interval(metric, flow, self.bounded_metric.transfer)
         return 0.0 if span is None else span.median
 
 
@@ -180,8 +182,12 @@ def bounds(results: Sequence[CellResult]) -> str:
 
 def _table(made: Sequence[Held]) -> list[str]:
     """How many bounds hold, and a row for each."""
-    named = sum(one.named.verdict.status == "pass" for one in made)
-    alike = sum(seen.alike is not None and seen.alike <= seen.bound for one in made if (seen := one.figures))
+    named = sum(one.at_stated_rate.verdict.status == "pass" for one in made)
+    alike = sum(
+        seen.adjusted_completion is not None and seen.adjusted_completion <= seen.bound
+        for one in made
+        if (seen := one.figures)
+    )
     return [
         f"Of {len(made)} bounds, {named} hold as they stand, and {alike} like for like.",
         "",
@@ -209,19 +215,23 @@ def _table(made: Sequence[Held]) -> list[str]:
 
 def row(one: Held) -> list[str]:
     """A test's row."""
-    cell, seen = one.named.cell, one.figures
+    cell, seen = one.at_stated_rate.cell, one.figures
     start = [f"`{one.test}`", path_text(cell.scenario.path), str(cell.parameters.get("server.congestion_control", ""))]
     if seen is None:
-        return [*start, f"{one.objective.bound:g}", "–", one.named.verdict.sentence, *["–"] * 6, ""]
+        return [*start, f"{one.objective.bound:g}", "–", one.at_stated_rate.verdict.sentence, *["–"] * 6, ""]
     return [
         *start,
         f"{seen.bound:g}",
         _text(one, seen),
-        _WORDS.get(one.named.verdict.status, one.named.verdict.reason),
-        "–" if seen.alike is None or math.isinf(seen.alike) else f"{seen.alike:.2f}",
-        "–" if seen.alike is None else _WORDS["pass" if seen.alike <= seen.bound else "fail"],
+        _WORDS.get(one.at_stated_rate.verdict.status, one.at_stated_rate.verdict.reason),
+        "–"
+        if seen.adjusted_completion is None or math.isinf(seen.adjusted_completion)
+        else f"{seen.adjusted_completion:.2f}",
+        "–"
+        if seen.adjusted_completion is None
+        else _WORDS["pass" if seen.adjusted_completion <= seen.bound else "fail"],
         "" if one.start is None else f"× {one.start:.1f}",
-        f"{seen.line:.0%}",
+        f"{seen.line_rate_share:.0%}",
         f"{seen.dropped:.1%}",
         f"{seen.lost:.1%}",
         why(one, seen),
@@ -229,25 +239,25 @@ def row(one: Held) -> list[str]:
 
 
 def _text(one: Held, seen: Figures) -> str:
-    scenario = one.named.cell.scenario
-    if math.isinf(seen.took.median):
+    scenario = one.at_stated_rate.cell.scenario
+    if math.isinf(seen.completion.median):
         return f"not in {scenario.timeout}"
-    return add_mark(interval_text(seen.took), one.bounded, seed_of(one.named.cell))
+    return add_mark(interval_text(seen.completion), one.bounded_metric, seed_of(one.at_stated_rate.cell))
 
 
 def why(one: Held, seen: Figures) -> str:
     """What makes runs miss the bound; empty where both comparisons hold."""
-    like_for_like = seen.alike is not None and seen.alike <= seen.bound
-    if one.named.verdict.status == "pass" and (seen.alike is None or like_for_like):
+    like_for_like = seen.adjusted_completion is not None and seen.adjusted_completion <= seen.bound
+    if one.at_stated_rate.verdict.status == "pass" and (seen.adjusted_completion is None or like_for_like):
         return ""
     note = NOTES.get(one.test)
     if note is not None and note.fits(seen):
         return note.text
     if not like_for_like:
         return "not explained"
-    reckoned = "" if one.simulated is not None else " (reckoned)"
-    link = f"frames as fast as upstream's save {one.saved:.2f} s{reckoned}" if one.saved > 0 else ""
-    start = f"upstream's sender begins {one.later:.2f} s earlier" if one.later else ""
+    reckoned = "" if one.at_simulator_rate is not None else " (reckoned)"
+    link = f"frames as fast as upstream's save {one.frame_saving:.2f} s{reckoned}" if one.frame_saving > 0 else ""
+    start = f"upstream's sender begins {one.extra_start_delay:.2f} s earlier" if one.extra_start_delay else ""
     return ", and ".join(filter(None, (link, start)))
 
 

@@ -65,35 +65,35 @@ def main(
 
     told: list[Told] = []
     try:
-        told = chaos.work(chosen, jobs, tell, within - (time.monotonic() - begun))
+        told = chaos.run_faults(chosen, jobs, tell, within - (time.monotonic() - begun))
     finally:
         if ground is None:
-            chaos.clear(all_of_it=bool(told) and all(one.trial.held for one in told))
+            chaos.clear(all_of_it=bool(told) and all(one.trial.is_sound for one in told))
     if json_file is not None:
         json_file.write_text(as_json(told))
     conclude(told, f"make chaos FAULTS={faults} SEED={seed}")
     print(f"{summary(told)} faults held, in {(time.monotonic() - begun) / 60:.0f} min")
     if len(told) < len(chosen):
         print(f"{len(chosen) - len(told)} faults were not begun within {within:g} s")
-    raise typer.Exit(0 if len(told) == len(chosen) and all(one.trial.held for one in told) else 1)
+    raise typer.Exit(0 if len(told) == len(chosen) and all(one.trial.is_sound for one in told) else 1)
 
 
 def conclude(told: Sequence[Told], command: str) -> None:
     """Say which faults did not hold, how to do them again, and of which kinds they are."""
-    failed = [one for one in told if not one.trial.held]
+    failed = [one for one in told if not one.trial.is_sound]
     for one in failed:
-        print(f"failed: #{one.planned.number} {one.planned.name}")
-        print(f"    again: {command} ONLY={one.planned.number}")
-    for name, count in sorted(Counter(one.planned.name for one in failed).items()):
-        of = sum(one.planned.name == name for one in told)
+        print(f"failed: #{one.fault.number} {one.fault.name}")
+        print(f"    again: {command} ONLY={one.fault.number}")
+    for name, count in sorted(Counter(one.fault.name for one in failed).items()):
+        of = sum(one.fault.name == name for one in told)
         print(f"held: {of - count} of {of}  {name}")
 
 
 def line_of(one: Told) -> str:
     """One fault in a line."""
-    what = "; ".join(one.trial.done)
-    said = "held" if one.trial.held else "FAILED"
-    return f"{said}  #{one.planned.number} {one.planned.name}: {what} ({one.trial.seconds:.1f} s)"
+    what = "; ".join(one.trial.actions)
+    said = "held" if one.trial.is_sound else "FAILED"
+    return f"{said}  #{one.fault.number} {one.fault.name}: {what} ({one.trial.seconds:.1f} s)"
 
 
 def _wanted(one: Planned, only: list[int] | None, engine: str, kind: str) -> bool:

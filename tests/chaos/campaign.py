@@ -36,7 +36,7 @@ class GroundError(Exception):
 class Told:
     """One fault that was done."""
 
-    planned: Planned
+    fault: Planned
     trial: Trial
 
 
@@ -68,27 +68,27 @@ class Chaos:
             shutil.copy2(file, self._state)
         for engine in engines:
             self._truths[engine] = self._undisturbed(engine)
-            lives = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self._truths[engine].lives.items())
+            lives = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self._truths[engine].lifetimes.items())
             say(f"undisturbed, {engine}: {lives}")
         kept.write_bytes(pickle.dumps(self._truths))
 
     def _undisturbed(self, engine: EngineName) -> Truth:
         stages = [Stage(self._folder / f"{engine}-{name}", engine) for name in ("first", "again")]
         cache = self._cache if self._cache.exists() else None
-        warm = stages[0].make(cache=cache, state=self._state)
+        warm = stages[0].create(cache=cache, state=self._state)
         # A first time for what is made once and kept.
-        self._give(warm)
+        self._copy_cache(warm)
         shutil.rmtree(self._cache, ignore_errors=True)
         shutil.copytree(warm.cache, self._cache, symlinks=True)
         shutil.rmtree(self._state)
         shutil.copytree(warm.state, self._state)
         cells, lives = [], {}
         for stage in stages:
-            stage.make(cache=self._cache, state=self._state)
+            stage.create(cache=self._cache, state=self._state)
             scene = Scene(stage, random.Random(0), 1.0, {})
             scene.commands.append(stage.start("undisturbed"))
             lives = lives_of(scene, MEASURED[engine])
-            cells = self._require(stage, scene.command.end())
+            cells = self._require(stage, scene.command.wait())
             if engine == "compose":
                 break
         again = stages[1] if engine == "virtual" else None
@@ -97,20 +97,20 @@ class Chaos:
             stage.clear()
         return found
 
-    def _give(self, stage: Stage) -> None:
-        self._require(stage, stage.start("warm").end(900))
+    def _copy_cache(self, stage: Stage) -> None:
+        self._require(stage, stage.start("warm").wait(900))
 
     def _require(self, stage: Stage, ended: Ended) -> list[dict[str, object]]:
         """The cells, all completed; in real time after some more trials on a machine that is busy. GroundError."""
         for number in range(AGAIN):
             if complete(cells_of(ended), stage.engine):
                 return cells_of(ended)
-            ended = stage.start(f"more{number}").end()
+            ended = stage.start(f"more{number}").wait()
         if not complete(cells_of(ended), stage.engine):
-            raise GroundError(f"an undisturbed command failed ({ended.code}):\n{ended.talk}\n{ended.out[-2000:]}")
+            raise GroundError(f"an undisturbed command failed ({ended.code}):\n{ended.stderr}\n{ended.stdout[-2000:]}")
         return cells_of(ended)
 
-    def work(
+    def run_faults(
         self, planned: Sequence[Planned], jobs: int, tell: Callable[[Told], None], within: float = math.inf
     ) -> list[Told]:
         """Do these faults; `tell` hears of each as it ends. By number.
@@ -124,17 +124,17 @@ class Chaos:
             told.append(one)
             tell(one)
 
-        side_by_side = [one for one in planned if not one.kind.alone]
+        side_by_side = [one for one in planned if not one.kind.exclusive]
         with ThreadPoolExecutor(jobs, thread_name_prefix="fault") as pool:
-            for future in as_completed([pool.submit(self._do, one, deadline) for one in side_by_side]):
+            for future in as_completed([pool.submit(self._run_fault, one, deadline) for one in side_by_side]):
                 if (one_done := future.result()) is not None:
                     done(one_done)
         for one in planned:
-            if one.kind.alone and (one_done := self._do(one, deadline)) is not None:
+            if one.kind.exclusive and (one_done := self._run_fault(one, deadline)) is not None:
                 done(one_done)
-        return sorted(told, key=lambda item: item.planned.number)
+        return sorted(told, key=lambda item: item.fault.number)
 
-    def _do(self, planned: Planned, deadline: float) -> Told | None:
+    def _run_fault(self, planned: Planned, deadline: float) -> Told | None:
         if time.monotonic() > deadline:
             return None
         kind = planned.kind
@@ -160,14 +160,14 @@ class Chaos:
 
 def summary(told: Sequence[Told]) -> str:
     """How many faults of how many held."""
-    return f"{sum(one.trial.held for one in told)} of {len(told)}"
+    return f"{sum(one.trial.is_sound for one in told)} of {len(told)}"
 
 
 def as_json(told: Sequence[Told]) -> str:
     """What came of all faults, for programs."""
     rows = [
-        {"number": one.planned.number, "engine": one.planned.kind.engine, "kind": one.planned.kind.name,
-         "held": one.trial.held, "problems": one.trial.problems, "done": one.trial.done,
+        {"number": one.fault.number, "engine": one.fault.kind.engine, "kind": one.fault.kind.name,
+         "held": one.trial.is_sound, "problems": one.trial.problems, "done": one.trial.actions,
          "seconds": round(one.trial.seconds, 2)}
         for one in told
     ]  # fmt: skip

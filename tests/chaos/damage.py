@@ -34,8 +34,8 @@ def damaging(choose: Choose, ways: tuple[str, ...] = WAYS) -> Inject:
     def inject(scene: Scene) -> None:
         found = sorted(choose(scene))
         assert found, "there is nothing to damage"
-        file, way = scene.chance.choice(found), scene.chance.choice(ways)
-        damage(file, way, scene.chance.uniform(0.1, 0.9))
+        file, way = scene.random.choice(found), scene.random.choice(ways)
+        damage(file, way, scene.random.uniform(0.1, 0.9))
         scene.damage(file)
         scene.note(f"{file.relative_to(scene.stage.folder)} {way}")
 

@@ -41,39 +41,41 @@ class Judge:
         self._stage = scene.stage
         self._truth = truth
 
-    def _say(self, problem: str) -> None:
+    def _add_problem(self, problem: str) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
 
     # --- the command that was disturbed
 
-    def disturbed(self, ended: Ended) -> None:
+    def judge_disturbed(self, ended: Ended) -> None:
         """Look at a command that a fault happened to."""
         kind, verb, cells = self._kind, ended.words[0], cells_of(ended)
-        self.output("the disturbed command", ended)
-        if ended.code is not None and ended.code not in kind.ends:
-            self._say(f"the disturbed command ended with {ended.code}, not {sorted(kind.ends)}: {last_words(ended)}")
-        if ended.code == MET and verb == "run" and not self.right(cells):
-            self._say(f"exit code 0, and not everything was met: {outcomes(cells)}")
+        self.judge_output("the disturbed command", ended)
+        if ended.code is not None and ended.code not in kind.exit_codes:
+            self._add_problem(
+                f"the disturbed command ended with {ended.code}, not {sorted(kind.exit_codes)}: {last_words(ended)}"
+            )
+        if ended.code == MET and verb == "run" and not self.cells_match(cells):
+            self._add_problem(f"exit code 0, and not everything was met: {outcomes(cells)}")
         if any(cell["verdict"] in ("fail", "unsupported") for cell in cells):
-            self._say(f"a verdict against an implementation: {[cell['sentence'] for cell in cells]}")
-        if kind.unharmed and verb != "measure" and not self.right(cells, part=verb != "run"):
-            self._say(f"the disturbed command was not unharmed: {outcomes(cells)}; {last_words(ended)}")
+            self._add_problem(f"a verdict against an implementation: {[cell['sentence'] for cell in cells]}")
+        if kind.must_complete and verb != "measure" and not self.cells_match(cells, part=verb != "run"):
+            self._add_problem(f"the disturbed command was not unharmed: {outcomes(cells)}; {last_words(ended)}")
         self._runs("after the disturbed command")
 
-    def right(self, cells: Cells, *, part: bool = False) -> bool:
+    def cells_match(self, cells: Cells, *, part: bool = False) -> bool:
         """Whether cells show what is shown undisturbed; `part`: of the runs that were there before."""
         whole = bool(cells) if part else complete(cells, self._truth.engine)
         return whole and [verdict_of(cell) for cell in cells] == [verdict_of(cell) for cell in self._truth.cells]
 
-    def output(self, name: str, ended: Ended) -> None:
+    def judge_output(self, name: str, ended: Ended) -> None:
         """Look at how a command ended, and at what it printed."""
         if ended.code is None:
-            self._say(f"{name} hung: {last_words(ended)}")
-        elif ended.code not in DOCUMENTED | self._kind.ends:
-            self._say(f"{name} ended with {ended.code}, which no page explains: {last_words(ended)}")
+            self._add_problem(f"{name} hung: {last_words(ended)}")
+        elif ended.code not in DOCUMENTED | self._kind.exit_codes:
+            self._add_problem(f"{name} ended with {ended.code}, which no page explains: {last_words(ended)}")
         for words in ended.unexpected:
-            self._say(f"{name} printed '{words}'")
+            self._add_problem(f"{name} printed '{words}'")
 
     def _runs(self, when: str) -> None:
         """Every stored run is what it would be undisturbed, or the ground's failure."""
@@ -94,30 +96,30 @@ class Judge:
                 if not (
                     folder.parent.name == "replaced" and any(one.name == "run.json" for one in self._scene.damaged)
                 ):
-                    self._say(f"{when} {folder.relative_to(self._stage.store)} cannot be read: {error}")
+                    self._add_problem(f"{when} {folder.relative_to(self._stage.store)} cannot be read: {error}")
                 continue
             outcome = run["outcome"]
             place = folder.relative_to(self._stage.store)
             if outcome["status"] not in BLAMELESS:
-                self._say(f"{when} {place} is {outcome['status']}: {outcome['role']}: {outcome['detail']}")
+                self._add_problem(f"{when} {place} is {outcome['status']}: {outcome['role']}: {outcome['detail']}")
             elif outcome["status"] == "completed":
                 if folder.parent.name == "replaced" and self._truth.engine == "virtual" and not damaged:
-                    self._say(f"{when} a completed run was made twice: {place}")
-                for wrong in self._truth.wrong(folder, run["repetition"], damaged)[:TOLD]:
-                    self._say(f"{when} {place} is not what it is undisturbed: {wrong}")
+                    self._add_problem(f"{when} a completed run was made twice: {place}")
+                for wrong in self._truth.differences(folder, run["repetition"], damaged)[:TOLD]:
+                    self._add_problem(f"{when} {place} is not what it is undisturbed: {wrong}")
 
     # --- what is kept
 
-    def kept(self, before: Files) -> Files:
+    def surviving_runs(self, before: Files) -> Files:
         """Look for the runs that were finished before a fault. Those that must be there later on, as they are now."""
         now = self._stage.finished()
         for place, files in before.items():
             if self._is_damaged(place):
                 continue
             if place not in now:
-                self._say(f"the finished run {place} was lost")
+                self._add_problem(f"the finished run {place} was lost")
             elif now[place] != files:
-                self._say(f"the finished run {place} was changed: {_changes(files, now[place])}")
+                self._add_problem(f"the finished run {place} was changed: {_changes(files, now[place])}")
         return {place: files for place, files in now.items() if not self._is_damaged(place)}
 
     def _is_damaged(self, place: str) -> bool:
@@ -125,31 +127,31 @@ class Judge:
 
     # --- the next command
 
-    def next(self, ended: Ended, kept: Files) -> None:
+    def judge_next(self, ended: Ended, kept: Files) -> None:
         """Look at the command after a fault."""
         cells = cells_of(ended)
-        self.output("the next command", ended)
-        if ended.code != MET or not self.right(cells):
-            self._say(f"the next command ended with {ended.code}: {outcomes(cells)}; {last_words(ended)}")
+        self.judge_output("the next command", ended)
+        if ended.code != MET or not self.cells_match(cells):
+            self._add_problem(f"the next command ended with {ended.code}: {outcomes(cells)}; {last_words(ended)}")
         self._runs("after the next command")
         now = self._stage.finished()
         for place, files in kept.items():
             # One that another stands in for is in another place.
             if now.get(place) != files and files not in now.values():
-                self._say(f"the next command lost or changed the finished run {place}")
+                self._add_problem(f"the next command lost or changed the finished run {place}")
 
-    def unadvised(self, ended: Ended) -> None:
+    def judge_refusal(self, ended: Ended) -> None:
         """The next command did not do, and nothing was said that would help."""
-        self._say(f"the next command failed, and nothing says what to remove: {last_words(ended)}")
+        self._add_problem(f"the next command failed, and nothing says what to remove: {last_words(ended)}")
 
     # --- what is left
 
-    def left(self, found: list[str]) -> None:
+    def judge_leftovers(self, found: list[str]) -> None:
         """Look at what `left_on` found, and at the shapes of store and cache."""
         for thing in found:
-            self._say(f"left behind: {thing}")
+            self._add_problem(f"left behind: {thing}")
         for shape in sorted(self._stage.shapes() - self._truth.shapes):
-            self._say(f"left behind in the {'cache' if shape.startswith('cache/') else 'store'}: {shape}")
+            self._add_problem(f"left behind in the {'cache' if shape.startswith('cache/') else 'store'}: {shape}")
 
 
 def left_on(stage: Stage, shared: machine.Shared | None) -> list[str]:
@@ -171,7 +173,7 @@ def left_on(stage: Stage, shared: machine.Shared | None) -> list[str]:
 def cells_of(ended: Ended) -> Cells:
     """The cells that a command printed; none where it did not come to that."""
     with suppress(ValueError, KeyError):
-        found: Cells = json.loads(ended.out)["cells"]
+        found: Cells = json.loads(ended.stdout)["cells"]
         return found
     return []
 
@@ -183,7 +185,7 @@ def outcomes(cells: Cells) -> str:
 
 def last_words(ended: Ended) -> str:
     """The last that a command said."""
-    lines = [line.strip() for line in ended.talk.splitlines() if line.strip()]
+    lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
     return " | ".join(lines[-3:])
 
 

@@ -134,11 +134,11 @@ def container_ids(owner: int) -> dict[str, str]:
 class Shared:
     """What all commands on this machine share: only one who runs alone can tell whose it is."""
 
-    things: frozenset[str]
+    resources: frozenset[str]
 
     def since(self, before: Shared) -> list[str]:
         """What is here now, was not before, and should have gone."""
-        return sorted(self.things - before.things)
+        return sorted(self.resources - before.resources)
 
 
 def shared() -> Shared:
@@ -165,5 +165,5 @@ def _shared() -> Iterator[str]:
         with suppress(OSError):
             said = setting.file.read_text().strip()
             # A group comes and goes; what somebody killed has left changed the next one takes back.
-            if said != setting.usual:
+            if said != setting.default:
                 yield f"{setting.file} = {said}"

@@ -28,16 +28,16 @@ class Scene:
     """What a fault has in hand."""
 
     stage: Stage
-    chance: random.Random
-    hurry: float
+    random: random.Random
+    moment_factor: float
     """A part of its moment: 1 at first, less when a fault came too late."""
-    lives: Mapping[str, float]
+    lifetimes: Mapping[str, float]
     """How long what faults are meant for lives, undisturbed, by its name; seconds."""
     commands: list[Command] = field(default_factory=list)
     """Those under way; the first is the one that is disturbed."""
     undo: ExitStack = field(default_factory=ExitStack)
     """What ends the fault."""
-    done: list[str] = field(default_factory=list)
+    actions: list[str] = field(default_factory=list)
     """What was done, in words."""
     damaged: dict[Path, str] = field(default_factory=dict)
     """Files that are no longer what they were → digest of what is left of them."""
@@ -49,7 +49,7 @@ class Scene:
 
     def note(self, what: str) -> None:
         """Something was done."""
-        self.done.append(what)
+        self.actions.append(what)
 
     def damage(self, file: Path) -> None:
         """A file was damaged, or removed."""
@@ -61,9 +61,9 @@ class Scene:
 
     def sleep_part(self, seconds: float) -> float:
         """Sleep for a random part of some seconds, and say how long that was."""
-        pause = self.chance.random() * seconds * self.hurry
+        pause = self.random.random() * seconds * self.moment_factor
         deadline = time.monotonic() + pause
-        while (left := deadline - time.monotonic()) > 0 and not self.command.over():
+        while (left := deadline - time.monotonic()) > 0 and not self.command.has_ended():
             time.sleep(min(left, LOOK))
         return pause
 
@@ -92,7 +92,7 @@ class Target:
         """Wait until it is there. MissedError when the command ends before."""
         deadline = time.monotonic() + WAIT
         while time.monotonic() < deadline:
-            over = scene.command.over()
+            over = scene.command.has_ended()
             found = self.find(scene)
             if found:
                 return sorted(found)
@@ -103,22 +103,22 @@ class Target:
 
     def at_moment(self, scene: Scene) -> int:
         """The process that it is at a random moment of its life. MissedError when it has gone by then."""
-        pid = scene.chance.choice(self.await_first(scene))
-        pause = scene.sleep_part(self.life(scene))
+        pid = scene.random.choice(self.await_first(scene))
+        pause = scene.sleep_part(self.lifetime(scene))
         if pid not in self.find(scene):
             raise MissedError(f"{self.name} had gone after {pause:.2f} s")
         scene.note(f"{pause:.2f} s into {self.name}")
         return pid
 
-    def life(self, scene: Scene) -> float:
+    def lifetime(self, scene: Scene) -> float:
         """How long it lives, undisturbed, seconds."""
-        return scene.lives.get(self.name, 1.0)
+        return scene.lifetimes.get(self.name, 1.0)
 
 
 def lives_of(scene: Scene, targets: list[Target]) -> dict[str, float]:
     """Follow an undisturbed command to its end: how long what faults are meant for lives; the shortest, where several."""
     seen: dict[tuple[str, int], tuple[float, float]] = {}
-    while not scene.command.over():
+    while not scene.command.has_ended():
         for target in targets:
             for pid in target.find(scene):
                 now = time.monotonic()
@@ -132,7 +132,7 @@ def lives_of(scene: Scene, targets: list[Target]) -> dict[str, float]:
 
 def end_quietly(command: Command) -> None:
     """Kill a command that is still there."""
-    if not command.over():
+    if not command.has_ended():
         with suppress(ProcessLookupError):
             command.process.kill()
         command.process.wait()

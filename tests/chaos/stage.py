@@ -54,14 +54,14 @@ class Ended:
     words: tuple[str, ...]
     code: int | None
     """The exit code; negative for a signal, None for one that hung."""
-    out: str
-    talk: str
+    stdout: str
+    stderr: str
     seconds: float
 
     @property
     def unexpected(self) -> list[str]:
         """What of its output nobody should see."""
-        text = f"{self.out}\n{self.talk}"
+        text = f"{self.stdout}\n{self.stderr}"
         return [words for words in UNEXPECTED if words in text]
 
 
@@ -71,7 +71,7 @@ class Command:
     def __init__(self, stage: Stage, name: str, words: tuple[str, ...], settings: Mapping[str, str]) -> None:
         self.words = words
         self._files = [stage.folder / f"{name}.{stream}" for stream in ("out", "err")]
-        self._begun = time.monotonic()
+        self._started_at = time.monotonic()
         with self._files[0].open("wb") as out, self._files[1].open("wb") as talk:
             self.process = subprocess.Popen(
                 [str(Path(sys.executable).with_name("harness")), *words], cwd=ROOT, stdin=subprocess.DEVNULL,
@@ -82,11 +82,11 @@ class Command:
     def pid(self) -> int:
         return self.process.pid
 
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether it has ended."""
         return self.process.poll() is not None
 
-    def end(self, longest: float = LONGEST) -> Ended:
+    def wait(self, longest: float = LONGEST) -> Ended:
         """Wait for its end; what hangs is killed."""
         code: int | None
         try:
@@ -96,7 +96,7 @@ class Command:
             self.process.wait()
             code = None
         out, talk = (file.read_text(errors="replace") for file in self._files)
-        return Ended(self.words, code, out, talk, time.monotonic() - self._begun)
+        return Ended(self.words, code, out, talk, time.monotonic() - self._started_at)
 
 
 class Stage:
@@ -109,14 +109,14 @@ class Stage:
         self.store, self.cache, self.state = (folder / name for name in ("store", "cache", "state"))
         memory = Path("/dev/shm")
         self.memory = (memory if memory.is_dir() else folder) / f"quic-lab-chaos-{os.getpid()}-{folder.name}"
-        self.case = folder / "disturbed.yaml"
+        self.scenario_file = folder / "disturbed.yaml"
 
-    def make(self, *, cache: Path | None = None, store: Path | None = None, state: Path | None = None) -> Stage:
+    def create(self, *, cache: Path | None = None, store: Path | None = None, state: Path | None = None) -> Stage:
         """Make the folders: the cache's files are those of another one, the store is a copy."""
         self.clear()
         self.folder.mkdir(parents=True)
         self.memory.mkdir(parents=True)
-        self.case.write_text(yaml.safe_dump(SCENARIO, sort_keys=False))
+        self.scenario_file.write_text(yaml.safe_dump(SCENARIO, sort_keys=False))
         for source, target in ((store, self.store), (state, self.state)):
             if source is not None:
                 shutil.copytree(source, target, symlinks=True)
@@ -153,9 +153,9 @@ class Stage:
         if verb == "run":
             asked = ("--engine", self.engine, "--repeat", str(REPETITIONS[self.engine]), "--json")
             jobs = ("--jobs", "2") if self.engine == "virtual" else ()
-            return ("run", str(self.case), *PAIR, *asked, *jobs, "--store", str(self.store))
+            return ("run", str(self.scenario_file), *PAIR, *asked, *jobs, "--store", str(self.store))
         told = ("--json",) if verb == "report" else ()
-        return (verb, str(self.case), *told, "--store", str(self.store))
+        return (verb, str(self.scenario_file), *told, "--store", str(self.store))
 
     def start(self, name: str, verb: str = "run", settings: Mapping[str, str] | None = None) -> Command:
         """Give a command; `name`: what its output is kept as."""

@@ -25,7 +25,7 @@ def freeze(target: Target, low: float, high: float, *, group: bool = False) -> I
     def inject(scene: Scene) -> None:
         pid = target.at_moment(scene)
         scene.send(pid, signal.SIGSTOP, target.name, group=group)
-        pause = scene.chance.uniform(low, high)
+        pause = scene.random.uniform(low, high)
         time.sleep(pause)
         try:
             scene.send(pid, signal.SIGCONT, target.name, group=group)
@@ -53,8 +53,8 @@ def interrupt(target: Target, times: int = 1, number: signal.Signals = signal.SI
         for time_left in reversed(range(times)):
             scene.send(pid, number, target.name, group=True)
             if time_left:
-                time.sleep(scene.chance.choice((0.002, 0.05, 0.3, 1.0)) * scene.chance.random())
-                if scene.command.over():
+                time.sleep(scene.random.choice((0.002, 0.05, 0.3, 1.0)) * scene.random.random())
+                if scene.command.has_ended():
                     return
 
     return inject
@@ -82,7 +82,7 @@ def pause(service: str, target: Target, low: float, high: float) -> Inject:
     def inject(scene: Scene) -> None:
         docker("pause", service, target)(scene)
         identity = machine.container_ids(scene.command.pid).get(service, "")
-        time.sleep(scene.chance.uniform(low, high))
+        time.sleep(scene.random.uniform(low, high))
         subprocess.run(["docker", "unpause", identity], capture_output=True, check=False)
         scene.note("docker unpause")
 
@@ -93,7 +93,7 @@ def second(target: Target, *, end: signal.Signals | None = None) -> Inject:
     """Another harness is given the same command on the same store; one of the two may be killed at some moment."""
 
     def inject(scene: Scene) -> None:
-        scene.sleep_part(target.life(scene))
+        scene.sleep_part(target.lifetime(scene))
         scene.commands.append(scene.stage.start("second"))
         scene.note("a second harness on the same store")
         if end is not None:

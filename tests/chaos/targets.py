@@ -19,7 +19,7 @@ _KERNEL = "linux"
 def _harness(scene: Scene) -> list[int]:
     command = scene.command
     # From when on its own code is in charge: Python itself leaves this signal alone.
-    return [command.pid] if not command.over() and machine.catches(command.pid, signal.SIGTERM) else []
+    return [command.pid] if not command.has_ended() and machine.catches(command.pid, signal.SIGTERM) else []
 
 
 def _guests(scene: Scene) -> list[int]:

@@ -29,12 +29,12 @@ class Trial:
     """What came of one fault."""
 
     problems: list[str] = field(default_factory=list)
-    done: list[str] = field(default_factory=list)
+    actions: list[str] = field(default_factory=list)
     """What was done, in words."""
     seconds: float = 0.0
 
     @property
-    def held(self) -> bool:
+    def is_sound(self) -> bool:
         """Whether everything is as it must be."""
         return not self.problems
 
@@ -44,62 +44,62 @@ def attempt(kind: Kind, stage: Stage, truth: Truth, cache: Path, state: Path, se
     begun = time.monotonic()
     trial = Trial()
     for number in range(ATTEMPTS):
-        stage.make(cache=cache, store=truth.seed_store, state=state)
-        scene = Scene(stage, random.Random(seed), 0.5**number, truth.lives)
+        stage.create(cache=cache, store=truth.seed_store, state=state)
+        scene = Scene(stage, random.Random(seed), 0.5**number, truth.lifetimes)
         try:
             trial = _run(kind, scene, truth)
             break
         except MissedError as late:
-            trial = Trial([f"missed its moment: {late}"], scene.done)
+            trial = Trial([f"missed its moment: {late}"], scene.actions)
         finally:
             for command in scene.commands:
                 end_quietly(command)
             scene.undo.close()
     trial.seconds = time.monotonic() - begun
-    if trial.held:
+    if trial.is_sound:
         stage.clear()
     return trial
 
 
 def _run(kind: Kind, scene: Scene, truth: Truth) -> Trial:
     stage, judge = scene.stage, Judge(kind, scene, truth)
-    shared = machine.shared() if kind.alone else None
+    shared = machine.shared() if kind.exclusive else None
     before = stage.finished()
     for inject in kind.before:
         inject(scene)
     scene.commands.append(stage.start("disturbed", kind.verb, kind.settings))
     if kind.during is not None:
         kind.during(scene)
-    ended = [command.end() for command in scene.commands]
+    ended = [command.wait() for command in scene.commands]
     for one in ended:
-        judge.disturbed(one)
-    kept = judge.kept(before)
+        judge.judge_disturbed(one)
+    kept = judge.surviving_runs(before)
     scene.undo.close()
     _give_next(kind, scene, judge, kept, ended)
     deadline = time.monotonic() + LINGER
     while (left := left_on(stage, shared)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    judge.left(left)
-    return Trial(judge.problems, scene.done)
+    judge.judge_leftovers(left)
+    return Trial(judge.problems, scene.actions)
 
 
 def _give_next(kind: Kind, scene: Scene, judge: Judge, kept: Files, before: list[Ended]) -> None:
     """The command after the fault; once more after what it advises, where it may, and while links are spoilt."""
     stage = scene.stage
-    ended = stage.start("next").end()
-    if kind.advice and not judge.right(cells_of(ended)):
-        judge.output("the next command", ended)
+    ended = stage.start("next").wait()
+    if kind.may_refuse and not judge.cells_match(cells_of(ended)):
+        judge.judge_output("the next command", ended)
         told = follow(stage, [ended, *before])
         if not told:
-            judge.unadvised(ended)
+            judge.judge_refusal(ended)
         scene.note(f"followed: removed {', '.join(told)}")
-        ended = stage.start("advised").end()
+        ended = stage.start("advised").wait()
     for number in range(AGAIN):
         if not _spoilt(ended, stage):
             break
         scene.note("the link was not the one asked for: once more")
-        ended = stage.start(f"again{number}").end()
-    judge.next(ended, kept)
+        ended = stage.start(f"again{number}").wait()
+    judge.judge_next(ended, kept)
 
 
 def _spoilt(ended: Ended, stage: Stage) -> bool:
@@ -109,7 +109,7 @@ def _spoilt(ended: Ended, stage: Stage) -> bool:
 
 def follow(stage: Stage, ended: list[Ended]) -> list[str]:
     """Remove what commands name of a stage's own files: what hints name, else errors, else verdicts. What was removed."""
-    lines = [line for one in ended for line in one.talk.splitlines()]
+    lines = [line for one in ended for line in one.stderr.splitlines()]
     hints = [line for line in lines if line.startswith("hint:")]
     sentences = [str(cell["sentence"]) for one in ended for cell in cells_of(one)]
     for words in ("\n".join(hints), "\n".join(lines), "\n".join(sentences)):

@@ -72,18 +72,18 @@ class Truth:
     engine: EngineName
     cells: tuple[dict[str, Any], ...]
     """As `run --json` prints them."""
-    pictures: Mapping[int, Mapping[str, object]]
+    expected_runs: Mapping[int, Mapping[str, object]]
     """Repetition → what its run must show; nothing in real time, where no two runs are the same."""
     shapes: frozenset[str]
     """What a store and a cache hold then."""
     seed_store: Path
     """A store with the first repetition in it, and no other."""
-    lives: Mapping[str, float]
+    lifetimes: Mapping[str, float]
     """How long what faults are meant for lives; seconds."""
 
-    def wrong(self, folder: Path, repetition: int, damaged: frozenset[str] = frozenset()) -> list[str]:
+    def differences(self, folder: Path, repetition: int, damaged: frozenset[str] = frozenset()) -> list[str]:
         """What is other in a stored run than it must be. `damaged`: names of its files that a fault has changed."""
-        wanted = self.pictures.get(repetition, {})
+        wanted = self.expected_runs.get(repetition, {})
         found = picture(folder) if wanted else {}
         return [
             f"{name}: {found.get(name, 'missing')} instead of {value}"

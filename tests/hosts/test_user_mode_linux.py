@@ -42,7 +42,7 @@ exit $code
 def guest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what the guest left: its results and what its user saw."""
     app = App(CheckoutPaths(ROOT, ROOT / "results", ROOT / ".state", CACHE))
-    endpoint = app.images.of(*app.catalogue.implementations()["ngtcp2"])
+    endpoint = app.images.build_of(*app.catalogue.implementations()["ngtcp2"])
     assert endpoint is not None
     builds = (app.images.sim_build("host"), endpoint)
     for build in builds:

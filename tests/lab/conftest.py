@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Patience:
     """Seconds that are left."""
 
-    left: float = PATIENCE
+    seconds_left: float = PATIENCE
 
 
 _patience = Patience()
@@ -93,13 +93,13 @@ class Harness:
         return [sys.executable, "-m", "harness.cli", *words, "--store", str(self.store)]
 
     def run(self, *words: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "HARNESS_PATIENCE": "30 s" if _patience.left > 0 else "0 s"}
+        environment = {**os.environ, "HARNESS_PATIENCE": "30 s" if _patience.seconds_left > 0 else "0 s"}
         return subprocess.run(
             self.command("run", *words),
             capture_output=True, text=True, cwd=ROOT, env=environment, timeout=timeout, check=False,
         )  # fmt: skip
 
-    def spoilt(self) -> list[float]:
+    def stolen_shares(self) -> list[float]:
         """Of each stored run whose link was not the one asked for, or in which somebody was starved: how much of the
         processor's time was stolen then."""
         found = [json.loads(file.read_text()) for file in self.store.glob("runs/*/*/measured.json")]
@@ -115,13 +115,13 @@ class Harness:
         for _ in range(ATTEMPTS):
             began = time.monotonic()
             done = self.run(*words, timeout=timeout)
-            if not self.spoilt():
+            if not self.stolen_shares():
                 break
             words = tuple(word for word in words if word != "--fresh")
-            _patience.left -= time.monotonic() - began
-            if _patience.left <= 0:
+            _patience.seconds_left -= time.monotonic() - began
+            if _patience.seconds_left <= 0:
                 break
-        stolen = self.spoilt()
+        stolen = self.stolen_shares()
         if stolen and min(stolen) >= STOLEN:
             pytest.skip(f"no real time to be had: the hypervisor took {min(stolen):.0%} of the processor's")
         return done
@@ -218,7 +218,7 @@ def build_image(tag: str, folder: Path, *words: str) -> str:
 def own_cache(cache: Path, implementation: str) -> Cache:
     """A cache with the exports of the simulator and an implementation, as folders of its own with links to the files."""
     app = _app()
-    with app.exported.use([app.images.sim("lab").reference, local_image(implementation)]) as exported:
+    with app.root_file_systems.use([app.images.sim("lab").reference, local_image(implementation)]) as exported:
         for root in exported.roots.values():
             folder = Path(root.rootfs).parent
             own = cache / "rootfs" / folder.name

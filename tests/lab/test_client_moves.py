@@ -48,7 +48,7 @@ def _scenario(harness: Harness, name: str, flows: list[dict[str, Any]]) -> str:
 def moved(warm: Harness, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dict[str, Any]]:
     """(implementation, how) → the cell in which its client moved."""
     harness = Harness(tmp_path_factory.mktemp("moves"))
-    absent = open_app().inventory.absent()
+    absent = open_app().inventory.unavailable()
     cells: dict[tuple[str, str], dict[str, Any]] = {}
     for how in KINDS:
         names = [name for name, own in MOVERS if own == how and name not in absent]
@@ -84,7 +84,7 @@ def from_client(cell: dict[str, Any], simulator: str) -> Sent:
 
 @pytest.mark.parametrize(("name", "how"), MOVERS, ids=[f"{name}-{how}" for name, how in MOVERS])
 def test_a_client_moves_when_it_is_told(moved: dict[tuple[str, str], dict[str, Any]], name: str, how: str) -> None:
-    if (why := open_app().inventory.absent().get(name)) is not None:
+    if (why := open_app().inventory.unavailable().get(name)) is not None:
         pytest.skip(f"{name} is not built here: {why}")
     cell = moved[name, how]
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]

@@ -67,7 +67,7 @@ class Machine:
         """The lab kernels that run there: process → the worker's."""
         return {int(one): int(worker) for one, worker in map(str.split, self.python(_GUESTS).splitlines())}
 
-    def said(self) -> str:
+    def output(self) -> str:
         done = subprocess.run(["docker", "logs", self.name], capture_output=True, text=True, check=False)
         return done.stdout + done.stderr
 
@@ -180,7 +180,7 @@ def test_a_worker_killed_in_mid_run_costs_that_run_alone(
 
     def mid_run() -> bool:
         """A guest runs, and something has finished, so that it could be made again by mistake."""
-        assert driver.poll() is None, said.read_text() + "".join(one.said() for one in cluster.machines)
+        assert driver.poll() is None, said.read_text() + "".join(one.output() for one in cluster.machines)
         if not list(harness.store.glob("runs/*/0/run.json")):
             return False
         found[:] = [(one, worker) for one in cluster.machines for worker in one.guests().values()]

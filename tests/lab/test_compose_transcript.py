@@ -48,7 +48,7 @@ def test_the_same_engine_gives_the_same_files_and_commands_and_an_altered_one_do
     assert differences(base, transcript(here, "pair", tmp_path / "again")) == ()
     inputs = {"compose.yaml", "cell.env", "lab.json", "plan/plan.json", "standing/compose.yaml", "standing/variables"}
     assert inputs == {place for place, text in base.files.items() if text != MEASURED} - {"standing/sim/plan.json"}
-    assert base.changing.keys() == {SHARED_RESOURCES, "quic-lab-1-client0", "quic-lab-1-server0"}
+    assert base.changes.keys() == {SHARED_RESOURCES, "quic-lab-1-client0", "quic-lab-1-server0"}
 
     altered = transcript(_altered_checkout(tmp_path / "checkout"), "pair", tmp_path / "altered")
     compose, stop = differences(base, altered)

@@ -107,8 +107,8 @@ def _stream(folder: Path, flow: int, to_client: bool) -> tuple[int, int]:
     """(bytes of the data connection's stream that came out of the path, without repetitions; bytes iperf3 received)."""
     side = "left" if to_client else "right"
     capture = read_capture(folder / "sim" / f"trace_node_{side}.pcap", read_lab(folder / "lab.json").flows)
-    mine = capture.where((capture.flow == flow) & (capture.to_client == to_client) & (capture.payload > 0))
-    data = mine.where((mine.destination_port if to_client else mine.source_port) == 5202)
+    mine = capture.select((capture.flow == flow) & (capture.to_client == to_client) & (capture.payload > 0))
+    data = mine.select((mine.destination_port if to_client else mine.source_port) == 5202)
     receiver = "client" if to_client else "server"
     report = json.loads(read_bytes(folder / f"flow{flow}" / receiver / "iperf3.json"))
     return int((data.sequence + data.payload).max() - data.sequence.min()), report["end"]["sum_received"]["bytes"]

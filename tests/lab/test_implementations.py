@@ -39,7 +39,7 @@ def transfers(warm: Harness, tmp_path_factory: pytest.TempPathFactory) -> dict[t
 
 @pytest.mark.parametrize(("name", "role"), ROLES, ids=[f"{name}-{role}" for name, role in ROLES])
 def test_a_transfer(transfers: dict[tuple[str, str], dict[str, Any]], name: str, role: str) -> None:
-    if (why := open_app().inventory.absent().get(name)) is not None:
+    if (why := open_app().inventory.unavailable().get(name)) is not None:
         # Left out by name, never faked.
         assert (name, role) not in transfers
         pytest.skip(f"{name} is not built here: {why}")
@@ -52,10 +52,10 @@ def test_a_transfer(transfers: dict[tuple[str, str], dict[str, Any]], name: str,
 
 def test_programs_of_go_do_the_same_on_every_processor(warm: Harness) -> None:
     app = open_app()
-    absent, found = app.inventory.absent(), list[Finding]()
+    absent, found = app.inventory.unavailable(), list[Finding]()
     for name, (implementation, _) in catalogue().implementations().items():
         if name not in absent and implementation.build is not None:
-            found += run.processor_findings(implementation, app.exported.of(local_image(name)))
+            found += run.processor_findings(implementation, app.root_file_systems.of(local_image(name)))
     assert {item.implementation for item in found} >= {"quic-go", "go-x-net"}
     assert [item.seen for item in found if item.failed] == []
 

@@ -54,7 +54,7 @@ def test_drops_and_damage_have_the_distribution_that_is_asked_for(warm: Harness,
             assert abs(longer / of - RATE) < SIGMAS * (RATE * (1 - RATE) / of) ** 0.5
         assert np.mean(spared) == pytest.approx(1 / RATE, rel=0.06)
         # A damaged datagram is given to its receiver, and every dropped one is gone.
-        assert passage.appeared == (0 if to_client else pytest.approx(int(taken.sum()), abs=3))
+        assert passage.missed_at_ingress == (0 if to_client else pytest.approx(int(taken.sum()), abs=3))
 
 
 def _verdicts(harness: Harness, client: str, server: str) -> dict[str, str]:

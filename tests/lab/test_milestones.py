@@ -46,9 +46,9 @@ def test_a_milestone_is_the_time_of_a_transfer_of_that_size(warm: Harness, harne
     (window,) = view.windows
     body = body_arrival(view, window)
     assert isinstance(body, BodyArrival), body
-    assert body.stream.unseen == 0, "the servers' qlog tells what the capture cut off"
+    assert body.stream.missing_bytes == 0, "the servers' qlog tells what the capture cut off"
     for size in SIZES:
-        written, came = Delivery(view, window).written(size * 10**6), body.reached(size * 10**6)
+        written, came = Delivery(view, window).file_time_of(size * 10**6), body.time_of(size * 10**6)
         assert isinstance(written, Moment) and came.earliest_ns is not None and came.latest_ns is not None
         # The client writes at once what has come without a gap, and nothing before.
         assert came.earliest_ns <= written.before_ns

@@ -116,7 +116,7 @@ def test_a_path_rewrites_port_and_address(harness: Harness, version: int) -> Non
     moves = [{"at": f"{AT} s", "how": "nat-port"}, {"at": "0.6 s", "how": "nat-address"}]
     view = _run(harness, f"nat{version}", moves, STAYS, *VIRTUAL, paths={}, path=PATHS["cellular"], ip_version=version)
     zero, left, right = _zero(view), _capture(view, "", "left"), _capture(view, "", "right")
-    sent = right.where(~right.to_client)
+    sent = right.select(~right.to_client)
     seconds = (sent.t_ns - zero) / 1e9
     assert set(left.source_port[~left.to_client]) == {int(sent.source_port[0])}
     moved = seconds > AT + 0.02 + 0.01

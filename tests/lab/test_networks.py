@@ -39,7 +39,7 @@ GREETING = 12
 class Seen:
     """What a run shows of what was before it."""
 
-    came_through: list[bool]
+    delivered: list[bool]
     """Of each packet towards the client, in order."""
     first_counts: list[tuple[int, int]]
     """Of each queueing discipline, as it was when the path came up: (packets, drops)."""
@@ -68,7 +68,7 @@ class Bench:
         who = [self.app.catalogue.implementations()[name][0] for name in (client, "ngtcp2")]
         request = Request([Scenario.model_validate(asked)], who[:1], who[1:])
         (cell,) = self.app.matrix(request, lambda event: None, pull=False)
-        return self.app.inventory.made(cell, lambda event: None)
+        return self.app.inventory.build_images_of(cell, lambda event: None)
 
     def run(self, cell: Cell) -> Seen:
         """A run of a cell whose link is proven, as soon as the machine lets it be."""
@@ -86,7 +86,7 @@ class Bench:
         diary = view.path("sim/events.jsonl")
         assert diary is not None
         return Seen(
-            came_through=[bool(one) for one in view.to_client.arrived],
+            delivered=[bool(one) for one in view.to_client.arrived],
             first_counts=list(zip(counted["packets"].to_list(), counted["drops"].to_list(), strict=True)),
             datagrams=len(view.left.t_ns),
             starts=sum(json.loads(line)["event"] == "start" for line in diary.read_text().splitlines()),
@@ -135,8 +135,8 @@ def test_a_run_is_the_same_alone_and_behind_another(bench: Bench) -> None:
     # On the host's kernel there is only the container's own namespace to run a path in: the simulator ends with the run.
     assert stands == before == [] if alone.link.kernel.startswith("host ") else stands != before
     # The losses begin with the run's own seed, whatever was drawn before.
-    assert _same_losses(alone.came_through, behind.came_through)
-    assert not _same_losses(other.came_through, behind.came_through)
+    assert _same_losses(alone.delivered, behind.delivered)
+    assert not _same_losses(other.delivered, behind.delivered)
     for seen in (alone, behind):
         assert len(seen.first_counts) >= 4
         assert all(packets <= GREETING and drops <= 1 for packets, drops in seen.first_counts)

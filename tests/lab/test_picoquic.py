@@ -22,7 +22,7 @@ WHEEL, HEADER = "requirements.txt", "src/picoquic.h"
 def changed(warm: Harness, tmp_path: Path) -> Callable[[str, str, str], str]:
     """Build the image with a text of one of its files replaced, and return what the build ends with."""
     images = Images(ROOT / "images", tmp_path / "state")
-    real = images.of(*open_app().catalogue.implementations()["picoquic"])
+    real = images.build_of(*open_app().catalogue.implementations()["picoquic"])
     assert real is not None
 
     def build(file: str, text: str, other: str) -> str:
@@ -32,7 +32,7 @@ def changed(warm: Harness, tmp_path: Path) -> Callable[[str, str, str], str]:
         assert content.count(text) == 1
         (folder / file).write_text(content.replace(text, other))
         with pytest.raises(EngineError) as failed:
-            images.make(Build("picoquic", folder, real.seconds, on=real.on), lambda name, seconds: None)
+            images.make(Build("picoquic", folder, real.seconds, bases=real.bases), lambda name, seconds: None)
         assert "the image picoquic could not be built" in failed.value.message
         return failed.value.message
 
@@ -53,7 +53,7 @@ def test_another_layout_stops_the_build(changed: Callable[[str, str, str], str])
 
 def picoquic(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the program of the image alone."""
-    build = open_app().images.of(*open_app().catalogue.implementations()["picoquic"])
+    build = open_app().images.build_of(*open_app().catalogue.implementations()["picoquic"])
     assert build is not None
     asked = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
     return subprocess.run(

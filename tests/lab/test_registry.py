@@ -88,8 +88,8 @@ def test_an_image_goes_to_a_registry_and_comes_back_instead_of_being_built(
 def test_what_was_altered_is_refused_by_name(warm: Harness, place: str, tmp_path: Path) -> None:
     registry, reference = Registry(place), local_image("curl")
     identity = "0" * 32
-    name = registry.give(reference, identity)
-    assert registry.take("quic-lab-test/never-pushed:1", identity) is False
+    name = registry.push(reference, identity)
+    assert registry.pull("quic-lab-test/never-pushed:1", identity) is False
     docker("pull", "--quiet", name)
     labels = json.loads(docker("image", "inspect", "--format", "{{json .Config.Labels}}", name))
     for change in ("RUN echo altered >>/run_endpoint.sh", "ENV LD_PRELOAD=/tmp/mine.so"):
@@ -99,16 +99,16 @@ def test_what_was_altered_is_refused_by_name(warm: Harness, place: str, tmp_path
         docker("push", "--quiet", name)
         docker("rmi", name)
         with pytest.raises(EngineError, match=r"curl:.* was refused: its files are not those"):
-            registry.take(reference, identity)
+            registry.pull(reference, identity)
     with pytest.raises(EngineError, match="was refused: it says that it is of the recipe"):
-        registry.take(reference, "1" * 32)
+        registry.pull(reference, "1" * 32)
     # Nothing of it stays under its name there.
     assert docker("images", "--quiet", name) == ""
 
 
 def test_its_sbom_goes_along(place: str, tmp_path: Path) -> None:
     registry, reference = Registry(place), local_image("curl")
-    name = registry.give(reference, "0" * 32)
+    name = registry.push(reference, "0" * 32)
     docker("pull", "--quiet", f"{name}-sbom")
     container = docker("create", f"{name}-sbom")
     try:
@@ -127,7 +127,7 @@ def test_its_sbom_goes_along(place: str, tmp_path: Path) -> None:
     # Labels are not sealed: the image is taken as any.
     docker("tag", reference, "quic-lab-test/kept:1")
     try:
-        assert registry.take(reference, "0" * 32) is True
+        assert registry.pull(reference, "0" * 32) is True
         labels = json.loads(docker("image", "inspect", "--format", "{{json .Config.Labels}}", f"{place}/{reference}"))
         assert labels[SBOM_LABEL] == hashlib.sha256(sbom).hexdigest()
     finally:
@@ -137,4 +137,4 @@ def test_its_sbom_goes_along(place: str, tmp_path: Path) -> None:
 
 def test_a_registry_that_does_not_answer_is_an_error() -> None:
     with pytest.raises(EngineError, match=r"pulling 127\.0\.0\.1:9/"):
-        Registry("127.0.0.1:9").take("quic-lab/curl:1", "0")
+        Registry("127.0.0.1:9").pull("quic-lab/curl:1", "0")

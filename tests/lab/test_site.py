@@ -53,14 +53,14 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     ground = tmp_path_factory.mktemp("tour")
     app = App(CheckoutPaths(ROOT, ROOT / "results" / "reference", ROOT / ".state", CACHE))
     results = app.results.find(lambda cell: True)
-    made = render_site(ground / "site", results, app.stored, app.results.find, app.places.cache)
+    made = render_site(ground / "site", results, app.stored_runs, app.results.find, app.paths.cache)
     store = _stored(ground / "store")
     own = App(CheckoutPaths(ROOT, store.root, ROOT / ".state", CACHE))
     render_site(
-        ground / "site" / "stored", own.results.find(lambda cell: True), store, own.results.find, app.places.cache
+        ground / "site" / "stored", own.results.find(lambda cell: True), store, own.results.find, app.paths.cache
     )
 
-    series = {result.cell.key for result in results if app.stored.series(result.cell.key, 0) is not None}
+    series = {result.cell.key for result in results if app.stored_runs.series(result.cell.key, 0) is not None}
     cells: dict[str, str] = {result.verdict.status: cell_address(result.cell) for result in results}
     cells["series"] = next(cell_address(result.cell) for result in results if result.cell.key == min(series))
     shutil.rmtree(SHOTS, ignore_errors=True)

@@ -27,7 +27,7 @@ class Forced:
 
     states: tuple[str, ...]
     """Those that it has to be found in."""
-    servers: str
+    server_names: str
     """Implementations that can be told."""
     scenario: dict[str, Any]
     free: str = "free"
@@ -96,12 +96,12 @@ class Cells:
 
     def __init__(self, harness: Harness) -> None:
         self._harness = harness
-        self._made: dict[tuple[str, str], dict[str, Any]] = {}
+        self._cells: dict[tuple[str, str], dict[str, Any]] = {}
 
-    def of(self, name: str, servers: str, more: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    def cells_of(self, name: str, servers: str, more: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """Server → its cell."""
         wanted = servers.split(",")
-        missing = [server for server in wanted if (name, server) not in self._made]
+        missing = [server for server in wanted if (name, server) not in self._cells]
         if missing:
             content = {"path": LINKS, "flows": [{"download": SIZE}], "milestones": [SIZE], "timeout": "120 s", **more}
             case = self._harness.scenario(name, **content)
@@ -109,8 +109,8 @@ class Cells:
             words = ("--clients", client, "--servers", ",".join(missing), "--repeat", "1", "--engine", "virtual")
             for cell in self._harness.cells(case, *words):
                 assert cell["outcomes"] == {"completed": 1}, (name, cell["server"], cell["sentence"])
-                self._made[name, cell["server"]] = cell
-        return {server: self._made[name, server] for server in wanted}
+                self._cells[name, cell["server"]] = cell
+        return {server: self._cells[name, server] for server in wanted}
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,10 @@ def _told(cell: dict[str, Any]) -> dict[str, float]:
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_made_worse_is_what_took_longer(warm: Harness, made: Cells, name: str) -> None:
     case = CASES[name]
-    free, forced = made.of(case.free, case.servers, FREE[case.free]), made.of(name, case.servers, case.scenario)
+    free, forced = (
+        made.cells_of(case.free, case.server_names, FREE[case.free]),
+        made.cells_of(name, case.server_names, case.scenario),
+    )
     wrong = {}
     for server, cell in forced.items():
         before, after = _told(free[server]), _told(cell)

@@ -54,7 +54,7 @@ class Link:
     burst_bytes: int | None = 3028  # None: one packet is sent after the other
     limit_bytes: int = 100_000
     loss: float = 0.0
-    vanish: float = 0.0  # share that nobody counts
+    unexplained_loss: float = 0.0  # share that nobody counts
     rate_after: tuple[int, int] | None = None  # (when, bit/s)
     late_ns: int = 0  # every packet this late, by turns 0…2·late
 
@@ -81,20 +81,20 @@ class _Road:
         self.tokens, self.clock, self.sending = float(self.bucket), 0.0, 0.0
         self.last = 0
 
-    def leave(self, moment: float) -> None:
+    def dequeue_head(self, moment: float) -> None:
         """The head of the queue leaves the link."""
         index, link = self.queue.popleft(), self.link
         self.last = index
         self.backlog -= self.packets[index].length
         if self.dice.random() < link.loss:
             self.result.loss_drops.append(self.base + round(moment))
-        elif self.dice.random() >= link.vanish:
+        elif self.dice.random() >= link.unexplained_loss:
             late = self.dice.randrange(2 * link.late_ns) if link.late_ns else 0
             self.result.out_ns[index] = self.base + round(moment) + link.delay_ns + late
 
     def drain(self, now: float) -> None:
         """What leaves until now."""
-        (self._send if self.link.burst_bytes is None else self._let_go)(now)
+        (self._send if self.link.burst_bytes is None else self._release_by_tokens)(now)
 
     def _send(self, now: float) -> None:
         while self.queue:
@@ -103,9 +103,9 @@ class _Road:
             if begin > now:
                 return
             self.sending = begin + packet.length * 8e9 / self.rate
-            self.leave(self.sending)
+            self.dequeue_head(self.sending)
 
-    def _let_go(self, now: float) -> None:
+    def _release_by_tokens(self, now: float) -> None:
         while self.queue:
             size = self.packets[self.queue[0]].length
             wait = max(0.0, (size - self.tokens) * 8e9 / self.rate)
@@ -113,9 +113,9 @@ class _Road:
                 return
             self.tokens += wait * self.rate / 8e9 - size
             self.clock += wait
-            self.leave(self.clock)
+            self.dequeue_head(self.clock)
 
-    def until(self, now: float) -> None:
+    def advance(self, now: float) -> None:
         """Time passes."""
         self.drain(now)
         # The head of the queue keeps its tokens; an idle link fills its bucket.
@@ -124,18 +124,18 @@ class _Road:
 
     def change(self, moment: float, rate: int) -> None:
         """The rate is another from now on: a packet in service goes on with its remaining bytes, a bucket keeps its."""
-        self.until(moment)
+        self.advance(moment)
         if self.sending > moment and self.result.out_ns[self.last] is not None:
             longer = round((self.sending - moment) * (self.rate / rate - 1))
             self.result.out_ns[self.last] = (self.result.out_ns[self.last] or 0) + longer
             self.sending += longer
         self.rate = rate
 
-    def enter(self, index: int) -> None:
+    def enqueue(self, index: int) -> None:
         """A packet comes."""
         packet = self.packets[index]
         now = packet.t_ns - self.base
-        self.until(now)
+        self.advance(now)
         if self.backlog + packet.length > self.link.limit_bytes:
             self.result.queue_drops.append(packet.t_ns)
             return
@@ -151,7 +151,7 @@ def carry(link: Link, packets: Sequence[Packet], seed: int = 1) -> Carried:
         if coming is not None and coming[0] <= packet.t_ns:
             road.change(coming[0] - road.base, coming[1])
             coming = None
-        road.enter(index)
+        road.enqueue(index)
     road.drain(float("inf"))
     return road.result
 
@@ -327,15 +327,15 @@ def asked_link(name: str, link: Link) -> dict[str, Any]:
 class Recipe:
     """What to write into a run's folder: what was asked, and what the links really are."""
 
-    asked: Link = Link()
-    asked_up: Link = Link()
-    real: Link | None = None
-    real_up: Link | None = None
+    configured: Link = Link()
+    configured_up: Link = Link()
+    actual: Link | None = None
+    actual_up: Link | None = None
     packets: int = 3000
     load: float = 1.3
     size: int = 3_000_000
     count_drops: bool = True
-    lump: int = 1
+    counter_step: int = 1
     repeat: bool = False
     changes: tuple[dict[str, Any], ...] = ()
     change_events: tuple[dict[str, Any], ...] = ()
@@ -346,7 +346,7 @@ class Recipe:
 
 def write_run(folder: Path, recipe: Recipe) -> Run:
     """Write the artefacts of a run, and return the run."""
-    down, up = recipe.real or recipe.asked, recipe.real_up or recipe.asked_up
+    down, up = recipe.actual or recipe.configured, recipe.actual_up or recipe.configured_up
     traffics = [download(down, up, recipe.packets, recipe.load)]
     if recipe.repeat:
         later = max(t for t, _, _ in traffics[0].side(True)) + 3_000_000_000
@@ -372,7 +372,10 @@ def write_run(folder: Path, recipe: Recipe) -> Run:
 
 def _write_small(folder: Path, recipe: Recipe, traffics: Sequence[Traffic]) -> None:
     ends = [{"addresses": [CLIENT, CLIENT6]}, {"addresses": [SERVER, SERVER6]}]
-    links = {"to_client": asked_link("to_client", recipe.asked), "to_server": asked_link("to_server", recipe.asked_up)}
+    links = {
+        "to_client": asked_link("to_client", recipe.configured),
+        "to_server": asked_link("to_server", recipe.configured_up),
+    }
     lab = {
         "schema": 1, "flows": [{"flow": 0, "client": ends[0], "server": ends[1]}], "links": links,
         "changes": list(recipe.changes),
@@ -384,7 +387,7 @@ def _write_small(folder: Path, recipe: Recipe, traffics: Sequence[Traffic]) -> N
     (folder / "sim/events.jsonl").write_text("\n".join(json.dumps(event) for event in (*events, *recipe.change_events)))
     sides = {side: {"captured": 1, "received": 1, "dropped": 0} for side in ("left", "right")}
     (folder / "sim/capture.json").write_text(json.dumps(sides))
-    rows = [row for i, traffic in enumerate(traffics) for row in growth(traffic, recipe.size, i, recipe.lump)]
+    rows = [row for i, traffic in enumerate(traffics) for row in growth(traffic, recipe.size, i, recipe.counter_step)]
     table = ["t_ns,flow,transfer,bytes", *(",".join(map(str, row)) for row in rows)]
     (folder / "growth.csv").write_text("\n".join(table) + "\n")
     cpu = ["t_ns,container,cpu_ns,rcvbuf_errors"]

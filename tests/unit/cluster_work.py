@@ -74,7 +74,7 @@ class Folder:
     """A ground that stores into a folder: a file a run."""
 
     folder: Path
-    taken: list[int] = field(default_factory=list)
+    stored_repetitions: list[int] = field(default_factory=list)
 
     def order(self, item: PlannedRun, driver: str) -> tuple[RunOrder, int]:
         return RunOrder(item.cell.model_dump_json(by_alias=True), item.repetition, {}, {}, driver), 1
@@ -82,24 +82,24 @@ class Folder:
     def claim(self, item: PlannedRun) -> RunLock | int:
         return claim_run(self.folder, item.cell.key, item.repetition)
 
-    def made_elsewhere(self, item: PlannedRun) -> bool:
+    def is_done_elsewhere(self, item: PlannedRun) -> bool:
         return False
 
-    def expected(self, cell: Cell) -> float:
+    def expected_seconds(self, cell: Cell) -> float:
         return 1.0
 
-    def take(self, item: PlannedRun, answer: RunAnswer, attempt: int) -> bool:
-        self.taken.append(item.repetition)
+    def store_answer(self, item: PlannedRun, answer: RunAnswer, attempt: int) -> bool:
+        self.stored_repetitions.append(item.repetition)
         (self.folder / f"{item.repetition}.stored").write_bytes(answer.files["run.json"])
         return False
 
-    def unpacked(self, item: PlannedRun, answer: RunAnswer) -> tuple[Run, MeasuredRun | None]:
+    def unpack(self, item: PlannedRun, answer: RunAnswer) -> tuple[Run, MeasuredRun | None]:
         return read_run(answer.files["run.json"]), None
 
-    def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
+    def stored_run(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
         return read_run((self.folder / f"{item.repetition}.stored").read_bytes()), None
 
-    def left(self, plan: list[PlannedRun]) -> list[PlannedRun]:
+    def missing_runs(self, plan: list[PlannedRun]) -> list[PlannedRun]:
         """Plan − store."""
         return [item for item in plan if not (self.folder / f"{item.repetition}.stored").exists()]
 
@@ -119,6 +119,6 @@ def drive(
     depot: Any = None
     ground, task = Folder(folder), partial(work, folder, kills, always)
     Driver(
-        ground.left(plan(count)), ground, lambda: ClusterConnection(scheduler.address, scheduler.security, depot, print, task), say, large=False
+        ground.missing_runs(plan(count)), ground, lambda: ClusterConnection(scheduler.address, scheduler.security, depot, print, task), say, with_artefacts=False
     ).work()  # fmt: skip
-    return ground.taken
+    return ground.stored_repetitions

@@ -50,13 +50,13 @@ Told = Sequence[tuple[float, Mapping[str, float]]]
 class Wire:
     """What the simulators capture."""
 
-    seen: dict[tuple[str, str], list[tuple[int, bytes, int]]] = field(default_factory=dict)
+    frames: dict[tuple[str, str], list[tuple[int, bytes, int]]] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         for simulator in ("sim", "sim-campus"):
             (folder / simulator).mkdir(parents=True, exist_ok=True)
             for side in ("left", "right"):
-                rows = sorted(self.seen.get((simulator, side), []), key=lambda row: row[0])
+                rows = sorted(self.frames.get((simulator, side), []), key=lambda row: row[0])
                 (folder / simulator / f"trace_node_{side}.pcap").write_bytes(pcap(rows))
 
 
@@ -67,22 +67,22 @@ class Story:
     how: str = "migrate"
     until: int = 900
     """When the server sends its last data."""
-    again: tuple[int, ...] = ()
+    retransmissions: tuple[int, ...] = ()
     """When it sends its first packet's data once more."""
-    moved: bool = True
+    obeys: bool = True
     """Whether the client does what it was told."""
-    keys: bool = True
-    cut: bool = False
+    logs_secrets: bool = True
+    cut_off: bool = False
     """Whether the scenario cuts the flow off at a time."""
     wire: Wire = field(default_factory=Wire)
-    came: list[tuple[float, str]] = field(default_factory=list)
+    arrivals: list[tuple[float, str]] = field(default_factory=list)
     """When each packet of data came to the client, and by which path."""
 
     def __post_init__(self) -> None:
         self._down, self._up = Sender(DOWN, Aead.AES_128_GCM, CLIENT_ID), Sender(UP, Aead.AES_128_GCM, SERVER_ID)
         self._later = Sender(UP, Aead.AES_128_GCM, NEXT_ID)
         self._numbers = {True: 0, False: 0}
-        self.tell()
+        self.simulate()
 
     @property
     def switch(self) -> int:
@@ -102,21 +102,21 @@ class Story:
         for side, time in zip(sides, times, strict=True):
             if time is not None:
                 port = NAT_PORT if new and self.how == "nat-port" and side == "right" else PORT
-                self.see(path, side, time, packet, port)
+                self.capture(path, side, time, packet, port)
         if to_client and len(payload) >= SIZE and times[1] is not None:
-            self.came.append((times[1], path))
+            self.arrivals.append((times[1], path))
 
-    def see(self, path: str, side: str, at: float, packet: Packet, port: int = PORT) -> None:
+    def capture(self, path: str, side: str, at: float, packet: Packet, port: int = PORT) -> None:
         head = frame(packet)
         if path == "campus":
             old, new = (bytes(map(int, text.split("."))) for text in (CLIENT, CAMPUS))
             head = head.replace(old, new, 1)
         place = 36 if packet.to_client else 34
         head = head[:place] + port.to_bytes(2, "big") + head[place + 2 :]
-        rows = self.wire.seen.setdefault(("sim" if path == "cellular" else "sim-campus", side), [])
+        rows = self.wire.frames.setdefault(("sim" if path == "cellular" else "sim-campus", side), [])
         rows.append((T0 + round(at * MS), head, packet.length))
 
-    def tell(self) -> None:
+    def simulate(self) -> None:
         """The whole of it."""
         ids = bytes([8]) + b"original" + bytes([8]) + CLIENT_ID
         hello = Packet(0, False, b"\xc0\0\0\0\x01" + ids + b"\0\x44\x90", 1200)
@@ -125,14 +125,14 @@ class Story:
         )
         for packet, at in ((hello, 0), (answer, 20)):
             for side, later in (("right", 20 * (not packet.to_client)), ("left", 20 * packet.to_client)):
-                self.see("cellular", side, at + later, packet)
+                self.capture("cellular", side, at + later, packet)
         campus = "cellular" if self.how == "nat-port" else "campus"
         offset = 0
         events: list[tuple[float, str, bool]] = []
         for at in range(60, self.until, 2):
-            new = self.moved and at >= self.switch
-            events.append((at, "again" if at in self.again else "data", new))
-        if self.moved:
+            new = self.obeys and at >= self.switch
+            events.append((at, "again" if at in self.retransmissions else "data", new))
+        if self.obeys:
             events += self._moving()
         for moment, what, new in sorted(events, key=lambda event: event[0]):
             path = campus if new else "cellular"
@@ -179,7 +179,7 @@ class Story:
         server = folder / "flow0/server"
         server.mkdir(parents=True, exist_ok=True)
         labels = (("CLIENT", UP), ("SERVER", DOWN))
-        if self.keys:
+        if self.logs_secrets:
             lines = [f"{who}_TRAFFIC_SECRET_0 {RANDOM.hex()} {secret.hex()}" for who, secret in labels]
             (server / "keys.log").write_text("\n".join(lines) + "\n")
         if told:
@@ -188,7 +188,7 @@ class Story:
         how = {"at": f"{MOVE} ms", "how": self.how} | ({} if self.how == "nat-port" else {"to": "campus"})
         scenario: dict[str, Any] = {
             "path": None, "paths": {path: {"forward": link, "return": link} for path, link in sim.items()},
-            "flows": [{**({"stop": "1 s"} if self.cut else {"download": "1 MB"}), "moves": [how]}], "milestones": ["1 MB"],
+            "flows": [{**({"stop": "1 s"} if self.cut_off else {"download": "1 MB"}), "moves": [how]}], "milestones": ["1 MB"],
         }  # fmt: skip
         transfer = Transfer(
             flow=0, index=0, size=10**6, received=10**6, intact=True, started_ns=T0 - 100 * MS,

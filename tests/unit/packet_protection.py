@@ -58,11 +58,11 @@ class Sender:
         body = _cipher(self.aead, key).encrypt(nonce, payload, header)
         protected = header + body
         at = 1 + len(self.connection_id)
-        mask = self._mask(header_key, protected[at + 4 : at + 20])
+        mask = self._header_mask(header_key, protected[at + 4 : at + 20])
         covered = bytes(a ^ b for a, b in zip(protected[at : at + length], mask[1:], strict=False))
         return bytes([first ^ mask[0] & 0x1F]) + self.connection_id + covered + protected[at + length :]
 
-    def _mask(self, key: bytes, sample: bytes) -> bytes:
+    def _header_mask(self, key: bytes, sample: bytes) -> bytes:
         if self.aead is Aead.CHACHA20_POLY1305:
             return Cipher(algorithms.ChaCha20(key, sample), mode=None).encryptor().update(bytes(5))
         return Cipher(algorithms.AES(key), modes.ECB()).encryptor().update(sample)[:5]

@@ -76,7 +76,7 @@ class Passing:
     """A packet with the moments at which it entered and left the simulator, ms; None where it was dropped."""
 
     packet: Packet
-    came: float
+    entered: float
     left: float | None
 
 
@@ -88,7 +88,7 @@ def write_captures(folder: Path, passing: list[Passing]) -> None:
         seen = []
         for item in passing:
             near = item.packet.to_client == (name == "right")
-            moment = item.came if near else item.left
+            moment = item.entered if near else item.left
             if moment is not None:
                 head = any_frame(item.packet, 64 if near else 63)
                 seen.append((T0 + round(moment * MS), head, item.packet.length))

@@ -36,7 +36,7 @@ def test_virtual_time_is_refused_at_once_in_one_sentence(app: App) -> None:
 
 def test_what_cannot_be_built_here_is_left_out_by_name(app: App) -> None:
     implementations = app.catalogue.implementations()
-    assert app.inventory.absent()["picoquic"] == "it can be built for x86_64 alone, and this machine is aarch64"
+    assert app.inventory.unavailable()["picoquic"] == "it can be built for x86_64 alone, and this machine is aarch64"
     for name in ("ngtcp2", "quiche", "quic-go"):
         assert why_unavailable(implementations[name][0]) is None
 

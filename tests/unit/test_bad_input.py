@@ -68,22 +68,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("bad")
 
 
-@pytest.mark.parametrize("bad", SCENARIOS, ids=lambda bad: bad.new[:60])
+@pytest.mark.parametrize("bad", SCENARIOS, ids=lambda bad: bad.mutated[:60])
 def test_a_bad_scenario(folder: Path, bad: Bad) -> None:
     _check(folder / "case.yaml", bad, SCENARIO, catalogue().scenario)
 
 
-@pytest.mark.parametrize("bad", MOVES, ids=lambda bad: bad.new[:60])
+@pytest.mark.parametrize("bad", MOVES, ids=lambda bad: bad.mutated[:60])
 def test_a_bad_move(folder: Path, bad: Bad) -> None:
     _check(folder / "case.yaml", bad, MOVING, catalogue().scenario)
 
 
-@pytest.mark.parametrize("bad", FAULTS, ids=lambda bad: bad.new[:60])
+@pytest.mark.parametrize("bad", FAULTS, ids=lambda bad: bad.mutated[:60])
 def test_a_bad_fault(folder: Path, bad: Bad) -> None:
     _check(folder / "case.yaml", bad, FAULTY, catalogue().scenario)
 
 
-@pytest.mark.parametrize("bad", SEQUENCES, ids=lambda bad: bad.new[:60])
+@pytest.mark.parametrize("bad", SEQUENCES, ids=lambda bad: bad.mutated[:60])
 def test_bad_segments_in_a_row(folder: Path, bad: Bad) -> None:
     _check(folder / "case.yaml", bad, SEQUENCE, catalogue().scenario)
 
@@ -99,7 +99,7 @@ def test_a_proxy_that_something_may_need(tmp_path: Path, why: str) -> None:
     assert any(catalogue().scenario(tmp_path / "case.yaml").proxies)
 
 
-@pytest.mark.parametrize("bad", MANIFESTS, ids=lambda bad: bad.new[:60])
+@pytest.mark.parametrize("bad", MANIFESTS, ids=lambda bad: bad.mutated[:60])
 def test_a_bad_manifest(folder: Path, bad: Bad) -> None:
     _check(folder / "image.yaml", bad, MANIFEST, catalogue().manifest)
 
@@ -110,7 +110,7 @@ def _check(file: Path, bad: Bad, good: str, read: Any) -> None:
     error = _refused(file, read)
     first = error.message.splitlines()[0]
     assert first.startswith(f"{file}:{line}:{column}: "), first
-    assert bad.says in first
+    assert bad.error in first
     assert bad.hint in error.hint
 
 
@@ -141,7 +141,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         return Catalogue(root, manifests, check, stand_ins) if manifests or stand_ins else catalogue()
 
     monkeypatch.setattr("harness.execution.checkout.Catalogue", read)
-    monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.absent", lambda self: {})
+    monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.unavailable", lambda self: {})
     monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.image_of", accepted)
     monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.make", accepted)
 
@@ -197,7 +197,7 @@ def said(command: Any, nothing_starts: None, places: dict[str, str], capsys: pyt
 @pytest.mark.parametrize("bad", COMMANDS, ids=lambda bad: " ".join(bad.words)[:60])
 def test_a_bad_command_line(said: Said, bad: BadCommand) -> None:
     message, hint = said(bad.words)
-    assert bad.says in message
+    assert bad.error in message
     assert bad.hint in hint
 
 

@@ -197,7 +197,7 @@ def test_columns_keep_it(tmp_path: Path) -> None:
 def test_a_run_s_artefacts_tell_where_its_time_went(tmp_path: Path) -> None:
     """Data at 1.3 times the link's rate, from the beginning: the bottleneck serves without a gap but for what its queue
     drops, and the way before takes two round trips of 100 ms."""
-    made = write_run(tmp_path, Recipe(asked=Link(burst_bytes=None), asked_up=Link(burst_bytes=None)))
+    made = write_run(tmp_path, Recipe(configured=Link(burst_bytes=None), configured_up=Link(burst_bytes=None)))
     (one,) = attribute(tmp_path, made).transfers
     assert sum(part.seconds for part in one.parts) == pytest.approx(one.seconds, abs=1e-9)
     assert one.seconds_in("handshake") == pytest.approx(0.102, abs=0.001)

@@ -182,7 +182,7 @@ def test_whatever_is_needed_gets_built_and_nothing_before_what_it_is_built_on(
         work, begun = _begun(work)
         assert len(work.under_way) <= LANES
         for name in begun:
-            assert steps[name].on <= set(built)
+            assert steps[name].bases <= set(built)
         # There is always something to wait for; the last one begun ends first.
         done = list(work.under_way)[-1]
         built.append(done)

@@ -180,7 +180,7 @@ def test_images_are_exported_once_and_share_their_files(docker: FakeDocker, cach
     moved = Cache(cache.folder.rename(cache.folder.with_name("moved")))
     assert Path(RootFileSystems(moved).of("beta:1").rootfs).is_relative_to(moved.folder)
     assert docker.exports == ["alpha:1", "beta:1"]
-    assert ContentsCache(moved.folder).of("beta:1", docker.images["beta:1"]).digest == folder_contents(
+    assert ContentsCache(moved.folder).contents_of("beta:1", docker.images["beta:1"]).digest == folder_contents(
         Path(RootFileSystems(moved).of("beta:1").rootfs)
     ).digest  # fmt: skip
 
@@ -284,7 +284,7 @@ def test_a_cache_that_is_only_read_does(docker: FakeDocker, cache: Cache, monkey
 def test_exports_go_when_no_image_needs_them_and_nobody_uses_them(docker: FakeDocker, cache: Cache) -> None:
     exported = RootFileSystems(cache)
     for name in ("alpha:1", "beta:1"):
-        ContentsCache(cache.folder).of(name, exported.of(name).id)
+        ContentsCache(cache.folder).contents_of(name, exported.of(name).id)
     broken_off = cache.roots / f"{UNFINISHED}1-1-0.1"
     broken_off.mkdir()
     needed = {docker.images["beta:1"]}

@@ -66,7 +66,7 @@ def test_columns(tmp_path: Path, order: str, nanoseconds: bool, ipv6: bool) -> N
     assert capture.length.tolist() == [p.length for p in packets]
     assert capture.payload.tolist() == [1252, 30]
     assert capture.form.tolist() == [Form.SHORT, Form.SHORT]
-    assert capture.frame().height == 2 and not capture.truncated
+    assert capture.to_dataframe().height == 2 and not capture.truncated
 
 
 def test_forms_of_both_versions(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_matching_survives_routing_and_finds_the_lost(tmp_path: Path) -> None:
         passage = match(ingress, egress, to_client)
         expected = [p.t_ns + 5_000_000 + i % 7 * 9000 if i % 10 else -1 for i, p in mine]
         assert passage.out_ns.tolist() == expected
-        assert passage.appeared == 0
+        assert passage.missed_at_ingress == 0
 
 
 def test_look_alikes(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_look_alikes(tmp_path: Path) -> None:
 def test_departures_without_arrival_are_counted(tmp_path: Path) -> None:
     packets = [short(i, 100, T0 + i * 1000, True) for i in range(10)]
     passage = match(read(tmp_path / "in.pcap", packets[3:]), read(tmp_path / "out.pcap", packets), True)
-    assert passage.appeared == 3 and passage.arrived.all()
+    assert passage.missed_at_ingress == 3 and passage.arrived.all()
     empty = read(tmp_path / "empty.pcap", [])
     assert match(empty, empty, True).end_ns == 0
 

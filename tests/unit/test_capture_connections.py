@@ -67,7 +67,7 @@ def test_a_connection_and_both_directions_of_it(tmp_path: Path) -> None:
     assert (connection.port, connection.version) == (50_000, 1)
     assert (connection.client_id, connection.server_id) == (CLIENT_ID, SERVER_ID)
     down = open_packets(seen, connection, "server", SECRETS)
-    assert down is not None and down.closed == 0 and down.aead is Aead.AES_128_GCM
+    assert down is not None and down.undecrypted == 0 and down.aead is Aead.AES_128_GCM
     assert down.packets.number.tolist() == list(range(20))
     assert [frames.streams[0].offset for frames in down.frames] == [900 * i for i in range(20)]
     assert down.t_ns[0] == T0 + 3_000_000
@@ -97,7 +97,7 @@ def test_what_is_not_of_the_connection_stays_closed(tmp_path: Path) -> None:
     mixed = [*data(0, 100), *noise, *data(100, 100, 100)]
     seen = capture(tmp_path, [*HANDSHAKE, *mixed])
     down = open_packets(seen, find_connections(seen)[0], "server", SECRETS)
-    assert down is not None and down.closed == len(noise)
+    assert down is not None and down.undecrypted == len(noise)
     assert [frames.streams[0].offset for frames in down.frames] == [900 * i for i in range(200)]
 
 

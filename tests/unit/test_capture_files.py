@@ -116,16 +116,16 @@ def test_growth(tmp_path: Path) -> None:
     (tmp_path / "g.csv").write_text("\n".join(rows))  # the last row is cut short: 30 or 3000?
     growth = transfer_growth(read_growth(tmp_path / "g.csv"), 0, 0)
     assert growth.size.tolist() == [0, 5, 5, 25]
-    moment = growth.reached(20, 0)
+    moment = growth.time_of(20, 0)
     assert moment is not None and (moment.after_ns, moment.before_ns, moment.middle_ns, moment.gap_ns) == (
         90,
         100,
         95,
         10,
     )
-    first = transfer_growth(read_growth(tmp_path / "g.csv"), 1, 0).reached(7, 20)
+    first = transfer_growth(read_growth(tmp_path / "g.csv"), 1, 0).time_of(7, 20)
     assert first is not None and (first.after_ns, first.before_ns) == (20, 50)
-    assert growth.reached(26, 0) is None
+    assert growth.time_of(26, 0) is None
     assert growth.typical_step == 20
     assert transfer_growth(read_growth(tmp_path / "g.csv"), 2, 0).typical_step == 0
 

@@ -48,7 +48,7 @@ def opened(*packets: tuple[int, bytes], captured: int = 40, coalesced: Sequence[
         np.array([t for t, _ in packets], np.int64), np.arange(count, dtype=np.uint64),
         Packets(numbers, numbers, np.zeros(count, np.int64), none, np.minimum(sizes, captured), sizes),
         tuple(read_frames(payload[:captured], len(payload)) for _, payload in packets),
-        closed=0, coalesced_ns=np.array(coalesced, np.int64),
+        undecrypted=0, coalesced_ns=np.array(coalesced, np.int64),
     )  # fmt: skip
 
 
@@ -60,11 +60,11 @@ def test_a_lost_packet_holds_up_what_follows() -> None:
     found = stream_arrival(
         opened((10, part(0, 100)), (20, part(200, 100)), (30, part(300, 50, True)), (90, part(100, 100))), 0, whole=True
     )
-    assert (found.final_size, found.size, found.unseen) == (350, 350, 0)
-    assert [found.reached(n) for n in (1, 100, 101, 350)] == [
+    assert (found.final_size, found.size, found.missing_bytes) == (350, 350, 0)
+    assert [found.time_of(n) for n in (1, 100, 101, 350)] == [
         Bounds(10, 10), Bounds(10, 10), Bounds(90, 90), Bounds(90, 90),
     ]  # fmt: skip
-    assert found.reached(351) == Bounds(None, None)
+    assert found.time_of(351) == Bounds(None, None)
 
 
 #: Bytes 100…199 are behind another frame, of which the header fills what was captured.
@@ -74,30 +74,30 @@ HIDING = part(0, 100) + part(100, 100)
 def test_what_was_cut_off_came_by_the_last_packet_that_may_have_held_it() -> None:
     packets = opened((10, HIDING), (20, part(200, 100)), (50, part(0, 100) + b"\x01" * 5), (60, part(300, 10, True)))
     found = stream_arrival(packets, 0, whole=True)
-    assert found.unseen == 100
-    assert found.reached(100) == Bounds(10, 10)
-    assert found.reached(300) == Bounds(20, 50)
-    assert found.reached(310) == Bounds(60, 60)
+    assert found.missing_bytes == 100
+    assert found.time_of(100) == Bounds(10, 10)
+    assert found.time_of(300) == Bounds(20, 50)
+    assert found.time_of(310) == Bounds(60, 60)
     # A transfer that did not end may have got it or not.
-    assert stream_arrival(packets, 0, whole=False).reached(300) == Bounds(20, None)
+    assert stream_arrival(packets, 0, whole=False).time_of(300) == Bounds(20, None)
 
 
 def test_nothing_that_was_cut_off_explains_a_gap() -> None:
     found = stream_arrival(opened((10, part(0, 100)), (20, part(200, 100, True))), 0, whole=True)
-    assert found.reached(300) == Bounds(20, None)
+    assert found.time_of(300) == Bounds(20, None)
     behind = stream_arrival(opened((10, part(100, 100)), (20, part(200, 9, True)), coalesced=[5]), 0, whole=True)
-    assert behind.reached(150) == Bounds(10, 10)
+    assert behind.time_of(150) == Bounds(10, 10)
 
 
 def test_the_sender_tells_what_was_cut_off() -> None:
     packets = opened((10, HIDING), (20, part(200, 100)), (50, part(0, 100) + b"\x01" * 5))
     first, second = StreamFrame(0, 0, 100, False, b""), StreamFrame(0, 100, 100, False, b"")
     told = stream_arrival(packets, 0, whole=True, told={0: (first, second), 2: (first,)})
-    assert told.unseen == 0 and told.reached(300) == Bounds(20, 20)
+    assert told.missing_bytes == 0 and told.time_of(300) == Bounds(20, 20)
     # What contradicts what was captured is another packet's.
     other = StreamFrame(0, 7, 100, False, b"")
     denied = stream_arrival(packets, 0, whole=True, told={0: (other, second), 2: (first,)})
-    assert denied.unseen == 100 and denied.reached(300) == Bounds(20, 20)
+    assert denied.missing_bytes == 100 and denied.time_of(300) == Bounds(20, 20)
 
 
 def test_the_stream_of_the_answer() -> None:
@@ -113,15 +113,15 @@ def test_each_answer_has_its_own_arrival() -> None:
     )  # fmt: skip
     found = stream_arrivals(packets, whole=True)
     # Stream 3 is the server's own.
-    assert {stream: one.ended for stream, one in found.items()} == {0: Bounds(10, 10), 4: Bounds(40, 40)}
+    assert {stream: one.completion for stream, one in found.items()} == {0: Bounds(10, 10), 4: Bounds(40, 40)}
     for stream, one in found.items():
-        assert one.reached(100) == stream_arrival(packets, stream, whole=True).reached(100)
+        assert one.time_of(100) == stream_arrival(packets, stream, whole=True).time_of(100)
 
 
 def test_a_stream_whose_end_was_not_visible_may_have_ended_with_the_last_hidden_packet() -> None:
     packets = opened((10, part(0, 100)), coalesced=[30])
-    assert stream_arrivals(packets, whole=True)[0].ended == Bounds(10, 30)
-    assert stream_arrivals(packets, whole=False)[0].ended == Bounds(10, None)
+    assert stream_arrivals(packets, whole=True)[0].completion == Bounds(10, 30)
+    assert stream_arrivals(packets, whole=False)[0].completion == Bounds(10, None)
     # What ends in sight did not wait for it.
     ended = opened((10, part(0, 100, True)), coalesced=[30])
-    assert stream_arrivals(ended, whole=True)[0].ended == Bounds(10, 10)
+    assert stream_arrivals(ended, whole=True)[0].completion == Bounds(10, 10)

@@ -108,7 +108,7 @@ def test_the_replay_s_server_and_the_model_of_a_path_agree(seed: int, rates: lis
     server = SerialServer(phases(*steps, limit=20_000), sizes.tolist())
     for index, now in enumerate(arrivals.tolist()):
         server.advance(now)
-        assert server.full(int(sizes[index])) == bool(expected.dropped[index])
+        assert server.is_full(int(sizes[index])) == bool(expected.dropped[index])
         if not expected.dropped[index]:
             server.accept(index, now)
             assert server.departures[index] + 10 * MS == pytest.approx(expected.received_ns[index], abs=1)

@@ -59,7 +59,7 @@ def _write_run(store: Path, repetition: int = 0, **more: object) -> Path:
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
     """A stage with one finished run of virtual time."""
-    stage = Stage(tmp_path / "stage", "virtual").make()
+    stage = Stage(tmp_path / "stage", "virtual").create()
     stage.cache.mkdir()
     _write_run(stage.store)
     yield Scene(stage, random.Random(1), 1.0, {})
@@ -84,16 +84,16 @@ KIND = Kind("a fault", "virtual")
 
 def _problems(scene: Scene, truth: Truth, ended: Ended, kind: Kind = KIND) -> list[str]:
     judge = Judge(kind, scene, truth)
-    judge.disturbed(ended)
+    judge.judge_disturbed(ended)
     return judge.problems
 
 
 def test_what_is_as_it_must_be_is_no_problem(scene: Scene, truth: Truth) -> None:
     judge = Judge(KIND, scene, truth)
     before = scene.stage.finished()
-    judge.disturbed(_ended())
-    judge.next(_ended(), judge.kept(before))
-    judge.left(left_on(scene.stage, None))
+    judge.judge_disturbed(_ended())
+    judge.judge_next(_ended(), judge.surviving_runs(before))
+    judge.judge_leftovers(left_on(scene.stage, None))
     assert judge.problems == []
 
 
@@ -117,7 +117,7 @@ def test_how_a_command_ended_is_looked_at(scene: Scene, truth: Truth, ended: End
 def test_a_command_that_must_not_notice_shows_what_is_shown_undisturbed(scene: Scene, truth: Truth) -> None:
     lost = _ended(3, cell={**CELL, "outcomes": {"completed": 2, "infrastructure": 1}})
     assert _problems(scene, truth, lost) == []
-    assert "was not unharmed" in _problems(scene, truth, lost, replace(KIND, unharmed=True))[0]
+    assert "was not unharmed" in _problems(scene, truth, lost, replace(KIND, must_complete=True))[0]
 
 
 def _blame(folder: Path) -> None:
@@ -162,12 +162,12 @@ def test_a_finished_run_that_is_lost_or_changed_is_said_unless_the_fault_did_it(
     capture = scene.stage.run_folders()[0] / "sim" / "capture"
     damage(capture, "cut", 0.5)
     judge = Judge(KIND, scene, truth)
-    judge.kept(before)
+    judge.surviving_runs(before)
     assert "was changed: sim/capture" in judge.problems[0]
     scene.damage(capture)
     judge = Judge(KIND, scene, truth)
-    judge.kept(before)
-    judge.disturbed(_ended())
+    judge.surviving_runs(before)
+    judge.judge_disturbed(_ended())
     assert judge.problems == []
     # Made anew, it must be what it was.
     capture.write_bytes(b"other")
@@ -179,7 +179,7 @@ def test_a_finished_run_that_is_lost_or_changed_is_said_unless_the_fault_did_it(
 def test_what_is_left_in_the_store_or_the_cache_is_said(scene: Scene, truth: Truth, place: str) -> None:
     (scene.stage.folder / place).mkdir(parents=True)
     judge = Judge(KIND, scene, truth)
-    judge.left(left_on(scene.stage, None))
+    judge.judge_leftovers(left_on(scene.stage, None))
     assert judge.problems
 
 

@@ -33,7 +33,7 @@ def run(*seen: tuple[Role, str, float | str], seconds: float | None = None) -> M
 
 
 def wrong(name: str, role: Role, *tried: tuple[ParameterValue, MeasuredRun]) -> str:
-    return TRIALS[name].tell(role, tried)[0]
+    return TRIALS[name].judge(role, tried)[0]
 
 
 def test_every_claim_of_the_images_here_can_be_tried() -> None:
@@ -247,7 +247,7 @@ def test_a_kernel_is_tried_with_itself_in_the_direction_that_shows_it(role: Role
     references = [implementation("quic-go", session=True)]
     subject = session._Subject(Matrix(mine), mine, references, [], known, lambda event: None)  # type: ignore[arg-type]
     assert [(role, protocol) for role, protocol, _ in subject.transfers] == [("client", "tcp"), ("server", "tcp")]
-    assert subject.resumed is None
+    assert subject.resumption_cell is None
     (claim,) = (one for one in subject.claims if one.role == role)
     assert len(claim.cells) == 2
     for value, made in claim.cells:

@@ -43,8 +43,8 @@ def _trials(
     found: dict[tuple[str, str], tuple[list[str], str]] = {}
     for one in trials(mine, references, others, made):
         peers = [(item.server if one.role == "client" else item.client).name for item in one.cells]
-        assert one.alone == (not peers and not one.why_not)
-        found[one.role, one.testcase] = (peers, one.why_not)
+        assert one.lacks_peer == (not peers and not one.refusal)
+        found[one.role, one.testcase] = (peers, one.refusal)
     return found
 
 
@@ -78,7 +78,9 @@ def test_a_preferred_address_is_tried_with_a_client_that_goes_there() -> None:
 
 
 def test_what_is_taken_and_cannot_be_tried_is_said() -> None:
-    found = finding_without_peer(TestcaseTrial("client", "v2", (), alone=True), cell(None, _one(), _one("quic-go")))
+    found = finding_without_peer(
+        TestcaseTrial("client", "v2", (), lacks_peer=True), cell(None, _one(), _one("quic-go"))
+    )
     assert (found.answer, found.seen) == ("not offered", "not tried: no implementation here can be the other end")
 
 

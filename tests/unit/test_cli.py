@@ -205,7 +205,7 @@ def test_bad_input_is_one_error_with_a_hint_and_exit_2(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str, hint: str
 ) -> None:
     # Nothing here needs Docker: the words are wrong before it would be asked.
-    monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.absent", lambda self: {})
+    monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.unavailable", lambda self: {})
     code, out, err = _run(capsys, monkeypatch, *words)
     assert code == 2
     assert out == ""
@@ -264,7 +264,7 @@ def test_a_failed_build_costs_its_runs_and_not_the_table(
             "1 image could not be built (quiche): 7 runs left out", "the reason is above", [_result("pass", ())]
         )
 
-    monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.absent", lambda self: {})
+    monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.unavailable", lambda self: {})
     monkeypatch.setattr("harness.execution.App.run", refuse)
     code, out, err = _run(capsys, monkeypatch, "run", "satellite/medium", "--no-figures")
     assert code == 3

@@ -94,10 +94,10 @@ class Fake:
     expects: Callable[[Cell], float] = lambda cell: 1.0
     memory: int = 1
     folder: Path | None = None
-    taken: list[tuple[str, int]] = field(default_factory=list)
+    stored_runs: list[tuple[str, int]] = field(default_factory=list)
     runs: dict[tuple[str, int], Run] = field(default_factory=dict)
     elsewhere: set[tuple[str, int]] = field(default_factory=set)
-    spoilt: int = 0
+    invalid_attempts: int = 0
     """Of so many runs the first attempt is worth another."""
 
     def order(self, item: PlannedRun, driver: str) -> tuple[RunOrder, int]:
@@ -107,23 +107,23 @@ class Fake:
         assert self.folder is not None
         return claim_run(self.folder, item.cell.key, item.repetition)
 
-    def made_elsewhere(self, item: PlannedRun) -> bool:
+    def is_done_elsewhere(self, item: PlannedRun) -> bool:
         return (item.cell.key, item.repetition) in self.elsewhere
 
-    def expected(self, cell: Cell) -> float:
+    def expected_seconds(self, cell: Cell) -> float:
         return self.expects(cell)
 
-    def take(self, item: PlannedRun, answer: RunAnswer, attempt: int) -> bool:
+    def store_answer(self, item: PlannedRun, answer: RunAnswer, attempt: int) -> bool:
         name = item.cell.key, item.repetition
-        self.taken.append(name)
-        self.runs[name] = self.unpacked(item, answer)[0]
-        self.spoilt -= 1
-        return self.spoilt >= 0
+        self.stored_runs.append(name)
+        self.runs[name] = self.unpack(item, answer)[0]
+        self.invalid_attempts -= 1
+        return self.invalid_attempts >= 0
 
-    def unpacked(self, item: PlannedRun, answer: RunAnswer) -> tuple[Run, MeasuredRun | None]:
+    def unpack(self, item: PlannedRun, answer: RunAnswer) -> tuple[Run, MeasuredRun | None]:
         return read_run(answer.files["run.json"]), None
 
-    def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
+    def stored_run(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
         return self.runs[item.cell.key, item.repetition], None
 
 
@@ -133,7 +133,7 @@ class Scene:
 
     cluster: Any
     folder: Path
-    said: list[Event] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
 
     def driver(
         self, todo: Sequence[PlannedRun], ground: Fake | None = None, work: Work = quick, share: float = 0, **more: Any
@@ -144,13 +144,13 @@ class Scene:
         address = self.cluster.scheduler_address
 
         def connect() -> ClusterConnection:
-            return ClusterConnection(address, None, depot, lambda text: self.said.append(Warned(text)), work)
+            return ClusterConnection(address, None, depot, lambda text: self.events.append(Warned(text)), work)
 
         sample = coordinator.select_sample(list(todo), share)
-        return Driver(todo, ground, connect, self.said.append, twice=sample, large=False, **more), ground
+        return Driver(todo, ground, connect, self.events.append, sample=sample, with_artefacts=False, **more), ground
 
     def warnings(self) -> str:
-        return " ".join(event.text for event in self.said if isinstance(event, Warned | RunsVerified))
+        return " ".join(event.text for event in self.events if isinstance(event, Warned | RunsVerified))
 
 
 def started(workers: int, memory: str = "1GiB", **more: Any) -> Any:
@@ -183,7 +183,7 @@ def test_a_worker_goes_on_where_dask_would_pause_it(tmp_path: Path) -> None:
         wait_for(lambda: worker.status.name == "paused")
         driver, ground = Scene(cluster, tmp_path).driver(plan(3))
         driver.work()
-    assert len(ground.taken) == 3
+    assert len(ground.stored_runs) == 3
 
 
 def test_every_run_is_made_once_the_longest_first_and_told_of(scene: Scene) -> None:
@@ -191,35 +191,35 @@ def test_every_run_is_made_once_the_longest_first_and_told_of(scene: Scene) -> N
     todo = plan(12)
     one, ground = scene.driver(todo, Fake(expects=lambda cell: float(cell.seed)))
     one.work()
-    assert sorted(ground.taken) == sorted((item.cell.key, item.repetition) for item in todo)
+    assert sorted(ground.stored_runs) == sorted((item.cell.key, item.repetition) for item in todo)
     assert len(made) == 12
     # Dask hands out what it has in the order of priority, and gets the longest first.
     assert {number for number, _ in made[:2]} <= {11, 10, 9, 8}
-    last = [event for event in scene.said if isinstance(event, ClusterProgress)][-1]
-    assert last.of == 12 and last.cores >= 1
+    last = [event for event in scene.events if isinstance(event, ClusterProgress)][-1]
+    assert last.total == 12 and last.cores >= 1
     assert not list((scene.folder / "claims").iterdir())
 
 
 def test_what_a_run_brings_on_is_made_too_and_what_was_spoilt_once_more(scene: Scene) -> None:
     (first,) = cells(1)
     more = iter([[PlannedRun(first, 1), PlannedRun(first, 2)], []])
-    one, ground = scene.driver([PlannedRun(first, 0)], Fake(spoilt=1), further=lambda cell: next(more))
+    one, ground = scene.driver([PlannedRun(first, 0)], Fake(invalid_attempts=1), further=lambda cell: next(more))
     one.work()
-    assert sorted(number for _, number in ground.taken) == [0, 0, 1, 2]
+    assert sorted(number for _, number in ground.stored_runs) == [0, 0, 1, 2]
 
 
 def test_what_another_harness_made_meanwhile_is_not_made(scene: Scene) -> None:
     todo = plan(3)
     one, ground = scene.driver(todo, Fake(elsewhere={(todo[1].cell.key, 1)}))
     one.work()
-    assert sorted(number for _, number in ground.taken) == [0, 2]
-    assert any(isinstance(event, RunTakenOver) for event in scene.said)
+    assert sorted(number for _, number in ground.stored_runs) == [0, 2]
+    assert any(isinstance(event, RunTakenOver) for event in scene.events)
 
 
 def test_runs_made_twice_are_made_on_different_workers_and_compared(scene: Scene) -> None:
     one, ground = scene.driver(plan(4), share=1.0)
     one.work()
-    assert len(ground.taken) == 4 and len(made) == 8
+    assert len(ground.stored_runs) == 4 and len(made) == 8
     for number in range(4):
         assert len({worker for repetition, worker in made if repetition == number}) == 2
     assert scene.warnings() == "4 runs made twice, on different workers: the same"
@@ -247,7 +247,9 @@ def test_a_machine_without_ground_gets_nothing_more_and_others_make_what_it_had(
 
     one, ground = scene.driver(plan(6), work=work)
     one.work()
-    assert len(ground.taken) == 6 and {worker for _, worker in made} == set(scene.cluster.scheduler.workers) - {bad}
+    assert len(ground.stored_runs) == 6 and {worker for _, worker in made} == set(scene.cluster.scheduler.workers) - {
+        bad
+    }
     assert f"the worker {bad} on there gets nothing more to do: the disk is full" in scene.warnings()
 
 
@@ -271,7 +273,7 @@ def test_workers_of_another_version_are_refused_by_name(scene: Scene, monkeypatc
     monkeypatch.setattr(dask_client, "package_digest", messages.package_digest)
     scene.cluster.scale(3)
     working.join(30)
-    assert len(ground.taken) == 1 and len({worker for _, worker in made}) == 1
+    assert len(ground.stored_runs) == 1 and len({worker for _, worker in made}) == 1
 
 
 def test_where_nobody_else_can_come_workers_of_another_version_end_it(
@@ -296,7 +298,7 @@ def test_what_dead_workers_had_is_made_by_those_that_come(scene: Scene, monkeypa
     go_on.set()
     scene.cluster.scale(1)
     working.join(60)
-    assert not working.is_alive() and len(set(ground.taken)) == len(ground.taken) == 6
+    assert not working.is_alive() and len(set(ground.stored_runs)) == len(ground.stored_runs) == 6
 
 
 def test_a_run_that_needs_more_memory_than_there_is_waits_and_says_so(
@@ -311,7 +313,7 @@ def test_a_run_that_needs_more_memory_than_there_is_waits_and_says_so(
     assert not made
     ground.memory = 1
     working.join(30)
-    assert len(ground.taken) == 1
+    assert len(ground.stored_runs) == 1
 
 
 def _port() -> int:
@@ -332,14 +334,14 @@ def test_a_lost_scheduler_costs_what_was_under_way_and_nothing_else(
     one, ground = scene.driver(plan(8), work=partial(held, 2))
     working = threading.Thread(target=one.work, daemon=True)
     working.start()
-    wait_for(lambda: len(ground.taken) == 2)
-    kept = list(ground.taken)
+    wait_for(lambda: len(ground.stored_runs) == 2)
+    kept = list(ground.stored_runs)
     scene.cluster.close(timeout=5)
     go_on.set()
     with started(1, **more):
         working.join(60)
     assert not working.is_alive()
-    assert ground.taken[: len(kept)] == kept and len(set(ground.taken)) == len(ground.taken) == 8
+    assert ground.stored_runs[: len(kept)] == kept and len(set(ground.stored_runs)) == len(ground.stored_runs) == 8
     assert "what was under way is made again" in scene.warnings()
 
 
@@ -384,20 +386,20 @@ def test_a_run_is_stored_as_the_worker_stored_it(tmp_path: Path) -> None:
         nothing, here, StoredResults(here, here), Options(), QuietWait(0.0), Provenance(), events.append
     )  # fmt: skip
     ground = ClusterBackend(nothing, attempts, nothing)
-    assert ground.take(PlannedRun(HERE, 3), answer, 1) is False
+    assert ground.store_answer(PlannedRun(HERE, 3), answer, 1) is False
     names = {file.relative_to(there.root) for file in there.root.rglob("*") if file.is_file()}
     assert names == {file.relative_to(here.root) for file in here.root.rglob("*") if file.is_file()}
     assert all((there.root / name).read_bytes() == (here.root / name).read_bytes() for name in names)
     assert here.run(HERE.key, 3) == run_of(order) and isinstance(events[0], RunFinished)
-    assert ground.unpacked(PlannedRun(HERE, 3), answer) == ground.stored(PlannedRun(HERE, 3))
+    assert ground.unpack(PlannedRun(HERE, 3), answer) == ground.stored_run(PlannedRun(HERE, 3))
     with pytest.raises(ResultError, match=f"a worker made {HERE.key}/3 where {HERE.key}/4 was asked for"):
-        ground.take(PlannedRun(HERE, 4), answer, 1)
+        ground.store_answer(PlannedRun(HERE, 4), answer, 1)
     with pytest.raises(ResultError, match="is no run"):
-        ground.take(PlannedRun(HERE, 3), replace(answer, archive=b"no archive"), 1)
+        ground.store_answer(PlannedRun(HERE, 3), replace(answer, archive=b"no archive"), 1)
     with pytest.raises(ResultError, match="is no run"):
-        ground.take(PlannedRun(HERE, 3), replace(answer, files={}), 1)
+        ground.store_answer(PlannedRun(HERE, 3), replace(answer, files={}), 1)
     with pytest.raises(ResultError, match="lies outside"):
-        ground.take(PlannedRun(HERE, 3), replace(answer, files={**kept, "../../x/y": b""}), 1)
+        ground.store_answer(PlannedRun(HERE, 3), replace(answer, files={**kept, "../../x/y": b""}), 1)
     assert not list((here.root / "partial").iterdir())
 
 

@@ -86,14 +86,14 @@ def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_o
 
     def hand_out(*items: PlannedRun) -> None:
         for item in items:
-            connected.give(f"{connected.name}-{item.repetition}", ground.order(item, connected.name)[0], 1.0, 1)
-        connected.hand_out()
+            connected.queue_run(f"{connected.name}-{item.repetition}", ground.order(item, connected.name)[0], 1.0, 1)
+        connected.submit_queued()
 
     try:
-        wait_for(lambda: (connected.look(), len(connected.members) == 2)[1], 120)
+        wait_for(lambda: (connected.update_workers(), len(connected.workers) == 2)[1], 120)
         hand_out(lost)
         # Its scheduler knows of the answer, and nobody fetched it.
-        wait_for(lambda: connected._over(1), 120)
+        wait_for(lambda: connected._ended_futures(1), 120)
         (died,) = whose(tmp_path, "made", lost.repetition)
         hold(tmp_path, [item.repetition for item in others])
         hand_out(*others)
@@ -102,8 +102,8 @@ def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_o
         came = list[str]()
 
         def all_came() -> bool:
-            connected.look()
-            assert not connected.adrift()
+            connected.update_workers()
+            assert not connected.unassigned_tasks()
             came.extend(key for key, answer in connected.wait(0.5, large=False) if isinstance(answer, RunAnswer))
             return len(came) == 1 + len(others)
 
@@ -127,7 +127,7 @@ def test_a_run_of_which_every_worker_dies_is_given_up_and_costs_no_other(schedul
     warned = [event.text for event in said if isinstance(event, Warned)]
     assert len([text for text in warned if "worker after worker died of it" in text]) == 1
     # Those that a worker had beside it are blamed by Dask, too.
-    assert [item.repetition for item in Folder(tmp_path).left(plan(COUNT))] == [3]
+    assert [item.repetition for item in Folder(tmp_path).missing_runs(plan(COUNT))] == [3]
 
 
 def test_a_run_is_given_up_when_all_workers_die_of_it_at_once_and_come_back(patient: Scheduler, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_run_is_given_up_when_all_workers_die_of_it_at_once_and_come_back(pati
         EngineError, match=r"1 run could not be made: .*/0: 2 times all workers that could make it went"
     ):
         drive(patient, tmp_path, 1, frozenset({0}), always=True)
-    assert [item.repetition for item in Folder(tmp_path).left(plan(1))] == [0]
+    assert [item.repetition for item in Folder(tmp_path).missing_runs(plan(1))] == [0]
     assert noted(tmp_path, "begun", 0) == 4
 
 
@@ -178,7 +178,7 @@ def test_a_worker_of_another_version_is_refused_by_name(tmp_path: Path, schedule
         looking = ClusterConnection(scheduler.address, scheduler.security, depot, said.append)
         try:
             # (Workers that died in another test may still be on their way back.)
-            wait_for(lambda: (looking.look(), said and len(looking.members) == 2)[1], 120)
+            wait_for(lambda: (looking.update_workers(), said and len(looking.workers) == 2)[1], 120)
             assert looking.cores == 2
             assert "has another version of this package" in said[0] and package_digest() in said[0]
             assert said[0].endswith("it gets nothing to do") and len(said) == 1
@@ -191,7 +191,7 @@ class Wire:
     """Between a driver and its scheduler: it can be cut, and mended."""
 
     def __init__(self, port: int) -> None:
-        self._to = port
+        self._target_port = port
         self._ends: list[socket.socket] = []
         self._listen(0)
 
@@ -206,7 +206,7 @@ class Wire:
                 near, _ = server.accept()
             except OSError:
                 return
-            far = socket.create_connection(("127.0.0.1", self._to))
+            far = socket.create_connection(("127.0.0.1", self._target_port))
             self._ends += [near, far]
             for one, other in ((near, far), (far, near)):
                 threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
@@ -250,19 +250,19 @@ def test_a_connection_that_was_lost_costs_what_was_under_way(
             partial(work, tmp_path, frozenset[int](), False),
         )  # fmt: skip
 
-    one = Driver(plan(COUNT), ground, connect, said.append, large=False)
+    one = Driver(plan(COUNT), ground, connect, said.append, with_artefacts=False)
     working = threading.Thread(target=one.work, daemon=True)
     hold(tmp_path, range(1, COUNT))
     working.start()
-    wait_for(lambda: ground.taken, 120)
+    wait_for(lambda: ground.stored_repetitions, 120)
     wire.cut()
-    kept = list(ground.taken)
+    kept = list(ground.stored_repetitions)
     wait_for(lambda: [event for event in said if isinstance(event, Warned)], 120)
     let_go(tmp_path)
     wire.mend()
     working.join(120)
     assert not working.is_alive() and len(connected) >= 2
-    assert ground.taken[: len(kept)] == kept and sorted(ground.taken) == list(range(COUNT))
+    assert ground.stored_repetitions[: len(kept)] == kept and sorted(ground.stored_repetitions) == list(range(COUNT))
     assert any("what was under way is made again" in event.text for event in said if isinstance(event, Warned))
 
 
@@ -284,6 +284,6 @@ def test_a_worker_whose_disk_is_full_gets_nothing_more(scene: Scene, monkeypatch
     monkeypatch.setattr(worker, "_execute_order", made)
     one, ground = scene.driver(plan_of_cells(5), Fake(), work=worker.make_run)
     one.work()
-    assert len(ground.taken) == 5
+    assert len(ground.stored_runs) == 5
     assert f"the worker {bad} on " in scene.warnings()
     assert "gets nothing more to do: /cache/rootfs/unfinished: No space left on device" in scene.warnings()

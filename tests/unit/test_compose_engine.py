@@ -20,7 +20,7 @@ from harness.errors import EngineError
 from harness.topology import Lab, build_lab
 from tests.examples import cell, scenario
 
-#: Containers are called c-SERVICE; what they do when is in `does`: SERVICE.TRANSFER → a line of shell. `die SERVICE CODE`
+#: Containers are called c-SERVICE; what they do when is in `script`: SERVICE.TRANSFER → a line of shell. `die SERVICE CODE`
 #: tells the events of an end, `got FLOW FILE` is a download. The simulator does its orders, and says so in `orders`.
 SCRIPT = r"""#!/bin/sh
 here=$(dirname "$0")
@@ -102,30 +102,30 @@ class Machine:
             monkeypatch.setattr(f"harness.engine.docker.{module}.is_of_container", lambda pid, container: pid > 0)
         self.phases: list[str] = []
 
-    def does(self, what: str, line: str) -> None:
+    def script(self, what: str, line: str) -> None:
         (self.folder / "does" / what).write_text(line + "\n")
 
     def engine(self) -> ComposeEngine:
         return ComposeEngine(Cache(self.folder / "cache"))
 
-    def once(self) -> EngineResult:
+    def run_once(self) -> EngineResult:
         """Run the lab, and have nothing stay."""
         with closing(self.engine()) as engine:
             return engine.run(self.lab, self.run, self.phases.append)
 
-    def nothing_stays(self) -> bool:
+    def is_clean(self) -> bool:
         """Whether every container was removed, and the folder of what stood."""
         return not any((self.folder / "known").iterdir()) and not list(self.folder.glob("*.paths"))
 
-    def said(self) -> list[str]:
+    def docker_calls(self) -> list[str]:
         return (self.folder / "log").read_text().splitlines()
 
 
 def test_a_download_and_its_repeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB", "repeat_after": "200 ms"})
     for number in (0, 1):
-        machine.does(f"client0.{number}", "sleep 0.2; got 0 100kB.bin; die client0 0")
-    done = machine.once()
+        machine.script(f"client0.{number}", "sleep 0.2; got 0 100kB.bin; die client0 0")
+    done = machine.run_once()
     assert done.outcome.status == "completed"
     assert [(item.index, item.received, item.intact, item.exit_code) for item in done.transfers] == [
         (0, 100_000, True, 0),
@@ -137,27 +137,27 @@ def test_a_download_and_its_repeat(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert done.phases.keys() == set(machine.phases)
     assert done.image_ids == {name: f"sha256:{name}" for name in ("client0", "server0", "sim")}
     assert (machine.run / "server0.log").read_text() == "words of c-server0\n"
-    assert machine.nothing_stays()
+    assert machine.is_clean()
     assert not received_file(machine.run, 0, 0).exists(), "compared, and removed"
-    assert machine.nothing_stays()
+    assert machine.is_clean()
 
 
 def test_one_is_held_until_its_start_and_one_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, monkeypatch, {"stop": "600 ms"}, {"download": "100 kB", "start": "300 ms"})
-    machine.does("client1.0", "sleep 1; got 1 100kB.bin; die client1 0")
-    done = machine.once()
+    machine.script("client1.0", "sleep 1; got 1 100kB.bin; die client1 0")
+    done = machine.run_once()
     assert done.outcome.status == "completed"
     assert [(item.flow, item.cut_off, item.exit_code) for item in done.transfers] == [(0, True, None), (1, False, 0)]
     cut, late = done.transfers
     assert 0.2 < (late.started_ns - cut.started_ns) / 1e9 < 3
-    assert "stop --time 2 c-client0 c-server0" in machine.said()
+    assert "stop --time 2 c-client0 c-server0" in machine.docker_calls()
     assert not (machine.run / "held").exists()
 
 
 def test_the_last_words_of_who_broke_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
-    machine.does("server0.0", "sleep 0.1; die server0 3")
-    done = machine.once()
+    machine.script("server0.0", "sleep 0.1; die server0 3")
+    done = machine.run_once()
     assert (done.outcome.status, done.outcome.role, done.outcome.reason) == ("crashed", "server", "exit_3")
     assert done.outcome.log_tail == ("words of c-server0",)
     assert done.transfers == ()
@@ -166,19 +166,19 @@ def test_the_last_words_of_who_broke_are_kept(tmp_path: Path, monkeypatch: pytes
 def test_who_tells_of_ends_is_asked_again_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
     (tmp_path / "deaf").touch()
-    machine.does("client0.0", "got 0 100kB.bin; die client0 0")
-    done = machine.once()
+    machine.script("client0.0", "got 0 100kB.bin; die client0 0")
+    done = machine.run_once()
     assert done.outcome.status == "completed"
-    assert sum(words.startswith("events ") for words in machine.said()) == 2
+    assert sum(words.startswith("events ") for words in machine.docker_calls()) == 2
 
 
 def test_what_came_up_is_brought_down_when_the_ground_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
     (tmp_path / "refuse").touch()
     with pytest.raises(EngineError, match="no space left on device"):
-        machine.once()
+        machine.run_once()
     assert machine.phases == ["create", "remove"]
-    assert " down " in machine.said()[-1]
+    assert " down " in machine.docker_calls()[-1]
     assert not list(tmp_path.glob("*.paths"))
 
 
@@ -187,30 +187,30 @@ def _stands(machine: Machine) -> int:
 
 
 def _ups(machine: Machine) -> int:
-    return sum(" up " in words for words in machine.said())
+    return sum(" up " in words for words in machine.docker_calls())
 
 
 def test_what_stands_serves_the_next_run_and_goes_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
-    machine.does("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
+    machine.script("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
     other = tmp_path / "other"
     other.mkdir()
     with closing(machine.engine()) as engine:
         results = [engine.run(machine.lab, folder, machine.phases.append) for folder in (machine.run, other)]
         assert _ups(machine) == 1
-        assert not any(" down " in words for words in machine.said())
+        assert not any(" down " in words for words in machine.docker_calls())
         os.kill(_stands(machine), 0)
     assert [result.outcome.status for result in results] == ["completed"] * 2
     assert results[0].image_ids == results[1].image_ids
     assert (tmp_path / "orders").read_text().split() == ["run/sim", "other/sim"]
-    assert machine.nothing_stays()
+    assert machine.is_clean()
 
 
 def test_a_simulator_that_ended_between_two_runs_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
-    machine.does("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
+    machine.script("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
     with closing(machine.engine()) as engine:
         engine.run(machine.lab, machine.run, machine.phases.append)
         _kill(_stands(machine))
@@ -218,12 +218,12 @@ def test_a_simulator_that_ended_between_two_runs_is_started_again(
         machine.run.mkdir()
         assert engine.run(machine.lab, machine.run, machine.phases.append).outcome.status == "completed"
     assert _ups(machine) == 2
-    assert machine.nothing_stays()
+    assert machine.is_clean()
 
 
 def test_what_stands_gives_way_to_another_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
-    machine.does("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
+    machine.script("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
     other = machine.lab.model_copy(update={"mtu": 1400})
     assert kind_of(other, tmp_path) != kind_of(machine.lab, tmp_path)
     # What a simulator is told anew for each run makes no difference.
@@ -235,23 +235,23 @@ def test_what_stands_gives_way_to_another_lab(tmp_path: Path, monkeypatch: pytes
             shutil.rmtree(machine.run)
             machine.run.mkdir()
             engine.run(lab, machine.run, machine.phases.append)
-        downs = [number for number, words in enumerate(machine.said()) if " down " in words]
-        ups = [number for number, words in enumerate(machine.said()) if " up " in words]
+        downs = [number for number, words in enumerate(machine.docker_calls()) if " down " in words]
+        ups = [number for number, words in enumerate(machine.docker_calls()) if " up " in words]
         assert ups[0] < downs[0] < ups[1]
-    assert machine.nothing_stays()
+    assert machine.is_clean()
 
 
 def test_nothing_stays_after_what_nobody_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ground fails in mid-run: whatever that was, the next run has none of it."""
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
-    machine.does("client0.0", "sleep 0.1; kill -9 $(cat $here/simulator); project=$(cat $here/standing) die sim 137")
+    machine.script("client0.0", "sleep 0.1; kill -9 $(cat $here/simulator); project=$(cat $here/standing) die sim 137")
     monkeypatch.setattr("harness.engine.docker.containers.next_project", lambda: "quic-lab-1-run")
     monkeypatch.setattr("harness.engine.docker.networks.next_project", lambda: "quic-lab-1-paths")
     (tmp_path / "standing").write_text("quic-lab-1-paths\n")
     engine = machine.engine()
     done = engine.run(machine.lab, machine.run, machine.phases.append)
     assert (done.outcome.status, done.outcome.role) == ("infrastructure", "sim")
-    assert machine.nothing_stays(), "though nobody closed the engine"
+    assert machine.is_clean(), "though nobody closed the engine"
 
 
 def _kill(pid: int) -> None:
@@ -265,10 +265,12 @@ def _kill(pid: int) -> None:
 
 
 def _fence_ends(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> EngineResult:
-    machine.does("client0.0", "sleep 0.1; project=$(cat $here/standing) die fence 137; got 0 100kB.bin; die client0 0")
+    machine.script(
+        "client0.0", "sleep 0.1; project=$(cat $here/standing) die fence 137; got 0 100kB.bin; die client0 0"
+    )
     monkeypatch.setattr("harness.engine.docker.networks.next_project", lambda: "quic-lab-1-paths")
     (machine.folder / "standing").write_text("quic-lab-1-paths\n")
-    return machine.once()
+    return machine.run_once()
 
 
 def test_a_lab_whose_fence_ends_is_open_and_its_run_counts_for_nothing(
@@ -297,7 +299,7 @@ def test_a_fence_stays_where_its_simulator_is_started_anew_and_is_made_again_whe
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
-    machine.does("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
+    machine.script("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
     fences = []
     with closing(machine.engine()) as engine:
         for ended in ("", "simulator", "fence"):
@@ -308,15 +310,15 @@ def test_a_fence_stays_where_its_simulator_is_started_anew_and_is_made_again_whe
             assert engine.run(machine.lab, machine.run, machine.phases.append).outcome.status == "completed"
             fences.append((tmp_path / "fence").read_text())
     assert fences[0] == fences[1] != fences[2]
-    assert sum(" rm --stop --force fence" in words for words in machine.said()) == 1
-    assert machine.nothing_stays()
+    assert sum(" rm --stop --force fence" in words for words in machine.docker_calls()) == 1
+    assert machine.is_clean()
 
 
 def test_what_this_machine_lacks_is_said_once_and_recorded_in_each_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
-    machine.does("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
+    machine.script("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
     monkeypatch.setenv("memory", "0")
     (tmp_path / "unfenced").write_text("frames: Operation not supported\n")
     results = []
@@ -337,11 +339,11 @@ def test_what_this_machine_lacks_is_said_once_and_recorded_in_each_run(
 
 def test_limits_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
-    machine.does("client0.0", "got 0 100kB.bin; die client0 0")
+    machine.script("client0.0", "got 0 100kB.bin; die client0 0")
     with closing(ComposeEngine(Cache(tmp_path / "cache"), memory=1 << 30)) as engine:
         done = engine.run(machine.lab, machine.run, machine.phases.append)
     assert done.containers == "1 GiB of memory, 4096 processes each; closed networks"
-    made = [words for words in machine.said() if words.startswith("run --detach")]
+    made = [words for words in machine.docker_calls() if words.startswith("run --detach")]
     assert len(made) == 2 and all("--memory 1073741824 --memory-swap 1073741824" in words for words in made)
 
 
@@ -350,8 +352,8 @@ def test_who_loses_a_process_for_want_of_memory_is_named_with_what_it_may_have(
 ) -> None:
     """A worker's end is no end of its server."""
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
-    machine.does("client0.0", "sleep 0.1; oom server0; sleep 0.1; die client0 1")
-    done = machine.once()
+    machine.script("client0.0", "sleep 0.1; oom server0; sleep 0.1; die client0 1")
+    done = machine.run_once()
     assert (done.outcome.status, done.outcome.role, done.outcome.reason) == (
         "infrastructure", "server", "out_of_memory",
     )  # fmt: skip
@@ -365,5 +367,5 @@ def test_who_is_refused_something_hears_of_its_manifest(
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
     script = (tmp_path / "docker").read_text()
     (tmp_path / "docker").write_text(script.replace("words of $2", words))
-    machine.does("server0.0", "sleep 0.1; die server0 1")
-    assert any("container" in one and "server0" in one for one in machine.once().warnings) == said
+    machine.script("server0.0", "sleep 0.1; die server0 1")
+    assert any("container" in one and "server0" in one for one in machine.run_once().warnings) == said

@@ -102,15 +102,15 @@ CLIENT, SERVER = "quic-lab-1-client0", "quic-lab-1-server0"
 
 def test_the_commands_of_each_container_are_in_order_between_those_of_what_stands() -> None:
     made = Noted().read()
-    ways = {name: [command.split()[0] for command in commands] for name, commands in made.changing.items()}
+    ways = {name: [command.split()[0] for command in commands] for name, commands in made.changes.items()}
     assert ways == {
         SHARED_RESOURCES: ["compose", "compose"],
         SERVER: ["compose", "run", "stop", "rm", "compose"],
         CLIENT: ["compose", "create", "network", "start", "rm", "compose"],
     }
-    assert made.changing[CLIENT][2] == f"network connect --ip 10.0.0.1 quic-lab-0_left-far {CLIENT}"
-    assert made.changing[SERVER][-2] == f"rm --force {SERVER}"
-    assert made.looking == {
+    assert made.changes[CLIENT][2] == f"network connect --ip 10.0.0.1 quic-lab-0_left-far {CLIENT}"
+    assert made.changes[SERVER][-2] == f"rm --force {SERVER}"
+    assert made.queries == {
         "events --since TIME --filter label=org.quic-lab.owner=OWNER", f"inspect {CLIENT}", f"inspect {SERVER}",
         "inspect quic-lab-0-sim-1", f"logs {CLIENT}",
     }  # fmt: skip

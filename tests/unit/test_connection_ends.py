@@ -189,7 +189,7 @@ def event(ms: float, name: str, **data: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_a_qlog_tells_how_its_connection_ended(written: dict[str, Any], told: tuple[Any, ...], tmp_path: Path) -> None:
     (found,) = read_closes(write_qlog(tmp_path / "a.sqlog", event(1, "transport:packet_sent", frames=[]), written))
-    assert (found.own, found.trigger, found.error, found.words, found.in_order) == told
+    assert (found.local, found.trigger, found.error, found.reason_phrase, found.without_error) == told
     assert found.t_ns == T0 + 5_000_000
 
 

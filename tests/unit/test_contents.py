@@ -133,11 +133,15 @@ def test_an_image_is_looked_into_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(contents, "exported_contents", export)
     known = ContentsCache(tmp_path)
-    assert known.of("example/a:1", "sha256:0123") == known.of("example/a:1", "sha256:0123") == Contents("3-d", {}, {})
+    assert (
+        known.contents_of("example/a:1", "sha256:0123")
+        == known.contents_of("example/a:1", "sha256:0123")
+        == Contents("3-d", {}, {})
+    )
     assert asked == ["example/a:1"]
     # A damaged note of it is no answer.
     next((tmp_path / "contents").iterdir()).write_text("{")
-    assert known.of("example/a:1", "sha256:0123").digest == "3-d"
+    assert known.contents_of("example/a:1", "sha256:0123").digest == "3-d"
     assert len(asked) == 2
     assert known.by_digest("3-d") == Contents("3-d", {}, {})
     assert known.by_digest("3-e") is None
@@ -146,7 +150,7 @@ def test_an_image_is_looked_into_once(tmp_path: Path, monkeypatch: pytest.Monkey
         next((tmp_path / "contents").iterdir()).write_text(
             json.dumps({"digest": digest, "packages": {}, "programs": {}})
         )
-        assert known.of("example/a:1", "sha256:0123").digest == "3-d"
+        assert known.contents_of("example/a:1", "sha256:0123").digest == "3-d"
         assert len(asked) == number
 
 
@@ -154,4 +158,4 @@ def test_an_exported_image_needs_no_docker(tmp_path: Path) -> None:
     root = _tree(tmp_path / "rootfs" / "0123.0" / "rootfs")
     (root.parent / "export.json").touch()
     write_entries(root.parent / "files.json", entries(root))
-    assert ContentsCache(tmp_path).of("example/a:1", "sha256:0123") == folder_contents(root)
+    assert ContentsCache(tmp_path).contents_of("example/a:1", "sha256:0123") == folder_contents(root)

@@ -115,7 +115,7 @@ def _pair(one: Scenario, client: Implementation, server: Implementation):  # typ
 def test_a_pair_has_the_factors_that_it_honours_and_the_others_are_absent_by_name() -> None:
     made = _pair(_study(factors=FACTORS, design="full"), implementation("alpha"), implementation("beta"))
     assert list(made.factors) == ["server.congestion_control", "server.initial_rtt", "path.forward.loss"]
-    assert made.absent == {"client.ack_ratio": "alpha cannot set ack_ratio as a client; it is 2"}
+    assert made.unsupported == {"client.ack_ratio": "alpha cannot set ack_ratio as a client; it is 2"}
     assert len(made.points) == 8
     assert made.points[0].parameters == {
         "server.congestion_control": "reno", "server.initial_rtt": "100 ms", "path.forward.loss": "0 %",
@@ -130,7 +130,7 @@ def test_a_level_that_a_pair_does_not_honour_is_left_out_alone() -> None:
     })  # fmt: skip
     made = _pair(_study(factors={**levels, "server.initial_rtt": ["10 us", "1 ms"]}), implementation("alpha"), slow)
     assert made.factors == {"server.congestion_control": ("reno", "cubic")}
-    assert made.absent == {
+    assert made.unsupported == {
         "server.congestion_control bbr": "beta does not know congestion_control bbr; known: reno, cubic",
         "server.initial_rtt": "beta takes initial_rtt from 1 ms, not 10 us",
     }
@@ -163,7 +163,7 @@ def test_profiles_are_told_as_far_as_they_are_honoured() -> None:
     made = _pair(_study(profiles=profiles), implementation("alpha"), implementation("beta"))
     assert made.labels == ("its own parameters", "swift's", "old")
     assert made.points[1].parameters == {"server.congestion_control": "cubic"}
-    assert set(made.absent) == {"swift's: client.ack_ratio 10", "strange: client.ack_ratio 25", "strange"}
+    assert set(made.unsupported) == {"swift's: client.ack_ratio 10", "strange: client.ack_ratio 25", "strange"}
 
 
 def test_what_is_set_or_varied_is_no_factor_any_more() -> None:

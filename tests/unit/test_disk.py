@@ -55,30 +55,30 @@ def test_a_plan_takes_what_stored_runs_of_its_kind_took_else_an_upper_estimate(t
     places = [_store(store, same, 100_000), _store(store, same, 300_000, 1)]
     need = DiskUse(store).need(_planned(same, kind, unknown), 2)
     largest = disk_use(places[1])
-    assert need.stay == 2 * largest + stored_bytes(unknown.scenario)
-    assert need.meanwhile == 2 * written_bytes(same.scenario)
-    assert (need.runs, need.estimated) == (3, 1)
+    assert need.maximum == 2 * largest + stored_bytes(unknown.scenario)
+    assert need.temporary == 2 * written_bytes(same.scenario)
+    assert (need.runs, need.estimated_runs) == (3, 1)
     # Its own runs tell better than those of its kind.
     _store(store, kind, 500_000)
-    assert DiskUse(store).need(_planned(kind), 1).stay == disk_use(store.folder(kind.key, 0))
-    assert DiskUse(store).need([], 2).stay == DiskUse(store).need([], 2).meanwhile == 0
+    assert DiskUse(store).need(_planned(kind), 1).maximum == disk_use(store.folder(kind.key, 0))
+    assert DiskUse(store).need([], 2).maximum == DiskUse(store).need([], 2).temporary == 0
 
 
 def test_what_was_never_compressed_and_what_cannot_be_read_tell_nothing(tmp_path: Path) -> None:
     store, one = Store(tmp_path), cell()
     _store(store, one, 900_000, plain=True)
-    assert DiskUse(store).need(_planned(one), 1).estimated == 1
+    assert DiskUse(store).need(_planned(one), 1).estimated_runs == 1
     broken = _store(store, cell(seed=9), 1000)
     (broken / "run.json").write_text("[]")
-    assert DiskUse(store).need(_planned(one), 1).estimated == 1
+    assert DiskUse(store).need(_planned(one), 1).estimated_runs == 1
 
 
 def test_figures_alone_take_little_and_so_do_those_who_refuse(tmp_path: Path) -> None:
     store, one = Store(tmp_path), cell()
     _store(store, one, 900_000)
-    assert DiskUse(store, "none").need(_planned(one), 1).stay < 50_000
+    assert DiskUse(store, "none").need(_planned(one), 1).maximum < 50_000
     refused = cell(parameters={"client.initial_cwnd": "7"})
-    assert DiskUse(store).need(_planned(refused), 1).stay == STORED_BESIDE
+    assert DiskUse(store).need(_planned(refused), 1).maximum == STORED_BESIDE
 
 
 def test_of_failed_runs_only_what_fails_is_planned_to_stay(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_of_failed_runs_only_what_fails_is_planned_to_stay(tmp_path: Path) -> No
     def need(one: Cell) -> tuple[int, int]:
         found = DiskUse(store, "failed").need(_planned(one), 2)
         # While it goes on a run takes as much, whatever becomes of it.
-        assert found.meanwhile == written_bytes(one.scenario)
-        return found.least, found.stay
+        assert found.temporary == written_bytes(one.scenario)
+        return found.minimum, found.maximum
 
     def figures(one: Cell) -> int:
         place = store.folder(one.key, 0)
@@ -124,11 +124,11 @@ def test_what_may_not_fit_is_cautioned_of_and_what_cannot_is_refused(
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(free, 0, free))
         return disk.require(need)
 
-    assert required(need.stay + need.meanwhile) == ""
-    assert "where too many of them fail" in required(need.stay + need.meanwhile - 1)
-    assert "where too many of them fail" in required(need.least + need.meanwhile)
+    assert required(need.maximum + need.temporary) == ""
+    assert "where too many of them fail" in required(need.maximum + need.temporary - 1)
+    assert "where too many of them fail" in required(need.minimum + need.temporary)
     with pytest.raises(EngineError, match="free, and 1 run to do take"):
-        required(need.least + need.meanwhile - 1)
+        required(need.minimum + need.temporary - 1)
 
 
 def test_what_servers_serve_is_counted_where_it_is_not_there_yet(
@@ -142,26 +142,26 @@ def test_what_servers_serve_is_counted_where_it_is_not_there_yet(
     disk = DiskUse(store, "none", served)
     need = disk.need(planned, 1)
     # 60 s at 50 Mbit/s are 375 MB, for which 500 MB are held ready.
-    assert need.served == 3 * 10**9 + 500 * 10**6 + 2 * 10**9
-    assert DiskUse(store, "none").need(planned, 1).served == 0
+    assert need.served_files == 3 * 10**9 + 500 * 10**6 + 2 * 10**9
+    assert DiskUse(store, "none").need(planned, 1).served_files == 0
     assert "5.5 GB of the cache for files to serve" in need.text
 
     def room(free: int) -> bool | None:
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(free, 0, free))
         return disk.fits(need)
 
-    assert room(need.stay + need.meanwhile + need.served) is True
-    assert room(need.stay + need.meanwhile + need.served - 1) is False
+    assert room(need.maximum + need.temporary + need.served_files) is True
+    assert room(need.maximum + need.temporary + need.served_files - 1) is False
     # Where the cache is on another disk each has its own.
     monkeypatch.setattr("harness.execution.estimates._device", lambda folder: folder == served)
-    assert room(need.stay + need.meanwhile) is True
+    assert room(need.maximum + need.temporary) is True
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(0, 0, 10**9))
     with pytest.raises(EngineError, match=r"free, and servers are to serve 5\.5 GB that are made first"):
         disk.require(need)
     served.mkdir()
     (served / "2GB.bin").touch()
     (served / "3x1GB").mkdir()
-    assert disk.need(planned, 1).served == 500 * 10**6
+    assert disk.need(planned, 1).served_files == 500 * 10**6
 
 
 def test_the_estimate_grows_with_what_is_transferred() -> None:

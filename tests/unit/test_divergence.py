@@ -102,7 +102,7 @@ def test_a_trace_is_read_from_its_file_as_far_as_it_goes(tmp_path: Path) -> None
     assert ends is not None
     call = ends.calls[0]
     assert call is not None
-    assert (call.host, call.process, call.pid, call.name, call.said, call.looks) == (
+    assert (call.host, call.process, call.pid, call.name, call.result_text, call.looks) == (
         "client0", "curl", 42, "getrandom", "EAGAIN", 3,
     )  # fmt: skip
 

@@ -50,31 +50,33 @@ def _of_10_mb(found: Iterable[CellResult]) -> Analysis:
 
 
 def _worth(one: Analysis) -> dict[str, float]:
-    return {" × ".join(effect.factors): round(effect.saved.median, 3) for effect in (*one.main, *one.together)}
+    return {
+        " × ".join(effect.factors): round(effect.saving.median, 3) for effect in (*one.main_effects, *one.interactions)
+    }
 
 
 def test_a_full_design_gives_back_what_it_was_made_of() -> None:
     one = _of_10_mb(every())
-    assert [effect.factors[0] for effect in one.main] == [
+    assert [effect.factors[0] for effect in one.main_effects] == [
         "server.initial_cwnd", "server.initial_rtt", "server.pacing", "client.ack_ratio",
     ]  # fmt: skip
-    window, rtt, pacing, ratio = one.main
+    window, rtt, pacing, ratio = one.main_effects
     assert (window.worse, window.better) == ((10,), (100,))
     # A repetition is the whole study once: 6, 5.99 and 5.98 s.
-    assert [round(value, 6) for value in (window.saved.low, window.saved.median, window.saved.high)] == [
+    assert [round(value, 6) for value in (window.saving.low, window.saving.median, window.saving.high)] == [
         5.98,
         5.99,
         6.0,
     ]
-    assert (window.saved.n, window.shown) == (3, True)
-    assert rtt.saved.median == pytest.approx(1.0)
-    assert pacing.saved.median == pytest.approx(1.0)
-    assert ratio.saved.median == pytest.approx(0.0)
-    assert not ratio.shown
-    together = {effect.factors: effect for effect in one.together}
-    assert together["server.pacing", "server.initial_rtt"].saved.median == pytest.approx(1.0)
-    assert together["server.initial_cwnd", "client.ack_ratio"].saved.median == pytest.approx(0.0)
-    assert all(not effect.aliased for effect in (*one.main, *one.together))
+    assert (window.saving.n, window.is_significant) == (3, True)
+    assert rtt.saving.median == pytest.approx(1.0)
+    assert pacing.saving.median == pytest.approx(1.0)
+    assert ratio.saving.median == pytest.approx(0.0)
+    assert not ratio.is_significant
+    together = {effect.factors: effect for effect in one.interactions}
+    assert together["server.pacing", "server.initial_rtt"].saving.median == pytest.approx(1.0)
+    assert together["server.initial_cwnd", "client.ack_ratio"].saving.median == pytest.approx(0.0)
+    assert all(not effect.aliased for effect in (*one.main_effects, *one.interactions))
     (response,) = (each for each in one.responses if each.factor == "server.initial_cwnd")
     assert [round(span.median, 2) for span in response.seconds] == [20.51, 16.52, 14.52]
 
@@ -93,12 +95,12 @@ def test_the_sentence() -> None:
 def test_a_fraction_says_what_it_cannot_tell_apart() -> None:
     two = {**THREE, "server.initial_cwnd": [10, 100]}
     one = _of_10_mb(results(of_study({"factors": two, "design": "fractional(4)"}), _response))
-    assert len(one.of.cells) == 8
+    assert len(one.sample.cells) == 8
     # Main effects are clear of interactions of two.
     assert _worth(one)["server.initial_rtt"] == pytest.approx(1.0)
-    assert not any(effect.aliased for effect in one.main)
-    pair = next(effect for effect in one.together if effect.aliased[0] == ("server.pacing", "server.initial_rtt"))
-    assert pair.saved.median == pytest.approx(1.0)
+    assert not any(effect.aliased for effect in one.main_effects)
+    pair = next(effect for effect in one.interactions if effect.aliased[0] == ("server.pacing", "server.initial_rtt"))
+    assert pair.saving.median == pytest.approx(1.0)
     # What another interaction may be behind supports no condition.
     assert not conditional_effects(one)
 
@@ -108,7 +110,7 @@ def test_one_at_a_time_holds_at_the_base() -> None:
     assert _worth(one) == {
         "server.initial_cwnd": 5.99, "server.initial_rtt": 2.0, "server.pacing": 0.0, "client.ack_ratio": 0.0,
     }  # fmt: skip
-    assert len(dict.fromkeys(one.main[0].aliased)) == 3
+    assert len(dict.fromkeys(one.main_effects[0].aliased)) == 3
 
 
 def test_a_random_design_has_main_effects() -> None:
@@ -122,18 +124,18 @@ def test_only_what_a_pair_honours_is_there() -> None:
     one = of_study({"factors": THREE})
     server = told(without=("pacing",))
     made = _of_10_mb(results(one, _response, server=server))
-    assert list(made.of.factors) == ["server.initial_cwnd", "server.initial_rtt", "client.ack_ratio"]
+    assert list(made.sample.factors) == ["server.initial_cwnd", "server.initial_rtt", "client.ack_ratio"]
     assert _worth(made)["server.initial_rtt"] == pytest.approx(2.0)
 
 
 def test_runs_whose_time_was_over_count_with_it() -> None:
     slow = of_study({"factors": THREE}, timeout=Duration.parse("21 s"))
     one = _of_10_mb(results(slow, _response))
-    assert one.late == 6
-    assert one.main[0].saved.median < 6
+    assert one.censored == 6
+    assert one.main_effects[0].saving.median < 6
     assert "6 runs of 72 had not come so far in time and count as 21 s, which hides what is beyond." in summarise(one)
     # 2 MB all runs had.
-    assert analyse_all(results(slow, _response))[0].late == 0
+    assert analyse_all(results(slow, _response))[0].censored == 0
 
 
 def test_cells_that_crashed_are_missed_by_name_and_the_others_tell() -> None:
@@ -142,11 +144,11 @@ def test_cells_that_crashed_are_missed_by_name_and_the_others_tell() -> None:
         return None if broken else _response(asked, repetition)
 
     one = _of_10_mb(results(of_study({"factors": THREE}), crashing))
-    assert one.of.factors["server.initial_cwnd"] == (10, 32)
-    assert len(one.without) == 8
-    assert "3 crashed" in one.without[0][1]
+    assert one.sample.factors["server.initial_cwnd"] == (10, 32)
+    assert len(one.cells_without_time) == 8
+    assert "3 crashed" in one.cells_without_time[0][1]
     # The third repetition has one level of the ratio alone.
-    assert {effect.saved.n for effect in one.main} == {2}
+    assert {effect.saving.n for effect in one.main_effects} == {2}
     nothing = _of_10_mb(results(of_study({"factors": THREE}), lambda asked, n: None))
     assert nothing.problem == "no factor has two levels among the stored cells"
     assert "nothing can be said" in summarise(nothing)
@@ -164,7 +166,7 @@ def test_studies_are_told_apart_by_pair_and_by_what_else_was_asked() -> None:
     one = of_study({"factors": THREE})
     other = of_study({"factors": THREE}, parameters={"server.congestion_control": "bbr"})
     found = group_studies([*every(), *results(one, _response, client="gamma"), *results(other, _response)])
-    assert [(each.client, dict(each.rest)) for each in found] == [
+    assert [(each.client, dict(each.fixed_parameters)) for each in found] == [
         ("alpha", {}), ("alpha", {"server.congestion_control": "bbr"}), ("gamma", {}),
     ]  # fmt: skip
 
@@ -172,7 +174,7 @@ def test_studies_are_told_apart_by_pair_and_by_what_else_was_asked() -> None:
 def test_two_factors_together() -> None:
     (of,) = group_studies(every())
     found = {
-        (each.one, each.other): each
+        (each.first, each.second): each
         for each in mean_surface(of, "milestone_10MB", "server.pacing", "server.initial_rtt")
     }
     assert found["on", "600 ms"].seconds - found["on", "100 ms"].seconds == pytest.approx(2.0)
@@ -197,7 +199,7 @@ def test_profiles_beside_each_other() -> None:
     assert [(row.label, row.times["milestone_10MB"].median) for row in one.rows if row.times["milestone_10MB"]] == [
         ("its own parameters", 11.0), ("swift's", 9.0), ("old's", 13.0),
     ]  # fmt: skip
-    assert one.rows[1].absent == ("server.initial_cwnd 32",)
+    assert one.rows[1].unsupported == ("server.initial_cwnd 32",)
     text = view.markdown(([], made))
     assert "| swift's | 4.50 [4.00, 5.00] | 9.00 [8.00, 10.00] | measured | server.initial_cwnd 32 |" in text
     assert view.report(([], made))["profiles"][0]["rows"][1]["profile"] == "swift's"
@@ -225,7 +227,7 @@ def test_figures(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     text = drawn[0].read_text(encoding="utf-8")
     assert text.startswith("<svg")
     assert "server.initial_cwnd × server.pacing" in text
-    of = found[0].of
+    of = found[0].sample
     heat = heat_map(of, "milestone_10MB", "server.initial_cwnd", "server.initial_rtt")
     assert heat is not None
     assert "21.01" in write_study_figures({"heat": heat}, tmp_path)[0].read_text(encoding="utf-8")

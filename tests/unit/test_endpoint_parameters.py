@@ -120,7 +120,7 @@ def _takes_part(one: Scenario, full: str, value: ParameterValue, pair: Mapping[R
     design = design_for_pair(Point(one, {}), flow_pair(one, pair["client"], pair["server"], cast))
     if any(point.parameters.get(full) == value for point in design.points):
         return True
-    assert any(full in name for name in design.absent), (design.absent, design.too_few)
+    assert any(full in name for name in design.unsupported), (design.unsupported, design.too_few)
     return False
 
 

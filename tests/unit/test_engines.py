@@ -67,7 +67,7 @@ def test_a_build_is_named_after_its_content(tmp_path: Path) -> None:
 
     def made() -> tuple[Build, Build]:
         build = Build("a", tmp_path, 1)
-        return build, Build("b", tmp_path, 1, on={"BASE": build})
+        return build, Build("b", tmp_path, 1, bases={"BASE": build})
 
     build, above = made()
     assert above.identity != build.identity
@@ -109,9 +109,9 @@ def test_a_build_gets_the_bases_that_its_dockerfile_names(tmp_path: Path, argume
     for name, content in (("endpoint", ""), ("rust", ""), ("go", ""), ("x", text)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "Dockerfile").write_text(content)
-    build = images.of(implementation(image=None, build="."), tmp_path / "x")
+    build = images.build_of(implementation(image=None, build="."), tmp_path / "x")
     assert build is not None
-    assert {name: below.folder for name, below in build.on.items()} == {argument: tmp_path / folder}
+    assert {name: below.folder for name, below in build.bases.items()} == {argument: tmp_path / folder}
 
 
 def test_only_our_images_are_cleaned() -> None:

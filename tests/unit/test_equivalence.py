@@ -52,10 +52,10 @@ class FakeApp:
 
     def __init__(self, known: Ledger, other_labs: Sequence[str] = ()) -> None:
         self.ledger = known
-        self.places = SimpleNamespace(root=Path("/nowhere"))
+        self.paths = SimpleNamespace(root=Path("/nowhere"))
         self._other_labs = other_labs
 
-    def today(self, one: Cell) -> Cell:
+    def current_cell(self, one: Cell) -> Cell:
         return one.model_copy(update={"compiled": "other"}) if one.scenario.name in self._other_labs else one
 
 
@@ -90,10 +90,10 @@ class FakeBase:
 
     def __init__(self, captures: str) -> None:
         self._captures = captures
-        self.made: list[str] = []
+        self.cells_run: list[str] = []
 
     def run(self, one: Cell, repetition: int, store: Path) -> Run:
-        self.made.append(one.scenario.name)
+        self.cells_run.append(one.scenario.name)
         return stored(one, self._captures, repetition=repetition)
 
 
@@ -182,7 +182,7 @@ def test_other_bytes_are_refused_with_the_cell_and_a_scope_accepts_the_rest(prov
     scoped = prover(runs, differs=["test/changing"], excepted=("changes",))
     tried = prove(scoped, tmp_path)
     assert tried.proven
-    assert tried.outside == 1
+    assert tried.excluded_cells == 1
     (added,) = scoped.ledger_with(tried).entries.equivalences
     assert (added.except_, added.proof.cells) == (("changes",), 2)
     assert list(result_lines(tried))[-1].endswith(
@@ -197,7 +197,7 @@ def test_where_the_base_comes_out_so_too_the_machine_is_another_one_and_nothing_
     base = FakeBase("other")
     assert prove(made, tmp_path, lambda: base).proven
     # What gave the reference's bytes was not run again.
-    assert base.made == ["test/changing"]
+    assert base.cells_run == ["test/changing"]
     tried = prove(made, tmp_path, lambda: FakeBase("same"))
     assert not tried.proven
     assert tried.differing[0].folders is not None
@@ -210,7 +210,7 @@ def test_with_a_base_of_its_own_every_cell_is_run_by_both(prover: Any, tmp_path:
     made = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))])
     base = FakeBase("same")
     assert made.prove(made.changed({ENGINE: "digest-0"}), tmp_path, lambda: base, afresh=True).proven
-    assert sorted(base.made) == ["test/changing", "test/plain"]
+    assert sorted(base.cells_run) == ["test/changing", "test/plain"]
     assert not made.prove(made.changed(), tmp_path, lambda: FakeBase("other"), afresh=True).proven
     with pytest.raises(InputError, match="nothing is stored with the base's digest of engine virtual, digest-x"):
         made.changed({ENGINE: "digest-x"})

@@ -32,7 +32,7 @@ FOLDS = 8
 
 @cache
 def _took() -> list[RunDuration]:
-    return ColumnStore(REFERENCE).took()
+    return ColumnStore(REFERENCE).durations()
 
 
 def _cells(took: Iterable[RunDuration]) -> dict[tuple[str, str], list[RunDuration]]:
@@ -57,7 +57,9 @@ def test_of_nine_cells_in_ten_the_estimate_is_within_a_factor_of_two() -> None:
         known = {machine: DurationModel(others, machine) for machine in {one.machine for one in _took()}}
         for (key, machine), runs in _cells(_took()).items():
             if fold[key] == number:
-                held.append(_within_two(known[machine].expected(runs[0].cell) / 1.1, [one.wall for one in runs]))
+                held.append(
+                    _within_two(known[machine].expected_seconds(runs[0].cell) / 1.1, [one.wall for one in runs])
+                )
     assert len(held) > 400
     assert sum(held) / len(held) >= 0.9
 
@@ -88,7 +90,7 @@ def test_forty_flows_are_not_promised_in_a_few_seconds() -> None:
     assert sixteen
     for machine, walls in sixteen.items():
         # Forty flows for 47 s take five times as long as sixteen for 15 s, on whatever machine.
-        assert 2 <= DurationModel(_took(), machine).expected(made) / statistics.median(walls) <= 10
+        assert 2 <= DurationModel(_took(), machine).expected_seconds(made) / statistics.median(walls) <= 10
 
 
 def test_several_files_count_as_one_of_their_size() -> None:
@@ -118,23 +120,23 @@ def test_the_nearest_runs_tell() -> None:
         [_ran(cell(here, slow, slow, engine="virtual"), 200), _ran(cell(here, quick, quick, engine="virtual"), 2)],
         "this one",
     )
-    assert known.expected(cell(here, slow, slow, engine="virtual")) == pytest.approx(220)
+    assert known.expected_seconds(cell(here, slow, slow, engine="virtual")) == pytest.approx(220)
     # The same server in another scenario, with whoever.
-    assert known.expected(cell(there, quick, slow, engine="virtual")) == pytest.approx(220)
-    assert known.expected(cell(there, slow, quick, engine="virtual")) == pytest.approx(2.2)
+    assert known.expected_seconds(cell(there, quick, slow, engine="virtual")) == pytest.approx(220)
+    assert known.expected_seconds(cell(there, slow, quick, engine="virtual")) == pytest.approx(2.2)
     # Somebody never seen: between the two.
-    assert 10 < known.expected(cell(here, implementation("new"), implementation("new"), engine="virtual")) < 40
+    assert 10 < known.expected_seconds(cell(here, implementation("new"), implementation("new"), engine="virtual")) < 40
     # An engine that nothing ran on is left to the model.
     real = cell(here, slow, slow)
-    assert known.expected(real) == expected_seconds(real)
+    assert known.expected_seconds(real) == expected_seconds(real)
 
 
 def test_this_machine_s_runs_come_before_those_of_others() -> None:
     made = cell(engine="virtual")
     took = [_ran(made, 10), RunDuration(made, 40, "another")]
-    assert DurationModel(took, "this one").expected(made) == pytest.approx(11)
-    assert DurationModel(took, "another").expected(made) == pytest.approx(44)
-    assert DurationModel(took, "a third").expected(made) == pytest.approx(22)
+    assert DurationModel(took, "this one").expected_seconds(made) == pytest.approx(11)
+    assert DurationModel(took, "another").expected_seconds(made) == pytest.approx(44)
+    assert DurationModel(took, "a third").expected_seconds(made) == pytest.approx(22)
 
 
 def test_a_store_s_own_runs_are_known(tmp_path: Path) -> None:
@@ -143,6 +145,6 @@ def test_a_store_s_own_runs_are_known(tmp_path: Path) -> None:
     run = Run(cell=made, repetition=0, outcome=Outcome(status="completed"), started_at="", wall=77.0)
     store.finish(store.begin(made.key, 0), run, None, None)
     known = load_experience(store, tmp_path / "nothing", [made])
-    assert known.expected(made) == pytest.approx(77 * 1.1)
+    assert known.expected_seconds(made) == pytest.approx(77 * 1.1)
     # One that crashed says nothing of how long a run takes.
-    assert math.isfinite(known.expected(cell(engine="compose")))
+    assert math.isfinite(known.expected_seconds(cell(engine="compose")))

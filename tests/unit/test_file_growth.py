@@ -23,21 +23,21 @@ class Bench:
         self.growth = Growth(self.rows, PERIOD, 0)
         self.tick = 0
         self.folder = folder
-        self.looked = 0
+        self.checked_at = 0
 
-    def told(self) -> bool:
+    def has_event(self) -> bool:
         """Whether the kernel says that something happened."""
         return bool(select.select([self.growth], [], [], 0)[0])
 
-    def until(self, tick: int) -> None:
+    def advance(self, tick: int) -> None:
         """As the process does it: at rest it comes when something happened, and not before the next tick."""
         while self.tick < tick:
-            if self.growth.resting and not self.told():
+            if self.growth.resting and not self.has_event():
                 self.tick = tick
                 self.growth.rested(tick * PERIOD)
                 return
             self.tick += 1
-            self.looked += 1
+            self.checked_at += 1
             self.growth.sample(self.tick * PERIOD)
 
     def write(self, name: str, size: int) -> None:
@@ -60,17 +60,17 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def test_growth_lies_between_two_rows_and_nobody_looks_where_there_is_none(bench: Bench) -> None:
-    bench.until(1000)
+    bench.advance(1000)
     bench.write("f", 10)
-    bench.until(1001)
+    bench.advance(1001)
     bench.write("f", 5)
-    bench.until(2000)
+    bench.advance(2000)
     bench.write("f", 1)
-    bench.until(3000)
+    bench.advance(3000)
     assert bench.samples == [
         (0, 3, 1, 0), (1000, 3, 1, 0), (1001, 3, 1, 10), (1002, 3, 1, 15), (2000, 3, 1, 15), (2001, 3, 1, 16),
     ]  # fmt: skip
-    assert bench.looked <= 2 * (REST + 2)
+    assert bench.checked_at <= 2 * (REST + 2)
 
 
 def test_it_writes_what_one_who_looks_at_every_tick_would(tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ def test_it_writes_what_one_who_looks_at_every_tick_would(tmp_path: Path) -> Non
     bench = Bench(tmp_path)
     bench.growth.watch(tmp_path, 0, 0, 0)
     for tick, size in sizes.items():
-        bench.until(tick)
+        bench.advance(tick)
         bench.write("f", size)
-    bench.until(100)
+    bench.advance(100)
     expected, total = [(0, 0)], 0
     for tick, size in sizes.items():
         expected += [(tick, total)] if expected[-1][0] != tick else []
@@ -92,25 +92,25 @@ def test_it_writes_what_one_who_looks_at_every_tick_would(tmp_path: Path) -> Non
 
 def test_files_are_added_and_a_renamed_one_is_the_same(bench: Bench) -> None:
     bench.write("a.part", 10)
-    bench.until(1)
+    bench.advance(1)
     (bench.folder / "a.part").rename(bench.folder / "a")
-    bench.until(2)
+    bench.advance(2)
     bench.write("b", 7)
-    bench.until(3 + LOOK // PERIOD)
+    bench.advance(3 + LOOK // PERIOD)
     bench.write("a", 1)
-    bench.until(100)
+    bench.advance(100)
     assert [row[3] for row in bench.samples][-1] == 18
     assert max(row[3] for row in bench.samples) == 18
 
 
 def test_the_last_sample_has_what_was_written_at_the_end(bench: Bench) -> None:
     bench.write("f", 10)
-    bench.until(1)
-    bench.until(3)
+    bench.advance(1)
+    bench.advance(3)
     bench.write("f", 90)
     # It had ended before the order was read.
     bench.growth.end(3, 3 * PERIOD + 5, 100)
-    bench.until(50)
+    bench.advance(50)
     assert bench.samples == [(0, 3, 1, 0), (1, 3, 1, 10), (3, 3, 1, 10), (3, 3, 1, 100)]
     assert bench.growth.resting
 
@@ -125,22 +125,22 @@ def test_several_flows_have_rows_of_their_own_and_a_repeat_has_others(tmp_path: 
         bench.write("one/f", 10)
         if number % 20 == 0:
             bench.write("other/f", 1)
-        bench.until(number)
+        bench.advance(number)
     bench.growth.end(1, 39 * PERIOD, 1)
     (folders[1] / "f").rename(tmp_path / "transfer0")
     bench.growth.watch(folders[1], 1, 1, 39 * PERIOD)
-    bench.until(60)
+    bench.advance(60)
     bench.write("other/f", 2)
-    bench.until(70)
+    bench.advance(70)
     csv = tmp_path / "growth.csv"
     csv.write_text(HEADER + bench.rows.getvalue())
     frame = read_growth(csv)
     one, other, repeat = (transfer_growth(frame, *which) for which in ((0, 0), (1, 0), (1, 1)))
     assert one.size[-1] == 390
-    moment = other.reached(1, 0)
+    moment = other.time_of(1, 0)
     assert moment is not None
     assert (moment.after_ns, moment.before_ns) == (19 * PERIOD, 20 * PERIOD)
-    again = repeat.reached(2, 39 * PERIOD)
+    again = repeat.time_of(2, 39 * PERIOD)
     assert again is not None
     assert (again.after_ns, again.before_ns) == (60 * PERIOD, 61 * PERIOD)
     assert repeat.size[0] == 0
@@ -151,5 +151,5 @@ def test_a_file_that_was_removed_at_once_is_nobodys_failure(bench: Bench) -> Non
     for number in range(3):
         bench.write("f", 1)
         (bench.folder / "f").unlink()
-        bench.until(number + 1)
+        bench.advance(number + 1)
     assert {row[3] for row in bench.samples} <= {0, 1}

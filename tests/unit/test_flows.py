@@ -296,7 +296,9 @@ def test_a_scenario_says_who_is_in_it_where_nobody_else_does() -> None:
     one: Scenario = scenario(flows=[{"stop": "5 s"}], objectives=[], servers=["gamma"])
     everyone = [implementation(name) for name in ("alpha", "beta", "gamma")]
     pictures = images("alpha", "beta", "gamma")
-    by_default = build_matrix(Request([one], everyone[:1], everyone, everybody=frozenset({"server"})), pictures, SIM)
+    by_default = build_matrix(
+        Request([one], everyone[:1], everyone, default_roles=frozenset({"server"})), pictures, SIM
+    )
     assert [cell.server.name for cell in by_default] == ["gamma"]
     asked = build_matrix(Request([one], everyone[:1], everyone[:2]), pictures, SIM)
     assert [cell.server.name for cell in asked] == ["alpha", "beta"]

@@ -35,7 +35,7 @@ def test_of_a_baseline_the_cells_that_changed_are_kept_and_shown(tmp_path: Path)
     assert {one.cell.scenario.name for one in former} == {"x/slower", "x/gone"}
     # Of today all cells are there; the page has those that were kept.
     found = changed(former, now, compared.within, (nothing_known, nothing_known), Ledger())
-    assert [(one.decided.standing, one.decided.pair.cell.scenario.name) for one in found] == [
+    assert [(one.decision.status, one.decision.pair.cell.scenario.name) for one in found] == [
         ("gone", "x/gone"), ("worse", "x/slower"),
     ]  # fmt: skip
     page = changed_page(found, compared)

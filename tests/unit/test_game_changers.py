@@ -67,7 +67,7 @@ def test_a_fraction_of_every_pair_tells_main_effects_from_two_factors_together()
         # picoquic's client honours four of the nine by itself.
         assert all(len(design.factors) >= 4 for design in designs.values())
         assert "server.pacing" in designs["msquic"].factors
-        assert "quinn cannot set pacing" in designs["quinn"].absent["server.pacing"]
+        assert "quinn cannot set pacing" in designs["quinn"].unsupported["server.pacing"]
 
 
 def test_document_004_s_columns_are_told_as_far_as_they_are_honoured() -> None:
@@ -75,7 +75,7 @@ def test_document_004_s_columns_are_told_as_far_as_they_are_honoured() -> None:
     made = design_for_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]})
     assert made.labels == ("its own parameters", "picoquic's parameters", "h2o's parameters", "curl's parameters")
     assert made.points[2].parameters["server.congestion_control"] == "reno"
-    assert "h2o's parameters: server.ack_delay_exponent 10" in made.absent
+    assert "h2o's parameters: server.ack_delay_exponent 10" in made.unsupported
 
 
 # --- the page
@@ -204,19 +204,19 @@ class _Lab:
     """What `reach` needs of a checkout: cells, and what would come of them."""
 
     def __init__(self, seconds: Any) -> None:
-        self.seconds, self.ran = seconds, dict[str, CellResult]()
+        self.seconds, self.results = seconds, dict[str, CellResult]()
         self.batches: list[int] = []
 
     def matrix(self, request: Request, listen: Listener, *, pull: bool, every: Sequence[Point]) -> list[Cell]:
         (one,), (client,), (server,) = request.scenarios, request.clients, request.servers
         found = results(one, self.seconds, 1, client=client, server=server, every=every)
-        self.found = {each.cell.key: each for each in found}
+        self.results_of = {each.cell.key: each for each in found}
         return [each.cell for each in found]
 
     def run_cells(self, matrix: Sequence[Cell], *_: object) -> list[CellResult]:
-        self.batches.append(sum(cell.key not in self.ran for cell in matrix))
-        self.ran |= {cell.key: self.found[cell.key] for cell in matrix}
-        return [self.ran[cell.key] for cell in matrix]
+        self.batches.append(sum(cell.key not in self.results for cell in matrix))
+        self.results |= {cell.key: self.results_of[cell.key] for cell in matrix}
+        return [self.results[cell.key] for cell in matrix]
 
 
 def _objectives(*demanded: float) -> list[dict[str, object]]:
@@ -256,9 +256,9 @@ def test_what_it_takes_is_searched_and_read_from_the_store_alone() -> None:
     assert again == found
     assert sum(lab.batches) == 5
     # From what is stored; a cell that was told other things does not belong to it.
-    stored = [*lab.ran.values()]
+    stored = [*lab.results.values()]
     (read,) = stored_searches(stored)
-    assert read.reached == found.reached
+    assert read.result == found.result
     assert stored_searches(stored[1:]) == []
     assert "| alpha→beta | it takes client.ack_ratio 10 and" in view.markdown([read])
     assert view.report([read])["searches"][0]["answer"] == "cheapest"
@@ -270,7 +270,7 @@ def test_a_smaller_budget_is_gone_on_from() -> None:
     assert "not decided: 3 of 8 sets were tried, and the best, " in sentence(found)
     assert sum(lab.batches) == 3
     found, _ = _reach(lab, one)
-    assert found.reached.answer == "cheapest"
+    assert found.result.answer == "cheapest"
     assert sum(lab.batches) == 5
 
 
@@ -285,7 +285,7 @@ def test_none_is_said_when_all_have_failed_or_the_line_is_too_slow() -> None:
     lab = _Lab(_needs_two)
     found, _ = _reach(lab, slow)
     assert "nothing that can be told meets milestone_2MB ≤ 1 s" in sentence(found)
-    assert not lab.ran
+    assert not lab.results
     crashed, _ = _reach(_Lab(lambda asked, n: None), _demanding())
     assert "does not come to the end of what is timed" in sentence(crashed)
 

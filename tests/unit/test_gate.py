@@ -22,7 +22,6 @@ from harness.evaluation.regression.decision import (
     Decision,
     decide,
     gate_metrics,
-    is_random,
     match_cells,
     version_differences,
 )
@@ -31,6 +30,7 @@ from harness.execution import Options
 from harness.execution.measured_store import StoredResults
 from harness.execution.more_repetitions import repeat_until
 from harness.outcome import Cell, InteropCheck, LinkProof, MeasuredRun, Measurement, Outcome, Run
+from harness.planning.sampling import is_random
 from harness.report import gate as view
 from harness.report.gate import decisions, verdicts
 from harness.store.identity import Ledger
@@ -93,10 +93,10 @@ def test_cells_are_paired_by_what_they_are_and_not_by_their_bits() -> None:
     new = one.model_copy(update={"seed": 8})
     found = match_cells([result([1], where=one), result([1], where=gone)],
                   [result([1], where=other_bits(one)), result([1], where=new)])  # fmt: skip
-    assert [(pair.base is None, pair.now is None) for pair in found] == [
+    assert [(pair.base is None, pair.current is None) for pair in found] == [
         (False, False), (True, False), (False, True)
     ]  # fmt: skip
-    assert [one.standing for one in decide(found, within=0.03)] == ["same", "new", "gone"]
+    assert [one.status for one in decide(found, within=0.03)] == ["same", "new", "gone"]
 
 
 def test_the_bits_that_differ_are_named() -> None:
@@ -121,9 +121,9 @@ def test_the_bits_that_differ_are_named() -> None:
 
 def test_the_same_bits_in_virtual_time_give_the_same_figures_to_the_last_digit() -> None:
     (same,) = decide([CellPair(result([2.0]), result([2.0]))], within=0.03)
-    assert (same.standing, same.exact, same.figures) == ("same", True, ())
+    assert (same.status, same.exact, same.figures) == ("same", True, ())
     (other,) = decide([CellPair(result([2.0, 3.0]), result([2.0, 3.0000001]))], within=0.5)
-    assert (other.standing, [figure.name for figure in other.figures]) == ("differs", ["completion"])
+    assert (other.status, [figure.name for figure in other.figures]) == ("differs", ["completion"])
     assert other.figures[0].why == "repetition 1; the bits are the same"
 
 
@@ -135,7 +135,7 @@ def test_an_end_of_another_kind_with_the_same_bits_differs() -> None:
 def test_an_image_of_one_recipe_with_other_packages_is_of_other_bits() -> None:
     pair = CellPair(result([2.0], contents={"sim": "a"}), result([2.01], contents={"sim": "b"}))
     (found,) = decide([pair], within=0.03)
-    assert (found.exact, found.standing) == (False, "same")
+    assert (found.exact, found.status) == (False, "same")
 
 
 # --- other bits
@@ -153,7 +153,7 @@ def test_an_image_of_one_recipe_with_other_packages_is_of_other_bits() -> None:
     ],
 )
 def test_without_chance_every_value_has_to_be_off(base: list[float], now: list[float], standing: str) -> None:
-    assert beside(base, now).standing == standing
+    assert beside(base, now).status == standing
 
 
 @pytest.mark.parametrize(
@@ -173,25 +173,25 @@ def test_without_chance_every_value_has_to_be_off(base: list[float], now: list[f
     ],
 )
 def test_with_chance_a_test_decides(base: list[float], now: list[float], standing: str) -> None:
-    assert beside(base, now, lossy()).standing == standing
+    assert beside(base, now, lossy()).status == standing
 
 
 def test_one_difference_among_many_tests_has_to_be_larger() -> None:
     base, now = [1.0, 1.1, 1.2, 1.3, 1.4], [2.0, 2.1, 2.2, 2.3, 2.4]
-    assert beside(base, now, lossy()).standing == "worse"  # p = 2/252
+    assert beside(base, now, lossy()).status == "worse"  # p = 2/252
     others = [(lossy().model_copy(update={"seed": seed}), base) for seed in range(2, 12)]
     matrix = [(lossy(), now), *others]
     found = match_cells([result(base, where=where) for where, _ in matrix],
                   [result(values, where=other_bits(where)) for where, values in matrix])  # fmt: skip
     decided = decide(found, within=0.03)
-    assert decided[0].standing == "cannot tell"
-    assert {one.standing for one in decided[1:]} == {"cannot tell"}
+    assert decided[0].status == "cannot tell"
+    assert {one.status for one in decided[1:]} == {"cannot tell"}
 
 
 def test_each_look_at_a_matrix_has_its_share() -> None:
     base, now = [1.0, 1.1, 1.2, 1.3, 1.4], [2.0, 2.1, 2.2, 2.3, 2.4]
     found = match_cells([result(base, where=lossy())], [result(now, where=other_bits(lossy()))])
-    assert [decide(found, within=0.03, looks=looks)[0].standing for looks in (1, 6, 7)] == [
+    assert [decide(found, within=0.03, looks=looks)[0].status for looks in (1, 6, 7)] == [
         "worse", "worse", "cannot tell",  # p = 2/252 each
     ]  # fmt: skip
 
@@ -201,7 +201,7 @@ def test_what_cannot_be_told_is_repeated_until_it_can() -> None:
     runs = {"a": 1, "b": 1}
 
     class Checkout:
-        def today(self, one: Cell) -> Cell:
+        def current_cell(self, one: Cell) -> Cell:
             return one if one.key != "c" else one.model_copy(update={"key": "d"})
 
         def run_cells(self, cells: list[Cell], target: int, options: Options, listen: object) -> None:
@@ -240,7 +240,7 @@ def test_runs_that_fail(where: str, ends: list[str], standing: str) -> None:
     values = [2.0] * len(ends)
     found = beside(values, values, cell(engine="virtual") if where == "exact" else lossy(), ends=ends)
     (ended,) = [figure for figure in found.figures if figure.name == OUTCOME]
-    assert ended.standing == standing
+    assert ended.status == standing
 
 
 def test_a_run_in_which_a_check_failed_has_failed() -> None:
@@ -250,7 +250,7 @@ def test_a_run_in_which_a_check_failed_has_failed() -> None:
     assert measured is not None
     now = replace(base, cell=other_bits(base.cell), runs=((run, measured.model_copy(update={"checks": (failed,)})),))
     (found,) = decide([CellPair(base, now)], within=0.03)
-    assert found.standing == "worse" and found.figures[0].name == OUTCOME
+    assert found.status == "worse" and found.figures[0].name == OUTCOME
 
 
 def test_chance_is_read_off_the_scenario() -> None:
@@ -293,7 +293,7 @@ def test_where_nothing_changed_one_gate_in_twenty_alarms_at_most() -> None:
             base, now = (replace(one, runs=tuple(runs[half::2])) for half in (0, 1))
             pair = CellPair(base, replace(now, cell=other_bits(now.cell)))
             (found,) = decide([pair], within=0.0)
-            gates.append({figure.standing for figure in found.figures})
+            gates.append({figure.status for figure in found.figures})
     assert len(gates) >= 150
     changed = sum(bool({"worse", "better"} & standings) for standings in gates)
     # Of 150 gates 7.5 alarm where the rate is as high as it may be; more than a tenth one time in 1000.

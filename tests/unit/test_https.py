@@ -116,7 +116,7 @@ def test_bytes_have_come_once_there_is_no_gap(tmp_path: Path) -> None:
     late = [OPENING, segment(1, 1, 60), segment(2, 121, 60), segment(3, 61, 60), segment(4, 61, 60)]
     found = in_order_arrival(capture(tmp_path, *late))
     assert found is not None
-    assert (found.t_ns.tolist(), found.come.tolist()) == ([1, 2, 3, 4], [60, 60, 180, 180])
+    assert (found.t_ns.tolist(), found.contiguous.tolist()) == ([1, 2, 3, 4], [60, 60, 180, 180])
     assert in_order_arrival(capture(tmp_path, *late[1:])) is None
 
 
@@ -133,20 +133,20 @@ def test_what_is_in_flight_is_not_acknowledged_yet(tmp_path: Path) -> None:
     acks = [Segment(t, False, b"", 0, acknowledgement=(2**32 - 99 + come) % 2**32) for t, come in ((4, 60), (6, 180))]
     data = [OPENING, segment(1, 1, 60), segment(2, 61, 60), segment(5, 121, 60), segment(7, 181, 60)]
     both = capture(tmp_path, *sorted([*data, *acks], key=lambda one: one.t_ns))
-    sent, acknowledging = both.where(both.to_client), both.where(~both.to_client)
+    sent, acknowledging = both.select(both.to_client), both.select(~both.to_client)
     assert peak_in_flight(sent, acknowledging) == 120
-    assert peak_in_flight(sent, acknowledging.where(acknowledging.t_ns > 9)) == 240
-    assert peak_in_flight(sent.where(sent.t_ns > 9), acknowledging) == 0
+    assert peak_in_flight(sent, acknowledging.select(acknowledging.t_ns > 9)) == 240
+    assert peak_in_flight(sent.select(sent.t_ns > 9), acknowledging) == 0
 
 
 def test_the_body_comes_between_its_own_bytes_and_all_that_is_beside_it(tmp_path: Path) -> None:
     parts = [OPENING, *(segment(n, 1 + 60 * (n - 1), 60) for n in range(1, 11))]
     stream = in_order_arrival(capture(tmp_path, *parts))
     assert stream is not None
-    bounds = TlsArrival(stream, 100).reached(240)
+    bounds = TlsArrival(stream, 100).time_of(240)
     assert (bounds.earliest_ns, bounds.latest_ns) == (4, 6)
-    assert TlsArrival(stream, None).reached(240).latest_ns is None
-    assert TlsArrival(stream, 100).reached(601).earliest_ns is None
+    assert TlsArrival(stream, None).time_of(240).latest_ns is None
+    assert TlsArrival(stream, 100).time_of(601).earliest_ns is None
 
 
 # --- a check
@@ -164,7 +164,7 @@ def test_a_larger_buffer_lets_more_be_in_flight(name: str) -> None:
             )
             for one in most
         ]
-        return TRIALS[name].tell(role, list(zip(("512 KiB", "8 MiB"), runs, strict=True)))
+        return TRIALS[name].judge(role, list(zip(("512 KiB", "8 MiB"), runs, strict=True)))
 
     assert told(4e5, 3e6)[0] == ""
     assert "allows no larger window" in told(4e5, 5e5)[0]

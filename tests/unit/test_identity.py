@@ -127,9 +127,9 @@ def test_what_has_another_identity_is_joined_by_nothing() -> None:
     made = ledger(entry("digest-1", "digest-0", "changes"), entry("digest-2", "digest-1"))
     changing = scenario(path=path(changes=[{"at": "2 s", "forward": {"rate": "1 Mbit/s"}}]).model_dump(by_alias=True))
     today: dict[tuple[Any, str], str] = {("engine", "virtual"): "digest-2"}
-    assert [one.digest for one in made.joining(virtual("digest-0"), today)] == ["digest-2", "digest-1"]
-    assert made.joining(virtual("digest-0", one=changing), today) == []
-    assert [one.digest for one in made.joining(virtual("digest-1", one=changing), today)] == ["digest-2"]
+    assert [one.digest for one in made.equivalences_between(virtual("digest-0"), today)] == ["digest-2", "digest-1"]
+    assert made.equivalences_between(virtual("digest-0", one=changing), today) == []
+    assert [one.digest for one in made.equivalences_between(virtual("digest-1", one=changing), today)] == ["digest-2"]
 
 
 def test_an_image_and_the_simulator_have_identities_too() -> None:
@@ -145,7 +145,10 @@ def test_an_image_and_the_simulator_have_identities_too() -> None:
         }
     )
     assert cell_key(before, made) == cell_key(after, made) != cell_key(after, Ledger())
-    assert {one.digest for one in made.joining(before, components(after))} == {"digest-of-alpha-2", "digest-of-sim-2"}
+    assert {one.digest for one in made.equivalences_between(before, components(after))} == {
+        "digest-of-alpha-2",
+        "digest-of-sim-2",
+    }
 
 
 def test_a_ledger_reads_back(tmp_path: Path) -> None:
@@ -153,7 +156,7 @@ def test_a_ledger_reads_back(tmp_path: Path) -> None:
     write_ledger(tmp_path / "ledger.yaml", made)
     read = read_ledger(tmp_path / "ledger.yaml")
     assert read.entries == made.entries
-    assert read.place(read.entries.equivalences[1]).startswith(f"{tmp_path / 'ledger.yaml'}:")
+    assert read.position_text(read.entries.equivalences[1]).startswith(f"{tmp_path / 'ledger.yaml'}:")
     assert read_ledger(tmp_path / "none.yaml") == Ledger()
 
 

@@ -14,7 +14,7 @@ from tests.examples import ROOT, catalogue
 _IMAGES = Images(ROOT / "images", ROOT / ".state")
 FOLDERS = sorted(
     {
-        *(build.folder for build in _IMAGES.others.values()),
+        *(build.folder for build in _IMAGES.support_builds.values()),
         *(
             (folder / item.build).resolve()
             for item, folder in catalogue().implementations().values()

@@ -97,11 +97,11 @@ class Sender:
 
     def __init__(self, export: Path) -> None:
         self._export = export
-        self.asked = list[str]()
+        self.requested = list[str]()
         self.damaged = False
 
     def __call__(self, digest: str) -> Iterator[bytes]:
-        self.asked.append(digest)
+        self.requested.append(digest)
         if self.damaged:
             yield _changed(self._export)
         else:
@@ -119,10 +119,10 @@ def test_an_image_travels_once_and_again_only_where_it_was_damaged(tmp_path: Pat
     found = root()
     assert (found.id, found.command, found.reference) == (IMAGE, ["run"], "lab/one:1")
     assert entries(Path(found.rootfs)) == entries(one / ROOT)
-    assert root() == found and sender.asked == [image.parcel]
+    assert root() == found and sender.requested == [image.parcel]
     (Path(found.rootfs) / "usr/bin/tool").write_bytes(b"something else")
     assert entries(Path(root().rootfs)) == entries(one / ROOT)
-    assert sender.asked == [image.parcel] * 2
+    assert sender.requested == [image.parcel] * 2
 
 
 def test_what_a_worker_keeps_is_bounded(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_depot_lays_parcels_down_where_workers_read_them(tmp_path: Path) -> No
 
     files = tmp_path / "files"
     with ParcelSource(Here(cache), ContentsCache(cache.folder), str(files)) as depot:
-        image = depot.sent("lab/one:1")
+        image = depot.describe("lab/one:1")
         assert b"".join(depot.pieces(image.parcel)) == (files / f"{image.parcel}.parcel").read_bytes()
         assert [file.name for file in files.iterdir()] == [f"{image.parcel}.parcel"]
         with pytest.raises(EngineError, match="the driver has no image"):

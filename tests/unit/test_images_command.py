@@ -42,7 +42,7 @@ def records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
     monkeypatch.setattr(ImageInventory, "builds", elsewhere)
     monkeypatch.setattr(ImageInventory, "make_each", make)
-    monkeypatch.setattr(ImageInventory, "absent", lambda self: {"h2o": "its repository does not answer"})
+    monkeypatch.setattr(ImageInventory, "unavailable", lambda self: {"h2o": "its repository does not answer"})
     monkeypatch.setattr("harness.engine.images.components.read_composition", lambda reference: NOW)
     monkeypatch.setattr("harness.engine.images.record.base_of", lambda build: "bootstrapped")
     return tmp_path

@@ -13,7 +13,7 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import Request, build_matrix, named_implementations, swept_points
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Outcome, Run
-from harness.planning.sampling import is_random
+from harness.planning.sampling import has_random_path
 from studies.in_sequence.claims import LARGE_LOSSY, MEDIUM, PROXIES, SIZES
 from studies.in_sequence.compared import bounds, met, rows, seeds
 from studies.in_sequence.figures import bars
@@ -144,15 +144,15 @@ def test_seeds_are_counted_and_said_to_be_enough_where_nothing_is_random(
 
 def test_what_is_random_on_a_path() -> None:
     plain, link = catalogue().find_scenarios([MEDIUM.quic])[0], {"rate": "10 Mbit/s", "delay": "10 ms"}
-    assert not is_random(plain)
+    assert not has_random_path(plain)
     for more in (
         {"loss": "1 %"}, {"jitter": "1 ms"}, {"queue": "RED 1 BDP"}, {"service": {"process": "poisson"}, "queue": "20 packets"},
     ):  # fmt: skip
-        assert is_random(scenario(path={"forward": link, "return": {**link, **more}}))
-    assert is_random(
+        assert has_random_path(scenario(path={"forward": link, "return": {**link, **more}}))
+    assert has_random_path(
         scenario(path={"forward": link, "return": link, "changes": [{"at": "1 s", "forward": {"loss": "1 %"}}]})
     )
-    assert is_random(
+    assert has_random_path(
         scenario(path={"forward": link, "return": link}, draw={"path.forward.rate": ["5 Mbit/s", "9 Mbit/s"]})
     )
 

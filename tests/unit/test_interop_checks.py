@@ -298,7 +298,7 @@ def test_the_first_wrong_packet_is_named() -> None:
     "name", ["key_update", "resumed", "early_data", "stream_limit", "server_crypto", "rebound", "ecn"]
 )
 def test_what_needs_secrets_is_unknown_without_them_but_never_passed(name: str) -> None:
-    trace, talk, second = Trace(), Conversation(logs=False), Conversation(1, logs=False)
+    trace, talk, second = Trace(), Conversation(logs_secrets=False), Conversation(1, logs_secrets=False)
     shake_hands(trace, talk)
     shake_hands(trace, second, resumes=True, early=True)
     trace.send("server", talk.short("server", challenge(b"12345678")), client=_PORT)
@@ -310,10 +310,10 @@ def test_what_needs_secrets_is_unknown_without_them_but_never_passed(name: str) 
 
 def test_packets_of_every_kind_are_opened_and_nothing_else_is() -> None:
     evidence = _late(2000)
-    assert all(packet.plain is not None for packet in evidence.sent)
+    assert all(packet.plaintext is not None for packet in evidence.sent)
     assert [connection.suite for connection in evidence.connections] == [AES_128, AES_128]
     trace, talk = Trace(), Conversation()
     packet = bytearray(talk.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(talk.random))))
     packet[-1] ^= 1
     trace.send("client", bytes(packet))
-    assert trace.evidence(talk).sent[0].plain is None
+    assert trace.evidence(talk).sent[0].plaintext is None

@@ -89,7 +89,7 @@ def test_a_failure_names_packet_and_time_at_its_senders_side(tmp_path: Path) -> 
 
 
 def test_what_nobody_wrote_down_is_unknown_and_what_needs_no_secrets_is_told(tmp_path: Path) -> None:
-    trace, talk = Trace(), Conversation(logs=False)
+    trace, talk = Trace(), Conversation(logs_secrets=False)
     shake_hands(trace, talk)
     found = {one.check: one for one in run_checks(_folder(tmp_path, trace, talk, V4, CHECKS))}
     assert found["server_crypto"].status == "unknown"

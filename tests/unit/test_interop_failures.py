@@ -153,4 +153,6 @@ def test_a_finding_is_of_its_role_its_check_and_its_cases() -> None:
     assert find_blame(("quinn", "quiche"), "transfer", stands) is None
     refused = TestcaseResult("unsupported", "unsupported_server", "It refuses.")
     assert find_blame(("quinn", "quiche"), "rebind-port", refused) is None
-    assert find_blame(("quinn", "quiche"), "rebind-port", replace(refused, everybody=("server", "quiche"))) is not None
+    assert (
+        find_blame(("quinn", "quiche"), "rebind-port", replace(refused, failing_party=("server", "quiche"))) is not None
+    )

@@ -26,7 +26,7 @@ class Script:
     ready: float
     runs: dict[tuple[str, int], tuple[float, int]]
     """(host, transfer) → (seconds until it ends by itself, exit code)."""
-    talks: dict[tuple[str, int], tuple[float, float]]
+    first_datagrams: dict[tuple[str, int], tuple[float, float]]
     """(client, transfer) → (seconds until its first datagram, and from there until its file is whole)."""
     tardiness: float
     """Seconds by which an engine looks late at what is due."""
@@ -38,14 +38,14 @@ class Played:
 
     script: Script
     log: list[tuple[float, Action]] = field(default_factory=list)
-    began: dict[tuple[str, int], float] = field(default_factory=dict)
+    openings: dict[tuple[str, int], float] = field(default_factory=dict)
     """When a client's first datagram was told of."""
-    over_at: float = NEVER
+    ended_at: float = NEVER
 
     def is_whole(self, client: str, now: float) -> bool:
         """Whether the file of a client's current transfer has all its bytes."""
         current = max(index for host, index in self.times(Start) if host == client)
-        began, (_, seconds) = self.began.get((client, current), NEVER), self.script.talks[client, current]
+        began, (_, seconds) = self.openings.get((client, current), NEVER), self.script.first_datagrams[client, current]
         return began + seconds <= now
 
     def times(self, kind: type[Action]) -> dict[tuple[str, int], float]:
@@ -63,8 +63,8 @@ class Played:
 class Stage:
     """Does what the lifecycle says, as an engine would, and tells it what endpoints do."""
 
-    made: Played
-    life: Lifecycle = field(init=False)
+    played: Played
+    lifecycle: Lifecycle = field(init=False)
     ready: float = field(init=False)
     """When the path is up; never again once it is."""
     now: float = 0.0
@@ -72,65 +72,65 @@ class Stage:
     openings: list[tuple[float, int, str, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.life = Lifecycle(self.made.script.flows, lambda client: self.made.is_whole(client, self.now))
+        self.lifecycle = Lifecycle(self.played.script.flows, lambda client: self.played.is_whole(client, self.now))
         self._number = itertools.count()
-        self.ready = self.made.script.ready
+        self.ready = self.played.script.ready
 
     def perform(self, actions: list[Action]) -> None:
         for action in actions:
-            self.made.log.append((self.now, action))
+            self.played.log.append((self.now, action))
             if isinstance(action, Start):
                 self._start(action)
             elif isinstance(action, CutOff):
                 for host in (action.client, action.server):
                     heapq.heappush(self.ends, (self.now + 0.5, next(self._number), host, 143))
-        if self.life.over and self.made.over_at == NEVER:
-            self.made.over_at = self.now
+        if self.lifecycle.over and self.played.ended_at == NEVER:
+            self.played.ended_at = self.now
 
     def _start(self, action: Start) -> None:
-        script, name = self.made.script, (action.host, action.index)
+        script, name = self.played.script, (action.host, action.index)
         seconds, code = script.runs[name]
         # A client waits for the path by itself.
         since = max(self.now, script.ready) if action.host.startswith("client") else self.now
         if since + seconds < NEVER:
             heapq.heappush(self.ends, (since + seconds, next(self._number), action.host, code))
         # Who has ended says nothing any more.
-        if name in script.talks and script.talks[name][0] < seconds:
-            heapq.heappush(self.openings, (since + script.talks[name][0], next(self._number), *name))
+        if name in script.first_datagrams and script.first_datagrams[name][0] < seconds:
+            heapq.heappush(self.openings, (since + script.first_datagrams[name][0], next(self._number), *name))
 
-    def tell(self) -> None:
+    def advance(self) -> None:
         """What comes next: an opening, readiness, an end, what is due."""
         if self.openings and self.openings[0][0] == self.now:
             _, _, host, index = heapq.heappop(self.openings)
             # A handshake has several datagrams. Of who was told to end there may be some.
             for _ in range(2):
-                self.perform(self.life.began(host, self.now))
-            if not self.life.over:
-                self.made.began[host, index] = self.now
+                self.perform(self.lifecycle.began(host, self.now))
+            if not self.lifecycle.over:
+                self.played.openings[host, index] = self.now
         elif self.ready == self.now:
             self.ready = NEVER
-            self.perform(self.life.ready(self.now))
+            self.perform(self.lifecycle.ready(self.now))
         elif self.ends and self.ends[0][0] == self.now:
             _, _, host, code = heapq.heappop(self.ends)
-            self.perform(self.life.ended(host, code, self.now))
+            self.perform(self.lifecycle.ended(host, code, self.now))
         else:
-            before = len(self.made.log), self.life.wake
-            self.perform(self.life.due(self.now))
-            assert (len(self.made.log), self.life.wake) != before, "it said when to wake, and nothing was due"
+            before = len(self.played.log), self.lifecycle.wake
+            self.perform(self.lifecycle.due(self.now))
+            assert (len(self.played.log), self.lifecycle.wake) != before, "it said when to wake, and nothing was due"
 
 
 def play(script: Script) -> Played:
     """Do what the lifecycle says, as an engine would; ends are told in order, and before what is due then."""
     made = Played(script)
     stage = Stage(made)
-    life = stage.life
+    life = stage.lifecycle
     stage.perform(life.begin(0.0))
     while not life.over:
         wake = NEVER if life.wake is None else life.wake + script.tardiness
         first = [heap[0][0] for heap in (stage.ends, stage.openings) if heap]
         stage.now = min([wake, stage.ready, *first])
         assert stage.now < NEVER, "somebody runs and nothing ends it"
-        stage.tell()
+        stage.advance()
     log = list(made.log)
     # What still ends, and what would have been due, is of no account.
     while stage.ends:
@@ -193,7 +193,7 @@ def _each_start_has_its_time(made: Played) -> None:
 def _is_in_time(started: float | None, due: float, made: Played) -> None:
     """What was due has started then, or, if the run was over by then, never."""
     if started is None:
-        assert due + made.script.tardiness >= made.over_at
+        assert due + made.script.tardiness >= made.ended_at
     else:
         assert 0 <= started - due <= made.script.tardiness
 
@@ -211,7 +211,7 @@ def _a_stop_is_kept_and_nothing_repeats_after_it(made: Played) -> None:
             hosts = (flow.client, flow.server)
             assert all(when <= at for (host, _), when in made.times(Ended).items() if host in hosts)
         else:
-            assert made.over_at <= script.ready + flow.stop + script.tardiness
+            assert made.ended_at <= script.ready + flow.stop + script.tardiness
 
 
 def _is_fault(action: Action, script: Script) -> bool:
@@ -233,7 +233,7 @@ def _over_when_all_have_ended_or_one_has_failed(made: Played) -> None:
         assert made.log[-1][1] is faults[-1]
     else:
         assert done == {flow.client for flow in made.script.flows}
-    assert made.over_at == made.log[-1][0]
+    assert made.ended_at == made.log[-1][0]
 
 
 def _whoever_is_not_done_in_time_is_named(made: Played) -> None:
@@ -246,15 +246,15 @@ def _whoever_is_not_done_in_time_is_named(made: Played) -> None:
     for name, stage in stages.items():
         flow = limited[name[0]]
         limit = _limit(made, flow, name)
-        whole = made.began.get(name, NEVER) + script.talks[name][1] <= limit
-        silent = flow.patience > 0 and name not in made.began
+        whole = made.openings.get(name, NEVER) + script.first_datagrams[name][1] <= limit
+        silent = flow.patience > 0 and name not in made.openings
         assert stage == ("leaving" if whole else "silent" if silent else "transferring")
     # Of those that did not end, all whose time is over when the run is, and nobody else.
     going_on = {name: at for name, at in deadlines.items() if name not in ended}
     if late:
-        assert late == {name: at for name, at in going_on.items() if at <= made.over_at}
+        assert late == {name: at for name, at in going_on.items() if at <= made.ended_at}
     else:
-        assert all(at >= made.over_at for at in going_on.values())
+        assert all(at >= made.ended_at for at in going_on.values())
 
 
 def _limit(made: Played, flow: Flow, name: tuple[str, int]) -> float:
@@ -263,14 +263,14 @@ def _limit(made: Played, flow: Flow, name: tuple[str, int]) -> float:
     if not flow.patience:
         return since + flow.time_limit
     silence = since + flow.patience + flow.time_limit
-    began = made.began.get(name, NEVER)
+    began = made.openings.get(name, NEVER)
     return began + flow.time_limit if began <= silence else silence
 
 
 def _deadline(made: Played, flow: Flow, name: tuple[str, int]) -> float:
     """Until when a client may run: with a whole file a while longer."""
     limit = _limit(made, flow, name)
-    whole = made.began.get(name, NEVER) + made.script.talks[name][1] <= limit
+    whole = made.openings.get(name, NEVER) + made.script.first_datagrams[name][1] <= limit
     return limit + flow.leave if whole else limit
 
 

@@ -62,7 +62,7 @@ def test_the_lab_kernel_is_built_at_once_where_the_host_cannot_do(
     assert by_name.keys() == {"ngtcp2", "quiche", "rust", "endpoint", *simulators}
     # The simulator that asks the host's kernel is there in either case, and everything says what it is built on.
     assert app.images.sim_build("host").reference in needs
-    assert by_name["quiche"].on == {by_name["rust"].reference, by_name["endpoint"].reference}
+    assert by_name["quiche"].bases == {by_name["rust"].reference, by_name["endpoint"].reference}
     assert by_name["quiche"].seconds == 280
 
 
@@ -114,7 +114,7 @@ def test_of_what_is_stored_only_what_is_planned_counts(app: App) -> None:
         app.store.finish(app.store.begin(cell.key, repetition), run, measured)
     planned = [PlannedRun(cell, repetition) for repetition in range(4)]
     # The first has not been measured, and nobody asks for the last.
-    assert app.results.done(planned, frozenset({"infrastructure"})) == {(cell.key, 2), (cell.key, 3)}
+    assert app.results.completed_runs(planned, frozenset({"infrastructure"})) == {(cell.key, 2), (cell.key, 3)}
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_what_somebody_spoilt_from_outside_is_run_again(
     assert len(made) == runs
     assert sum("disturbed from outside" in event.text for event in events if isinstance(event, Warned)) == runs - 1
     # It is no observation, and is asked for again by the next command.
-    assert app.results.done([item], Options().retry) == set()
+    assert app.results.completed_runs([item], Options().retry) == set()
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,12 @@ PART, ROUND = 1160, 150
 SIZE = 2_500_000
 LOSSY = Link(loss=0.01)
 LUMPS = Recipe(
-    real=LOSSY, packets=2800, load=0.9, size=SIZE, lump=2_000_000, scenario={"flows": [{"download": "2.5 MB"}]}
+    actual=LOSSY,
+    packets=2800,
+    load=0.9,
+    size=SIZE,
+    counter_step=2_000_000,
+    scenario={"flows": [{"download": "2.5 MB"}]},
 )
 
 
@@ -32,10 +37,10 @@ class Server:
     """Fills a download's packets: the file in order, and what was lost once more."""
 
     aead: Aead = Aead.AES_128_GCM
-    before: bytes = b""
+    prefix: bytes = b""
     """What stands on the stream before the body."""
     update_every: int = 1000
-    hide: int = 0
+    hidden_every: int = 0
     """Each so many packets, a part of the stream goes behind another frame, out of the capture's sight."""
     arrived: dict[int, int] = field(default_factory=dict)
     """Part → when it came, ns."""
@@ -48,9 +53,9 @@ class Server:
 
     def fill(self, traffic: Traffic) -> Traffic:
         sender, down = Sender(self.secret, self.aead), list(traffic.down)
-        new, parts = 0, -(-(SIZE + len(self.before)) // PART)
+        new, parts = 0, -(-(SIZE + len(self.prefix)) // PART)
         again: list[tuple[int, int]] = []
-        data = self.before + bytes(SIZE)
+        data = self.prefix + bytes(SIZE)
         for number, index in enumerate(range(2, len(down))):
             moment = traffic.down_carried.out_ns[index]
             if again and again[0][0] <= number:
@@ -68,7 +73,7 @@ class Server:
             start, end = part * PART, min((part + 1) * PART, len(data))
             frame = self.frame(data, start, end)
             self.sent[number] = [(start, end - start)]
-            if self.hide and number % self.hide == 0:
+            if self.hidden_every and number % self.hidden_every == 0:
                 frame = stream_frame(3, 0, bytes(48)) + frame
             packet = sender.packet(number, frame, 2, number // self.update_every)
             down[index] = replace(down[index], payload=packet[:54], size=len(packet))
@@ -80,7 +85,7 @@ class Server:
 
     def truth(self, size: int, zero_ns: int) -> float:
         """When the parts that hold the first bytes of the body had come, s."""
-        last = (len(self.before) + size - 1) // PART
+        last = (len(self.prefix) + size - 1) // PART
         return (max(self.arrived[part] for part in range(last + 1)) - zero_ns) / 1e9
 
     def write_keys(self, folder: Path, role: str = "client") -> None:
@@ -115,7 +120,7 @@ def headers(fields: int = 40) -> bytes:
 
 @pytest.mark.parametrize(("aead", "role"), list(zip(Aead, ("client", "server") * 2, strict=True)))
 def test_a_lumpy_client_has_the_milestones_of_its_packets(tmp_path: Path, aead: Aead, role: str) -> None:
-    server = Server(aead, before=headers())
+    server = Server(aead, prefix=headers())
     server.write_keys(tmp_path, role)
     found, zero_ns = measured(tmp_path, server)
     one = next(item for item in found.measurements if item.name == "milestone_1MB")
@@ -125,7 +130,7 @@ def test_a_lumpy_client_has_the_milestones_of_its_packets(tmp_path: Path, aead: 
 
 
 def test_without_keys_there_is_no_milestone_and_it_says_why(tmp_path: Path) -> None:
-    found, _ = measured(tmp_path, Server(before=headers()))
+    found, _ = measured(tmp_path, Server(prefix=headers()))
     assert found.value("milestone_1MB", 0) is None
     assert any(
         "lumps of 2.0 MB" in text and "neither endpoint wrote down its TLS secrets" in text for text in said(found)
@@ -134,13 +139,13 @@ def test_without_keys_there_is_no_milestone_and_it_says_why(tmp_path: Path) -> N
 
 def test_other_connections_keys_do_not_open_it(tmp_path: Path) -> None:
     Server(Aead.AES_256_GCM).write_keys(tmp_path)
-    found, _ = measured(tmp_path, Server(before=headers()))
+    found, _ = measured(tmp_path, Server(prefix=headers()))
     assert found.value("milestone_1MB", 0) is None
     assert any("open no packet of the capture" in text for text in said(found))
 
 
 def test_another_stream_is_not_the_file(tmp_path: Path) -> None:
-    server = Server(before=bytes(400_000))
+    server = Server(prefix=bytes(400_000))
     server.write_keys(tmp_path)
     found, _ = measured(tmp_path, server)
     assert found.value("milestone_1MB", 0) is None
@@ -148,7 +153,7 @@ def test_another_stream_is_not_the_file(tmp_path: Path) -> None:
 
 
 def test_frames_out_of_sight_leave_a_caution_unless_the_server_s_qlog_tells(tmp_path: Path) -> None:
-    server = Server(before=headers(), hide=90)
+    server = Server(prefix=headers(), hidden_every=90)
     server.write_keys(tmp_path)
     found, zero_ns = measured(tmp_path, server)
     assert found.value("milestone_1MB", 0) is None
@@ -163,12 +168,12 @@ def test_frames_out_of_sight_leave_a_caution_unless_the_server_s_qlog_tells(tmp_
     folder = tmp_path / "flow0/server/qlog"
     folder.mkdir(parents=True)
     (folder / "one.sqlog").write_text("\x1e{}\n" + "\n".join("\x1e" + json.dumps(line) for line in lines) + "\n")
-    again, _ = measured(tmp_path, Server(before=headers(), hide=90))
+    again, _ = measured(tmp_path, Server(prefix=headers(), hidden_every=90))
     assert again.value("milestone_1MB", 0) == pytest.approx(server.truth(1_000_000, zero_ns), abs=0.002)
 
 
 def test_what_a_full_socket_dropped_had_not_come(tmp_path: Path) -> None:
-    server = Server(before=headers())
+    server = Server(prefix=headers())
     server.write_keys(tmp_path)
     found = measure(tmp_path, write_run(tmp_path, replace(LUMPS, fill=server.fill)))
     assert found.value("milestone_1MB", 0) is None
@@ -176,15 +181,15 @@ def test_what_a_full_socket_dropped_had_not_come(tmp_path: Path) -> None:
 
 
 def test_a_file_that_tells_is_what_counts(tmp_path: Path) -> None:
-    server = Server(before=headers())
+    server = Server(prefix=headers())
     server.write_keys(tmp_path)
-    found, _ = measured(tmp_path, server, replace(LUMPS, lump=1))
+    found, _ = measured(tmp_path, server, replace(LUMPS, counter_step=1))
     one = next(item for item in found.measurements if item.name == "milestone_1MB")
     assert one.vantage == "client file"
 
 
 def test_a_file_that_is_sized_in_advance_has_the_times_of_its_packets(tmp_path: Path) -> None:
-    server = Server(before=headers())
+    server = Server(prefix=headers())
     server.write_keys(tmp_path)
     run, zero_ns = recorded(tmp_path, server)
     (tmp_path / "growth.csv").write_text(

@@ -214,7 +214,7 @@ def test_tcp_of_a_size_counts_on_the_connection_that_has_its_data(sender: str, t
     cookie = 0 if down else 37
     sent = [(300, 0, 500), (350, 1000, 500), (400, 1500, 500 + cookie), (430, 500, 500)]
     passed += [Passing(segment(down, size, 5202, (initial + 1 + at) % 2**32), ms, ms + 20) for ms, at, size in sent]
-    write_captures(tmp_path, sorted(passed, key=lambda one: one.came))
+    write_captures(tmp_path, sorted(passed, key=lambda one: one.entered))
     write_lab(tmp_path, [{"kind": "tcp", "start": 0.1, "sender": sender}])
     write_counters(tmp_path, {})
     (tmp_path / "growth.csv").write_text("t_ns,flow,transfer,bytes\n")

@@ -67,7 +67,7 @@ def test_a_hard_handover_on_the_wire(tmp_path: Path) -> None:
     assert value(found, "path_validation") == pytest.approx(10)
     assert "path_probe" not in {one.metric for one in found.absent}
     # The last data by the cellular path comes at 498 ms, the first by the campus' at 511.
-    last = max(at for at, path in story.came if path == "cellular")
+    last = max(at for at, path in story.arrivals if path == "cellular")
     assert value(found, "delivery_gap") == pytest.approx(MOVE + 6 + DELAY["campus"] - last) == 13
 
 
@@ -76,7 +76,7 @@ def test_what_comes_after_the_move_counts_by_whatever_path(tmp_path: Path, how: 
     story = Story(how, until=1200)
     found = measure(tmp_path, story.write(tmp_path))
     for name, span in (("delivered_100ms", 100), ("delivered_500ms", 500)):
-        packets = sum(MOVE <= at < MOVE + span for at, _ in story.came)
+        packets = sum(MOVE <= at < MOVE + span for at, _ in story.arrivals)
         # Header, number and tag are 1 + 8 + 2 + 16 B, the STREAM frame's own header 9 or less.
         assert value(found, name) == pytest.approx(packets * 1234, rel=0.01)
     assert value(found, "handover_throughput") == pytest.approx(8 * (value(found, "delivered_100ms") or 0) / 1e5)
@@ -99,7 +99,7 @@ def test_a_port_that_is_rewritten(tmp_path: Path) -> None:
 def test_data_that_comes_twice_was_sent_again_without_need(tmp_path: Path) -> None:
     assert value(measure(tmp_path / "a", _made(tmp_path / "a", Story())), "spurious_retransmissions") == 0
     # The first of these is before the move.
-    twice = Story(again=(300, 620, 700))
+    twice = Story(retransmissions=(300, 620, 700))
     assert value(measure(tmp_path / "b", _made(tmp_path / "b", twice)), "spurious_retransmissions") == 2
 
 
@@ -109,7 +109,7 @@ def _made(folder: Path, story: Story) -> Run:
 
 
 def test_without_keys_what_is_in_packets_is_not_known(tmp_path: Path) -> None:
-    found = measure(tmp_path, Story(keys=False).write(tmp_path))
+    found = measure(tmp_path, Story(logs_secrets=False).write(tmp_path))
     assert "no keys" in why(found, "path_validation") and "no keys" in why(found, "spurious_retransmissions")
     assert answer(found).probed is None
     assert value(found, "delivery_gap") == 0
@@ -292,7 +292,7 @@ def test_paths_of_one_round_trip_do_not_tell(tmp_path: Path) -> None:
 
 
 def test_a_move_after_the_end_is_not_observed(tmp_path: Path) -> None:
-    found = measure(tmp_path, Story(until=400, moved=False).write(tmp_path, OLD))
+    found = measure(tmp_path, Story(until=400, obeys=False).write(tmp_path, OLD))
     assert any(
         one.startswith("move1: migrate at 0.5 s is not observed: it came 0.082 s after") for one in found.warnings
     )
@@ -302,14 +302,14 @@ def test_a_move_after_the_end_is_not_observed(tmp_path: Path) -> None:
 
 
 def test_a_path_that_nothing_went_by_has_no_capacity_to_use(tmp_path: Path) -> None:
-    found = measure(tmp_path, Story(moved=False, cut=True).write(tmp_path))
+    found = measure(tmp_path, Story(obeys=False, cut_off=True).write(tmp_path))
     assert not [one for one in found.warnings if "failed" in one]
     absent = next(one for one in found.absent if one.metric == "utilisation_bandwidth")
     assert absent.why == "nothing went by a path that its client was to be on"
 
 
 def test_a_client_that_does_not_move_is_said(tmp_path: Path) -> None:
-    found = measure(tmp_path, Story(moved=False).write(tmp_path))
+    found = measure(tmp_path, Story(obeys=False).write(tmp_path))
     assert answer(found).why_not == "nothing came to the server from the new address"
     assert why(found, "delivery_gap") == answer(found).why_not
 

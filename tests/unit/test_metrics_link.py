@@ -74,7 +74,7 @@ def test_a_count_may_be_a_little_older_than_it_says(tmp_path: Path) -> None:
     """A packet dropped between the reading of a count and the look at the clock is in the next count."""
     recipe = Recipe()
     run = write_run(tmp_path, recipe)
-    drops = download(recipe.asked, recipe.asked_up, recipe.packets, recipe.load).down_carried.queue_drops
+    drops = download(recipe.configured, recipe.configured_up, recipe.packets, recipe.load).down_carried.queue_drops
     file = tmp_path / "sim" / "counters.jsonl"
     samples = [json.loads(line) for line in file.read_text().splitlines()]
     moved = 0
@@ -111,7 +111,7 @@ def test_a_serial_link_is_replayed_to_the_packet(tmp_path: Path) -> None:
 )
 def test_a_bucket_is_no_serial_link(tmp_path: Path, asked: Link, real: Link, sentence: str) -> None:
     """A packet of 1294 bytes takes 1.04 ms by itself, and two frames of credit are 2.4 ms of queue."""
-    link = prove(tmp_path, Recipe(asked, asked, real=real, real_up=real))
+    link = prove(tmp_path, Recipe(asked, asked, actual=real, actual_up=real))
     found = (*link.problems, f"packets left {link.to_client.lateness_p99_ms:.1f} ms late")
     assert sentence in found
 
@@ -130,7 +130,7 @@ def test_a_serial_link_changes_its_rate(tmp_path: Path) -> None:
     event = {"event": "change", "index": 0, "at": 1.5, "t": moment / 1e9}
     change = {"at": 1.5, "to_client": {"rate_bps": 4_000_000}, "to_server": None}
     recipe = Recipe(
-        SERIAL, SERIAL, real=Link(burst_bytes=None, rate_after=(moment, 4_000_000)), load=1.1, changes=(change,),
+        SERIAL, SERIAL, actual=Link(burst_bytes=None, rate_after=(moment, 4_000_000)), load=1.1, changes=(change,),
         change_events=(event,),
     )  # fmt: skip
     link = prove(tmp_path, recipe)
@@ -144,32 +144,32 @@ RATE = "Mbit/s in 2.5 s of busy queue, asked 10.000 Mbit/s (tolerance 1.0%)"
 @pytest.mark.parametrize(
     ("recipe", "sentence"),
     [
-        (Recipe(real=Link(rate_bps=9_700_000)), f"to_client: 9.700 {RATE}"),
-        (Recipe(real=Link(rate_bps=10_300_000)), f"to_client: 10.300 {RATE}"),
-        (Recipe(asked=Link(loss=0.01), real=Link(loss=0.01, rate_bps=9_700_000)), f"to_client: 9.700 {RATE}"),
-        (Recipe(asked=Link(loss=0.01), real=Link(loss=0.01, rate_bps=10_300_000)), f"to_client: 10.300 {RATE}"),
+        (Recipe(actual=Link(rate_bps=9_700_000)), f"to_client: 9.700 {RATE}"),
+        (Recipe(actual=Link(rate_bps=10_300_000)), f"to_client: 10.300 {RATE}"),
+        (Recipe(configured=Link(loss=0.01), actual=Link(loss=0.01, rate_bps=9_700_000)), f"to_client: 9.700 {RATE}"),
+        (Recipe(configured=Link(loss=0.01), actual=Link(loss=0.01, rate_bps=10_300_000)), f"to_client: 10.300 {RATE}"),
         (
-            Recipe(real=Link(delay_ns=52_000_000)),
+            Recipe(actual=Link(delay_ns=52_000_000)),
             "to_client: the smallest delay was 52.00 ms, asked 50.00 ms (tolerance 1.0 ms)",
         ),
         (
-            Recipe(real_up=Link(delay_ns=48_000_000)),
+            Recipe(actual_up=Link(delay_ns=48_000_000)),
             "to_server: the smallest delay was 48.00 ms, asked 50.00 ms (tolerance 1.0 ms)",
         ),
         (
-            Recipe(real=Link(vanish=0.01)),
+            Recipe(actual=Link(unexplained_loss=0.01)),
             "to_client: 29 of 3002 packets (0.97%) vanished that nothing was asked to drop (tolerance 0.1%)",
         ),
         (
-            Recipe(real=Link(loss=0.01)),  # netem drops although no loss was asked
+            Recipe(actual=Link(loss=0.01)),  # netem drops although no loss was asked
             "to_client: 29 of 3002 packets (0.97%) vanished that nothing was asked to drop (tolerance 0.1%)",
         ),
         (
-            Recipe(asked=Link(loss=0.03), real=Link(loss=0.005)),
+            Recipe(configured=Link(loss=0.03), actual=Link(loss=0.005)),
             "to_client: random loss took 16 of 2388 packets (0.67%), asked 3.00% (probability 2e-15)",
         ),
         (
-            Recipe(real=Link(late_ns=6_000_000)),
+            Recipe(actual=Link(late_ns=6_000_000)),
             "to_client: packets left 9.6 ms late at the 99th percentile (tolerance 5.0 ms)",
         ),
     ],
@@ -185,7 +185,7 @@ def changing(at: float, late: float, told: float) -> Recipe:
     moment = T0 + round((at + late) * 1e9)
     event = {"event": "change", "index": 0, "at": at, "t": moment / 1e9 + told}
     return Recipe(
-        real=Link(rate_after=(moment, 4_000_000)), load=1.1,
+        actual=Link(rate_after=(moment, 4_000_000)), load=1.1,
         changes=({"at": at, "to_client": {"rate_bps": 4_000_000}, "to_server": None},), change_events=(event,),
     )  # fmt: skip
 
@@ -208,10 +208,10 @@ def test_a_late_change(tmp_path: Path) -> None:
 
 def test_a_change_to_another_rate_or_never(tmp_path: Path) -> None:
     wrong = changing(1.5, 0.002, 0.0)
-    wrong = replace(wrong, real=Link(rate_after=(T0 + 1_502_000_000, 5_000_000)))
+    wrong = replace(wrong, actual=Link(rate_after=(T0 + 1_502_000_000, 5_000_000)))
     found = prove(tmp_path / "wrong", wrong).problems
     assert any("of busy queue since change 0, asked 4.000 Mbit/s" in problem for problem in found)
-    never = prove(tmp_path / "never", replace(wrong, real=Link(), change_events=()))
+    never = prove(tmp_path / "never", replace(wrong, actual=Link(), change_events=()))
     assert never.problems == ("change 0 was due at 1.500 s and never took effect",)
 
 
@@ -244,7 +244,7 @@ def test_frames_above_the_path_s_own_mtu(tmp_path: Path) -> None:
 def with_access_delay(folder: Path, told_ns: int) -> LinkProof:
     """A run whose only flow has 20 ms of its own each way, of which lab.json tells `told_ns`."""
     real = Link(delay_ns=70_000_000)
-    run = write_run(folder, Recipe(real=real, real_up=real))
+    run = write_run(folder, Recipe(actual=real, actual_up=real))
     lab = json.loads((folder / "lab.json").read_text())
     lab["flows"][0]["access_delay_ns"] = told_ns
     (folder / "lab.json").write_text(json.dumps(lab))
@@ -337,7 +337,7 @@ def test_oversize_frames(tmp_path: Path) -> None:
 
 
 def test_capture_drops_are_a_caution(tmp_path: Path) -> None:
-    run = write_run(tmp_path, Recipe(real=Link(vanish=0.003), packets=1000, load=0.9))
+    run = write_run(tmp_path, Recipe(actual=Link(unexplained_loss=0.003), packets=1000, load=0.9))
     (tmp_path / "sim/capture.json").write_text('{"left":{"dropped":40},"right":{"dropped":0}}')
     measured = measure(tmp_path, run)
     assert measured.link is not None and measured.link.valid and measured.link.capture_drops == 40
@@ -345,7 +345,7 @@ def test_capture_drops_are_a_caution(tmp_path: Path) -> None:
 
 
 def test_jitter_makes_no_lateness(tmp_path: Path) -> None:
-    run = write_run(tmp_path, Recipe(real=Link(late_ns=3_000_000), packets=500, load=0.9))
+    run = write_run(tmp_path, Recipe(actual=Link(late_ns=3_000_000), packets=500, load=0.9))
     lab = json.loads((tmp_path / "lab.json").read_text())
     lab["links"]["to_client"]["jitter_ns"] = 6_000_000
     (tmp_path / "lab.json").write_text(json.dumps(lab))
@@ -363,13 +363,13 @@ def test_red_drops_are_told_by_the_kernel(tmp_path: Path) -> None:
 
 
 def test_a_rate_within_its_tolerance_is_not_lateness(tmp_path: Path) -> None:
-    link = prove(tmp_path, Recipe(real=Link(rate_bps=9_950_000)))
+    link = prove(tmp_path, Recipe(actual=Link(rate_bps=9_950_000)))
     assert link.valid and link.to_client.rate_mbps == pytest.approx(9.95)
     assert link.to_client.lateness_p99_ms == pytest.approx(0, abs=0.001)  # 12 ms in all, at the end of 2.5 s
 
 
 def test_virtual_time_is_held_to_more(tmp_path: Path) -> None:
-    run = write_run(tmp_path, Recipe(real=Link(late_ns=1_800_000), packets=500, load=0.9))
+    run = write_run(tmp_path, Recipe(actual=Link(late_ns=1_800_000), packets=500, load=0.9))
     assert measure(tmp_path, run).link is not None and measure(tmp_path, run).link.valid  # type: ignore[union-attr]
     virtual = run.model_copy(update={"cell": run.cell.model_copy(update={"engine": "virtual"})})
     link = measure(tmp_path, virtual).link
@@ -378,7 +378,7 @@ def test_virtual_time_is_held_to_more(tmp_path: Path) -> None:
 
 def test_what_answers_later_clients_delays_packets_of_flows(tmp_path: Path) -> None:
     # 140 B in the same queue for each client that begins after the first: at 10 Mbit/s 0.11 ms.
-    run = write_run(tmp_path, Recipe(real=Link(late_ns=1_800_000), packets=500, load=0.9))
+    run = write_run(tmp_path, Recipe(actual=Link(late_ns=1_800_000), packets=500, load=0.9))
     flows = [{"download": "2 MB"}, *({"download": "2 MB", "start": "1 s"},) * 9]
     later = make_run(scenario={"flows": flows}).cell
     link = measure(tmp_path, run.model_copy(update={"cell": later.model_copy(update={"engine": "virtual"})})).link

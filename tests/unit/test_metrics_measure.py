@@ -130,7 +130,7 @@ def test_captures_without_the_flow(tmp_path: Path) -> None:
 
 
 def test_a_client_that_writes_in_lumps(tmp_path: Path) -> None:
-    measured = measure(tmp_path, write_run(tmp_path, Recipe(lump=1_500_000)))
+    measured = measure(tmp_path, write_run(tmp_path, Recipe(counter_step=1_500_000)))
     assert measured.value("completion", 0) is not None
     assert measured.value("milestone_1MB", 0) is None
     assert any(
@@ -202,13 +202,13 @@ def test_names_of_further_flows(tmp_path: Path) -> None:
     transfer = run.transfers[0]
     more = [transfer.model_copy(update={"flow": flow, "index": index}) for flow in (0, 1) for index in (0, 1)]
     view = RunView(tmp_path, run.model_copy(update={"transfers": tuple(more)}))
-    names = [window.called("goodput") for window in view.windows]
+    names = [window.describe("goodput") for window in view.windows]
     assert names == ["flow0_goodput", "flow0_repeat_goodput", "flow1_goodput", "flow1_repeat_goodput"]
     made = transfer_measurement(declared_metrics()["goodput"], view.windows[3], 1, "client file")
     assert made.named == MetricName("goodput", 1, "repeat")
     assert (made.unit, made.direction) == ("Mbit/s", "higher")
     alone = RunView(tmp_path, run.model_copy(update={"transfers": tuple(more[:2])}))
-    assert [window.called("goodput") for window in alone.windows] == ["goodput", "repeat_goodput"]
+    assert [window.describe("goodput") for window in alone.windows] == ["goodput", "repeat_goodput"]
 
 
 def test_a_failing_metric_costs_itself_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,9 +159,9 @@ def test_a_segment_that_was_sent_twice_tells_no_delay(tmp_path: Path) -> None:
     run = _write(tmp_path, split=True)
     passed = _connection(110.0, 50.0, 100.0, (7000, 9000))
     # Each of them once more, 30 ms later: which one was acknowledged nobody knows.
-    again = [replace(one, came=one.came + 30, left=(one.left or 0) + 30) for one in passed if one.packet.size]
+    again = [replace(one, entered=one.entered + 30, left=(one.left or 0) + 30) for one in passed if one.packet.size]
     folder = tmp_path / "twice"
-    write_captures(folder, sorted([*passed, *again], key=lambda one: one.came))
+    write_captures(folder, sorted([*passed, *again], key=lambda one: one.entered))
     for name in ("left", "right"):
         (folder / "sim" / f"trace_node_{name}.pcap").replace(tmp_path / "sim-a" / f"trace_node_{name}.pcap")
     view = RunView(tmp_path, run)

@@ -59,7 +59,7 @@ def test_packets_per_answer(tmp_path: Path) -> None:
         items += [
             Passing(Packet(0, False, short, 40), 100 * tenth + 60 + n, 100 * tenth + 70 + n) for n in range(answers)
         ]
-    write_captures(tmp_path, sorted(items, key=lambda one: one.came))
+    write_captures(tmp_path, sorted(items, key=lambda one: one.entered))
     write_lab(tmp_path, [{"kind": "quic"}])
     found = RunView(tmp_path, make_run()).series
     assert found is not None and values(found, 0, "ack_ratio") == {0.0: 3.0, 0.1: 5.0}

@@ -48,7 +48,7 @@ def test_two_settings_are_the_cheapest_where_no_single_one_is_enough() -> None:
     assert reached.settings == frozenset({("window", 100), ("cc", "bbr")})
     # The empty set, five alone, and the two of use together, of which neither can be left out.
     assert len(asked) == 7
-    assert (reached.tried, reached.every, reached.cheaper) == (7, 18, 0)
+    assert (reached.tried_count, reached.total, reached.untried_cheaper) == (7, 18, 0)
 
 
 def test_a_set_that_single_settings_do_not_promise_is_found_all_the_same() -> None:
@@ -61,17 +61,17 @@ def test_a_set_that_single_settings_do_not_promise_is_found_all_the_same() -> No
 
 def test_none_is_said_when_every_set_has_failed() -> None:
     reached, asked = _run(lambda one: 1.1 + 0.1 * len(one))
-    assert (reached.answer, reached.settings, reached.tried) == ("none", NO_SETTINGS, 18)
+    assert (reached.answer, reached.settings, reached.tried_count) == ("none", NO_SETTINGS, 18)
     assert len(set(asked)) == 18
 
 
 def test_the_budget_leaves_it_open() -> None:
     reached, asked = _run(lambda one: 2.0 - 0.1 * len(one), budget=10)
-    assert (reached.answer, len(asked), reached.every - reached.tried) == ("open", 10, 8)
+    assert (reached.answer, len(asked), reached.total - reached.tried_count) == ("open", 10, 8)
     # A set was found, and a cheaper one may be there.
     needs = _needs(("window", 100), ("cc", "bbr"), ("rtt", "600 ms"))
     reached, _ = _run(needs, budget=10)
-    assert (reached.answer, len(reached.settings), reached.cheaper > 0) == ("found", 3, True)
+    assert (reached.answer, len(reached.settings), reached.untried_cheaper > 0) == ("found", 3, True)
     assert _run(needs)[0].answer == "cheapest"
 
 

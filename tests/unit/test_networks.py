@@ -78,14 +78,14 @@ def test_what_stands_has_no_endpoint_and_nothing_of_one_run() -> None:
 class _Kernel:
     """A guest that does its run as soon as it has its order, and ends when it is told to."""
 
-    made: list[_Kernel]
+    instances: list[_Kernel]
     crash = False
 
     def __init__(self, plan: object, wires: object, words: list[str], console: Path) -> None:
         self.go, self.stop = (Path(word) for word in words[2:4])
         self.killed = False
         console.touch()
-        self.made.append(self)
+        self.instances.append(self)
 
     def over(self) -> bool:
         return self.crash
@@ -105,7 +105,7 @@ class _Kernel:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Orders' folder, with a run's beside it."""
-    monkeypatch.setattr(_Kernel, "made", [], raising=False)
+    monkeypatch.setattr(_Kernel, "instances", [], raising=False)
     monkeypatch.setattr(standing, "LabKernel", _Kernel)
     monkeypatch.setattr(standing, "CONSOLE", tmp_path / "console")
     wires = {side: Wire(f"eth-{side}", "02:42:00:00:00:00") for side in ("left", "right")}
@@ -159,7 +159,7 @@ def test_a_run_that_was_ordered_is_done_and_another_can_begin(folder: Path) -> N
 
 def test_who_is_ended_before_an_order_ends_its_kernel(folder: Path) -> None:
     assert _turn(folder, lambda one: one.end(15, None)) == 0
-    assert _Kernel.made[0].killed
+    assert _Kernel.instances[0].killed
 
 
 def test_a_kernel_that_died_before_its_order_ends_the_simulator(

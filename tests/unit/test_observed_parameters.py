@@ -236,9 +236,9 @@ def test_bursts(tmp_path: Path, gaps_us: list[int], expected: int) -> None:
     times = np.cumsum([0, *gaps_us]) / 1000
     view = Exchange([initial(0)], [data(150 + t) for t in times]).write(tmp_path)
     assert view.right is not None
-    sent = view.right.where(view.right.to_client)
+    sent = view.right.select(view.right.to_client)
     assert longest_burst(sent) == expected
-    assert longest_burst(sent.where(sent.t_ns < 0)) == 0
+    assert longest_burst(sent.select(sent.t_ns < 0)) == 0
 
 
 # Datagrams of the whole connection

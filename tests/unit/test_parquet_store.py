@@ -178,7 +178,7 @@ def test_a_run_of_another_schema_is_left_out_by_name(tmp_path: Path, column: str
     pl.read_parquet(file).with_columns(pl.lit(schema, pl.Int64).alias(column)).write_parquet(file)
     said: list[str] = []
     columns = ColumnStore(tmp_path, said.append)
-    results = StoredResults(columns, None).of(cell())
+    results = StoredResults(columns, None).result_of(cell())
     assert results.runs == ()
     assert said[-1].startswith(f"the run {cell().key}/0 is left out: ")
     assert f"it is of schema {schema or 1}, and this harness reads schema 2" in said[0]

@@ -54,5 +54,5 @@ def test_a_kernel_without_the_file_and_a_group_that_goes_are_no_error(tmp_path: 
 
 def test_containers_gain_and_builds_lose(tmp_path: Path) -> None:
     for one in SETTINGS:
-        usual, meanwhile = int(one.usual), int(one.meanwhile)
+        usual, meanwhile = int(one.default), int(one.during_run)
         assert (usual, meanwhile) == (0, 1) if one.file.name == "cpu.idle" else meanwhile == 100 * usual

@@ -107,7 +107,7 @@ def test_a_run_with_a_pipe_in_its_folder_is_merged_without_it(tmp_path: Path) ->
     place = other.finish(other.begin(drawn.run.cell.key, 0), drawn.run, drawn.measured, drawn.series)
     os.mkfifo(place / "pipe")
     (place / "file").write_text("kept")
-    assert merge(own, [other]).taken == 1
+    assert merge(own, [other]).merged == 1
     copied = own.folder(drawn.run.cell.key, 0)
     assert (copied / "file").read_text() == "kept" and not (copied / "pipe").exists()
 

@@ -152,7 +152,7 @@ def test_lines_name_what_is_varied_and_nothing_else() -> None:
     assert varied_parameters([one, other]) == {"server.congestion_control"}
     out = io.StringIO()
     with ProgressPrinter(Console(file=out, width=60)) as talk:
-        talk(PlanMade(to_run=2, stored=0, cells=2, seconds=9, varied=varied_parameters([one, other])))
+        talk(PlanMade(to_run=2, stored=0, cells=2, seconds=9, varied_parameters=varied_parameters([one, other])))
         for number, made in enumerate((one, other), 1):
             talk(RunStarted(made, 0, number, 2, 4, 9))
             talk(Warned("look here", made, 0))

@@ -180,7 +180,7 @@ def test_an_image_that_is_not_here_makes_nothing_unwanted(
     other = keyed(today.model_copy(update={"engine_code": "old"}))
     assert "the engine's code" in pruning.unwanted(other)
     elsewhere = {"client_image": today.client_image.model_copy(update={"identity": "not-present:x"})}
-    monkeypatch.setattr(App, "today", lambda self, cell: keyed(cell.model_copy(update=elsewhere)))
+    monkeypatch.setattr(App, "current_cell", lambda self, cell: keyed(cell.model_copy(update=elsewhere)))
     assert pruning.unwanted(other) == ""
 
 
@@ -213,7 +213,7 @@ def test_what_is_published_is_never_touched(
     _stored(store, today, at=OLD)
     app = App(CheckoutPaths(ROOT, store.root, tmp_path / "state", tmp_path / "cache"))
     reference = store.root / "reference"
-    publish_runs(reference, [app.results.of(today)], store, lambda run: False)
+    publish_runs(reference, [app.results.result_of(today)], store, lambda run: False)
     before = {path.name: path.read_bytes() for path in reference.iterdir()}
     code, _, err = _prune(capsys, monkeypatch, reference, "--older-than", "1 d")
     assert code == 2

@@ -41,7 +41,7 @@ def _stored(store: Store, one: Cell, repetition: int = 0, at: str = "2026-01-01"
 
 def _results(store: Store, *cells: Cell) -> list[object]:
     found = StoredResults(store, store)
-    return [found.of(one) for one in cells]
+    return [found.result_of(one) for one in cells]
 
 
 def test_runs_are_taken_over_and_read_the_same(tmp_path: Path) -> None:
@@ -53,9 +53,9 @@ def test_runs_are_taken_over_and_read_the_same(tmp_path: Path) -> None:
     columns = ColumnStore(tmp_path / "kept")
     assert columns.runs(one.key) == runs
     assert [found.digest for found in columns.every_contents()] == ["d1"]
-    assert StoredResults(columns, None).of(one).verdict == StoredResults(store, store).of(one).verdict.model_copy(
-        update={"evidence": tuple(str(columns.folder(one.key, number)) for number in (0, 1))}
-    )
+    assert StoredResults(columns, None).result_of(one).verdict == StoredResults(store, store).result_of(
+        one
+    ).verdict.model_copy(update={"evidence": tuple(str(columns.folder(one.key, number)) for number in (0, 1))})
 
 
 def test_a_cell_of_other_bits_gives_way_to_a_newer_one_and_what_is_not_taken_stays(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_row_says_what_of_it_is_not_of_today(tmp_path: Path) -> None:
     now = _other_bits(one, seed=2)
     today = {point_of(cell): cell for cell in (one, now)}
     found = mark_outdated(_results(store, one, old, gone), today, VERSION, Ledger())  # type: ignore[arg-type]
-    assert [result.older for result in found] == [
+    assert [result.staleness for result in found] == [
         (),
         ("the engine's code", "the simulator", "the measuring code"),
         (NOT_ASKED,),
@@ -117,5 +117,5 @@ def test_of_a_test_case_what_its_verdict_rests_on_is_taken(tmp_path: Path) -> No
     assert found == MeasuredRun(version=VERSION, checks=measured.checks, link=LinkProof(valid=True))
     assert kept is not None
     assert (kept.trail, kept.captures) == ("", {"left": "cd"})
-    verdicts = [StoredResults(place, None).of(case).verdict.sentence for place in (store, columns)]
+    verdicts = [StoredResults(place, None).result_of(case).verdict.sentence for place in (store, columns)]
     assert verdicts[0] == verdicts[1]

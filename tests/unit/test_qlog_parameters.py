@@ -52,7 +52,7 @@ def test_the_dialect_of_ngtcp2(tmp_path: Path) -> None:
     assert found.first_smoothed_rtt_ms == FirstValue(0, 333) and found.first_congestion_window == FirstValue(0, 12000)
     assert found.initial_rtt_ms is None and found.initial_congestion_window is None
     assert found.congestion_control is None and found.max_datagram_size is None
-    assert found.summary.names(bytes.fromhex("0a0b0c0d0e0f")) and not found.summary.names(b"\1")
+    assert found.summary.identifies(bytes.fromhex("0a0b0c0d0e0f")) and not found.summary.identifies(b"\1")
 
 
 def test_a_later_connection_in_the_same_trace_does_not_count(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_packet_of_the_standard(version: int) -> None:
     protection = Protection(CHACHA20, Aead.CHACHA20_POLY1305, version, 0, largest=NUMBER - 1)
     packets = decrypt(heads([bytes.fromhex(SHORT[version])]), protection)
     assert packets.number.tolist() == [NUMBER]
-    assert packets.plain[0, : packets.seen[0]].tobytes() == b"\x01"
+    assert packets.plaintext[0, : packets.captured[0]].tobytes() == b"\x01"
     # With the other version's labels it is not opened.
     other = Protection(CHACHA20, Aead.CHACHA20_POLY1305, VERSION_1 + VERSION_2 - version, 0, largest=NUMBER - 1)
     wrong = decrypt(heads([bytes.fromhex(SHORT[version])]), other)
@@ -112,7 +112,7 @@ def test_what_a_sender_protects_is_read(aead: Aead, data: st.DataObject) -> None
     assert packets.row.tolist() == list(range(len(made)))
     assert packets.number.tolist() == [first + i for i in order]
     assert packets.phase.tolist() == [updates[i] for i in order]
-    for plain, seen, size, i in zip(packets.plain, packets.seen, packets.size, order, strict=True):
+    for plain, seen, size, i in zip(packets.plaintext, packets.captured, packets.size, order, strict=True):
         assert size == len(payloads[i])
         assert seen == min(size, 54 - 1 - len(connection_id) - 2)
         assert plain[:seen].tobytes() == payloads[i][:seen]

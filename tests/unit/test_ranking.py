@@ -126,7 +126,7 @@ def test_contestants_are_compared_on_one_path_each() -> None:
         for asked, seconds in (_cc("bbr", *FAST), _cc("cubic", *SLOW))
     ]
     found = rank_cells(cells)
-    assert [ranking.where for ranking in found] == ["path.down.loss 0 %", "path.down.loss 1 %"]
+    assert [ranking.path_label for ranking in found] == ["path.down.loss 0 %", "path.down.loss 1 %"]
     assert [len(ranking.cells) for ranking in found] == [2, 2]
     assert text(found[1])[0].startswith("completion (path.down.loss 1 %): ★ server bbr")
 
@@ -185,7 +185,7 @@ def test_cells_of_another_seed_are_not_compared() -> None:
         ]
 
     assert rank_cells([cells(1)[0], cells(2)[0]]) == []
-    assert [ranking.where for ranking in rank_cells([*cells(1), *cells(2)])] == ["seed 1", "seed 2"]
+    assert [ranking.path_label for ranking in rank_cells([*cells(1), *cells(2)])] == ["seed 1", "seed 2"]
 
 
 def test_what_both_roles_have_is_said_once() -> None:
@@ -204,7 +204,7 @@ def test_one_cell_or_none_with_values_is_no_ranking() -> None:
     crashed = result("virtual", run(status="crashed"), one=BARE, parameters={"server.congestion_control": "cubic"})
     assert rank_cells([*_cells(_cc("bbr", *FAST)), crashed]) == []
     [ranking] = rank_cells([*_cells(_cc("bbr", 1.0)), crashed, *_cells(_cc("reno", 2.0))])
-    assert ranking.without == ("server cubic",)
+    assert ranking.unranked == ("server cubic",)
     assert text(ranking)[-1] == "  without completion: server cubic"
 
 

@@ -47,7 +47,7 @@ def test_a_request_has_its_cells_and_what_is_to_do(tmp_path: Path) -> None:
     reference = _reference(tmp_path)
     (share,) = _shares(reference)
     assert {(cell.client.name, cell.server.name) for cell in share.cells} == {("ngtcp2",) * 2, ("quiche",) * 2}
-    assert (len(share.cells), len(share.todo)) == (4, 8)
+    assert (len(share.cells), len(share.missing_runs)) == (4, 8)
     (real,) = _shares(reference, "compose")
     assert len(real.cells) == 2
     (limited,) = _shares(reference, "virtual", "satellite/large")
@@ -61,17 +61,17 @@ def test_what_is_stored_or_kept_is_not_done_again(tmp_path: Path) -> None:
     _stored(reference, share, 0)
     _stored(reference, share, 1, valid=False)
     (after,) = _shares(reference)
-    assert len(after.todo) == len(share.todo) - 1, "one whose link is not proven is no run"
-    made = reference.unkept(after.cells, after.asked.repeat)
+    assert len(after.missing_runs) == len(share.missing_runs) - 1, "one whose link is not proven is no run"
+    made = reference.unstored_results(after.cells, after.request.repeat)
     assert [result.cell.key for result in made] == [share.cells[0].key]
-    publish_runs(reference.root, made, reference._app.stored, lambda run: False)
-    assert reference.unkept(after.cells, after.asked.repeat) == []
+    publish_runs(reference.root, made, reference._app.stored_runs, lambda run: False)
+    assert reference.unstored_results(after.cells, after.request.repeat) == []
     # Elsewhere, without the store, the reference is enough.
     (tmp_path / "elsewhere").mkdir()
     other = _reference(tmp_path / "elsewhere")
     other.root = reference.root
     (again,) = _shares(other)
-    assert len(again.todo) == len(share.todo) - 1
+    assert len(again.missing_runs) == len(share.missing_runs) - 1
 
 
 _SEARCH = """
@@ -90,7 +90,7 @@ def _searched(reference: Reference, monkeypatch: pytest.MonkeyPatch) -> list[str
             ran.append(cell.key)
             run = Run(cell=cell, repetition=0, outcome=Outcome(status="timed_out"), started_at="2026-01-01")
             app.store.finish(app.store.begin(cell.key, 0), run, measured)
-        return [app.results.of(cell, 1) for cell in cells]
+        return [app.results.result_of(cell, 1) for cell in cells]
 
     app, measured = reference._app, MeasuredRun(version=VERSION, link=LinkProof(valid=True))
     monkeypatch.setattr(app, "run_cells", run_cells)
@@ -102,15 +102,17 @@ def test_what_is_kept_can_be_made_afresh(tmp_path: Path) -> None:
     reference = _reference(tmp_path)
     (share,) = _shares(reference)
     _stored(reference, share, 0)
-    publish_runs(reference.root, reference.unkept(share.cells, 2), reference._app.stored, lambda run: False)
-    assert len(_shares(reference)[0].todo) == 7
+    publish_runs(
+        reference.root, reference.unstored_results(share.cells, 2), reference._app.stored_runs, lambda run: False
+    )
+    assert len(_shares(reference)[0].missing_runs) == 7
     elsewhere = App(CheckoutPaths(ROOT, tmp_path / "other", tmp_path / "state", tmp_path / "cache"))
-    assert len(_shares(Reference(elsewhere, reference.root))[0].todo) == 7
+    assert len(_shares(Reference(elsewhere, reference.root))[0].missing_runs) == 7
     afresh = Reference(elsewhere, reference.root, fresh=True)
-    assert len(_shares(afresh)[0].todo) == 8
+    assert len(_shares(afresh)[0].missing_runs) == 8
     _stored(afresh, share, 0)
-    assert len(_shares(afresh)[0].todo) == 7
-    assert [result.cell.key for result in afresh.unkept(share.cells, 2)] == [share.cells[0].key]
+    assert len(_shares(afresh)[0].missing_runs) == 7
+    assert [result.cell.key for result in afresh.unstored_results(share.cells, 2)] == [share.cells[0].key]
 
 
 def test_a_search_is_gone_through_and_goes_on_from_what_is_kept(
@@ -120,22 +122,22 @@ def test_a_search_is_gone_through_and_goes_on_from_what_is_kept(
     ran = _searched(reference, monkeypatch)
     (share,) = _shares(reference)
     # At first what is done untold, of either.
-    assert len(share.cells) == len(share.todo) == 2
+    assert len(share.cells) == len(share.missing_runs) == 2
     made = reference.work(share, Options(), lambda event: None)
     assert len(ran) == len(set(ran)) == len(made) == 12
     assert {result.cell.key for result in made} == set(ran)
     # Nothing is asked for twice, here, or where there is the reference alone; and all of it is of today.
     (again,) = _shares(reference)
-    assert (len(again.cells), again.todo) == (12, ())
-    publish_runs(reference.root, made, reference._app.stored, lambda run: False)
+    assert (len(again.cells), again.missing_runs) == (12, ())
+    publish_runs(reference.root, made, reference._app.stored_runs, lambda run: False)
     assert reference.work(again, Options(), lambda event: None) == []
     (tmp_path / "elsewhere").mkdir()
     other = _reference(tmp_path / "elsewhere", _SEARCH.replace("search: 6", "search: 7"))
     other.root, further = reference.root, _searched(other, monkeypatch)
     (reference.root / CAMPAIGN).write_text(_SEARCH.replace("search: 6", "search: 7"))
-    assert {result.older for result in other.standing(made, lambda event: None)} == {()}
+    assert {result.staleness for result in other.with_staleness(made, lambda event: None)} == {()}
     (more,) = _shares(other)
-    assert (len(more.cells), len(more.todo)) == (14, 2)
+    assert (len(more.cells), len(more.missing_runs)) == (14, 2)
     assert len(other.work(more, Options(), lambda event: None)) == 2 == len(further)
 
 
@@ -146,17 +148,19 @@ def test_a_search_goes_by_runs_that_are_in_part_kept_and_in_part_stored(
     reference = _reference(tmp_path, text)
     (share,) = _shares(reference)
     _stored(reference, share, 0)
-    publish_runs(reference.root, reference.unkept(share.cells, 2), reference._app.stored, lambda run: False)
+    publish_runs(
+        reference.root, reference.unstored_results(share.cells, 2), reference._app.stored_runs, lambda run: False
+    )
     (tmp_path / "elsewhere").mkdir()
     other = _reference(tmp_path / "elsewhere", text)
     other.root = reference.root
     (before,) = _shares(other)
-    assert (len(before.cells), len(before.todo)) == (1, 1)
+    assert (len(before.cells), len(before.missing_runs)) == (1, 1)
     _stored(other, share, 1)
     # Both repetitions of what is done untold are known, so that it is known what comes next.
     (after,) = _shares(other)
     assert after.cells[0].key == share.cells[0].key
-    assert len(after.cells) > 1 and len(after.todo) == 2 * (len(after.cells) - 1)
+    assert len(after.cells) > 1 and len(after.missing_runs) == 2 * (len(after.cells) - 1)
     judged = list[tuple[str, list[int]]]()
 
     def judge(scenario: Scenario, pairs: Sequence[tuple[Run, MeasuredRun | None]], paths: Sequence[str]) -> Verdict:
@@ -170,15 +174,17 @@ def test_a_search_goes_by_runs_that_are_in_part_kept_and_in_part_stored(
 
 def test_what_nobody_asks_for_can_be_dropped(tmp_path: Path) -> None:
     reference = _reference(tmp_path)
-    assert reference.unasked(lambda event: None) == set()
+    assert reference.unrequested(lambda event: None) == set()
     (share,) = _shares(reference)
     for cell in share.cells:
-        _stored(reference, Share(share.asked, (cell,), ()), 0)
-    publish_runs(reference.root, reference.unkept(share.cells, 2), reference._app.stored, lambda run: False)
-    assert reference.unasked(lambda event: None) == set()
+        _stored(reference, Share(share.request, (cell,), ()), 0)
+    publish_runs(
+        reference.root, reference.unstored_results(share.cells, 2), reference._app.stored_runs, lambda run: False
+    )
+    assert reference.unrequested(lambda event: None) == set()
     large = {cell.key for cell in share.cells if cell.scenario.name == "satellite/large"}
     (reference.root / CAMPAIGN).write_text(_TWO.replace("satellite/medium, satellite/large", "satellite/medium"))
-    unasked = reference.unasked(lambda event: None)
+    unasked = reference.unrequested(lambda event: None)
     assert len(unasked) == 2 and unasked == large
     remove_cells(reference.root, unasked)
     assert set(ColumnStore(reference.root).cell_keys()) == {cell.key for cell in share.cells} - unasked

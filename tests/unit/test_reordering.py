@@ -74,7 +74,7 @@ def _segments(folder: Path, *moves: tuple[int, int, int | None]) -> tuple[list[i
         captures.append(read_capture(folder / side, FLOWS))
     right, left = captures
     found = segment_losses(match(right, left, True), True, 50 * MS)
-    return ((found.taken_ns - T0) // MS).tolist(), ((found.left_ns - T0) // MS).tolist()
+    return ((found.declared_ns - T0) // MS).tolist(), ((found.sent_ns - T0) // MS).tolist()
 
 
 def test_a_segment_sent_again_though_it_came_is_a_spurious_loss(tmp_path: Path) -> None:
@@ -95,10 +95,10 @@ def test_data_that_come_twice_were_taken_for_lost() -> None:
     )  # fmt: skip
     left = np.array([10, 12, 11, 30, 40, 41]) * MS
     found = copied_frames((packets,), [left], 15 * MS)
-    assert (found.taken_ns // MS).tolist() == [30, 40]
-    assert (found.left_ns // MS).tolist() == [11, 12]
+    assert (found.declared_ns // MS).tolist() == [30, 40]
+    assert (found.sent_ns // MS).tolist() == [11, 12]
     # What goes twice within a round trip is sent without need, but not because it was taken for lost.
-    assert not len(copied_frames((packets,), [left], 40 * MS).taken_ns)
+    assert not len(copied_frames((packets,), [left], 40 * MS).declared_ns)
     assert copied_frames((packets,), [left], 40 * MS).needless.tolist() == [3]
 
 

@@ -46,10 +46,10 @@ class World:
     """Runs that come out as written."""
 
     def __init__(self, outcomes: Sequence[Pair], asked: int | UntilDecided | None, one: Cell) -> None:
-        self.said: list[str] = []
+        self.reports: list[str] = []
         self._outcomes = outcomes
         self._cell = one
-        self.series = RepetitionPlan([one], asked, self._result, self.said.append)
+        self.series = RepetitionPlan([one], asked, self._result, self.reports.append)
 
     def _result(self, one: Cell, count: int) -> CellResult:
         pairs = tuple(self._outcomes[:count])
@@ -57,12 +57,12 @@ class World:
 
     def rounds(self, done: int = 0) -> list[int]:
         """How many repetitions were asked for after each look."""
-        batch = self.series.first({(self._cell.key, number) for number in range(done)})
+        batch = self.series.first_runs({(self._cell.key, number) for number in range(done)})
         found = []
         while batch:
-            found.append(self.series.reached(self._cell))
+            found.append(self.series.scheduled_count(self._cell))
             assert batch[-1].repetition == found[-1] - 1
-            batch = self.series.further(self._cell)
+            batch = self.series.next_runs(self._cell)
         return found
 
 
@@ -121,14 +121,14 @@ def test_what_is_stored_counts() -> None:
     assert World(decided, UntilDecided(), made()).rounds(done=3) == [6]
     world = World(open_ones, UntilDecided(), made())
     assert world.rounds(done=10) == [12, 15, 17, 20]
-    assert world.series.stored() == 10
+    assert world.series.stored_count() == 10
 
 
 def test_in_virtual_time_what_chance_has_no_part_in_is_not_repeated() -> None:
     """Every repetition has a seed of its own; two that are the same in every figure say that it does not matter."""
     alike = World(_runs(*[8.0] * 20), UntilDecided(), made("virtual"))
     assert alike.rounds() == [1, 2]
-    assert "2 repetitions are the same in every figure" in alike.said[0]
+    assert "2 repetitions are the same in every figure" in alike.reports[0]
     assert World(_runs(*[8.0 + number / 1e9 for number in range(20)]), UntilDecided(), made("virtual")).rounds() == [
         1,
         2,
@@ -168,12 +168,12 @@ def test_numbers_are_as_they_were() -> None:
 
     series = RepetitionPlan(cells, 4, result)
     planned = plan_runs(cells, 4)
-    assert series.possible() == planned
+    assert series.possible_runs() == planned
     done = {(cells[0].key, 0), (cells[1].key, 3)}
-    assert series.first(done) == [item for item in planned if (item.cell.key, item.repetition) not in done]
-    assert [series.further(one) for one in cells] == [[], [], []]
-    assert (series.stored(), series.reached(cells[2])) == (2, 4)
-    assert RepetitionPlan(cells, None, result).first(set()) == [PlannedRun(one, 0) for one in cells]
+    assert series.first_runs(done) == [item for item in planned if (item.cell.key, item.repetition) not in done]
+    assert [series.next_runs(one) for one in cells] == [[], [], []]
+    assert (series.stored_count(), series.scheduled_count(cells[2])) == (2, 4)
+    assert RepetitionPlan(cells, None, result).first_runs(set()) == [PlannedRun(one, 0) for one in cells]
 
 
 def test_what_repeat_may_say() -> None:
@@ -191,7 +191,7 @@ class StoringGround:
 
     def __init__(self, store: Store, seconds: Sequence[float]) -> None:
         self._store, self._seconds = store, seconds
-        self.ran: list[int] = []
+        self.repetitions_run: list[int] = []
 
     def needs(self, one: Cell) -> tuple[frozenset[str], list[Step]]:
         return frozenset(), []
@@ -199,10 +199,10 @@ class StoringGround:
     def make(self, step: Step, *, beside: bool) -> bool:
         raise AssertionError("nothing is built")
 
-    def ready(self, one: Cell) -> Cell:
+    def settle_images(self, one: Cell) -> Cell:
         return one
 
-    def expected(self, one: Cell) -> float:
+    def expected_seconds(self, one: Cell) -> float:
         return 1.0
 
     def cancel(self) -> None:
@@ -211,7 +211,7 @@ class StoringGround:
     def claim(self, item: PlannedRun) -> Claim | int:
         return nullcontext()
 
-    def made_elsewhere(self, item: PlannedRun) -> bool:
+    def is_done_elsewhere(self, item: PlannedRun) -> bool:
         return False
 
     def run(self, item: PlannedRun) -> float:
@@ -219,7 +219,7 @@ class StoringGround:
         done = done.model_copy(update={"cell": item.cell, "repetition": item.repetition})
         partial = self._store.begin(item.cell.key, item.repetition)
         self._store.finish(partial, done, measured and measured.model_copy(update={"version": VERSION}))
-        self.ran.append(item.repetition)
+        self.repetitions_run.append(item.repetition)
         return 1.0
 
 
@@ -243,19 +243,19 @@ def test_a_campaign_goes_on_with_a_cell_and_the_next_with_what_is_left(
 
     def work(asked: int | UntilDecided | None, *, fresh: bool = False) -> CellResult:
         events.clear()
-        ground.ran.clear()
+        ground.repetitions_run.clear()
         (result,) = app.run_cells([one], asked, Options(jobs=jobs, fresh=fresh), events.append)
         return result
 
     assert work(3).verdict.status == "inconclusive"
     result = work(UntilDecided())
     assert (result.verdict.status, len(result.runs)) == ("pass", 9)
-    assert sorted(ground.ran) == [3, 4, 5, 6, 7, 8]
-    assert [(event.to_run, event.stored, event.more) for event in events if isinstance(event, PlanMade)] == [
+    assert sorted(ground.repetitions_run) == [3, 4, 5, 6, 7, 8]
+    assert [(event.to_run, event.stored, event.is_open_ended) for event in events if isinstance(event, PlanMade)] == [
         (3, 3, True)
     ]
     assert work(UntilDecided()).verdict.status == "pass"
-    assert (ground.ran, [event for event in events if isinstance(event, RunStarted)]) == ([], [])
+    assert (ground.repetitions_run, [event for event in events if isinstance(event, RunStarted)]) == ([], [])
     # What is run again is run until it is decided again.
     assert len(work(UntilDecided(), fresh=True).runs) == 9
-    assert sorted(ground.ran) == list(range(9))
+    assert sorted(ground.repetitions_run) == list(range(9))

@@ -61,13 +61,13 @@ def sentence(one: RunComparison, ledger: Ledger | None = None) -> str:
 def test_equal_captures_are_identical_whatever_else_is_other() -> None:
     again = _run(contents={"sim": "d2"})
     found = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0))
-    assert (found.answer, found.at, found.beside) == ("identical", None, ("sim",))
+    assert (found.answer, found.first_difference, found.other_images) == ("identical", None, ("sim",))
     assert sentence(found).endswith("identical; other files in the image of sim")
 
 
 def test_other_captures_with_the_same_figures() -> None:
     found = compared(_run(), _measured(2.0), _run("other", "2:aacc"), _measured(2.0))
-    assert (found.answer, found.at) == ("same figures", TrailDifference(2, 2))
+    assert (found.answer, found.first_difference) == ("same figures", TrailDifference(2, 2))
 
 
 def test_what_differs_is_named_with_its_place_and_its_bits() -> None:
@@ -118,7 +118,7 @@ def test_digests_by_different_rules_say_nothing_of_each_other() -> None:
     images = _Images(was), _Images(now)
     again = _run(contents={"sim": "2-d1"})
     found = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0), images)
-    assert (found.changed, found.beside) == ((), ())
+    assert (found.changed, found.other_images) == ((), ())
     images = _Images(was), _Images(replace(now, packages={"openssl": "3.5.2"}))
     found = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0), images)
     assert [change.name for change in found.changed] == ["openssl"]
@@ -138,7 +138,7 @@ def test_an_entry_of_the_ledger_is_named_where_a_run_that_rests_on_it_differs() 
     found = compared(
         stored, _measured(2.0), _run("other").model_copy(update={"cell": today}), _measured(2.5), ledger=ledger
     )
-    assert found.joining == (entry,)
+    assert found.equivalences == (entry,)
     assert "the ledger holds it for the same by image alpha digest-of-al = digest-of-al" in sentence(found, ledger)
     assert "ledger" not in sentence(compared(stored, _measured(2.0), _run("other"), _measured(2.5)))
 

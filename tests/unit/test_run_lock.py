@@ -86,13 +86,13 @@ def test_what_another_harness_finished_is_taken_over_and_what_was_there_before_i
         return LocalBackend(nothing, nothing, nothing, attempts, nothing, stamps)
 
     one = ground()
-    assert not one.made_elsewhere(item)
+    assert not one.is_done_elsewhere(item)
     _finished(store)
-    assert one.made_elsewhere(item)
+    assert one.is_done_elsewhere(item)
     # Run again (--fresh): what was there when the plan was made does not count, what came since does.
     two = ground()
-    assert not two.made_elsewhere(item)
+    assert not two.is_done_elsewhere(item)
     _finished(store)
-    assert two.made_elsewhere(item)
+    assert two.is_done_elsewhere(item)
     _finished(store, "infrastructure")
-    assert not ground().made_elsewhere(item) and not two.made_elsewhere(item)
+    assert not ground().is_done_elsewhere(item) and not two.is_done_elsewhere(item)

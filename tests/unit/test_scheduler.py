@@ -44,14 +44,14 @@ class FakeGround:
         self.needed: Callable[[Cell], set[str]] = lambda cell: {cell.client.name, cell.server.name}
         self.gates: dict[str, threading.Event] = {}
         """Builds that wait until a test lets them go on."""
-        self.go_on_when_awaited = False
+        self.release_when_awaited = False
         """Builds wait until somebody is told to wait for them."""
         self.errors: dict[str, EngineError] = {}
         self.changes: dict[str, Callable[[], None]] = {}
         """Builds after which cells need something else."""
-        self.made: list[tuple[str, bool]] = []
-        self.ran: list[str] = []
-        self.during: dict[str, Callable[[], None]] = {}
+        self.steps_made: list[tuple[str, bool]] = []
+        self.runs_made: list[str] = []
+        self.callbacks: dict[str, Callable[[], None]] = {}
         """What happens within a run, by its pair."""
         self.cancelled = threading.Event()
         self.built: dict[str, threading.Event] = {}
@@ -68,7 +68,7 @@ class FakeGround:
             name = left.pop()
             if name in self.steps and name not in found:
                 found.add(name)
-                left += self.steps[name].on
+                left += self.steps[name].bases
         return wanted, [self.steps[name] for name in found]
 
     def make(self, step: Step, *, beside: bool) -> bool:
@@ -80,14 +80,14 @@ class FakeGround:
             assert time.monotonic() < limit
         if step.reference in self.errors:
             raise self.errors[step.reference]
-        self.made.append((step.reference, beside))
+        self.steps_made.append((step.reference, beside))
         del self.steps[step.reference]
         if step.reference in self.changes:
             self.changes[step.reference]()
             return True
         return False
 
-    def ready(self, cell: Cell) -> Cell:
+    def settle_images(self, cell: Cell) -> Cell:
         missing = self.needed(cell) & self.steps.keys()
         assert not missing, f"{cell.client.name}→{cell.server.name} began without {missing}"
         return cell
@@ -95,16 +95,16 @@ class FakeGround:
     def claim(self, item: PlannedRun) -> Claim | int:
         return nullcontext() if self.root is None else claim_run(self.root, item.cell.key, item.repetition)
 
-    def made_elsewhere(self, item: PlannedRun) -> bool:
+    def is_done_elsewhere(self, item: PlannedRun) -> bool:
         return _name(item) in self.elsewhere
 
     def run(self, item: PlannedRun) -> float:
         name = _name(item)
-        self.ran.append(name)
-        self.during.get(name, lambda: None)()
+        self.runs_made.append(name)
+        self.callbacks.get(name, lambda: None)()
         return 1.0
 
-    def expected(self, cell: Cell) -> float:
+    def expected_seconds(self, cell: Cell) -> float:
         return 1.0
 
     def cancel(self) -> None:
@@ -125,7 +125,7 @@ def _work(todo: list[PlannedRun], ground: FakeGround, jobs: int = 1) -> tuple[li
 
     def listen(event: Event) -> None:
         events.append(event)
-        if isinstance(event, WaitingForImage) and ground.go_on_when_awaited:
+        if isinstance(event, WaitingForImage) and ground.release_when_awaited:
             ground.gates[event.name].set()
         if isinstance(event, BuildEnded) and event.name in ground.built:
             ground.built[event.name].set()
@@ -149,14 +149,14 @@ def _after(ground: FakeGround, name: str) -> Callable[[], None]:
 def test_runs_begin_with_what_is_there_and_the_rest_is_built_beside() -> None:
     ground = FakeGround(_steps({"b": (300, "")}))
     ground.gates["b"] = threading.Event()
-    ground.during["a→a #1"] = _after(ground, "b")
+    ground.callbacks["a→a #1"] = _after(ground, "b")
     lost, events = _work(_todo("ab", 2), ground)
     assert lost == []
     # a's repetition comes before b is there; from then on the plan's order counts.
-    assert ground.ran == ["a→a #0", "a→a #1", *(f"{pair} #{n}" for n in (0, 1) for pair in ("a→b", "b→a", "b→b"))]
-    assert ground.made == [("b", True)]
+    assert ground.runs_made == ["a→a #0", "a→a #1", *(f"{pair} #{n}" for n in (0, 1) for pair in ("a→b", "b→a", "b→b"))]
+    assert ground.steps_made == [("b", True)]
     assert [event.number for event in events if isinstance(event, RunStarted)] == list(range(1, 9))
-    assert {event.of for event in events if isinstance(event, RunStarted)} == {8}
+    assert {event.total for event in events if isinstance(event, RunStarted)} == {8}
     assert not [event for event in events if isinstance(event, WaitingForImage)]
 
 
@@ -169,7 +169,7 @@ def test_a_cell_whose_runs_have_ended_may_need_more(jobs: int) -> None:
         """By the time it ends, nothing else is left to begin."""
         assert jobs == 1 or others_ended.wait(PATIENCE)
 
-    ground.during["a→b #0"] = end_last
+    ground.callbacks["a→b #0"] = end_last
 
     def further(one: Cell) -> list[PlannedRun]:
         pair = f"{one.client.name}→{one.server.name}"
@@ -180,19 +180,19 @@ def test_a_cell_whose_runs_have_ended_may_need_more(jobs: int) -> None:
         return [PlannedRun(one, number) for number in more] if asked.count(pair) == 1 else []
 
     assert Campaign(todo, jobs, ground, events.append, further).work() == []
-    assert sorted(ground.ran) == ["a→a #0", "a→b #0", "a→b #1", "a→b #2", "b→a #0", "b→b #0"]
+    assert sorted(ground.runs_made) == ["a→a #0", "a→b #0", "a→b #1", "a→b #2", "b→a #0", "b→b #0"]
     # Once for each cell whose last run has ended, and not while another of its runs goes on.
     assert sorted(asked) == ["a→a", "a→b", "a→b", "b→a", "b→b"]
-    assert max(event.of for event in events if isinstance(event, RunStarted)) == 6
+    assert max(event.total for event in events if isinstance(event, RunStarted)) == 6
 
 
 def test_a_wait_is_told_with_what_it_is_for() -> None:
     ground = FakeGround(_steps({"base": (5, ""), "a": (100, "base")}))
-    ground.gates["a"], ground.go_on_when_awaited = threading.Event(), True
+    ground.gates["a"], ground.release_when_awaited = threading.Event(), True
     lost, events = _work(_todo("a"), ground)
-    assert (lost, ground.ran) == ([], ["a→a #0"])
+    assert (lost, ground.runs_made) == ([], ["a→a #0"])
     # Nothing ran meanwhile: the builds had all the cores.
-    assert ground.made == [("base", False), ("a", False)]
+    assert ground.steps_made == [("base", False), ("a", False)]
     assert [type(event) for event in events if isinstance(event, BuildStarted | BuildEnded)] == [
         BuildStarted, BuildEnded, BuildStarted, BuildEnded,
     ]  # fmt: skip
@@ -207,12 +207,12 @@ def test_a_failed_build_costs_only_the_runs_that_need_it(jobs: int) -> None:
     failed = EngineError("the image base could not be built; the end of its log:\n  no", "read it")
     ground.errors["base"] = failed
     lost, events = _work(_todo("abc"), ground, jobs)
-    assert sorted(ground.ran) == ["a→a #0", "a→c #0", "c→a #0", "c→c #0"]
+    assert sorted(ground.runs_made) == ["a→a #0", "a→c #0", "c→a #0", "c→c #0"]
     assert lost == [LostRuns("base", failed, 5)]
     ended = [event for event in events if isinstance(event, BuildEnded) and event.error is not None]
     assert [(event.name, event.error, event.lost) for event in ended] == [("base", failed, 5)]
     # b was never tried.
-    assert [name for name, _ in ground.made] == ["c"]
+    assert [name for name, _ in ground.steps_made] == ["c"]
 
 
 def test_lost_runs_are_summed_up() -> None:
@@ -236,8 +236,8 @@ def test_what_cells_need_is_asked_again_when_a_build_says_so() -> None:
 
     ground.changes["sim-host"] = settle
     lost, _ = _work(_todo("ab"), ground)
-    assert (lost, len(ground.ran)) == ([], 4)
-    assert [name for name, _ in ground.made] == ["sim-host", "lab"]
+    assert (lost, len(ground.runs_made)) == ([], 4)
+    assert [name for name, _ in ground.steps_made] == ["sim-host", "lab"]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -248,7 +248,7 @@ def test_a_run_that_fails_on_the_ground_ends_everything(jobs: int) -> None:
     def fail() -> None:
         raise EngineError("the disk is full")
 
-    ground.during["a→a #0"] = fail
+    ground.callbacks["a→a #0"] = fail
     begun = time.monotonic()
     with pytest.raises(EngineError, match="the disk is full"):
         _work(_todo("ab"), ground, jobs)
@@ -289,7 +289,7 @@ def test_a_mistake_in_a_build_thread_is_not_waited_for() -> None:
 
 def test_the_time_left_learns_from_the_runs() -> None:
     ground = FakeGround([])
-    ground.expected = lambda cell: 10.0  # type: ignore[method-assign]
+    ground.expected_seconds = lambda cell: 10.0  # type: ignore[method-assign]
     todo = _todo("ab")
     campaign = Campaign(todo, 1, ground, lambda event: None)
     assert campaign.seconds() == pytest.approx(40, abs=0.1)
@@ -333,7 +333,7 @@ def test_harnesses_on_one_store_make_each_run_once(tmp_path: Path, jobs: int, ha
     for number, ground in enumerate(grounds):
         ground.root, ground.elsewhere = tmp_path, shared.made
         for item in todo:
-            ground.during[_name(item)] = partial(shared.make, number, _name(item))
+            ground.callbacks[_name(item)] = partial(shared.make, number, _name(item))
     threads = [
         threading.Thread(target=Campaign(todo, jobs, ground, said.append).work)
         for ground, said in zip(grounds, events, strict=True)
@@ -342,11 +342,11 @@ def test_harnesses_on_one_store_make_each_run_once(tmp_path: Path, jobs: int, ha
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
-    made = [name for ground in grounds for name in ground.ran]
+    made = [name for ground in grounds for name in ground.runs_made]
     assert sorted(made) == sorted(map(_name, todo)), "each once, whoever made it"
     for ground, said in zip(grounds, events, strict=True):
         taken = [event for event in said if isinstance(event, RunTakenOver)]
-        assert len(ground.ran) + len(taken) == len(todo), "each has them all in the end"
+        assert len(ground.runs_made) + len(taken) == len(todo), "each has them all in the end"
     assert not list((tmp_path / "claims").iterdir())
 
 
@@ -360,11 +360,11 @@ def test_what_another_harness_makes_is_waited_for_by_name_and_comes_last(tmp_pat
     def listen(event: Event) -> None:
         events.append(event)
         if isinstance(event, WaitingForRun):
-            assert len(ground.ran) == 3, "there was something else to do"
+            assert len(ground.runs_made) == 3, "there was something else to do"
             held.__exit__(None, None, None)
 
     Campaign(todo, 1, ground, listen).work()
-    assert ground.ran == ["a→b #0", "b→a #0", "b→b #0", "a→a #0"], (
+    assert ground.runs_made == ["a→b #0", "b→a #0", "b→b #0", "a→a #0"], (
         "it had not finished: who holds a claim may be killed"
     )
     (wait,) = [event for event in events if isinstance(event, WaitingForRun)]

@@ -306,7 +306,7 @@ def test_every_link_leads_somewhere_and_nothing_is_fetched_from_elsewhere(tmp_pa
 def test_a_cell_that_is_not_of_todays_bits_says_so(tmp_path: Path) -> None:
     _, result = _stored(tmp_path / "store")
     for name, older in (("today", ()), ("before", ("the simulator",))):
-        _site(tmp_path / name, [replace(result, older=older)])
+        _site(tmp_path / name, [replace(result, staleness=older)])
         page = _cells(tmp_path / name)[result.cell.key]["page"]
         index = (tmp_path / name / "index.html").read_text()
         assert ("‡ Not of today's bits: the simulator." in page) == bool(older)

@@ -154,7 +154,7 @@ def test_a_run_that_was_measured_and_is_not_any_more_is_left_out(
     else:
         file.write_text(text)
     results = StoredResults(store, store)
-    assert [run.repetition for run, _ in results.of(cell()).runs] == [0]
+    assert [run.repetition for run, _ in results.result_of(cell()).runs] == [0]
     assert len(results.find(lambda one: True)) == 1
     *before, warning = said
     assert warning.startswith(f"the run {cell().key}/1 is left out: there is no measured.json that can be read")
@@ -170,7 +170,7 @@ def test_figures_of_another_schema_are_not_those_of_a_run_that_was_never_measure
     run = _run().model_copy(update={"outcome": Outcome(status="crashed")})
     place = _finish(store, run)
     (place / "measured.json").write_text('{"schema": 99, "version": 1}')
-    assert StoredResults(store, store).of(cell()).runs == ((run, None),)
+    assert StoredResults(store, store).result_of(cell()).runs == ((run, None),)
     (warning,) = said
     assert "it is of schema 99, and this harness reads schema 2" in warning
 
@@ -180,7 +180,7 @@ def test_a_run_with_figures_of_another_schema_is_measured_again_where_it_can_be(
     place = _finish(store, _run())
     (place / "sim").mkdir()
     (place / "measured.json").write_text('{"schema": 99, "version": 1}')
-    ((_, measured),) = StoredResults(store, store).of(cell()).runs
+    ((_, measured),) = StoredResults(store, store).result_of(cell()).runs
     assert measured is not None
     assert json.loads((place / "measured.json").read_text())["schema"] == MEASURED_SCHEMA
 

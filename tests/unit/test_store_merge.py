@@ -49,11 +49,11 @@ def test_what_is_missing_is_taken_with_all_that_it_has(tmp_path: Path) -> None:
     put(other, run(1, contents={"sim": "d1"}), 3.0)
     other.keep_contents([Contents("d1", {"openssl": "3.5"}, {})])
     done = merge(own, [other])
-    assert (done.taken, done.there, done.conflicts) == (1, 1, [])
+    assert (done.merged, done.present, done.conflicts) == (1, 1, [])
     assert own.measured(HERE.key, 1) == measured(3.0)
     assert (own.folder(HERE.key, 1) / "notes").read_text() == "what the endpoint said"
     assert own.series(HERE.key, 1) is not None and own.contents("d1") is not None
-    assert (merge(own, [other]).taken, list((tmp_path / "own" / "partial").iterdir())) == (0, [])
+    assert (merge(own, [other]).merged, list((tmp_path / "own" / "partial").iterdir())) == (0, [])
 
 
 def test_other_figures_of_one_key_are_refused_and_the_rest_is_taken(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_other_figures_of_one_key_are_refused_and_the_rest_is_taken(tmp_path: Pa
     put(other, run(0), 2.5)
     put(other, run(1))
     done = merge(own, [other])
-    assert done.taken == 1
+    assert done.merged == 1
     assert [one.why for one in done.conflicts] == ["other figures: completion"]
     assert own.measured(HERE.key, 0) == measured(2.0)
 
@@ -82,7 +82,7 @@ def test_in_real_time_two_runs_of_one_repetition_are_two_runs(tmp_path: Path) ->
     put(own, run(where=there, wall=1.0))
     put(other, run(where=there, wall=2.0))
     assert [one.why for one in merge(own, [other]).conflicts] == ["another run of the same repetition, in real time"]
-    assert merge(own, [own]).there == 1
+    assert merge(own, [own]).present == 1
 
 
 def test_what_the_ground_spoilt_makes_way(tmp_path: Path) -> None:
@@ -92,14 +92,14 @@ def test_what_the_ground_spoilt_makes_way(tmp_path: Path) -> None:
     put(other, run(0), 2.5)
     put(other, run(1, status="infrastructure"))
     done = merge(own, [other])
-    assert (done.taken, done.there, done.conflicts) == (1, 1, [])
+    assert (done.merged, done.present, done.conflicts) == (1, 1, [])
     assert own.measured(HERE.key, 0) == measured(2.5)
 
 
 def test_a_store_in_columns_is_taken_from_too(tmp_path: Path) -> None:
     write_columns(tmp_path / "columns", [StoredRun(run(), measured(), None)], [])
     own = Store(tmp_path / "own")
-    assert merge(own, [ColumnStore(tmp_path / "columns")]).taken == 1
+    assert merge(own, [ColumnStore(tmp_path / "columns")]).merged == 1
     assert own.measured(HERE.key, 0) == measured()
 
 
@@ -120,7 +120,7 @@ def test_the_command_names_what_it_refuses(tmp_path: Path) -> None:
 def test_shards_share_a_matrix_out() -> None:
     points = [point_of(HERE.model_copy(update={"seed": seed})) for seed in range(200)]
     for of in (1, 3, 8):
-        parts = [{point for point in points if Shard(number, of).takes(point)} for number in range(1, of + 1)]
+        parts = [{point for point in points if Shard(number, of).includes(point)} for number in range(1, of + 1)]
         assert set().union(*parts) == set(points)
         assert sum(map(len, parts)) == len(points)
         assert min(map(len, parts)) > len(points) / of / 2
@@ -147,7 +147,7 @@ def test_an_image_stands_in_for_an_implementation_s_own() -> None:
     ours, _ = catalogue().implementations()["quiche"]
     assert (mine.image, mine.build) == ("mine/quiche:dev", None)
     assert mine.parameters == ours.parameters
-    assert app.images.of(mine, ROOT / "images" / "quiche") is None
+    assert app.images.build_of(mine, ROOT / "images" / "quiche") is None
     with pytest.raises(InputError, match="no implementation 'quish'") as caught:
         App(places, stand_ins={"quish": "a"}).catalogue.implementations()
     assert "quiche" in caught.value.hint

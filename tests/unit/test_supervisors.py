@@ -98,16 +98,16 @@ class Stage:
     case: Case
     folder: Path
     now: float = 0.0
-    lag: float = 0.0
+    notice_delay: float = 0.0
     """Seconds until the daemon says that a container ended."""
-    holds: int = 0
+    refusals: int = 0
     """How often a held client is asked in vain."""
-    opens: list[tuple[float, str]] = field(default_factory=list)
+    first_datagrams: list[tuple[float, str]] = field(default_factory=list)
     """(when, client) of datagrams of their handshakes."""
-    befallen: dict[str, ExternalFailure] = field(default_factory=dict)
+    failures: dict[str, ExternalFailure] = field(default_factory=dict)
     """What befell a container from outside."""
-    begun: dict[tuple[str, int], float] = field(default_factory=dict)
-    told: list[tuple[float, str]] = field(default_factory=list)
+    started_at: dict[tuple[str, int], float] = field(default_factory=dict)
+    told_at: list[tuple[float, str]] = field(default_factory=list)
     _deaths: list[tuple[float, str, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -123,8 +123,8 @@ class Stage:
         heapq.heappush(self._deaths, (since + seconds, host, self.case.does[host, index][1]))
 
     def _begin(self, host: str, index: int) -> None:
-        assert (host, index) not in self.begun
-        self.begun[host, index] = self.now
+        assert (host, index) not in self.started_at
+        self.started_at[host, index] = self.now
         if (host, index) in self.case.does:
             self._run(host, index, self.now, self.case.does[host, index][0])
 
@@ -141,15 +141,15 @@ class Stage:
         assert timeout >= 0
         until = self.now + timeout
         death = None
-        if self._deaths and self._deaths[0][0] + self.lag <= until:
+        if self._deaths and self._deaths[0][0] + self.notice_delay <= until:
             at, host, code = heapq.heappop(self._deaths)
-            until = max(self.now, at + self.lag)
+            until = max(self.now, at + self.notice_delay)
             death = Death(host, code, EPOCH_NS + round(at * 1e9))
         self.now = until
         if self.now >= READY:
             opened = [
                 {"event": "opened", "t": EPOCH_NS / 1e9 + at, "address": self.address(client)}
-                for at, client in self.opens
+                for at, client in self.first_datagrams
                 if at <= self.now
             ]
             events = [{"event": "ready"}, *opened]
@@ -157,21 +157,21 @@ class Stage:
         return death
 
     def release(self, service: str) -> bool:
-        self.holds -= 1
-        if self.holds < 0:
+        self.refusals -= 1
+        if self.refusals < 0:
             self._begin(service, 0)
-        return self.holds < 0
+        return self.refusals < 0
 
     def start_again(self, service: str) -> None:
         self._begin(service, 1)
 
     def tell(self, *services: str) -> None:
         for service in services:
-            self.told.append((self.now, service))
+            self.told_at.append((self.now, service))
             heapq.heappush(self._deaths, (self.now + 0.5, service, 143))
 
     def befell(self, service: str) -> ExternalFailure | None:
-        return self.befallen.get(service)
+        return self.failures.get(service)
 
 
 def _in_real_time(stage: Stage) -> tuple[Outcome, supervisor.Conductor, list[tuple[float, str]]]:
@@ -188,13 +188,13 @@ def _in_real_time(stage: Stage) -> tuple[Outcome, supervisor.Conductor, list[tup
 @pytest.mark.parametrize("lag", [0, 0.1])
 def test_cases_with_containers(name: str, lag: float, tmp_path: Path) -> None:
     case = CASES[name]
-    stage = Stage(case, tmp_path, lag=lag)
+    stage = Stage(case, tmp_path, notice_delay=lag)
     outcome, conducted, _ = _in_real_time(stage)
     assert (outcome.status, outcome.reason) == (case.status, case.reason)
     assert _said(conducted.transfers) == case.transfers
     assert [(item.flow, item.index) for item in conducted.transfers] == [item[:2] for item in case.transfers]
     assert case.blamed in ("", conducted.blamed)
-    for (host, index), at in stage.begun.items():
+    for (host, index), at in stage.started_at.items():
         flow = case.lab().flows[int(host[-1])]
         # Readiness is looked for every 50 ms.
         if index == 0:
@@ -207,9 +207,9 @@ def test_a_stop_is_kept_and_told_to_both(tmp_path: Path) -> None:
     stage = Stage(CASES["one is late and one cut off"], tmp_path)
     _, conducted, phases = _in_real_time(stage)
     ready = phases[0][0]
-    assert [name for _, name in stage.told] == ["client0", "server0"]
-    assert [at for at, _ in stage.told] == [pytest.approx(ready + 4, abs=0.002)] * 2
-    assert conducted.transfers[0].ended_ns - EPOCH_NS == pytest.approx(stage.told[0][0] * 1e9, abs=1e3)
+    assert [name for _, name in stage.told_at] == ["client0", "server0"]
+    assert [at for at, _ in stage.told_at] == [pytest.approx(ready + 4, abs=0.002)] * 2
+    assert conducted.transfers[0].ended_ns - EPOCH_NS == pytest.approx(stage.told_at[0][0] * 1e9, abs=1e3)
 
 
 def test_time_is_over_when_it_is(tmp_path: Path) -> None:
@@ -220,7 +220,9 @@ def test_time_is_over_when_it_is(tmp_path: Path) -> None:
 
 
 def test_time_counts_from_the_first_datagram_of_each_transfer(tmp_path: Path) -> None:
-    stage = Stage(CASES["a repeat is not done in time"], tmp_path, opens=[(READY + 0.4, "client0"), (4.5, "client0")])
+    stage = Stage(
+        CASES["a repeat is not done in time"], tmp_path, first_datagrams=[(READY + 0.4, "client0"), (4.5, "client0")]
+    )
     outcome, _, _ = _in_real_time(stage)
     assert outcome.detail == "the transfer did not end within 5 s"
     assert stage.now == pytest.approx(4.5 + 5, abs=0.002)
@@ -228,13 +230,13 @@ def test_time_counts_from_the_first_datagram_of_each_transfer(tmp_path: Path) ->
 
 def test_who_has_the_whole_file_may_close_its_connection(tmp_path: Path) -> None:
     case = Case([QUIC], {("client0", 0): (12, 0)}, "completed", [(0, 0, 0, False)])
-    stage = Stage(case, tmp_path, opens=[(READY, "client0")])
+    stage = Stage(case, tmp_path, first_datagrams=[(READY, "client0")])
     file = tmp_path / "flow0" / "downloads" / case.lab().flows[0].file
     file.parent.mkdir(parents=True)
     file.write_bytes(bytes(1_000_000))
     assert _in_real_time(stage)[0].status == "completed"
     (tmp_path / "other").mkdir()
-    stage = Stage(replace(case, does={}), tmp_path / "other", opens=[(READY, "client0")])
+    stage = Stage(replace(case, does={}), tmp_path / "other", first_datagrams=[(READY, "client0")])
     file = tmp_path / "other/flow0/downloads" / file.name
     file.parent.mkdir(parents=True)
     file.write_bytes(bytes(1_000_000))
@@ -246,7 +248,7 @@ def test_who_has_the_whole_file_may_close_its_connection(tmp_path: Path) -> None
 
 
 def test_what_came_after_the_time_was_over_does_not_count(tmp_path: Path) -> None:
-    stage = Stage(Case([QUIC], {}, "timed_out", []), tmp_path, opens=[(READY, "client0")])
+    stage = Stage(Case([QUIC], {}, "timed_out", []), tmp_path, first_datagrams=[(READY, "client0")])
     flow = stage.case.lab().flows[0]
     place, www = tmp_path / "flow0" / "downloads" / flow.file, tmp_path / flow.file
     place.parent.mkdir(parents=True)
@@ -268,10 +270,10 @@ def test_phases_of_a_repeat(tmp_path: Path) -> None:
 
 
 def test_a_client_whose_shell_is_not_there_yet_is_asked_again(tmp_path: Path) -> None:
-    stage = Stage(CASES["one is late and one cut off"], tmp_path, holds=20)
+    stage = Stage(CASES["one is late and one cut off"], tmp_path, refusals=20)
     outcome, conducted, phases = _in_real_time(stage)
     assert outcome.status == "completed"
-    at = stage.begun["client1", 0]
+    at = stage.started_at["client1", 0]
     assert 0.01 < at - (phases[0][0] + 2) < 0.05
     assert conducted.transfers[1].started_ns == pytest.approx(EPOCH_NS + at * 1e9, abs=1e3)
 
@@ -314,7 +316,7 @@ def test_a_simulator_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Path
 def test_what_befell_a_container_from_outside_is_nobody_s_fault(name: str, who: str, role: str, tmp_path: Path) -> None:
     found = ExternalFailure("killed", f"{who} was ended from outside")
     case = CASES[name]
-    outcome, conducted, _ = _in_real_time(Stage(case, tmp_path, befallen={who: found}))
+    outcome, conducted, _ = _in_real_time(Stage(case, tmp_path, failures={who: found}))
     assert (outcome.status, outcome.role, outcome.reason) == ("infrastructure", role, "killed")
     assert (outcome.detail, conducted.blamed) == (found.detail, who)
     # The transfers that ended all the same are noted.

@@ -28,12 +28,12 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.now = 0.0
-        self.befallen: dict[str, ExternalFailure] = {}
-        self.dies: dict[float, Death] = {}
+        self.failures: dict[str, ExternalFailure] = {}
+        self.deaths: dict[float, Death] = {}
         for name in ("sim", "sim-campus"):
             (folder / name).mkdir()
 
-    def says(self, simulator: str, **event: object) -> None:
+    def write_diary(self, simulator: str, **event: object) -> None:
         with (self.folder / simulator / "events.jsonl").open("a") as diary:
             diary.write(json.dumps(event) + "\n")
 
@@ -45,11 +45,11 @@ class Stage:
 
     def next_death(self, timeout: float) -> Death | None:
         self.now += timeout
-        at = next((at for at in self.dies if at <= self.now), None)
-        return None if at is None else self.dies.pop(at)
+        at = next((at for at in self.deaths if at <= self.now), None)
+        return None if at is None else self.deaths.pop(at)
 
     def befell(self, service: str) -> ExternalFailure | None:
-        return self.befallen.get(service)
+        return self.failures.get(service)
 
 
 def _conductor(stage: Stage, one: Lab) -> tuple[Any, list[str]]:
@@ -64,10 +64,10 @@ def _conductor(stage: Stage, one: Lab) -> tuple[Any, list[str]]:
 def test_a_lab_is_ready_when_every_path_is(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     made, _ = _conductor(stage, lab(GO))
-    stage.says("sim", event="ready")
+    stage.write_diary("sim", event="ready")
     made._look_for_ready(1.0, 0.0)
     assert not made._ready
-    stage.says("sim-campus", event="ready")
+    stage.write_diary("sim-campus", event="ready")
     made._look_for_ready(1.0, 0.0)
     assert made._ready
 
@@ -77,10 +77,10 @@ def test_a_client_may_open_its_connection_on_any_path(tmp_path: Path) -> None:
     one = lab(flows=[{"download": "1 MB", "path": "campus"}])
     made, _ = _conductor(stage, one)
     for name in ("sim", "sim-campus"):
-        stage.says(name, event="ready", t=EPOCH_NS / 1e9)
+        stage.write_diary(name, event="ready", t=EPOCH_NS / 1e9)
     made._look_for_ready(1.0, 0.0)
     assert made._lifecycle.awaited
-    stage.says("sim-campus", event="opened", t=EPOCH_NS / 1e9, address=one.host("client0").ipv4)
+    stage.write_diary("sim-campus", event="opened", t=EPOCH_NS / 1e9, address=one.host("client0").ipv4)
     made._look_for_openings()
     assert not made._lifecycle.awaited
 
@@ -88,8 +88,8 @@ def test_a_client_may_open_its_connection_on_any_path(tmp_path: Path) -> None:
 def test_any_simulator_that_ends_ends_the_run(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     made, _ = _conductor(stage, lab(GO))
-    stage.says("sim-campus", event="failed", reason="CommandError", message="tc: no such thing")
-    stage.dies[0.1] = Death("sim-campus", 1, EPOCH_NS)
+    stage.write_diary("sim-campus", event="failed", reason="CommandError", message="tc: no such thing")
+    stage.deaths[0.1] = Death("sim-campus", 1, EPOCH_NS)
     outcome = made.watch()
     assert (outcome.status, outcome.role, outcome.detail) == ("infrastructure", "sim", "tc: no such thing")
     assert made.blamed == "sim-campus"
@@ -98,8 +98,8 @@ def test_any_simulator_that_ends_ends_the_run(tmp_path: Path) -> None:
 def test_what_befell_any_simulator_is_nobody_s_fault(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     made, _ = _conductor(stage, lab(GO))
-    stage.befallen["sim-campus"] = ExternalFailure("killed", "sim-campus was ended from outside")
-    stage.dies[0.1] = Death("sim-campus", 137, EPOCH_NS)
+    stage.failures["sim-campus"] = ExternalFailure("killed", "sim-campus was ended from outside")
+    stage.deaths[0.1] = Death("sim-campus", 137, EPOCH_NS)
     outcome = made.watch()
     assert (outcome.role, outcome.reason, made.blamed) == ("sim", "killed", "sim-campus")
 

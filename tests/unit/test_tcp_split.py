@@ -26,7 +26,7 @@ def _asked(file: Path, text: str, clients: str, servers: str = "") -> list[tuple
     words: dict[Role, str] = {"client": clients, "server": servers or clients}
     chosen = {role: known.find_implementations(words[role], role, (), [one]) for role in ROLES}
     everybody = frozenset(role for role in ROLES if words[role] == "all")
-    request = Request([one], chosen["client"], chosen["server"], everybody=everybody)
+    request = Request([one], chosen["client"], chosen["server"], default_roles=everybody)
     known.require_split(
         swept_points(request), lambda other: {role: matrix_players(request, role, other) for role in ROLES}
     )
@@ -76,5 +76,5 @@ def test_who_one_scenario_lists_is_not_in_all_of_another(tmp_path: Path) -> None
     scenarios = known.find_scenarios([str(file) for file in files])
     everybody = known.find_implementations("all", "client", (), scenarios)
     assert "https" in [one.name for one in everybody]
-    request = Request(scenarios, everybody, everybody, everybody=frozenset(ROLES))
+    request = Request(scenarios, everybody, everybody, default_roles=frozenset(ROLES))
     assert "https" not in [one.name for one in matrix_players(request, "client", scenarios[1])]

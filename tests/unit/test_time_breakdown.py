@@ -144,10 +144,10 @@ def test_a_probe_of_the_path_mtu_that_is_lost_begins_no_recovery() -> None:
     size, came = sent.size.copy(), sent.arrived.copy()
     size[50], came[50] = SIZE + 200, False
     talk = replace(FREE, sent=replace(sent, size=size, arrived=came, lost=~came))
-    assert not len(talk.detected[0])
+    assert not len(talk.loss_detections[0])
     came[51] = False
     talk = replace(FREE, sent=replace(sent, size=size, arrived=came, lost=~came))
-    assert talk.detected[1].tolist() == [51]
+    assert talk.loss_detections[1].tolist() == [51]
 
 
 def test_a_sender_whose_data_have_all_left_is_not_idle_but_repairs() -> None:
@@ -170,7 +170,7 @@ def test_a_sender_whose_data_have_all_left_is_not_idle_but_repairs() -> None:
 
 def test_a_loss_is_known_by_the_packet_threshold() -> None:
     talk = conversation(lost=frozenset({30}), packets=200)
-    (when,), (which,) = talk.detected
+    (when,), (which,) = talk.loss_detections
     assert which == 30
     # Three that left later have come (RFC 9002 §6.1.1), and the acknowledgement took the way back.
     assert when == talk.sent.end_ns[33] + talk.rtt_ns
@@ -199,7 +199,10 @@ def test_what_the_first_round_trip_sends_is_counted_as_a_window_counts_it() -> N
     size[:4] = 100
     assert notes_of(replace(FREE, sent=replace(sent, size=size)))["slow_start"] == "from 7.9 kB in 10 packets"
     bare[:2] = True
-    assert notes_of(replace(FREE, sent=replace(sent, size=size, bare=bare)))["slow_start"] == "from 7.9 kB in 8 packets"
+    assert (
+        notes_of(replace(FREE, sent=replace(sent, size=size, ack_only=bare)))["slow_start"]
+        == "from 7.9 kB in 8 packets"
+    )
 
 
 def test_notes_have_the_figures_behind_the_parts() -> None:
@@ -245,7 +248,7 @@ def test_parts_are_a_partition_of_the_time(asked: dict[str, Any]) -> None:
     assert sum(state_durations(edges, states).values()) == talk.end_ns
     assert sum(int(part[1:]) for part in _split(band_text(edges, states))) == BANDS
     # Whatever else is the matter, the bottleneck served what came for as long as it takes.
-    served = intersect(talk.served, merge_spans([(talk.first_ns, talk.end_ns)]))
+    served = intersect(talk.useful_service, merge_spans([(talk.first_byte_ns, talk.end_ns)]))
     assert state_durations(edges, states).get("line_rate", 0) == total_ns(served)
 
 

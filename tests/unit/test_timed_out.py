@@ -56,7 +56,7 @@ def test_a_cell_of_six_has_a_median_of_six() -> None:
     # One of them had the milestone before its time was over.
     milestone = SIX.interval("milestone_2MB", 0, "first")
     assert milestone is not None and (milestone.n, milestone.high) == (6, math.inf)
-    assert len(SIX.unreached(MetricName("milestone_2MB", 0, "first"))) == 1
+    assert len(SIX.failed_values(MetricName("milestone_2MB", 0, "first"))) == 1
 
 
 def test_the_verdict_says_so() -> None:

@@ -16,7 +16,7 @@ VALUES = st.lists(st.floats(0.1, 1e3) | st.just(math.inf), min_size=1, max_size=
 def test_samples_apart_are_told_by_the_smallest_p_there_is() -> None:
     bbr, cubic = [4.34, 4.39, 4.41, 4.41001, 4.43, 4.44], [45.6, 50.1, 55.2, 56.3, 58.0, 61.1]
     found, back = compare(cubic, bbr), compare(bbr, cubic)
-    assert found.p == pytest.approx(2 / math.comb(12, 6)) == found.least
+    assert found.p == pytest.approx(2 / math.comb(12, 6)) == found.minimum_p
     assert found.factor is not None and back.factor is not None
     # The 18th and 19th of the 36 ratios; the 6th from either end.
     assert found.factor == pytest.approx(12.67, abs=0.05)
@@ -121,7 +121,7 @@ def test_order_and_direction_do_not_matter(sample: list[float], base: list[float
     shuffled = random.Random(1).sample(sample, len(sample))
     assert compare(shuffled, base) == found
     assert found.low <= (found.factor or found.low) <= found.high or found.factor is None
-    assert found.p is None or 0 < found.least <= found.p * (1 + 1e-9)
+    assert found.p is None or 0 < found.minimum_p <= found.p * (1 + 1e-9)
 
 
 @given(st.lists(st.floats(0.5, 2), min_size=4, max_size=8, unique=True), st.integers(4, 8))

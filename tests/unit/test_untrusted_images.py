@@ -214,7 +214,7 @@ def test_a_parcel_with_what_no_export_has_is_refused(
 def test_what_ran_as_its_owner_is_known_where_an_image_has_travelled_to(cache: Cache, tmp_path: Path) -> None:
     root = RootFileSystems(cache).of("strange:1")
     export = Path(root.rootfs).parent
-    sent = SentImage.of(root, image_transfer.parcel_digest(image_transfer.parcel_head(export)))
+    sent = SentImage.from_root(root, image_transfer.parcel_digest(image_transfer.parcel_head(export)))
     there = Cache(tmp_path / "there")
     arrived: RootFs = ReceivedRoots(there, {"strange:1": sent}, lambda digest: image_transfer.parcel_pieces(export)).of(
         "strange:1"

@@ -133,7 +133,12 @@ def test_a_folder_is_looked_through_so_deep_and_so_wide(tmp_path: Path, monkeypa
     (tmp_path / "d" / "link").symlink_to(".")
     os.mkfifo(tmp_path / "d" / "pipe")
     tree = read_tree(tmp_path)
-    assert (tree.files, tree.folders, tree.links, tree.others) == (["d/file"], ["d", "d/d"], ["d/link"], ["d/pipe"])
+    assert (tree.files, tree.folders, tree.links, tree.special_files) == (
+        ["d/file"],
+        ["d", "d/d"],
+        ["d/link"],
+        ["d/pipe"],
+    )
     deep = tmp_path / "deep" / "/".join("d" * (MAX_DEPTH + 2))
     deep.mkdir(parents=True)
     with pytest.raises(UnfitFileError, match="folders within folders"):
@@ -152,7 +157,7 @@ def test_a_record_that_is_a_link_is_none(tmp_path: Path, name: str) -> None:
     store, run, place, said = _store(tmp_path / "store")
     (place / name).rename(tmp_path / "aside")
     (place / name).symlink_to(tmp_path / "aside")
-    assert [one.repetition for one, _ in StoredResults(store, None).of(run.cell).runs] == (
+    assert [one.repetition for one, _ in StoredResults(store, None).result_of(run.cell).runs] == (
         [0] if name == SERIES else []
     )
     assert store.series(run.cell.key, 0) is None or name != SERIES
@@ -171,7 +176,7 @@ def test_no_run_is_read_behind_a_link(tmp_path: Path, above: str) -> None:
     assert store.measured(run.cell.key, 0) is None
     assert any("a link, which is not followed" in text for text in said)
     own = Store(tmp_path / "own")
-    assert merge(own, [store]).taken == 0
+    assert merge(own, [store]).merged == 0
 
 
 def test_a_store_itself_may_be_named_by_a_link(tmp_path: Path) -> None:
@@ -228,13 +233,13 @@ def test_merging_takes_files_alone_and_names_the_rest(tmp_path: Path, victim: Pa
     os.mkfifo(place / "sim" / "pipe")
     own = Store(tmp_path / "own")
     done = merge(own, [store])
-    assert done.taken == 1
-    assert {left for _, left in done.left} == {
+    assert done.merged == 1
+    assert {left for _, left in done.skipped} == {
         "client0.log", "sim/home", "sim/pipe", *(f"{name}.new" for name in (MEASURED, SERIES, RUN))
     }  # fmt: skip
     there = own.folder(run.cell.key, 0)
     tree = read_tree(there)
-    assert (tree.links, tree.others) == ([], []) and "sim/events.jsonl" in tree.files
+    assert (tree.links, tree.special_files) == ([], []) and "sim/events.jsonl" in tree.files
     assert own.runs(run.cell.key) == [run] and victim.read_text() == SECRET
 
 
@@ -243,7 +248,7 @@ def test_a_run_that_claims_more_than_there_is_disk_is_left_out(tmp_path: Path) -
     with (place / "hole").open("wb") as content:
         content.truncate(1 << 42)
     own = Store(tmp_path / "own")
-    assert merge(own, [store]).taken == 0
+    assert merge(own, [store]).merged == 0
     assert "its files have" in said[0] and list((tmp_path / "own" / "partial").iterdir()) == []
 
 
@@ -381,7 +386,7 @@ def test_columns_with_such_names_write_nothing_elsewhere(tmp_path: Path) -> None
     )
     said: list[str] = []
     own = Store(tmp_path / "a" / "own")
-    assert merge(own, [ColumnStore(tmp_path / "a" / "columns", said.append)]).taken == 0
+    assert merge(own, [ColumnStore(tmp_path / "a" / "columns", said.append)]).merged == 0
     assert "key" in said[0] and not list(tmp_path.rglob("*escaped*"))
     write_columns(tmp_path / "b", [], [Contents("../../../escaped", {"a": "1"}, {})])
     with pytest.raises(ResultError, match="is the digest of no image's contents"):
@@ -644,7 +649,7 @@ def test_merging_takes_no_lab_that_is_to_be_brought_up(tmp_path: Path) -> None:
     (place / "plan" / "link").symlink_to("/")
     own = Store(tmp_path / "own")
     done = merge(own, [store])
-    assert (done.taken, done.left) == (1, [])
+    assert (done.merged, done.skipped) == (1, [])
     assert {file.name for file in own.folder(run.cell.key, 0).iterdir()} == {RUN, MEASURED, SERIES, "lab.json"}
 
 

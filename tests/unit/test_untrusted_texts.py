@@ -269,18 +269,18 @@ class _Tags(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[tuple[str, list[tuple[str, str | None]]]] = []
+        self.tags: list[tuple[str, list[tuple[str, str | None]]]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append((tag, attrs))
+        self.tags.append((tag, attrs))
 
 
 def _require_still(text: str) -> None:
     """No tag of a page does something by itself, or leads to anything but a page."""
     tags = _Tags()
     tags.feed(text)
-    assert {tag for tag, _ in tags.seen}.isdisjoint({"img", "iframe", "object", "embed", "base"})
-    for _, attributes in tags.seen:
+    assert {tag for tag, _ in tags.tags}.isdisjoint({"img", "iframe", "object", "embed", "base"})
+    for _, attributes in tags.tags:
         assert not [name for name, _ in attributes if name.startswith("on")]
         assert not [said for _, said in attributes if (said or "").lower().startswith(("javascript:", "data:text"))]
 

@@ -116,7 +116,7 @@ class Conversation:
 
     number: int = 0
     suite: int = AES_128
-    logs: bool = True
+    logs_secrets: bool = True
     """Whether an endpoint writes its secrets down."""
     client_id: bytes = b"client-0"
     server_id: bytes = b"server-0"
@@ -145,7 +145,7 @@ class Conversation:
         return {
             (self.random, label): self.secret(sender, kind)  # type: ignore[arg-type]
             for (sender, kind), label in labels.items()
-            if not (kind == "0rtt" and sender == "server") and self.logs
+            if not (kind == "0rtt" and sender == "server") and self.logs_secrets
         }
 
     def _next(self, sender: Role, kind: str) -> int:
@@ -213,7 +213,7 @@ class Trace:
         sent = [packet for sender, datagram in self.datagrams for packet in opener.open(datagram, sender)]
         there = [item for place, item in enumerate(self.datagrams) if place not in self.lost]
         arrived = {role: tuple(one for sender, one in there if sender == role) for role in ROLES}
-        keyed = any(talk.logs for talk in conversations)
+        keyed = any(talk.logs_secrets for talk in conversations)
         return Evidence(tuple(sent), arrived, tuple(opener.connections), keyed, True, run or make_run())
 
 

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     """What actionlint says of the workflows of a repository. Raises EngineError where it cannot be built."""
     images = Images(ROOT / "images", ROOT / ".state")
-    build = Build("actionlint", HERE, 60, on={"GO": images.go})
+    build = Build("actionlint", HERE, 60, bases={"GO": images.go})
     images.make(build, lambda name, seconds: print(f"making the image {name} (about {seconds:.0f} s)", flush=True))
     # Standard input is no file of the daemon's machine: nothing is mounted, wherever that runs.
     said, code = "", 0

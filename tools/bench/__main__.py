@@ -13,7 +13,7 @@ import typer
 from typer.main import get_command
 
 from harness.cli.consoles import console, print_json
-from harness.cli.entry import run_program
+from harness.cli.entry import create_program, run_program
 from harness.cli.environment import REFERENCE, open_app
 from harness.cli.options import AsJson
 from harness.cli.signals import FAILED
@@ -23,12 +23,7 @@ if TYPE_CHECKING:
     from tools.bench.kernels import SideBySide
 
 
-program = typer.Typer(
-    name="bench",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+program = create_program("bench")
 
 
 @program.command()
@@ -93,11 +88,14 @@ def _side_by_side(kernels: tuple[str, str], names: list[str], most: int | None, 
 
     pair = (kernel_of(kernels[0]), kernel_of(kernels[1]))
     app, kept = open_app(), open_app(reference)
-    known = verifiable_runs(kept.stored)
+    known = verifiable_runs(kept.stored_runs)
     runs = select_runs(known, names) if names else varied(known)
     found = []
-    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.end_hard):
-        items = (PlannedRun(app.inventory.made(app.today(run.cell), talk), run.repetition) for run in runs[:most])
+    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.kill_all):
+        items = (
+            PlannedRun(app.inventory.build_images_of(app.current_cell(run.cell), talk), run.repetition)
+            for run in runs[:most]
+        )
         for one in side_by_side(app, items, pair, min(os.sched_getaffinity(0)), talk):
             found.append(one)
             console().print(f"  {sentence(one)}", soft_wrap=True, markup=False)

@@ -120,8 +120,8 @@ def recorded(reference: Path) -> list[StoredRun]:
 class _NothingSent(ParcelSource):
     """Says of every image what a driver says of one, without having it."""
 
-    def sent(self, reference: str) -> SentImage:
-        """See `Depot`."""
+    def describe(self, reference: str) -> SentImage:
+        """See `ParcelSource`."""
         digest = hashlib.sha256(reference.encode()).hexdigest()
         return SentImage(
             reference,
@@ -136,7 +136,7 @@ class _NothingSent(ParcelSource):
         )
 
     def contents(self, references: Iterable[str]) -> dict[str, Contents]:
-        """See `Depot`."""
+        """See `ParcelSource`."""
         return {}
 
 
@@ -176,11 +176,11 @@ class Cluster(Session):
 
     def driver_cost(self) -> None:
         """CPU a cell of driver and scheduler with recorded answers, and what that feeds."""
-        reference = self.app.places.root / "results" / "reference"
+        reference = self.app.paths.root / "results" / "reference"
         entries = recorded(reference)
         cells = [_numbered(entries[number % len(entries)].run.cell, number) for number in range(self.tasks)]
         self.folder.mkdir(parents=True, exist_ok=True)
-        store, depot = Store(self.folder / "simulated"), _NothingSent(self.app.exported, self.app.contents)
+        store, depot = Store(self.folder / "simulated"), _NothingSent(self.app.root_file_systems, self.app.contents)
         lay_down(entries, self.folder / "recorded")
         work = functools.partial(answered, str(self.folder / "recorded"))
         with run_scheduler(ClusterOptions("", 2), self._environment(), threads=CORES // 2) as scheduler:
@@ -232,13 +232,13 @@ class Cluster(Session):
             ProgressPrinter(Console(file=out, width=120)) as talk,
             depot,
         ):
-            ground, attempts = self._ground(store, talk, todo)
+            ground, attempts = self._backend(store, talk, todo)
             driver = Driver(
                 todo,
                 kind(ground, attempts, depot),
                 lambda: ClusterConnection(scheduler.address, scheduler.security, depot, self.console.print, work),
                 talk,
-                large=False,
+                with_artefacts=False,
             )
             before = _cpu(asking)
             begun, cpu = time.monotonic(), time.process_time()
@@ -247,7 +247,7 @@ class Cluster(Session):
             after = _cpu(asking)
         return Spent(wall, cpu, after[0] - before[0], after[1] - before[1])
 
-    def _ground(
+    def _backend(
         self, store: Store, listen: Callable[[Event], None], todo: Sequence[PlannedRun], jobs: int = 1
     ) -> tuple[LocalBackend, RunMaker]:
         options = Options(jobs=jobs, artefacts="none")
@@ -260,7 +260,7 @@ class Cluster(Session):
             Provenance(),
             listen,
         )
-        known = self.app.experience([item.cell for item in todo])
+        known = self.app.duration_model([item.cell for item in todo])
         ground = LocalBackend(self.app.images, self.app.inventory, self.app.contents, attempts, known, {})
         return ground, attempts
 
@@ -273,8 +273,8 @@ class Cluster(Session):
         for turn in range(TURNS):
             todo = [PlannedRun(_numbered(cell, turn * CELLS + number), 0) for number in range(CELLS)]
             for together in (1, 2):
-                took.setdefault(("alone", together), []).append(self._without(todo, together))
-                took.setdefault(("cluster", together), []).append(self._with(todo, together))
+                took.setdefault(("alone", together), []).append(self._local_seconds(todo, together))
+                took.setdefault(("cluster", together), []).append(self._cluster_seconds(todo, together))
         names = {
             ("alone", 1): "without a cluster, one at a time",
             ("alone", 2): "without a cluster, two at a time",
@@ -296,7 +296,7 @@ class Cluster(Session):
         own = each(operator.truediv, ("alone", 1), ("alone", 2))
         self.say(line("what this machine gives two runs at a time, without a cluster", own, "", ""))
 
-    def _with(self, todo: Sequence[PlannedRun], workers: int) -> float:
+    def _cluster_seconds(self, todo: Sequence[PlannedRun], workers: int) -> float:
         """Seconds that `workers` take for the runs."""
         with (
             run_scheduler(ClusterOptions("", workers), self._environment()) as scheduler,
@@ -305,13 +305,13 @@ class Cluster(Session):
             store = Store(Path(folder))
             # The first run of a worker imports what measuring takes.
             warm = [PlannedRun(_numbered(todo[0].cell, -one), 0) for one in range(1, 2 * workers + 1)]
-            self._drive(scheduler, warm, store, ParcelSource(self.app.exported, self.app.contents))
-            return self._drive(scheduler, todo, store, ParcelSource(self.app.exported, self.app.contents)).wall
+            self._drive(scheduler, warm, store, ParcelSource(self.app.root_file_systems, self.app.contents))
+            return self._drive(scheduler, todo, store, ParcelSource(self.app.root_file_systems, self.app.contents)).wall
 
-    def _without(self, todo: Sequence[PlannedRun], jobs: int) -> float:
+    def _local_seconds(self, todo: Sequence[PlannedRun], jobs: int) -> float:
         """Seconds that the runs take so many at a time."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            ground, attempts = self._ground(Store(Path(folder)), lambda event: None, todo, jobs)
+            ground, attempts = self._backend(Store(Path(folder)), lambda event: None, todo, jobs)
             attempts.run(PlannedRun(_numbered(todo[0].cell, -1), 0))
             begun = time.monotonic()
             Campaign(todo, jobs, ground, lambda event: None, lambda cell: ()).work()

@@ -116,9 +116,9 @@ class Entries(Session):
     def run(self) -> None:
         """Primitives, the standard cell of several stacks, short cells per hour, many endpoints."""
         self.primitives()
-        self._standard()
-        self._an_hour()
-        self._many()
+        self._standard_cells()
+        self._cells_per_hour()
+        self._many_endpoints()
 
     def primitives(self) -> None:
         """What a Python program pays for each."""
@@ -126,18 +126,18 @@ class Entries(Session):
         build = self.app.images.sim_build("lab")
         self.app.images.make(build, self.announce)
         found: dict[tuple[str, int], list[float]] = {}
-        with self.app.exported.use([build.reference]) as exported:
+        with self.app.root_file_systems.use([build.reference]) as exported:
             rootfs = Path(exported.roots[build.reference].rootfs)
             for _ in range(TURNS):
                 for which, kernel in enumerate(self._kernels):
-                    phases = self._counted(kernel, rootfs).phases
+                    phases = self._run_primitives(kernel, rootfs).phases
                     for primitive, (count, _) in PRIMITIVES.items():
                         found.setdefault((primitive, which), []).append(1e6 * phases[primitive] / count)
         for primitive, (_, said) in PRIMITIVES.items():
             for which, name in enumerate(self.names):
                 self.say(line(f"{said}, {name}", found[primitive, which], "µs", ""))
 
-    def _counted(self, kernel: LabKernel, rootfs: Path) -> GuestEnd:
+    def _run_primitives(self, kernel: LabKernel, rootfs: Path) -> GuestEnd:
         """A guest that does each primitive so often. EngineError where it does not come to its end."""
         counts = {phase: count for phase, (count, _) in PRIMITIVES.items()}
         guest = Guest(
@@ -156,17 +156,17 @@ class Entries(Session):
             raise EngineError(f"a guest ended early: {console.read_text()[-400:]}", "run again")
         return end
 
-    def _beside(self, cell: Cell) -> list[SideBySide]:
+    def _compare_kernels(self, cell: Cell) -> list[SideBySide]:
         """A cell under both kernels, in turn, so often."""
         items = [PlannedRun(cell, turn) for turn in range(TURNS)]
         return list(side_by_side(self.app, items, self._kernels, self._cores[0], lambda event: None))
 
-    def _standard(self) -> None:
+    def _standard_cells(self) -> None:
         """100 MB over 50/10 Mbit/s and 600 ms, of each stack with itself."""
         one, other = self.names
         for who, aim in STANDARD.items():
             cell = self.cell(scenario("standard", *RATES, delay=DELAY, size=SIZE), "virtual", who)
-            found = self._beside(cell)
+            found = self._compare_kernels(cell)
             differs = sorted({what for each in found for what in each.differs})
             bytes_said = f"DIFFERS: {', '.join(differs)}" if differs else "the same bytes"
             for which, name in enumerate(self.names):
@@ -174,7 +174,7 @@ class Entries(Session):
             self.say(line(f"  {one} : {other}, by the wall's clock", [each.ratios[0] for each in found], "×", aim))
             self.say(line("  of the processor", [each.ratios[1] for each in found], "×", ""))
 
-    def _an_hour(self) -> None:
+    def _cells_per_hour(self) -> None:
         """Cells of 10 MB, every stack with every other, as many at a time as there are cores (two at most)."""
         path = scenario("mixed", *RATES)
         cells = [self.cell(path, "virtual", client, server) for client, server in product(MIXED, MIXED)]
@@ -204,12 +204,12 @@ class Entries(Session):
             list(pool.map(make, items))
         return 3600 * len(items) / (time.monotonic() - begun)
 
-    def _many(self) -> None:
+    def _many_endpoints(self) -> None:
         """How long it takes until all endpoints of many flows are ready."""
         path = scenario("many", *RATES, delay="20 ms")
         flows = [Flow(download=Size.parse("100 kB"))] * FLOWS
         cell = self.cell(path.model_copy(update={"flows": flows}), "virtual")
-        found = self._beside(cell)
+        found = self._compare_kernels(cell)
         for which, name in enumerate(self.names):
             ready = [each.runs[which].phases["ready"] for each in found]
             self.say(line(f"{2 * FLOWS} endpoints of ngtcp2 ready, {name}", ready, "s", "≤ 10" if which else ""))

@@ -151,7 +151,7 @@ def of_direction(run: str, direction: LinkDirection, image: str) -> Agreement | 
 
     It has a queue of bytes that drops at its tail, and a serial server. A rate of 0 it does not have.
     """
-    asked, passage = direction.asked, direction.passage
+    asked, passage = direction.settings, direction.passage
     rates = tuple((phase.start_ns, phase.rate_bps) for phase in direction.phases)
     plain = asked.burst_bytes is None and asked.service == "constant" and asked.discipline == "droptail"
     if (
@@ -165,10 +165,10 @@ def of_direction(run: str, direction: LinkDirection, image: str) -> Agreement | 
     changes = [rates[0], *(later for before, later in pairwise(rates) if later[1] != before[1])]
     left = departures(image, Arrivals(passage.entered.t_ns, passage.entered.length, asked.limit_bytes, tuple(changes)))
     # What was under way when the capture ended, or cut off with its path, says nothing of the queue.
-    known = ~np.isin(direction.replayed.fate, [Fate.IN_FLIGHT, Fate.CUT])
-    dropped = direction.replayed.fate == Fate.QUEUE_DROP
+    known = ~np.isin(direction.replay.fate, [Fate.IN_FLIGHT, Fate.CUT])
+    dropped = direction.replay.fate == Fate.QUEUE_DROP
     both = passage.arrived & (left >= 0)
-    seen = direction.departures_ns() + direction.replayed.own_ns
+    seen = direction.departures_ns() + direction.replay.transmission_ns
     apart = np.abs(seen - left)[both]
     return Agreement(
         run,

@@ -35,7 +35,7 @@ def pairs_repeat(app: App, folder: Path, jobs: int, listen: Listener) -> list[Pa
     )
     passes = []
     for name in ("first", "again"):
-        own = App(replace(app.places, store=folder / name))
+        own = App(replace(app.paths, store=folder / name))
         results = own.run(request, Options(jobs=jobs), listen)
         passes.append({result.cell.key: result.runs[0][0] for result in results if result.runs})
     return [
@@ -47,4 +47,4 @@ def pairs_repeat(app: App, folder: Path, jobs: int, listen: Listener) -> list[Pa
 
 def _here(app: App, role: Role) -> Sequence[Implementation]:
     """Who can play a role on this machine."""
-    return app.catalogue.find_implementations("all", role, app.inventory.absent())
+    return app.catalogue.find_implementations("all", role, app.inventory.unavailable())

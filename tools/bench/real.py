@@ -46,7 +46,15 @@ class RealTime(Session):
         self.app.images.settle_sim(self.announce)
         self.app.images.make(self.app.images.sim_build("auto"), self.announce)
         self.app.images.make(self.app.images.probe, self.announce)
-        for step in (self._idle_delay, self._rate, self._buckets, self._load, self._overhead, self._row, self._large):
+        for step in (
+            self._idle_delay,
+            self._rate,
+            self._buckets,
+            self._load,
+            self._overhead,
+            self._segments_in_row,
+            self._large_case,
+        ):
             step()
 
     # --- the simulator
@@ -62,12 +70,12 @@ class RealTime(Session):
         request = Request([wanted], [probe], [probe])
         return build_lab(build_matrix(request, {"probe": image}, self.app.images.sim("auto"))[0], 0)
 
-    def _standing(self, wanted: Scenario) -> StandingLab:
+    def _idle_lab(self, wanted: Scenario) -> StandingLab:
         folder = self.folder / wanted.name
-        return StandingLab(self._probe_lab(wanted), folder, self.app.places.cache)
+        return StandingLab(self._probe_lab(wanted), folder, self.app.paths.cache)
 
     def _idle_delay(self) -> None:
-        with self._standing(scenario("idle", "50 Mbit/s", "10 Mbit/s")) as lab:
+        with self._idle_lab(scenario("idle", "50 Mbit/s", "10 Mbit/s")) as lab:
             lab.execute("client0", "ping", "-c", "2", _SERVER)
             text = lab.execute("client0", "ping", "-c", "20", "-i", "0.2", _SERVER)
         times = [float(value) for value in re.findall(r"time=([0-9.]+)", text)]
@@ -97,7 +105,7 @@ class RealTime(Session):
     def _rate(self) -> None:
         """Served rate with the queue always full: 1.25 × the link's rate offered."""
         for rate, offered in (("10 Mbit/s", "12.5M"), ("50 Mbit/s", "62.5M"), ("200 Mbit/s", "250M")):
-            with self._standing(scenario(f"rate-{rate.split()[0]}", rate, "10 Mbit/s", delay="20 ms")) as lab:
+            with self._idle_lab(scenario(f"rate-{rate.split()[0]}", rate, "10 Mbit/s", delay="20 ms")) as lab:
                 result = self._udp(lab, offered, 8)
             wire = (PAYLOAD + 8 + 20 + 14) / PAYLOAD
             # The first second fills the queue; the rest is the link's rate.
@@ -115,12 +123,12 @@ class RealTime(Session):
             for name, size in sizes.items():
                 if "frame" in name or size > 2 * FRAME:
                     title = f"{rate:g} Mbit/s, bucket of {name} ({size:,} B)"
-                    if (served := self._served(rate, size)) is not None:
+                    if (served := self._served_share(rate, size)) is not None:
                         self.say(line(title, [served], "%", "≥ 99"))
                     else:
                         self.console.print(f"{title}: the load left the queue empty, so nothing can be said")
 
-    def _served(self, rate: float, burst: int) -> float | None:
+    def _served_share(self, rate: float, burst: int) -> float | None:
         """Per cent of the rate at which a queue that is never empty is served, by the kernel's own count.
 
         None where the load, which this machine may be too slow for, left the queue empty half of the time.
@@ -128,7 +136,7 @@ class RealTime(Session):
         wanted = scenario(
             f"bucket-{rate:g}-{burst}", f"{rate:g} Mbit/s", "10 Mbit/s", delay="20 ms", burst=f"{burst} B"
         )
-        with self._standing(wanted) as lab:
+        with self._idle_lab(wanted) as lab:
             self._udp(lab, f"{1.5 * rate:g}M", BUCKET_SECONDS)
         rows = read_counters(lab.counters()).filter((pl.col("device") == "to_client") & (pl.col("backlog") > 0))
         if rows.is_empty() or rows["t_ns"][-1] - rows["t_ns"][0] < BUCKET_SECONDS / 2 * 1e9:
@@ -140,7 +148,7 @@ class RealTime(Session):
         """250 Mbit/s of UDP through a path that has room for it: what the simulator loses unasked."""
         lost, delivered = [], []
         for number in range(3):
-            with self._standing(scenario(f"load-{number}", "300 Mbit/s", "10 Mbit/s")) as lab:
+            with self._idle_lab(scenario(f"load-{number}", "300 Mbit/s", "10 Mbit/s")) as lab:
                 end = self._udp(lab, "250M", 10)["end"]["sum"]
             entered, left = (lab.captured(side) for side in ("right", "left"))
             lost.append(100 * max(0, entered - left) / entered)
@@ -152,7 +160,7 @@ class RealTime(Session):
 
     def _overhead(self) -> None:
         """Wall time of a cell minus its transfer, and where it goes; of the first on a path, and of those after it."""
-        costs = self._costs(self.cell(scenario("overhead", "50 Mbit/s", "10 Mbit/s", size="2 MB")))
+        costs = self._cell_costs(self.cell(scenario("overhead", "50 Mbit/s", "10 Mbit/s", size="2 MB")))
         names = {"transfer": "start and end of the client"}
         for which, aim in (("next", "≤ 2"), ("first", "≤ 5")):
             overheads, phases = costs[which]
@@ -161,7 +169,7 @@ class RealTime(Session):
                 self.say(line(f"  of which {names.get(phase, phase)}", values, "s", ""))
         self.say(line("removal of a path behind its last cell", costs["last"][0], "s", ""))
 
-    def _row(self) -> None:
+    def _segments_in_row(self) -> None:
         """How much later a TCP transfer starts behind three segments and two proxies than behind one simulator."""
         plain = scenario("plain", "50 Mbit/s", "10 Mbit/s", delay="10 ms", size="2 MB")
         made = plain.model_dump(mode="json", by_alias=True) | {"flows": [{"kind": "tcp", "download": "2 MB"}]}
@@ -177,7 +185,7 @@ class RealTime(Session):
         starts: dict[str, list[list[float]]] = {"first": [], "next": []}
         for name, asked in (("plain", made), ("row", made | {"path": path})):
             wanted = Scenario.model_validate(asked | {"name": f"bench/{name}"})
-            costs = self._costs(self.cell(wanted, who="linux"))
+            costs = self._cell_costs(self.cell(wanted, who="linux"))
             for which, found in starts.items():
                 phases = costs[which][1]
                 found.append([create + ready for create, ready in zip(phases["create"], phases["ready"], strict=True)])
@@ -186,7 +194,7 @@ class RealTime(Session):
             more = [row - plain for plain, row in zip(*found, strict=False)]
             self.say(line(f"start of three segments and two proxies, beyond one, {which} cell", more, "s", "≤ 4"))
 
-    def _costs(self, cell: Cell) -> dict[str, tuple[list[float], dict[str, list[float]]]]:
+    def _cell_costs(self, cell: Cell) -> dict[str, tuple[list[float], dict[str, list[float]]]]:
         """Of the first run of a cell on its path and of those after it: wall time less the transfer, each phase's, s.
 
         And of the removal of what stands then ("last").
@@ -219,7 +227,7 @@ class RealTime(Session):
                 phases.setdefault(phase, []).append(seconds)
         return costs
 
-    def _large(self) -> None:
+    def _large_case(self) -> None:
         """The 250/3 Mbit/s case to its end, its link proof, and the time its analysis takes."""
         store, provenance = Store(self.folder / "store"), Provenance(daemon_versions())
         large = self.app.catalogue.find_scenarios(["satellite/large"])[0]

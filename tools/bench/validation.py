@@ -54,7 +54,7 @@ class LinkValidation(Session):
         build = self.app.images.sim_build("lab")
         self.app.images.make(build, self.announce)
         core, found = min(os.sched_getaffinity(0)), list[Difference]()
-        with self.app.exported.use([build.reference]) as exported:
+        with self.app.root_file_systems.use([build.reference]) as exported:
             rootfs = Path(exported.roots[build.reference].rootfs)
             for first in range(0, PATHS, AT_ONCE):
                 found += compare(range(first, first + AT_ONCE), rootfs, self.folder / f"paths-{first}", core=core)
@@ -84,7 +84,7 @@ class LinkValidation(Session):
     def _red(self) -> None:
         """What RED does to one stream over many runs, beside ns-3's."""
         experiment = red_experiment(self.app.images.ns3.reference)
-        with self.app.exported.use([self.app.images.sim_build("lab").reference]) as exported:
+        with self.app.root_file_systems.use([self.app.images.sim_build("lab").reference]) as exported:
             (root,) = exported.roots.values()
             core = min(os.sched_getaffinity(0))
             passages = gauge(experiment.trials, Path(root.rootfs), self.folder / "red", core=core)

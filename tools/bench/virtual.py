@@ -55,8 +55,8 @@ class VirtualTime(Session):
         self._links()
         self._reno()
         self._speed()
-        self._share()
-        self._side_by_side()
+        self._harness_share()
+        self._two_cells()
         self._pairs()
         self._repeatability("no loss", "0 %", "≤ 0.01")
         # CUBIC does not end in time under such loss.
@@ -68,7 +68,7 @@ class VirtualTime(Session):
         self.app.images.make(self.app.images.sim_build("lab"), self.announce)
         reference = self.app.images.sim_build("lab").reference
         chosen = {**experiments(), **theory_experiments()}
-        with self.app.exported.use([reference]) as exported:
+        with self.app.root_file_systems.use([reference]) as exported:
             sim = Path(exported.roots[reference].rootfs)
             for rows in link_fidelity(sim, self.folder, chosen, seed=1, core=self._cores[0]).values():
                 for row in rows:
@@ -77,7 +77,7 @@ class VirtualTime(Session):
 
     def _reno(self) -> None:
         """TCP Reno where only random loss limits it, against the formulas."""
-        run, measured = self._measured(self.cell(reno_scenario(), "virtual"), self._engine())
+        run, measured = self._measure_run(self.cell(reno_scenario(), "virtual"), self._engine())
         rate, rtt = (measured.value(name, 0) if measured else None for name in ("mean_throughput", "mean_srtt"))
         if rate is None or rtt is None:
             self.console.print(f"a run did not complete: {run.outcome.detail}", markup=False)
@@ -92,12 +92,12 @@ class VirtualTime(Session):
     def _engine(self, jobs: int = 1) -> VirtualEngine:
         return VirtualEngine(self.app.cache, self._cores[:jobs])
 
-    def _measured(self, cell: Cell, engine: VirtualEngine, repetition: int = 0) -> tuple[Run, MeasuredRun | None]:
+    def _measure_run(self, cell: Cell, engine: VirtualEngine, repetition: int = 0) -> tuple[Run, MeasuredRun | None]:
         return run_once(PlannedRun(cell, repetition), engine, self._store, Provenance(), lambda phase: None)
 
     def _speed(self) -> None:
         cell = self.cell(scenario("speed", *RATES, delay=DELAY, size=SIZE), "virtual")
-        runs = [self._measured(cell, self._engine())[0] for _ in range(3)]
+        runs = [self._measure_run(cell, self._engine())[0] for _ in range(3)]
         speeds = [(run.virtual or 0.0) / run.wall for run in runs]
         self.say(line("virtual seconds per wall second, one core", speeds, "", "≥ 2.5"))
         transfers = [
@@ -109,30 +109,30 @@ class VirtualTime(Session):
             self.say(line(f"  wall of {name}", [run.phases[name] for run in runs], "s", ""))
         ends = [run.phases["create"] + run.phases["remove"] for run in runs]
         self.say(line("start and stop of a guest", ends, "s", "≤ 0.35"))
-        took = [self._attributed(run) for run in runs if run.outcome.status == "completed"]
+        took = [self._attribution_seconds(run) for run in runs if run.outcome.status == "completed"]
         if took:
             self.say(line("where the time of 100 MB went, from a run's artefacts", took, "s", "≤ 2"))
 
-    def _attributed(self, run: Run) -> float:
+    def _attribution_seconds(self, run: Run) -> float:
         """Seconds that it takes to say where a stored run's time went."""
         begun = time.monotonic()
         attribute(self._store.folder(run.cell.key, run.repetition), run)
         return time.monotonic() - begun
 
-    def _share(self) -> None:
+    def _harness_share(self) -> None:
         """What the harness itself computes for a short run: to prepare, watch, measure and store it."""
         cell = self.cell(scenario("share", *RATES), "virtual")
         engine = self._engine()
         # The first one loads what the others find loaded.
-        self._measured(cell, engine)
+        self._measure_run(cell, engine)
         shares = []
         for repetition in range(1, 1 + SHORT_RUNS):
             before = time.process_time()
-            self._measured(cell, engine, repetition)
+            self._measure_run(cell, engine, repetition)
             shares.append(time.process_time() - before)
         self.say(line("the harness's share of a run of 10 MB, of the processor", shares, "s", "≤ 0.5"))
 
-    def _side_by_side(self) -> None:
+    def _two_cells(self) -> None:
         """Two cells on two cores against one alone: runs per second."""
         cell = self.cell(scenario("beside", *RATES, delay=DELAY, size="20 MB"), "virtual")
         jobs = min(2, len(self._cores))
@@ -140,11 +140,11 @@ class VirtualTime(Session):
         for _ in range(3):
             engine = self._engine(jobs)
             begun = time.monotonic()
-            self._measured(cell, engine)
+            self._measure_run(cell, engine)
             alone = time.monotonic() - begun
             begun = time.monotonic()
             with ThreadPoolExecutor(jobs) as pool:
-                list(pool.map(lambda number, engine=engine: self._measured(cell, engine, number), range(jobs)))
+                list(pool.map(lambda number, engine=engine: self._measure_run(cell, engine, number), range(jobs)))
             gains.append(jobs * alone / (time.monotonic() - begun))
         self.say(line(f"{jobs} cells on {jobs} cores, against one on one", gains, "×", "≥ 1.8"))
 
@@ -168,7 +168,7 @@ class VirtualTime(Session):
         times: list[float] = []
         with busy_cores():
             for _ in range(REPEATS):
-                run, measured = self._measured(cell, self._engine())
+                run, measured = self._measure_run(cell, self._engine())
                 value = measured.value("completion", 0) if measured else None
                 if value is None:
                     self.console.print(f"a run did not complete: {run.outcome.detail}", markup=False)

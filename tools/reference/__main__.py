@@ -14,7 +14,7 @@ import typer
 from typer.main import get_command
 
 from harness.cli.consoles import console, print_text
-from harness.cli.entry import CommandGroup, run_program
+from harness.cli.entry import CommandGroup, create_program, run_program
 from harness.cli.environment import REFERENCE, endpoint_memory, lab_kernel, log_limit, open_app, patience, stall
 from harness.cli.options import (
     ArtefactsChoice,
@@ -41,14 +41,7 @@ if TYPE_CHECKING:
     from tools.reference.campaign import Share
 
 
-program = typer.Typer(
-    name="reference",
-    cls=CommandGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+program = create_program("reference", CommandGroup, no_args_is_help=True)
 
 
 class Which(StrEnum):
@@ -102,20 +95,20 @@ def run_campaign(
         cluster=place,
     )
     beside = place.local if place is not None and place.local else options.jobs
-    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.end_hard):
+    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.kill_all):
         chosen = list(campaign.shares(engine.value, only or [], talk))
         for share in chosen:
             print_text(_line(share, beside))
         seconds = sum(share.seconds for share in chosen) / beside
-        console().print(f"{sum(len(share.todo) for share in chosen)} runs to do, about {seconds / 60:.0f} min")
+        console().print(f"{sum(len(share.missing_runs) for share in chosen)} runs to do, about {seconds / 60:.0f} min")
         for share in () if plan else chosen:
             made = campaign.work(share, options, talk)
             if made:
                 drawn = behind_figures(made)
-                kept = publish_runs(REFERENCE, made, app.stored, lambda run, drawn=drawn: run.name in drawn)  # type: ignore[misc]
+                kept = publish_runs(REFERENCE, made, app.stored_runs, lambda run, drawn=drawn: run.name in drawn)  # type: ignore[misc]
                 console().print(f"{share.name}: kept {kept.runs} runs, dropped {kept.replaced} older cells")
         if tidy:
-            unasked = campaign.unasked(talk)
+            unasked = campaign.unrequested(talk)
             console().print(f"{format_count(len(unasked), 'cell')} of the reference that no request asks for")
             if unasked and not plan:
                 remove_cells(REFERENCE, unasked)
@@ -127,8 +120,12 @@ def run_campaign(
 def _line(share: Share, jobs: int) -> str:
     runs = len(share.planned)
     # What a search asks for after these is not known yet.
-    first = "first " if share.asked.search is not None else ""
-    todo = f"{len(share.todo)} to do {first}(about {share.seconds / jobs / 60:.0f} min)" if share.todo else "all there"
+    first = "first " if share.request.search is not None else ""
+    todo = (
+        f"{len(share.missing_runs)} to do {first}(about {share.seconds / jobs / 60:.0f} min)"
+        if share.missing_runs
+        else "all there"
+    )
     return f"{share.name}: {len(share.cells)} cells, {runs} runs, {todo}"
 
 
@@ -167,7 +164,7 @@ def keep(
     def with_series(run: Run) -> bool:
         return run.name in drawn or (series == SeriesChoice.FIRST and run.repetition == 0)
 
-    kept = take_over(into, results, app.stored, with_series)
+    kept = take_over(into, results, app.stored_runs, with_series)
     rekey(into, app.ledger)
     console().print(f"kept {kept.runs} runs in {into}, dropped {kept.replaced} cells that others replace")
 
@@ -199,7 +196,7 @@ def site(folder: Annotated[Path, typer.Argument(help="Folder of the site; made, 
     from tools.reference.campaign import Reference
 
     app = open_app(REFERENCE)
-    results = Reference(app, REFERENCE).standing(app.results.find(lambda cell: True), lambda event: None)
+    results = Reference(app, REFERENCE).with_staleness(app.results.find(lambda cell: True), lambda event: None)
     print_text(write_site(app, results, folder))
 
 

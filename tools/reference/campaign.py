@@ -80,27 +80,29 @@ class Requests(Part):
 class Share:
     """One request with its cells."""
 
-    asked: Asked
+    request: Asked
     cells: tuple[Cell, ...]
-    todo: tuple[PlannedRun, ...]
+    missing_runs: tuple[PlannedRun, ...]
     """What of them is neither in the reference nor in the store."""
 
     @property
     def planned(self) -> list[PlannedRun]:
         """All its runs."""
-        return plan_runs(self.cells, self.asked.repeat)
+        return plan_runs(self.cells, self.request.repeat)
 
     @property
     def seconds(self) -> float:
         """Rough wall time of what is to do, of one core."""
-        return sum(expected_seconds(item.cell) for item in self.todo)
+        return sum(expected_seconds(item.cell) for item in self.missing_runs)
 
     @property
     def name(self) -> str:
         """What it is called by: its scenarios, pairs and engine; and how far a search goes."""
-        how = "" if self.asked.search is None else f", a search of {self.asked.search} sets a pair"
-        who = "each with itself" if self.asked.pairs == "itself" else f"{self.asked.clients} → {self.asked.servers}"
-        return f"{', '.join(self.asked.scenarios)} ({who}, {self.asked.engine}{how})"
+        how = "" if self.request.search is None else f", a search of {self.request.search} sets a pair"
+        who = (
+            "each with itself" if self.request.pairs == "itself" else f"{self.request.clients} → {self.request.servers}"
+        )
+        return f"{', '.join(self.request.scenarios)} ({who}, {self.request.engine}{how})"
 
 
 class Reference:
@@ -110,7 +112,7 @@ class Reference:
         """`app`: whose store runs are made in; `root`: where the reference is; `fresh`: what it has is made as well."""
         self._app = app
         self.root = root
-        self._fresh = fresh
+        self._remake = fresh
 
     def requests(self) -> tuple[Asked, ...]:
         """What the campaign asks for. InputError, with its place, for what it cannot ask."""
@@ -126,9 +128,9 @@ class Reference:
         return asked
 
     @functools.cached_property
-    def _absent(self) -> dict[str, str]:
+    def _unavailable(self) -> dict[str, str]:
         """Implementations that are not here, read once: Docker is asked for the image of each."""
-        return self._app.inventory.absent()
+        return self._app.inventory.unavailable()
 
     def matrix(self, asked: Asked, listen: Listener) -> list[Cell]:
         """The cells of one request, with today's bits. Raises InputError.
@@ -136,20 +138,20 @@ class Reference:
         Of a search those that it asks for, as far as those lead of which something is known.
         """
         if asked.search is not None:
-            known = functools.partial(self._known, repeat=asked.repeat, columns=self._columns())
+            known = functools.partial(self._stored_cell, repeat=asked.repeat, columns=self._columns())
             return [cell for one in self._searching(asked, listen) for cell in cells_so_far(one, known)]
         made = self._app.matrix(self._request(asked), listen, pull=False)
         return [cell for cell in made if asked.pairs == "all" or cell.client.name == cell.server.name]
 
     def _request(self, asked: Asked) -> Request:
         app = self._app
-        absent = self._absent if "all" in (asked.clients, asked.servers) else {}
+        absent = self._unavailable if "all" in (asked.clients, asked.servers) else {}
         scenarios = app.catalogue.find_scenarios(asked.scenarios)
         return Request(
             scenarios=scenarios,
             clients=app.catalogue.find_implementations(asked.clients, "client", absent, scenarios),
             servers=app.catalogue.find_implementations(asked.servers, "server", absent, scenarios),
-            everybody=frozenset(
+            default_roles=frozenset(
                 role for role in ROLES if (asked.clients if role == "client" else asked.servers) == "all"
             ),
             engine=asked.engine,
@@ -164,19 +166,19 @@ class Reference:
         assert asked.search is not None
         return start_searches(self._app, self._request(asked), asked.search, listen, width=_WIDTH, pull=False)
 
-    def _known(self, cell: Cell, repeat: int | None, columns: ColumnStore | None) -> CellResult | None:
+    def _stored_cell(self, cell: Cell, repeat: int | None, columns: ColumnStore | None) -> CellResult | None:
         """A cell with its runs, of the reference and of the store; None where some of them are in neither."""
         planned = plan_runs([cell], repeat)
-        kept = set() if columns is None or self._fresh else self._sound_runs(columns, planned)
-        done = kept | self._app.results.done(planned, frozenset({"infrastructure"}))
-        return self._of_both(cell, repeat, columns) if len(done) == len(planned) else None
+        kept = set() if columns is None or self._remake else self._sound_runs(columns, planned)
+        done = kept | self._app.results.completed_runs(planned, frozenset({"infrastructure"}))
+        return self._combined_cell(cell, repeat, columns) if len(done) == len(planned) else None
 
-    def _of_both(self, cell: Cell, repeat: int | None, columns: ColumnStore | None) -> CellResult:
+    def _combined_cell(self, cell: Cell, repeat: int | None, columns: ColumnStore | None) -> CellResult:
         """A cell with its runs, judged as one: the sound ones of the reference, and of the store the rest."""
-        stored = self._app.results.of(cell, repeat)
+        stored = self._app.results.result_of(cell, repeat)
         if columns is None:
             return stored
-        reference = StoredResults(columns, None).of(cell, repeat)
+        reference = StoredResults(columns, None).result_of(cell, repeat)
         found = {
             run.repetition: ((run, measured), folder)
             for result in (stored, reference)
@@ -197,14 +199,16 @@ class Reference:
             cells = [cell for cell in self.matrix(asked, listen) if _is_named(cell.scenario.name, only)]
             if cells:
                 planned = plan_runs(cells, asked.repeat)
-                done = self.kept(planned) | self._app.results.done(planned, frozenset({"infrastructure"}))
+                done = self.stored_runs(planned) | self._app.results.completed_runs(
+                    planned, frozenset({"infrastructure"})
+                )
                 todo = tuple(item for item in planned if (item.cell.key, item.repetition) not in done)
                 yield Share(asked, tuple(cells), todo)
 
-    def kept(self, planned: Iterable[PlannedRun]) -> set[tuple[str, int]]:
+    def stored_runs(self, planned: Iterable[PlannedRun]) -> set[tuple[str, int]]:
         """(key, repetition) of the planned runs that the reference has, with what is worth keeping."""
         columns = self._columns()
-        return set() if columns is None or self._fresh else self._sound_runs(columns, planned)
+        return set() if columns is None or self._remake else self._sound_runs(columns, planned)
 
     def _columns(self) -> ColumnStore | None:
         """What is in the reference by now; None where nothing is."""
@@ -223,32 +227,32 @@ class Reference:
 
     def work(self, share: Share, options: Options, listen: Listener) -> list[CellResult]:
         """Do what is to do of a request, and return what the reference lacks of it. Raises as `App.run` does."""
-        repeat, cells = share.asked.repeat, dict[str, Cell]()
+        repeat, cells = share.request.repeat, dict[str, Cell]()
 
         def made(asked: Sequence[Cell]) -> list[CellResult]:
             columns = self._columns()
-            known = {cell.key: self._known(cell, repeat, columns) for cell in asked}
+            known = {cell.key: self._stored_cell(cell, repeat, columns) for cell in asked}
             self._run([cell for cell in asked if known[cell.key] is None], repeat, options, listen)
             cells.update((cell.key, cell) for cell in asked)
-            return [known[cell.key] or self._of_both(cell, repeat, columns) for cell in asked]
+            return [known[cell.key] or self._combined_cell(cell, repeat, columns) for cell in asked]
 
-        if share.asked.search is None:
+        if share.request.search is None:
             cells = {cell.key: cell for cell in share.cells}
-            self._run(list({item.cell.key: item.cell for item in share.todo}.values()), repeat, options, listen)
+            self._run(list({item.cell.key: item.cell for item in share.missing_runs}.values()), repeat, options, listen)
         else:
-            drive_searches(self._searching(share.asked, listen), made)
-        return self.unkept(cells.values(), repeat)
+            drive_searches(self._searching(share.request, listen), made)
+        return self.unstored_results(cells.values(), repeat)
 
     def _run(self, cells: Sequence[Cell], repeat: int | None, options: Options, listen: Listener) -> None:
         """What of these cells is in neither store is run."""
         if cells:
-            self._app.run_cells(cells, repeat, options, listen, self.kept(plan_runs(cells, repeat)))
+            self._app.run_cells(cells, repeat, options, listen, self.stored_runs(plan_runs(cells, repeat)))
 
-    def unkept(self, cells: Iterable[Cell], repeat: int | None) -> list[CellResult]:
+    def unstored_results(self, cells: Iterable[Cell], repeat: int | None) -> list[CellResult]:
         """Those cells of which the store has sound runs that the reference has not."""
         cells = list(cells)
-        kept = self.kept(plan_runs(cells, repeat))
-        results = [self._app.results.of(cell, repeat or cell.scenario.repetitions) for cell in cells]
+        kept = self.stored_runs(plan_runs(cells, repeat))
+        results = [self._app.results.result_of(cell, repeat or cell.scenario.repetitions) for cell in cells]
         return [
             result
             for result in results
@@ -258,21 +262,21 @@ class Reference:
             )
         ]
 
-    def today(self, listen: Listener) -> dict[object, Cell]:
+    def current_cells(self, listen: Listener) -> dict[object, Cell]:
         """Point → the cell that the campaign would run there today."""
         return {point_of(cell): cell for asked in self.requests() for cell in self.matrix(asked, listen)}
 
-    def unasked(self, listen: Listener) -> set[str]:
+    def unrequested(self, listen: Listener) -> set[str]:
         """Keys of the cells of the reference that no request asks for, whatever their bits."""
         columns = self._columns()
         if columns is None:
             return set()
-        today = self.today(listen)
+        today = self.current_cells(listen)
         return {key for key in columns.cell_keys() for run in columns.runs(key) if point_of(run.cell) not in today}
 
-    def standing(self, results: list[CellResult], listen: Listener) -> list[CellResult]:
+    def with_staleness(self, results: list[CellResult], listen: Listener) -> list[CellResult]:
         """Results of the reference, with what of each is not of today."""
-        return mark_outdated(results, self.today(listen), VERSION, self._app.ledger)
+        return mark_outdated(results, self.current_cells(listen), VERSION, self._app.ledger)
 
 
 def _is_named(scenario: str, words: Collection[str]) -> bool:

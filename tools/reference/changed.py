@@ -43,7 +43,7 @@ _NAMED = 4
 class Changed:
     """A cell of the former reference beside that of today."""
 
-    decided: Decision
+    decision: Decision
     causes: tuple[str, ...]
 
 
@@ -58,7 +58,7 @@ def changed(
     points = {point_of(result.cell) for result in former}
     found = decide(match_cells(former, [one for one in now if point_of(one.cell) in points]), within=within)
     ordered = sorted(
-        found, key=lambda one: (one.pair.cell.scenario.name, STATUS_ORDER.index(one.standing), one.pair.name)
+        found, key=lambda one: (one.pair.cell.scenario.name, STATUS_ORDER.index(one.status), one.pair.name)
     )
     return [Changed(one, tuple(version_differences(one.pair, known, ledger))) for one in ordered]
 
@@ -83,18 +83,18 @@ def changed_page(cells: Sequence[Changed], compared: BaselineComparison) -> str:
             table_row(["---"] * 4),
         ]
         for one in mine:
-            texts = (one.decided.standing, one.decided.pair.name, _figures(one.decided), _few(list(one.causes), ", "))
+            texts = (one.decision.status, one.decision.pair.name, _figures(one.decision), _few(list(one.causes), ", "))
             lines.append(table_row([escape_stored(text) for text in texts]))
         lines.append("")
     return "\n".join(lines)
 
 
 def _folder(one: Changed) -> str:
-    return one.decided.pair.cell.scenario.name.partition("/")[0]
+    return one.decision.pair.cell.scenario.name.partition("/")[0]
 
 
 def _figures(one: Decision) -> str:
-    return _few([figure_text(figure) for figure in one.figures if figure.standing == one.standing], "; ")
+    return _few([figure_text(figure) for figure in one.figures if figure.status == one.status], "; ")
 
 
 def _few(texts: list[str], between: str) -> str:

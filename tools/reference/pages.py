@@ -49,7 +49,7 @@ def page_texts(app: App) -> dict[Path, Text]:
 
 def _model_pages(app: App) -> dict[Path, Text]:
     """What follows from the model, the scenarios and the metrics alone."""
-    root = app.places.root
+    root = app.paths.root
 
     @cache
     def lab() -> Lab:
@@ -85,20 +85,20 @@ def _scenarios(app: App) -> list[Scenario]:
 
 
 def _scenario_page(app: App) -> str:
-    files = sorted((app.places.root / "docs" / "scenarios").glob("*.yaml"))
+    files = sorted((app.paths.root / "docs" / "scenarios").glob("*.yaml"))
     texts = {file.name: file.read_text(encoding="utf-8") for file in files}
     return scenario_page(texts, {file.name: app.catalogue.scenario(file) for file in files})
 
 
 def _result_pages(app: App) -> dict[Path, Text]:
     """The pages with tables of runs. In README.md, docs/results.md and images/PARAMETERS.md marked parts change."""
-    root = app.places.root
+    root = app.paths.root
     readme, page, parameters = (root / name for name in ("README.md", "docs/results.md", "images/PARAMETERS.md"))
 
     @cache
     def results() -> Sequence[CellResult]:
         reference = Reference(app, root / "results" / "reference")
-        return reference.standing(app.results.find(lambda cell: True), lambda event: None)
+        return reference.with_staleness(app.results.find(lambda cell: True), lambda event: None)
 
     def known() -> list[Implementation]:
         return [item for item, _ in app.catalogue.implementations().values() if item.transfers_files]
@@ -129,18 +129,20 @@ def _validation(root: Path) -> dict[Path, Text]:
 
 def _changed(app: App, results: Callable[[], Sequence[CellResult]]) -> dict[Path, Text]:
     """What the reference had before, where a comparison with it is kept."""
-    folder = app.places.root / "results" / "former"
+    folder = app.paths.root / "results" / "former"
     compared = read_comparison(folder)
     if compared is None:
         return {}
 
     def text() -> str:
-        former = App(replace(app.places, store=folder))
+        former = App(replace(app.paths, store=folder))
         older = former.results.find(lambda cell: True)
-        cells = changed(older, results(), compared.within, (former.stored.contents, app.stored.contents), app.ledger)
+        cells = changed(
+            older, results(), compared.within, (former.stored_runs.contents, app.stored_runs.contents), app.ledger
+        )
         return changed_page(cells, compared)
 
-    return {app.places.root / "docs" / "changed.md": text}
+    return {app.paths.root / "docs" / "changed.md": text}
 
 
 def behind_figures(results: Sequence[CellResult]) -> set[str]:
@@ -159,7 +161,7 @@ def drawings(app: App) -> Iterator[tuple[Path, str]]:
     from harness.report.plots.render import render_svg
     from harness.report.plots.stored import load_drawings
 
-    folder = app.places.root / "docs" / "figures"
+    folder = app.paths.root / "docs" / "figures"
     every = app.results.find(lambda cell: True)
     for whole in study_drawings():
         if (specification := whole.draw(every)) is not None:
@@ -168,6 +170,6 @@ def drawings(app: App) -> Iterator[tuple[Path, str]]:
     results = app.results.find(lambda cell: cell.scenario.name in {one.scenario for one in shown})
     for one in shown:
         chosen = [result for result in results if one.is_of(result)]
-        for drawing in load_drawings(app.stored, chosen, app.results.find, (), None):
+        for drawing in load_drawings(app.stored_runs, chosen, app.results.find, (), None):
             for made in figures_of(drawing.run, drawing.partner, (one.plot,)):
                 yield folder / one.file, render_svg(made)

@@ -75,7 +75,7 @@ def _values() -> Iterator[str]:
     yield table_row(["---"] * 3)
     samples = {Rate: "2.64 Mbit/s", Duration: "325 ms", Size: "16 MiB", Percentage: "0.1 %"}
     for kind in _QUANTITIES:
-        yield table_row([kind.what, f"a number and one of {', '.join(kind.units)}", f"`{samples[kind]}`"])
+        yield table_row([kind.noun, f"a number and one of {', '.join(kind.units)}", f"`{samples[kind]}`"])
     yield table_row(["queue size", "bytes, packets, time at the link's rate, or bandwidth-delay products", "`1 BDP`"])
     yield table_row(
         ["parameter", "NAME: value, with the unit of [its parameter](../images/PARAMETERS.md)", "`10`, `bbr`"]
@@ -202,6 +202,6 @@ def _named(kind: Any, bounds: str) -> str:
     if issubclass(kind, BaseModel):
         return f"[{kind.__name__}](#{kind.__name__.lower()})"
     if issubclass(kind, Quantity):
-        return str(kind.what)
+        return str(kind.noun)
     words = {QueueSize: "queue size", bool: "`true` or `false`", int: "whole number", float: "number", str: "text"}
     return f"{words[kind]} {bounds}".strip()

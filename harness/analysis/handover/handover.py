@@ -29,7 +29,7 @@ from harness.scenario.parameters import ROLES, Role
 class ErrorClose:
     """An endpoint closed the connection with an error."""
 
-    by: Role
+    endpoint: Role
     after_ms: float
     """Since the requested time of the move."""
     error: str
@@ -41,14 +41,14 @@ def closing_error(moved: WireMove) -> ErrorClose | None:
     closes = [
         (int(t_ns), role, frames.close)
         for role in ROLES
-        for opened in moved.view.opened(moved.window, role)
+        for opened in moved.view.decrypted_packets(moved.window, role)
         for t_ns, frames in zip(opened.t_ns, opened.frames, strict=True)
-        if frames.close is not None and moved.asked_ns <= t_ns and _is_error(frames.close)
+        if frames.close is not None and moved.scheduled_ns <= t_ns and _is_error(frames.close)
     ]
     if not closes:
         return None
     t_ns, role, close = min(closes, key=lambda entry: entry[0])
-    return ErrorClose(role, (t_ns - moved.asked_ns) / 1e6, _close_text(close))
+    return ErrorClose(role, (t_ns - moved.scheduled_ns) / 1e6, _close_text(close))
 
 
 def _is_error(close: CloseFrame) -> bool:
@@ -72,15 +72,15 @@ _PROBING = frozenset((PADDING, 0x18, PATH_CHALLENGE, PATH_RESPONSE))
 class Validation:
     """A PATH_CHALLENGE that was answered."""
 
-    asked_ns: int
+    challenge_ns: int
     """When it left its sender."""
-    answered_ns: int
+    response_ns: int
     """When the matching PATH_RESPONSE arrived."""
 
     @property
     def seconds(self) -> float:
         """The time from challenge to response, s."""
-        return (self.answered_ns - self.asked_ns) / 1e9
+        return (self.response_ns - self.challenge_ns) / 1e9
 
 
 def validation(moved: WireMove, by: Sender) -> Validation | None:
@@ -92,15 +92,15 @@ def validation(moved: WireMove, by: Sender) -> Validation | None:
     answers = {data: passage for passage, frames in _probing_packets(moved, _peer_of(by)) for data in frames.responses}
     for passage, frames in challenged:
         for data in frames.challenges:
-            if data in answers and answers[data].came_ns >= passage.left_ns:
-                return Validation(passage.left_ns, answers[data].came_ns)
+            if data in answers and answers[data].arrived_ns >= passage.sent_ns:
+                return Validation(passage.sent_ns, answers[data].arrived_ns)
     # A response to an unreadable challenge belongs to the padded packet before it.
     readable = {data for _, frames in challenged for data in frames.challenges}
-    first = min((passage.left_ns for data, passage in answers.items() if data not in readable), default=None)
+    first = min((passage.sent_ns for data, passage in answers.items() if data not in readable), default=None)
     for passage, frames in challenged:
-        if first is not None and _is_padding_only(frames) and passage.came_ns <= first:
+        if first is not None and _is_padding_only(frames) and passage.arrived_ns <= first:
             return Validation(
-                passage.left_ns, next(answer.came_ns for answer in answers.values() if answer.left_ns == first)
+                passage.sent_ns, next(answer.arrived_ns for answer in answers.values() if answer.sent_ns == first)
             )
     return None
 
@@ -112,10 +112,10 @@ def _is_padding_only(frames: Frames) -> bool:
 
 def was_probed(moved: WireMove) -> bool | None:
     """Whether the client's first packet on the new path was a probe; None if it could not be read."""
-    if moved.first is None or not moved.known_to_client:
+    if moved.first_datagram is None or not moved.known_to_client:
         return None
-    for opened in moved.view.opened(moved.window, "client"):
-        rows = np.flatnonzero(opened.key == moved.first.key[0])
+    for opened in moved.view.decrypted_packets(moved.window, "client"):
+        rows = np.flatnonzero(opened.key == moved.first_datagram.key[0])
         if len(rows):
             frames = opened.frames[rows[0]]
             if _is_padding_only(frames):
@@ -128,8 +128,8 @@ def was_probed(moved: WireMove) -> bool | None:
 class _Transit:
     """When one packet was sent and arrived, ns."""
 
-    left_ns: int
-    came_ns: int
+    sent_ns: int
+    arrived_ns: int
 
 
 def _peer_of(sender: Sender) -> Sender:
@@ -147,14 +147,14 @@ def _probing_packets(moved: WireMove, sender: Sender) -> Iterator[tuple[_Transit
         return
     rows = {key: row for row, key in enumerate(passage.entered.key.tolist())}
     new = moved.to_new(passage) if sender == "server" else moved.from_new(passage)
-    for opened in moved.view.opened(moved.window, sender):
+    for opened in moved.view.decrypted_packets(moved.window, sender):
         for key, frames in zip(opened.key.tolist(), opened.frames, strict=True):
             if key not in rows or not (frames.challenges or frames.responses or _is_padding_only(frames)):
                 continue
             row = rows[key]
             transit = _Transit(int(passage.entered.t_ns[row]), int(passage.out_ns[row]))
-            inside = moved.asked_ns - CLOCK_SLACK_NS <= transit.left_ns < moved.until_ns
-            if transit.came_ns >= 0 and inside and new[row]:
+            inside = moved.scheduled_ns - CLOCK_SLACK_NS <= transit.sent_ns < moved.until_ns
+            if transit.arrived_ns >= 0 and inside and new[row]:
                 yield transit, frames
 
 
@@ -197,8 +197,8 @@ class ClientMove(WireMove):
             "how": self.move.how,
             "path": self.move.path,
         }
-        if self.why_not:
-            return Handover.model_validate({**identity, "why_not": self.why_not})
+        if self.why_unmeasurable:
+            return Handover.model_validate({**identity, "why_not": self.why_unmeasurable})
         return Handover.model_validate(
             {
                 **identity,
@@ -206,9 +206,9 @@ class ClientMove(WireMove):
                 "port_changed": self.port_changed,
                 "destination_id_changed": self.destination_id_changed,
                 "probed": was_probed(self),
-                "window": self.window_answer.what,
+                "window": self.window_answer.reaction,
                 "window_evidence": self.window_answer.evidence,
-                "rtt": self.rtt_answer.what,
+                "rtt": self.rtt_answer.reaction,
                 "rtt_evidence": self.rtt_answer.evidence,
                 "old_samples": self.rtt_answer.old_samples,
                 "closed": self.closed,
@@ -221,9 +221,9 @@ class ClientMove(WireMove):
     def closed(self) -> str:
         """Which endpoint closed the connection with an error after the move, and the error; empty if none did."""
         close = closing_error(self)
-        if close is None or close.after_ms * 1e6 > self.until_ns - self.asked_ns + _CLOSE_DELAY_NS:
+        if close is None or close.after_ms * 1e6 > self.until_ns - self.scheduled_ns + _CLOSE_DELAY_NS:
             return ""
-        return f"the {close.by} closed the connection {close.after_ms:.0f} ms after it: {close.error}"
+        return f"the {close.endpoint} closed the connection {close.after_ms:.0f} ms after it: {close.error}"
 
     def _trace(self, name: str) -> list[float | None]:
         """One figure of the server around the move; empty if it reports none, or after the end."""
@@ -231,14 +231,14 @@ class ClientMove(WireMove):
         if isinstance(state, Unavailable):
             return []
         figure = state.figure(name)
-        moments = [self.asked_ns + step * 1_000_000 for step in range(TRACE_FROM, TRACE_TO + 1, TRACE_STEP)]
+        moments = [self.scheduled_ns + step * 1_000_000 for step in range(TRACE_FROM, TRACE_TO + 1, TRACE_STEP)]
         values = [figure.before(moment) for moment in moments if moment <= self.until_ns]
         return [None if value is None else round(value, 3) for value in values]
 
 
 def client_moves(view: RunView) -> list[ClientMove]:
     """The moves of all flows over QUIC, in order of flows and of time."""
-    return view.once(_all_moves)
+    return view.cached(_all_moves)
 
 
 def _all_moves(view: RunView) -> list[ClientMove]:
@@ -259,10 +259,10 @@ def delivered_bytes(moved: WireMove, span_ns: int) -> int | Unavailable:
     """Bytes of UDP payload that the client received in so much time from the move on, by any path."""
     passage, end = moved.to_client, moved.data_end_ns
     assert passage is not None and end is not None, "moves with nothing to measure are left out"
-    until = moved.asked_ns + span_ns
+    until = moved.scheduled_ns + span_ns
     if moved.window.transfer.intact and end < until:
-        return Unavailable(f"the transfer ended {(end - moved.asked_ns) / 1e6:.0f} ms after it")
-    inside = passage.arrived & (passage.out_ns >= moved.asked_ns) & (passage.out_ns < until)
+        return Unavailable(f"the transfer ended {(end - moved.scheduled_ns) / 1e6:.0f} ms after it")
+    inside = passage.arrived & (passage.out_ns >= moved.scheduled_ns) & (passage.out_ns < until)
     return int(passage.entered.payload[inside].sum())
 
 
@@ -283,11 +283,11 @@ def spurious_packets(moved: WireMove) -> int | Unavailable:
 
     Only data that were sent again although they had arrived, or were still to arrive, cause that.
     """
-    connections = moved.view.opened(moved.window, "server")
+    connections = moved.view.decrypted_packets(moved.window, "server")
     if not connections:
         return Unavailable("there are no keys to read packets with")
     return sum(
-        _count_repeated(opened.t_ns, [frames.streams for frames in opened.frames], moved.asked_ns)
+        _count_repeated(opened.t_ns, [frames.streams for frames in opened.frames], moved.scheduled_ns)
         for opened in connections
     )
 

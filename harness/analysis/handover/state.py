@@ -54,7 +54,7 @@ class ServerState:
 
     rows: pl.DataFrame
     """t_ns, and the figures of `qlog.read_recovery`."""
-    packet: int
+    packet_size: int
     """UDP payload of its usual datagram, bytes."""
 
     def figure(self, name: str) -> StepSeries:
@@ -90,7 +90,7 @@ def _base_ms(path: Path) -> float:
 class RoundTrip:
     """The round trip of the new path from its packets: to the client and back, queues included."""
 
-    moved: WireMove
+    move: WireMove
 
     def at(self, moment_ns: int) -> float | None:
         """That of the last packets that had arrived by a moment, ms; None without any."""
@@ -106,12 +106,12 @@ class RoundTrip:
     @cached_property
     def _down(self) -> tuple[Ints, Ints]:
         """When packets for the new address left the server and arrived, in order of arrival."""
-        return _arrivals(self.moved.to_client, self.moved.to_new)
+        return _arrivals(self.move.to_client, self.move.to_new)
 
     @cached_property
     def _up(self) -> tuple[Ints, Ints]:
         """The same for packets from the client after its move."""
-        return _arrivals(self.moved.to_server, self.moved.from_new)
+        return _arrivals(self.move.to_server, self.move.from_new)
 
 
 def _arrivals(passage: MatchedPackets | None, select: Callable[[MatchedPackets], Flags]) -> tuple[Ints, Ints]:

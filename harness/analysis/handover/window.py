@@ -36,13 +36,13 @@ _SEARCH_ROUNDS, _SEARCH_NS = 2.0, 100_000_000
 class WindowAnswer:
     """What happened to the congestion window."""
 
-    what: WindowReaction
+    reaction: WindowReaction
     evidence: str
     before: float | None = None
     """Bytes, when the first datagram from the new address arrived."""
     after: float | None = None
     """Bytes, after the stack's reaction."""
-    when_ns: int | None = None
+    reaction_ns: int | None = None
     """When the window had that value."""
 
 
@@ -55,7 +55,7 @@ def window_answer(moved: WireMove, state: ServerState) -> WindowAnswer:
         return WindowAnswer("unknown", "the qlog tells no congestion window before the move")
     later = figure.between(arrived - CLOCK_NS, horizon(moved, arrived)).steps
     first = float(figure.value[0])
-    initials = (first, first * state.packet / 1200, _RECOMMENDED)
+    initials = (first, first * state.packet_size / 1200, _RECOMMENDED)
     if not len(later.value):
         return WindowAnswer(
             "kept", f"{before:,.0f} B before, and no other value is told after", before, before, arrived
@@ -88,18 +88,18 @@ def _answer(
         if later.value[at] == first or _is_reset(values[at], later.value[at], initials, state, float(acknowledged[at]))
     ]
     if not falls:
-        if _is_near(before, initials[:1], state.packet):
+        if _is_near(before, initials[:1], state.packet_size):
             return WindowAnswer("unknown", f"{before:,.0f} B before is an initial window", before, before)
         evidence = f"{before:,.0f} B → {float(later.value[0]):,.0f} B"
         return WindowAnswer("kept", evidence, before, before, moved.arrived_ns)
     at = resets[0] if resets else falls[0]
     last, value, when_ns = float(values[at]), float(later.value[at]), int(later.t_ns[at])
-    if _is_near(last, initials[:1], state.packet):
+    if _is_near(last, initials[:1], state.packet_size):
         return WindowAnswer("unknown", f"{last:,.0f} B before is an initial window", last, value, when_ns)
     if not resets:
-        by_loss = all(_is_reduction(values[fall], later.value[fall], state.packet) for fall in falls)
+        by_loss = all(_is_reduction(values[fall], later.value[fall], state.packet_size) for fall in falls)
         return _fallen_answer(moved, before, last, StepSeries(later.t_ns[at:], later.value[at:]), by_loss)
-    rises = _rise_indices(later, acknowledged, at, state.packet, leaps)
+    rises = _rise_indices(later, acknowledged, at, state.packet_size, leaps)
     leap = _first_leap(later, rises, last)
     if leap is not None:
         after = float(later.value[leap])
@@ -116,9 +116,9 @@ def _is_reset(last: float, value: float, initials: Sequence[float], state: Serve
 
     If the trace reports it with a delay, slow start may have added what was acknowledged of the new path.
     """
-    near = any(abs(value - initial) <= max(state.packet, _UNIT * initial) for initial in initials)
+    near = any(abs(value - initial) <= max(state.packet_size, _UNIT * initial) for initial in initials)
     grown = (1 - _UNIT) * min(initials) <= value <= max(initials) + acknowledged and value < COLLAPSED * last
-    return (near or grown) and not _is_reduction(last, value, state.packet)
+    return (near or grown) and not _is_reduction(last, value, state.packet_size)
 
 
 def _is_reduction(last: float, value: float, packet: int) -> bool:
@@ -180,7 +180,7 @@ def _earlier_leaps(moved: WireMove, state: ServerState, until_ns: int) -> list[f
     """The windows to which the stack leapt before a moment."""
     windows = state.figure("congestion_window").between(0, until_ns).steps
     rtt = max(path.rtt.value for path in moved.view.scenario.every_path.values())
-    return [float(windows.value[at]) for at in _leap_indices(windows, rtt, state.packet)]
+    return [float(windows.value[at]) for at in _leap_indices(windows, rtt, state.packet_size)]
 
 
 def _leap_indices(windows: StepSeries, rtt_ns: int, packet: int) -> list[int]:
@@ -201,7 +201,7 @@ def _has_losses(moved: WireMove, until_ns: int) -> bool:
     assert passage is not None, "moves with nothing to measure are left out"
     longest = max(path.rtt.value for path in moved.view.scenario.every_path.values())
     t_ns = passage.entered.t_ns
-    return bool((~passage.arrived & (t_ns >= moved.asked_ns - 2 * longest) & (t_ns < until_ns)).any())
+    return bool((~passage.arrived & (t_ns >= moved.scheduled_ns - 2 * longest) & (t_ns < until_ns)).any())
 
 
 # --- The reaction of a sender's RTT estimate to its client's move (RFC 9002 §5), from its qlog.
@@ -220,13 +220,13 @@ _EQUAL_MS = 0.001
 class RttAnswer:
     """What happened to the RTT estimate."""
 
-    what: RttReaction
+    reaction: RttReaction
     evidence: str
     before: float | None = None
     """ms, when the first datagram from the new address arrived."""
     after: float | None = None
     """ms, the first value after the server's first data for the new address."""
-    off_ns: int | None = None
+    settling_ns: int | None = None
     """From the arrival of the first datagram until the estimate was right; None if it never is, or that is unknown."""
     old_samples: int | None = None
     """Samples after the server's first data for the new address that belong to earlier packets; None without a qlog."""

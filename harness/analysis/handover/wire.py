@@ -48,14 +48,14 @@ class WireMove:
     """The next move, or the end of the transfer."""
 
     @property
-    def asked_ns(self) -> int:
+    def scheduled_ns(self) -> int:
         """When the move was scheduled."""
         return self.zero_ns + round(self.move.at * 1e9)
 
     @property
     def due_ns(self) -> int:
         """When the client itself was to act."""
-        return self.asked_ns + round(self.move.gap * 1e9)
+        return self.scheduled_ns + round(self.move.gap * 1e9)
 
     @property
     def known_to_client(self) -> bool:
@@ -78,15 +78,15 @@ class WireMove:
         return () if lab is None else next(flow for flow in lab.flows if flow.flow == self.facts.flow).client.addresses
 
     @property
-    def why_not(self) -> str:
+    def why_unmeasurable(self) -> str:
         """Why the move cannot be measured: half a sentence; empty if it can."""
         if self.to_client is None or self.to_server is None:
             return "a capture is missing"
         end = self.data_end_ns
         if end is None:
             return "no data came to the client"
-        if self.window.transfer.intact and end <= self.asked_ns:
-            return f"it came {(self.asked_ns - end) / 1e9:.3f} s after the end of the transfer"
+        if self.window.transfer.intact and end <= self.scheduled_ns:
+            return f"it came {(self.scheduled_ns - end) / 1e9:.3f} s after the end of the transfer"
         if self.arrived_ns is None:
             return "nothing came to the server from the new address"
         return ""
@@ -108,7 +108,7 @@ class WireMove:
             return None
         t_ns, window = passage.entered.t_ns, self.window
         inside = (t_ns >= window.start_ns) & (t_ns < window.end_ns)
-        return passage.where(inside & (passage.entered.flow == window.transfer.flow))
+        return passage.select(inside & (passage.entered.flow == window.transfer.flow))
 
     def is_new(self, datagrams: Capture, *, to_client: bool) -> Flags:
         """Which datagrams at the server's side come from the client's new address and port, or go there."""
@@ -117,7 +117,7 @@ class WireMove:
         if self.move.port is not None:
             new &= (datagrams.destination_port if to_client else datagrams.source_port) == self.move.port
         return np.asarray(
-            new & (datagrams.t_ns >= self.asked_ns - CLOCK_SLACK_NS) & (datagrams.t_ns < self.until_ns), np.bool_
+            new & (datagrams.t_ns >= self.scheduled_ns - CLOCK_SLACK_NS) & (datagrams.t_ns < self.until_ns), np.bool_
         )
 
     def to_new(self, passage: MatchedPackets) -> Flags:
@@ -129,7 +129,7 @@ class WireMove:
         the first.
         """
         entered = passage.entered
-        since = self.left_ns if self.left_ns is not None else self.until_ns
+        since = self.sent_ns if self.sent_ns is not None else self.until_ns
         new = (entered.t_ns >= since) & (entered.t_ns < self.until_ns)
         if self.known_to_client:
             new &= np.isin(entered.client_address, [self.facts.client.place(address) for address in self.own_addresses])
@@ -158,24 +158,24 @@ class WireMove:
         return int(datagrams.t_ns[self._new_rows[0]]) if datagrams is not None and len(self._new_rows) else None
 
     @cached_property
-    def first(self) -> Capture | None:
+    def first_datagram(self) -> Capture | None:
         """The client's first datagram from the new address, alone, as it left the client; None if there was none."""
         if self.known_to_client:
             left = self.view.of_path(self.move.path).left
             if left is None:
                 return None
             sent = left.between(self.due_ns - CLOCK_SLACK_NS, self.until_ns, self.facts.flow, to_client=False)
-            return sent.where(np.arange(1)) if len(sent) else None
+            return sent.select(np.arange(1)) if len(sent) else None
         passage, datagrams = self.to_server, self._at_server
         if passage is None or datagrams is None or not len(self._new_rows):
             return None
         rows = np.flatnonzero(passage.entered.key == datagrams.key[self._new_rows[0]])
-        return passage.entered.where(rows[:1]) if len(rows) else None
+        return passage.entered.select(rows[:1]) if len(rows) else None
 
     @property
-    def left_ns(self) -> int | None:
+    def sent_ns(self) -> int | None:
         """When that datagram left the client."""
-        return None if self.first is None else int(self.first.t_ns[0])
+        return None if self.first_datagram is None else int(self.first_datagram.t_ns[0])
 
     @cached_property
     def switched_ns(self) -> int | None:
@@ -187,7 +187,7 @@ class WireMove:
         if passage is None:
             return None
         new = self.to_new(passage)
-        connections_opened = self.view.opened(self.window, "server")
+        connections_opened = self.view.decrypted_packets(self.window, "server")
         if connections_opened:
             data = np.array(
                 [bool(frames.streams) for opened in connections_opened for frames in opened.frames], np.bool_
@@ -201,7 +201,7 @@ class WireMove:
     # --- identifiers
 
     @cached_property
-    def _both(self) -> tuple[Capture, int, int] | None:
+    def _last_and_first(self) -> tuple[Capture, int, int] | None:
         """The client's datagrams at the server, the row of the last one before the move's first, and the
         first's row.
         """
@@ -213,29 +213,29 @@ class WireMove:
     @property
     def address_changed(self) -> bool | None:
         """Whether the server saw another address."""
-        if self._both is None:
+        if self._last_and_first is None:
             return None
-        datagrams, before, after = self._both
+        datagrams, before, after = self._last_and_first
         return bool(datagrams.client_address[before] != datagrams.client_address[after])
 
     @property
     def port_changed(self) -> bool | None:
         """Whether the server saw another port."""
-        if self._both is None:
+        if self._last_and_first is None:
             return None
-        datagrams, before, after = self._both
+        datagrams, before, after = self._last_and_first
         return bool(datagrams.source_port[before] != datagrams.source_port[after])
 
     @property
     def destination_id_changed(self) -> bool | None:
         """Whether the client used another destination connection ID from then on; None if none can be seen."""
         datagrams = self._at_server
-        if datagrams is None or self._both is None or self.view.left is None:
+        if datagrams is None or self._last_and_first is None or self.view.left is None:
             return None
         window = self.window
         inside = (self.view.left.t_ns >= window.start_ns) & (self.view.left.t_ns < window.end_ns)
         flow_connections = find_connections(
-            self.view.left.where(inside & (self.view.left.flow == window.transfer.flow))
+            self.view.left.select(inside & (self.view.left.flow == window.transfer.flow))
         )
         length = len(flow_connections[-1].server_id) if flow_connections else 0
         short = np.flatnonzero(datagrams.form == Form.SHORT)

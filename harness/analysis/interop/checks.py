@@ -59,7 +59,7 @@ def handshakes(evidence: Evidence, expected: int) -> CheckResult:
     CRYPTO data.
     """
     handshake_packets: dict[bytes, Packet] = {}
-    for packet in evidence.of("server", Form.INITIAL):
+    for packet in evidence.packets_of("server", Form.INITIAL):
         if packet.frames is not None and packet.frames.crypto:
             handshake_packets.setdefault(packet.header.source_id, packet)
     text = f"{format_count(len(handshake_packets), 'handshake')}, asked {expected}"
@@ -80,16 +80,20 @@ def handshakes(evidence: Evidence, expected: int) -> CheckResult:
 def version(evidence: Evidence, name: str) -> CheckResult:
     """With version 2 the server may acknowledge in version 1 before it has chosen (RFC 9369 §4.1)."""
     required = _VERSION_1 if name == "1" else VERSION_2
-    initials = list(evidence.of("server", Form.INITIAL))
+    initials = list(evidence.packets_of("server", Form.INITIAL))
     if not initials:
         return Failed("the server sent no Initial packet")
-    first = next(evidence.of("client", Form.INITIAL), None)
+    first = next(evidence.packets_of("client", Form.INITIAL), None)
     if name == "2" and first is not None and first.header.version != _VERSION_1:
         return Failed(f"the client began with version {_version_name(first.header.version)}, not with 1", first)
     if name == "2" and not any(packet.header.version == required for packet in initials):
         return Failed("no Initial packet of the server has version 2", initials[0])
     strict = initials if name == "1" else []
-    for packet in (*strict, *evidence.of("server", Form.HANDSHAKE), *evidence.of("client", Form.HANDSHAKE)):
+    for packet in (
+        *strict,
+        *evidence.packets_of("server", Form.HANDSHAKE),
+        *evidence.packets_of("client", Form.HANDSHAKE),
+    ):
         if packet.header.version != required:
             packet_type = packet.form.name.replace("_", "-").capitalize()
             return Failed(
@@ -108,7 +112,7 @@ def version(evidence: Evidence, name: str) -> CheckResult:
 )
 def client_hellos(evidence: Evidence, minimum: int) -> CheckResult:
     """Counts Initial packets that begin the client's CRYPTO stream."""
-    count = sum(_begins_hello(packet) for packet in evidence.of("client", Form.INITIAL))
+    count = sum(_begins_hello(packet) for packet in evidence.packets_of("client", Form.INITIAL))
     text = f"{format_count(count, 'ClientHello')}, asked at least {minimum}"
     return Passed(text) if count >= minimum else Failed(text)
 
@@ -131,7 +135,7 @@ def _begins_hello(packet: Packet) -> bool:
 )
 def retry(evidence: Evidence, policy: str) -> CheckResult:
     """§17.2.5.3: a client does not restart its packet numbers."""
-    sent = list(evidence.of("server", Form.RETRY))
+    sent = list(evidence.packets_of("server", Form.RETRY))
     if policy == "never":
         return Failed("the server sent a Retry", sent[0]) if sent else Passed("no Retry")
     if not sent:
@@ -140,7 +144,7 @@ def retry(evidence: Evidence, policy: str) -> CheckResult:
     if b"" in tokens:
         return Failed("a Retry without a token", next(packet for packet in sent if not packet.header.token))
     highest = -1
-    for packet in evidence.of("client", Form.INITIAL):
+    for packet in evidence.packets_of("client", Form.INITIAL):
         if not packet.header.token:
             highest = max(highest, -1 if packet.number is None else packet.number)
             continue
@@ -164,7 +168,7 @@ def version_negotiation(evidence: Evidence, expected: bool) -> CheckResult:
     first = next((packet for packet in evidence.sent if packet.sender == "client"), None)
     if first is None:
         return Undetermined("the client sent nothing")
-    answers = list(evidence.of("server", Form.VERSION_NEGOTIATION))
+    answers = list(evidence.packets_of("server", Form.VERSION_NEGOTIATION))
     if not answers:
         return Failed("the server sent no Version Negotiation")
     for packet in answers:
@@ -232,7 +236,7 @@ def resumed(evidence: Evidence, expected: bool) -> CheckResult:
 )
 def early_data(evidence: Evidence, limit: int) -> CheckResult:
     """Counts the bytes of packets' payloads, over all connections, as the interop runner does."""
-    early = list(evidence.of("client", Form.ZERO_RTT))
+    early = list(evidence.packets_of("client", Form.ZERO_RTT))
     if not early:
         return Failed("the client sent no 0-RTT packet")
     resumed_connection = evidence.connections[-1]
@@ -240,13 +244,15 @@ def early_data(evidence: Evidence, limit: int) -> CheckResult:
         return Undetermined("the server's EncryptedExtensions could not be read")
     if not resumed_connection.early_data:
         return Failed("the server did not accept the early data", early[0])
-    unread = sum(packet.plain is None for packet in early)
-    sent = sum(len(packet.plain or packet.header.data) for packet in early)
+    unread = sum(packet.plaintext is None for packet in early)
+    sent = sum(len(packet.plaintext or packet.header.data) for packet in early)
     late = 0
-    for packet in evidence.of("client", Form.SHORT):
-        late += len(packet.plain or packet.header.data)
+    for packet in evidence.packets_of("client", Form.SHORT):
+        late += len(packet.plaintext or packet.header.data)
         if late > limit:
-            total = sum(len(packet.plain or packet.header.data) for packet in evidence.of("client", Form.SHORT))
+            total = sum(
+                len(packet.plaintext or packet.header.data) for packet in evidence.packets_of("client", Form.SHORT)
+            )
             return Failed(f"{total} B in 1-RTT packets of the client, asked at most {limit}; {sent} B early", packet)
     note = f" ({unread} packets not decrypted)" if unread else ""
     return Passed(f"{sent} B of early data{note}, {late} B in 1-RTT packets, asked at most {limit}")
@@ -263,7 +269,7 @@ def key_update(evidence: Evidence, expected: bool) -> CheckResult:
     counts = {role: [0, 0] for role in ROLES}
     first: dict[Role, Packet] = {}
     for role in ROLES:
-        for packet in evidence.of(role, Form.SHORT):
+        for packet in evidence.packets_of(role, Form.SHORT):
             if packet.number is not None:
                 counts[role][min(packet.phase, 1)] += 1
                 if packet.phase:
@@ -398,7 +404,7 @@ def ecn(evidence: Evidence, expected: bool) -> CheckResult:
         if congested is not None:
             return Failed(f"a datagram of the {role} left with CE", congested)
     for role in ROLES:
-        frames = [packet.frames for packet in evidence.of(role, Form.INITIAL, Form.HANDSHAKE, Form.SHORT)]
+        frames = [packet.frames for packet in evidence.packets_of(role, Form.INITIAL, Form.HANDSHAKE, Form.SHORT)]
         if not any(packet_frames is not None and ACK_ECN in packet_frames.types for packet_frames in frames):
             if not any(packet_frames is not None for packet_frames in frames):
                 return Undetermined(f"no packet of the {role} could be decrypted")
@@ -451,7 +457,7 @@ def migrated(evidence: Evidence, expected: bool) -> CheckResult:
     validation = _judge_validation(evidence, paths, "client")
     if not isinstance(validation, Passed):
         return validation
-    before = next(packet for packet in evidence.of("client", Form.SHORT))
+    before = next(packet for packet in evidence.packets_of("client", Form.SHORT))
     for packet in list(paths.values())[1:]:
         if packet.header.destination_id == before.header.destination_id:
             return Failed("the client's first packet on the new path has the old connection ID", packet)
@@ -463,7 +469,7 @@ def _used_paths(evidence: Evidence, sender: Role) -> dict[tuple[Address, Address
     packet there.
     """
     paths: dict[tuple[Address, Address], Packet] = {}
-    for packet in evidence.of(sender, Form.INITIAL, Form.HANDSHAKE, Form.SHORT):
+    for packet in evidence.packets_of(sender, Form.INITIAL, Form.HANDSHAKE, Form.SHORT):
         ends = (packet.datagram.source, packet.datagram.destination)
         paths.setdefault(ends if sender == "client" else ends[::-1], packet)
     return paths
@@ -483,7 +489,7 @@ def _judge_validation(evidence: Evidence, paths: dict[tuple[Address, Address], P
         challenges |= dict.fromkeys(frames.challenges, packet)
     answers = {
         response
-        for packet in evidence.of(peer_role(sender), Form.SHORT)
+        for packet in evidence.packets_of(peer_role(sender), Form.SHORT)
         if packet.frames
         for response in packet.frames.responses
     }

@@ -28,13 +28,13 @@ class Evidence:
     arrived: Mapping[Role, tuple[Datagram, ...]]
     """Sender → its datagrams that arrived at the other side of the path, as captured there."""
     connections: tuple[DissectedConnection, ...]
-    keyed: bool
+    has_keys: bool
     """Whether an endpoint wrote its secrets."""
-    whole: bool
+    has_whole_frames: bool
     """Whether frames were captured in full."""
     run: Run
 
-    def of(self, sender: Role, *forms: Form) -> Iterator[Packet]:
+    def packets_of(self, sender: Role, *forms: Form) -> Iterator[Packet]:
         """The packets of a sender that have one of these forms."""
         return (packet for packet in self.sent if packet.sender == sender and packet.form in forms)
 

@@ -24,7 +24,7 @@ class Failure:
     """KEY/REPETITION."""
     check: InteropCheck | None = None
     """The first check that failed, with the first wrong packet; None if the run broke off, and all checks held."""
-    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    log_lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Endpoint → the last lines of its log; empty if logs are not kept."""
 
 
@@ -35,7 +35,7 @@ class TestcaseResult:
     word: ResultWord
     reason: str = ""
     sentence: str = ""
-    everybody: Party | None = None
+    failing_party: Party | None = None
     """The implementation that fails the case with every peer, so that the failure is reported as unsupported; else
     None.
     """
@@ -45,7 +45,7 @@ class TestcaseResult:
     @property
     def relabelled(self) -> bool:
         """Whether it failed, and is reported as unsupported."""
-        return self.everybody is not None
+        return self.failing_party is not None
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _relabel(
         return
     for key in run_keys:
         if before[key].word == "failed":
-            entries[key] = replace(before[key], word="unsupported", everybody=implementation)
+            entries[key] = replace(before[key], word="unsupported", failing_party=implementation)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Check:
     """One check."""
 
     name: str
-    takes: ValueKind
+    value_kind: ValueKind
     words: tuple[str, ...]
     """The allowed words, if it takes a word."""
     title: str
@@ -59,9 +59,9 @@ class Check:
     judge: Callable[[Evidence, Any], CheckResult]
 
     @property
-    def written(self) -> str:
+    def example(self) -> str:
         """An example of it as a scenario writes it."""
-        value = {"a count": "1", "true": "true", "a word": self.words[0] if self.words else ""}[self.takes]
+        value = {"a count": "1", "true": "true", "a word": self.words[0] if self.words else ""}[self.value_kind]
         return f"{self.name}: {value}"
 
 
@@ -141,15 +141,15 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
         if entry is None:
             yield Mistake(("checks", name), f"there is no check '{name}'", did_you_mean(name, checks), of_key=True)
         elif not _fits(entry, value):
-            expected = entry.takes if not entry.words else " or ".join(f"'{word}'" for word in entry.words)
+            expected = entry.value_kind if not entry.words else " or ".join(f"'{word}'" for word in entry.words)
             yield Mistake(
-                ("checks", name), f"{name} takes {expected}, not {format_value(value)}", f"write {entry.written}"
+                ("checks", name), f"{name} takes {expected}, not {format_value(value)}", f"write {entry.example}"
             )
 
 
 def _fits(entry: Check, value: bool | int | str) -> bool:
-    if entry.takes == "true":
+    if entry.value_kind == "true":
         return value is True
-    if entry.takes == "a count":
+    if entry.value_kind == "a count":
         return isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return not isinstance(value, bool) and str(value) in entry.words

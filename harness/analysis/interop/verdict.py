@@ -118,7 +118,7 @@ def run_checks(artefacts: Artefacts) -> tuple[InteropCheck, ...]:
 
 def _run_check(check: Check, value: CheckValue, evidence: Evidence) -> InteropCheck:
     finding: CheckResult
-    if check.needs_keys and not evidence.keyed:
+    if check.needs_keys and not evidence.has_keys:
         finding = Undetermined("neither endpoint wrote its secrets down")
     elif not evidence.sent:
         finding = Undetermined("no datagram was captured")

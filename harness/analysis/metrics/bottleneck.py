@@ -48,7 +48,7 @@ def _mean(link: SharedBottleneck, series: str) -> MetricResult:
 )
 def mean_queue_delay(link: SharedBottleneck) -> MetricResult:
     """By Little's law about mean_queue_packets divided by the packets that passed in a second."""
-    arrivals, departures, _ = link.stays()
+    arrivals, departures, _ = link.sojourns()
     during = (arrivals >= link.start * 1e9) & (arrivals <= link.end * 1e9)
     return Value((departures[during] - arrivals[during]).mean() / 1e6, _CAPTURES) if during.any() else None
 
@@ -62,7 +62,7 @@ def mean_queue_delay(link: SharedBottleneck) -> MetricResult:
 )
 def mean_link_rate(link: SharedBottleneck) -> MetricResult:
     """At layer 2, like the link's own rate."""
-    _, departures, length = link.stays()
+    _, departures, length = link.sojourns()
     during = (departures >= link.start * 1e9) & (departures <= link.end * 1e9)
     return Value(float(length[during].sum()) * 8 / (link.end - link.start) / 1e6, _CAPTURES)
 
@@ -93,9 +93,9 @@ def limit_drops_to_client(link: SharedBottleneck) -> MetricResult:
 
 def _drops(link: SharedBottleneck, cause: str) -> MetricResult:
     counters, span = link.view.counters, link.view.span(0)
-    if link.direction.asked.discipline != "red" or counters is None or span is None:
+    if link.direction.settings.discipline != "red" or counters is None or span is None:
         return None
-    value = count_increase(counters, link.direction.asked.device, cause, *span)
+    value = count_increase(counters, link.direction.settings.device, cause, *span)
     return None if value is None else Value(value, "counters")
 
 
@@ -108,5 +108,5 @@ def _drops(link: SharedBottleneck, cause: str) -> MetricResult:
 )
 def drop_rate(link: SharedBottleneck) -> MetricResult:
     """The replay tells these drops from losses on the link (`analysis.link_replay`)."""
-    fate = link.direction.replayed.fate
+    fate = link.direction.replay.fate
     return Value(float((fate == Fate.QUEUE_DROP).mean()), _CAPTURES) if len(fate) else None

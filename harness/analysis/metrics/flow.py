@@ -53,7 +53,7 @@ def mean_recovery_time(flow: SharedFlow) -> MetricResult:
     periods = _losses(flow).recoveries_ms
     if periods is None:
         return Absent(NOT_REPORTED)
-    return Value(float(np.mean(periods)), flow.sender_tells) if periods else None
+    return Value(float(np.mean(periods)), flow.sender_state_vantage) if periods else None
 
 
 @flow_metric(
@@ -83,7 +83,7 @@ def timeouts(flow: SharedFlow) -> MetricResult:
 
 
 def _count(flow: SharedFlow, value: int | None) -> MetricResult:
-    return Absent(NOT_REPORTED) if value is None else Value(value, flow.sender_tells)
+    return Absent(NOT_REPORTED) if value is None else Value(value, flow.sender_state_vantage)
 
 
 def _losses(flow: SharedFlow) -> Losses:
@@ -331,7 +331,7 @@ def _series_mean(flow: SharedFlow, series: str) -> MetricResult:
     if not flow.responsive:
         return None
     points = flow.points(series)
-    return Value(points.value.mean(), flow.sender_tells) if len(points.t) else Absent(NOT_REPORTED)
+    return Value(points.value.mean(), flow.sender_state_vantage) if len(points.t) else Absent(NOT_REPORTED)
 
 
 @flow_metric(
@@ -349,7 +349,7 @@ def mean_est_queue_delay(flow: SharedFlow) -> MetricResult:
     min_rtt = flow.series.states[flow.number]["min_rtt"].min() if len(srtt) else None
     if not isinstance(min_rtt, float):
         return Absent("the sender tells no round-trip times")
-    return Value(srtt.mean() - min_rtt, flow.sender_tells)
+    return Value(srtt.mean() - min_rtt, flow.sender_state_vantage)
 
 
 @flow_metric(
@@ -362,7 +362,7 @@ def mean_est_queue_delay(flow: SharedFlow) -> MetricResult:
 def cov_in_flight(flow: SharedFlow) -> MetricResult:
     """How much the bytes in flight vary."""
     value = flow.points("in_flight").value
-    return Value(value.std() / value.mean(), flow.sender_tells) if len(value) and value.mean() > 0 else None
+    return Value(value.std() / value.mean(), flow.sender_state_vantage) if len(value) and value.mean() > 0 else None
 
 
 @flow_metric(
@@ -382,7 +382,7 @@ def network_power(flow: SharedFlow) -> MetricResult:
         for t, rate in zip(rates.t, rates.value, strict=True)
         if (inside := bins == round(t / BIN)).any()
     ]
-    return Value(float(np.mean(ratios)), f"captures, {flow.sender_tells}") if ratios else None
+    return Value(float(np.mean(ratios)), f"captures, {flow.sender_state_vantage}") if ratios else None
 
 
 @flow_metric(
@@ -396,7 +396,7 @@ def network_power(flow: SharedFlow) -> MetricResult:
 def utilisation_bdp(flow: SharedFlow) -> MetricResult:
     """How much of its path's BDP a flow has in flight."""
     share = shares_of_bdp(flow)
-    return Value(share.mean(), flow.sender_tells) if len(share) else None
+    return Value(share.mean(), flow.sender_state_vantage) if len(share) else None
 
 
 def shares_of_bdp(flow: SharedFlow) -> Floats:
@@ -514,7 +514,7 @@ def late_start(view: RunView) -> Iterator[Finding]:
 @measures
 def silent_flows(view: RunView) -> Iterator[Finding]:
     """No figure, only a caution: a flow without received data has no metrics."""
-    if not view.shared or view.lab is None or view.series is None:
+    if not view.is_shared or view.lab is None or view.series is None:
         return
     for facts in view.lab.flows:
         if facts.flow not in view.series.lifetimes:
@@ -567,4 +567,4 @@ def _utility_mean(flow: SharedFlow, utility: Callable[[Floats], Floats]) -> Metr
     left_out = None
     if len(positive) < 0.99 * len(value):
         left_out = len(value) - len(positive), len(value), "in which nothing arrived"
-    return Value(utility(positive).mean(), flow.at_receiver, left_out=left_out)
+    return Value(utility(positive).mean(), flow.at_receiver, excluded=left_out)

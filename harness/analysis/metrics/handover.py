@@ -40,10 +40,10 @@ def handovers(view: RunView) -> tuple[Handover, ...]:
 def unseen_moves(view: RunView) -> Iterator[Finding]:
     """Yield a caution for each move that cannot be measured."""
     for moved in client_moves(view):
-        if moved.why_not:
+        if moved.why_unmeasurable:
             name = MetricName("", moved.facts.flow, moved.window.name, move=moved.number).text(len(view.flows))
             yield Caution(
-                f"{name.rstrip('_')}: {moved.move.how} at {moved.move.at:g} s is not observed: {moved.why_not}"
+                f"{name.rstrip('_')}: {moved.move.how} at {moved.move.at:g} s is not observed: {moved.why_unmeasurable}"
             )
 
 
@@ -56,9 +56,9 @@ def unseen_moves(view: RunView) -> Iterator[Finding]:
 )
 def address_used(moved: ClientMove) -> MetricResult:
     """When the client used its new address."""
-    if moved.left_ns is None:
+    if moved.sent_ns is None:
         return Absent("the first datagram from the new address was not captured at the client")
-    return Value((moved.left_ns - moved.due_ns) / 1e6, _LEFT)
+    return Value((moved.sent_ns - moved.due_ns) / 1e6, _LEFT)
 
 
 @move_metric(
@@ -114,7 +114,7 @@ def path_probe(moved: ClientMove) -> MetricResult:
 
 
 def _validation(moved: ClientMove, by: Sender) -> MetricResult:
-    if not moved.view.opened(moved.window, by):
+    if not moved.view.decrypted_packets(moved.window, by):
         return Absent("there are no keys to read packets with")
     exchange = validation(moved, by)
     if exchange is None:
@@ -263,7 +263,7 @@ def ssthresh_before(moved: ClientMove) -> MetricResult:
 )
 def ssthresh_after(moved: ClientMove) -> MetricResult:
     """The slow start threshold of the new path."""
-    answer_ns = moved.window_answer.when_ns
+    answer_ns = moved.window_answer.reaction_ns
     return _ssthresh(moved, None if answer_ns is None else answer_ns + 1)
 
 
@@ -308,7 +308,7 @@ def srtt_after(moved: ClientMove) -> MetricResult:
 )
 def rtt_estimate_off(moved: ClientMove) -> MetricResult:
     """How long the sender's timers were those of another path."""
-    off, evidence = moved.rtt_answer.off_ns, moved.rtt_answer.evidence
+    off, evidence = moved.rtt_answer.settling_ns, moved.rtt_answer.evidence
     return Absent(f"no value is right by then ({evidence})") if off is None else Value(off / 1e6, _QLOG)
 
 

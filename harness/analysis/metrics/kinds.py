@@ -26,7 +26,7 @@ class Value:
     """Where it was observed."""
     better: Better | None = None
     """The direction of this figure, if it differs from the metric's declaration."""
-    left_out: tuple[int, int, str] | None = None
+    excluded: tuple[int, int, str] | None = None
     """(samples that the mean leaves out, number of all samples, why)."""
 
 
@@ -117,7 +117,7 @@ def move_metric(
         def measured(view: RunView) -> Iterator[Finding]:
             for moved in client_moves(view):
                 flow, transfer, move = moved.facts.flow, moved.window.name, moved.number
-                outcome = Absent(moved.why_not) if moved.why_not else function(moved)
+                outcome = Absent(moved.why_unmeasurable) if moved.why_unmeasurable else function(moved)
                 if isinstance(outcome, Absent):
                     yield Absence(metric=metric.name, flows=(flow,), transfer=transfer, move=move, why=outcome.why)
                 elif outcome is not None:
@@ -167,6 +167,6 @@ def _findings(metric: Metric, outcome: MetricResult, flow: int | None) -> Iterat
     if not isinstance(outcome, Value):
         return
     yield metric.of(outcome.value, outcome.vantage, flow=flow, better=outcome.better)
-    if outcome.left_out is not None:
-        omitted, total, why = outcome.left_out
+    if outcome.excluded is not None:
+        omitted, total, why = outcome.excluded
         yield Absence(metric=metric.name, flows=() if flow is None else (flow,), samples=(omitted, total), why=why)

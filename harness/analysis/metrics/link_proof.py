@@ -70,12 +70,12 @@ def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
     problems, cautions = _empty_problems(view), list[str]()
     late: list[float] = []
     for path in paths:
-        prefix = f"{path.alone}: " if path.alone else ""
+        prefix = f"{path.selected_path}: " if path.selected_path else ""
         path_problems, path_cautions = [], []
         for side in SIDES:
             direction = path.directions[side]
             figures = _proof(path, direction)
-            proofs[f"{path.alone} {side}" if path is not paths[0] else side] = figures
+            proofs[f"{path.selected_path} {side}" if path is not paths[0] else side] = figures
             path_problems += _problems(path, direction, figures)
             path_cautions += _cautions(path, direction, figures)
         path_late, change_problems = _check_changes(path, view)
@@ -101,10 +101,10 @@ def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
 
 
 def _proof(view: RunView, direction: LinkDirection) -> DirectionProof:
-    passage, replayed, settings = direction.passage, direction.replayed, direction.asked
+    passage, replayed, settings = direction.passage, direction.replay, direction.settings
     queue_drops, loss_drops, unasked = _count_drops(view, direction)
     first = passage.arrived & (replayed.phase == 0)
-    delays = (passage.out_ns - passage.entered.t_ns - replayed.own_ns)[first]
+    delays = (passage.out_ns - passage.entered.t_ns - replayed.transmission_ns)[first]
     rate = busy_rate(passage, replayed, 0)
     lateness = quantiles_ms(replayed.excess_ns(passage, _drift(view)), 50, 99) if settings.jitter_ns == 0 else None
     return DirectionProof(
@@ -129,15 +129,15 @@ def _count_drops(view: RunView, direction: LinkDirection) -> tuple[int, int, int
     The kernel's counts if there are any, otherwise the replay's fate of each missing packet. Losses after the last read
     of the counters are in no count, for example when a client's time is over and its connection is reset.
     """
-    fate = direction.replayed.fate
+    fate = direction.replay.fate
     if view.counters is not None and len(view.counters):
         fate = fate[direction.passage.entered.t_ns <= view.counters["t_ns"][-1]]
     fates = np.bincount(fate, minlength=len(Fate))
     lossy = any(phase.mean_loss > 0 for phase in direction.phases)
     queue = loss = None
     if view.counters is not None:
-        queue = count_increase(view.counters, direction.asked.device, "drops", 0, _FOREVER)
-        loss = count_increase(view.counters, direction.asked.egress, "drops", 0, _FOREVER)
+        queue = count_increase(view.counters, direction.settings.device, "drops", 0, _FOREVER)
+        loss = count_increase(view.counters, direction.settings.egress, "drops", 0, _FOREVER)
     queue_drops = int(fates[Fate.QUEUE_DROP]) if queue is None else queue
     loss_drops = int(fates[Fate.LOST]) if loss is None else loss
     if direction_faults(view, direction.name):
@@ -220,13 +220,13 @@ def _problems(view: RunView, direction: LinkDirection, proof: DirectionProof) ->
 
 def _delay_problems(view: RunView, direction: LinkDirection) -> list[str]:
     problems = []
-    jitter = direction.asked.jitter_ns
+    jitter = direction.settings.jitter_ns
     above = jitter + DELAY_ABOVE + _longest_gap_ns(view, direction)
     for index, phase in enumerate(direction.phases):
         if direction.served_at_random:
-            delay_ns = unqueued_delay_ns(direction.passage, direction.replayed, index, phase.delay_ns)
+            delay_ns = unqueued_delay_ns(direction.passage, direction.replay, index, phase.delay_ns)
         else:
-            delay_ns = idle_delay_ns(direction.passage, direction.replayed, index)
+            delay_ns = idle_delay_ns(direction.passage, direction.replay, index)
         low, high = phase.delay_ns - jitter - DELAY_BELOW, phase.delay_ns + above
         if delay_ns is not None and not low <= delay_ns <= high:
             problems.append(
@@ -245,16 +245,16 @@ def _longest_gap_ns(view: RunView, direction: LinkDirection) -> int:
         return 0
     service = _link(view, direction).service
     cold = COLD_GAP.value if service is not None and service.cold_start.value else 0
-    return max(cold, round(10 * _largest_frame(view) * 8e9 / direction.asked.rate_bps))
+    return max(cold, round(10 * _largest_frame(view) * 8e9 / direction.settings.rate_bps))
 
 
 def _rate_problems(direction: LinkDirection) -> list[str]:
     problems = []
     for index, phase in enumerate(direction.phases):
-        rate = busy_rate(direction.passage, direction.replayed, index) if phase.rate_bps else None
+        rate = busy_rate(direction.passage, direction.replay, index) if phase.rate_bps else None
         if rate is None:
             continue
-        edge = (RATE_EDGE + 2 * direction.asked.jitter_ns / 1e9) * rate.periods / rate.seconds
+        edge = (RATE_EDGE + 2 * direction.settings.jitter_ns / 1e9) * rate.periods / rate.seconds
         if abs(rate.bits_per_second / phase.rate_bps - 1) > RATE + edge:
             problems.append(
                 f"{direction.name}: {rate.bits_per_second / 1e6:.3f} Mbit/s in {rate.seconds:.1f} s of busy "
@@ -264,9 +264,9 @@ def _rate_problems(direction: LinkDirection) -> list[str]:
 
 
 def _lateness_problems(view: RunView, direction: LinkDirection) -> list[str]:
-    if direction.asked.jitter_ns:
+    if direction.settings.jitter_ns:
         return []
-    lateness = quantiles_ms(direction.replayed.excess_ns(direction.passage, _drift(view)), 1, 99)
+    lateness = quantiles_ms(direction.replay.excess_ns(direction.passage, _drift(view)), 1, 99)
     allowed = _allowed_lateness(view, direction)
     if lateness is None or max(-lateness[0], lateness[1]) <= allowed:
         return []
@@ -282,7 +282,7 @@ def _drift(view: RunView) -> float:
 
 def _allowed_lateness(view: RunView, direction: LinkDirection) -> float:
     slowest = min(phase.rate_bps for phase in direction.phases if phase.rate_bps)
-    share = LATENESS_SHARE * view.emulated.rtt.seconds * 1e3 if not view.run.cell.virtual_time else 0.0
+    share = LATENESS_SHARE * view.emulated_path.rtt.seconds * 1e3 if not view.run.cell.virtual_time else 0.0
     answers = _later_clients(view) * READY_ANSWER * 8e3 / slowest if direction.name == "to_client" else 0.0
     lateness = LATENESS_VIRTUAL if view.run.cell.virtual_time else LATENESS_REAL
     return max(lateness, share, 2 * FRAME * 8e3 / slowest) + answers
@@ -294,10 +294,10 @@ def _later_clients(view: RunView) -> int:
 
 def _loss_problems(view: RunView, direction: LinkDirection, proof: DirectionProof) -> list[str]:
     if faults := direction_faults(view, direction.name):
-        return list(fault_problems(direction.name, direction.passage, direction.replayed, faults, IMPROBABLE))
+        return list(fault_problems(direction.name, direction.passage, direction.replay, faults, IMPROBABLE))
     entering = proof.packets - proof.queue_drops
     losses = np.array([phase.mean_loss for phase in direction.phases])
-    phase = direction.replayed.phase[direction.replayed.fate != Fate.QUEUE_DROP]
+    phase = direction.replay.phase[direction.replay.fate != Fate.QUEUE_DROP]
     expected = float(losses[phase].mean()) if len(phase) else 0.0
     if entering <= 0 or expected == 0:
         return []
@@ -322,7 +322,7 @@ def _losses_by_phase(view: RunView, direction: LinkDirection) -> list[npt.NDArra
 
     A phase begins with a change of delay or loss, which is when netem is seeded, or with the end of an outage.
     """
-    replayed, phases = direction.replayed, direction.phases
+    replayed, phases = direction.replay, direction.phases
     starts = [
         after.start_ns
         for before, after in pairwise(phases)
@@ -384,7 +384,7 @@ def _cautions(view: RunView, direction: LinkDirection, proof: DirectionProof) ->
         cautions.append(f"{direction.name}: packets left {late:.1f} ms late at the 99th percentile")
     link = _link(view, direction)
     if proof.burst_bytes is not None and link.burst is None and not direction.served_at_random:
-        share = bucket_share(link, proof.burst_bytes, view.emulated.rtt)
+        share = bucket_share(link, proof.burst_bytes, view.emulated_path.rtt)
         if share >= BUCKET_CAUTION:
             cautions.append(
                 f"{direction.name}: a token bucket of {proof.burst_bytes:,} B lets bursts through that "
@@ -401,8 +401,10 @@ def _cautions(view: RunView, direction: LinkDirection, proof: DirectionProof) ->
     if view.counters is None:
         cautions.append(f"{direction.name}: without the kernel's counters, drops are what the replay takes them for")
     damaged = any(fault.kind == "corrupt" for fault in direction_faults(view, direction.name))
-    if direction.passage.appeared and not damaged and not view.capture_drops:
-        cautions.append(f"{direction.name}: {direction.passage.appeared} packets left that were not seen entering")
+    if direction.passage.missed_at_ingress and not damaged and not view.capture_drops:
+        cautions.append(
+            f"{direction.name}: {direction.passage.missed_at_ingress} packets left that were not seen entering"
+        )
     return cautions
 
 
@@ -413,15 +415,15 @@ def _is_of_host(view: RunView) -> bool:
 
 def _unproven(direction: LinkDirection) -> float:
     """Share of the delivered packets whose departure is not checked, because it was close to a change."""
-    delivered = direction.replayed.fate == Fate.DELIVERED
+    delivered = direction.replay.fate == Fate.DELIVERED
     if direction.served_at_random or len(direction.phases) == 1 or not delivered.any():
         return 0.0
-    return float((delivered & ~direction.replayed.calm).sum() / delivered.sum())
+    return float((delivered & ~direction.replay.comparable).sum() / delivered.sum())
 
 
 def _link(view: RunView, direction: LinkDirection) -> Link:
     """One direction as the scenario describes it."""
-    path = view.emulated
+    path = view.emulated_path
     return path.to_client if direction.name == "to_client" else path.to_server
 
 

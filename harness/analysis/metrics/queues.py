@@ -100,7 +100,7 @@ def _device(settings: LinkSettings, kind: str) -> str:
 @measures
 def marks(view: RunView) -> Iterator[Finding]:
     """Yield CE marks per direction whose queue may mark; and a caution if no packet was ECN-capable."""
-    path = view.emulated
+    path = view.emulated_path
     for to, link in (("to_client", path.to_client), ("to_server", path.to_server)):
         passage = getattr(view, to)
         if passage is None or not isinstance(link.queue, Red) or not link.queue.ecn:
@@ -130,7 +130,7 @@ def queue_delay(view: RunView) -> Iterator[Finding]:
         if direction is None:
             return
         arrived = direction.passage.arrived
-        entered = direction.passage.entered.where(arrived)
+        entered = direction.passage.entered.select(arrived)
         waits.append((entered, (direction.departures_ns()[arrived] - entered.t_ns) / 1e6))
     for window in view.windows:
         wait_ms = np.concatenate([path_wait_ms[_within(window, entered)] for entered, path_wait_ms in waits])

@@ -118,7 +118,7 @@ def _data_packets(view: RunView, window: TransferWindow) -> MatchedPackets | Non
         return None
     t_ns = passage.entered.t_ns
     inside = (t_ns >= window.start_ns) & (t_ns < window.end_ns)
-    return passage.where(np.asarray(inside & (passage.entered.flow == window.transfer.flow)))
+    return passage.select(np.asarray(inside & (passage.entered.flow == window.transfer.flow)))
 
 
 @measures
@@ -129,4 +129,4 @@ def spurious_loss_count(view: RunView) -> Iterator[Finding]:
         if isinstance(spurious, Unavailable):
             yield Absence(metric=SPURIOUS.name, flows=(window.transfer.flow,), transfer=window.name, why=spurious.text)
         elif spurious is not None:
-            yield transfer_measurement(SPURIOUS, window, len(spurious.taken_ns), spurious.vantage)
+            yield transfer_measurement(SPURIOUS, window, len(spurious.declared_ns), spurious.vantage)

@@ -54,9 +54,9 @@ _ACK_DELAY = declare(
 def segments(view: RunView) -> Iterator[Finding]:
     """Yield drops and waits of each segment in series, in both directions."""
     for segment in view.every_path if view.in_sequence else ():
-        name = str(segment.alone)
+        name = str(segment.selected_path)
         for side, direction in segment.directions.items():
-            settings = direction.asked
+            settings = direction.settings
             for kind, device in (("queue", settings.device), ("loss", settings.egress)):
                 count = (
                     None if segment.counters is None else count_increase(segment.counters, device, "drops", 0, 2**62)

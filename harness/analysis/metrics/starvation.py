@@ -145,4 +145,4 @@ def containers(view: RunView, window: TransferWindow) -> dict[str, tuple[str, ..
 def _transfer_name(window: TransferWindow) -> str:
     """A transfer's name in a sentence."""
     ordinal = "the second transfer" if window.transfer.index else "the transfer"
-    return ordinal if window.alone else f"{ordinal} of flow {window.transfer.flow}"
+    return ordinal if window.is_only_flow else f"{ordinal} of flow {window.transfer.flow}"

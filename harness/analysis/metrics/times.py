@@ -75,12 +75,12 @@ HANDSHAKE = declare(
 def completion(view: RunView) -> Iterator[Finding]:
     """Yield completion, and goodput, which follows from it."""
     for window, objects in _multi_file_transfers(view):
-        if objects.whole:
-            yield from _completion_findings(window, window.transfer.size, objects.completed())
+        if objects.is_complete:
+            yield from _completion_findings(window, window.transfer.size, objects.completion())
     for window, size, delivery in _ending_transfers(view):
-        if not delivery.whole:
+        if not delivery.is_complete:
             continue
-        yield from _completion_findings(window, size, delivery.reached(size))
+        yield from _completion_findings(window, size, delivery.time_of(size))
 
 
 def _completion_findings(window: TransferWindow, size: int, moment: DeliveryTime | Unavailable) -> Iterator[Finding]:
@@ -95,7 +95,7 @@ def milestones(view: RunView) -> Iterator[Finding]:
     for window, size, delivery in _ending_transfers(view):
         for milestone in view.run.cell.scenario.milestones:
             if milestone.bytes <= size and delivery.has(milestone.bytes):
-                yield from _time_findings(window, MILESTONE, delivery.reached(milestone.bytes), milestone.label())
+                yield from _time_findings(window, MILESTONE, delivery.time_of(milestone.bytes), milestone.label())
 
 
 def _ending_transfers(view: RunView) -> Iterator[tuple[TransferWindow, int, Delivery | TcpDelivery]]:
@@ -128,7 +128,7 @@ def _time_findings(
         yield Absence(metric=name, flows=(window.transfer.flow,), transfer=window.name, why=moment.text)
         return
     if moment.gap_ns > WIDE_GAP:
-        yield Caution(f"{window.called(name)} is known to ±{moment.gap_ns / 2e6:.0f} ms only")
+        yield Caution(f"{window.describe(name)} is known to ±{moment.gap_ns / 2e6:.0f} ms only")
     yield transfer_measurement(metric, window, moment.seconds, moment.vantage, star)
 
 
@@ -136,13 +136,13 @@ def _time_findings(
 def first_byte(view: RunView) -> Iterator[Finding]:
     """Yield first_byte."""
     for window in view.windows:
-        file_moment = Delivery(view, window).written(1)
+        file_moment = Delivery(view, window).file_time_of(1)
         if not isinstance(file_moment, Unavailable) and window.zero_ns is not None:
             yield transfer_measurement(FIRST_BYTE, window, (file_moment.middle_ns - window.zero_ns) / 1e9, FILE)
     for window, objects in _multi_file_transfers(view):
         yield from _time_findings(window, FIRST_BYTE, objects.first_byte())
     for window, _, delivery in _ending_transfers(view):
-        if isinstance(delivery, TcpDelivery) and isinstance(moment := delivery.reached(1), DeliveryTime):
+        if isinstance(delivery, TcpDelivery) and isinstance(moment := delivery.time_of(1), DeliveryTime):
             yield transfer_measurement(FIRST_BYTE, window, moment.seconds, moment.vantage)
 
 

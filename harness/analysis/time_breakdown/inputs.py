@@ -57,7 +57,7 @@ def credits_of(
     """
     answers = [
         (connection, stream)
-        for connection in view.opened(window, "server")
+        for connection in view.decrypted_packets(window, "server")
         if (stream := largest_stream(connection)) is not None
     ]
     if not answers:
@@ -65,7 +65,7 @@ def credits_of(
     opened, stream = max(answers, key=lambda answer: len(answer[0].t_ns))
     client = [
         connection
-        for connection in view.opened(window, "client")
+        for connection in view.decrypted_packets(window, "client")
         if connection.connection.client_id == opened.connection.client_id
     ]
     if not client:
@@ -74,7 +74,7 @@ def credits_of(
         (int(connection.t_ns[index]), int(connection.key[index]), stream_id, limit)
         for connection in client
         for index, frames in enumerate(connection.frames)
-        for stream_id, limit in frames.granted
+        for stream_id, limit in frames.credits
     ]
     # Arrival times are computed only for packets that grant credit.
     granting = np.isin(up.entered.key, np.array([key for _, key, _, _ in limits], np.uint64))
@@ -247,18 +247,18 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unavai
     access = facts.access_delay_ns
     clock = TransferClock(zero_ns, _phase_starts(down), _phase_delays(down, access))
     down_mask = _select_packets(down.passage, window)
-    port = data_port(down.passage.entered.where(down_mask), down=True) if window.over_tcp else None
+    port = data_port(down.passage.entered.select(down_mask), down=True) if window.over_tcp else None
     if port is not None:
         down_mask &= client_port(down.passage.entered, True) == port
     starts, ends = _service_times(down)
     delivered = np.where(down.passage.arrived, down.passage.out_ns + access, -1)
     sent = _sent_arrays(down, down_mask, starts, ends, clock)
     bare, needless = _frame_flags(view, window, down.passage.entered.key[down_mask])
-    sent = replace(sent, bare=bare, needless=needless)
+    sent = replace(sent, ack_only=bare, needless=needless)
     up_mask = _select_packets(up.passage, window, port)
     acknowledged = _acknowledged(up, up_mask, clock, delivered[down_mask], access)
     first = _request_and_response(
-        view, window, zero_ns, down.passage.entered.where(down_mask), delivered[down_mask], up
+        view, window, zero_ns, down.passage.entered.select(down_mask), delivered[down_mask], up
     )
     if first is None or not len(sent):
         return Unavailable("no answer was captured")
@@ -266,7 +266,7 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unavai
     cross_traffic = ~(down.passage.entered.flow == flow) & (starts >= 0)
     return Conversation(
         request_ns=min(request_ns, end_ns),
-        first_ns=min(first_ns, end_ns),
+        first_byte_ns=min(first_ns, end_ns),
         end_ns=end_ns,
         rtt=clock.round_trips(_phase_starts(up), _phase_delays(up, access)),
         rate=Steps(
@@ -274,15 +274,15 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unavai
             np.array([phase.rate_bps for phase in down.phases], np.int64),
         ),
         sent=sent,
-        acknowledged=acknowledged,
-        others=merge_spans(
+        acks=acknowledged,
+        other_flows=merge_spans(
             np.stack([clock.at_sender(starts[cross_traffic]), clock.at_sender(ends[cross_traffic])], axis=1)
         )
         if cross_traffic.any()
         else NO_SPANS,
-        credits=_credits(view, window, down.passage.where(down_mask), up.passage.where(up_mask), clock),
+        credits=_credits(view, window, down.passage.select(down_mask), up.passage.select(up_mask), clock),
         window=_window_samples(view, window, clock),
-        mistaken=_false_losses(view, window, clock),
+        spurious_losses=_false_losses(view, window, clock),
     )
 
 
@@ -309,9 +309,9 @@ def _time_span(view: RunView, window: OneTransfer) -> tuple[int, int] | Unavaila
         zero_ns = shared_flow.lifetime.zero_ns + shared_flow.lifetime.start_ns
     if zero_ns is None:
         return Unavailable("no datagram of the client was captured")
-    if not delivery.whole:
+    if not delivery.is_complete:
         return Unavailable("it did not come to its end")
-    moment = delivery.reached(size)
+    moment = delivery.time_of(size)
     return (zero_ns, round(moment.seconds * 1e9)) if isinstance(moment, DeliveryTime) else moment
 
 
@@ -327,7 +327,7 @@ def _service_times(down: LinkDirection) -> tuple[Ints, Ints]:
     for a packet that the queue dropped. With random opportunities, service begins when it is the packet's turn. Both of
     shape (n,).
     """
-    passage, replayed = down.passage, down.replayed
+    passage, replayed = down.passage, down.replay
     t_ns = passage.entered.t_ns
     rates = np.array([phase.rate_bps for phase in down.phases], np.int64)
     departures = replayed.departure_ns if not down.served_at_random else down.departures_ns()
@@ -339,8 +339,8 @@ def _service_times(down: LinkDirection) -> tuple[Ints, Ints]:
         ends[rows] = np.maximum.accumulate(departures[rows])
         starts[rows] = np.maximum(t_ns[rows], np.concatenate([[0], ends[rows][:-1]]))
         return starts, ends
-    if down.asked.burst_bytes is None:
-        starts[rows], ends[rows] = departures[rows] - replayed.own_ns[rows], departures[rows]
+    if down.settings.burst_bytes is None:
+        starts[rows], ends[rows] = departures[rows] - replayed.transmission_ns[rows], departures[rows]
         return starts, ends
     service_ns = np.round(passage.entered.length[rows] * 8e9 / np.maximum(rates, 1)[replayed.phase[rows]]).astype(
         np.int64
@@ -362,13 +362,13 @@ def _sent_arrays(down: LinkDirection, mask: Flags, starts: Ints, ends: Ints, clo
         start_ns=np.where(served, clock.at_sender(starts[mask]), -1),
         end_ns=np.where(served, clock.at_sender(ends[mask]), -1),
         arrived=passage.arrived[mask],
-        lost=~passage.arrived[mask] & (down.replayed.fate[mask] != Fate.IN_FLIGHT),
+        lost=~passage.arrived[mask] & (down.replay.fate[mask] != Fate.IN_FLIGHT),
     )
 
 
 def _frame_flags(view: RunView, window: OneTransfer, keys: Keys) -> tuple[Flags | None, Flags | None]:
-    """`bare` and `needless` for the sender's packets with these capture keys, by their frames, shape (n,)."""
-    opened = () if window.over_tcp else view.opened(window, "server")
+    """`ack_only` and `needless` for the sender's packets with these capture keys, by their frames, shape (n,)."""
+    opened = () if window.over_tcp else view.decrypted_packets(window, "server")
     bare = [
         key
         for connection in opened
@@ -439,7 +439,7 @@ def _request_and_response(
 def _first_of_stream(view: RunView, window: OneTransfer) -> int | None:
     """When the first packet with data of the response arrived, by decrypted packets; ns since the epoch."""
     first_ns = None
-    for opened in () if window.over_tcp else view.opened(window, "server"):
+    for opened in () if window.over_tcp else view.decrypted_packets(window, "server"):
         stream = largest_stream(opened)
         for t_ns, frames in zip(opened.t_ns.tolist(), opened.frames, strict=True):
             if any(frame.stream == stream for frame in frames.streams):
@@ -480,4 +480,4 @@ def _false_losses(view: RunView, window: OneTransfer, clock: TransferClock) -> F
     spurious = spurious_losses(view, window)
     if not isinstance(spurious, SpuriousLosses):
         return FalseLosses(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    return FalseLosses(clock.at_sender(spurious.taken_ns), clock.at_sender(spurious.left_ns))
+    return FalseLosses(clock.at_sender(spurious.declared_ns), clock.at_sender(spurious.sent_ns))

@@ -60,7 +60,7 @@ def handshake(conv: Conversation) -> Ints:
 
 def request(conv: Conversation) -> Ints:
     """From then until the first byte of the response arrives: a round trip, and the server's response time."""
-    return merge_spans([(conv.request_ns, conv.first_ns)])
+    return merge_spans([(conv.request_ns, conv.first_byte_ns)])
 
 
 def line_rate(conv: Conversation) -> Ints:
@@ -68,7 +68,7 @@ def line_rate(conv: Conversation) -> Ints:
     the link's rate, by the replay of the arrivals. T-RAT calls such a flow bandwidth-limited (Zhang et al., On the
     Characteristics and Origins of Internet Flow Rates, SIGCOMM 2002, §4.1).
     """
-    return conv.served
+    return conv.useful_service
 
 
 def slow_start(conv: Conversation) -> Ints:
@@ -76,13 +76,13 @@ def slow_start(conv: Conversation) -> Ints:
     bytes of the one before it. The congestion window grows, and limits (RFC 9002 §7.3.1; T-RAT §4.1: congestion-limited
     in slow start). The window is seen as bytes sent from a packet until its acknowledgement, so no trace is needed.
     """
-    return merge_spans([(conv.first_ns, slow_start_end(conv))])
+    return merge_spans([(conv.first_byte_ns, slow_start_end(conv))])
 
 
 def slow_start_end(conv: Conversation) -> int:
     """When slow start was over, ns; no later than the transfer."""
     begins, sizes = conv.rounds.begin_ns, conv.rounds.size
-    loss_ns, _ = conv.detected
+    loss_ns, _ = conv.loss_detections
     _, last = conv.sending_ns
     end = min(last, int(loss_ns[0]) if len(loss_ns) else last)
     for number in range(1, len(sizes)):
@@ -99,17 +99,15 @@ def recovery(conv: Conversation) -> Ints:
     in which the bottleneck served packets that were lost after it. It also includes the end, when only lost data are
     left to send.
     """
-    detected_ns, lost = conv.detected
-    return merge_spans([*_periods(conv, detected_ns, conv.sent.t_ns[lost]), *conv.wasted.tolist(), *repair(conv)])
+    detected_ns, lost = conv.loss_detections
+    return merge_spans([*_periods(conv, detected_ns, conv.sent.t_ns[lost]), *conv.lost_service.tolist(), *repair(conv)])
 
 
 def _periods(conv: Conversation, declared_ns: Ints, left_ns: Ints) -> list[tuple[int, int]]:
     """Recovery periods that n packets begin: when each was declared lost, in order, and when it was sent, shape
     (n,).
     """
-    acknowledged = (
-        np.maximum.accumulate(conv.acknowledged.upto) if len(conv.acknowledged.upto) else conv.acknowledged.upto
-    )
+    acknowledged = np.maximum.accumulate(conv.acks.upto) if len(conv.acks.upto) else conv.acks.upto
     periods: list[tuple[int, int]] = []
     recovery_start = -_UNLIMITED
     for moment, left in zip(declared_ns.tolist(), left_ns.tolist(), strict=True):
@@ -118,7 +116,7 @@ def _periods(conv: Conversation, declared_ns: Ints, left_ns: Ints) -> list[tuple
         recovery_start = moment
         after = int(np.searchsorted(conv.sent.t_ns, moment, side="right"))
         at = int(np.searchsorted(acknowledged, after + 1))
-        periods.append((moment, int(conv.acknowledged.t_ns[at]) if at < len(acknowledged) else conv.end_ns))
+        periods.append((moment, int(conv.acks.t_ns[at]) if at < len(acknowledged) else conv.end_ns))
     return periods
 
 
@@ -129,8 +127,8 @@ def spurious_recovery(conv: Conversation) -> Ints:
     window would be cut. The state also includes the time in which the bottleneck served packets with nothing but data
     that had already arrived.
     """
-    mistaken = conv.mistaken
-    periods = merge_spans(_periods(conv, mistaken.t_ns, mistaken.left_ns))
+    mistaken = conv.spurious_losses
+    periods = merge_spans(_periods(conv, mistaken.t_ns, mistaken.sent_ns))
     return merge_spans(
         np.concatenate([periods, conv.needless, intersect(_reduced_spans(conv, periods), window_limited(conv))])
     )
@@ -141,7 +139,7 @@ def _reduced_spans(conv: Conversation, periods: Ints) -> Ints:
     report its window, the bytes of a round trip are used. A period that ends slow start lasts to the end: a restored
     window would double once more.
     """
-    loss_ns, _ = conv.detected
+    loss_ns, _ = conv.loss_detections
     doubling = slow_start_end(conv) + conv.rtt_ns
     if conv.window is None:
         moments, values = conv.rounds.begin_ns, conv.rounds.size.astype(np.float64)
@@ -170,8 +168,8 @@ def repair(conv: Conversation) -> list[tuple[int, int]]:
     lost = np.where(sent.lost, sent.size, 0)
     if not lost.any():
         return []
-    if conv.spent_ns < conv.end_ns:
-        return [(conv.spent_ns, conv.end_ns)]
+    if conv.new_data_end_ns < conv.end_ns:
+        return [(conv.new_data_end_ns, conv.end_ns)]
     unsent = conv.totals[-1] - conv.totals[1:]
     # Bytes lost in the last round trip before each packet, which may have to be sent again.
     since = np.searchsorted(sent.t_ns, sent.t_ns - 2 * conv.rtt.at(sent.t_ns))
@@ -247,7 +245,11 @@ def sender_idle(conv: Conversation) -> Ints:
 
 def _sendable_spans(conv: Conversation) -> Ints:
     """After slow start, while there are data, if credit is known: spans."""
-    return NO_SPANS if conv.credits is None else intersect(_after_slow_start(conv), merge_spans([(0, conv.spent_ns)]))
+    return (
+        NO_SPANS
+        if conv.credits is None
+        else intersect(_after_slow_start(conv), merge_spans([(0, conv.new_data_end_ns)]))
+    )
 
 
 def _level_spans(conv: Conversation) -> Ints:
@@ -260,7 +262,7 @@ def _level_spans(conv: Conversation) -> Ints:
     edges = np.append(begins, conv.end_ns)
     parts = np.split(conv.in_flight(sent.t_ns), np.searchsorted(sent.t_ns, begins[1:]))
     peaks = [int(part.max(initial=0)) for part in parts]
-    lost = np.concatenate([conv.detected[0], conv.mistaken.t_ns])
+    lost = np.concatenate([conv.loss_detections[0], conv.spurious_losses.t_ns])
     spans: list[tuple[int, int]] = []
     for start, number in value_runs(peaks, max(2 * conv.payload, round(LEVEL * max(peaks)))):
         since, until = int(edges[start]), int(edges[number])
@@ -286,7 +288,7 @@ def _is_ack_clocked(conv: Conversation, start_ns: int, end_ns: int, rounds: int)
     acknowledgement arrives. A sender that paces what its buffer holds counts too, if it stops with as much in flight as
     ever. A sender that only paces sends its packets evenly.
     """
-    ack_ns = conv.acknowledged.t_ns
+    ack_ns = conv.acks.t_ns
     ack_ns = ack_ns[(ack_ns >= start_ns) & (ack_ns < end_ns)]
     left = (conv.sent.t_ns >= start_ns) & (conv.sent.t_ns < end_ns) & (conv.sent.size > 0)
     if not len(ack_ns) or not left.any():
@@ -321,7 +323,7 @@ def steady(conv: Conversation) -> Ints:
     """
     begins, sizes = conv.rounds.begin_ns, conv.rounds.size
     edges = np.append(begins, conv.end_ns)
-    loss_ns = np.concatenate([conv.detected[0], conv.mistaken.t_ns])
+    loss_ns = np.concatenate([conv.loss_detections[0], conv.spurious_losses.t_ns])
     spans: list[tuple[int, int]] = []
     for start, number in value_runs(sizes.tolist(), 2 * conv.payload):
         is_lossless = not ((loss_ns >= edges[start]) & (loss_ns < edges[number])).any()
@@ -343,7 +345,7 @@ def _room_spans(conv: Conversation) -> Ints:
 
 def _edges(conv: Conversation, window: WindowSamples) -> Ints:
     """Moments between which neither the flight nor a window changes."""
-    return sorted_unique(conv.sent.t_ns, conv.acknowledged.t_ns, window.t_ns, np.array([conv.end_ns]))
+    return sorted_unique(conv.sent.t_ns, conv.acks.t_ns, window.t_ns, np.array([conv.end_ns]))
 
 
 def probe_timeouts(conv: Conversation) -> Ints:
@@ -351,7 +353,7 @@ def probe_timeouts(conv: Conversation) -> Ints:
     others are unacknowledged, after more than a round trip in which nothing was sent or received (RFC 9002 §6.2; for
     TCP a retransmission timeout, tcp_info's total_rto_time).
     """
-    sent, acks = conv.sent, conv.acknowledged
+    sent, acks = conv.sent, conv.acks
     if len(sent) < 2:
         return NO_SPANS
     last_ack_ns = np.concatenate([[-_UNLIMITED], acks.t_ns])[np.searchsorted(acks.t_ns, sent.t_ns, side="right")]
@@ -359,15 +361,15 @@ def probe_timeouts(conv: Conversation) -> Ints:
     quiet = sent.t_ns - np.maximum(last_ack_ns, before)
     # The sender knows the round trip of the last packet it received.
     probes = np.flatnonzero(quiet >= SILENCE * conv.rtt.at(sent.t_ns - quiet))
-    probes = probes[(probes > 0) & (sent.t_ns[probes] > conv.first_ns)]
+    probes = probes[(probes > 0) & (sent.t_ns[probes] > conv.first_byte_ns)]
     probes = probes[conv.acknowledged_by(sent.t_ns[probes]) < probes]
     largest_acked = np.maximum.accumulate(acks.upto) if len(acks.upto) else acks.upto
-    ends = conv.served[:, 1]
+    ends = conv.useful_service[:, 1]
     spans: list[tuple[int, int]] = []
     for probe in probes.tolist():
         moment = int(sent.t_ns[probe])
         served_count = int(np.searchsorted(ends, moment, side="right"))
-        since = int(ends[served_count - 1]) if served_count else conv.first_ns
+        since = int(ends[served_count - 1]) if served_count else conv.first_byte_ns
         acknowledged = int(conv.acknowledged_by(np.array([moment]))[0])
         at = int(np.searchsorted(largest_acked, acknowledged + 1))
         spans.append((since, int(acks.t_ns[at]) if at < len(largest_acked) else conv.end_ns))
@@ -378,13 +380,13 @@ def shared(conv: Conversation) -> Ints:
     """The bottleneck serves other flows while packets of this one wait for it. Or it is full, and this flow, after slow
     start, has only the share that its congestion window gives it (T-RAT §4.1: bandwidth-limited by sharing).
     """
-    waits = intersect(conv.others, conv.queued)
-    if not len(conv.others):
+    waits = intersect(conv.other_flows, conv.queued)
+    if not len(conv.other_flows):
         return waits
-    all_served = merge_spans(np.concatenate([conv.served, conv.wasted, conv.others]), NO_GAP)
-    edges = np.arange(conv.first_ns, conv.end_ns + conv.rtt_ns, max(conv.rtt_ns, 1), dtype=np.int64)
+    all_served = merge_spans(np.concatenate([conv.useful_service, conv.lost_service, conv.other_flows]), NO_GAP)
+    edges = np.arange(conv.first_byte_ns, conv.end_ns + conv.rtt_ns, max(conv.rtt_ns, 1), dtype=np.int64)
     full = flagged_spans(edges, _coverage(all_served, edges) >= FULL)
-    return merge_spans(np.concatenate([waits, intersect(intersect(conv.others, full), _after_slow_start(conv))]))
+    return merge_spans(np.concatenate([waits, intersect(intersect(conv.other_flows, full), _after_slow_start(conv))]))
 
 
 def _coverage(spans: Ints, edges: Ints) -> Floats:
@@ -436,8 +438,10 @@ def notes_of(conv: Conversation) -> dict[State, str]:
     lost = int(conv.sent.lost.sum())
     if lost:
         notes["recovery"] = f"{format_count(lost, 'packet')} lost{_overshoot_note(conv)}"
-    if len(conv.mistaken.t_ns):
-        notes["spurious_recovery"] = f"{format_count(len(conv.mistaken.t_ns), 'packet')} taken for lost that came"
+    if len(conv.spurious_losses.t_ns):
+        notes["spurious_recovery"] = (
+            f"{format_count(len(conv.spurious_losses.t_ns), 'packet')} taken for lost that came"
+        )
     blocked = [credit for credit in conv.credits or () if len(exhausted_spans(credit, conv))]
     if blocked:
         notes["flow_control"] = _blocked_note(blocked, conv)
@@ -466,7 +470,7 @@ def _blocked_note(credits: Sequence[Credit], conv: Conversation) -> str:
 
 def _overshoot_note(conv: Conversation) -> str:
     """How much was in flight when the first loss was detected, in bandwidth-delay products."""
-    loss_ns, _ = conv.detected
+    loss_ns, _ = conv.loss_detections
     before = conv.sent.t_ns[conv.sent.t_ns <= loss_ns[0]] if len(loss_ns) else loss_ns
     if not len(before) or not (bdp := conv.bdp_at(int(before[-1]))):
         return ""

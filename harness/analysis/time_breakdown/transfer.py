@@ -113,7 +113,7 @@ class SentArrays:
     arrived: Flags
     lost: Flags
     """It never arrived, and was not merely in flight when the capture ended."""
-    bare: Flags | None = None
+    ack_only: Flags | None = None
     """It is known to only acknowledge, so it counts towards no congestion window (RFC 9002 §2); None if no packets can
     be decrypted.
     """
@@ -122,15 +122,15 @@ class SentArrays:
     """It carried only data that had already arrived, as far as is known."""
 
     @cached_property
-    def used(self) -> Flags:
+    def useful(self) -> Flags:
         """The packet arrived, and was not needless."""
         return self.arrived if self.needless is None else self.arrived & ~self.needless
 
     @property
-    def counted(self) -> Flags:
+    def congestion_controlled(self) -> Flags:
         """Which packets count towards the congestion window, as far as is known."""
         with_payload: Flags = self.size > 0
-        return with_payload if self.bare is None else with_payload & ~self.bare
+        return with_payload if self.ack_only is None else with_payload & ~self.ack_only
 
     def __len__(self) -> int:
         return len(self.t_ns)
@@ -193,7 +193,7 @@ class FalseLosses:
 
     t_ns: Ints
     """When the sender declared each lost."""
-    left_ns: Ints
+    sent_ns: Ints
     """When each was sent."""
 
 
@@ -216,7 +216,7 @@ class Conversation:
 
     request_ns: int
     """When the client could send its request: the handshake was over."""
-    first_ns: int
+    first_byte_ns: int
     """When the first byte of the response had arrived."""
     end_ns: int
     """When the last byte had arrived."""
@@ -225,14 +225,14 @@ class Conversation:
     rate: Steps
     """Rate of the bottleneck, bit/s at layer 2."""
     sent: SentArrays
-    acknowledged: AckArrays
-    others: Ints = field(default_factory=lambda: NO_SPANS)
+    acks: AckArrays
+    other_flows: Ints = field(default_factory=lambda: NO_SPANS)
     """When the bottleneck served other flows: spans."""
     credits: tuple[Credit, ...] | None = None
     """None if packets cannot be decrypted, or TCP's opening was not captured, so that the credit is unknown."""
     window: WindowSamples | None = None
     """The congestion window; None if the sender does not report it."""
-    mistaken: FalseLosses = field(default_factory=lambda: FalseLosses(_NO_TIMES, _NO_TIMES))
+    spurious_losses: FalseLosses = field(default_factory=lambda: FalseLosses(_NO_TIMES, _NO_TIMES))
     """Empty also if spurious losses cannot be known."""
 
     @property
@@ -249,7 +249,7 @@ class Conversation:
     @property
     def rtt_ns(self) -> int:
         """The path's own round trip when the response began, ns."""
-        return self.rtt_at(self.first_ns)
+        return self.rtt_at(self.first_byte_ns)
 
     def rtt_at(self, moment: int) -> int:
         """The path's own round trip at a moment, ns."""
@@ -260,19 +260,19 @@ class Conversation:
         return float(self.rate.at(np.array([moment]))[0]) / 8 * self.rtt_at(moment) / 1e9
 
     @cached_property
-    def served(self) -> Ints:
+    def useful_service(self) -> Ints:
         """When the bottleneck served packets that then arrived, and were useful: spans."""
-        return self._service(self.sent.used)
+        return self._service(self.sent.useful)
 
     @cached_property
-    def wasted(self) -> Ints:
+    def lost_service(self) -> Ints:
         """When it served packets that were lost after it: spans."""
         return self._service(~self.sent.arrived)
 
     @cached_property
     def needless(self) -> Ints:
         """When it served packets with nothing but data that had already arrived: spans."""
-        return self._service(self.sent.arrived & ~self.sent.used)
+        return self._service(self.sent.arrived & ~self.sent.useful)
 
     def _service(self, mask: Flags) -> Ints:
         sent, served = self.sent, mask & (self.sent.start_ns >= 0)
@@ -291,8 +291,8 @@ class Conversation:
 
     def acknowledged_by(self, moments: Ints) -> Ints:
         """Number of packets acknowledged at each moment, shape of `moments`."""
-        largest_acked = np.concatenate([[0], np.maximum.accumulate(self.acknowledged.upto)]).astype(np.int64)
-        counts: Ints = largest_acked[np.searchsorted(self.acknowledged.t_ns, moments, side="right")]
+        largest_acked = np.concatenate([[0], np.maximum.accumulate(self.acks.upto)]).astype(np.int64)
+        counts: Ints = largest_acked[np.searchsorted(self.acks.t_ns, moments, side="right")]
         return counts
 
     def in_flight(self, moments: Ints) -> Ints:
@@ -305,17 +305,17 @@ class Conversation:
         return unacknowledged
 
     @cached_property
-    def detected(self) -> tuple[Ints, Ints]:
+    def loss_detections(self) -> tuple[Ints, Ints]:
         """(when, which): losses in the order in which the sender could detect them, both of shape (l,).
 
         By the packet threshold (RFC 9002 §6.1.1): three packets that were sent later are acknowledged. Probes of the
         path MTU do not count (RFC 9000 §14.4).
         """
         lost = np.flatnonzero(self.sent.lost & (self.sent.size <= self.payload) & (self.sent.size > 0))
-        largest_acked = np.maximum.accumulate(self.acknowledged.upto) if len(self.acknowledged.upto) else _NO_TIMES
+        largest_acked = np.maximum.accumulate(self.acks.upto) if len(self.acks.upto) else _NO_TIMES
         at = np.searchsorted(largest_acked, lost + 1 + _PACKET_THRESHOLD)
         detectable = at < len(largest_acked)
-        detected_ns = self.acknowledged.t_ns[at[detectable]] if len(largest_acked) else _NO_TIMES
+        detected_ns = self.acks.t_ns[at[detectable]] if len(largest_acked) else _NO_TIMES
         order = np.argsort(detected_ns, kind="stable")
         return detected_ns[order], lost[detectable][order]
 
@@ -324,11 +324,11 @@ class Conversation:
         """The response's round trips, as senders count them (RFC 9406 §4.2). A round trip ends, and the next begins,
         when its first packet that arrived is acknowledged.
         """
-        sent, acks = self.sent, self.acknowledged
+        sent, acks = self.sent, self.acks
         largest_acked = np.maximum.accumulate(acks.upto) if len(acks.upto) else _NO_TIMES
         delivered = np.flatnonzero(sent.arrived & (sent.end_ns >= 0))
         begins, places, late = list[int](), list[int](), list[int]()
-        place = int(np.searchsorted(sent.t_ns, self.first_ns - self.rtt_ns // 4))
+        place = int(np.searchsorted(sent.t_ns, self.first_byte_ns - self.rtt_ns // 4))
         moment = int(sent.t_ns[place]) if place < len(sent) else 0
         while place < len(sent):
             begins.append(moment)
@@ -347,13 +347,13 @@ class Conversation:
             late.append(max(moment - self.rtt_at(delivered_ns) - delivered_ns, 0))
             place = max(int(np.searchsorted(sent.t_ns, moment)), place + 1)
         ends = np.array([*places, len(sent)], np.int64)
-        counted = np.concatenate([[0], np.cumsum(sent.counted)]).astype(np.int64)
+        counted = np.concatenate([[0], np.cumsum(sent.congestion_controlled)]).astype(np.int64)
         return Rounds(
             np.array(begins, np.int64), np.diff(self.totals[ends]), np.diff(counted[ends]), np.array(late, np.int64)
         )
 
     @cached_property
-    def spent_ns(self) -> int:
+    def new_data_end_ns(self) -> int:
         """When the furthest byte of the response had arrived, by its stream's credit: at the latest from then on only
         lost data are left to send. The transfer's end if packets cannot be decrypted.
         """
@@ -365,8 +365,8 @@ class Conversation:
     @property
     def sending_ns(self) -> tuple[int, int]:
         """From the first byte of the response until the sender had nothing left to send."""
-        last = int(self.sent.t_ns[self.sent.size > 0].max(initial=self.first_ns))
-        return self.first_ns, min(max(last, self.first_ns), self.end_ns)
+        last = int(self.sent.t_ns[self.sent.size > 0].max(initial=self.first_byte_ns))
+        return self.first_byte_ns, min(max(last, self.first_byte_ns), self.end_ns)
 
 
 #: kPacketThreshold (RFC 9002 §6.1.1).

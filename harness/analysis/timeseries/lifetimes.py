@@ -35,7 +35,7 @@ class Lifetime:
     """Its packets in the direction of its data, as they entered the simulator."""
     received: Capture
     """The same as they left it."""
-    answers: Capture
+    return_packets: Capture
     """The receiver's packets, as they entered the simulator."""
 
     @property
@@ -75,12 +75,12 @@ def lifetimes_of(view: Artefacts, zero_ns: int) -> dict[int, Lifetime]:
 
 
 def _lifetime(flow: FlowAddresses, left: Capture, right: Capture, zero_ns: int, end_ns: int) -> Lifetime | None:
-    at_client = left.where(left.flow == flow.flow)
-    at_server = right.where(right.flow == flow.flow)
+    at_client = left.select(left.flow == flow.flow)
+    at_server = right.select(right.flow == flow.flow)
     down = flow.sender == "server"
     sent, received = (at_server, at_client) if down else (at_client, at_server)
-    answers = received.where(received.to_client != down)
-    sent, received = sent.where(sent.to_client == down), received.where(received.to_client == down)
+    answers = received.select(received.to_client != down)
+    sent, received = sent.select(sent.to_client == down), received.select(received.to_client == down)
     if flow.kind == "tcp" and flow.stop is None:
         # The generator's control connection begins some round trips earlier, and reports the end after it.
         port = data_port(received, down)

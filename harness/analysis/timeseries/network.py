@@ -110,7 +110,7 @@ def bottleneck_series(direction: LinkDirection, zero_ns: int) -> dict[str, Point
     arrivals, departures, length = queue_times(direction, zero_ns)
     moments = grid_ns(min(start_ns, 0), end_ns)
     first, last = (int(bin_of(np.array([t]))[0]) for t in (min(start_ns, 0), end_ns))
-    dropped = direction.replayed.fate == Fate.QUEUE_DROP
+    dropped = direction.replay.fate == Fate.QUEUE_DROP
     drop_ns = entered.t_ns[dropped] - zero_ns
     packets = _queued_total(arrivals, departures, np.ones_like(length), moments)
     return {
@@ -121,7 +121,7 @@ def bottleneck_series(direction: LinkDirection, zero_ns: int) -> dict[str, Point
         "drops": Points(bin_starts(first, last), bin_sums(drop_ns, 1, first, last)),
         "drop": _packet_flows(direction, dropped, zero_ns),
         "mark": _packet_flows(direction, direction.passage.marked, zero_ns),
-        "loss": _packet_flows(direction, direction.replayed.fate == Fate.LOST, zero_ns),
+        "loss": _packet_flows(direction, direction.replay.fate == Fate.LOST, zero_ns),
         "capacity": _capacity(direction, zero_ns, end_ns),
     }
 
@@ -199,10 +199,10 @@ def _ack_ratio(lifetime: Lifetime, first: int, last: int) -> Points:
     """Packets with data per packet of the receiver, in each bin that has both."""
     # Handshake packets are acknowledged by other rules (RFC 9000 §13.2.1).
     data, answers = (
-        packets.where((packets.form == Form.SHORT) | (packets.form == Form.NONE))
-        for packets in (lifetime.received, lifetime.answers)
+        packets.select((packets.form == Form.SHORT) | (packets.form == Form.NONE))
+        for packets in (lifetime.received, lifetime.return_packets)
     )
-    data = data.where(data.payload > 0)
+    data = data.select(data.payload > 0)
     data_counts = bin_sums(data.t_ns - lifetime.zero_ns, 1, first, last)
     answer_counts = bin_sums(answers.t_ns - lifetime.zero_ns, 1, first, last)
     both = (data_counts > 0) & (answer_counts > 0)
@@ -234,7 +234,7 @@ def _drops(directions: list[LinkDirection], lifetime: Lifetime, first: int, last
     drop_ns = []
     for direction in directions:
         entered = direction.passage.entered
-        dropped = (direction.replayed.fate == Fate.QUEUE_DROP) & (entered.flow == lifetime.flow)
+        dropped = (direction.replay.fate == Fate.QUEUE_DROP) & (entered.flow == lifetime.flow)
         drop_ns.append(entered.t_ns[dropped])
     return Points(bin_starts(first, last), bin_sums(np.concatenate(drop_ns) - lifetime.zero_ns, 1, first, last))
 

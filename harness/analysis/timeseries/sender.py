@@ -40,7 +40,7 @@ def traces_of(view: Artefacts, window: TransferWindow, role: Role) -> list[Path]
     traces = []
     for path in view.qlogs(flow, role):
         summary = qlog.summarise_data(path.name, qlog.read_head(path, _HEAD))
-        is_named = summary.names(name)
+        is_named = summary.identifies(name)
         begins = summary.start_ns is not None and window.start_ns <= summary.start_ns < window.end_ns
         if is_named or begins or alone:
             traces.append((not is_named, -content_size(path), path))

@@ -121,7 +121,7 @@ class DecryptedPacket:
     number: int
     phase_bit: bool
     """Of a short header (RFC 9000 §17.3.1)."""
-    plain: bytes
+    plaintext: bytes
 
 
 @dataclass
@@ -160,7 +160,7 @@ class Key:
             self._ecb = Cipher(algorithms.AES(self._header), modes.ECB()).encryptor()
         return self._ecb.update(sample)
 
-    def unmasked(self, header: Header, at: int, largest: int) -> tuple[int, int, bytes] | None:
+    def unmask(self, header: Header, at: int, largest: int) -> tuple[int, int, bytes] | None:
         """First byte, packet number and the header as it was authenticated; None for a packet that is too short.
 
         `at`: where the packet number starts; `largest`: the largest number before (RFC 9000 §A.3), -1 for none.
@@ -215,7 +215,7 @@ class Packet:
     """Packet number; None where it was not decrypted."""
     phase: int = 0
     """Key updates before it (RFC 9001 §6)."""
-    plain: bytes | None = None
+    plaintext: bytes | None = None
     """Its frames; None where it was not decrypted."""
 
     @property
@@ -231,10 +231,10 @@ class Packet:
     @cached_property
     def frames(self) -> Frames | None:
         """Its frames; None where it was not decrypted, or holds none that are known."""
-        if self.plain is None:
+        if self.plaintext is None:
             return None
         try:
-            return read_frames(self.plain, len(self.plain))
+            return read_frames(self.plaintext, len(self.plaintext))
         except FrameError:
             return None
 
@@ -396,7 +396,7 @@ class DissectedConnection:
         """The largest packet number in a packet number space so far, -1 for none."""
         return self._largest.get((sender, _SPACE[form]), -1)
 
-    def note(self, sender: Role, form: Form, number: int) -> None:
+    def record_number(self, sender: Role, form: Form, number: int) -> None:
         """Record a packet number."""
         self._largest[sender, _SPACE[form]] = max(number, self.largest(sender, form))
 
@@ -512,7 +512,7 @@ class PacketOpener:
     ) -> Packet:
         """Record the state that an opened packet with a long header shows."""
         sender, header = packet.sender, packet.header
-        connection.note(sender, header.form, decrypted.number)
+        connection.record_number(sender, header.form, decrypted.number)
         self._register(sender, header.source_id, connection)
         self._by_address[client] = connection
         if sender == "server":
@@ -552,7 +552,7 @@ class PacketOpener:
     def _in_phase(self, packet: Packet, connection: DissectedConnection, phases: list[Key], at: int) -> Packet | None:
         sender, header = packet.sender, packet.header
         current_phase = connection.current.get(sender, 0)
-        unmasked = phases[current_phase].unmasked(header, at, connection.largest(sender, Form.SHORT))
+        unmasked = phases[current_phase].unmask(header, at, connection.largest(sender, Form.SHORT))
         if unmasked is None:
             return None
         first, number, head = unmasked
@@ -567,7 +567,7 @@ class PacketOpener:
             decrypted = phases[phase].open(header, first, number, head)
             if decrypted is not None:
                 connection.current[sender] = max(current_phase, phase)
-                connection.note(sender, Form.SHORT, number)
+                connection.record_number(sender, Form.SHORT, number)
                 destination = header.data[1:at]
                 full_header = Header(Form.SHORT, header.data, at, connection.version, destination)
                 opened_packet = _decrypted_packet(
@@ -610,7 +610,7 @@ class PacketOpener:
 
 
 def _try_key(key: Key, connection: DissectedConnection, sender: Role, header: Header) -> DecryptedPacket | None:
-    unmasked = key.unmasked(header, header.number_at, connection.largest(sender, header.form))
+    unmasked = key.unmask(header, header.number_at, connection.largest(sender, header.form))
     if unmasked is None:
         return None
     decrypted = key.open(header, *unmasked)
@@ -625,5 +625,5 @@ def _decrypted_packet(
     if decrypted is None:
         return Packet(packet.datagram, packet.sender, packet.header, connection.number)
     return Packet(
-        packet.datagram, packet.sender, packet.header, connection.number, decrypted.number, phase, decrypted.plain
+        packet.datagram, packet.sender, packet.header, connection.number, decrypted.number, phase, decrypted.plaintext
     )

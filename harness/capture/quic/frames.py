@@ -57,7 +57,7 @@ class Frames(NamedTuple):
     """Offset and data of CRYPTO frames (§19.6), the data as far as they were captured."""
     new_ids: tuple[bytes, ...] = ()
     """The IDs of NEW_CONNECTION_ID frames (§19.15), as far as they were captured."""
-    granted: tuple[tuple[int | None, int], ...] = ()
+    credits: tuple[tuple[int | None, int], ...] = ()
     """Credit of MAX_STREAM_DATA frames (§19.10), with their stream, and of MAX_DATA frames (§19.9), with none."""
 
 
@@ -306,29 +306,29 @@ class _FrameReading:
     """Reads all payloads in step, one frame of each at a time."""
 
     def __init__(self, plain: Bytes, captured: Ints, size: Ints) -> None:
-        self._plain = plain
+        self._plaintext = plain
         self._data = np.pad(plain, ((0, 0), (0, _LONGEST)))
-        self._seen, self._size = captured, size
-        self._at = np.zeros(len(captured), np.int64)
+        self._captured, self._size = captured, size
+        self._position = np.zeros(len(captured), np.int64)
         """The position at which each is read next."""
         self._readable = np.zeros(len(captured), np.int64)
         """The position behind its last whole frame."""
-        self._cut = np.zeros(len(captured), np.bool_)
+        self._truncated = np.zeros(len(captured), np.bool_)
         """The captured bytes ended within a frame."""
-        self._other = np.zeros(len(captured), np.bool_)
+        self._unknown = np.zeros(len(captured), np.bool_)
         """It has frames that are not read here."""
         self._acknowledged = np.full(len(captured), -1, np.int64)
         self._types: list[tuple[Ints, Ints]] = []
         self._streams: list[tuple[Ints, ...]] = []
-        self._granted: list[tuple[Ints, Ints, Ints]] = []
+        self._credits: list[tuple[Ints, Ints, Ints]] = []
         """For each step: rows, and their frames' fields."""
 
     def run(self) -> None:
         """Read all."""
-        end = np.minimum(self._seen, self._size)
-        while len(rows := np.flatnonzero((self._at < end) & ~self._cut & ~self._other)):
-            kind = self._data[rows, self._at[rows]].astype(np.int64)
-            self._at[rows] += 1
+        end = np.minimum(self._captured, self._size)
+        while len(rows := np.flatnonzero((self._position < end) & ~self._truncated & ~self._unknown)):
+            kind = self._data[rows, self._position[rows]].astype(np.int64)
+            self._position[rows] += 1
             self._types.append((rows, kind))
             handled = np.zeros(len(rows), np.bool_)
             for mask, parse in (
@@ -340,91 +340,91 @@ class _FrameReading:
                 if mask.any():
                     parse(rows[mask], kind[mask])
                 handled |= mask
-            self._other[rows[~handled & (kind != PING)]] = True
-            complete = rows[~self._cut[rows] & ~self._other[rows]]
-            self._readable[complete] = self._at[complete]
+            self._unknown[rows[~handled & (kind != PING)]] = True
+            complete = rows[~self._truncated[rows] & ~self._unknown[rows]]
+            self._readable[complete] = self._position[complete]
 
-    def _sound(self, rows: Ints) -> Flags:
-        return ~self._cut[rows] & ~self._other[rows]
+    def _is_valid(self, rows: Ints) -> Flags:
+        return ~self._truncated[rows] & ~self._unknown[rows]
 
     def _integer(self, rows: Ints) -> Ints:
         """A variable-length integer of each row (RFC 9000 §16). The value of one that is cut off is undefined."""
-        at = np.minimum(self._at[rows], self._data.shape[1] - _LONGEST)
+        at = np.minimum(self._position[rows], self._data.shape[1] - _LONGEST)
         first = self._data[rows, at].astype(np.int64)
         value: Ints = first & 0x3F
         length = 1 << (first >> 6)
         # The length of an integer that was not captured is unknown.
-        length[self._at[rows] >= self._seen[rows]] = 1
-        end = self._at[rows] + length
+        length[self._position[rows] >= self._captured[rows]] = 1
+        end = self._position[rows] + length
         for byte in range(1, _LONGEST):
             longer = np.flatnonzero(length > byte)
             if not len(longer):
                 break
             value[longer] = value[longer] << 8 | self._data[rows[longer], at[longer] + byte]
-        cut = end > self._seen[rows]
-        self._cut[rows[cut]] = True
-        self._other[rows[end > self._size[rows]]] = True
-        self._at[rows] = np.where(cut, self._at[rows], end)
+        cut = end > self._captured[rows]
+        self._truncated[rows[cut]] = True
+        self._unknown[rows[end > self._size[rows]]] = True
+        self._position[rows] = np.where(cut, self._position[rows], end)
         return value
 
     def _stream(self, rows: Ints, kind: Ints) -> None:
         stream = self._integer(rows)
         offset, length = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
         for bit, values in ((OFF, offset), (LEN, length)):
-            present = np.flatnonzero((kind & bit != 0) & self._sound(rows))
+            present = np.flatnonzero((kind & bit != 0) & self._is_valid(rows))
             values[present] = self._integer(rows[present])
-        sound = self._sound(rows)
+        sound = self._is_valid(rows)
         rows, kind, stream, offset, length = (column[sound] for column in (rows, kind, stream, offset, length))
-        start = self._at[rows].copy()
+        start = self._position[rows].copy()
         length = np.where(kind & LEN, length, self._size[rows] - start)
-        self._at[rows] = start + length
-        self._other[rows[(self._at[rows] > self._size[rows]) | (offset + length >= OFFSET_LIMIT)]] = True
+        self._position[rows] = start + length
+        self._unknown[rows[(self._position[rows] > self._size[rows]) | (offset + length >= OFFSET_LIMIT)]] = True
         self._streams.append((rows, stream, offset, length, kind & FIN, start))
 
     def _acknowledgement(self, rows: Ints, kind: Ints) -> None:
         """RFC 9000 §19.3."""
         largest = self._integer(rows)
-        readable = self._sound(rows)
+        readable = self._is_valid(rows)
         self._acknowledged[rows[readable]] = largest[readable]
         delay, ranges, first = (np.zeros(len(rows), np.int64) for _ in range(3))
         for values in (delay, ranges, first):
-            active = np.flatnonzero(self._sound(rows))
+            active = np.flatnonzero(self._is_valid(rows))
             values[active] = self._integer(rows[active])
         smallest, range_index = np.maximum(largest - first, -1), 0
-        while len(active := np.flatnonzero((ranges > range_index) & self._sound(rows))):
+        while len(active := np.flatnonzero((ranges > range_index) & self._is_valid(rows))):
             for apart in (2, 0):
                 smallest[active] = np.maximum(smallest[active] - self._integer(rows[active]) - apart, -1)
-                active = active[self._sound(rows[active])]
-            self._other[rows[active[smallest[active] < 0]]] = True
+                active = active[self._is_valid(rows[active])]
+            self._unknown[rows[active[smallest[active] < 0]]] = True
             range_index += 1
-        sound = self._sound(rows)
-        self._other[rows[sound & (smallest < 0)]] = True
+        sound = self._is_valid(rows)
+        self._unknown[rows[sound & (smallest < 0)]] = True
         counts = np.flatnonzero(sound & (kind == ACK_ECN))
         for _ in range(3):
-            counts = counts[self._sound(rows[counts])]
+            counts = counts[self._is_valid(rows[counts])]
             self._integer(rows[counts])
 
     def _credit(self, rows: Ints, kind: Ints) -> None:
         stream = np.full(len(rows), -1, np.int64)
         per_stream = np.flatnonzero(kind == MAX_STREAM_DATA)
         stream[per_stream] = self._integer(rows[per_stream])
-        readable = np.flatnonzero(self._sound(rows))
+        readable = np.flatnonzero(self._is_valid(rows))
         value = self._integer(rows[readable])
-        sound = self._sound(rows[readable])
-        self._granted.append((rows[readable][sound], stream[readable][sound], value[sound]))
+        sound = self._is_valid(rows[readable])
+        self._credits.append((rows[readable][sound], stream[readable][sound], value[sound]))
 
     def _padding(self, rows: Ints, _: Ints) -> None:
-        column = np.arange(self._plain.shape[1])
-        at, captured = self._at[rows, None], self._seen[rows, None]
-        behind = (self._plain[rows] != PADDING) & (column >= at) & (column < captured)
-        self._at[rows] = np.where(behind.any(axis=1), behind.argmax(axis=1), self._seen[rows])
+        column = np.arange(self._plaintext.shape[1])
+        at, captured = self._position[rows, None], self._captured[rows, None]
+        behind = (self._plaintext[rows] != PADDING) & (column >= at) & (column < captured)
+        self._position[rows] = np.where(behind.any(axis=1), behind.argmax(axis=1), self._captured[rows])
 
     # --- results
 
     def frames(self) -> Iterator[Frames | None]:
         """As `read_common`."""
-        count = len(self._seen)
-        captured, width = self._plain.tobytes(), self._plain.shape[1]
+        count = len(self._captured)
+        captured, width = self._plaintext.tobytes(), self._plaintext.shape[1]
         types: list[tuple[int, ...]] = [()] * count
         for rows, kind in self._types:
             for row, frame_type in zip(rows.tolist(), kind.tolist(), strict=True):
@@ -432,23 +432,23 @@ class _FrameReading:
         streams: list[tuple[StreamFrame, ...]] = [()] * count
         for batch in self._streams:
             rows, _, _, length, _, start = batch
-            stop = np.minimum(start + length, self._seen[rows])
+            stop = np.minimum(start + length, self._captured[rows])
             for row, stream, offset, size, fin, first, end in zip(
                 *(column.tolist() for column in (*batch, stop)), strict=True
             ):
                 head = captured[row * width + first : row * width + end]
                 streams[row] += (StreamFrame(stream, offset, size, bool(fin), head),)
         granted: dict[int, tuple[tuple[int | None, int], ...]] = {}
-        for rows, stream_of, value in self._granted:
+        for rows, stream_of, value in self._credits:
             for row, stream, limit in zip(rows.tolist(), stream_of.tolist(), value.tolist(), strict=True):
                 granted[row] = (*granted.get(row, ()), (None if stream < 0 else stream, limit))
         hidden = (self._size - self._readable).tolist()
         acknowledged = self._acknowledged.tolist()
-        for row, unsupported in enumerate(self._other.tolist()):
+        for row, unsupported in enumerate(self._unknown.tolist()):
             if unsupported:
                 yield None
                 continue
             largest = acknowledged[row]
             yield Frames(
-                streams[row], types[row], None if largest < 0 else largest, hidden[row], granted=granted.get(row, ())
+                streams[row], types[row], None if largest < 0 else largest, hidden[row], credits=granted.get(row, ())
             )

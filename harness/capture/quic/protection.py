@@ -156,17 +156,17 @@ class Heads:
 
     data: Bytes
     """First bytes of each, zero beyond what was captured, shape (n, w)."""
-    seen: Ints
+    captured: Ints
     """Bytes of it that were captured, shape (n,)."""
     size: Ints
     """Bytes of the packet, tag included, shape (n,)."""
 
     def __len__(self) -> int:
-        return len(self.seen)
+        return len(self.captured)
 
-    def where(self, chosen: npt.NDArray[np.generic]) -> Heads:
+    def select(self, chosen: npt.NDArray[np.generic]) -> Heads:
         """The packets chosen by a mask or by indices."""
-        return Heads(take_rows(self.data, chosen), self.seen[chosen], self.size[chosen])
+        return Heads(take_rows(self.data, chosen), self.captured[chosen], self.size[chosen])
 
 
 @dataclass(frozen=True)
@@ -194,9 +194,9 @@ class Packets:
     """Packet number."""
     phase: Ints
     """How many key updates came before it (RFC 9001 §6)."""
-    plain: Bytes
+    plaintext: Bytes
     """First bytes of its payload, shape (m, w)."""
-    seen: Ints
+    captured: Ints
     """Bytes of payload that are known."""
     size: Ints
     """Bytes of payload, without the tag."""
@@ -204,7 +204,7 @@ class Packets:
     def __len__(self) -> int:
         return len(self.row)
 
-    def where(self, chosen: Ints) -> Packets:
+    def select(self, chosen: Ints) -> Packets:
         """The packets chosen by indices."""
         return Packets(**{field.name: take_rows(getattr(self, field.name), chosen) for field in fields(self)})
 
@@ -218,7 +218,7 @@ def decrypt(heads: Heads, protection: Protection) -> Packets:
     third have a number far from the numbers before. With a wrong secret the packets that remain do so by chance.
     """
     at = 1 + protection.id_length
-    is_complete = (heads.seen >= at + 4 + SAMPLE) & (heads.size >= at + 4 + TAG)
+    is_complete = (heads.captured >= at + 4 + SAMPLE) & (heads.size >= at + 4 + TAG)
     rows = np.flatnonzero(is_complete)
     secret, aead, version = protection.secret, protection.aead, protection.version
     keys = derive_keys(secret, aead, version)
@@ -244,7 +244,7 @@ def decrypt(heads: Heads, protection: Protection) -> Packets:
         for phase_index in np.unique(phase[part]).tolist():
             members = part.start + np.flatnonzero(phase[part] == phase_index)
             plain[members] ^= keystream(derive_keys(secrets[phase_index], aead, version), number[members], width)
-    captured, total = heads.seen[rows] - at - length, heads.size[rows] - at - length - TAG
+    captured, total = heads.captured[rows] - at - length, heads.size[rows] - at - length - TAG
     return Packets(rows, number, phase, plain, np.minimum(captured, total), total)
 
 

@@ -160,16 +160,16 @@ class Effect:
     worse: tuple[ParameterValue, ...]
     """The level with the longest time. For two factors: the worse level of each."""
     better: tuple[ParameterValue, ...]
-    saved: Interval
+    saving: Interval
     """Seconds, one value per repetition. For two factors: half the difference between what the first saves at the
     second's better level and at its worse, that is, the part that is not the sum of both effects."""
     aliased: tuple[tuple[str, ...], ...]
     """Interactions whose effects the figure includes and cannot be told from."""
 
     @property
-    def shown(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether the interval excludes zero; False for one repetition, which has no interval."""
-        return self.saved.n > 1 and not self.saved.low <= 0 <= self.saved.high
+        return self.saving.n > 1 and not self.saving.low <= 0 <= self.saving.high
 
 
 @dataclass(frozen=True)
@@ -186,32 +186,32 @@ class Conditional:
     """The effect of a factor at each level of another."""
 
     factor: str
-    given: str
+    other_factor: str
     levels: tuple[ParameterValue, ...]
     """Of the other one."""
-    saved: tuple[Interval, ...]
+    saving: tuple[Interval, ...]
 
 
 @dataclass(frozen=True)
 class Analysis:
     """The analysis of one time of one study."""
 
-    of: StudySample
+    sample: StudySample
     metric: str
     """milestone_2MB …, of the first transfer."""
     median: float
     """Of all runs, seconds."""
-    main: tuple[Effect, ...]
+    main_effects: tuple[Effect, ...]
     """The greatest first."""
-    together: tuple[Effect, ...]
+    interactions: tuple[Effect, ...]
     """Interactions of two, the greatest first."""
     responses: tuple[Response, ...]
     conditionals: tuple[Conditional, ...]
     """Of interactions that the design tells from others."""
     runs: int
-    late: int
+    censored: int
     """Runs that had not reached this point at the timeout. They count as the timeout, a lower bound (censored)."""
-    without: tuple[tuple[str, str], ...]
+    cells_without_time: tuple[tuple[str, str], ...]
     """Cells without any time → why."""
     problem: str = ""
     """Why there are no effects; empty where there are."""
@@ -324,7 +324,7 @@ def _effects(
 
 def _rank_effects(effects: Iterable[Effect]) -> tuple[Effect, ...]:
     # Rounded to a microsecond, so that rounding errors do not rank equal effects.
-    return tuple(sorted(effects, key=lambda effect: (-round(abs(effect.saved.median), 6), effect.factors)))
+    return tuple(sorted(effects, key=lambda effect: (-round(abs(effect.saving.median), 6), effect.factors)))
 
 
 def _alias_names(fits: _Fits, term: Term, names: Sequence[str]) -> tuple[tuple[str, ...], ...]:

@@ -53,7 +53,7 @@ class StudySample:
     client: str
     server: str
     engine: str
-    rest: Mapping[str, ParameterValue]
+    fixed_parameters: Mapping[str, ParameterValue]
     """Parameters that all cells have in common, beside the factors."""
     factors: Mapping[str, tuple[ParameterValue, ...]]
     """Name → the levels that were run, the base first."""
@@ -62,7 +62,7 @@ class StudySample:
     @property
     def name(self) -> str:
         """The name for people: scenario, pair, engine and fixed parameters."""
-        suffix = "".join(f", {name} {value}" for name, value in self.rest.items())
+        suffix = "".join(f", {name} {value}" for name, value in self.fixed_parameters.items())
         return f"{self.scenario.name} {self.client}→{self.server} ({self.engine}{suffix})"
 
 
@@ -175,9 +175,9 @@ class ProfileRow:
 
     label: str
     """The profile, several profiles that are the same settings for this pair, or 'its own parameters'."""
-    told: Mapping[str, ParameterValue]
+    settings: Mapping[str, ParameterValue]
     """The settings that the pair honours."""
-    absent: tuple[str, ...]
+    unsupported: tuple[str, ...]
     """Settings that the pair does not honour: 'client.ack_ratio 2'."""
     times: Mapping[str, Interval | None]
     """milestone_2MB … → seconds; infinite where the run timed out before."""
@@ -232,7 +232,7 @@ def _build_profiles(group: list[CellResult]) -> ProfileSample:
         if result is None:
             continue
         prefixes = [f"{profile}: " for profile in label.split(" = ")]
-        absent = tuple(name.partition(": ")[2] for name in design.absent if name.startswith(tuple(prefixes)))
+        absent = tuple(name.partition(": ")[2] for name in design.unsupported if name.startswith(tuple(prefixes)))
         settings = {
             name: value for name, value in point.parameters.items() if cell.scenario.parameters.get(name) != value
         }

@@ -51,18 +51,18 @@ def summarise(analysis: Analysis) -> str:
     subject = f"{metric_label(analysis.metric)} (median {round_seconds(analysis.median, analysis)} s)"
     if analysis.problem:
         return f"Of {subject} nothing can be said: {analysis.problem}."
-    large = [effect for effect in analysis.main if not is_negligible(effect.saved, analysis)]
-    small = [effect.factors[0] for effect in analysis.main if is_negligible(effect.saved, analysis)]
+    large = [effect for effect in analysis.main_effects if not is_negligible(effect.saving, analysis)]
+    small = [effect.factors[0] for effect in analysis.main_effects if is_negligible(effect.saving, analysis)]
     parts = [_effect_text(effect, analysis, first=number == 0) for number, effect in enumerate(large)]
     if small:
         verb = "" if large else "are worth " if len(small) > 1 else "is worth "
         parts.append(f"{_join_names(small)} {verb}less than {NEGLIGIBLE_SHARE:.0%} of it")
     text = f"Of {subject} {', '.join(parts)}"
     text += "".join(f"; {_condition_text(condition, analysis)}" for condition in conditional_effects(analysis))
-    if analysis.late:
+    if analysis.censored:
         text += (
-            f"; {format_count(analysis.late, 'run')} of {analysis.runs} had not come so far in time and "
-            f"{'counts' if analysis.late == 1 else 'count'} as {analysis.of.scenario.timeout}, "
+            f"; {format_count(analysis.censored, 'run')} of {analysis.runs} had not come so far in time and "
+            f"{'counts' if analysis.censored == 1 else 'count'} as {analysis.sample.scenario.timeout}, "
             "which hides what is beyond"
         )
     return text + "."
@@ -71,8 +71,8 @@ def summarise(analysis: Analysis) -> str:
 def _effect_text(effect: Effect, analysis: Analysis, first: bool) -> str:
     change = f"({effect.worse[0]} → {effect.better[0]})"
     verb = " is worth" if first else ""
-    unsure = "" if effect.shown or effect.saved.n < 2 else ", which its interval does not show"
-    return f"{effect.factors[0]}{verb} {format_seconds(effect.saved, analysis)} {change}{unsure}"
+    unsure = "" if effect.is_significant or effect.saving.n < 2 else ", which its interval does not show"
+    return f"{effect.factors[0]}{verb} {format_seconds(effect.saving, analysis)} {change}{unsure}"
 
 
 def _join_names(names: Sequence[str]) -> str:
@@ -85,22 +85,25 @@ def conditional_effects(analysis: Analysis) -> list[Conditional]:
     Of two factors that depend on each other, only the one with the greater effect is listed.
     """
     little = NEGLIGIBLE_SHARE * analysis.median
-    rank = [effect.factors[0] for effect in analysis.main]
+    rank = [effect.factors[0] for effect in analysis.main_effects]
     by_pair: dict[frozenset[str], Conditional] = {}
     for conditional in sorted(analysis.conditionals, key=lambda conditional: rank.index(conditional.factor)):
-        matters = [span for span in conditional.saved if span.median >= little and (span.n < 2 or span.low > 0)]
+        matters = [span for span in conditional.saving if span.median >= little and (span.n < 2 or span.low > 0)]
         # The effect must be several times the threshold: a small excess over it would be a matter of degree.
-        if len(matters) == 1 and matters[0].median >= _CLEAR_RATIO * little and len(conditional.saved) > 1:
-            by_pair.setdefault(frozenset((conditional.factor, conditional.given)), conditional)
+        if len(matters) == 1 and matters[0].median >= _CLEAR_RATIO * little and len(conditional.saving) > 1:
+            by_pair.setdefault(frozenset((conditional.factor, conditional.other_factor)), conditional)
     return list(by_pair.values())
 
 
 def _condition_text(condition: Conditional, analysis: Analysis) -> str:
-    place = max(range(len(condition.saved)), key=lambda n: condition.saved[n].median)
-    elsewhere = max((span.median for n, span in enumerate(condition.saved) if n != place), default=0.0)
-    at_level, otherwise = format_seconds(condition.saved[place], analysis), round_seconds(max(0.0, elsewhere), analysis)
+    place = max(range(len(condition.saving)), key=lambda n: condition.saving[n].median)
+    elsewhere = max((span.median for n, span in enumerate(condition.saving) if n != place), default=0.0)
+    at_level, otherwise = (
+        format_seconds(condition.saving[place], analysis),
+        round_seconds(max(0.0, elsewhere), analysis),
+    )
     return (
-        f"{condition.factor} matters only with {condition.given} {condition.levels[place]}: {at_level} there, "
+        f"{condition.factor} matters only with {condition.other_factor} {condition.levels[place]}: {at_level} there, "
         f"{otherwise} s otherwise"
     )
 
@@ -112,8 +115,8 @@ def _condition_text(condition: Conditional, analysis: Analysis) -> str:
 class LevelPair:
     """One level of each of two factors."""
 
-    one: ParameterValue
-    other: ParameterValue
+    first: ParameterValue
+    second: ParameterValue
     seconds: float
     """Mean over the cells of their medians."""
     cells: int

@@ -42,19 +42,19 @@ class QuietWait:
         gap: Callable[[], float] = longest_gap,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._left = seconds
+        self._seconds_left = seconds
         self._gap = gap
         self._sleep = sleep
 
     def await_quiet(self) -> bool:
         """Wait until the host is quiet, or the time is used up. Whether it is quiet."""
         for _ in range(round(LONGEST / (LOOK + PAUSE))):
-            if self._left < LOOK:
+            if self._seconds_left < LOOK:
                 return False
-            self._left -= LOOK
+            self._seconds_left -= LOOK
             if self._gap() <= GAP:
                 return True
-            self._left -= PAUSE
+            self._seconds_left -= PAUSE
             self._sleep(PAUSE)
         return False
 
@@ -84,9 +84,9 @@ class CgroupSetting:
     """One file of a control group."""
 
     file: Path
-    usual: str
+    default: str
     """The kernel's default."""
-    meanwhile: str
+    during_run: str
     """The value during a run in real time."""
 
 
@@ -115,23 +115,23 @@ def prioritize_runs(settings: Sequence[CgroupSetting] = SETTINGS) -> Iterator[No
         for setting in changed:
             # A group ends with the daemon.
             with suppress(OSError):
-                setting.file.write_text(setting.usual)
+                setting.file.write_text(setting.default)
 
 
 def restore_settings(settings: Sequence[CgroupSetting] = SETTINGS) -> None:
     """Restore the usual values, where a run that was killed has left them changed."""
     for setting in settings:
         with suppress(OSError):
-            if setting.file.read_text().strip() == setting.meanwhile:
-                setting.file.write_text(setting.usual)
+            if setting.file.read_text().strip() == setting.during_run:
+                setting.file.write_text(setting.default)
 
 
 def _apply_setting(setting: CgroupSetting) -> bool:
     """Set the value for a run. Whether it is set and ours to reset: a killed harness may have left it set."""
     try:
-        if setting.file.read_text().strip() not in (setting.usual, setting.meanwhile):
+        if setting.file.read_text().strip() not in (setting.default, setting.during_run):
             return False
-        setting.file.write_text(setting.meanwhile)
+        setting.file.write_text(setting.during_run)
     except OSError:
         return False
     return True

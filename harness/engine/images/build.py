@@ -112,7 +112,7 @@ class Build:
     folder: Path
     seconds: float
     target: str = ""
-    on: dict[str, Build] = field(default_factory=dict)
+    bases: dict[str, Build] = field(default_factory=dict)
     """Build argument → the image it names."""
     upstream: str = ""
     """Identity of the published image that it starts from; empty where there is none, or it is not on this machine."""
@@ -124,11 +124,11 @@ class Build:
 
     @cached_property
     def identity(self) -> str:
-        """Hash of the folder and, through `on`, of all images below, at the time of the first access."""
+        """Hash of the folder and, through `bases`, of all images below, at the time of the first access."""
         digest = hashlib.blake2b(f"{folder_hash(self.folder)}\0{self.target}".encode(), digest_size=16)
         if self.upstream:
             digest.update(f"\0upstream={self.upstream}".encode())
-        for argument, build in sorted(self.on.items()):
+        for argument, build in sorted(self.bases.items()):
             digest.update(f"\0{argument}={build.identity}".encode())
         return digest.hexdigest()
 
@@ -142,7 +142,7 @@ class Build:
         """The build and those below it, as far as they are not there yet, in the order of building."""
         if inspect_image(self.reference) is not None:
             return []
-        below = [build for item in self.on.values() for build in item.missing()]
+        below = [build for item in self.bases.values() for build in item.missing()]
         return [*_unique(below), self]
 
 
@@ -173,22 +173,22 @@ class Images:
         self.go = Build("go", images / "go", 30)
         self.lab_kernel = Build("lab-kernel", images / "lab-kernel", 310)
         self._sim_host = Build("sim", images / "sim", 20, target="host")
-        self._sim_lab = Build("sim", images / "sim", 5, target="lab", on={"LAB_KERNEL": self.lab_kernel})
-        self.probe = Build("probe", images / "probe", 15, on={"ENDPOINT": self.endpoint})
+        self._sim_lab = Build("sim", images / "sim", 5, target="lab", bases={"LAB_KERNEL": self.lab_kernel})
+        self.probe = Build("probe", images / "probe", 15, bases={"ENDPOINT": self.endpoint})
         self.ns3 = Build("ns3", images / "ns3", 40)
         """An independent reference for links (tools.bench.ns3)."""
-        self._known: dict[tuple[str, Path, str], Build] = {}
+        self._builds: dict[tuple[str, Path, str], Build] = {}
         """Builds that were requested before: every cell requests those of its implementations."""
 
     @property
-    def others(self) -> dict[str, Build]:
+    def support_builds(self) -> dict[str, Build]:
         """The images that are built here and belong to no implementation: name → build. The simulator is the one
         without a kernel of its own.
         """
         builds = (self.endpoint, self.rust, self.go, self._sim_host, self.lab_kernel, self.probe, self.ns3)
         return {build.name: build for build in builds}
 
-    def of(self, implementation: Implementation, manifest_folder: Path) -> Build | None:
+    def build_of(self, implementation: Implementation, manifest_folder: Path) -> Build | None:
         """The build of an implementation's image, or None when it is a published image."""
         if implementation.build is None:
             return None
@@ -197,15 +197,15 @@ class Images:
             raise EngineError(f"{folder} has no Dockerfile", f"see 'build' in {manifest_folder / 'image.yaml'}")
         upstream = self._identity_of(implementation.upstream_image)
         key = (implementation.name, folder, upstream)
-        if key not in self._known:
-            self._known[key] = self._build_of(implementation, folder, upstream)
-        return self._known[key]
+        if key not in self._builds:
+            self._builds[key] = self._build_of(implementation, folder, upstream)
+        return self._builds[key]
 
     def _build_of(self, implementation: Implementation, folder: Path, upstream: str) -> Build:
         build = Build(implementation.name, folder, implementation.build_time.seconds, upstream=upstream)
         shared = {"ENDPOINT": self.endpoint, "RUST": self.rust, "GO": self.go}
         named = build.arguments
-        return replace(build, on={argument: below for argument, below in shared.items() if argument in named})
+        return replace(build, bases={argument: below for argument, below in shared.items() if argument in named})
 
     def _identity_of(self, published: str | None) -> str:
         """Identity of a published image that a build starts from, since a tag may move; empty where it is not here."""
@@ -225,7 +225,7 @@ class Images:
 
     def image_of(self, implementation: Implementation, manifest_folder: Path) -> Image | None:
         """The image of an implementation for a cell's key; None for a published one that is not present."""
-        build = self.of(implementation, manifest_folder)
+        build = self.build_of(implementation, manifest_folder)
         if build is None:
             assert implementation.image is not None
             return self.published(implementation.image)
@@ -296,16 +296,16 @@ class Images:
                 lacking.explain(ALL_FEATURES, this_machine()) or "use --engine compose with --sim-kernel host",
             )
         missing = build.missing()
-        if missing and self._taken(build):
+        if missing and self._pull_build(build):
             return
         for item in missing:
-            if item is build or not self._taken(item):
+            if item is build or not self._pull_build(item):
                 announce(item.name, item.seconds)
                 self._run_build(item, jobs)
 
-    def _taken(self, build: Build) -> bool:
+    def _pull_build(self, build: Build) -> bool:
         """Pull an image from the registry. Whether it has it. EngineError where it has another one of that name."""
-        return self._registry is not None and self._registry.take(build.reference, build.identity)
+        return self._registry is not None and self._registry.pull(build.reference, build.identity)
 
     def _run_build(self, build: Build, jobs: int | None) -> None:
         log = self._state / "builds" / f"{build.name}{'-' + build.target if build.target else ''}.log"
@@ -324,7 +324,7 @@ class Images:
             "--tag",
             build.reference,
         ]
-        for argument, below in build.on.items():
+        for argument, below in build.bases.items():
             command += ["--build-arg", f"{argument}={below.reference}"]
         if jobs is not None:
             # A build is in a control group beside the containers'. No scheduling class in it would yield to them.
@@ -427,7 +427,7 @@ class ImageBuild:
     size: int
     """Bytes, all layers together."""
     seconds: float
-    was_there: bool
+    was_present: bool
     """Nothing had to be built."""
     error: HarnessError | None = None
     """Why there is none."""
@@ -444,7 +444,7 @@ def build_in_parallel(
     `simulator`: is built together with them; None for none.
     """
     # First the images below, one at a time. Then the longest builds first, so that no core is idle at the end.
-    shared = {below.reference: below for build in implementations.values() for below in build.on.values()}
+    shared = {below.reference: below for build in implementations.values() for below in build.bases.values()}
     shared_results = {build.name: _build_image(images, build, announce) for build in shared.values()}
     builds = {**({} if simulator is None else {"sim": simulator}), **implementations}
     order = sorted(builds, key=lambda name: -sum(build.seconds for build in _with_below(builds[name])))
@@ -470,7 +470,7 @@ def _build_image(images: Images, build: Build, announce: Announce) -> ImageBuild
 
 
 def _with_below(build: Build) -> list[Build]:
-    return [build, *(below for item in build.on.values() for below in _with_below(item))]
+    return [build, *(below for item in build.bases.values() for below in _with_below(item))]
 
 
 # --- Availability of published images and repositories.

@@ -40,8 +40,8 @@ class CacheItem:
 
     name: str
     """Path in the cache: 'rootfs/1234' for all exports of an image; 'www/10MB.bin'."""
-    places: tuple[Path, ...]
-    used: float
+    paths: tuple[Path, ...]
+    used_at: float
     """Time of the last use, seconds since the epoch; 0 where unknown."""
 
 
@@ -133,7 +133,7 @@ class Cache:
                 name = place.name.partition(".")[0] if kind == _ROOTS else place.name
                 places.setdefault(f"{kind}/{name}", []).append(place)
         items = [CacheItem(name, tuple(paths), self._used(name)) for name, paths in places.items()]
-        return sorted(items, key=lambda item: (item.used, item.name))
+        return sorted(items, key=lambda item: (item.used_at, item.name))
 
     def _used(self, name: str) -> float:
         try:
@@ -203,8 +203,8 @@ class Cache:
                 _remove_path(place)
                 removed.append(f"{place.parent.name}/{place.name}")
         for item in self.kept():
-            useless = tuple(place for place in item.places if not (place / EXPORT).exists())
-            if item.name.startswith(_ROOTS) and useless and self.remove(CacheItem(item.name, useless, item.used)):
+            useless = tuple(place for place in item.paths if not (place / EXPORT).exists())
+            if item.name.startswith(_ROOTS) and useless and self.remove(CacheItem(item.name, useless, item.used_at)):
                 removed += [f"{_ROOTS}/{place.name}" for place in useless]
         return removed
 
@@ -217,7 +217,7 @@ class Cache:
         if lock is None:
             return False
         try:
-            for place in item.places:
+            for place in item.paths:
                 _remove_path(place)
             if item.name.startswith(_ROOTS):
                 with self.alone():

@@ -62,7 +62,7 @@ class GoProgram:
         self._position = 0
         self._tail = b""
         self._is_program: bool | None = None
-        self._kept: list[bytearray] = []
+        self._blocks: list[bytearray] = []
 
     def feed(self, block: bytes) -> None:
         """Take the next bytes of the file."""
@@ -70,22 +70,22 @@ class GoProgram:
             self._is_program = block.startswith(_ELF)
         if not self._is_program:
             return
-        for buffer in self._kept:
+        for buffer in self._blocks:
             buffer.extend(block[: max(0, _MAX_BUILD_INFO - len(buffer))])
         # A mark may begin in the former block and end in this one.
         text = self._tail + block
         begin = self._position - len(self._tail)
         at = text.find(_MARK)
-        while at >= 0 and len(self._kept) < _MAX_MARKS:
+        while at >= 0 and len(self._blocks) < _MAX_MARKS:
             if (begin + at) % _ALIGNMENT == 0:
-                self._kept.append(bytearray(text[at : at + _MAX_BUILD_INFO]))
+                self._blocks.append(bytearray(text[at : at + _MAX_BUILD_INFO]))
             at = text.find(_MARK, at + 1)
         self._tail = text[-(len(_MARK) - 1) :]
         self._position += len(block)
 
     def modules(self) -> list[Module]:
         """The modules of the program, and Go itself as `stdlib`; empty where it has no build information."""
-        return next((modules for buffer in self._kept if (modules := _modules(bytes(buffer)))), [])
+        return next((modules for buffer in self._blocks if (modules := _modules(bytes(buffer)))), [])
 
 
 def _modules(text: bytes) -> list[Module]:
@@ -202,7 +202,7 @@ def composition_of_tar(stream: IO[bytes], name: str) -> Composition:
     """The components in a tar file of an image's root. `name`: of the image, for errors. Raises EngineError."""
     observer = _Observer(name)
     try:
-        entries, status = tar_entries(stream, observer.see)
+        entries, status = tar_entries(stream, observer.observe)
     except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
         raise EngineError(f"the export of the image {name} cannot be read: {error}") from error
     return _ImageParser(entries, observer, status).composition()
@@ -220,7 +220,7 @@ class _Observer:
     modules: set[Module] = field(default_factory=set)
     _bytes_kept: int = 0
 
-    def see(self, path: str, blocks: Iterable[bytes]) -> Iterator[bytes]:
+    def observe(self, path: str, blocks: Iterable[bytes]) -> Iterator[bytes]:
         """Pass on the blocks of a file. EngineError where an image has suspiciously many files or texts."""
         if path in self.digests:
             raise _duplicate_error(self.name, path)

@@ -281,7 +281,7 @@ class ContentsCache:
             (kept for file in files if (kept := _read_cached(file)) is not None and kept.digest == digest), None
         )
 
-    def of(self, reference: str, image_id: str) -> Contents:
+    def contents_of(self, reference: str, image_id: str) -> Contents:
         """Contents of an image, from its export in the cache, else from Docker. EngineError, OSError.
 
         `image_id`: sha256:….

@@ -58,13 +58,13 @@ class Registry:
     """A registry as `docker pull` names it: host, port, and a path where it has one."""
 
     def __init__(self, place: str) -> None:
-        self.place = place.rstrip("/")
+        self.address = place.rstrip("/")
 
     def name(self, reference: str) -> str:
         """Name of an image of the harness in this registry."""
-        return f"{self.place}/{reference}"
+        return f"{self.address}/{reference}"
 
-    def take(self, reference: str, identity: str) -> bool:
+    def pull(self, reference: str, identity: str) -> bool:
         """Pull an image, and tag it with its own name; False where the registry does not have it.
 
         EngineError where the registry does not answer, and where the image does not match its labels.
@@ -98,7 +98,7 @@ class Registry:
                 "somebody has altered it: build the image here, without --from, and push it again",
             )
 
-    def give(self, reference: str, identity: str) -> str:
+    def push(self, reference: str, identity: str) -> str:
         """Push an image's SBOM, then the image with its labels. Returns its name there. Raises EngineError."""
         name = self.name(reference)
         composition = read_composition(reference)

@@ -60,14 +60,14 @@ class Allowances(Part):
 class AllowedDecision:
     """A decision with its accepted changes."""
 
-    decided: Decision
+    decision: Decision
     accepted: tuple[Allowance, ...] = ()
     """One for each figure that would be an alarm, if all of them are accepted; else empty."""
 
     @property
     def alarm(self) -> bool:
         """Whether it fails the gate."""
-        return self.decided.standing in ALARMS and not self.accepted
+        return self.decision.status in ALARMS and not self.accepted
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def apply_allowances(
 def _apply_to(decided: Decision, valid: Sequence[Allowance]) -> AllowedDecision:
     accepted = []
     for figure in decided.figures:
-        if figure.standing in ALARMS:
+        if figure.status in ALARMS:
             covering = next((allowance for allowance in valid if _covers(allowance, decided, figure.name)), None)
             if covering is None:
                 return AllowedDecision(decided)

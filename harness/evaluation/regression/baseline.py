@@ -45,11 +45,11 @@ def write_changed_cells(root: Path, decided: Sequence[Decision], within: float, 
     changed = [
         decision.pair.base
         for decision in decided
-        if decision.standing not in _LEFT_OUT and decision.pair.base is not None
+        if decision.status not in _LEFT_OUT and decision.pair.base is not None
     ]
     counts: dict[str, int] = {}
     for decision in decided:
-        counts[decision.standing] = counts.get(decision.standing, 0) + 1
+        counts[decision.status] = counts.get(decision.status, 0) + 1
     try:
         root.mkdir(parents=True, exist_ok=True)
         publish_runs(root, changed, source, lambda run: False)

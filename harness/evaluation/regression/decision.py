@@ -25,7 +25,7 @@ from harness.engine.images.contents import Contents
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.evaluation.ranking import headline_metrics
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
-from harness.planning import sampling
+from harness.planning.sampling import is_random
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Implementation, Scenario
@@ -51,26 +51,26 @@ class CellPair:
     """A cell in the baseline and now; one of the two may be missing."""
 
     base: CellResult | None
-    now: CellResult | None
+    current: CellResult | None
 
     @property
     def cell(self) -> Cell:
         """The current cell, else that of the baseline."""
-        result = self.now or self.base
+        result = self.current or self.base
         assert result is not None
         return result.cell
 
     @property
     def name(self) -> str:
         """For people: the scenario, the pair, and the parameters."""
-        result = self.now or self.base
+        result = self.current or self.base
         assert result is not None
         return f"{result.cell.scenario.name} {result.name}"
 
     @property
-    def same_bits(self) -> bool:
+    def has_same_key(self) -> bool:
         """Whether both have the same key, so that everything their runs depend on is the same."""
-        return self.base is not None and self.now is not None and self.base.cell.key == self.now.cell.key
+        return self.base is not None and self.current is not None and self.base.cell.key == self.current.cell.key
 
 
 def match_cells(base: Sequence[CellResult], now: Sequence[CellResult]) -> list[CellPair]:
@@ -85,9 +85,9 @@ def version_differences(pair: CellPair, lookups: tuple[ContentsLookup, ContentsL
 
     `lookups`: contents by digest, of the baseline and of now.
     """
-    if pair.base is None or pair.now is None:
+    if pair.base is None or pair.current is None:
         return []
-    base, now = pair.base, pair.now
+    base, now = pair.base, pair.current
     differences = list(differing_components(base.cell, now.cell, ledger))
     # The parameters of endpoints are part of the lab; naming the manifest helps whoever changed it.
     differences += _manifests(base.cell, now.cell)
@@ -154,29 +154,6 @@ def _environment_differences(base: Run, now: Run) -> list[str]:
     return differences
 
 
-# --- Whether the figures of a cell are random.
-
-
-#: Traffic models whose sending times do not depend on the seed.
-_REGULAR = frozenset({"bulk", "cbr"})
-
-
-def is_random(cell: Cell) -> bool:
-    """Whether another seed, or an irrelevant change of code or images, may give other figures.
-
-    Always in real time. In virtual time if the scenario draws random numbers (loss, damage, jitter, a service process,
-    RED's early drops, ranges, a generator's gaps). Also if several flows share a queue, since the order of two packets
-    then decides which one is dropped.
-    """
-    scenario = cell.scenario
-    return (
-        not cell.deterministic
-        or len(scenario.flows) > 1
-        or sampling.is_random(scenario)
-        or any(flow.traffic.model not in _REGULAR for flow in scenario.flows)
-    )
-
-
 # --- decision
 
 
@@ -199,8 +176,8 @@ class MetricChange:
     unit: str
     base: tuple[float, ...]
     """One value per run; for outcomes 1 for a failed run, else 0."""
-    now: tuple[float, ...]
-    standing: ChangeStatus
+    current: tuple[float, ...]
+    status: ChangeStatus
     why: str
     """In words; empty if the values are explanation enough."""
     factor: float | None = None
@@ -214,7 +191,7 @@ class Decision:
     """A pair with the decision on its change."""
 
     pair: CellPair
-    standing: ChangeStatus
+    status: ChangeStatus
     figures: tuple[MetricChange, ...] = ()
     exact: bool = False
     """Whether both sides have the same code and images in virtual time, so that all figures must be equal."""
@@ -230,7 +207,7 @@ class _Trial:
     sign: int
     """1 where more is worse, -1 where more is better."""
     base: tuple[float, ...]
-    now: tuple[float, ...]
+    current: tuple[float, ...]
     comparison: Comparison | None
     """None for outcomes."""
     p: float | None
@@ -258,27 +235,27 @@ def decide(
 
 def must_be_equal(pair: CellPair) -> bool:
     """Whether all figures of a pair must be equal: virtual time, one key, equal image contents, lab kernel and CPU."""
-    if not pair.same_bits or not pair.cell.deterministic or pair.base is None or pair.now is None:
+    if not pair.has_same_key or not pair.cell.deterministic or pair.base is None or pair.current is None:
         return False
-    before, after = ([run for run, _ in result.runs] for result in (pair.base, pair.now))
+    before, after = ([run for run, _ in result.runs] for result in (pair.base, pair.current))
     versions = {
-        measured.version for result in (pair.base, pair.now) for _, measured in result.runs if measured is not None
+        measured.version for result in (pair.base, pair.current) for _, measured in result.runs if measured is not None
     }
     platforms = {(tuple(sorted(run.contents.items())), run.lab_kernel, run.cpu) for run in (*before, *after)}
     return len(versions) == 1 and len(platforms) == 1
 
 
 def _is_testable(pair: CellPair) -> bool:
-    return pair.base is not None and pair.now is not None and not must_be_equal(pair)
+    return pair.base is not None and pair.current is not None and not must_be_equal(pair)
 
 
 def _decide_pair(pair: CellPair, figures: tuple[MetricChange, ...] | None) -> Decision:
-    if pair.base is None or pair.now is None:
+    if pair.base is None or pair.current is None:
         return Decision(pair, "new" if pair.base is None else "gone")
     if figures is None:
-        figures = tuple(_differing(pair.base, pair.now))
+        figures = tuple(_differing(pair.base, pair.current))
         return Decision(pair, "differs" if figures else "same", figures, exact=True)
-    standings = {figure.standing for figure in figures}
+    standings = {figure.status for figure in figures}
     return Decision(
         pair, next((standing for standing in STATUS_ORDER if standing in standings), "cannot tell"), figures
     )
@@ -340,11 +317,11 @@ def _of_flow(name: MetricName) -> bool:
 
 
 def _trials(pair: CellPair, requested: Sequence[MetricName]) -> list[_Trial]:
-    assert pair.base is not None and pair.now is not None
+    assert pair.base is not None and pair.current is not None
     trials = [_outcome_trial(pair)]
     for name in gate_metrics(pair.cell.scenario, requested):
         metric = find_metric(name.metric)
-        base, now = (tuple(result.values(*name)) for result in (pair.base, pair.now))
+        base, now = (tuple(result.values(*name)) for result in (pair.base, pair.current))
         if metric is None or not base or not now:
             continue
         comparison = compare(now, base)
@@ -364,7 +341,7 @@ def _trials(pair: CellPair, requested: Sequence[MetricName]) -> list[_Trial]:
 
 
 def _outcome_trial(pair: CellPair) -> _Trial:
-    base, now = (_failures(result) for result in (pair.base, pair.now))
+    base, now = (_failures(result) for result in (pair.base, pair.current))
     return _Trial(pair, OUTCOME, "", 1, base, now, None, _fisher(base, now) if is_random(pair.cell) else None)
 
 
@@ -395,11 +372,11 @@ def _figure(trial: _Trial, p: float | None, within: float) -> MetricChange:
         _judge_outcomes(trial, p) if trial.comparison is None else _judge_values(trial, trial.comparison, p, within)
     )
     factor = None if trial.comparison is None else trial.comparison.factor
-    return MetricChange(trial.name, trial.unit, trial.base, trial.now, standing, why, factor, p)
+    return MetricChange(trial.name, trial.unit, trial.base, trial.current, standing, why, factor, p)
 
 
 def _judge_outcomes(trial: _Trial, p: float | None) -> tuple[ChangeStatus, str]:
-    base, now = trial.base, trial.now
+    base, now = trial.base, trial.current
     if not base or not now:
         return "cannot tell", "no run of " + ("the baseline" if not base else "now") + " that the ground did not spoil"
     before, after = sum(base) / len(base), sum(now) / len(now)
@@ -432,7 +409,7 @@ def _judge_values(trial: _Trial, comparison: Comparison, p: float | None, within
         return "same", ""
     if low <= smallest and largest <= high:
         return "same", ""
-    return "cannot tell", f"{len(trial.now)} beside {len(trial.base)} runs do not tell; more would"
+    return "cannot tell", f"{len(trial.current)} beside {len(trial.base)} runs do not tell; more would"
 
 
 def _middle(comparison: Comparison, low: float, high: float, why: str) -> tuple[ChangeStatus, str]:
@@ -441,10 +418,10 @@ def _middle(comparison: Comparison, low: float, high: float, why: str) -> tuple[
 
 def _ratios(trial: _Trial) -> tuple[float, float]:
     """The smallest and the largest ratio of a current value to a baseline value."""
-    return ratio(min(trial.now), max(trial.base)), ratio(max(trial.now), min(trial.base))
+    return ratio(min(trial.current), max(trial.base)), ratio(max(trial.current), min(trial.base))
 
 
 def _is_higher(trial: _Trial, comparison: Comparison) -> bool:
     if comparison.factor is not None:
         return comparison.factor > 1
-    return sorted(trial.now)[len(trial.now) // 2] > sorted(trial.base)[len(trial.base) // 2]
+    return sorted(trial.current)[len(trial.current) // 2] > sorted(trial.base)[len(trial.base) // 2]

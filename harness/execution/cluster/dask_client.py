@@ -72,22 +72,22 @@ class ClusterConnection:
         """
         from distributed import Client
 
-        self._depot = image_source
-        self._say = say
+        self._image_source = image_source
+        self._warn = say
         self._work = work
-        self.members: dict[str, WorkerInfo] = {}
+        self.workers: dict[str, WorkerInfo] = {}
         """Enrolled workers, by address."""
-        self._others: set[str] = set()
+        self._excluded: set[str] = set()
         """Addresses of refused or dismissed workers."""
-        self.strangers = 0
+        self.version_mismatches = 0
         """Number of workers that were refused because they run another version of this package."""
-        self._given: dict[tuple[int, tuple[str, ...] | None], list[tuple[str, RunOrder, float]]] = {}
-        """Queued runs that are sent together: (memory, workers) → (key, order, seconds), in the order of `give`."""
+        self._queued: dict[tuple[int, tuple[str, ...] | None], list[tuple[str, RunOrder, float]]] = {}
+        """Queued runs by batch, in the order of `queue_run`: (memory, workers) → (key, order, seconds)."""
         self._tasks: dict[str, Any] = {}
         """Key → future of a submitted task without an answer."""
-        self._anew: set[str] = set()
+        self._lost_answers: set[str] = set()
         """Keys of tasks whose answers were lost with a worker."""
-        self._nowhere: set[str] = set()
+        self._unassigned: set[str] = set()
         """Keys of tasks that no worker had at the last check."""
         self._closed = False
         self._senders = ThreadPoolExecutor(_SENDERS, thread_name_prefix="parcel")
@@ -102,92 +102,96 @@ class ClusterConnection:
                 f"no scheduler answers at {address}: {error or type(error).__name__}",
                 "start one ('harness cluster scheduler', or 'dask scheduler'), and check TLS on both sides",
             ) from error
-        self._known = self._scheduler()
+        self._scheduler_id = self._read_scheduler_id()
         self.name = str(self._client.id)
-        self._client.subscribe_topic(f"{REQUEST_TOPIC}{self.name}", self._asked)
+        self._client.subscribe_topic(f"{REQUEST_TOPIC}{self.name}", self._handle_request)
 
-    def _scheduler(self) -> str:
+    def _read_scheduler_id(self) -> str:
         return str(self._call(lambda: self._client.scheduler_info(n_workers=0))["id"])
 
     # --- workers
 
-    def look(self) -> bool:
+    def update_workers(self) -> bool:
         """Enrol new workers, and forget those that left; returns whether tasks may have lost their workers.
 
         Raises LostConnectionError.
         """
         worker_cores = self._call(self._client.ncores)
         # Dask reconnects by itself, but a new scheduler does not know earlier requests.
-        if self._scheduler() != self._known or any(future.status == _FORGOTTEN for future in self._tasks.values()):
+        if self._read_scheduler_id() != self._scheduler_id or any(
+            future.status == _FORGOTTEN for future in self._tasks.values()
+        ):
             raise LostConnectionError("the connection to the scheduler was lost")
-        departed = self.members.keys() - worker_cores.keys()
+        departed = self.workers.keys() - worker_cores.keys()
         for address in departed:
-            del self.members[address]
-        self._others &= worker_cores.keys()
-        new = [address for address in worker_cores if address not in self.members and address not in self._others]
+            del self.workers[address]
+        self._excluded &= worker_cores.keys()
+        new = [address for address in worker_cores if address not in self.workers and address not in self._excluded]
         if new:
             replies = self._call(lambda: self._client.run(enrol, package_digest(), workers=new, on_error="return"))
             for address in new:
-                self._enrolled(address, replies.get(address))
-        self._anew = {key for key, future in self._tasks.items() if future.status == "lost" or key in self._anew}
-        return bool(departed or new or self._anew or self._nowhere)
+                self._enrol(address, replies.get(address))
+        self._lost_answers = {
+            key for key, future in self._tasks.items() if future.status == "lost" or key in self._lost_answers
+        }
+        return bool(departed or new or self._lost_answers or self._unassigned)
 
-    def _enrolled(self, address: str, reply: Any) -> None:
+    def _enrol(self, address: str, reply: Any) -> None:
         if isinstance(reply, Mapping) and "cores" in reply:
-            self.members[address] = WorkerInfo(address, reply["host"], int(reply["cores"]), int(reply["memory"]))
+            self.workers[address] = WorkerInfo(address, reply["host"], int(reply["cores"]), int(reply["memory"]))
             return
         if isinstance(reply, OSError) or reply is None:
             # It left during the enrolment; if it comes back, it is enrolled again.
             return
-        self._others.add(address)
+        self._excluded.add(address)
         if isinstance(reply, Mapping):
             why = (
                 f"on {reply['host']} has another version of this package, {reply['refused']}, and this is "
                 f"{version_text()}"
             )
-            self.strangers += 1
+            self.version_mismatches += 1
         elif isinstance(reply, ImportError | AttributeError):
             why = f"does not have this package, or an older version of it; this is {version_text()}"
         else:
             why = f"cannot take part: {type(reply).__name__}: {reply}"
-        self._say(f"the worker {address} {why}: it gets nothing to do")
+        self._warn(f"the worker {address} {why}: it gets nothing to do")
 
-    def dismiss(self, address: str) -> list[str]:
+    def exclude(self, address: str) -> list[str]:
         """Exclude a worker from new tasks, and cancel its tasks; returns their keys."""
-        self.members.pop(address, None)
-        self._others.add(address)
+        self.workers.pop(address, None)
+        self._excluded.add(address)
         with suppress(LostConnectionError):
             self._call(lambda: self._client.run(dismiss, package_digest(), workers=[address], on_error="ignore"))
             processing = self._call(lambda: self._client.processing([address]))
-            return self.take_back(key for keys in processing.values() for key in keys if key in self._tasks)
+            return self.cancel(key for keys in processing.values() for key in keys if key in self._tasks)
         return []
 
     @property
     def cores(self) -> int:
         """Number of cores of all enrolled workers."""
-        return sum(member.cores for member in self.members.values())
+        return sum(member.cores for member in self.workers.values())
 
     # --- tasks
 
-    def give(
+    def queue_run(
         self, key: str, order: RunOrder, seconds: float, memory: int, workers: Collection[str] | None = None
     ) -> None:
         """Queue a run, for some of the workers if `workers` is given. `seconds`: longer runs come first.
 
-        The next `hand_out` sends it.
+        The next `submit_queued` sends it.
         """
         allowed = None if workers is None else tuple(sorted(workers))
-        self._given.setdefault((memory, allowed), []).append((key, order, seconds))
+        self._queued.setdefault((memory, allowed), []).append((key, order, seconds))
 
-    def hand_out(self) -> None:
+    def submit_queued(self) -> None:
         """Send the queued runs, many in one message, which costs less per run. Raises LostConnectionError."""
-        batches, self._given = self._given, {}
+        batches, self._queued = self._queued, {}
         for (memory, allowed), runs in batches.items():
             resources = {f"{CORE}{package_digest()}": 1, f"{MEMORY}{package_digest()}": memory}
             for first in range(0, len(runs), _BATCH_SIZE):
-                self._hand_out(runs[first : first + _BATCH_SIZE], resources, allowed)
+                self._submit(runs[first : first + _BATCH_SIZE], resources, allowed)
 
-    def _hand_out(
+    def _submit(
         self,
         runs: Sequence[tuple[str, RunOrder, float]],
         resources: Mapping[str, float],
@@ -208,7 +212,7 @@ class ClusterConnection:
         )
         self._tasks |= zip(keys, futures, strict=True)
 
-    def take_back(self, keys: Any) -> list[str]:
+    def cancel(self, keys: Any) -> list[str]:
         """Cancel tasks; returns the keys of those that were under way."""
         active = [key for key in list(keys) if key in self._tasks]
         if not active:
@@ -217,7 +221,7 @@ class ClusterConnection:
             self._client.cancel([self._tasks.pop(key) for key in active], force=True)
         return active
 
-    def adrift(self) -> list[str]:
+    def unassigned_tasks(self) -> list[str]:
         """Keys of unfinished tasks that no worker has: the workers that could make them left before others joined.
 
         Two checks in a row must find a task so: it may be on its way to the scheduler, or its end not yet known here.
@@ -225,8 +229,8 @@ class ClusterConnection:
         processing = self._call(self._client.processing)
         running = {key for keys in processing.values() for key in keys}
         unassigned = [key for key, future in self._tasks.items() if key not in running and future.status in _UNDER_WAY]
-        strays = [key for key in unassigned if key in self._nowhere]
-        self._nowhere = set(unassigned) - set(strays)
+        strays = [key for key in unassigned if key in self._unassigned]
+        self._unassigned = set(unassigned) - set(strays)
         return strays
 
     def wait(self, seconds: float, large: bool) -> list[tuple[str, RunAnswer | BaseException]]:
@@ -236,7 +240,10 @@ class ClusterConnection:
         """
         deadline = time.monotonic() + seconds
         # Polling is cheaper than callbacks: Dask starts a coroutine and wakes a thread for each callback.
-        while not (ended := self._over(_MAX_LARGE_ANSWERS if large else _BATCH_SIZE)) and time.monotonic() < deadline:
+        while (
+            not (ended := self._ended_futures(_MAX_LARGE_ANSWERS if large else _BATCH_SIZE))
+            and time.monotonic() < deadline
+        ):
             time.sleep(min(_POLL_INTERVAL, seconds))
         if self._client.status not in ("running", "connecting"):
             raise LostConnectionError("the connection to the scheduler is lost")
@@ -245,13 +252,13 @@ class ClusterConnection:
         finished = [future for future in ended if future.status == "finished"]
         answers = self._fetch(finished) if finished else []
         answers += [(future.key, self._error(future)) for future in ended if future.status == "error"]
-        self.take_back(key for key, answer in answers if isinstance(answer, TimeoutError))
+        self.cancel(key for key, answer in answers if isinstance(answer, TimeoutError))
         for key, _ in answers:
             if key in self._tasks:
                 self._tasks.pop(key).release()
         return answers
 
-    def _over(self, limit: int) -> list[Any]:
+    def _ended_futures(self, limit: int) -> list[Any]:
         """Futures of tasks that are no longer under way, at most `limit`."""
         return list(islice((future for future in self._tasks.values() if future.status not in _UNDER_WAY), limit))
 
@@ -268,7 +275,7 @@ class ClusterConnection:
             deadline = time.monotonic() + FETCH_TIMEOUT
             while not wait([gathering], _CHECK_INTERVAL).done:
                 if lost := {future.key for future in futures if future.status in _UNDER_WAY}:
-                    self._anew |= lost
+                    self._lost_answers |= lost
                     gathering.cancel()
                     return []
                 if time.monotonic() > deadline:
@@ -297,7 +304,7 @@ class ClusterConnection:
 
     # --- missing images
 
-    def _asked(self, event: Any) -> None:
+    def _handle_request(self, event: Any) -> None:
         """Handle a worker's request for files. Called in a thread of the client, which must not block."""
         message = event[1] if isinstance(event, tuple | list) else event
         if not self._closed:
@@ -310,7 +317,7 @@ class ClusterConnection:
 
         with suppress(Exception):  # the worker notices that nothing comes, and reports it
             try:
-                if all(put(piece) for piece in self._depot.pieces(digest)):
+                if all(put(piece) for piece in self._image_source.pieces(digest)):
                     put(None)
             except EngineError as error:
                 put(None, error.message)
@@ -320,7 +327,7 @@ class ClusterConnection:
         self._closed = True
         self._senders.shutdown(wait=False, cancel_futures=True)
         with suppress(Exception):
-            self.take_back(list(self._tasks))
+            self.cancel(list(self._tasks))
         closing = threading.Thread(target=self._close, daemon=True)
         closing.start()
         closing.join(ANSWER_TIMEOUT)

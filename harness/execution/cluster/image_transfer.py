@@ -102,21 +102,21 @@ class _Pieces(io.RawIOBase):
     """A readable file made of the pieces that arrive one after the other."""
 
     def __init__(self, arriving: Iterable[bytes]) -> None:
-        self._arriving = iter(arriving)
-        self._left = memoryview(b"")
+        self._pieces = iter(arriving)
+        self._remainder = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while not self._left:
-            piece = next(self._arriving, None)
+        while not self._remainder:
+            piece = next(self._pieces, None)
             if piece is None:
                 return 0
-            self._left = memoryview(piece)
-        chunk = self._left[: len(buffer)]
+            self._remainder = memoryview(piece)
+        chunk = self._remainder[: len(buffer)]
         buffer[: len(chunk)] = chunk
-        self._left = self._left[len(chunk) :]
+        self._remainder = self._remainder[len(chunk) :]
         return len(chunk)
 
 
@@ -246,7 +246,7 @@ class SentImage:
     """See `RootFs`."""
 
     @classmethod
-    def of(cls, root: RootFs, parcel: str) -> SentImage:
+    def from_root(cls, root: RootFs, parcel: str) -> SentImage:
         """The description of an exported image."""
         return cls(
             root.reference,
@@ -272,7 +272,7 @@ class SentImage:
         }
         return {"Id": self.id, "RepoDigests": [self.identity], "Config": config}
 
-    def at(self, rootfs: Path) -> RootFs:
+    def to_root(self, rootfs: Path) -> RootFs:
         """The image with its files in the folder `rootfs` of this machine."""
         return RootFs(
             self.reference,
@@ -311,11 +311,11 @@ class ReceivedRoots(RootFileSystems):
             # Another worker of this machine may have fetched it meanwhile.
             folder = exported_folder(self._cache.folder, identity)
             if folder is None:
-                folder = self._arrived(reference, image)
+                folder = self._fetch_image(reference, image)
         self._cache.bound()
-        return self._sent[reference].at(folder / ROOT)
+        return self._sent[reference].to_root(folder / ROOT)
 
-    def _arrived(self, reference: str, image: dict[str, Any]) -> Path:
+    def _fetch_image(self, reference: str, image: dict[str, Any]) -> Path:
         """Fetch an image into the cache; returns its folder. Raises EngineError, OSError."""
         unfinished = self._cache.roots / f"{UNFINISHED}{owner()}.{threading.get_ident()}"
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -326,7 +326,7 @@ class ReceivedRoots(RootFileSystems):
             manifest = unpack(self._fetch(parcel), parcel, unfinished / ROOT)
             with self._cache.alone():
                 self._cache.shared.share(unfinished / ROOT, manifest, unfinished / "link")
-            write_manifest(self._sent[reference].at(unfinished / ROOT), manifest)
+            write_manifest(self._sent[reference].to_root(unfinished / ROOT), manifest)
             return _place(unfinished, self._cache.roots, str(image["Id"]))
         except EngineError as error:
             raise EngineError(f"the image {reference} did not arrive: {error.message}", error.hint) from error
@@ -369,9 +369,9 @@ class ParcelSource:
     def __init__(self, exported: RootFileSystems, contents: ContentsCache, files: str = "") -> None:
         """`files`: folder or URL (fsspec) that parcels are written to; empty if they are sent."""
         self._exported = exported
-        self._known = contents
+        self._contents_cache = contents
         self.files = files
-        self._held = ExitStack()
+        self._locks = ExitStack()
         self._sent: dict[str, SentImage] = {}
         self._contents: dict[str, Contents] = {}
         self._exports: dict[str, Path] = {}
@@ -383,12 +383,12 @@ class ParcelSource:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._held.close()
+        self._locks.close()
 
-    def sent(self, reference: str) -> SentImage:
+    def describe(self, reference: str) -> SentImage:
         """Describe an image for workers; export it, and write its parcel, if needed. Raises EngineError."""
         if reference not in self._sent:
-            root = self._held.enter_context(self._exported.use([reference])).roots[reference]
+            root = self._locks.enter_context(self._exported.use([reference])).roots[reference]
             export = Path(root.rootfs).parent
             try:
                 digest = parcel_digest(parcel_head(export))
@@ -396,10 +396,10 @@ class ParcelSource:
                 raise EngineError(f"{export}: {error}", "remove the folder, and the image is exported anew") from error
             self._exports[digest] = export
             if self.files:
-                self._lay_down(digest)
+                self._write_parcel(digest)
             with suppress(EngineError, OSError):
-                self._contents[reference] = self._known.of(reference, root.id)
-            self._sent[reference] = SentImage.of(root, digest)
+                self._contents[reference] = self._contents_cache.contents_of(reference, root.id)
+            self._sent[reference] = SentImage.from_root(root, digest)
         return self._sent[reference]
 
     def contents(self, references: Iterable[str]) -> dict[str, Contents]:
@@ -415,7 +415,7 @@ class ParcelSource:
         except (OSError, ValueError) as error:
             raise EngineError(f"the driver cannot read the image {digest}: {error}") from error
 
-    def _lay_down(self, digest: str) -> None:
+    def _write_parcel(self, digest: str) -> None:
         import fsspec
 
         try:

@@ -256,12 +256,12 @@ def _claim_core() -> Iterator[int]:
 class _DriverProvenance(Provenance):
     """Provenance with the contents of images as the driver knows them: a worker does not read images."""
 
-    known: Mapping[str, str] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
     """Reference → digest of its contents."""
 
     def contents(self, ids: Mapping[str, str], references: Mapping[str, str]) -> dict[str, Contents]:
         """See `Provenance`; digests alone, since the driver stores the rest."""
-        digests = {name: self.known.get(references.get(name, "")) for name in ids}
+        digests = {name: self.digests.get(references.get(name, "")) for name in ids}
         return {name: Contents(digest, {}, {}) for name, digest in digests.items() if digest is not None}
 
 
@@ -298,7 +298,7 @@ def _execute_order(order: RunOrder) -> tuple[dict[str, bytes], bytes]:
                     item,
                     engine,
                     store,
-                    _DriverProvenance(commit=order.commit, known=order.contents),
+                    _DriverProvenance(commit=order.commit, digests=order.contents),
                     lambda phase: None,
                     lambda run, measured: keeps_artefacts(order.artefacts, run.cell.scenario, run, measured),
                 )

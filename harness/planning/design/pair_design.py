@@ -42,7 +42,7 @@ class PairDesign:
     points: tuple[Point, ...]
     labels: tuple[str, ...]
     """Per point: its profiles, joined by ' = ' where they are the same settings for the pair; empty for factors."""
-    absent: Mapping[str, str]
+    unsupported: Mapping[str, str]
     """NAME of a factor, NAME LEVEL, or PROFILE: NAME VALUE that the pair does not honour → the reason."""
     too_few: str = ""
     """Why the pair does not take part in the study; empty where it does."""

@@ -112,7 +112,7 @@ def ranking_chart(ranking: Ranking) -> Chart | None:
         if math.isfinite(cell.span.low) or math.isfinite(cell.span.high)
     ]
     late = [
-        (cell.label, edge, f"{cell.unfinished} of {len(cell.values)} {_LATE[cell.how]}")
+        (cell.label, edge, f"{cell.unfinished} of {len(cell.values)} {_LATE[cell.ending]}")
         for cell in cells
         if cell.unfinished
     ]
@@ -145,7 +145,7 @@ def ranking_specification(ranking: Ranking) -> dict[str, Any] | None:
             return None
         time = ENGINES[ranking.engine].time
         excerpt = f"the first {MOST} of {len(ranking.cells)} cells" if len(ranking.cells) > MOST else ""
-        place = " · ".join(word for word in (ranking.scenario.name, ranking.where, time, excerpt) if word)
+        place = " · ".join(word for word in (ranking.scenario.name, ranking.path_label, time, excerpt) if word)
         note = "a point a run; median, and the interval around it"
         title = f"{format_count(len(ranking.cells), 'cell')} by {ranking.name}"
         return {**add_heading(figure, title, [place, note]).to_dict(validate=False), "config": vega_config()}
@@ -159,7 +159,7 @@ def write_ranking(ranking: Ranking, folder: Path) -> Path | None:
     vega_lite = ranking_specification(ranking)
     if vega_lite is None:
         return None
-    words = ["cells", ranking.name, *([ranking.where] if ranking.where else []), ranking.engine]
+    words = ["cells", ranking.name, *([ranking.path_label] if ranking.path_label else []), ranking.engine]
     file = (
         folder / ranking.scenario.name / ("-".join(re.sub(r"[^A-Za-z0-9.=_]+", "_", word) for word in words) + ".svg")
     )

@@ -35,15 +35,22 @@ _TEXT_COLUMNS = {"effect", "kind", "text", "level", "one", "other", "time"}
 
 def tornado(analyses: Sequence[Analysis]) -> dict[str, Any] | None:
     """The effects of one study as Vega-Lite, a panel per time, ranked over all times; None without effects."""
-    analyses = [analysis for analysis in analyses if analysis.main]
+    analyses = [analysis for analysis in analyses if analysis.main_effects]
     if not analyses:
         return None
 
     def chart() -> Chart:
         names = _ranked(analyses)
-        highest = max(effect.saved.high for analysis in analyses for effect in (*analysis.main, *analysis.together))
+        highest = max(
+            effect.saving.high for analysis in analyses for effect in (*analysis.main_effects, *analysis.interactions)
+        )
         lowest = min(
-            0.0, *(effect.saved.low for analysis in analyses for effect in (*analysis.main, *analysis.together))
+            0.0,
+            *(
+                effect.saving.low
+                for analysis in analyses
+                for effect in (*analysis.main_effects, *analysis.interactions)
+            ),
         )
         panels = [_bars(analysis, names, (lowest, highest), first=n == 0) for n, analysis in enumerate(analyses)]
         return alt.hconcat(*panels, spacing=12)
@@ -53,17 +60,17 @@ def tornado(analyses: Sequence[Analysis]) -> dict[str, Any] | None:
     )
     return _to_vega_lite(
         chart,
-        f"What factors are worth: {analyses[0].of.client}→{analyses[0].of.server}",
-        [analyses[0].of.name, caption, _repetitions(analyses)],
+        f"What factors are worth: {analyses[0].sample.client}→{analyses[0].sample.server}",
+        [analyses[0].sample.name, caption, _repetitions(analyses)],
     )
 
 
 def _ranked(analyses: Sequence[Analysis]) -> list[str]:
     greatest: dict[str, float] = {}
     for analysis in analyses:
-        for effect in (*analysis.main, *analysis.together):
+        for effect in (*analysis.main_effects, *analysis.interactions):
             name = _name(effect)
-            greatest[name] = max(greatest.get(name, 0.0), abs(effect.saved.median))
+            greatest[name] = max(greatest.get(name, 0.0), abs(effect.saving.median))
     return sorted(greatest, key=lambda name: -greatest[name])[:MOST]
 
 
@@ -75,14 +82,14 @@ def _bars(analysis: Analysis, names: Sequence[str], span: tuple[float, float], *
     rows = [
         (
             _name(effect),
-            effect.saved.low,
-            effect.saved.high,
-            effect.saved.median,
+            effect.saving.low,
+            effect.saving.high,
+            effect.saving.median,
             0.0,
             "factor" if len(effect.factors) == 1 else "interaction",
             f"{effect.worse[0]} → {effect.better[0]}" if len(effect.factors) == 1 else "",
         )
-        for effect in (*analysis.main, *analysis.together)
+        for effect in (*analysis.main_effects, *analysis.interactions)
         if _name(effect) in names
     ]
     frame = _frame(rows, "effect", "low", "high", "value", "zero", "kind", "text")
@@ -107,7 +114,7 @@ def heat_map(study: StudySample, metric: str, x_factor: str, y_factor: str) -> d
     squares = mean_surface(study, metric, x_factor, y_factor)
     if not squares:
         return None
-    rows = [(str(square.one), str(square.other), square.seconds, f"{square.seconds:.2f}") for square in squares]
+    rows = [(str(square.first), str(square.second), square.seconds, f"{square.seconds:.2f}") for square in squares]
 
     def chart() -> Chart:
         frame = _frame(rows, "one", "other", "value", "text")
@@ -149,7 +156,7 @@ def response_curves(analyses: Sequence[Analysis], factor: str) -> dict[str, Any]
         return set_size(layer_charts(rules, line), _PANEL, min(WIDTH, 140 * len(order)))
 
     caption = "mean over all levels of the other factors, and its interval over repetitions"
-    return _to_vega_lite(chart, f"Response to {factor}", [analyses[0].of.name, caption])
+    return _to_vega_lite(chart, f"Response to {factor}", [analyses[0].sample.name, caption])
 
 
 def _texts(levels: Sequence[ParameterValue]) -> list[str]:
@@ -157,7 +164,7 @@ def _texts(levels: Sequence[ParameterValue]) -> list[str]:
 
 
 def _repetitions(analyses: Sequence[Analysis]) -> str:
-    counts = sorted({effect.saved.n for analysis in analyses for effect in analysis.main})
+    counts = sorted({effect.saving.n for analysis in analyses for effect in analysis.main_effects})
     return "one repetition, and no interval" if counts == [1] else f"intervals over {counts[-1]} repetitions"
 
 
@@ -199,16 +206,19 @@ def study_figures(
     `pair`: the factors of the heat map; None for the two with the greatest effects. `factor`: the factor of the
     response curve; empty for the one with the greatest effect.
     """
-    study, prefix = analyses[0].of, f"{analyses[0].of.scenario.name}-{analyses[0].of.client}-{analyses[0].of.server}"
+    study, prefix = (
+        analyses[0].sample,
+        f"{analyses[0].sample.scenario.name}-{analyses[0].sample.client}-{analyses[0].sample.server}",
+    )
     figures = {f"{prefix}-effects": tornado(analyses)}
     for analysis in analyses:
-        ranked = [effect.factors[0] for effect in analysis.main]
+        ranked = [effect.factors[0] for effect in analysis.main_effects]
         factors = pair or (tuple(ranked[:2]) if len(ranked) > 1 else None)
         if factors is not None:
             figures[f"{prefix}-{analysis.metric}-{factors[0]}-{factors[1]}"] = heat_map(
                 study, analysis.metric, factors[0], factors[1]
             )
-    greatest = max((effect for analysis in analyses for effect in analysis.main), key=_magnitude, default=None)
+    greatest = max((effect for analysis in analyses for effect in analysis.main_effects), key=_magnitude, default=None)
     if factor or greatest is not None:
         name = factor or (greatest.factors[0] if greatest is not None else "")
         figures[f"{prefix}-{name}"] = response_curves(analyses, name)
@@ -216,4 +226,4 @@ def study_figures(
 
 
 def _magnitude(effect: Effect) -> float:
-    return abs(effect.saved.median) if math.isfinite(effect.saved.median) else 0.0
+    return abs(effect.saving.median) if math.isfinite(effect.saving.median) else 0.0

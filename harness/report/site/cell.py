@@ -290,7 +290,7 @@ def cell_page(result: CellResult) -> CellPage:
 
 
 def _figures(result: CellResult) -> Iterator[MetricRow]:
-    for name, metrics in result.written.items():
+    for name, metrics in result.measurements_by_name.items():
         span = result.interval(*metrics[0].named)
         if span is not None:
             yield MetricRow(name, span_text(span), unit_text(unit_of(metrics[0])), span.n, metrics[0].vantage)

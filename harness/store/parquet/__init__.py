@@ -67,7 +67,7 @@ class ColumnStore:
         """`warn` is called, once, for every unreadable run, which is left out."""
         self.root = root.resolve()
         self._warn = warn
-        self._told: set[Path] = set()
+        self._warned: set[Path] = set()
 
     def folder(self, key: str, repetition: int) -> Path:
         """The name of a run: its path in a folder of runs."""
@@ -83,7 +83,7 @@ class ColumnStore:
         if row is None:
             return None
         try:
-            return read_run(row, self._cell(key, row["build"]), self._of("transfers", key, repetition))
+            return read_run(row, self._cell(key, row["build"]), self._run_rows("transfers", key, repetition))
         except _UNREADABLE as error:
             raise self._unreadable(key, repetition, error) from error
 
@@ -94,19 +94,19 @@ class ColumnStore:
             try:
                 run = self.run(key, number)
             except _RunError as error:
-                self.leave_out(self.folder(key, number), error.message)
+                self.warn_ignored(self.folder(key, number), error.message)
                 continue
             if run is not None:
                 runs.append(run)
         return runs
 
-    def leave_out(self, place: Path, why: str) -> None:
+    def warn_ignored(self, place: Path, why: str) -> None:
         """Report, once, that a run is ignored, and why."""
-        self._tell(place, f"the run {place.parent.name}/{place.name} is left out: {why}")
+        self._warn_once(place, f"the run {place.parent.name}/{place.name} is left out: {why}")
 
-    def _tell(self, place: Path, text: str) -> None:
-        if place not in self._told:
-            self._told.add(place)
+    def _warn_once(self, place: Path, text: str) -> None:
+        if place not in self._warned:
+            self._warned.add(place)
             self._warn(text)
 
     def measured(self, key: str, repetition: int) -> MeasuredRun | None:
@@ -116,21 +116,21 @@ class ColumnStore:
             return None
         try:
             return read_measured(
-                row, *(self._of(table, key, repetition) for table in ("measurements", "observations", "links"))
+                row, *(self._run_rows(table, key, repetition) for table in ("measurements", "observations", "links"))
             )
         except OtherSchemaError as error:
             place = self.folder(key, repetition) / "measured"
-            self._tell(place, f"what was measured of the run {key}/{repetition} is not read: {self.root}: {error}")
+            self._warn_once(place, f"what was measured of the run {key}/{repetition} is not read: {self.root}: {error}")
             return None
         except _UNREADABLE:
             # The evaluation of runs leaves out measurements that cannot be read.
             return None
 
-    def took(self) -> list[RunDuration]:
+    def durations(self) -> list[RunDuration]:
         """The durations of runs that ended by themselves or by their time limit; unreadable ones are left out."""
-        return list(self._took())
+        return list(self._read_durations())
 
-    def _took(self) -> Iterator[RunDuration]:
+    def _read_durations(self) -> Iterator[RunDuration]:
         for key, rows in self._runs.items():
             for row in rows.values():
                 if row["outcome_status"] in TIMED_OUTCOMES and row["wall"]:
@@ -200,7 +200,7 @@ class ColumnStore:
                 rows.setdefault((row["key"], row["repetition"]), []).append(row)
         return tables
 
-    def _of(self, table: str, key: str, repetition: int) -> list[Row]:
+    def _run_rows(self, table: str, key: str, repetition: int) -> list[Row]:
         return self._rows_of[table].get((key, repetition), [])
 
     @cached_property
@@ -224,14 +224,14 @@ class ColumnStore:
         return {(row["key"], row["build"]): row for row in self._table("cells").iter_rows(named=True)}
 
     @cached_property
-    def _made_cells(self) -> dict[tuple[str, int], Cell]:
+    def _parsed_cells(self) -> dict[tuple[str, int], Cell]:
         return {}
 
     def _cell(self, key: str, build: int) -> Cell:
         build_key = key, build
-        if build_key not in self._made_cells:
-            self._made_cells[build_key] = read_cell(self._cells[build_key], self._definitions)
-        return self._made_cells[build_key]
+        if build_key not in self._parsed_cells:
+            self._parsed_cells[build_key] = read_cell(self._cells[build_key], self._definitions)
+        return self._parsed_cells[build_key]
 
     @cached_property
     def _series(self) -> dict[tuple[str, int], pl.DataFrame]:

@@ -89,12 +89,12 @@ class ModelTable(Generic[Record]):
     def __init__(self, model: type[Record], without: Iterable[str] = ()) -> None:
         """`without`: fields that are stored elsewhere."""
         self._model = model
-        self._without = frozenset(without)
+        self._excluded = frozenset(without)
 
     @cached_property
     def _columns(self) -> tuple[_Column, ...]:
         hints = get_type_hints(self._model)
-        return tuple(_column(name, hints[name]) for name in self._model.model_fields if name not in self._without)
+        return tuple(_column(name, hints[name]) for name in self._model.model_fields if name not in self._excluded)
 
     @property
     def required(self) -> frozenset[str]:
@@ -111,7 +111,7 @@ class ModelTable(Generic[Record]):
 
     def row(self, record: Record) -> dict[str, Any]:
         """A record as values by column."""
-        content = record.model_dump(mode="json", exclude=set(self._without))
+        content = record.model_dump(mode="json", exclude=set(self._excluded))
         # Infinity is a word in JSON, and a number here.
         plain = {
             column.field: getattr(record, column.field)
@@ -277,7 +277,7 @@ class Rows:
     definitions: dict[str, Row] = field(default_factory=dict)
     cells: dict[str, list[Row]] = field(default_factory=dict)
     """By key. A cell that was run with several digests of one identity has a row for each, told apart by `build`."""
-    others: dict[str, list[Row]] = field(
+    tables: dict[str, list[Row]] = field(
         default_factory=lambda: {name: [] for name in ("runs", "transfers", "measurements", "observations", "links")}
     )
 
@@ -285,20 +285,20 @@ class Rows:
         """Add the rows of one run."""
         run, measured = entry.run, entry.measured
         run_key = {"key": run.cell.key, "repetition": run.repetition}
-        self.others["runs"].append(_run_row(run, measured) | {"build": self._build(run.cell)})
-        self.others["transfers"] += [run_key | _TRANSFER.row(transfer) for transfer in run.transfers]
+        self.tables["runs"].append(_run_row(run, measured) | {"build": self._build(run.cell)})
+        self.tables["transfers"] += [run_key | _TRANSFER.row(transfer) for transfer in run.transfers]
         if measured is not None:
-            self.others["measurements"] += [
+            self.tables["measurements"] += [
                 run_key | _MEASUREMENT.row(measurement) for measurement in measured.measurements
             ]
-            self.others["observations"] += [
+            self.tables["observations"] += [
                 run_key | _OBSERVATION.row(observation) for observation in measured.observed
             ]
             if measured.link is not None:
                 path_directions = {name: getattr(measured.link, name) for name in _DIRECTIONS}
                 # A direction without any figure needs no row: it reads the same.
                 proven = {name: proof for name, proof in path_directions.items() if proof != DirectionProof()}
-                self.others["links"] += [
+                self.tables["links"] += [
                     run_key | {"direction": name} | _DIRECTION.row(proof)
                     for name, proof in (proven | measured.link.further).items()
                 ]
@@ -345,7 +345,7 @@ class Rows:
         yield "definitions", _frame("definitions", self.definitions.values()).sort("kind", "name", "hash")
         cells = [row for rows in self.cells.values() for row in rows]
         yield "cells", _frame("cells", cells).sort("key", "build")
-        for name, rows in self.others.items():
+        for name, rows in self.tables.items():
             # The order within a run is kept.
             yield name, _frame(name, rows).sort("key", "repetition", maintain_order=True)
 

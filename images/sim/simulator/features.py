@@ -26,7 +26,7 @@ class Feature:
     option: str
     """Its option in the kernel's configuration (Kconfig)."""
     trial: tuple[Command, ...]
-    """Commands that only a kernel with the feature takes. They are tried on an interface without queueing disciplines."""
+    """Commands that only a kernel with the feature takes, on an interface without queueing disciplines."""
 
 
 def _qdisc(*words: str) -> tuple[Command, ...]:
@@ -44,7 +44,9 @@ def _nft(text: str) -> tuple[Command, ...]:
 
 #: By name. That of a queueing discipline is tc's.
 FEATURES: Mapping[str, Feature] = {
-    "ifb": Feature("CONFIG_IFB", (("ip", "link", "add", "probe_ifb", "type", "ifb"), ("ip", "link", "del", "probe_ifb"))),
+    "ifb": Feature(
+        "CONFIG_IFB", (("ip", "link", "add", "probe_ifb", "type", "ifb"), ("ip", "link", "del", "probe_ifb"))
+    ),
     "ingress": Feature("CONFIG_NET_SCH_INGRESS", _INGRESS),
     "u32": Feature("CONFIG_NET_CLS_U32", (*_INGRESS, (*_U32, "pass"))),
     "matchall": Feature("CONFIG_NET_CLS_MATCHALL", (*_INGRESS, (*_MATCH_ALL, "matchall", "action", "pass"))),

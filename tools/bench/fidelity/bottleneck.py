@@ -19,7 +19,7 @@ class Queue(ABC):
         self._rows = np.arange(runs)
         self._ns_per_byte = 8e9 / rate_bps
         # Of the accepted packets, in order: when it leaves the queue, and bytes accepted up to and without it.
-        self._leaves = np.full((runs, packets + 1), np.inf)
+        self._departures = np.full((runs, packets + 1), np.inf)
         self._accepted = np.zeros((runs, packets + 1), dtype=np.int64)
         self._head = np.zeros(runs, dtype=np.int64)
         self._tail = np.zeros(runs, dtype=np.int64)
@@ -27,7 +27,7 @@ class Queue(ABC):
     def backlog(self, now: float) -> Integers:
         """Bytes that wait at a time, which may not go back. Shape (runs,)."""
         while True:
-            gone = self._leaves[self._rows, self._head] <= now
+            gone = self._departures[self._rows, self._head] <= now
             if not gone.any():
                 break
             self._head += gone
@@ -38,7 +38,7 @@ class Queue(ABC):
         """Put a packet into the queues `which`. Its departures from the link, NaN in the others. Shape (runs,)."""
         leaves, departure = self._serve(now, frame_bytes * self._ns_per_byte, which)
         rows, tail = self._rows[which], self._tail[which]
-        self._leaves[rows, tail] = leaves[which]
+        self._departures[rows, tail] = leaves[which]
         self._accepted[rows, tail + 1] = self._accepted[rows, tail] + frame_bytes
         self._tail[rows] += 1
         return np.where(which, departure, np.nan)
@@ -53,11 +53,11 @@ class _Serial(Queue):
 
     def __init__(self, runs: int, packets: int, rate_bps: int) -> None:
         super().__init__(runs, packets, rate_bps)
-        self._free = np.full(runs, -np.inf)
+        self._free_at = np.full(runs, -np.inf)
 
     def _serve(self, now: float, own_ns: float, which: Booleans) -> tuple[Floats, Floats]:
-        begins = np.maximum(now, self._free)
-        self._free = np.where(which, begins + own_ns, self._free)
+        begins = np.maximum(now, self._free_at)
+        self._free_at = np.where(which, begins + own_ns, self._free_at)
         return begins, begins + own_ns
 
 

@@ -136,7 +136,7 @@ def _datagram_size(connection: TransferConnection, role: Role, window: float) ->
     sent = connection.sent(role)
     if sent is None:
         return None
-    early = sent.where(np.arange(min(_EARLY, len(sent))))
+    early = sent.select(np.arange(min(_EARLY, len(sent))))
     sizes, counts = np.unique(early.payload[early.payload >= FULL_PAYLOAD], return_counts=True)
     dividing = np.flatnonzero(window % sizes == 0)
     return int(sizes[dividing[(sizes * counts)[dividing].argmax()]]) if len(dividing) else None

@@ -52,7 +52,7 @@ def ack_ratio(connection: TransferConnection) -> Iterator[Observation]:
     received, sent = connection.received("client"), connection.sent("client")
     if received is None or sent is None:
         return
-    data = received.where(received.form == Form.SHORT)
+    data = received.select(received.form == Form.SHORT)
     volume = np.cumsum(data.payload)
     if not len(data):
         return
@@ -109,7 +109,7 @@ def path_mtu_discovery(connection: TransferConnection) -> Iterator[Observation]:
         sent, start = connection.sent(role), _initial_size(connection, role)
         if sent is None or start is None:
             continue
-        protected = sent.where(sent.form == Form.SHORT)
+        protected = sent.select(sent.form == Form.SHORT)
         larger = np.flatnonzero(protected.payload > start + _SIZE_TOLERANCE)
         if len(larger):
             row = int(larger[0])
@@ -216,7 +216,7 @@ def initial_window(connection: TransferConnection) -> Iterator[Observation]:
     volume = int(flight.sent.payload.sum())
     source = (
         f"right capture: {volume:,} B in {len(flight.sent):,} datagrams, full ones of {flight.size:,} B, in the first "
-        f"round trip of data; up to {flight.before:,} B of it may be credit for the handshake"
+        f"round trip of data; up to {flight.bytes_before:,} B of it may be credit for the handshake"
     )
     limits = _limits(connection, flight, volume)
     if limits:
@@ -229,7 +229,7 @@ def initial_window(connection: TransferConnection) -> Iterator[Observation]:
 def _limits(connection: TransferConnection, flight: Flight, volume: int) -> list[str]:
     """Other limits that may have ended the flight."""
     limits = []
-    if flight.after < volume:
+    if flight.bytes_after < volume:
         limits.append("little more was asked for")
     credit = received_credit(connection)
     if credit is not None and volume >= _NEAR * credit:
@@ -251,7 +251,7 @@ def pacing(connection: TransferConnection) -> Iterator[Observation]:
     flight = connection.flight
     if flight is None:
         return
-    for name, sent in (("first", flight.sent), ("second", flight.following)):
+    for name, sent in (("first", flight.sent), ("second", flight.next_round)):
         if not len(sent):
             continue
         longest = longest_burst(sent)
@@ -419,13 +419,13 @@ def careful_resume(connection: TransferConnection) -> Iterator[Observation]:
     changes = read_phases(trace)
     if changes:
         listing = "; ".join(
-            f"{change.new} after {change.at_ms:.0f} ms" + (f" ({change.trigger})" if change.trigger else "")
+            f"{change.phase} after {change.at_ms:.0f} ms" + (f" ({change.trigger})" if change.trigger else "")
             for change in changes
         )
         yield Observation(
             role="server",
             parameter="careful_resume",
-            value=", ".join(change.new for change in changes),
+            value=", ".join(change.phase for change in changes),
             unit="",
             source=f"{connection.name('server')}'s qlog of the second connection: {listing}",
         )
