@@ -39,13 +39,13 @@ def whose(folder: Path, what: str, repetition: int) -> list[str]:
 
 def work(folder: Path, kills: frozenset[int], always: bool, order: RunOrder) -> RunAnswer:
     """Half a second of work, while somebody waits for it. `kills`: runs of which a worker dies, `always` or once."""
-    number, wanted = order.repetition, PendingTask()
+    number, pending_task = order.repetition, PendingTask()
     note(folder, "begun", number)
     if number in kills and (always or noted(folder, "begun", number) == 1):
         os.kill(os.getpid(), signal.SIGKILL)
     for _ in range(10):
         time.sleep(0.05)
-        if not wanted:
+        if not pending_task:
             note(folder, "unwanted", number)
             break
     note(folder, "made", number)
@@ -95,8 +95,8 @@ class Folder:
 def plan(count: int) -> list[PlannedRun]:
     from tests.examples import cell
 
-    one = cell(engine="virtual")
-    return [PlannedRun(one.model_copy(update={"key": f"{number:016x}"}), number) for number in range(count)]
+    tested_cell = cell(engine="virtual")
+    return [PlannedRun(tested_cell.model_copy(update={"key": f"{number:016x}"}), number) for number in range(count)]
 
 
 def drive(

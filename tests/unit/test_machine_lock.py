@@ -27,23 +27,23 @@ def test_real_time_has_the_machine_to_itself(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, holder: EngineName, other: EngineName, together: bool
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    held, said, done = threading.Event(), threading.Event(), threading.Event()
+    event, said, done = threading.Event(), threading.Event(), threading.Event()
 
     def second() -> None:
         with machine_lock(other, said.set):
-            held.set()
+            event.set()
             done.wait(10)
 
     thread = threading.Thread(target=second)
     with machine_lock(holder, _nobody):
         thread.start()
         if together:
-            assert held.wait(10)
+            assert event.wait(10)
         else:
             assert said.wait(10)
-            assert not held.is_set()
+            assert not event.is_set()
     # What ended has let go, and who waited goes on.
-    assert held.wait(10)
+    assert event.wait(10)
     assert said.is_set() is not together
     done.set()
     thread.join()

@@ -387,10 +387,10 @@ def test_what_answers_later_clients_delays_packets_of_flows(tmp_path: Path) -> N
 
 
 def test_loss_probability() -> None:
-    one = Percentage.parse("1 %")
-    assert loss_probability(100, 10_000, 0.01, one) > 0.9
-    assert loss_probability(200, 10_000, 0.01, one) < 1e-12
-    assert loss_probability(0, 10_000, 0.01, one) < 1e-12
-    assert loss_probability(0, 0, 0.01, one) == 1
+    percentage = Percentage.parse("1 %")
+    assert loss_probability(100, 10_000, 0.01, percentage) > 0.9
+    assert loss_probability(200, 10_000, 0.01, percentage) < 1e-12
+    assert loss_probability(0, 10_000, 0.01, percentage) < 1e-12
+    assert loss_probability(0, 0, 0.01, percentage) == 1
     bursty = GilbertElliott(good_to_bad=Percentage.parse("0.1 %"), bad_to_good=Percentage.parse("9.9 %"))
     assert loss_probability(150, 10_000, bursty.mean, bursty) > 0.01

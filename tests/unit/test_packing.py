@@ -94,7 +94,12 @@ def test_a_compressed_run_has_the_same_bytes_and_the_same_figures(folder: Path, 
     assert _written(folder) == _written(plain)
     again = measure_with_series(folder, run)
     assert again[0].model_dump_json() == measured[0].model_dump_json()
-    assert {one.name for one in measured[0].measurements} >= {"handshake", "first_byte", "ack_ratio", "wire_to_client"}
+    assert {measurement.name for measurement in measured[0].measurements} >= {
+        "handshake",
+        "first_byte",
+        "ack_ratio",
+        "wire_to_client",
+    }
     assert disk_use(folder) < disk_use(plain) / 2
     left = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert left >= {"lab.json", "compose.yaml", "plan/plan.json", "flow0/server/keys.log", "sim/capture.json"}

@@ -30,15 +30,15 @@ from tests.examples import cell
 def test_everything_that_happens_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "SILENCE", 0.05)
     out = io.StringIO()
-    one, outcome = cell(), Outcome(status="crashed", role="client", detail="the client ended with exit code 7")
-    run = Run(cell=one, repetition=0, outcome=outcome, started_at="2026-11-21T00:00:00+00:00", wall=12.34)
+    tested_cell, outcome = cell(), Outcome(status="crashed", role="client", detail="the client ended with exit code 7")
+    run = Run(cell=tested_cell, repetition=0, outcome=outcome, started_at="2026-11-21T00:00:00+00:00", wall=12.34)
     with ProgressPrinter(Console(file=out, width=200)) as talk:
         talk(PlanMade(to_run=3, stored=1, cells=2, seconds=600))
         talk(ImageStarted("sim", 20))
-        talk(RunStarted(one, 0, 1, 3, 40, 300))
-        talk(PhaseStarted(one, 0, "transfer"))
+        talk(RunStarted(tested_cell, 0, 1, 3, 40, 300))
+        talk(PhaseStarted(tested_cell, 0, "transfer"))
         time.sleep(0.2)
-        talk(RunFinished(one, run, outcome, Verdict(status="error", reason="crashed_client", sentence="")))
+        talk(RunFinished(tested_cell, run, outcome, Verdict(status="error", reason="crashed_client", sentence="")))
         talk(Warned("look here"))
     text = out.getvalue()
     for words in (
@@ -55,17 +55,17 @@ def test_everything_that_happens_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_of_runs_side_by_side_each_has_its_own_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "SILENCE", 0.05)
     out = io.StringIO()
-    one = cell()
+    tested_cell = cell()
     with ProgressPrinter(Console(file=out, width=200)) as talk:
-        talk(RunStarted(one, 0, 1, 2, 40, 300))
-        talk(RunStarted(one, 1, 2, 2, 40, 300))
-        talk(PhaseStarted(one, 0, "transfer"))
-        talk(PhaseStarted(one, 1, "measure"))
+        talk(RunStarted(tested_cell, 0, 1, 2, 40, 300))
+        talk(RunStarted(tested_cell, 1, 2, 2, 40, 300))
+        talk(PhaseStarted(tested_cell, 0, "transfer"))
+        talk(PhaseStarted(tested_cell, 1, "measure"))
         time.sleep(0.2)
         first = out.getvalue()
         outcome = Outcome(status="completed")
-        run = Run(cell=one, repetition=0, outcome=outcome, started_at="", wall=1)
-        talk(RunFinished(one, run, outcome, Verdict(status="pass", reason="objectives_met", sentence="")))
+        run = Run(cell=tested_cell, repetition=0, outcome=outcome, started_at="", wall=1)
+        talk(RunFinished(tested_cell, run, outcome, Verdict(status="pass", reason="objectives_met", sentence="")))
         time.sleep(0.2)
         second = out.getvalue()[len(first) :]
     assert "… [1/2] test/case alpha→beta #0 · transfer · 0 s of about 40 s\n" in first
@@ -77,11 +77,11 @@ def test_of_runs_side_by_side_each_has_its_own_phase(monkeypatch: pytest.MonkeyP
 
 def test_a_run_that_is_not_judged_is_over_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "SILENCE", 0.05)
-    out, one = io.StringIO(), cell()
+    out, tested_cell = io.StringIO(), cell()
     with ProgressPrinter(Console(file=out, width=200)) as talk:
-        talk(PhaseStarted(one, 0, "store"))
+        talk(PhaseStarted(tested_cell, 0, "store"))
         time.sleep(0.2)
-        talk(RunEnded(one, 0))
+        talk(RunEnded(tested_cell, 0))
         ended = len(out.getvalue())
         time.sleep(0.2)
     assert "… test/case alpha→beta #0 · store" in out.getvalue()[:ended]
@@ -98,15 +98,15 @@ def test_nothing_to_do_is_said() -> None:
 def test_builds_beside_are_told_with_what_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "SILENCE", 0.05)
     out = io.StringIO()
-    one = cell()
+    tested_cell = cell()
     with ProgressPrinter(Console(file=out, width=200)) as talk:
         talk(BuildStarted("go", 30))
         talk(BuildStarted("quiche", 280))
-        talk(RunStarted(one, 0, 1, 3, 40, 300))
+        talk(RunStarted(tested_cell, 0, 1, 3, 40, 300))
         time.sleep(0.2)
         talk(BuildEnded("go", 12.3))
-        run = Run(cell=one, repetition=0, outcome=Outcome(status="completed"), started_at="", wall=1)
-        talk(RunFinished(one, run, run.outcome, Verdict(status="pass", reason="objectives_met", sentence="")))
+        run = Run(cell=tested_cell, repetition=0, outcome=Outcome(status="completed"), started_at="", wall=1)
+        talk(RunFinished(tested_cell, run, run.outcome, Verdict(status="pass", reason="objectives_met", sentence="")))
         talk(WaitingForImage("quiche", 170))
         time.sleep(0.2)
         failed = EngineError("the image quiche could not be built; the end of x.log:\n  no such crate", "read x.log")
@@ -134,12 +134,14 @@ def test_spans() -> None:
 
 def test_lines_name_what_is_varied_and_nothing_else() -> None:
     asked = {"server.congestion_control": "cubic", "client.initial_rtt": "100 ms", "path.forward.loss": "1 %"}
-    one, other = cell(parameters=asked), cell(parameters={**asked, "server.congestion_control": "reno"})
-    assert varied_parameters([one, other]) == {"server.congestion_control"}
+    tested_cell, other = cell(parameters=asked), cell(parameters={**asked, "server.congestion_control": "reno"})
+    assert varied_parameters([tested_cell, other]) == {"server.congestion_control"}
     out = io.StringIO()
     with ProgressPrinter(Console(file=out, width=60)) as talk:
-        talk(PlanMade(to_run=2, stored=0, cells=2, seconds=9, varied_parameters=varied_parameters([one, other])))
-        for number, made in enumerate((one, other), 1):
+        talk(
+            PlanMade(to_run=2, stored=0, cells=2, seconds=9, varied_parameters=varied_parameters([tested_cell, other]))
+        )
+        for number, made in enumerate((tested_cell, other), 1):
             talk(RunStarted(made, 0, number, 2, 4, 9))
             talk(Warned("look here", made, 0))
             run = Run(cell=made, repetition=0, outcome=Outcome(status="completed"), started_at="", wall=1)
