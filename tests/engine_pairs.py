@@ -15,9 +15,9 @@ from tests.measurements import measurement
 Pair = tuple[Run, MeasuredRun | None]
 
 
-def result(engine: EngineName, *runs: Pair, of: Cell | None = None, **more: object) -> CellResult:
-    """A cell's result; `more` goes to the request: seed, parameters, one (the scenario), client, server."""
-    tested_cell = of or cell(engine=engine, **more)  # type: ignore[arg-type]
+def result(engine: EngineName, *runs: Pair, of: Cell | None = None, **overrides: object) -> CellResult:
+    """A cell's result; `overrides` goes to the request: seed, parameters, one (the scenario), client, server."""
+    tested_cell = of or cell(engine=engine, **overrides)  # type: ignore[arg-type]
     pairs = tuple(
         (run.model_copy(update={"cell": tested_cell, "repetition": number}), measured)
         for number, (run, measured) in enumerate(runs)
@@ -58,9 +58,9 @@ def run(
     return stored_run, MeasuredRun(version=1, measurements=tuple(measurements), link=LinkProof(valid=True))
 
 
-def completions(engine: EngineName, *seconds: float, **more: object) -> CellResult:
+def completions(engine: EngineName, *seconds: float, **overrides: object) -> CellResult:
     """A cell whose runs completed after `seconds`, without CPU samples."""
-    return result(engine, *(run(completion=value) for value in seconds), **more)  # type: ignore[arg-type]
+    return result(engine, *(run(completion=value) for value in seconds), **overrides)  # type: ignore[arg-type]
 
 
 def repeating() -> Scenario:

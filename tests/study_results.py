@@ -27,15 +27,15 @@ Seconds = Callable[[Mapping[str, ParameterValue], int], float | None]
 """What was asked of a cell, and the number of a repetition → seconds; None for one that crashed."""
 
 
-def told(name: str = "beta", without: tuple[str, ...] = (), **more: Any) -> Implementation:
+def told(name: str = "beta", without: tuple[str, ...] = (), **overrides: Any) -> Implementation:
     """An implementation that honours everything in these studies but for what it is `without`."""
     parameters = {key: value for key, value in _TOLD.items() if key not in without}
-    return implementation(name, **{"parameters": parameters, **more})
+    return implementation(name, **{"parameters": parameters, **overrides})
 
 
-def of_study(study: Mapping[str, object], **more: object) -> Scenario:
+def of_study(study: Mapping[str, object], **overrides: object) -> Scenario:
     """A scenario with a study: 10 MB, of which 2 MB and 10 MB are timed."""
-    return scenario(name="studies/test", objectives=[], study=study, **more)
+    return scenario(name="studies/test", objectives=[], study=study, **overrides)
 
 
 def results(

@@ -25,12 +25,12 @@ from tools.reference.study_pages import figures, studies, study_pages
 KNOWN = {name: implementation for name, (implementation, _) in catalogue().implementations().items()}
 
 
-def results(scenario: str, server: str, values: Mapping[str, Sequence[float]], **asked: str) -> list[CellResult]:
+def results(scenario: str, server: str, values: Mapping[str, Sequence[float]], **options: str) -> list[CellResult]:
     """A scenario's cells that were asked for these parameters, with as many runs as there are values."""
     tested_scenario = catalogue().find_scenarios([scenario])[0]
     request = Request([tested_scenario], [KNOWN["ngtcp2"]], [KNOWN[server]], engine="virtual")
     names = {*named_implementations(swept_points(request)), "ngtcp2", server}
-    wanted = {name.replace("__", "."): value for name, value in asked.items()}
+    wanted = {name.replace("__", "."): value for name, value in options.items()}
     cell_results = []
     for cell in build_matrix(request, images(*names), SIM, KNOWN):
         if any(cell.parameters.get(name) != value for name, value in wanted.items()):

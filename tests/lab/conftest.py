@@ -73,7 +73,7 @@ class Harness:
     def store(self) -> Path:
         return self.folder / "store"
 
-    def scenario(self, name: str, **more: object) -> str:
+    def scenario(self, name: str, **overrides: object) -> str:
         """Write a scenario file and return its path."""
         content: dict[str, Any] = {
             "schema": 1,
@@ -83,7 +83,7 @@ class Harness:
             "flows": [{"download": "1 MB"}],
             "milestones": ["1 MB"],
             "timeout": "30 s",
-            **more,
+            **overrides,
         }
         file = self.folder / f"{name}.yaml"
         file.write_text(yaml.safe_dump(content, sort_keys=False))
@@ -185,10 +185,10 @@ Manifest = Callable[..., Path]
 def manifest(tmp_path: Path) -> Manifest:
     """Writes an image.yaml that names a local image."""
 
-    def write(name: str, image: str, **more: object) -> Path:
+    def write(name: str, image: str, **overrides: object) -> Path:
         file = tmp_path / name / "image.yaml"
         file.parent.mkdir()
-        file.write_text(yaml.safe_dump({"schema": 1, "name": name, "image": image, **more}))
+        file.write_text(yaml.safe_dump({"schema": 1, "name": name, "image": image, **overrides}))
         return file
 
     return write

@@ -58,14 +58,14 @@ def cut_kernel(root: Path) -> str:
 
 
 def _run(
-    harness: Harness, cache: Path, store: str, **more: str
+    harness: Harness, cache: Path, store: str, **overrides: str
 ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     words = (harness.scenario("short", flows=[{"download": "100 kB"}], milestones=["100 kB"]), "--clients", "ngtcp2",
              "--servers", "ngtcp2", "--repeat", "1", "--engine", "virtual", "--no-figures")  # fmt: skip
     process = subprocess.run(
         [sys.executable, "-m", "harness.cli", "run", *words, "--store", str(harness.folder / store)],
         capture_output=True, text=True, cwd=ROOT, timeout=300, check=False,
-        env={**os.environ, "HARNESS_CACHE": str(cache), **more},
+        env={**os.environ, "HARNESS_CACHE": str(cache), **overrides},
     )  # fmt: skip
     found = [json.loads(file.read_text()) for file in (harness.folder / store).glob("runs/*/0/run.json")]
     return process, found[0] if found else {}

@@ -38,11 +38,11 @@ def _run(
     client: str,
     *words: str,
     server: str = "quinn",
-    **more: Any,
+    **overrides: Any,
 ) -> RunView:
     """A run of 2 MB, which has completed over links that are proven."""
     flows = [{"download": "2 MB", "moves": moves}]
-    content: dict[str, Any] = {"flows": flows, "milestones": ["2 MB"], **({"path": None, "paths": PATHS} | more)}
+    content: dict[str, Any] = {"flows": flows, "milestones": ["2 MB"], **({"path": None, "paths": PATHS} | overrides)}
     case = harness.scenario(name, **content)
     cell = harness.cell(case, "--clients", client, "--servers", server, "--repeat", "1", *words)
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]

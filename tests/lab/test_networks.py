@@ -59,11 +59,11 @@ class Bench:
         self.app = App(CheckoutPaths(ROOT, folder / "none", ROOT / ".state", CACHE))
         self.engine = ComposeEngine(self.app.cache)
 
-    def cell(self, client: str, **more: object) -> Cell:
+    def cell(self, client: str, **overrides: object) -> Cell:
         """A client's download of 1 MB from ngtcp2 over a path that loses 3 % towards it, and whatever else is asked."""
         asked = {
             "name": "standing", "title": "standing", "path": {"forward": {**LINK, "loss": "3 %"}, "return": LINK},
-            "flows": [{"download": "1 MB"}], **more,
+            "flows": [{"download": "1 MB"}], **overrides,
         }  # fmt: skip
         implementations = [self.app.catalogue.implementations()[name][0] for name in (client, "ngtcp2")]
         request = Request([Scenario.model_validate(asked)], implementations[:1], implementations[1:])

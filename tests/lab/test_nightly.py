@@ -19,13 +19,13 @@ RUN sed -i '2i CLIENT_PARAMS="${{CLIENT_PARAMS:-}} --max-data=30000 --max-stream
 
 
 def _nightly(
-    scenario: str, night: Path, baseline: Path, target: str = "nightly", **more: str
+    scenario: str, night: Path, baseline: Path, target: str = "nightly", **overrides: str
 ) -> subprocess.CompletedProcess[str]:
     given = {
         "SCENARIO": scenario, "CLIENTS": "ngtcp2,quiche", "SERVERS": "quiche", "ENGINE": "virtual", "REPEAT": "1",
         "NIGHT": str(night), "BASELINE": str(baseline),
         # They are the reference's, and take minutes (tests/lab/test_equivalent.py).
-        "PROOFS": "", **more,
+        "PROOFS": "", **overrides,
     }  # fmt: skip
     words = [f"{name}={value}" for name, value in given.items()]
     return subprocess.run(

@@ -24,10 +24,10 @@ SPLIT = [SEGMENTS[0], PROXY, SEGMENTS[1], PROXY, SEGMENTS[2]]
 
 
 def _run(
-    harness: Harness, name: str, path: list[Any], flows: list[dict[str, Any]], *words: str, **more: Any
+    harness: Harness, name: str, path: list[Any], flows: list[dict[str, Any]], *words: str, **overrides: Any
 ) -> RunView:
     """A run that has completed over segments that are proven."""
-    case = harness.scenario(name, path=path, flows=flows, **more)
+    case = harness.scenario(name, path=path, flows=flows, **overrides)
     cell = harness.cell(case, "--repeat", "1", *words)
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
     assert cell["link"]["valid"], cell["link"]["problems"]

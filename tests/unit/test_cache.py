@@ -375,8 +375,8 @@ def test_flows_with_a_stop_share_a_handful_of_files() -> None:
         )
 
 
-def _result(status: str, **more: Any) -> EngineResult:
-    return EngineResult(Outcome.model_validate({"status": status, **more}))
+def _result(status: str, **overrides: Any) -> EngineResult:
+    return EngineResult(Outcome.model_validate({"status": status, **overrides}))
 
 
 @pytest.mark.parametrize(

@@ -47,10 +47,10 @@ def test_without_one_engine_the_other_has_all_faults() -> None:
     assert len(schedule(virtual, 30, 1)) == 30
 
 
-def _write_run(store: Path, repetition: int = 0, **more: object) -> Path:
+def _write_run(store: Path, repetition: int = 0, **overrides: object) -> Path:
     folder = store / "runs" / "0123456789abcdef" / str(repetition)
     (folder / "sim").mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps({**RUN, "repetition": repetition, **more}))
+    (folder / "run.json").write_text(json.dumps({**RUN, "repetition": repetition, **overrides}))
     (folder / "measured.json").write_text(json.dumps({"completion": 1.5}))
     (folder / "sim" / "capture").write_bytes(bytes(range(100)))
     return folder

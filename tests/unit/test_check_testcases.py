@@ -27,8 +27,8 @@ from tests.examples import catalogue, cell, implementation
 NO_V2 = {"testcases": ["v2"], "why": "it has version 1 alone"}
 
 
-def _one(name: str = "mine", **more: Any) -> Implementation:
-    return implementation(name, parameters={}, **more)
+def _one(name: str = "mine", **overrides: Any) -> Implementation:
+    return implementation(name, parameters={}, **overrides)
 
 
 def _trials(

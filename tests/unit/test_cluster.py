@@ -127,7 +127,12 @@ class Scene:
     events: list[Event] = field(default_factory=list)
 
     def driver(
-        self, todo: Sequence[PlannedRun], ground: Fake | None = None, work: Work = quick, share: float = 0, **more: Any
+        self,
+        todo: Sequence[PlannedRun],
+        ground: Fake | None = None,
+        work: Work = quick,
+        share: float = 0,
+        **overrides: Any,
     ) -> tuple[Driver, Fake]:
         ground = ground or Fake()
         ground.folder = self.folder
@@ -138,18 +143,20 @@ class Scene:
             return ClusterConnection(address, None, depot, lambda text: self.events.append(Warned(text)), work)
 
         sample = coordinator.select_sample(list(todo), share)
-        return Driver(todo, ground, connect, self.events.append, sample=sample, with_artefacts=False, **more), ground
+        return Driver(
+            todo, ground, connect, self.events.append, sample=sample, with_artefacts=False, **overrides
+        ), ground
 
     def warnings(self) -> str:
         return " ".join(event.text for event in self.events if isinstance(event, Warned | RunsVerified))
 
 
-def started(workers: int, memory: str = "1GiB", **more: Any) -> Any:
+def started(workers: int, memory: str = "1GiB", **overrides: Any) -> Any:
     # Not typed there.
     make: Any = LocalCluster
     return make(
         n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=50,
-        memory_limit=memory, **more,
+        memory_limit=memory, **overrides,
     )  # fmt: skip
 
 
@@ -513,7 +520,7 @@ def test_a_scheduler_for_anybody_is_started_for_whoever_says_so(
 ) -> None:
     started_with: list[list[str]] = []
 
-    def run(command: list[str], **more: object) -> subprocess.CompletedProcess[str]:
+    def run(command: list[str], **overrides: object) -> subprocess.CompletedProcess[str]:
         started_with.append(command)
         return subprocess.CompletedProcess(command, 0)
 

@@ -74,8 +74,8 @@ def test_metrics_of_the_first_transfer() -> None:
 
 
 def test_points_are_apart_and_in_order() -> None:
-    def both(seconds: float, **more: object) -> list[CellResult]:
-        return [completions("virtual", seconds, **more), completions("compose", 20, **more)]
+    def both(seconds: float, **overrides: object) -> list[CellResult]:
+        return [completions("virtual", seconds, **overrides), completions("compose", 20, **overrides)]
 
     results = [
         *both(23, seed=2),

@@ -77,8 +77,8 @@ class Noted:
     def identity(self, number: int) -> str:
         return f"{self.process * 7 + number:064x}"
 
-    def note(self, *words: str, made: Mapping[str, str] | None = None, **more: Any) -> None:
-        self.lines.append({"at": self.at, "words": list(words), **more})
+    def note(self, *words: str, made: Mapping[str, str] | None = None, **overrides: Any) -> None:
+        self.lines.append({"at": self.at, "words": list(words), **overrides})
         if made is not None:
             self.lines.append({"made": made})
 

@@ -31,8 +31,8 @@ ROW = [
 _MIB = {"m": 2**20, "g": 2**30}
 
 
-def _lab(client: Implementation | None = None, **more: Any) -> Lab:
-    tested_scenario = scenario(flows=[{"download": "100 kB"}], objectives=[], **more)
+def _lab(client: Implementation | None = None, **overrides: Any) -> Lab:
+    tested_scenario = scenario(flows=[{"download": "100 kB"}], objectives=[], **overrides)
     return build_lab(cell(tested_scenario, client=client or implementation()), 0)
 
 

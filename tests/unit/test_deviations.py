@@ -32,9 +32,11 @@ def seen(role: Role, parameter: str, value: float | str, unit: str = "bytes") ->
     return Observation(role=role, parameter=parameter, value=value, unit=unit, source="somewhere")
 
 
-def result(*observed: tuple[Observation, ...], parameters: dict[str, Any] | None = None, **more: Any) -> CellResult:
+def result(
+    *observed: tuple[Observation, ...], parameters: dict[str, Any] | None = None, **overrides: Any
+) -> CellResult:
     """A cell with a run for each set of observations, the harness's own windows among what was set."""
-    tested_cell = cell(scenario(objectives=[], **more), parameters=parameters or {})
+    tested_cell = cell(scenario(objectives=[], **overrides), parameters=parameters or {})
     runs: list[tuple[Run, MeasuredRun | None]] = []
     for number, observations in enumerate(observed):
         run = Run(
@@ -95,7 +97,7 @@ def test_words_are_compared_as_stacks_write_them(value: str, word: str, departs:
 # --- a record against its label
 
 
-def labelled(folder: Path, record: object, **more: object) -> tuple[Run, MeasuredRun]:
+def labelled(folder: Path, record: object, **overrides: object) -> tuple[Run, MeasuredRun]:
     """A run of UDP and of TCP that is told Reno, whose generator's report says something of it."""
     run = write_two_flows(folder)
     file = folder / "flow1/server/iperf3.json"
@@ -110,7 +112,7 @@ def labelled(folder: Path, record: object, **more: object) -> tuple[Run, Measure
         protocols=("tcp", "udp"),
         parameters={"congestion_control": {"flag": "--congestion-control={value}", "values": ["reno", "cubic"]}},
     )
-    tested_cell = run.cell.model_copy(update={"scenario": changed, "client": linux, "server": linux, **more})
+    tested_cell = run.cell.model_copy(update={"scenario": changed, "client": linux, "server": linux, **overrides})
     run = run.model_copy(update={"cell": tested_cell, "effective": {"flow1.server.congestion_control": "reno"}})
     return run, measure(folder, run)
 

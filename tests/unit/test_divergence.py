@@ -178,7 +178,7 @@ def test_equal_captures_do_not_part_and_short_ones_do(tmp_path: Path) -> None:
     assert first_differing_packet("left", (short, whole), None, NAMES, QUIC) is not None
 
 
-def store(folder: Path, frames: list[tuple[int, tuple[bytes, int]]], **more: Any) -> Run:
+def store(folder: Path, frames: list[tuple[int, tuple[bytes, int]]], **overrides: Any) -> Run:
     """A run with captures, in its folder."""
     for side in ("left", "right"):
         capture(folder / "sim" / f"trace_node_{side}.pcap", frames)
@@ -186,7 +186,7 @@ def store(folder: Path, frames: list[tuple[int, tuple[bytes, int]]], **more: Any
         "cell": cell(), "repetition": 0, "outcome": Outcome(status="completed"), "started_at": "2026-01-01T00:00:00Z",
         "captures": capture_digests(folder), "random": {"client0": RandomBytes(bytes=32, digest="ab" * 32)},
     }  # fmt: skip
-    run = Run(**(content | more))
+    run = Run(**(content | overrides))
     (folder / RUN).write_text(run.model_dump_json(by_alias=True))
     return run
 

@@ -65,7 +65,7 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def make(
         runs: Sequence[Run], known: Ledger | None = None, differs: Sequence[str] = (), digest: str = "digest-1",
-        other_labs: Sequence[str] = (), **more: Any,
+        other_labs: Sequence[str] = (), **overrides: Any,
     ) -> Prover:  # fmt: skip
         digests = {component: value for run in runs for component, value in components(run.cell).items()}
         monkeypatch.setattr(equivalence, "component_digests", lambda *words: digests | {ENGINE: digest})
@@ -76,7 +76,7 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Any:
                 yield RepeatedRun(run, stored(run.cell, "other") if other else run, None)
 
         monkeypatch.setattr(equivalence, "run_again", run_again)
-        return Prover(FakeApp(known or Ledger(), other_labs), runs, **more)  # type: ignore[arg-type]
+        return Prover(FakeApp(known or Ledger(), other_labs), runs, **overrides)  # type: ignore[arg-type]
 
     return make
 
@@ -141,8 +141,8 @@ def test_a_sample_is_a_share_of_the_cells() -> None:
 # --- proving
 
 
-def prove(made: Prover, tmp_path: Path, base: Any = no_base, **more: Any) -> ProofAttempt:
-    return made.prove(made.changed(), tmp_path, base, **more)
+def prove(made: Prover, tmp_path: Path, base: Any = no_base, **overrides: Any) -> ProofAttempt:
+    return made.prove(made.changed(), tmp_path, base, **overrides)
 
 
 def test_the_same_bytes_make_an_entry(prover: Any, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_connections_are_told_apart(version: int) -> None:
 
 
 def test_the_agent_tells_of_each_connection_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.agent.subprocess.Popen", lambda *words, **more: None)
+    monkeypatch.setattr("simulator.agent.subprocess.Popen", lambda *words, **overrides: None)
     plan = Plan("auto", {}, [], [], [], [], 1.0, PORT, 0.1, 64)
     heard: list[str] = []
     agent = Agent(plan, {}, tmp_path, tmp_path / "stop", opened=heard.append)

@@ -33,16 +33,16 @@ def generator() -> Implementation:
     return implementation("linux", protocols=["tcp", "udp"], parameters=settings)
 
 
-def made(*flows: object, **more: object) -> list[Cell]:
+def made(*flows: object, **overrides: object) -> list[Cell]:
     implementations = {stack.name: stack for stack in (generator(), implementation("gamma"), implementation("delta"))}
-    tested_scenario = scenario(flows=list(flows), objectives=[], **more)
+    tested_scenario = scenario(flows=list(flows), objectives=[], **overrides)
     request = Request([tested_scenario], [implementation("alpha")], [implementation("beta"), implementation("gamma")])
     assert set(named_implementations(swept_points(request))) <= set(implementations)
     return build_matrix(request, images("alpha", "beta", *implementations), SIM, implementations)
 
 
-def lab(*flows: object, **more: object) -> Lab:
-    return build_lab(made(*flows, **more)[0], 0)
+def lab(*flows: object, **overrides: object) -> Lab:
+    return build_lab(made(*flows, **overrides)[0], 0)
 
 
 @pytest.mark.parametrize(

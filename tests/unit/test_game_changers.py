@@ -235,9 +235,11 @@ def _reach(lab: _Lab, one: Scenario, budget: int = 50) -> Any:
     return search, said
 
 
-def _demanding(**more: object) -> Scenario:
+def _demanding(**overrides: object) -> Scenario:
     scenario = of_study({"factors": FACTORS, "design": "one-at-a-time"})
-    return Scenario.model_validate({**scenario.model_dump(by_alias=True), "objectives": _objectives(4.0, 7.0), **more})
+    return Scenario.model_validate(
+        {**scenario.model_dump(by_alias=True), "objectives": _objectives(4.0, 7.0), **overrides}
+    )
 
 
 def _needs_two(asked: Asked, repetition: int) -> float:

@@ -76,11 +76,15 @@ def lossy() -> Cell:
 
 
 def beside(
-    base: Sequence[float], now: Sequence[float], where: Cell | None = None, within: float = 0.03, **more: Sequence[str]
+    base: Sequence[float],
+    now: Sequence[float],
+    where: Cell | None = None,
+    within: float = 0.03,
+    **overrides: Sequence[str],
 ) -> Decision:
     tested_cell = where or cell(engine="virtual")
     cell_pairs = match_cells(
-        [result(base, where=tested_cell)], [result(now, where=other_bits(tested_cell), ends=more.get("ends", ()))]
+        [result(base, where=tested_cell)], [result(now, where=other_bits(tested_cell), ends=overrides.get("ends", ()))]
     )
     (decided,) = decide(cell_pairs, within=within)
     return decided
@@ -313,8 +317,8 @@ def test_where_nothing_changed_one_gate_in_twenty_alarms_at_most() -> None:
 # --- what is accepted
 
 
-def _allowed(**more: object) -> Allowance:
-    given = {"scenario": "test", "reason": "known", "until": "2026-12-31", **more}
+def _allowed(**overrides: object) -> Allowance:
+    given = {"scenario": "test", "reason": "known", "until": "2026-12-31", **overrides}
     return Allowance.model_validate(given)
 
 

@@ -32,9 +32,9 @@ RECORDED = ROOT / "tests/replay/data/https"
 HTTPS = {"protocols": ["h2"], "parameters": {}}
 
 
-def cell(client: str = "https", server: str = "https", **more: object) -> Cell:
+def cell(client: str = "https", server: str = "https", **overrides: object) -> Cell:
     implementations = {"https": implementation("https", **HTTPS), "alpha": implementation("alpha", parameters={})}
-    tested_scenario = scenario(objectives=[], **more)
+    tested_scenario = scenario(objectives=[], **overrides)
     request = Request([tested_scenario], [implementations[client]], [implementations[server]])
     return build_matrix(request, images("alpha", "https"), SIM, {})[0]
 

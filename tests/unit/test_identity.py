@@ -48,8 +48,8 @@ def ledger(*entries: Equivalence) -> Ledger:
     return known_ledger
 
 
-def virtual(code: str = "digest-0", **more: Any) -> Cell:
-    return with_key(cell(engine="virtual", **more).model_copy(update={"engine_code": code}))
+def virtual(code: str = "digest-0", **overrides: Any) -> Cell:
+    return with_key(cell(engine="virtual", **overrides).model_copy(update={"engine_code": code}))
 
 
 # --- what a scenario uses

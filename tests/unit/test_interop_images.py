@@ -64,8 +64,8 @@ def test_a_script_refuses_what_its_manifest_says_and_nothing_else(root: Path, na
     assert _ends_with(root, name, role, "nonsense") == REFUSED
 
 
-def _refusing(**more: object) -> Implementation:
-    return implementation("mine", **more)
+def _refusing(**overrides: object) -> Implementation:
+    return implementation("mine", **overrides)
 
 
 @pytest.mark.parametrize(

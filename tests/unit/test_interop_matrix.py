@@ -21,13 +21,13 @@ from harness.report import interop
 from tests.examples import catalogue
 
 
-def _matrix(words: dict[tuple[str, str, str], ResultWord], **more: Any) -> InteropMatrix:
+def _matrix(words: dict[tuple[str, str, str], ResultWord], **overrides: Any) -> InteropMatrix:
     entries = {
         ((client, server), case): TestcaseResult(word, "why", "It did not.")
         for (client, server, case), word in words.items()
     }
     clients, servers = (tuple(sorted({key[index] for key in words})) for index in (0, 1))
-    return InteropMatrix(clients, servers, entries, **more)
+    return InteropMatrix(clients, servers, entries, **overrides)
 
 
 SQUARE = _matrix(

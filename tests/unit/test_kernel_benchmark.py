@@ -12,8 +12,8 @@ from tests.examples import cell
 from tools.bench.kernels import SideBySide, differences, kernel_of, report, sentence, summary, varied
 
 
-def _run(wall: float = 1.0, status: str = "completed", **more: object) -> Run:
-    made = {"captures": {"left": "a", "right": "b"}, "artefacts": {"growth.csv": "c"}, "cell": cell(), **more}
+def _run(wall: float = 1.0, status: str = "completed", **overrides: object) -> Run:
+    made = {"captures": {"left": "a", "right": "b"}, "artefacts": {"growth.csv": "c"}, "cell": cell(), **overrides}
     return Run(
         repetition=0, outcome=Outcome.model_validate({"status": status}), started_at="", wall=wall, **made
     )  # fmt: skip

@@ -274,8 +274,8 @@ def _deadline(made: Played, flow: Flow, name: tuple[str, int]) -> float:
     return limit + flow.leave if whole else limit
 
 
-def _one(**more: float | None) -> Flow:
-    given = {"start": 0.0, "stop": None, "repeat_after": None, "time_limit": 10.0} | more
+def _one(**overrides: float | None) -> Flow:
+    given = {"start": 0.0, "stop": None, "repeat_after": None, "time_limit": 10.0} | overrides
     return Flow("client0", "server0", **given)  # type: ignore[arg-type]
 
 

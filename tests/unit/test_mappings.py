@@ -48,11 +48,11 @@ def entry(tmp_path: Path) -> Entry:
     return run
 
 
-def environment(name: str, role: Role, settings: Mapping[str, ParameterValue], **more: object) -> dict[str, str]:
+def environment(name: str, role: Role, settings: Mapping[str, ParameterValue], **overrides: object) -> dict[str, str]:
     """What the harness gives the image's container in a role, with parameters set in that role."""
     ends = {"client": implementation("other"), "server": implementation("other"), role: KNOWN[name]}
     parameters = {f"{role}.{parameter}": value for parameter, value in settings.items()}
-    tested_cell = cell(scenario(objectives=[], **more), ends["client"], ends["server"], parameters=parameters)
+    tested_cell = cell(scenario(objectives=[], **overrides), ends["client"], ends["server"], parameters=parameters)
     return build_lab(tested_cell, 0).host(f"{role}0").environment
 
 

@@ -287,14 +287,14 @@ def served_at_random(folder: Path, delay_ns: int = 50_000_000, vanish: float = 0
     return prove_traffic(folder, traffic, service="poisson", limit_bytes=None, limit_packets=20)
 
 
-def prove_traffic(folder: Path, traffic: Traffic, **asked: object) -> LinkProof:
+def prove_traffic(folder: Path, traffic: Traffic, **options: object) -> LinkProof:
     run = write_run(folder, Recipe(packets=10))
     for name, left in (("left", True), ("right", False)):
         seen = [(t, frame(packet, ttl), packet.length) for t, packet, ttl in traffic.side(left)]
         (folder / f"sim/trace_node_{name}.pcap").write_bytes(pcap(seen))
     (folder / "sim/counters.jsonl").write_text("\n".join(json.dumps(sample) for sample in counters([traffic])))
     lab = json.loads((folder / "lab.json").read_text())
-    lab["links"]["to_client"] |= asked
+    lab["links"]["to_client"] |= options
     (folder / "lab.json").write_text(json.dumps(lab))
     path = {"rate": "10 Mbit/s", "delay": "50 ms", "queue": "20 packets", "service": {"process": "poisson"}}
     scenario = {"path": {"forward": path, "return": {"rate": "10 Mbit/s", "delay": "50 ms"}}}

@@ -23,22 +23,22 @@ PORT = {"at": "5 s", "how": "nat-port", "every": "1 s"}
 BACK = {"at": "7 s", "to": "cellular", "how": "interface", "gap": "50 ms"}
 
 
-def case(*each: dict[str, str], **more: Any) -> Scenario:
+def case(*each: dict[str, str], **overrides: Any) -> Scenario:
     flow = {"download": "10 MB", "moves": list(each)}
     content = {"path": None, "paths": {"cellular": CELLULAR, "campus": CAMPUS}, "flows": [flow], "objectives": []}
-    return scenario(**{**content, **more})
+    return scenario(**{**content, **overrides})
 
 
-def mover(name: str = "mover", **more: object) -> Implementation:
-    return implementation(name, image=None, build=".", **{"moves": ("migrate", "interface"), **more})
+def mover(name: str = "mover", **overrides: object) -> Implementation:
+    return implementation(name, image=None, build=".", **{"moves": ("migrate", "interface"), **overrides})
 
 
-def moved(*each: dict[str, str], client: Implementation | None = None, **more: Any) -> Cell:
-    return cell(case(*each, **more), client or mover(), mover("stays", moves=()))
+def moved(*each: dict[str, str], client: Implementation | None = None, **overrides: Any) -> Cell:
+    return cell(case(*each, **overrides), client or mover(), mover("stays", moves=()))
 
 
-def lab(*each: dict[str, str], **more: Any) -> Lab:
-    return build_lab(moved(*each, **more), 0)
+def lab(*each: dict[str, str], **overrides: Any) -> Lab:
+    return build_lab(moved(*each, **overrides), 0)
 
 
 # --- where clients are

@@ -166,9 +166,9 @@ def _steps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str,
 def _before(patch: pytest.MonkeyPatch, name: str, act: Callable[[], None]) -> None:
     usual = getattr(os, name)
 
-    def instead(*words: Any, **more: Any) -> Any:
+    def instead(*words: Any, **overrides: Any) -> Any:
         act()
-        return usual(*words, **more)
+        return usual(*words, **overrides)
 
     patch.setattr(os, name, instead)
 
@@ -193,7 +193,7 @@ def test_whatever_ends_it_nothing_is_lost_and_the_next_one_goes_on(
         with monkeypatch.context() as patch:
             # What tidies up after a failure does not run in a process that is killed.
             if name != "unlink":
-                patch.setattr(os, "unlink", lambda *words, **more: None)
+                patch.setattr(os, "unlink", lambda *words, **overrides: None)
             _before(patch, name, kill)
             with pytest.raises(_Killed):
                 compress_artefacts(folder)

@@ -12,9 +12,9 @@ from harness.units import Duration, Size
 from tests.examples import SIM, cell, images, implementation, scenario
 
 
-def _request(**more: object) -> Request:
+def _request(**overrides: object) -> Request:
     contestants = [implementation(name) for name in ("alpha", "beta", "gamma")]
-    return Request([scenario()], contestants, contestants, **more)  # type: ignore[arg-type]
+    return Request([scenario()], contestants, contestants, **overrides)  # type: ignore[arg-type]
 
 
 def test_the_matrix_is_complete_and_its_keys_differ() -> None:

@@ -26,8 +26,8 @@ from tests.examples import cell, scenario
 VERSION = 7
 
 
-def _other_bits(one: Cell, **more: object) -> Cell:
-    return with_key(one.model_copy(update=more))
+def _other_bits(one: Cell, **overrides: object) -> Cell:
+    return with_key(one.model_copy(update=overrides))
 
 
 def _stored(store: Store, one: Cell, repetition: int = 0, at: str = "2026-01-01", version: int = VERSION) -> Run:

@@ -122,8 +122,8 @@ def test_a_run_says_which_traces_were_thinned(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_limit_of_logs_grows_with_the_file_and_is_named() -> None:
-    def limit(size: str, **more: object) -> int:
-        flow = {"download": size, **more}
+    def limit(size: str, **overrides: object) -> int:
+        flow = {"download": size, **overrides}
         return log_limit(build_lab(cell(scenario(flows=[flow], milestones=[], objectives=[])), 0), 2 << 30)
 
     assert limit("10 MB") == limit("500 MB") == 2 << 30

@@ -19,14 +19,14 @@ from tests.examples import cell, implementation
 SENTENCE = "the second connection starts from what the first learnt (picoquic, bdp_seed: jump-start"
 
 
-def again(**more: Any) -> Scenario:
+def again(**overrides: Any) -> Scenario:
     """A scenario with a repeat, in which nobody asks for a seed unless told."""
     plain = {"server.congestion_control": "bbr"}
-    return scenario("satellite-seeded").model_copy(update={"parameters": plain, "vary": {}, **more})
+    return scenario("satellite-seeded").model_copy(update={"parameters": plain, "vary": {}, **overrides})
 
 
-def forgetful(**more: Any) -> Implementation:
-    return implementation("forgetful", session=True, parameters={**PARAMETERS, **more})
+def forgetful(**overrides: Any) -> Implementation:
+    return implementation("forgetful", session=True, parameters={**PARAMETERS, **overrides})
 
 
 PARAMETERS = {"congestion_control": {"server": {"flag": "--cc={value}"}}}
@@ -72,8 +72,8 @@ def test_a_flow_s_own_parameter_counts() -> None:
     assert seed_of(result.cell) is None
 
 
-def asked(value: str, client: Implementation, **more: Any) -> Cell:
-    tested_scenario = again(parameters={"server.congestion_control": "bbr", "server.bdp_seed": value}, **more)
+def asked(value: str, client: Implementation, **overrides: Any) -> Cell:
+    tested_scenario = again(parameters={"server.congestion_control": "bbr", "server.bdp_seed": value}, **overrides)
     return cell(tested_scenario, client, PICOQUIC)
 
 

@@ -26,7 +26,7 @@ class _Images:
         return self._known.get(digest)
 
 
-def _run(captures: str = "same", trail: str = "2:aabb", status: str = "completed", **more: object) -> Run:
+def _run(captures: str = "same", trail: str = "2:aabb", status: str = "completed", **overrides: object) -> Run:
     return Run(
         cell=cell(),
         repetition=0,
@@ -34,7 +34,7 @@ def _run(captures: str = "same", trail: str = "2:aabb", status: str = "completed
         started_at="",
         captures={"left": captures, "right": captures},
         trail=trail,
-        **more,
+        **overrides,
     )
 
 

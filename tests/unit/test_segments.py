@@ -21,10 +21,10 @@ LAN = {"rate": "1 Gbit/s", "delay": "1 ms"}
 PROXY = {"proxy": "tcp-split"}
 
 
-def sequence(*steps: object, **more: object) -> Scenario:
+def sequence(*steps: object, **overrides: object) -> Scenario:
     """Segments by their names, and what else is given as it is."""
     made = [{"name": step, "forward": LAN, "return": LAN} if isinstance(step, str) else step for step in steps]
-    content = {"title": "A row", "path": made, "flows": [{"download": "1 MB"}], **more}
+    content = {"title": "A row", "path": made, "flows": [{"download": "1 MB"}], **overrides}
     return Scenario.model_validate(content)
 
 

@@ -45,7 +45,7 @@ def test_many_at_once_agree_on_the_zero(tmp_path: Path) -> None:
 
 
 def _agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peers: tuple[str, ...], wait: float) -> Agent:
-    monkeypatch.setattr("simulator.agent.subprocess.Popen", lambda *words, **more: None)
+    monkeypatch.setattr("simulator.agent.subprocess.Popen", lambda *words, **overrides: None)
     plan = Plan("auto", {}, [], [], [], [], wait, 443, 0.1, 64, peers[0] if peers else "sim", peers)
     return Agent(plan, {}, tmp_path, tmp_path / "stop", shared=tmp_path)
 

@@ -41,13 +41,13 @@ Found = list[CellResult]
 
 def _result(
     client: str = "alpha", server: str = "beta", seconds: tuple[float, ...] = (4.0,), *, status: str = "completed",
-    bound: float = 3.0, parameters: dict[str, str] | None = None, title: str = "a case", **more: Any,
+    bound: float = 3.0, parameters: dict[str, str] | None = None, title: str = "a case", **overrides: Any,
 ) -> CellResult:  # fmt: skip
     """A cell of the 10 MB download whose 2 MB came after so many seconds, in a run each."""
     objective = Objective.model_validate({"metric": "milestone_2MB", "at_most": f"{bound} s"})
     tested_scenario = scenario(
         title=title, objectives=[objective], milestones=[Size.parse("2 MB"), Size.parse("10 MB")],
-        **more,
+        **overrides,
     )  # fmt: skip
     players = [implementation(client), implementation(server)]
     cell = make_cell(tested_scenario, players[0], players[1], engine="virtual", parameters=parameters or {})

@@ -25,9 +25,9 @@ from tests.examples import ROOT, catalogue, cell
 HERE = cell(engine="virtual")
 
 
-def run(repetition: int = 0, where: Cell = HERE, status: str = "completed", **more: object) -> Run:
+def run(repetition: int = 0, where: Cell = HERE, status: str = "completed", **overrides: object) -> Run:
     outcome = Outcome.model_validate({"status": status})
-    return Run(cell=where, repetition=repetition, outcome=outcome, **{"started_at": "2026-11-23", **more})
+    return Run(cell=where, repetition=repetition, outcome=outcome, **{"started_at": "2026-11-23", **overrides})
 
 
 def measured(seconds: float = 2.0) -> MeasuredRun:

@@ -38,9 +38,9 @@ def seconds(talk: Conversation) -> dict[State, float]:
 FREE = conversation()
 
 
-def gained(**asked: Any) -> tuple[dict[State, float], float]:
+def gained(**options: Any) -> tuple[dict[State, float], float]:
     """What each state gained against the free conversation, of the time that it took longer."""
-    talk = conversation(**asked)
+    talk = conversation(**options)
     before, after = seconds(FREE), seconds(talk)
     longer = (talk.end_ns - FREE.end_ns) / 1e9
     return {state: after.get(state, 0) - before.get(state, 0) for state in STATES}, longer

@@ -97,8 +97,8 @@ def test_a_seed_gives_one_sequence_and_another_seed_another(raw: dict[str, Any])
 # --- the plan
 
 
-def environment(sender: str = "server", kind: str = "udp", **more: Any) -> dict[str, str]:
-    raw = {"kind": kind, "sender": sender, "seconds": 0.5, "traffic": CBR, "seed": 3, "words": []} | more
+def environment(sender: str = "server", kind: str = "udp", **overrides: Any) -> dict[str, str]:
+    raw = {"kind": kind, "sender": sender, "seconds": 0.5, "traffic": CBR, "seed": 3, "words": []} | overrides
     return {"PEER": "127.0.0.1", "TRAFFIC": json.dumps(raw)}
 
 
@@ -581,9 +581,9 @@ def iperf(tmp_path: Path) -> str:
     return f"{program.parent}:{os.environ['PATH']}"
 
 
-def tcp_environment(path: str, algorithm: str, **more: str) -> dict[str, str]:
+def tcp_environment(path: str, algorithm: str, **overrides: str) -> dict[str, str]:
     given = environment(kind="tcp", seconds=1.2, traffic={"model": "bulk"}, words=["--congestion-control=reno"])
-    return given | {"PATH": path, "ALGORITHM": algorithm} | more
+    return given | {"PATH": path, "ALGORITHM": algorithm} | overrides
 
 
 @undisturbed

@@ -42,8 +42,8 @@ def images(of: Lab, user: str = "") -> dict[str, RootFs]:
     return {host.name: rootfs(user) for host in of.hosts}
 
 
-def event(kind: str, host: str, **more: Any) -> dict[str, Any]:
-    return {"event": kind, "t_ns": 1, "host": host, "index": 0, **more}
+def event(kind: str, host: str, **overrides: Any) -> dict[str, Any]:
+    return {"event": kind, "t_ns": 1, "host": host, "index": 0, **overrides}
 
 
 def test_the_guest_is_given_what_compose_gives_its_containers() -> None:
