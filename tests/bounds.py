@@ -46,7 +46,7 @@ def results(
     """
     (objective,) = one.objectives
     request = Request([one], [client], [server], engine="virtual")
-    made = []
+    cell_results = []
     for cell, times in zip(build_matrix(request, images(client.name, server.name), SIM), seconds, strict=False):
         runs = []
         for number, time in enumerate(times):
@@ -64,5 +64,5 @@ def results(
             observed = () if start is None else (seed,)
             link = LinkProof(valid=True)
             runs.append((run, MeasuredRun(version=VERSION, measurements=measured, observed=observed, link=link)))
-        made.append(CellResult(cell, tuple(runs), judge(cell.scenario, runs), tuple(Path("x") for _ in runs)))
-    return made
+        cell_results.append(CellResult(cell, tuple(runs), judge(cell.scenario, runs), tuple(Path("x") for _ in runs)))
+    return cell_results

@@ -41,13 +41,13 @@ def _listed(cell: str) -> frozenset[str]:
 
 def containers() -> dict[str, Row]:
     """Kind of container → what it has."""
-    found = {}
+    rows = {}
     for name, capabilities, root, in_memory, memory, processes, network in _tables("| container | capabilities |"):
         amount, unit = memory.split()[:2]
-        found[name] = Row(
+        rows[name] = Row(
             _listed(capabilities), root, _listed(in_memory), int(amount) * _UNITS[unit], int(processes), network
         )
-    return found
+    return rows
 
 
 def asking() -> dict[str, tuple[frozenset[str], frozenset[str]]]:

@@ -15,15 +15,15 @@ from tests.measurements import measurement
 Pair = tuple[Run, MeasuredRun | None]
 
 
-def result(engine: EngineName, *runs: Pair, of: Cell | None = None, **more: object) -> CellResult:
-    """A cell's result; `more` goes to the request: seed, parameters, one (the scenario), client, server."""
-    made = of or cell(engine=engine, **more)  # type: ignore[arg-type]
+def result(engine: EngineName, *runs: Pair, of: Cell | None = None, **overrides: object) -> CellResult:
+    """A cell's result; `overrides` goes to the request: seed, parameters, one (the scenario), client, server."""
+    tested_cell = of or cell(engine=engine, **overrides)  # type: ignore[arg-type]
     pairs = tuple(
-        (run.model_copy(update={"cell": made, "repetition": number}), measured)
+        (run.model_copy(update={"cell": tested_cell, "repetition": number}), measured)
         for number, (run, measured) in enumerate(runs)
     )
     folders = tuple(Path(f"{engine}/{number}") for number in range(len(pairs)))
-    return CellResult(made, pairs, judge(made.scenario, pairs), folders)
+    return CellResult(tested_cell, pairs, judge(tested_cell.scenario, pairs), folders)
 
 
 def run(
@@ -37,7 +37,7 @@ def run(
     transfer = Transfer(
         flow=0, index=0, size=10_000_000, received=received, started_ns=0, ended_ns=round(seconds * 1e9)
     )
-    one = Run(
+    stored_run = Run(
         cell=cell(),
         repetition=0,
         outcome=Outcome(status=status),
@@ -46,7 +46,7 @@ def run(
         host={"cpus": 2},
         effective={"client.connection_window": "16 MiB"},
     )
-    found = [
+    measurements = [
         measurement(
             name,
             value,
@@ -55,12 +55,12 @@ def run(
         )
         for name, value in {**(figures or {}), **values}.items()
     ]
-    return one, MeasuredRun(version=1, measurements=tuple(found), link=LinkProof(valid=True))
+    return stored_run, MeasuredRun(version=1, measurements=tuple(measurements), link=LinkProof(valid=True))
 
 
-def completions(engine: EngineName, *seconds: float, **more: object) -> CellResult:
+def completions(engine: EngineName, *seconds: float, **overrides: object) -> CellResult:
     """A cell whose runs completed after `seconds`, without CPU samples."""
-    return result(engine, *(run(completion=value) for value in seconds), **more)  # type: ignore[arg-type]
+    return result(engine, *(run(completion=value) for value in seconds), **overrides)  # type: ignore[arg-type]
 
 
 def repeating() -> Scenario:

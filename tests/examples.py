@@ -20,26 +20,26 @@ from harness.units import Duration, Rate, Size
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def link(rate: str = "50 Mbit/s", delay: str = "325 ms", **more: object) -> Link:
-    return Link.model_validate({"rate": rate, "delay": delay, **more})
+def link(rate: str = "50 Mbit/s", delay: str = "325 ms", **overrides: object) -> Link:
+    return Link.model_validate({"rate": rate, "delay": delay, **overrides})
 
 
-def path(**more: object) -> EmulatedPath:
-    return EmulatedPath.model_validate({"forward": link(), "return": link("10 Mbit/s"), **more})
+def path(**overrides: object) -> EmulatedPath:
+    return EmulatedPath.model_validate({"forward": link(), "return": link("10 Mbit/s"), **overrides})
 
 
-def scenario(**more: object) -> Scenario:
-    return _scenario(**more) if more else _plain_scenario()
+def scenario(**overrides: object) -> Scenario:
+    return _scenario(**overrides) if overrides else _plain_scenario()
 
 
-def _scenario(**more: object) -> Scenario:
+def _scenario(**overrides: object) -> Scenario:
     content: dict[str, object] = {
         "name": "test/case",
         "title": "a case",
         "path": path(),
         "flows": [Flow(download=Size.parse("10 MB"))],
         "objectives": [Objective(metric="milestone_2MB", at_most=Duration.parse("3 s"))],
-        **more,
+        **overrides,
     }
     return Scenario.model_validate(content)
 
@@ -48,11 +48,11 @@ def _scenario(**more: object) -> Scenario:
 _plain_scenario = cache(_scenario)
 
 
-def implementation(name: str = "alpha", **more: object) -> Implementation:
-    return _implementation(name, **more) if more else _plain_implementation(name)
+def implementation(name: str = "alpha", **overrides: object) -> Implementation:
+    return _implementation(name, **overrides) if overrides else _plain_implementation(name)
 
 
-def _implementation(name: str, **more: object) -> Implementation:
+def _implementation(name: str, **overrides: object) -> Implementation:
     content: dict[str, object] = {
         "name": name,
         "image": f"example/{name}:1",
@@ -62,7 +62,7 @@ def _implementation(name: str, **more: object) -> Implementation:
             "initial_rtt": {"client": {"flag": "--rtt={ms}ms"}, "server": {"flag": "--rtt={s}", "minimum": "1 ms"}},
             "ack_ratio": {"client": {"default": 2}},
         },
-        **more,
+        **overrides,
     }
     return Implementation.model_validate(content)
 
@@ -81,11 +81,11 @@ def cell(
     one: Scenario | None = None,
     client: Implementation | None = None,
     server: Implementation | None = None,
-    **more: object,
+    **overrides: object,
 ) -> Cell:
-    if one is None and client is None and server is None and not more:
+    if one is None and client is None and server is None and not overrides:
         return _plain_cell()
-    return _cell(one or scenario(), client or implementation("alpha"), server or implementation("beta"), **more)
+    return _cell(one or scenario(), client or implementation("alpha"), server or implementation("beta"), **overrides)
 
 
 def _cell(one: Scenario, client: Implementation, server: Implementation, **more: object) -> Cell:

@@ -31,8 +31,8 @@ def code_of(file: Path) -> Iterator[bytes]:
     """What a program may execute of its file."""
     with file.open("rb") as stream:
         try:
-            segments = [one for one in ELFFile(stream).iter_segments() if one["p_flags"] & P_FLAGS.PF_X]
-            yield from [one.data() for one in segments if one["p_type"] == "PT_LOAD"]
+            segments = [segment for segment in ELFFile(stream).iter_segments() if segment["p_flags"] & P_FLAGS.PF_X]
+            yield from [segment.data() for segment in segments if segment["p_type"] == "PT_LOAD"]
         except ELFError:
             return
 

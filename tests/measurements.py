@@ -21,11 +21,11 @@ _OF_A_TRANSFER = re.compile(
 )
 
 
-def measurement(text: str, value: float, unit: str = "", **more: object) -> Measurement:
+def measurement(text: str, value: float, unit: str = "", **overrides: object) -> Measurement:
     """A measurement by a short name: flow1_repeat_completion; the only flow is not named."""
     of = _resolved(text)
     name = {"name": of.metric, "flow": of.flow, "transfer": of.transfer, "phase": of.phase, "move": of.move}
-    return Measurement.model_validate({**name, "value": value, "unit": unit, **more})
+    return Measurement.model_validate({**name, "value": value, "unit": unit, **overrides})
 
 
 def _resolved(text: str) -> MetricName:

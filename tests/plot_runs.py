@@ -59,9 +59,9 @@ def link_sharing(seconds: float = 50, flows: Iterable[dict[str, object]] | None 
 
 def cell_of(one: Scenario) -> Cell:
     """A cell of alpha's client and beta's server, in virtual time."""
-    known = {item.name: item for item in (ALPHA, BETA, GAMMA, LINUX)}
-    images = {name: Image(reference=f"example/{name}:1", identity=f"digest-of-{name}") for name in known}
-    return build_matrix(Request([one], [ALPHA], [BETA], engine="virtual"), images, SIM, known)[0]
+    implementations = {item.name: item for item in (ALPHA, BETA, GAMMA, LINUX)}
+    images = {name: Image(reference=f"example/{name}:1", identity=f"digest-of-{name}") for name in implementations}
+    return build_matrix(Request([one], [ALPHA], [BETA], engine="virtual"), images, SIM, implementations)[0]
 
 
 def run_of(one: Scenario) -> Run:
@@ -93,8 +93,8 @@ def red_and_droptail(seconds: float = 20) -> tuple[PlotData, PlotData]:
         "test/red": link_sharing(seconds, flows, queue=red, delay="44 ms"),
         "test/droptail": link_sharing(seconds, flows, queue="20 packets", delay="44 ms"),
     }
-    one, other = (drawn_of(scenario.model_copy(update={"name": name})) for name, scenario in named.items())
-    return one, other
+    data, plot_data = (drawn_of(scenario.model_copy(update={"name": name})) for name, scenario in named.items())
+    return data, plot_data
 
 
 @cache
@@ -102,15 +102,17 @@ def download_run(seconds: float = 8, rate: str = "10 Mbit/s", repetition: int = 
     """A download to its end over a link alone: the file is what arrived, and half of it is a milestone."""
     path: dict[str, object] = {"rate": rate, "queue": "50 kB", "delay": "50 ms"}
     series = series_of(link_sharing(seconds, [{"stop": f"{seconds} s"}], **path))
-    came = series.filter((pl.col("flow") == 0) & (pl.col("name") == "throughput"))
-    received = came.with_columns(name=pl.lit("received"), t=pl.col("t") + BIN, value=pl.col("value").cum_sum() * 12_500)
+    frame = series.filter((pl.col("flow") == 0) & (pl.col("name") == "throughput"))
+    received = frame.with_columns(
+        name=pl.lit("received"), t=pl.col("t") + BIN, value=pl.col("value").cum_sum() * 12_500
+    )
     begin = received.head(1).with_columns(t=pl.lit(0.0), value=pl.lit(0.0))
     size = int(received["value"][-1])
-    one = link_sharing(seconds, [{"download": f"{size} B"}], **path)
+    tested_scenario = link_sharing(seconds, [{"download": f"{size} B"}], **path)
     half = Size(size // 2)
     objective = Objective.model_validate({"metric": f"milestone_{half.label()}", "at_most": "3 s"})
-    one = one.model_copy(update={"milestones": (half,), "objectives": (objective,)})
-    run = run_of(one).model_copy(update={"repetition": repetition})
+    tested_scenario = tested_scenario.model_copy(update={"milestones": (half,), "objectives": (objective,)})
+    run = run_of(tested_scenario).model_copy(update={"repetition": repetition})
     reached = float(received.filter(pl.col("value") >= half.bytes)["t"][0])
     times = {f"milestone_{half.label()}": reached, "completion": float(received["t"][-1])}
     measured = MeasuredRun(
@@ -189,7 +191,7 @@ def series_of(one: Scenario) -> pl.DataFrame:
 def measured_of(one: Scenario, series: pl.DataFrame) -> MeasuredRun:
     """Means of the series, under the names that measuring gives them."""
     units = {"throughput": "Mbit/s", "srtt": "ms", "in_flight": "packets"}
-    found, sums = [], dict.fromkeys(units, 0.0)
+    measurements, sums = [], dict.fromkeys(units, 0.0)
     for index, flow in enumerate(one.flows):
         for name, unit in units.items():
             own = series.filter((pl.col("flow") == index) & (pl.col("name") == name))
@@ -198,11 +200,11 @@ def measured_of(one: Scenario, series: pl.DataFrame) -> MeasuredRun:
                 continue
             mean = float(inside["value"].to_numpy().mean())
             sums[name] += mean
-            found.append(Measurement(name=f"mean_{name}", value=mean, unit=unit, flow=index))
-    found += [
+            measurements.append(Measurement(name=f"mean_{name}", value=mean, unit=unit, flow=index))
+    measurements += [
         Measurement(name=f"agg_{name}", value=sums[name], unit=units[name]) for name in ("throughput", "in_flight")
     ]
-    return MeasuredRun(version=1, measurements=tuple(found), link=LinkProof(valid=True))
+    return MeasuredRun(version=1, measurements=tuple(measurements), link=LinkProof(valid=True))
 
 
 class _Window:

@@ -81,9 +81,9 @@ def reds(draw: st.DrawFn) -> Red:
     # What tc demands of a burst, in packets (red(8)).
     burst = draw(st.none() | st.integers(0, 50).map(lambda more: math.ceil((2 * low + high) / (3 * packet)) + more))
     weight = draw(st.floats(0.001, 0.1)) if burst is None else None
-    hard, least, most = (QueueSize(Fraction(size), "B") for size in (limit, low, high))
+    hard, least, queue_size = (QueueSize(Fraction(size), "B") for size in (limit, low, high))
     return Red(
-        discipline="red", limit=hard, min=least, max=most,
+        discipline="red", limit=hard, min=least, max=queue_size,
         probability=draw(st.integers(10**7, 9 * 10**8).map(Percentage)), wq=weight, burst=burst,
         average_packet=Size(packet), ecn=draw(st.booleans()),
     )  # fmt: skip
@@ -190,8 +190,8 @@ def moves(draw: st.DrawFn) -> tuple[Move, ...]:
     for number in range(draw(st.integers(0, 2))):
         how = draw(st.sampled_from(get_args(ClientMove) + get_args(Rebinding)))
         content: dict[str, Any] = {"at": Duration((number + 1) * 10**9), "how": how}
-        some = st.none() | st.integers(1, 10**9 - 1).map(Duration)
-        content[{"interface": "gap", "migrate": "overlap"}.get(how, "every")] = draw(some)
+        search_strategy = st.none() | st.integers(1, 10**9 - 1).map(Duration)
+        content[{"interface": "gap", "migrate": "overlap"}.get(how, "every")] = draw(search_strategy)
         if how in get_args(ClientMove):
             content["to"] = draw(st.sampled_from(["a", "b-2"]))
         made.append(Move.model_validate(content))
@@ -233,7 +233,7 @@ _SCENARIOS: st.SearchStrategy[dict[str, Any]] = st.builds(
     references=st.lists(TEXT, max_size=2).map(tuple),
     flows=st.lists(flows(), min_size=1, max_size=3).map(tuple), clients=st.lists(NAMES, max_size=2).map(tuple),
     servers=st.lists(NAMES, max_size=2).map(tuple), protocol=st.sampled_from(["auto", "h3", "hq-interop"]),
-    ip_version=st.sampled_from([4, 6]), timeout=DURATIONS.map(lambda one: Duration(one.value + 10**7)),
+    ip_version=st.sampled_from([4, 6]), timeout=DURATIONS.map(lambda duration: Duration(duration.value + 10**7)),
     repetitions=st.integers(1, 1000), milestones=st.lists(SIZES, max_size=3).map(tuple),
     objectives=st.lists(OBJECTIVES, max_size=2).map(tuple), parameters=parameter_values(),
     vary=st.dictionaries(
@@ -257,17 +257,17 @@ _BETWEEN: st.SearchStrategy[list[dict[str, Any]]] = st.just([]) | st.fixed_dicti
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
     """A scenario with one path, or several of one MTU, one beside the other or in a row."""
-    one = draw(paths())
+    path = draw(paths())
     form = draw(st.sampled_from(["one", "several", "in a row"]))
     if form == "one":
-        return Scenario.model_validate({**draw(_SCENARIOS), "path": one})
+        return Scenario.model_validate({**draw(_SCENARIOS), "path": path})
     if form == "in a row":
-        first = {**one.model_dump(mode="json", by_alias=True), "terminal": "client"}
+        first = {**path.model_dump(mode="json", by_alias=True), "terminal": "client"}
         steps = [{**first, "name": "a"}, *draw(_BETWEEN), {**first, "name": "b-2", "changes": []}]
         return Scenario.model_validate({**draw(_SCENARIOS), "path": steps})
     # One whole path is drawn: of several the document would become too large.
-    other = one.model_copy(update={"terminal": draw(st.sampled_from(ROLES)), "changes": ()})
-    return Scenario.model_validate({**draw(_SCENARIOS), "paths": {"a": one, "b-2": other}})
+    file = path.model_copy(update={"terminal": draw(st.sampled_from(ROLES)), "changes": ()})
+    return Scenario.model_validate({**draw(_SCENARIOS), "paths": {"a": path, "b-2": file}})
 
 
 SCENARIOS = scenarios()
@@ -278,9 +278,12 @@ def implementations(draw: st.DrawFn) -> Implementation:
     """A manifest, built or published, with settings of any kind of parameter."""
     settings = {}
     for name in sorted(draw(st.sets(st.sampled_from(sorted(PARAMETERS)), max_size=3))):
-        one = PARAMETERS[name]
-        content: dict[str, Any] = {"flag": draw(st.none() | st.just("--x={value}")), "default": draw(_valid_value(one))}
-        if one.kind == "word":
+        parameter = PARAMETERS[name]
+        content: dict[str, Any] = {
+            "flag": draw(st.none() | st.just("--x={value}")),
+            "default": draw(_valid_value(parameter)),
+        }
+        if parameter.kind == "word":
             content["values"] = draw(st.just(["reno", "off"]) | st.just({"reno": "newreno", "off": "none"}))
             content["default"] = "reno"
         settings[name] = draw(st.just(content) | st.fixed_dictionaries({role: st.just(content) for role in ROLES}))

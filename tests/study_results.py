@@ -27,15 +27,15 @@ Seconds = Callable[[Mapping[str, ParameterValue], int], float | None]
 """What was asked of a cell, and the number of a repetition → seconds; None for one that crashed."""
 
 
-def told(name: str = "beta", without: tuple[str, ...] = (), **more: Any) -> Implementation:
+def told(name: str = "beta", without: tuple[str, ...] = (), **overrides: Any) -> Implementation:
     """An implementation that honours everything in these studies but for what it is `without`."""
     parameters = {key: value for key, value in _TOLD.items() if key not in without}
-    return implementation(name, **{"parameters": parameters, **more})
+    return implementation(name, **{"parameters": parameters, **overrides})
 
 
-def of_study(study: Mapping[str, object], **more: object) -> Scenario:
+def of_study(study: Mapping[str, object], **overrides: object) -> Scenario:
     """A scenario with a study: 10 MB, of which 2 MB and 10 MB are timed."""
-    return scenario(name="studies/test", objectives=[], study=study, **more)
+    return scenario(name="studies/test", objectives=[], study=study, **overrides)
 
 
 def results(
@@ -48,19 +48,19 @@ def results(
     A run beyond the scenario's timeout timed out with 2 MB received.
     """
     player = told(client) if isinstance(client, str) else client
-    other = server or told()
-    request = Request([one], [player], [other], engine="virtual")
-    made = build_matrix(request, images(player.name, other.name), SIM, every=every)
+    stack = server or told()
+    request = Request([one], [player], [stack], engine="virtual")
+    cells = build_matrix(request, images(player.name, stack.name), SIM, every=every)
     return [
-        result("virtual", *(_run(cell, seconds, number) for number in range(repetitions)), of=cell) for cell in made
+        result("virtual", *(_run(cell, seconds, number) for number in range(repetitions)), of=cell) for cell in cells
     ]
 
 
 def _run(cell: Cell, seconds: Seconds, repetition: int) -> Pair:
     time = seconds(cell.parameters, repetition)
     if time is None:
-        one, _ = run("crashed")
-        return one, MeasuredRun(version=1)
+        stored_run, _ = run("crashed")
+        return stored_run, MeasuredRun(version=1)
     if time > cell.scenario.timeout.seconds:
         return run("timed_out", received=5_000_000, figures={"milestone_2MB": time / 2})
     sizes = {"2MB": time / 2, "10MB": time, "100MB": 5 * time}

@@ -16,11 +16,11 @@ MIN_VALUES = 6
 def interval(values: Iterable[float]) -> Interval:
     """Median and the order-statistic interval around it.
 
-    The narrowest symmetric pair (x₍k₎, x₍n+1-k₎) whose coverage of the true median is at least 95 %: the number
-    of values below the median is binomial(n, ½), so the coverage is 1 - 2·P(B ≤ k-1), whatever the
-    distribution (at least that much for one with ties). W. J. Conover, Practical Nonparametric Statistics,
-    3rd ed., §3.2; H. A. David, H. N. Nagaraja, Order Statistics, 3rd ed., §7.1. With fewer than six values no
-    pair reaches 95 %: then the extremes, with the coverage they have (0 for one value).
+    The narrowest symmetric pair (x₍k₎, x₍n+1-k₎) whose coverage of the true median is at least 95 %. The number of
+    values below the median is binomial(n, ½), so the coverage is 1 - 2·P(B ≤ k-1), whatever the distribution (at least
+    that much for one with ties). W. J. Conover, Practical Nonparametric Statistics, 3rd ed., §3.2; H. A. David, H. N.
+    Nagaraja, Order Statistics, 3rd ed., §7.1. With fewer than six values no pair reaches 95 %: then the extremes, with
+    the coverage they have (0 for one value).
 
     Values may be infinite (a transfer that never finished); +inf and -inf together have no median.
     Raises ValueError for no value and for NaN.

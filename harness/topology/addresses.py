@@ -11,8 +11,8 @@ from typing import Literal
 Side = Literal["left", "right"]
 """left: clients, right: servers."""
 
-#: Host parts of addresses: of the first simulator, from which the others count up on the servers' side; of the first
-#: flow's endpoints, from which further flows count up; and of the addresses that a path writes in place of a client's.
+#: Host parts of addresses. From the first simulator the others count up on the servers' side. From the first flow's
+#: endpoints further flows count up. The last is of the addresses that a path writes in place of a client's.
 FIRST_SIMULATOR, FIRST_ENDPOINT, FIRST_MAPPED = 2, 100, 150
 #: Addresses that a path has for rewriting, before it reuses them.
 MAPPED_COUNT = 100

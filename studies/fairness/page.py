@@ -93,9 +93,9 @@ def _counts(results: Iterable[CellResult]) -> str:
 
 def links(results: Sequence[CellResult]) -> str:
     """Shares over rates, delays and queues."""
-    found = measured_cells(results, "dumbbell/fairness-links")
+    cell_results = measured_cells(results, "dumbbell/fairness-links")
     lines = ["## Rates, delays and queues", ""]
-    if not found:
+    if not cell_results:
         return "\n".join(lines)
     columns = {
         "first": "flow0.server.congestion_control",
@@ -112,12 +112,12 @@ def links(results: Sequence[CellResult]) -> str:
     }
     lines += [
         "ngtcp2 against ngtcp2 with CUBIC, 30 s; the delay is one way, beside 10 ms back; the queue is in multiples of",
-        f"the bandwidth-delay product, RED with thresholds at 0.3 and 0.8 of it. {_counts(found)} each.",
+        f"the bandwidth-delay product, RED with thresholds at 0.3 and 0.8 of it. {_counts(cell_results)} each.",
         "",
         table_row([*columns, *figures]),
         table_row(["---"] * len(columns) + ["---:"] * len(figures)),
     ]
-    for result in found:
+    for result in cell_results:
         asked = (str(result.cell.parameters[name]) for name in columns.values())
         lines.append(table_row([*asked, *(span_text(result.interval(*name)) for name in figures.values())]))
     return "\n".join([*lines, ""])

@@ -15,7 +15,7 @@ Draw = Callable[[Sequence[CellResult]], dict[str, Any] | None]
 
 def _effects(scenario: str, server: str) -> Draw:
     def draw(results: Sequence[CellResult]) -> dict[str, Any] | None:
-        for of in group_studies(one for one in results if one.cell.scenario.name == scenario):
+        for of in group_studies(result for result in results if result.cell.scenario.name == scenario):
             if of.server == server and of.engine == "virtual":
                 return tornado([analyse(of, metric) for metric in metrics_of(of.scenario)])
         return None
@@ -25,7 +25,7 @@ def _effects(scenario: str, server: str) -> Draw:
 
 def _heat(scenario: str, server: str, metric: str, one: str, other: str) -> Draw:
     def draw(results: Sequence[CellResult]) -> dict[str, Any] | None:
-        for of in group_studies(each for each in results if each.cell.scenario.name == scenario):
+        for of in group_studies(result for result in results if result.cell.scenario.name == scenario):
             if of.server == server and of.engine == "virtual" and {one, other} <= of.factors.keys():
                 return heat_map(of, metric, one, other)
         return None

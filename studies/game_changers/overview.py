@@ -25,30 +25,32 @@ def changes_game(effect: Effect, one: Analysis) -> bool:
 def worth_table(mine: Sequence[Analysis]) -> list[str]:
     """The analyses of one study as a table: a row a pair, a column a factor, a figure a time."""
     pairs: dict[tuple[str, str], list[Analysis]] = {}
-    for one in mine:
-        pairs.setdefault((one.sample.client, one.sample.server), []).append(one)
-    told = list(dict.fromkeys(effect.factors[0] for one in mine for effect in one.main_effects))
+    for analysis in mine:
+        pairs.setdefault((analysis.sample.client, analysis.sample.server), []).append(analysis)
+    told = list(dict.fromkeys(effect.factors[0] for analysis in mine for effect in analysis.main_effects))
     # As the study names them, not by what they are worth on whoever comes first.
     study = mine[0].sample.scenario.study
     order = list(study.factors) if study is not None else told
     factors = sorted(told, key=lambda name: (order.index(name) if name in order else len(order), name))
-    times = " / ".join(metric_label(one.metric) for one in next(iter(pairs.values())))
+    times = " / ".join(metric_label(analysis.metric) for analysis in next(iter(pairs.values())))
     clients = {client for client, _ in pairs}
     rows = [
         table_row([f"worth, seconds of {times}", *(f"`{name}`" for name in factors)]),
         table_row(["---", *["---:"] * len(factors)]),
     ]
-    for (client, server), each in pairs.items():
+    for (client, server), analyses in pairs.items():
         who = server if len(clients) == 1 else f"{client} → {server}"
-        rows.append(table_row([who, *(_worth(name, each) for name in factors)]))
+        rows.append(table_row([who, *(_worth(name, analyses) for name in factors)]))
     return rows
 
 
 def _worth(factor: str, times: Sequence[Analysis]) -> str:
-    found = [(one, effect) for one in times for effect in one.main_effects if effect.factors[0] == factor]
+    found = [
+        (analysis, effect) for analysis in times for effect in analysis.main_effects if effect.factors[0] == factor
+    ]
     if not found:
         return _NOT_HONOURED
-    figures = [_figure(effect, one) for one, effect in found]
+    figures = [_figure(effect, analysis) for analysis, effect in found]
     return _LITTLE if set(figures) == {_LITTLE} else " / ".join(figures)
 
 
@@ -64,12 +66,12 @@ def profiles_table(mine: Sequence[ProfileSample]) -> list[str]:
     """The profiles of one scenario as a table: a row a server, a column a profile, the times in each cell."""
     study = mine[0].scenario.study
     labels = ["its own parameters", *(study.profiles if study is not None else ())]
-    names = [name for one in mine for row in one.rows[:1] for name in row.times]
+    names = [name for sample in mine for row in sample.rows[:1] for name in row.times]
     times = " / ".join(map(metric_label, dict.fromkeys(names)))
     rows = [table_row([f"seconds of {times}", *labels]), table_row(["---", *["---:"] * len(labels)])]
-    for one in mine:
-        by = {label: row for row in one.rows for label in row.label.split(" = ")}
-        rows.append(table_row([one.server, *(_profile(by.get(label)) for label in labels)]))
+    for sample in mine:
+        by = {label: row for row in sample.rows for label in row.label.split(" = ")}
+        rows.append(table_row([sample.server, *(_profile(by.get(label)) for label in labels)]))
     return rows
 
 

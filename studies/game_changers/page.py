@@ -76,15 +76,15 @@ was tried and fails; none does where every set was.
 def game_changers(results: Sequence[CellResult]) -> str:
     """The page."""
     mine = _mine(results)
-    found = analyse_all(mine)
+    analyses = analyse_all(mine)
     return "\n".join(
         [
             _HEAD,
-            *_questions(found),
-            *_by_path(found, "fraction", "The parameter table in a fraction", _FRACTION, worth_table),
-            *_by_path(found, "levels", "Every level alone", _LEVELS, worth_table),
-            *_sweeps(found),
-            *_heat(found, worth_table),
+            *_questions(analyses),
+            *_by_path(analyses, "fraction", "The parameter table in a fraction", _FRACTION, worth_table),
+            *_by_path(analyses, "levels", "Every level alone", _LEVELS, worth_table),
+            *_sweeps(analyses),
+            *_heat(analyses, worth_table),
             *_profiles(group_profiles(mine), _PROFILES, profiles_table),
             *_reach(mine),
         ]
@@ -94,20 +94,22 @@ def game_changers(results: Sequence[CellResult]) -> str:
 def every_effect(results: Sequence[CellResult]) -> str:
     """The page of details."""
     mine = _mine(results)
-    found = analyse_all(mine)
+    analyses = analyse_all(mine)
     return "\n".join(
         [
             _DETAILS,
-            *_by_path(found, "fraction", "The parameter table in a fraction", _FRACTION, _effects),
-            *_by_path(found, "levels", "Every level alone", _LEVELS, _effects),
-            *_heat(found, _effects),
+            *_by_path(analyses, "fraction", "The parameter table in a fraction", _FRACTION, _effects),
+            *_by_path(analyses, "levels", "Every level alone", _LEVELS, _effects),
+            *_heat(analyses, _effects),
             *_profiles(group_profiles(mine), "## Document 004's columns as profiles\n", _by_pair),
         ]
     )
 
 
 def _mine(results: Sequence[CellResult]) -> list[CellResult]:
-    return [one for one in results if one.cell.scenario.name.startswith("studies/") and one.cell.virtual_time]
+    return [
+        result for result in results if result.cell.scenario.name.startswith("studies/") and result.cell.virtual_time
+    ]
 
 
 def _effects(mine: Sequence[Analysis]) -> list[str]:
@@ -122,16 +124,20 @@ def _scenario(kind: str, path: str) -> str:
     return f"studies/{kind}-{path}"
 
 
-def _questions(found: Sequence[Analysis]) -> list[str]:
+def _questions(analyses: Sequence[Analysis]) -> list[str]:
     lines = ["## What document 004 asks", ""]
-    for one in QUESTIONS:
-        lines += [f"**{one.text}**", "", *_answer(one, found), ""]
+    for question in QUESTIONS:
+        lines += [f"**{question.text}**", "", *_answer(question, analyses), ""]
     return lines
 
 
-def _answer(one: Question, found: Sequence[Analysis]) -> list[str]:
+def _answer(one: Question, analyses: Sequence[Analysis]) -> list[str]:
     kinds = ("fraction", "levels", "ack-ratio-initial-rtt")
-    mine = [each for each in found if _near(each) == one.near and (_named(each, kinds) or _is_sweep(each))]
+    mine = [
+        analysis
+        for analysis in analyses
+        if _near(analysis) == one.near and (_named(analysis, kinds) or _is_sweep(analysis))
+    ]
     counted = [tally for tally in tallies(mine) if not one.factors or tally.factor in one.factors]
     if not counted:
         return [_NONE]
@@ -148,13 +154,13 @@ def _answer(one: Question, found: Sequence[Analysis]) -> list[str]:
 
 def verdict(counted: Sequence[Tally]) -> str:
     """What the runs answer: factors by how often they change the game."""
-    often = [one.factor for one in counted if one.changes >= one.pairs / 2]
-    at_times = [one.factor for one in counted if SOME * one.pairs <= one.changes < one.pairs / 2]
-    hardly = [one.factor for one in counted if 0 < one.changes < SOME * one.pairs]
-    never = [one.factor for one in counted if not one.changes]
+    often = [tally.factor for tally in counted if tally.changes >= tally.pairs / 2]
+    at_times = [tally.factor for tally in counted if SOME * tally.pairs <= tally.changes < tally.pairs / 2]
+    hardly = [tally.factor for tally in counted if 0 < tally.changes < SOME * tally.pairs]
+    never = [tally.factor for tally in counted if not tally.changes]
     parts = {"yes, more often than not": often, "at times": at_times, "hardly": hardly, "no": never}
-    said = "; ".join(f"{word}: {', '.join(map('`{}`'.format, names))}" for word, names in parts.items() if names)
-    return f"{said[0].upper()}{said[1:]}."
+    text = "; ".join(f"{word}: {', '.join(map('`{}`'.format, names))}" for word, names in parts.items() if names)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _near(one: Analysis) -> bool:
@@ -183,19 +189,19 @@ class Tally:
     largest_saving_at: str
 
 
-def tallies(found: Iterable[Analysis]) -> list[Tally]:
+def tallies(analyses: Iterable[Analysis]) -> list[Tally]:
     """Every factor of these analyses, those first that change most. One repetition alone shows nothing."""
     by: dict[str, list[tuple[Analysis, float, bool]]] = {}
-    for one in found:
-        for effect in one.main_effects if any(each.saving.n > 1 for each in one.main_effects) else ():
+    for analysis in analyses:
+        for effect in analysis.main_effects if any(each.saving.n > 1 for each in analysis.main_effects) else ():
             worth = abs(effect.saving.median)
-            by.setdefault(effect.factors[0], []).append((one, worth, changes_game(effect, one)))
+            by.setdefault(effect.factors[0], []).append((analysis, worth, changes_game(effect, analysis)))
     made = []
     for factor, each in by.items():
         of, most, _ = max(each, key=lambda item: item[1])
         where = f"{metric_label(of.metric)}, {of.sample.client}→{of.sample.server}, `{of.sample.scenario.name}`"
         made.append(Tally(factor, sum(enough for _, _, enough in each), len(each), most, where))
-    return sorted(made, key=lambda one: (-one.changes / one.pairs, -one.largest_saving, one.factor))
+    return sorted(made, key=lambda tally: (-tally.changes / tally.pairs, -tally.largest_saving, tally.factor))
 
 
 _FRACTION = (
@@ -209,12 +215,12 @@ Table = Callable[[Sequence[Analysis]], list[str]]
 """Some of a study's analyses → lines."""
 
 
-def _by_path(found: Sequence[Analysis], kind: str, title: str, words: str, table: Table) -> list[str]:
+def _by_path(analyses: Sequence[Analysis], kind: str, title: str, words: str, table: Table) -> list[str]:
     lines = [f"## {title}", "", words, ""]
     for start in ("", NEAR):
         for path, name in PATHS.items():
             scenario = _scenario(kind, f"{start}{path}")
-            mine = [one for one in found if one.sample.scenario.name == scenario]
+            mine = [analysis for analysis in analyses if analysis.sample.scenario.name == scenario]
             lines += [f"**{name}{_LIKE if start else ''}** (`{scenario}`)", ""]
             lines += [*_tabled(mine, table), ""]
     return lines
@@ -224,14 +230,16 @@ def _tabled(mine: Sequence[Analysis], table: Table) -> list[str]:
     """What one study came to, and that it ran once where it did."""
     if not mine:
         return [_NONE]
-    times = {effect.saving.n for one in mine for effect in one.main_effects}
+    times = {effect.saving.n for analysis in mine for effect in analysis.main_effects}
     return [*table(mine), *(["", _ONCE] if times == {1} else [])]
 
 
-def _sweeps(found: Sequence[Analysis]) -> list[str]:
+def _sweeps(analyses: Sequence[Analysis]) -> list[str]:
     lines = ["## One or two factors, in full", "", "Sweeps of every value with every other.", ""]
     for scenario, title in SWEEPS.items():
-        mine = [one for one in found if one.sample.scenario.name == scenario and one.main_effects]
+        mine = [
+            analysis for analysis in analyses if analysis.sample.scenario.name == scenario and analysis.main_effects
+        ]
         lines += [f"**{title}** (`{scenario}`)", ""]
         lines += [_sentences(mine), ""] if mine else [_NONE, ""]
     return lines
@@ -241,21 +249,21 @@ def _sentences(mine: Sequence[Analysis]) -> str:
     return "\n".join(f"* {one.sample.client}→{one.sample.server}: {summarise(one)}" for one in mine)
 
 
-def _heat(found: Sequence[Analysis], table: Table) -> list[str]:
+def _heat(analyses: Sequence[Analysis], table: Table) -> list[str]:
     scenario = "studies/ack-ratio-initial-rtt-50-10"
-    mine = [one for one in found if one.sample.scenario.name == scenario]
+    mine = [analysis for analysis in analyses if analysis.sample.scenario.name == scenario]
     lines = ["## ACK ratio × initial RTT", "", f"`{scenario}`: every level with every other.", ""]
     return [*lines, *_tabled(mine, table), ""]
 
 
 def _profiles(
-    found: Sequence[ProfileSample], head: str, table: Callable[[Sequence[ProfileSample]], list[str]]
+    samples: Sequence[ProfileSample], head: str, table: Callable[[Sequence[ProfileSample]], list[str]]
 ) -> list[str]:
     lines = [head]
     for start in ("", NEAR):
         for path, name in PATHS.items():
             scenario = _scenario("profiles", f"{start}{path}")
-            mine = [one for one in found if one.scenario.name == scenario]
+            mine = [sample for sample in samples if sample.scenario.name == scenario]
             lines += [f"**{name}{_LIKE if start else ''}** (`{scenario}`)", ""]
             lines += [*(table(mine) if mine else [_NONE]), ""]
     return lines
@@ -272,13 +280,13 @@ def _reach(results: Sequence[CellResult]) -> list[str]:
 
 def _searched(results: Sequence[CellResult], name: str) -> list[CellResult]:
     """A search's cells. Some are the same as in other studies of its path, and every cell is stored under one name."""
-    mine = [one for one in results if one.cell.scenario.name == name]
+    mine = [result for result in results if result.cell.scenario.name == name]
     if not mine:
         return []
-    asked = mine[0].cell.scenario
+    scenario = mine[0].cell.scenario
     shared = [
-        (one, one.cell.model_copy(update={"scenario": asked}))
-        for one in results
-        if one.cell.scenario.name != name and one.cell.scenario.objectives == asked.objectives
+        (result, result.cell.model_copy(update={"scenario": scenario}))
+        for result in results
+        if result.cell.scenario.name != name and result.cell.scenario.objectives == scenario.objectives
     ]
-    return [*mine, *(replace(one, cell=cell) for one, cell in shared if lab_digest(cell) == one.cell.compiled)]
+    return [*mine, *(replace(result, cell=cell) for result, cell in shared if lab_digest(cell) == result.cell.compiled)]

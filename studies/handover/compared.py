@@ -18,12 +18,12 @@ _SAME = 0.05
 
 def by_rule(results: Sequence[CellResult], scenario: str, server: str = FIRST) -> dict[str, CellResult]:
     """Rule → the cell of a scenario in which that server has it, in virtual time."""
-    found = [
-        one
-        for one in measured_cells(results, scenario)
-        if one.cell.virtual_time and one.cell.implementation("server", 0).name == server
+    cell_results = [
+        result
+        for result in measured_cells(results, scenario)
+        if result.cell.virtual_time and result.cell.implementation("server", 0).name == server
     ]
-    return {str(one.cell.parameters.get(PARAMETER)): one for one in found}
+    return {str(result.cell.parameters.get(PARAMETER)): result for result in cell_results}
 
 
 def values(result: CellResult, metric: str) -> dict[int, float]:
@@ -45,11 +45,11 @@ def larger(result: CellResult, initial: float) -> set[int]:
 def handovers(result: CellResult) -> list[Handover]:
     """The first move of each completed run."""
     return [
-        one
+        handover
         for run, measured in result.runs
         if measured is not None and proven_outcome(run, measured).status == "completed"
-        for one in measured.moves
-        if one.move == 1 and not one.why_not
+        for handover in measured.moves
+        if handover.move == 1 and not handover.why_not
     ]
 
 

@@ -31,9 +31,9 @@ def windows(results: Sequence[CellResult]) -> dict[str, Any] | None:
     frame = mean_windows(results)
     if frame.is_empty():
         return None
-    found = by_rule(results, DOCUMENT.scenario)
-    at = next(one.at for result in found.values() for one in handovers(result)) * 1e3
-    rules = [rule for rule in RULES if rule in found]
+    cell_results = by_rule(results, DOCUMENT.scenario)
+    at = next(handover.at for result in cell_results.values() for handover in handovers(result)) * 1e3
+    rules = [rule for rule in RULES if rule in cell_results]
     colour = alt.Color("rule:N", scale=alt.Scale(domain=rules, range=[_COLOURS[rule] for rule in rules]))
     dash = alt.StrokeDash("rule:N", scale=alt.Scale(domain=rules, range=[_DASHES[rule] for rule in rules]))
     lines = (
@@ -47,7 +47,7 @@ def windows(results: Sequence[CellResult]) -> dict[str, Any] | None:
         )
     )
     move = Marks(pl.DataFrame({"t": [at]})).mark_rule(color=SOFT, strokeDash=[2, 2]).encode(x=alt.X("t:Q"))
-    runs = max(len(handovers(result)) for result in found.values())
+    runs = max(len(handovers(result)) for result in cell_results.values())
     return _made(
         set_size(layer_charts(lines, move), _HEIGHT),
         "Congestion window through a handover",
@@ -60,8 +60,10 @@ def mean_windows(results: Sequence[CellResult]) -> pl.DataFrame:
     rows = []
     for rule, result in by_rule(results, DOCUMENT.scenario).items():
         seen = handovers(result)
-        for step in range(max((len(one.window_trace) for one in seen), default=0)):
-            told = [(one.at, one.window_trace[step]) for one in seen if step < len(one.window_trace)]
+        for step in range(max((len(handover.window_trace) for handover in seen), default=0)):
+            told = [
+                (handover.at, handover.window_trace[step]) for handover in seen if step < len(handover.window_trace)
+            ]
             known = [value for _, value in told if value is not None]
             if known:
                 rows.append(
@@ -72,8 +74,10 @@ def mean_windows(results: Sequence[CellResult]) -> pl.DataFrame:
 
 def throughputs(results: Sequence[CellResult]) -> dict[str, Any] | None:
     """Vega-Lite of the throughput of each rule's first 100 ms: every run, median and interval; None without runs."""
-    found = by_rule(results, DOCUMENT.scenario)
-    seen = {rule: [*values(found[rule], "handover_throughput").values()] for rule in RULES if rule in found}
+    cell_results = by_rule(results, DOCUMENT.scenario)
+    seen = {
+        rule: [*values(cell_results[rule], "handover_throughput").values()] for rule in RULES if rule in cell_results
+    }
     seen = {rule: each for rule, each in seen.items() if each}
     if not seen:
         return None

@@ -44,7 +44,7 @@ _STACKS = ("handover/migrate", "handover/interface", "handover/nat-geo")
 
 def handover(results: Sequence[CellResult]) -> str:
     """The page."""
-    mine = [one for one in results if one.cell.scenario.name.startswith("handover/")]
+    mine = [result for result in results if result.cell.scenario.name.startswith("handover/")]
     lines = [
         "# The congestion window of a client that moves",
         "",
@@ -74,7 +74,7 @@ def handover(results: Sequence[CellResult]) -> str:
     for case in OTHERS:
         lines += _case(mine, case)
     lines += [*_lessons(mine), *_again(mine)]
-    stacks = [one for one in mine if one.cell.scenario.name in _STACKS]
+    stacks = [result for result in mine if result.cell.scenario.name in _STACKS]
     if stacks:
         lines += [
             "## What every stack does",
@@ -90,7 +90,7 @@ def handover(results: Sequence[CellResult]) -> str:
 
 
 def _case(results: Sequence[CellResult], case: Case) -> list[str]:
-    found = by_rule(results, case.scenario)
+    cell_results = by_rule(results, case.scenario)
     head = "##" if case is DOCUMENT else "###"
     lines = [
         f"{head} {case.title[0].upper()}{case.title[1:]} (`{case.scenario}`)",
@@ -98,18 +98,18 @@ def _case(results: Sequence[CellResult], case: Case) -> list[str]:
         f"The document: {case.expected}.",
         "",
     ]
-    if not found:
+    if not cell_results:
         return [*lines, "No runs are stored.", ""]
     lines += [table_row(["window", "runs", *_COLUMNS, *(f"{when} / reset" for when in _SPANS)])]
     lines += [table_row(["---", *["---:"] * (len(_COLUMNS) + 1 + len(_SPANS))])]
-    lines += [_row(found, rule) for rule in RULES if rule in found]
-    return [*lines, "", *_verdicts(found), ""]
+    lines += [_row(cell_results, rule) for rule in RULES if rule in cell_results]
+    return [*lines, "", *_verdicts(cell_results), ""]
 
 
-def _row(found: dict[str, CellResult], rule: str) -> str:
-    cells = [f"{rule}: {RULES[rule]}", str(len(found[rule].runs))]
-    cells += [_median(found[rule], metric, per) for metric, per in _COLUMNS.values()]
-    return table_row([*cells, *_per_reset(found, rule)])
+def _row(results: dict[str, CellResult], rule: str) -> str:
+    cells = [f"{rule}: {RULES[rule]}", str(len(results[rule].runs))]
+    cells += [_median(results[rule], metric, per) for metric, per in _COLUMNS.values()]
+    return table_row([*cells, *_per_reset(results, rule)])
 
 
 def _median(result: CellResult, metric: str, per: float = 1.0) -> str:
@@ -117,22 +117,22 @@ def _median(result: CellResult, metric: str, per: float = 1.0) -> str:
     return span_text(interval(seen) if seen else None)
 
 
-def _per_reset(found: dict[str, CellResult], rule: str) -> list[str]:
+def _per_reset(results: dict[str, CellResult], rule: str) -> list[str]:
     """What is delivered in each span, per what the reset delivers."""
     cells = []
     for metric in _SPANS.values():
-        made = None if rule == "reset" or "reset" not in found else ratio(found[rule], found["reset"], metric)
+        made = None if rule == "reset" or "reset" not in results else ratio(results[rule], results["reset"], metric)
         cells.append("–" if made is None else span_text(made.span))
     return cells
 
 
-def _verdicts(found: dict[str, CellResult]) -> list[str]:
+def _verdicts(results: dict[str, CellResult]) -> list[str]:
     """What the data support, a sentence a rule."""
     said = []
     for rule in ("adaptive", "keep"):
-        if rule not in found or "reset" not in found:
+        if rule not in results or "reset" not in results:
             continue
-        made = {when: ratio(found[rule], found["reset"], metric) for when, metric in _SPANS.items()}
+        made = {when: ratio(results[rule], results["reset"], metric) for when, metric in _SPANS.items()}
         parts = [
             f"{one.verdict} over {when} ({span_text(one.span)} times)" for when, one in made.items() if one is not None
         ]
@@ -143,13 +143,13 @@ def _verdicts(found: dict[str, CellResult]) -> list[str]:
 
 def _claims(results: Sequence[CellResult]) -> list[str]:
     """The document's two figures, and whether the data bear them out."""
-    found = by_rule(results, DOCUMENT.scenario)
-    if not {"adaptive", "reset"} <= set(found):
+    cell_results = by_rule(results, DOCUMENT.scenario)
+    if not {"adaptive", "reset"} <= set(cell_results):
         return []
-    every = values(found["adaptive"], "cwnd_kept")
-    large = larger(found["adaptive"], INITIAL)
+    every = values(cell_results["adaptive"], "cwnd_kept")
+    large = larger(cell_results["adaptive"], INITIAL)
     gains = [
-        (what, ratio(found["adaptive"], found["reset"], "handover_throughput", only))
+        (what, ratio(cell_results["adaptive"], cell_results["reset"], "handover_throughput", only))
         for what, only in (("all runs", None), ("runs with a larger window", large))
     ]
     rows = [
@@ -200,13 +200,13 @@ def _lessons(results: Sequence[CellResult]) -> list[str]:
     """Cases by what each rule does there."""
     rows = []
     for case in (DOCUMENT, *OTHERS):
-        found = by_rule(results, case.scenario)
-        if "reset" not in found:
+        cell_results = by_rule(results, case.scenario)
+        if "reset" not in cell_results:
             continue
         told = [case.title]
         for rule in ("adaptive", "keep"):
             for metric in _SPANS.values():
-                made = None if rule not in found else ratio(found[rule], found["reset"], metric)
+                made = None if rule not in cell_results else ratio(cell_results[rule], cell_results["reset"], metric)
                 told.append("–" if made is None else f"{made.verdict} ({number_text(made.span.median)})")
         rows.append(table_row(told))
     if not rows:

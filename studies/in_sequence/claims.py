@@ -44,7 +44,7 @@ class Path:
         return tuple(filter(None, every))
 
 
-def _path(name: str, title: str, said: str) -> Path:
+def _path(name: str, title: str, text: str) -> Path:
     folder = "in-sequence"
     return Path(
         name,
@@ -55,7 +55,7 @@ def _path(name: str, title: str, said: str) -> Path:
         f"{folder}/https-{name}",
         f"{folder}/https-split-{name}",
         f"{folder}/quic-{name}",
-        said,
+        text,
     )
 
 

@@ -50,7 +50,10 @@ class Row:
 
 def rows(results: Sequence[CellResult], path: Path) -> list[Row]:
     """The rows of a path, in virtual time."""
-    mine = {name: [one for one in measured_cells(results, name) if one.cell.virtual_time] for name in path.scenarios}
+    mine = {
+        name: [result for result in measured_cells(results, name) if result.cell.virtual_time]
+        for name in path.scenarios
+    }
     return [
         *_whole("TCP", "tcp", mine[path.tcp]),
         *_set_as("TCP, no proxy, set as", "tcp", mine.get(path.tcp_settings, []), _OF_ENDS),
@@ -62,17 +65,17 @@ def rows(results: Sequence[CellResult], path: Path) -> list[Row]:
 
 
 def _whole(protocol: str, kind: Kind, results: Sequence[CellResult]) -> Iterator[Row]:
-    for one in results:
-        algorithm = one.cell.parameters.get("flow0.server.congestion_control", "cubic")
-        yield Row(f"{protocol}, no proxy ({algorithm})", kind, one)
+    for result in results:
+        algorithm = result.cell.parameters.get("flow0.server.congestion_control", "cubic")
+        yield Row(f"{protocol}, no proxy ({algorithm})", kind, result)
 
 
 def _set_as(words: str, kind: Kind, results: Sequence[CellResult], names: Sequence[str]) -> Iterator[Row]:
     """The cells that have the settings of one of the document's proxies, in its order."""
     for proxy, settings in PROXIES.items():
-        for one in results:
-            if tuple(str(one.cell.parameters.get(name)) for name in names) == settings:
-                yield Row(f"{words} {proxy}", kind, one)
+        for result in results:
+            if tuple(str(result.cell.parameters.get(name)) for name in names) == settings:
+                yield Row(f"{words} {proxy}", kind, result)
 
 
 def seeds(row: Row) -> str:
@@ -87,8 +90,10 @@ def seeds(row: Row) -> str:
 
 def bounds(row: Row) -> dict[str, float]:
     """Size → objective, s."""
-    found = {one.metric.removeprefix("milestone_"): one for one in row.result.cell.scenario.objectives}
-    return {size: found[size].bound for size in SIZES if size in found}
+    objectives = {
+        objective.metric.removeprefix("milestone_"): objective for objective in row.result.cell.scenario.objectives
+    }
+    return {size: objectives[size].bound for size in SIZES if size in objectives}
 
 
 def met(row: Row, spans: dict[str, Interval | None]) -> list[str]:

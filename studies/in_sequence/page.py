@@ -182,12 +182,16 @@ def _parameters(found: list[Row]) -> list[str]:
         table_row(["---", *["---:"] * len(_OBSERVED)]),
     ]
     for row in pairs:
-        measured = next((each for _, each in row.result.runs if each is not None), None)
-        seen = {} if measured is None else {(one.role, one.parameter): one for one in measured.observed}
+        measured = next((measured_run for _, measured_run in row.result.runs if measured_run is not None), None)
+        seen = (
+            {}
+            if measured is None
+            else {(observation.role, observation.parameter): observation for observation in measured.observed}
+        )
         cells = [
             "–"
-            if (one := seen.get(key)) is None
-            else f"{_value(one.value)} {one.unit if one.unit != '1' else ''}".strip()
+            if (observation := seen.get(key)) is None
+            else f"{_value(observation.value)} {observation.unit if observation.unit != '1' else ''}".strip()
             for key in _OBSERVED
         ]
         lines.append(table_row([row.name, *cells]))

@@ -25,8 +25,8 @@ def sharing(results: Sequence[CellResult]) -> str:
         "",
     ]
     for scenario, what in SHARING.items():
-        found = measured_cells(results, scenario)
-        if not found:
+        cell_results = measured_cells(results, scenario)
+        if not cell_results:
             continue
         lines += [
             f"**{what}** (`{scenario}`)",
@@ -35,8 +35,8 @@ def sharing(results: Sequence[CellResult]) -> str:
             table_row(["---", *["---:"] * 8]),
             table_row(["*document*", *(number_text(share) for share in SHOWCASE), "–", "–", '"minimal"']),
         ]
-        lines += [table_row([_who(result), *_phases(result), *_figures(result)]) for result in found]
-        lines += ["", *(text for result in found for text in _unfair(result))]
+        lines += [table_row([_who(result), *_phases(result), *_figures(result)]) for result in cell_results]
+        lines += ["", *(text for result in cell_results for text in _unfair(result))]
     return "\n".join(lines)
 
 

@@ -36,9 +36,9 @@ class Note:
     fits: Callable[[Figures], bool]
 
 
-def _far(seen: Figures) -> bool:
+def _far(figures: Figures) -> bool:
     """Whether some runs take much longer than the bound: by more than link and start explain."""
-    return seen.completion.high > 1.2 * seen.bound
+    return figures.completion.high > 1.2 * figures.bound
 
 
 #: Upstream's test → what is known of it. One whose runs all come to hold must go: tests/unit/test_bounds.py says so.
@@ -46,12 +46,14 @@ NOTES: dict[str, Note] = {
     "satellite_cubic_loss": Note(
         "losses that come one in 64 by turns take picoquic's loss filter to 7 %, and its CUBIC gives way from 15 % on; "
         "random ones come close enough together for that every few thousand packets",
-        lambda seen: 0.01 < seen.lost < 0.02 and seen.dropped < 0.001 and _far(seen),
+        lambda figures: 0.01 < figures.lost < 0.02 and figures.dropped < 0.001 and _far(figures),
     ),
     "satellite_jitter": Note(
         "netem's jitter lets packets overtake each other by up to 6 ms, a hundred packet times, which upstream's does "
         "not; its BBR then takes the path for slower than it is, with nothing lost and no queue",
-        lambda seen: seen.dropped == 0 and seen.lost == 0 and seen.queue_wait < 10 and seen.line_rate_share < 0.1,
+        lambda figures: (
+            figures.dropped == 0 and figures.lost == 0 and figures.queue_wait < 10 and figures.line_rate_share < 0.1
+        ),
     ),
 }
 

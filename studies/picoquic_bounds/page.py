@@ -112,10 +112,12 @@ class Held:
     def start(self) -> float | None:
         """Data of the second connection's first round trips, per the first's: the median over the runs."""
         ratios = [
-            float(one.value)
+            float(observation.value)
             for _, measured in self.at_stated_rate.runs
-            for one in (measured.observed if measured is not None and self.bounded_metric.transfer == "repeat" else ())
-            if one.parameter == "bdp_seed"
+            for observation in (
+                measured.observed if measured is not None and self.bounded_metric.transfer == "repeat" else ()
+            )
+            if observation.parameter == "bdp_seed"
         ]
         return statistics.median(ratios) if ratios else None
 
@@ -134,20 +136,26 @@ def _observed(result: CellResult) -> Interval | None:
 def held(results: Sequence[CellResult]) -> list[Held]:
     """The tests that have stored runs, in order of their names."""
     names = sorted({result.cell.scenario.name for result in results if result.cell.scenario.name.startswith(FOLDER)})
-    made = []
+    bound_tests = []
     for name in names:
-        found = sorted(measured_cells(results, name), key=lambda result: result.cell.scenario.path.to_client.rate.value)
-        for _, group in groupby(found, key=lambda result: result.cell.engine):
+        cell_results = sorted(
+            measured_cells(results, name), key=lambda result: result.cell.scenario.path.to_client.rate.value
+        )
+        for _, group in groupby(cell_results, key=lambda result: result.cell.engine):
             cells = list(group)
             wanted = simulated_rate(cells[0].cell.scenario.path.to_client.rate)
-            like = [one for one in cells[1:] if abs(one.cell.scenario.path.to_client.rate.value / wanted - 1) < 1e-3]
-            made.append(Held(name.removeprefix(FOLDER).replace("-", "_"), cells[0], next(iter(like), None)))
-    return made
+            like = [
+                cell_result
+                for cell_result in cells[1:]
+                if abs(cell_result.cell.scenario.path.to_client.rate.value / wanted - 1) < 1e-3
+            ]
+            bound_tests.append(Held(name.removeprefix(FOLDER).replace("-", "_"), cells[0], next(iter(like), None)))
+    return bound_tests
 
 
 def bounds(results: Sequence[CellResult]) -> str:
     """The whole page."""
-    made = held(results)
+    bound_tests = held(results)
     lines = [
         "# picoquic's own bounds, on real queues",
         "",
@@ -171,7 +179,7 @@ def bounds(results: Sequence[CellResult]) -> str:
         "connection, which starts from what the first learnt; *start* is how much it sends in its first two round",
         "trips of data, per what the first connection sent in those of its own.",
         "",
-        *(_table(made) if made else ["No runs are stored."]),
+        *(_table(bound_tests) if bound_tests else ["No runs are stored."]),
         "",
         "## Tests that have no scenario",
         "",
@@ -182,11 +190,11 @@ def bounds(results: Sequence[CellResult]) -> str:
 
 def _table(made: Sequence[Held]) -> list[str]:
     """How many bounds hold, and a row for each."""
-    named = sum(one.at_stated_rate.verdict.status == "pass" for one in made)
+    named = sum(bound_test.at_stated_rate.verdict.status == "pass" for bound_test in made)
     alike = sum(
-        seen.adjusted_completion is not None and seen.adjusted_completion <= seen.bound
-        for one in made
-        if (seen := one.figures)
+        figures.adjusted_completion is not None and figures.adjusted_completion <= figures.bound
+        for bound_test in made
+        if (figures := bound_test.figures)
     )
     return [
         f"Of {len(made)} bounds, {named} hold as they stand, and {alike} like for like.",
@@ -209,49 +217,49 @@ def _table(made: Sequence[Held]) -> list[str]:
             ]
         ),
         table_row(["---", "---", "---", "---:", "---:", "---", "---:", "---", "---:", "---:", "---:", "---:", "---"]),
-        *(table_row(row(one)) for one in made),
+        *(table_row(row(bound_test)) for bound_test in made),
     ]
 
 
 def row(one: Held) -> list[str]:
     """A test's row."""
-    cell, seen = one.at_stated_rate.cell, one.figures
+    cell, figures = one.at_stated_rate.cell, one.figures
     start = [f"`{one.test}`", path_text(cell.scenario.path), str(cell.parameters.get("server.congestion_control", ""))]
-    if seen is None:
+    if figures is None:
         return [*start, f"{one.objective.bound:g}", "–", one.at_stated_rate.verdict.sentence, *["–"] * 6, ""]
     return [
         *start,
-        f"{seen.bound:g}",
-        _text(one, seen),
+        f"{figures.bound:g}",
+        _text(one, figures),
         _WORDS.get(one.at_stated_rate.verdict.status, one.at_stated_rate.verdict.reason),
         "–"
-        if seen.adjusted_completion is None or math.isinf(seen.adjusted_completion)
-        else f"{seen.adjusted_completion:.2f}",
+        if figures.adjusted_completion is None or math.isinf(figures.adjusted_completion)
+        else f"{figures.adjusted_completion:.2f}",
         "–"
-        if seen.adjusted_completion is None
-        else _WORDS["pass" if seen.adjusted_completion <= seen.bound else "fail"],
+        if figures.adjusted_completion is None
+        else _WORDS["pass" if figures.adjusted_completion <= figures.bound else "fail"],
         "" if one.start is None else f"× {one.start:.1f}",
-        f"{seen.line_rate_share:.0%}",
-        f"{seen.dropped:.1%}",
-        f"{seen.lost:.1%}",
-        why(one, seen),
+        f"{figures.line_rate_share:.0%}",
+        f"{figures.dropped:.1%}",
+        f"{figures.lost:.1%}",
+        why(one, figures),
     ]
 
 
-def _text(one: Held, seen: Figures) -> str:
+def _text(one: Held, figures: Figures) -> str:
     scenario = one.at_stated_rate.cell.scenario
-    if math.isinf(seen.completion.median):
+    if math.isinf(figures.completion.median):
         return f"not in {scenario.timeout}"
-    return add_mark(interval_text(seen.completion), one.bounded_metric, seed_of(one.at_stated_rate.cell))
+    return add_mark(interval_text(figures.completion), one.bounded_metric, seed_of(one.at_stated_rate.cell))
 
 
-def why(one: Held, seen: Figures) -> str:
+def why(one: Held, figures: Figures) -> str:
     """What makes runs miss the bound; empty where both comparisons hold."""
-    like_for_like = seen.adjusted_completion is not None and seen.adjusted_completion <= seen.bound
-    if one.at_stated_rate.verdict.status == "pass" and (seen.adjusted_completion is None or like_for_like):
+    like_for_like = figures.adjusted_completion is not None and figures.adjusted_completion <= figures.bound
+    if one.at_stated_rate.verdict.status == "pass" and (figures.adjusted_completion is None or like_for_like):
         return ""
     note = NOTES.get(one.test)
-    if note is not None and note.fits(seen):
+    if note is not None and note.fits(figures):
         return note.text
     if not like_for_like:
         return "not explained"

@@ -48,17 +48,17 @@ def _comparison(results: Sequence[CellResult], case: str, suffix: str) -> list[l
     early = {_like(result): result for result in measured_cells(results, f"queue/red-{case}-bdp{suffix}")}
     rows = []
     for key in sorted(plain.keys() & early.keys(), key=str):
-        one, other = plain[key], early[key]
-        labels = [flow_label(one.cell, flow) for flow in range(len(one.cell.scenario.flows))]
+        cell_result, other = plain[key], early[key]
+        labels = [flow_label(cell_result.cell, flow) for flow in range(len(cell_result.cell.scenario.flows))]
         for flow, label in enumerate(labels):
             others = " + ".join(labels[:flow] + labels[flow + 1 :])
             who = f"{label} beside {others}" if others else label
             claimed = _claimed(case, label) if len(labels) == 1 else None
             rate, rtt = MetricName("mean_throughput", flow), MetricName("mean_srtt", flow)
-            rows.append(_compared(case, who, rate, "throughput, Mbit/s", one, other, claimed))
-            rows.append(_compared(case, who, rtt, "sRTT, ms", one, other, None))
+            rows.append(_compared(case, who, rate, "throughput, Mbit/s", cell_result, other, claimed))
+            rows.append(_compared(case, who, rtt, "sRTT, ms", cell_result, other, None))
         queue = MetricName("mean_queue_delay")
-        rows.append(_compared(case, " + ".join(labels), queue, "queue, ms", one, other, None))
+        rows.append(_compared(case, " + ".join(labels), queue, "queue, ms", cell_result, other, None))
     return rows
 
 
@@ -69,9 +69,9 @@ def _like(result: CellResult) -> tuple[object, ...]:
 
 def _claimed(case: str, label: str) -> float | None:
     """The document's gain of RED in throughput, for a sender of this congestion control."""
-    for one in NOTEBOOK:
-        if one.case == case and f"({one.sender})" in label:
-            return one.red[0] / one.droptail[0] - 1
+    for notebook in NOTEBOOK:
+        if notebook.case == case and f"({notebook.sender})" in label:
+            return notebook.red[0] / notebook.droptail[0] - 1
     return None
 
 

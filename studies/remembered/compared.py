@@ -54,7 +54,7 @@ def _untold(implementation: Implementation, role: Role, parameter: str) -> objec
 
 def by_mechanism(results: Sequence[CellResult], scenario: str) -> dict[Mechanism, CellResult]:
     """The cells of a scenario in virtual time, those that remember less first."""
-    found = {mechanism(one): one for one in measured_cells(results, scenario) if one.cell.virtual_time}
+    found = {mechanism(result): result for result in measured_cells(results, scenario) if result.cell.virtual_time}
     return dict(sorted(found.items(), key=lambda item: item[0].order))
 
 
@@ -75,12 +75,15 @@ def spread(values: Sequence[float | None]) -> Interval | None:
 
 def times(result: CellResult, transfer: Transfer) -> Interval | None:
     """Seconds that the first or the repeated transfer took."""
-    return spread([one.value("completion", 0, transfer) for one in completed(result).values()])
+    return spread([measured_run.value("completion", 0, transfer) for measured_run in completed(result).values()])
 
 
 def against_first(result: CellResult) -> Interval | None:
     """The repeated transfer's time per the first one's, in each run."""
-    pairs = [(one.value("completion", 0, "repeat"), one.value("completion", 0)) for one in completed(result).values()]
+    pairs = [
+        (measured_run.value("completion", 0, "repeat"), measured_run.value("completion", 0))
+        for measured_run in completed(result).values()
+    ]
     return spread([again / first for again, first in pairs if again is not None and first])
 
 
@@ -111,10 +114,10 @@ def _pairs(
 def seen(result: CellResult, parameter: str) -> list[float | str]:
     """What runs show of the server's second connection."""
     return [
-        found.value
-        for one in completed(result).values()
-        for found in one.observed
-        if found.role == "server" and found.parameter == parameter
+        observation.value
+        for measured_run in completed(result).values()
+        for observation in measured_run.observed
+        if observation.role == "server" and observation.parameter == parameter
     ]
 
 

@@ -58,18 +58,18 @@ def _alike(found: Mapping[Mechanism, CellResult], title: str) -> list[str]:
         return [*head, "No runs are stored.", ""]
     columns = ["server", "second connection", "runs", "first, s", "repeat, s", "repeat / first", "start", "phases"]
     rows = [table_row(columns), table_row(["---", "---", *["---:"] * 5, "---"])]
-    for one, result in found.items():
+    for mechanism, result in found.items():
         rows.append(
             table_row(
                 [
-                    one.server,
-                    one.title,
+                    mechanism.server,
+                    mechanism.title,
                     str(len(completed(result))),
                     span_text(times(result, "first")),
                     span_text(times(result, "repeat")),
                     span_text(against_first(result)),
                     _start(result),
-                    _courses(result) if one.seed == _CAREFUL else "",
+                    _courses(result) if mechanism.seed == _CAREFUL else "",
                 ]
             )
         )
@@ -86,7 +86,7 @@ def _changed(results: Sequence[CellResult]) -> list[str]:
     rows = []
     for change in CHANGED:
         found = by_mechanism(results, change.scenario)
-        rows += [_change(change, found, one) for one in found if one.seed != "off"]
+        rows += [_change(change, found, mechanism) for mechanism in found if mechanism.seed != "off"]
     if not rows:
         return ["No runs are stored.", ""]
     columns = [

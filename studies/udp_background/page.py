@@ -20,7 +20,7 @@ APART = 0.10
 
 def background(results: Sequence[CellResult]) -> str:
     """CCPerf's experiment 93 beside ours, metric by metric."""
-    found = measured_cells(results, "dumbbell/udp-background")
+    cell_results = measured_cells(results, "dumbbell/udp-background")
     lines = [
         "## UDP background traffic (CCPerf, experiment 93)",
         "",
@@ -31,9 +31,9 @@ def background(results: Sequence[CellResult]) -> str:
         "of its 45 MB in 1,229 drops, and 83 packets wait 10.25 ms. With 1448 B its delays cannot be had.",
         "",
     ]
-    if not found:
+    if not cell_results:
         return "\n".join(lines)
-    (result,) = found[:1]
+    (result,) = cell_results[:1]
     lines += [table_row(["", "metric", "unit", "CCPerf", "here", "difference", "why"]), table_row(["---"] * 7)]
     for what, flows, reported in (
         ("TCP", (0, 1, 2), TCP),
@@ -47,8 +47,8 @@ def background(results: Sequence[CellResult]) -> str:
 
 def _quic_beside_udp(results: Sequence[CellResult]) -> list[str]:
     """The same with QUIC: a row a server and congestion control; the mean over the three flows."""
-    found = measured_cells(results, "dumbbell/udp-background-quic")
-    if not found:
+    cell_results = measured_cells(results, "dumbbell/udp-background-quic")
+    if not cell_results:
         return []
     columns = (
         ("Mbit/s", "mean_throughput"),
@@ -65,7 +65,7 @@ def _quic_beside_udp(results: Sequence[CellResult]) -> list[str]:
         table_row(["server", *(what for what, _ in columns), "Jain, three flows", "UDP, Mbit/s", "queue, ms", "drops"]),
         table_row(["---", *["---:"] * (len(columns) + 4)]),
     ]
-    for result in found:
+    for result in cell_results:
         names = [[MetricName(name, flow) for flow in range(3)] for _, name in columns]
         rate = _mean_interval(result, [MetricName("mean_throughput", flow) for flow in range(3, 6)])
         lines.append(
@@ -102,8 +102,10 @@ def _row(result: CellResult, what: str, flows: tuple[int, ...], one: Reported) -
 
 def _unit(result: CellResult, name: MetricName) -> str:
     """As measured, else as declared."""
-    found = next((found[0] for one, found in result.measurements.items() if one.key == name.key), None)
-    return declared_metrics()[name.metric].unit if found is None else unit_of(found)
+    measurement = next(
+        (measurements[0] for one, measurements in result.measurements.items() if one.key == name.key), None
+    )
+    return declared_metrics()[name.metric].unit if measurement is None else unit_of(measurement)
 
 
 def _mean_interval(result: CellResult, names: Sequence[MetricName]) -> Interval | None:

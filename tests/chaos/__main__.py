@@ -41,14 +41,14 @@ def main(
     possible = [one for one in KINDS if one.possible()]
     if len(possible) < len(KINDS):
         print(f"{len(KINDS) - len(possible)} of {len(KINDS)} kinds are left out: they take root", flush=True)
-    chosen = [one for one in schedule(possible, faults, seed) if _wanted(one, only, engine, kind)]
+    chosen = [fault for fault in schedule(possible, faults, seed) if _wanted(fault, only, engine, kind)]
     if plan or not chosen:
         for planned in chosen:
             print(f"{planned.number:4d}  {planned.name}")
         raise typer.Exit(0 if chosen else 2)
     begun = time.monotonic()
     chaos = Chaos(ground or ROOT / ".state" / f"chaos-{os.getpid()}")
-    engines: list[EngineName] = sorted({one.kind.engine for one in chosen}, reverse=True)
+    engines: list[EngineName] = sorted({fault.kind.engine for fault in chosen}, reverse=True)
     try:
         chaos.prepare(engines, lambda text: print(text, flush=True))
     except GroundError as error:
@@ -63,37 +63,43 @@ def main(
         for problem in one.trial.problems:
             print(f"{'':21}{problem}", flush=True)
 
-    told: list[Told] = []
+    fault_reports: list[Told] = []
     try:
-        told = chaos.run_faults(chosen, jobs, tell, within - (time.monotonic() - begun))
+        fault_reports = chaos.run_faults(chosen, jobs, tell, within - (time.monotonic() - begun))
     finally:
         if ground is None:
-            chaos.clear(all_of_it=bool(told) and all(one.trial.is_sound for one in told))
+            chaos.clear(
+                all_of_it=bool(fault_reports) and all(fault_report.trial.is_sound for fault_report in fault_reports)
+            )
     if json_file is not None:
-        json_file.write_text(as_json(told))
-    conclude(told, f"make chaos FAULTS={faults} SEED={seed}")
-    print(f"{summary(told)} faults held, in {(time.monotonic() - begun) / 60:.0f} min")
-    if len(told) < len(chosen):
-        print(f"{len(chosen) - len(told)} faults were not begun within {within:g} s")
-    raise typer.Exit(0 if len(told) == len(chosen) and all(one.trial.is_sound for one in told) else 1)
+        json_file.write_text(as_json(fault_reports))
+    conclude(fault_reports, f"make chaos FAULTS={faults} SEED={seed}")
+    print(f"{summary(fault_reports)} faults held, in {(time.monotonic() - begun) / 60:.0f} min")
+    if len(fault_reports) < len(chosen):
+        print(f"{len(chosen) - len(fault_reports)} faults were not begun within {within:g} s")
+    raise typer.Exit(
+        0
+        if len(fault_reports) == len(chosen) and all(fault_report.trial.is_sound for fault_report in fault_reports)
+        else 1
+    )
 
 
 def conclude(told: Sequence[Told], command: str) -> None:
     """Say which faults did not hold, how to do them again, and of which kinds they are."""
-    failed = [one for one in told if not one.trial.is_sound]
-    for one in failed:
-        print(f"failed: #{one.fault.number} {one.fault.name}")
-        print(f"    again: {command} ONLY={one.fault.number}")
-    for name, count in sorted(Counter(one.fault.name for one in failed).items()):
-        of = sum(one.fault.name == name for one in told)
+    failed = [fault_report for fault_report in told if not fault_report.trial.is_sound]
+    for fault_report in failed:
+        print(f"failed: #{fault_report.fault.number} {fault_report.fault.name}")
+        print(f"    again: {command} ONLY={fault_report.fault.number}")
+    for name, count in sorted(Counter(fault_report.fault.name for fault_report in failed).items()):
+        of = sum(fault_report.fault.name == name for fault_report in told)
         print(f"held: {of - count} of {of}  {name}")
 
 
 def line_of(one: Told) -> str:
     """One fault in a line."""
     what = "; ".join(one.trial.actions)
-    said = "held" if one.trial.is_sound else "FAILED"
-    return f"{said}  #{one.fault.number} {one.fault.name}: {what} ({one.trial.seconds:.1f} s)"
+    text = "held" if one.trial.is_sound else "FAILED"
+    return f"{text}  #{one.fault.number} {one.fault.name}: {what} ({one.trial.seconds:.1f} s)"
 
 
 def _wanted(one: Planned, only: list[int] | None, engine: str, kind: str) -> bool:

@@ -54,9 +54,9 @@ class Chaos:
 
         What was kept of an earlier time, with the same harness, is used as it is.
         """
-        kept = self._folder / _KEPT
-        if kept.exists():
-            self._truths = pickle.loads(kept.read_bytes())
+        path = self._folder / _KEPT
+        if path.exists():
+            self._truths = pickle.loads(path.read_bytes())
             if set(engines) <= self._truths.keys():
                 return
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -70,7 +70,7 @@ class Chaos:
             self._truths[engine] = self._undisturbed(engine)
             lives = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self._truths[engine].lifetimes.items())
             say(f"undisturbed, {engine}: {lives}")
-        kept.write_bytes(pickle.dumps(self._truths))
+        path.write_bytes(pickle.dumps(self._truths))
 
     def _undisturbed(self, engine: EngineName) -> Truth:
         stages = [Stage(self._folder / f"{engine}-{name}", engine) for name in ("first", "again")]
@@ -92,10 +92,10 @@ class Chaos:
             if engine == "compose":
                 break
         again = stages[1] if engine == "virtual" else None
-        found = truth_of((stages[0], again), tuple(cells), lives, self._folder / f"{engine}-seed")
+        truth = truth_of((stages[0], again), tuple(cells), lives, self._folder / f"{engine}-seed")
         for stage in stages:
             stage.clear()
-        return found
+        return truth
 
     def _copy_cache(self, stage: Stage) -> None:
         self._require(stage, stage.start("warm").wait(900))
@@ -117,22 +117,22 @@ class Chaos:
 
         `within`: seconds after which none is begun any more.
         """
-        told: list[Told] = []
+        fault_reports: list[Told] = []
         deadline = time.monotonic() + within
 
         def done(one: Told) -> None:
-            told.append(one)
+            fault_reports.append(one)
             tell(one)
 
-        side_by_side = [one for one in planned if not one.kind.exclusive]
+        side_by_side = [fault for fault in planned if not fault.kind.exclusive]
         with ThreadPoolExecutor(jobs, thread_name_prefix="fault") as pool:
-            for future in as_completed([pool.submit(self._run_fault, one, deadline) for one in side_by_side]):
-                if (one_done := future.result()) is not None:
-                    done(one_done)
-        for one in planned:
-            if one.kind.exclusive and (one_done := self._run_fault(one, deadline)) is not None:
-                done(one_done)
-        return sorted(told, key=lambda item: item.fault.number)
+            for future in as_completed([pool.submit(self._run_fault, fault, deadline) for fault in side_by_side]):
+                if (fault_report := future.result()) is not None:
+                    done(fault_report)
+        for fault in planned:
+            if fault.kind.exclusive and (fault_report := self._run_fault(fault, deadline)) is not None:
+                done(fault_report)
+        return sorted(fault_reports, key=lambda item: item.fault.number)
 
     def _run_fault(self, planned: Planned, deadline: float) -> Told | None:
         if time.monotonic() > deadline:
@@ -142,9 +142,11 @@ class Chaos:
         try:
             trial = attempt(kind, stage, self._truths[kind.engine], self._cache, self._state, planned.seed)
         except Exception as error:  # one fault that could not be done, or looked at, costs the others nothing
-            where = traceback.extract_tb(error.__traceback__)[-1]
+            frame_summary = traceback.extract_tb(error.__traceback__)[-1]
             trial = Trial(
-                [f"the trial broke: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"]
+                [
+                    f"the trial broke: {type(error).__name__}: {error} ({Path(frame_summary.filename).name}:{frame_summary.lineno})"
+                ]
             )
         return Told(planned, trial)
 
@@ -160,15 +162,15 @@ class Chaos:
 
 def summary(told: Sequence[Told]) -> str:
     """How many faults of how many held."""
-    return f"{sum(one.trial.is_sound for one in told)} of {len(told)}"
+    return f"{sum(fault_report.trial.is_sound for fault_report in told)} of {len(told)}"
 
 
 def as_json(told: Sequence[Told]) -> str:
     """What came of all faults, for programs."""
     rows = [
-        {"number": one.fault.number, "engine": one.fault.kind.engine, "kind": one.fault.kind.name,
-         "held": one.trial.is_sound, "problems": one.trial.problems, "done": one.trial.actions,
-         "seconds": round(one.trial.seconds, 2)}
-        for one in told
+        {"number": fault_report.fault.number, "engine": fault_report.fault.kind.engine, "kind": fault_report.fault.kind.name,
+         "held": fault_report.trial.is_sound, "problems": fault_report.trial.problems, "done": fault_report.trial.actions,
+         "seconds": round(fault_report.trial.seconds, 2)}
+        for fault_report in told
     ]  # fmt: skip
     return json.dumps(rows, indent=1, ensure_ascii=False)

@@ -32,9 +32,9 @@ def damaging(choose: Choose, ways: tuple[str, ...] = WAYS) -> Inject:
     """Damage one of the files that `choose` finds."""
 
     def inject(scene: Scene) -> None:
-        found = sorted(choose(scene))
-        assert found, "there is nothing to damage"
-        file, way = scene.random.choice(found), scene.random.choice(ways)
+        paths = sorted(choose(scene))
+        assert paths, "there is nothing to damage"
+        file, way = scene.random.choice(paths), scene.random.choice(ways)
         damage(file, way, scene.random.uniform(0.1, 0.9))
         scene.damage(file)
         scene.note(f"{file.relative_to(scene.stage.folder)} {way}")
@@ -46,7 +46,9 @@ def in_store(pattern: str) -> Choose:
     """Files of finished runs, by a pattern below a run's folder."""
 
     def choose(scene: Scene) -> list[Path]:
-        return [one for one in scene.stage.store.glob(f"runs/*/[0-9]*/{pattern}") if one.is_dir() or one.stat().st_size]
+        return [
+            path for path in scene.stage.store.glob(f"runs/*/[0-9]*/{pattern}") if path.is_dir() or path.stat().st_size
+        ]
 
     return choose
 
@@ -56,8 +58,8 @@ def in_cache(*patterns: str) -> Choose:
 
     def choose(scene: Scene) -> list[Path]:
         cache = scene.stage.cache
-        found = {file.resolve() for pattern in patterns for file in cache.glob(pattern)}
-        return [file for file in found if file.is_dir() or (file.is_file() and file.stat().st_size)]
+        paths = {file.resolve() for pattern in patterns for file in cache.glob(pattern)}
+        return [file for file in paths if file.is_dir() or (file.is_file() and file.stat().st_size)]
 
     return choose
 

@@ -94,7 +94,7 @@ class Judge:
             except ValueError as error:
                 # One that was damaged, and that another was made instead of, has moved.
                 if not (
-                    folder.parent.name == "replaced" and any(one.name == "run.json" for one in self._scene.damaged)
+                    folder.parent.name == "replaced" and any(path.name == "run.json" for path in self._scene.damaged)
                 ):
                     self._add_problem(f"{when} {folder.relative_to(self._stage.store)} cannot be read: {error}")
                 continue

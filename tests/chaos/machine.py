@@ -163,7 +163,7 @@ def _shared() -> Iterator[str]:
         yield f"network namespace {space}"
     for setting in SETTINGS:
         with suppress(OSError):
-            said = setting.file.read_text().strip()
+            text = setting.file.read_text().strip()
             # A group comes and goes; what somebody killed has left changed the next one takes back.
-            if said != setting.default:
-                yield f"{setting.file} = {said}"
+            if text != setting.default:
+                yield f"{setting.file} = {text}"

@@ -68,9 +68,9 @@ def docker(words: str, service: str, target: Target) -> Inject:
         identity = machine.container_ids(scene.command.pid).get(service)
         if identity is None:
             raise MissedError(f"the container of {service} had gone")
-        done = subprocess.run(["docker", *words.split(), identity], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise MissedError(f"docker {words}: {done.stderr.strip()}")
+        process = subprocess.run(["docker", *words.split(), identity], capture_output=True, text=True, check=False)
+        if process.returncode != 0:
+            raise MissedError(f"docker {words}: {process.stderr.strip()}")
         scene.note(f"docker {words} {service}")
 
     return inject

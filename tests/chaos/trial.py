@@ -71,8 +71,8 @@ def _run(kind: Kind, scene: Scene, truth: Truth) -> Trial:
     if kind.during is not None:
         kind.during(scene)
     ended = [command.wait() for command in scene.commands]
-    for one in ended:
-        judge.judge_disturbed(one)
+    for ended_command in ended:
+        judge.judge_disturbed(ended_command)
     kept = judge.surviving_runs(before)
     scene.undo.close()
     _give_next(kind, scene, judge, kept, ended)
@@ -109,9 +109,9 @@ def _spoilt(ended: Ended, stage: Stage) -> bool:
 
 def follow(stage: Stage, ended: list[Ended]) -> list[str]:
     """Remove what commands name of a stage's own files: what hints name, else errors, else verdicts. What was removed."""
-    lines = [line for one in ended for line in one.stderr.splitlines()]
+    lines = [line for ended_command in ended for line in ended_command.stderr.splitlines()]
     hints = [line for line in lines if line.startswith("hint:")]
-    sentences = [str(cell["sentence"]) for one in ended for cell in cells_of(one)]
+    sentences = [str(cell["sentence"]) for ended_command in ended for cell in cells_of(ended_command)]
     for words in ("\n".join(hints), "\n".join(lines), "\n".join(sentences)):
         named = {
             Path(found.rstrip(".:")) for found in re.findall(rf"{re.escape(str(stage.folder))}/[^\s,;'\"()]+", words)

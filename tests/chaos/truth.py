@@ -119,7 +119,7 @@ def truth_of(
     pictures = {}
     if again is not None:
         for folder in first.run_folders():
-            other = again.store / folder.relative_to(first.store)
-            pictures[int(folder.name)] = agreed(picture(folder), picture(other))
+            path = again.store / folder.relative_to(first.store)
+            pictures[int(folder.name)] = agreed(picture(folder), picture(path))
     shapes = first.shapes() | (again.shapes() if again is not None else set())
     return Truth(first.engine, cells, pictures, frozenset(shapes), keep_first(first.store, place), lives)

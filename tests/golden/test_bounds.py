@@ -12,7 +12,7 @@ from tests.bounds import results, scenario
 
 def test_the_page(snapshot: SnapshotAssertion) -> None:
     figures = {"first_byte": 1.2, "packets_to_client": 72_000.0, "loss_drops_to_client": 1_100.0}
-    made = [
+    cell_results = [
         *results(
             scenario("satellite-basic"),
             [6.0, 6.1, 5.9],
@@ -24,4 +24,4 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
         *results(scenario("satellite-seeded"), [4.8], [4.5], figures={"repeat_first_byte": 0.6}, start=5.02),
         *results(scenario("bdp-reno"), [7.0], [6.9]),
     ]
-    assert bounds(made) == snapshot
+    assert bounds(cell_results) == snapshot

@@ -41,9 +41,9 @@ def test_the_slurm_script_is_the_generated_one(slurm_job: Any) -> None:
 
 
 def kubernetes(*words: str) -> str:
-    done = CliRunner().invoke(cluster, ["kubernetes", *words])
-    assert done.exit_code == 0, done.output
-    return str(done.stdout)
+    result = CliRunner().invoke(cluster, ["kubernetes", *words])
+    assert result.exit_code == 0, result.output
+    return str(result.stdout)
 
 
 def test_the_manifests_are_the_generated_ones() -> None:

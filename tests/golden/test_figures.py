@@ -51,9 +51,9 @@ class _Plain(yaml.SafeDumper):
 @pytest.mark.parametrize("name", NAMES)
 def test_specification(name: str, snapshot: SnapshotAssertion) -> None:
     plot = plots()[name]
-    made = render_figure(plot, *runs_for(plot))
-    assert made is not None
-    assert _text(made.specification) == snapshot
+    figure = render_figure(plot, *runs_for(plot))
+    assert figure is not None
+    assert _text(figure.specification) == snapshot
 
 
 def test_configuration(snapshot: SnapshotAssertion) -> None:

@@ -59,8 +59,8 @@ _patience = Patience()
 
 def _stacks() -> str:
     """Has a Docker daemon that does not answer write down what it is about (dockerd: SIGUSR1), and says where."""
-    asked = subprocess.run(["pkill", "-USR1", "-x", "dockerd"], check=False)
-    return "its goroutines: /var/run/docker/goroutine-stacks-*.log" if asked.returncode == 0 else ""
+    process = subprocess.run(["pkill", "-USR1", "-x", "dockerd"], check=False)
+    return "its goroutines: /var/run/docker/goroutine-stacks-*.log" if process.returncode == 0 else ""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Harness:
     def store(self) -> Path:
         return self.folder / "store"
 
-    def scenario(self, name: str, **more: object) -> str:
+    def scenario(self, name: str, **overrides: object) -> str:
         """Write a scenario file and return its path."""
         content: dict[str, Any] = {
             "schema": 1,
@@ -83,7 +83,7 @@ class Harness:
             "flows": [{"download": "1 MB"}],
             "milestones": ["1 MB"],
             "timeout": "30 s",
-            **more,
+            **overrides,
         }
         file = self.folder / f"{name}.yaml"
         file.write_text(yaml.safe_dump(content, sort_keys=False))
@@ -114,7 +114,7 @@ class Harness:
         """
         for _ in range(ATTEMPTS):
             began = time.monotonic()
-            done = self.run(*words, timeout=timeout)
+            process = self.run(*words, timeout=timeout)
             if not self.stolen_shares():
                 break
             words = tuple(word for word in words if word != "--fresh")
@@ -124,13 +124,13 @@ class Harness:
         stolen = self.stolen_shares()
         if stolen and min(stolen) >= STOLEN:
             pytest.skip(f"no real time to be had: the hypervisor took {min(stolen):.0%} of the processor's")
-        return done
+        return process
 
     def cells(self, *words: str, timeout: float = 900) -> list[dict[str, Any]]:
         """The cells of `run --json`, as soon as every link is proven."""
-        done = self.run_until_proven(*words, "--json", timeout=timeout)
-        assert done.stdout, done.stderr + (_stacks() if "did not end within" in done.stderr else "")
-        content = json.loads(done.stdout)
+        process = self.run_until_proven(*words, "--json", timeout=timeout)
+        assert process.stdout, process.stderr + (_stacks() if "did not end within" in process.stderr else "")
+        content = json.loads(process.stdout)
         assert content["schema"] == 2
         cells: list[dict[str, Any]] = content["cells"]
         return cells
@@ -156,11 +156,11 @@ def harness(tmp_path: Path) -> Harness:
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Harness:
     """Make all images once, so that no test waits for them inside its own time."""
     made = Harness(tmp_path_factory.mktemp("warm"))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "harness.cli", "images"],
         capture_output=True, text=True, cwd=ROOT, timeout=3600, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     return made
 
 
@@ -185,10 +185,10 @@ Manifest = Callable[..., Path]
 def manifest(tmp_path: Path) -> Manifest:
     """Writes an image.yaml that names a local image."""
 
-    def write(name: str, image: str, **more: object) -> Path:
+    def write(name: str, image: str, **overrides: object) -> Path:
         file = tmp_path / name / "image.yaml"
         file.parent.mkdir()
-        file.write_text(yaml.safe_dump({"schema": 1, "name": name, "image": image, **more}))
+        file.write_text(yaml.safe_dump({"schema": 1, "name": name, "image": image, **overrides}))
         return file
 
     return write

@@ -16,8 +16,8 @@ COURSES = {next(iter(ALIKE)): "jumps", **{change.scenario: change.expected for c
 @pytest.mark.parametrize(("scenario", "expected"), COURSES.items(), ids=COURSES)
 def test_what_a_second_connection_does(warm: Harness, harness: Harness, scenario: str, expected: str) -> None:
     asked = ("--set", "server.bdp_seed=careful-resume", "--clients", "quinn", "--servers", "quinn")
-    done = harness.run(scenario, *asked, "--repeat", "1", "--engine", "virtual", "--no-figures")
-    assert done.returncode == 0, done.stderr
+    process = harness.run(scenario, *asked, "--repeat", "1", "--engine", "virtual", "--no-figures")
+    assert process.returncode == 0, process.stderr
     (file,) = harness.store.glob("runs/*/*/measured.json")
     observed = {one["parameter"]: one for one in json.loads(file.read_text())["observed"]}
     phases = observed["careful_resume"]

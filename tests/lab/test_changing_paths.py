@@ -35,10 +35,13 @@ def rootfs() -> Path:
 
 def test_random_paths_do_what_the_model_says(rootfs: Path, tmp_path: Path) -> None:
     """Rates with changes and rests, delays, losses with a seed for each phase, holes: packet for packet."""
-    found = compare(NUMBERS, rootfs, tmp_path, core=CORE)
-    assert [one for one in found if not one.holds] == []
+    differences = compare(NUMBERS, rootfs, tmp_path, core=CORE)
+    assert [difference for difference in differences if not difference.holds] == []
     # The paths were no empty ones.
-    assert sum(one.drops for one in found) > 100 and sum(one.losses for one in found) > 100
+    assert (
+        sum(difference.drops for difference in differences) > 100
+        and sum(difference.losses for difference in differences) > 100
+    )
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +57,8 @@ def steady(path: EmulatedPath) -> EmulatedPath:
     links = (("forward", path.forward), ("return", path.return_))
     return EmulatedPath.model_validate(
         {
-            name: {"rate": f"{one.rate.value} bit/s", "delay": str(one.delay), "queue": str(one.held)}
-            for name, one in links
+            name: {"rate": f"{link.rate.value} bit/s", "delay": str(link.delay), "queue": str(link.held)}
+            for name, link in links
         }
     )
 

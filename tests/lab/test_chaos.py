@@ -28,7 +28,11 @@ def chaos(warm: Harness, tmp_path: Path) -> Iterator[Chaos]:
 
 def test_twenty_faults_of_the_ground_stay_the_ground_s(chaos: Chaos) -> None:
     planned = schedule([kind for kind in KINDS if kind.possible()], FAULTS, SEED, SHARE)
-    chaos.prepare(sorted({one.kind.engine for one in planned}, reverse=True), print)
-    told = chaos.run_faults(planned, len(os.sched_getaffinity(0)), lambda one: None)
-    assert len(told) == FAULTS
-    assert {one.fault.name: one.trial.problems for one in told if not one.trial.is_sound} == {}
+    chaos.prepare(sorted({fault.kind.engine for fault in planned}, reverse=True), print)
+    fault_reports = chaos.run_faults(planned, len(os.sched_getaffinity(0)), lambda fault_report: None)
+    assert len(fault_reports) == FAULTS
+    assert {
+        fault_report.fault.name: fault_report.trial.problems
+        for fault_report in fault_reports
+        if not fault_report.trial.is_sound
+    } == {}

@@ -49,9 +49,9 @@ for one in filter(str.isdigit, os.listdir("/proc")):
 
 
 def docker(*words: str) -> str:
-    done = subprocess.run(["docker", *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"docker {' '.join(words)}: {done.stderr}"
-    return done.stdout.strip()
+    process = subprocess.run(["docker", *words], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, f"docker {' '.join(words)}: {process.stderr}"
+    return process.stdout.strip()
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Machine:
         return {int(one): int(worker) for one, worker in map(str.split, self.python(_GUESTS).splitlines())}
 
     def output(self) -> str:
-        done = subprocess.run(["docker", "logs", self.name], capture_output=True, text=True, check=False)
-        return done.stdout + done.stderr
+        process = subprocess.run(["docker", "logs", self.name], capture_output=True, text=True, check=False)
+        return process.stdout + process.stderr
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ def _idle() -> list[str]:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     certificates = tmp_path / "certificates"
-    made = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "harness.cli", "cluster", "tls", str(certificates)], cwd=ROOT, check=True, text=True,
         capture_output=True,
     )  # fmt: skip
-    assert "a worker: dask worker tls://HOST:8786" in made.stderr
+    assert "a worker: dask worker tls://HOST:8786" in process.stderr
     theirs = tmp_path / "theirs"
     shutil.copytree(certificates, theirs)
     for file in theirs.iterdir():
@@ -101,28 +101,28 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         port = free.getsockname()[1]
     network = f"quic-lab-test-{os.getpid()}"
     machines = tuple(Machine(f"{network}-{number}") for number in range(2))
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as exit_stack:
         docker("network", "create", "--internal", network)
-        held.callback(docker, "network", "rm", network)
+        exit_stack.callback(docker, "network", "rm", network)
         gateway = docker("network", "inspect", "--format", "{{(index .IPAM.Config 0).Gateway}}", network)
-        log = held.enter_context((tmp_path / "scheduler.log").open("w"))
+        log = exit_stack.enter_context((tmp_path / "scheduler.log").open("w"))
         scheduler = subprocess.Popen(
             [sys.executable, "-m", "harness.cli", "cluster", "scheduler", "--cluster-tls", str(certificates), "--port",
              str(port)],
             cwd=ROOT, stdout=log, stderr=log,
         )  # fmt: skip
-        held.callback(scheduler.wait)
-        held.callback(scheduler.send_signal, signal.SIGINT)
+        exit_stack.callback(scheduler.wait)
+        exit_stack.callback(scheduler.send_signal, signal.SIGINT)
         wait_for(lambda: "Scheduler at" in (tmp_path / "scheduler.log").read_text())
         for number, machine in enumerate(machines):
             _start(machine, f"tls://{gateway}:{port}", network, theirs, number)
-            held.callback(docker, "rm", "--force", machine.name)
+            exit_stack.callback(docker, "rm", "--force", machine.name)
         yield Cluster(f"tls://{gateway}:{port}", certificates, machines)
 
 
 def _start(machine: Machine, scheduler: str, network: str, certificates: Path, number: int) -> None:
     cores = sorted(os.sched_getaffinity(0))
-    ours = {f"{place}:{there}:ro" for place, there in {**_PLACES, certificates: Path("/certificates")}.items()}
+    ours = {f"{place}:{path}:ro" for place, path in {**_PLACES, certificates: Path("/certificates")}.items()}
     docker(
         "run", "--detach", "--name", machine.name, "--network", network, "--hostname", f"machine{number}",
         "--user", str(USER), "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only",
@@ -169,8 +169,8 @@ def test_a_worker_killed_in_mid_run_costs_that_run_alone(
     command = harness.command(
         *asked, "--cluster", cluster.address, "--cluster-tls", str(cluster.certificates), "--verify", "100%"
     )
-    said = tmp_path / "said"
-    with said.open("w") as out:
+    path = tmp_path / "said"
+    with path.open("w") as out:
         driver = subprocess.Popen(
             command, cwd=ROOT, stdout=out, stderr=out,
             # How programs are entered is asked of the workers, and changes nothing of what comes out below.
@@ -180,7 +180,7 @@ def test_a_worker_killed_in_mid_run_costs_that_run_alone(
 
     def mid_run() -> bool:
         """A guest runs, and something has finished, so that it could be made again by mistake."""
-        assert driver.poll() is None, said.read_text() + "".join(one.output() for one in cluster.machines)
+        assert driver.poll() is None, path.read_text() + "".join(one.output() for one in cluster.machines)
         if not list(harness.store.glob("runs/*/0/run.json")):
             return False
         found[:] = [(one, worker) for one in cluster.machines for worker in one.guests().values()]
@@ -191,11 +191,11 @@ def test_a_worker_killed_in_mid_run_costs_that_run_alone(
         first = {file: file.stat().st_ino for file in harness.store.glob("runs/*/0/run.json")}
         killed, worker = found[0]
         killed.python(f"import os; os.kill({worker}, 9)")
-        assert driver.wait(900) == 0, said.read_text()
+        assert driver.wait(900) == 0, path.read_text()
     finally:
         driver.kill()
         driver.wait()
-    told = said.read_text()
+    told = path.read_text()
     # A line a run that finished: each of them once.
     assert told.count(": completed") == 4 and "done: 4 runs" in told, told
     assert {file: file.stat().st_ino for file in first} == first and not list(harness.store.glob("runs/*/replaced"))
@@ -208,7 +208,7 @@ def test_a_worker_killed_in_mid_run_costs_that_run_alone(
 
     alone = Harness(tmp_path / "alone")
     alone.folder.mkdir()
-    here = subprocess.run(alone.command(*asked), cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
-    assert here.returncode == 0, here.stderr
+    process = subprocess.run(alone.command(*asked), cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+    assert process.returncode == 0, process.stderr
     assert _runs(alone.store) == _runs(harness.store)
     assert _entries(harness.store) == {"trap"}

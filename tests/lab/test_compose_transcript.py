@@ -43,9 +43,9 @@ def _altered_checkout(folder: Path) -> Checkout:
 def test_the_same_engine_gives_the_same_files_and_commands_and_an_altered_one_does_not(
     warm: Harness, tmp_path: Path
 ) -> None:
-    here = Checkout(ROOT, STATE, CACHE)
-    base = transcript(here, "pair", tmp_path / "base")
-    assert differences(base, transcript(here, "pair", tmp_path / "again")) == ()
+    checkout = Checkout(ROOT, STATE, CACHE)
+    base = transcript(checkout, "pair", tmp_path / "base")
+    assert differences(base, transcript(checkout, "pair", tmp_path / "again")) == ()
     inputs = {"compose.yaml", "cell.env", "lab.json", "plan/plan.json", "standing/compose.yaml", "standing/variables"}
     assert inputs == {place for place, text in base.files.items() if text != MEASURED} - {"standing/sim/plan.json"}
     assert base.changes.keys() == {SHARED_RESOURCES, "quic-lab-1-client0", "quic-lab-1-server0"}

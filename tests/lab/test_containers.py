@@ -45,8 +45,8 @@ def _asked(*words: str) -> Any:
 def _containers() -> dict[str, dict[str, Any]]:
     """Service → what Docker says of its container."""
     label = ("--filter", "label=org.quic-lab.owner")
-    found = subprocess.run(["docker", "ps", "--quiet", *label], capture_output=True, text=True, check=True)
-    made = _asked("docker", "inspect", *found.stdout.split()) if found.stdout.split() else []
+    process = subprocess.run(["docker", "ps", "--quiet", *label], capture_output=True, text=True, check=True)
+    made = _asked("docker", "inspect", *process.stdout.split()) if process.stdout.split() else []
     return {one["Config"]["Labels"]["com.docker.compose.service"]: one for one in made}
 
 
@@ -104,8 +104,8 @@ def _check(service: str, made: dict[str, Any], row: Row) -> None:
 def _listening() -> Iterator[tuple[int, list[socket.socket]]]:
     """A port of this machine's, on all its addresses, and its sockets."""
     with socket.socket(socket.AF_INET6) as stream, socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as datagrams:
-        for one in (stream, datagrams):
-            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        for connection in (stream, datagrams):
+            connection.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         stream.bind(("::", 0))
         port = stream.getsockname()[1]
         stream.listen()
@@ -117,13 +117,13 @@ def _came(sockets: list[socket.socket], seconds: float = 0.2) -> list[str]:
     """What came to them: from whom, and of datagrams which."""
     came = []
     while ready := select.select(sockets, [], [], seconds)[0]:
-        for one in ready:
-            if one.type == socket.SOCK_STREAM:
-                accepted, whom = one.accept()
+        for connection in ready:
+            if connection.type == socket.SOCK_STREAM:
+                accepted, whom = connection.accept()
                 accepted.close()
                 came.append(f"a connection from {whom[0]}")
             else:
-                words, whom = one.recvfrom(100)
+                words, whom = connection.recvfrom(100)
                 came.append(f"{words.decode()} from {whom[0]}")
     return came
 
@@ -175,10 +175,10 @@ def test_running_containers_have_what_the_docs_say_and_reach_nothing_but_the_lab
         process.wait(60)
     finally:
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=60)
+        text, _ = process.communicate(timeout=60)
     (record,) = harness.store.glob("runs/*/0/run.json")
     host = json.loads(record.read_text())["host"]
-    assert host["containers"] == "4 GiB of memory, 4096 processes each; closed networks", said
+    assert host["containers"] == "4 GiB of memory, 4096 processes each; closed networks", text
     assert left_overs() == []
 
 

@@ -62,9 +62,9 @@ class Repository:
 
     def equivalent(self, *words: str) -> tuple[int, dict[str, Any], str]:
         """(exit code, what it says as data, what it says for people)."""
-        done = self.harness("equivalent", "--reference", str(self.reference), *words, "--json")
-        assert done.stdout, done.stderr
-        return done.returncode, json.loads(done.stdout), done.stderr
+        process = self.harness("equivalent", "--reference", str(self.reference), *words, "--json")
+        assert process.stdout, process.stderr
+        return process.returncode, json.loads(process.stdout), process.stderr
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +91,10 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     cells = harness.cells(*scenarios, "--clients", "ngtcp2", "--servers", "ngtcp2", "--engine", "virtual")
     assert [cell["outcomes"] for cell in cells] == [{"completed": 1}] * 3
     for scenario in scenarios:
-        kept = made.harness(
+        process = made.harness(
             "keep", scenario, "--store", str(harness.store), "--into", str(made.reference), module="tools.reference"
         )
-        assert kept.returncode == 0, kept.stderr
+        assert process.returncode == 0, process.stderr
     return made
 
 
@@ -139,11 +139,11 @@ def _stored_are(repository: Repository, count: int) -> None:
         "app, kept = open_app(), open_app(Path(sys.argv[1]))\n" \
         "runs = [run for key in kept.stored.cell_keys() for run in kept.stored.runs(key)]\n" \
         "print(sum(app.today(run.cell).key == run.cell.key for run in runs))"  # fmt: skip
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, str(repository.reference)], capture_output=True, text=True, check=True,
         cwd=repository.folder, env={**os.environ, "PYTHONPATH": repository.packages},
     )  # fmt: skip
-    assert int(done.stdout) == count
+    assert int(process.stdout) == count
 
 
 def test_one_packet_less_in_the_queue_is_caught(repository: Repository) -> None:

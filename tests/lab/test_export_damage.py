@@ -58,17 +58,17 @@ def cut_kernel(root: Path) -> str:
 
 
 def _run(
-    harness: Harness, cache: Path, store: str, **more: str
+    harness: Harness, cache: Path, store: str, **overrides: str
 ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     words = (harness.scenario("short", flows=[{"download": "100 kB"}], milestones=["100 kB"]), "--clients", "ngtcp2",
              "--servers", "ngtcp2", "--repeat", "1", "--engine", "virtual", "--no-figures")  # fmt: skip
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "harness.cli", "run", *words, "--store", str(harness.folder / store)],
         capture_output=True, text=True, cwd=ROOT, timeout=300, check=False,
-        env={**os.environ, "HARNESS_CACHE": str(cache), **more},
+        env={**os.environ, "HARNESS_CACHE": str(cache), **overrides},
     )  # fmt: skip
     found = [json.loads(file.read_text()) for file in (harness.folder / store).glob("runs/*/0/run.json")]
-    return done, found[0] if found else {}
+    return process, found[0] if found else {}
 
 
 def _said(run: dict[str, Any]) -> list[str]:
@@ -87,17 +87,17 @@ def test_a_damaged_export_is_made_anew_and_the_run_is_right(
     (root,) = (file.parents[len(Path(part).parts) - 1] for file in cache.roots.glob(f"*/rootfs/{part}"))
     words = damage(root)
 
-    done, again = _run(harness, cache.folder, "damaged")
-    assert again["outcome"]["status"] == "completed", done.stderr
+    process, again = _run(harness, cache.folder, "damaged")
+    assert again["outcome"]["status"] == "completed", process.stderr
     assert again["captures"] == sound["captures"]
-    (said,) = _said(again)
-    assert words in said and str(root.parent) in said
+    (text,) = _said(again)
+    assert words in text and str(root.parent) in text
 
 
 def test_a_damaged_export_that_cannot_be_made_anew_is_the_ground_s(warm: Harness, harness: Harness) -> None:
     cache = own_cache(harness.folder / "cache", "ngtcp2")
     (client,) = cache.roots.glob("*/rootfs/usr/bin/gtlsclient")
     words = halt_client(client.parents[2])
-    done, stored = _run(harness, cache.folder, "store", DOCKER_HOST="unix:///nonexistent/docker.sock")
-    assert (done.returncode, stored) == (3, {})
-    assert words in done.stderr and "start Docker" in done.stderr
+    process, stored = _run(harness, cache.folder, "store", DOCKER_HOST="unix:///nonexistent/docker.sock")
+    assert (process.returncode, stored) == (3, {})
+    assert words in process.stderr and "start Docker" in process.stderr

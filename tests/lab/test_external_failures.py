@@ -53,10 +53,10 @@ def _ready(harness: Harness) -> bool:
 
 def _container(service: str, what: str) -> str:
     filters = ("--filter", "label=org.quic-lab.owner", "--filter", f"label=com.docker.compose.service={service}")
-    found = subprocess.run(["docker", "ps", "--quiet", *filters], capture_output=True, text=True, check=True)
+    process = subprocess.run(["docker", "ps", "--quiet", *filters], capture_output=True, text=True, check=True)
     if what == "id":
-        return found.stdout.strip()
-    asked = ["docker", "inspect", "--format", what, found.stdout.strip()]
+        return process.stdout.strip()
+    asked = ["docker", "inspect", "--format", what, process.stdout.strip()]
     return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
 
 

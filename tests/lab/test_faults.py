@@ -67,7 +67,7 @@ def test_a_fault_is_one_outcome_and_the_matrix_goes_on(
 
 def test_the_last_words_of_a_crash_are_shown(warm: Harness, harness: Harness, manifest: Manifest) -> None:
     file = manifest("faulty", faulty_image("client-crash"), protocols=["h3"])
-    done = harness.run(
+    process = harness.run(
         harness.scenario("fault"),
         "--clients",
         "faulty",
@@ -78,8 +78,8 @@ def test_the_last_words_of_a_crash_are_shown(warm: Harness, harness: Harness, ma
         "--repeat",
         "1",
     )
-    assert done.returncode == 1
-    assert "the last words of the client" in done.stdout
+    assert process.returncode == 1
+    assert "the last words of the client" in process.stdout
 
 
 def test_a_log_that_floods_ends_the_cell(
@@ -96,19 +96,19 @@ def test_a_log_that_floods_ends_the_cell(
 
 def test_an_image_nobody_has_is_said_with_what_to_do(harness: Harness, manifest: Manifest) -> None:
     file = manifest("nowhere", "quic-lab-test/there-is-no-such-image:1")
-    done = harness.run(
+    process = harness.run(
         harness.scenario("fault"), "--clients", "nowhere", "--servers", "nowhere", "--manifest", str(file)
     )
-    assert done.returncode == 3
-    assert "could not be pulled" in done.stderr
-    assert "hint:" in done.stderr
+    assert process.returncode == 3
+    assert "could not be pulled" in process.stderr
+    assert "hint:" in process.stderr
 
 
 def test_a_daemon_that_is_not_there(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
-    done = harness.run(harness.scenario("fault"), "--clients", "ngtcp2", "--servers", "ngtcp2")
-    assert done.returncode == 3
-    assert "hint: start the Docker daemon" in done.stderr
+    process = harness.run(harness.scenario("fault"), "--clients", "ngtcp2", "--servers", "ngtcp2")
+    assert process.returncode == 3
+    assert "hint: start the Docker daemon" in process.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
@@ -116,12 +116,12 @@ def test_a_disk_that_is_full(warm: Harness, harness: Harness) -> None:
     harness.store.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(harness.store)], check=True)
     try:
-        done = harness.run(harness.scenario("full"), "--clients", "ngtcp2", "--servers", "ngtcp2", "--repeat", "1")
+        process = harness.run(harness.scenario("full"), "--clients", "ngtcp2", "--servers", "ngtcp2", "--repeat", "1")
     finally:
         subprocess.run(["umount", str(harness.store)], check=True)
-    assert done.returncode == 3
-    assert "MB free" in done.stderr
-    assert "hint: free space" in done.stderr
+    assert process.returncode == 3
+    assert "MB free" in process.stderr
+    assert "hint: free space" in process.stderr
     assert left_overs() == []
 
 
@@ -130,9 +130,9 @@ def test_a_subnet_that_is_taken(warm: Harness, harness: Harness) -> None:
         ["docker", "network", "create", "--subnet", "193.167.100.0/24", "qh-taken"], check=True, capture_output=True
     )
     try:
-        done = harness.run(harness.scenario("fault"), "--clients", "ngtcp2", "--servers", "ngtcp2", "--repeat", "1")
+        process = harness.run(harness.scenario("fault"), "--clients", "ngtcp2", "--servers", "ngtcp2", "--repeat", "1")
     finally:
         subprocess.run(["docker", "network", "rm", "qh-taken"], check=True, capture_output=True)
-    assert done.returncode == 3
-    assert "193.167.x.0/24" in done.stderr
+    assert process.returncode == 3
+    assert "193.167.x.0/24" in process.stderr
     assert left_overs() == []

@@ -37,8 +37,8 @@ def _medians(cell: dict[str, Any]) -> dict[str, float]:
 
 def _values(measured: dict[str, Any]) -> dict[str, float]:
     """The figures of a run of several flows, as people call them."""
-    found = MeasuredRun.model_validate(measured).measurements
-    return {one.named.text(2): one.value for one in found}
+    measurements = MeasuredRun.model_validate(measured).measurements
+    return {measurement.named.text(2): measurement.value for measurement in measurements}
 
 
 def _check(value: dict[str, float]) -> None:

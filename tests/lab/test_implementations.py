@@ -52,12 +52,12 @@ def test_a_transfer(transfers: dict[tuple[str, str], dict[str, Any]], name: str,
 
 def test_programs_of_go_do_the_same_on_every_processor(warm: Harness) -> None:
     app = open_app()
-    absent, found = app.inventory.unavailable(), list[Finding]()
+    absent, findings = app.inventory.unavailable(), list[Finding]()
     for name, (implementation, _) in catalogue().implementations().items():
         if name not in absent and implementation.build is not None:
-            found += run.processor_findings(implementation, app.root_file_systems.of(local_image(name)))
-    assert {item.implementation for item in found} >= {"quic-go", "go-x-net"}
-    assert [item.seen for item in found if item.failed] == []
+            findings += run.processor_findings(implementation, app.root_file_systems.of(local_image(name)))
+    assert {item.implementation for item in findings} >= {"quic-go", "go-x-net"}
+    assert [item.seen for item in findings if item.failed] == []
 
 
 def test_a_check_finds_what_a_manifest_claims_in_vain(harness: Harness, warm: Harness) -> None:
@@ -69,9 +69,9 @@ def test_a_check_finds_what_a_manifest_claims_in_vain(harness: Harness, warm: Ha
         "  connection_window: {flag: '--max-data={bytes}'}\n"
         "  ack_ratio: {flag: '--ack-thresh={value}'}\n"
     )
-    done = harness.check("vain", "--manifest", str(folder / "image.yaml"))
-    assert done.returncode == 1, done.stderr
-    answers = {item["question"]: item["answer"] for item in json.loads(done.stdout)["findings"]}
+    process = harness.check("vain", "--manifest", str(folder / "image.yaml"))
+    assert process.returncode == 1, process.stderr
+    answers = {item["question"]: item["answer"] for item in json.loads(process.stdout)["findings"]}
     assert answers["parameter connection_window"] == "holds"
     assert answers["parameter ack_ratio"] == "does not hold", "a server in a download acknowledges next to nothing"
     assert answers["unknown TESTCASE gives 127"] == "holds"

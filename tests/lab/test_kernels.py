@@ -73,7 +73,7 @@ WAITS = "print('@0 transfer', flush=True)\nwhile True: os.getpid()"
 
 
 def run_guest(
-    tmp_path: Path, program: str, entry: str, begun: threading.Event | None = None
+    tmp_path: Path, program: str, entry: str, event: threading.Event | None = None
 ) -> tuple[GuestEnd, list[str]]:
     """How a guest of a small program ended, and what it printed."""
     rootfs = simulator_rootfs()
@@ -81,7 +81,7 @@ def run_guest(
     console = tmp_path / "console.log"
     end = guest.run(
         entries.python_init(BEGIN + program), tmp_path, console, stall=60,
-        phase=lambda word: begun.set() if begun and word == "transfer" else None, settings={"LAB_ENTRY": entry},
+        phase=lambda word: event.set() if event and word == "transfer" else None, settings={"LAB_ENTRY": entry},
     )  # fmt: skip
     return end, console.read_text().splitlines()
 
@@ -108,13 +108,13 @@ def _ancestors(process: int) -> Iterator[int]:
 
 
 def test_both_ways_of_entering_programs_give_the_same_bytes(warm: Harness) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "tools.bench", "--kernels", "host", "inproc", "--most", "6", "--json"],
         capture_output=True, text=True, cwd=ROOT, timeout=600, check=False,
     )  # fmt: skip
-    assert done.stdout, done.stderr
-    found = json.loads(done.stdout)
-    assert done.returncode == 0, found
+    assert process.stdout, process.stderr
+    found = json.loads(process.stdout)
+    assert process.returncode == 0, found
     assert found["same"] == len(found["cells"]) == 6
     assert all(not one["differs"] for one in found["cells"])
     assert len({one[role] for one in found["cells"] for role in ("client", "server")}) > 2
@@ -122,12 +122,12 @@ def test_both_ways_of_entering_programs_give_the_same_bytes(warm: Harness) -> No
 
 def test_primitives_of_both_ways_are_timed(warm: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entries, "TURNS", 1)
-    few = {name: (max(2, count // 1000), said) for name, (count, said) in entries.PRIMITIVES.items()}
+    few = {name: (max(2, count // 1000), text) for name, (count, text) in entries.PRIMITIVES.items()}
     monkeypatch.setattr(entries, "PRIMITIVES", few)
     lines: list[Line] = []
     entries.Entries(open_app(), Console(quiet=True), tmp_path, lines).primitives()
     assert [line["name"] for line in lines] == [
-        f"{said}, {name}" for _, said in few.values() for name in entries.ENTERED
+        f"{text}, {name}" for _, text in few.values() for name in entries.ENTERED
     ]  # fmt: skip
     assert all(line["median"] >= 0 for line in lines)
 
@@ -149,10 +149,10 @@ def test_a_wild_pointer_finds_nothing_of_the_kernel(warm: Harness, tmp_path: Pat
 
 @pytest.mark.parametrize("entry", ["host", "inproc"])
 def test_a_killed_process_ends_the_run_with_its_name(warm: Harness, tmp_path: Path, entry: str) -> None:
-    begun, result = threading.Event(), []
-    runner = threading.Thread(target=lambda: result.append(run_guest(tmp_path, WAITS, entry, begun)))
+    event, result = threading.Event(), []
+    runner = threading.Thread(target=lambda: result.append(run_guest(tmp_path, WAITS, entry, event)))
     runner.start()
-    assert begun.wait(60)
+    assert event.wait(60)
     wait_for(lambda: _processes(os.getpid()))
     os.kill(_processes(os.getpid())[0], signal.SIGKILL)
     runner.join(60)

@@ -48,8 +48,8 @@ def test_a_milestone_is_the_time_of_a_transfer_of_that_size(warm: Harness, harne
     assert isinstance(body, BodyArrival), body
     assert body.stream.missing_bytes == 0, "the servers' qlog tells what the capture cut off"
     for size in SIZES:
-        written, came = Delivery(view, window).file_time_of(size * 10**6), body.time_of(size * 10**6)
-        assert isinstance(written, Moment) and came.earliest_ns is not None and came.latest_ns is not None
+        written, bounds = Delivery(view, window).file_time_of(size * 10**6), body.time_of(size * 10**6)
+        assert isinstance(written, Moment) and bounds.earliest_ns is not None and bounds.latest_ns is not None
         # The client writes at once what has come without a gap, and nothing before.
-        assert came.earliest_ns <= written.before_ns
-        assert written.after_ns <= came.latest_ns + 1_000_000
+        assert bounds.earliest_ns <= written.before_ns
+        assert written.after_ns <= bounds.latest_ns + 1_000_000

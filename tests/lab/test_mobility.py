@@ -38,11 +38,11 @@ def _run(
     client: str,
     *words: str,
     server: str = "quinn",
-    **more: Any,
+    **overrides: Any,
 ) -> RunView:
     """A run of 2 MB, which has completed over links that are proven."""
     flows = [{"download": "2 MB", "moves": moves}]
-    content: dict[str, Any] = {"flows": flows, "milestones": ["2 MB"], **({"path": None, "paths": PATHS} | more)}
+    content: dict[str, Any] = {"flows": flows, "milestones": ["2 MB"], **({"path": None, "paths": PATHS} | overrides)}
     case = harness.scenario(name, **content)
     cell = harness.cell(case, "--clients", client, "--servers", server, "--repeat", "1", *words)
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
@@ -60,9 +60,9 @@ def _apart(harness: Harness, number: int) -> Harness:
 
 
 def _capture(view: RunView, path: str, side: str) -> Capture:
-    found: Capture | None = getattr(view.of_path(path), side)
-    assert found is not None
-    return found
+    capture: Capture | None = getattr(view.of_path(path), side)
+    assert capture is not None
+    return capture
 
 
 def _zero(view: RunView) -> int:
@@ -137,9 +137,9 @@ def test_the_window_after_a_move_is_the_rule_s_of_the_captured_round_trips(harne
 
 def test_the_same_seed_gives_the_same_captures(harness: Harness) -> None:
     moves = [{"at": f"{AT} s", "to": "campus", "how": "interface"}, {"at": "0.6 s", "how": "nat-port"}]
-    one, other = (_run(_apart(harness, number), "same", moves, REBINDS, *VIRTUAL) for number in range(2))
-    assert len(one.run.captures) == 4
-    assert one.run.captures == other.run.captures
+    run_view, other = (_run(_apart(harness, number), "same", moves, REBINDS, *VIRTUAL) for number in range(2))
+    assert len(run_view.run.captures) == 4
+    assert run_view.run.captures == other.run.captures
 
 
 @pytest.mark.alone

@@ -59,14 +59,14 @@ class Bench:
         self.app = App(CheckoutPaths(ROOT, folder / "none", ROOT / ".state", CACHE))
         self.engine = ComposeEngine(self.app.cache)
 
-    def cell(self, client: str, **more: object) -> Cell:
+    def cell(self, client: str, **overrides: object) -> Cell:
         """A client's download of 1 MB from ngtcp2 over a path that loses 3 % towards it, and whatever else is asked."""
         asked = {
             "name": "standing", "title": "standing", "path": {"forward": {**LINK, "loss": "3 %"}, "return": LINK},
-            "flows": [{"download": "1 MB"}], **more,
+            "flows": [{"download": "1 MB"}], **overrides,
         }  # fmt: skip
-        who = [self.app.catalogue.implementations()[name][0] for name in (client, "ngtcp2")]
-        request = Request([Scenario.model_validate(asked)], who[:1], who[1:])
+        implementations = [self.app.catalogue.implementations()[name][0] for name in (client, "ngtcp2")]
+        request = Request([Scenario.model_validate(asked)], implementations[:1], implementations[1:])
         (cell,) = self.app.matrix(request, lambda event: None, pull=False)
         return self.app.inventory.build_images_of(cell, lambda event: None)
 
@@ -91,8 +91,8 @@ class Bench:
             datagrams=len(view.left.t_ns),
             starts=sum(json.loads(line)["event"] == "start" for line in diary.read_text().splitlines()),
             link=measured.link,
-            names=frozenset(one.name for one in measured.measurements),
-            cpu_sim=next(one.value for one in measured.measurements if one.name == "cpu_sim"),
+            names=frozenset(measurement.name for measurement in measured.measurements),
+            cpu_sim=next(measurement.value for measurement in measured.measurements if measurement.name == "cpu_sim"),
         )
 
 

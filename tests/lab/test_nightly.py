@@ -19,13 +19,13 @@ RUN sed -i '2i CLIENT_PARAMS="${{CLIENT_PARAMS:-}} --max-data=30000 --max-stream
 
 
 def _nightly(
-    scenario: str, night: Path, baseline: Path, target: str = "nightly", **more: str
+    scenario: str, night: Path, baseline: Path, target: str = "nightly", **overrides: str
 ) -> subprocess.CompletedProcess[str]:
     given = {
         "SCENARIO": scenario, "CLIENTS": "ngtcp2,quiche", "SERVERS": "quiche", "ENGINE": "virtual", "REPEAT": "1",
         "NIGHT": str(night), "BASELINE": str(baseline),
         # They are the reference's, and take minutes (tests/lab/test_equivalent.py).
-        "PROOFS": "", **more,
+        "PROOFS": "", **overrides,
     }  # fmt: skip
     words = [f"{name}={value}" for name, value in given.items()]
     return subprocess.run(
@@ -45,15 +45,15 @@ def test_nights_in_which_nothing_changed_and_one_with_a_regression(warm: Harness
 
     # In two shards, as on two machines.
     for shard in ("1/2", "2/2"):
-        done = _nightly(case, nights / f"2-{shard[0]}", baseline, "night", SHARD=shard)
-        assert done.returncode == 0, done.stderr
+        process = _nightly(case, nights / f"2-{shard[0]}", baseline, "night", SHARD=shard)
+        assert process.returncode == 0, process.stderr
     shards = [str(folder) for folder in sorted(nights.glob("2-*"))]
     merged = [*harness.command("merge", *shards)[:-1], str(nights / "2")]
     assert subprocess.run(merged, cwd=ROOT, check=False, timeout=60).returncode == 0
-    same = _nightly(case, nights / "2", baseline, "gate")
-    assert same.returncode == 0, same.stderr + same.stdout
-    assert "2 cells: 2 same: the gate is open" in same.stdout
-    assert "2 cells of the same bits in virtual time had to be the same to the last digit" in same.stdout
+    completed = _nightly(case, nights / "2", baseline, "gate")
+    assert completed.returncode == 0, completed.stderr + completed.stdout
+    assert "2 cells: 2 same: the gate is open" in completed.stdout
+    assert "2 cells of the same bits in virtual time had to be the same to the last digit" in completed.stdout
 
     recipe = harness.folder / "starved"
     recipe.mkdir()

@@ -40,15 +40,15 @@ def changed(warm: Harness, tmp_path: Path) -> Callable[[str, str, str], str]:
 
 
 def test_another_wheel_stops_the_build(changed: Callable[[str, str, str], str]) -> None:
-    said = changed(WHEEL, "sha256:28ce7140", "sha256:28ce7141")
-    assert "28ce7141" in said, "what was expected"
-    assert "28ce7140" in said, "what came"
+    text = changed(WHEEL, "sha256:28ce7140", "sha256:28ce7141")
+    assert "28ce7141" in text, "what was expected"
+    assert "28ce7140" in text, "what came"
 
 
 def test_another_layout_stops_the_build(changed: Callable[[str, str, str], str]) -> None:
-    said = changed(HEADER, "unused_before_rtt[184]", "unused_before_rtt[176]")
-    assert "src/picoquic.h is not the picoquic of the wheel" in said
-    assert "st_picoquic_path_t.cwin: 8 bytes at bit 8064 here, 8 bytes at bit 8128 there" in said
+    text = changed(HEADER, "unused_before_rtt[184]", "unused_before_rtt[176]")
+    assert "src/picoquic.h is not the picoquic of the wheel" in text
+    assert "st_picoquic_path_t.cwin: 8 bytes at bit 8064 here, 8 bytes at bit 8128 there" in text
 
 
 def picoquic(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -63,9 +63,9 @@ def picoquic(*words: str, **environment: str) -> subprocess.CompletedProcess[str
 
 
 def test_a_processor_without_avx2_is_not_supported(warm: Harness) -> None:
-    done = picoquic("client", "https://server4/1", GLIBC_TUNABLES="glibc.cpu.hwcaps=-AVX2")
-    assert done.returncode == 127
-    assert "unsupported: this build of picoquic needs an x86-64-v3 processor" in done.stderr
+    process = picoquic("client", "https://server4/1", GLIBC_TUNABLES="glibc.cpu.hwcaps=-AVX2")
+    assert process.returncode == 127
+    assert "unsupported: this build of picoquic needs an x86-64-v3 processor" in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_a_processor_without_avx2_is_not_supported(warm: Harness) -> None:
     ],
 )
 def test_what_it_does_not_know_it_refuses(warm: Harness, words: tuple[str, ...], said: str) -> None:
-    done = picoquic("client", *words)
-    assert (done.returncode, done.stderr) == (1, f"picoquic-endpoint: {said}\n")
+    process = picoquic("client", *words)
+    assert (process.returncode, process.stderr) == (1, f"picoquic-endpoint: {said}\n")
 
 
 def test_it_meets_the_objectives_of_the_medium_case(warm: Harness, harness: Harness) -> None:

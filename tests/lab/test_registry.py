@@ -72,14 +72,14 @@ def test_an_image_goes_to_a_registry_and_comes_back_instead_of_being_built(
         assert origin_of(reference, place).startswith(f"{place}/quic-lab/curl@sha256:")
         # Runs say where it came from.
         case = harness.scenario("from-a-registry", flows=[{"download": "100 kB"}], milestones=["100 kB"])
-        done = subprocess.run(
+        process = subprocess.run(
             harness.command("run", case, "--clients", "curl", "--servers", "quic-go", "--engine", "virtual"),
             capture_output=True, text=True, cwd=ROOT, timeout=600, check=False,
             env={**os.environ, "HARNESS_REGISTRY": place},
         )  # fmt: skip
         (file,) = harness.store.glob("runs/*/0/run.json")
         run = json.loads(file.read_text())
-        assert run["outcome"]["status"] == "completed", done.stderr
+        assert run["outcome"]["status"] == "completed", process.stderr
         assert run["host"]["images_from"] == {"client0": origin_of(reference, place)}
     finally:
         docker("tag", kept, reference)

@@ -28,10 +28,10 @@ Pair = tuple[str, str]
 
 def stacks() -> dict[str, Implementation]:
     """The implementations that can be made from this repository alone."""
-    known = [item for item, _ in Catalogue(ROOT).implementations().values()]
+    implementations = [item for item, _ in Catalogue(ROOT).implementations().values()]
     return {
         item.name: item
-        for item in sorted(known, key=lambda item: item.name)
+        for item in sorted(implementations, key=lambda item: item.name)
         if item.transfers_files and not item.elsewhere
     }
 
@@ -42,11 +42,15 @@ def ring(known: Sequence[Implementation]) -> list[Pair]:
     def talk(client: Implementation, server: Implementation) -> bool:
         return "client" in client.roles and "server" in server.roles and bool({*client.protocols} & {*server.protocols})
 
-    pairs = [(one.name, one.name) for one in known if talk(one, one)]
-    for index, one in enumerate(known):
-        others = [*known[index + 1 :], *known[:index]]
-        pairs += [(one.name, other.name) for other in others if talk(one, other)][:1]
-        pairs += [(other.name, one.name) for other in reversed(others) if talk(other, one)][:1]
+    pairs = [
+        (implementation.name, implementation.name) for implementation in known if talk(implementation, implementation)
+    ]
+    for index, implementation in enumerate(known):
+        implementations = [*known[index + 1 :], *known[:index]]
+        pairs += [(implementation.name, stack.name) for stack in implementations if talk(implementation, stack)][:1]
+        pairs += [
+            (stack.name, implementation.name) for stack in reversed(implementations) if talk(stack, implementation)
+        ][:1]
     return list(dict.fromkeys(pairs))
 
 
@@ -76,8 +80,8 @@ class Lossy:
             app.catalogue.find_scenarios([self.file]), clients, servers, engine="virtual", sim_kernel="lab", seed=seed
         )
         cells = {(cell.client.name, cell.server.name): cell for cell in app.matrix(request, _deaf, pull=False)}
-        found = app.run_cells([cells[pair] for pair in wanted], 1, Options(jobs=2), _deaf)
-        return dict(zip(wanted, found, strict=True))
+        results = app.run_cells([cells[pair] for pair in wanted], 1, Options(jobs=2), _deaf)
+        return dict(zip(wanted, results, strict=True))
 
 
 def _deaf(event: object) -> None:
@@ -126,9 +130,11 @@ def test_a_pair_repeats_to_the_last_byte(twice: dict[Pair, list[CellResult]], pa
 
 def test_another_seed_is_another_run(twice: dict[Pair, list[CellResult]], lossy: Lossy) -> None:
     for pair, result in lossy.run("other", [(name, name) for name in OTHER_SEED], seed=2).items():
-        (_, run, measured), (_, other, other_measured) = _only(twice[pair][0]), _only(result)
-        assert run.captures != other.captures
-        assert not {drawn.digest for drawn in run.random.values()} & {drawn.digest for drawn in other.random.values()}
+        (_, run, measured), (_, stored_run, other_measured) = _only(twice[pair][0]), _only(result)
+        assert run.captures != stored_run.captures
+        assert not {drawn.digest for drawn in run.random.values()} & {
+            drawn.digest for drawn in stored_run.random.values()
+        }
         assert measured.value("completion", 0) != other_measured.value("completion", 0)
 
 
@@ -146,7 +152,7 @@ def test_flows_of_tcp_and_udp_repeat_beside_quic(warm: Harness, harness: Harness
     cells = [harness.cell(case, *words, "--fresh", "--no-figures") for _ in range(2)]
     (file,) = harness.store.glob("runs/*/0/run.json")
     (replaced,) = harness.store.glob("runs/*/replaced/*/run.json")
-    run, before = (Run.model_validate_json(one.read_bytes()) for one in (file, replaced))
+    run, before = (Run.model_validate_json(path.read_bytes()) for path in (file, replaced))
     assert [cell["outcomes"] for cell in cells] == [{"completed": 1}] * 2
     assert run.captures == before.captures
     assert run.random == before.random
@@ -183,7 +189,7 @@ def test_nothing_depends_on_where_and_as_whom_the_harness_runs(
     """Another place for what is cached and for results, another umask, time zone, locale and folder to start from."""
     case = harness.scenario("place")
     words = (case, "--clients", "quiche", "--servers", "nginx", "--repeat", "1", "--engine", "virtual")
-    here = Run.model_validate_json((Path(harness.cell(*words)["evidence"][0]) / "run.json").read_bytes())
+    run = Run.model_validate_json((Path(harness.cell(*words)["evidence"][0]) / "run.json").read_bytes())
     cache = tmp_path / "a folder with a longer name" / "cache"
     cache.mkdir(parents=True)
     (cache / "rootfs").symlink_to(CACHE.resolve() / "rootfs")
@@ -193,17 +199,17 @@ def test_nothing_depends_on_where_and_as_whom_the_harness_runs(
     elsewhere.folder.mkdir()
     environment = {**os.environ, "HARNESS_CACHE": str(cache), "TZ": "Asia/Kolkata", "LC_ALL": "C", "LOGNAME": "other"}
     command = [sys.executable, "-m", "harness.cli", "run", *words, "--store", str(elsewhere.store)]
-    done = subprocess.run(
+    process = subprocess.run(
         command, capture_output=True, text=True, cwd=tmp_path, env=environment, umask=0o077, timeout=300, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     (file,) = elsewhere.store.glob("runs/*/0/run.json")
-    there = Run.model_validate_json(file.read_bytes())
-    assert here.outcome.status == "completed"
-    assert there.cell.key == here.cell.key
-    assert there.captures == here.captures
-    assert there.random == here.random
-    plans = [place / "plan" / "world.json" for place in (file.parent, harness.store / "runs" / here.cell.key / "0")]
+    stored_run = Run.model_validate_json(file.read_bytes())
+    assert run.outcome.status == "completed"
+    assert stored_run.cell.key == run.cell.key
+    assert stored_run.captures == run.captures
+    assert stored_run.random == run.random
+    plans = [place / "plan" / "world.json" for place in (file.parent, harness.store / "runs" / run.cell.key / "0")]
     assert plans[0].read_text() == plans[1].read_text()
 
 
@@ -248,20 +254,20 @@ def test_a_command_says_that_two_runs_of_a_cell_do_not_part(warm: Harness, harne
     """And where two runs that were stored do: with other seeds, nowhere else than from the beginning."""
     case = harness.scenario("divergence", flows=[{"download": "10 kB"}], milestones=["10 kB"])
     command = [sys.executable, "-m", "harness.cli", "divergence"]
-    kept = harness.folder / "kept"
-    done = subprocess.run(
-        [*command, case, "--client", "quiche", "--server", "ngtcp2", "--keep", str(kept)],
+    path = harness.folder / "kept"
+    process = subprocess.run(
+        [*command, case, "--client", "quiche", "--server", "ngtcp2", "--keep", str(path)],
         capture_output=True, text=True, cwd=ROOT, timeout=300, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "identical" in done.stdout
-    assert all((kept / name / "calls").stat().st_size > 80_000 for name in ("first", "again"))
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "identical" in process.stdout
+    assert all((path / name / "calls").stat().st_size > 80_000 for name in ("first", "again"))
     pair = ("--clients", "quiche", "--servers", "ngtcp2", "--engine", "virtual")
     cell = harness.cell(case, *pair, "--repeat", "2")
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, *cell["evidence"]], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
     )
-    assert done.returncode == 1, done.stderr
-    assert "repetition: 0 in the first run, 1 in the second" in done.stdout
-    assert "left capture: packet " in done.stdout
-    assert "random bytes of client0" in done.stdout
+    assert process.returncode == 1, process.stderr
+    assert "repetition: 0 in the first run, 1 in the second" in process.stdout
+    assert "left capture: packet " in process.stdout
+    assert "random bytes of client0" in process.stdout

@@ -29,8 +29,8 @@ def test_a_second_run_executes_nothing_and_fresh_runs_again(warm: Harness, harne
     harness.run_until_proven(case, *PAIR, "--repeat", "2")
     first = _finished(harness.store)
     assert len(first) == 2
-    done = harness.run(case, *PAIR, "--repeat", "2")
-    assert "nothing to run" in done.stderr
+    process = harness.run(case, *PAIR, "--repeat", "2")
+    assert "nothing to run" in process.stderr
     assert _finished(harness.store) == first
     (stored,) = harness.store.glob("runs/*/0/run.json")
     before = stored.read_text()
@@ -52,13 +52,13 @@ def test_kill_9_in_mid_matrix(warm: Harness, harness: Harness) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert left_overs()
-    done = harness.run(case, *PAIR, "--repeat", "3", "--json")
-    assert "removed what an ended harness had left" in done.stderr
+    completed = harness.run(case, *PAIR, "--repeat", "3", "--json")
+    assert "removed what an ended harness had left" in completed.stderr
     assert left_overs() == []
     after = _finished(harness.store)
     assert len(after) == 3
     assert {file: after[file] for file in before} == before
-    assert json.loads(done.stdout)["cells"][0]["repetitions"] == 3
+    assert json.loads(completed.stdout)["cells"][0]["repetitions"] == 3
     assert not list(harness.store.glob("partial/*"))
 
 

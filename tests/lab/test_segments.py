@@ -24,10 +24,10 @@ SPLIT = [SEGMENTS[0], PROXY, SEGMENTS[1], PROXY, SEGMENTS[2]]
 
 
 def _run(
-    harness: Harness, name: str, path: list[Any], flows: list[dict[str, Any]], *words: str, **more: Any
+    harness: Harness, name: str, path: list[Any], flows: list[dict[str, Any]], *words: str, **overrides: Any
 ) -> RunView:
     """A run that has completed over segments that are proven."""
-    case = harness.scenario(name, path=path, flows=flows, **more)
+    case = harness.scenario(name, path=path, flows=flows, **overrides)
     cell = harness.cell(case, "--repeat", "1", *words)
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
     assert cell["link"]["valid"], cell["link"]["problems"]
@@ -43,11 +43,11 @@ def _tcp(view: RunView) -> FlowAddresses:
 
 def _is_split(view: RunView) -> None:
     tcp = _tcp(view)
-    found = {leg.segment: leg for leg in legs_of(view, tcp)}
+    legs = {leg.segment: leg for leg in legs_of(view, tcp)}
     # Each segment's data are acknowledged at its other end.
     for name, rtt in (("home", 4), ("space", 120), ("ground", 4)):
-        assert found[name].is_split is (None if name == "home" else True)
-        assert rtt <= found[name].ack_delay_ns / 1e6 < rtt + 2
+        assert legs[name].is_split is (None if name == "home" else True)
+        assert rtt <= legs[name].ack_delay_ns / 1e6 < rtt + 2
     # One connection is three, each with its own numbers, and all with the client's port.
     seen = [
         opened_connections(side, tcp.flow)
@@ -84,14 +84,14 @@ def test_https_is_split_where_its_contestants_speak_it_over_tcp(harness: Harness
     view = _run(harness, "https", SPLIT, [{"download": "1 MB"}], *words)
     assert _tcp(view).kind == "https"
     _is_split(view)
-    found = measure(view.folder, view.run)
+    measured_run = measure(view.folder, view.run)
     for name, rtt in (("home", 4), ("space", 120), ("ground", 4)):
-        assert rtt <= (found.value(f"ack_delay_in_{name}", 0) or 0) < rtt + 2
-        assert found.value(f"queue_delay_max_to_client_in_{name}") is not None
+        assert rtt <= (measured_run.value(f"ack_delay_in_{name}", 0) or 0) < rtt + 2
+        assert measured_run.value(f"queue_delay_max_to_client_in_{name}") is not None
     # The connection, TLS and the request are a round trip of the whole path each: a proxy passes on, it does not answer.
-    assert 3 * 0.128 <= (found.value("first_byte", 0, "first") or 0) < 4.5 * 0.128
+    assert 3 * 0.128 <= (measured_run.value("first_byte", 0, "first") or 0) < 4.5 * 0.128
     # The server has an answer from the nearest proxy, so that its window of ten packets is seen as what it is.
-    observed = {(one.role, one.parameter): one.value for one in found.observed}
+    observed = {(observation.role, observation.parameter): observation.value for observation in measured_run.observed}
     assert 8 <= float(observed["server", "initial_cwnd"]) <= 12
     assert ("client", "tcp_rmem_max") not in observed
 
@@ -120,6 +120,6 @@ def test_segments_change_at_the_labs_own_time(harness: Harness) -> None:
 @pytest.mark.alone
 def test_a_split_cell_in_real_time(harness: Harness) -> None:
     view = _run(harness, "real", SPLIT, [{"kind": "tcp", "download": "1 MB"}], *REAL)
-    found = {leg.segment: leg for leg in legs_of(view, _tcp(view))}
-    assert found["ground"].is_split
-    assert found["space"].is_split
+    legs = {leg.segment: leg for leg in legs_of(view, _tcp(view))}
+    assert legs["ground"].is_split
+    assert legs["space"].is_split

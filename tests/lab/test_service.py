@@ -41,11 +41,11 @@ RED = {
 }  # fmt: skip
 
 
-def served(seed: int = 1, **more: object) -> PathProgram:
+def served(seed: int = 1, **overrides: object) -> PathProgram:
     """2.64 Mbit/s of Poisson service, 10 ms, a queue of 20 packets."""
     link: dict[str, object] = {
         "rate": "2.64 Mbit/s", "delay": "10 ms", "queue": f"{LIMIT} packets",
-        "service": {"process": "poisson"}, **more,
+        "service": {"process": "poisson"}, **overrides,
     }  # fmt: skip
     return compile_path(symmetric((), **link), "serial", seed)
 

@@ -53,7 +53,7 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     ground = tmp_path_factory.mktemp("tour")
     app = App(CheckoutPaths(ROOT, ROOT / "results" / "reference", ROOT / ".state", CACHE))
     results = app.results.find(lambda cell: True)
-    made = render_site(ground / "site", results, app.stored_runs, app.results.find, app.paths.cache)
+    site = render_site(ground / "site", results, app.stored_runs, app.results.find, app.paths.cache)
     store = _stored(ground / "store")
     own = App(CheckoutPaths(ROOT, store.root, ROOT / ".state", CACHE))
     render_site(
@@ -66,17 +66,17 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     shutil.rmtree(SHOTS, ignore_errors=True)
     SHOTS.mkdir(parents=True)
     plan = json.dumps({"site": "/tour/site", "cells": cells})
-    done = subprocess.run(
+    process = subprocess.run(
         ["docker", "run", "--rm", "--init", "--network", "none", "--shm-size", "256m", "--volume", f"{ground}:/tour:ro",
          "--volume", f"{SHOTS}:/out", "--volume", f"{ROOT / 'tests/browser/tour.py'}:/tour.py:ro", build.reference,
          "python3", "/tour.py", plan, "/out"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
-    seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert process.returncode == 0, process.stderr[-4000:]
+    seen: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
     (SHOTS / "seen.json").write_text(json.dumps(seen, indent=1))
-    print(json.dumps({name: seen[name] for name in ("first_view_ms", "spent", "axe")}), made)
-    return {**seen, "site": made}
+    print(json.dumps({name: seen[name] for name in ("first_view_ms", "spent", "axe")}), site)
+    return {**seen, "site": site}
 
 
 def test_the_first_view_is_there_within_a_second_and_the_site_is_small(tour: dict[str, Any]) -> None:

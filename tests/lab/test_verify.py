@@ -31,10 +31,10 @@ def _harness(*words: str, cache: Path | None = None, module: str = "harness.cli"
 
 
 def _verified(reference: Path, *words: str, cache: Path | None = None) -> tuple[int, list[dict[str, Any]]]:
-    done = _harness("verify", "--reference", str(reference), *words, "--json", cache=cache)
-    assert done.stdout, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)["verified"]
-    return done.returncode, found
+    process = _harness("verify", "--reference", str(reference), *words, "--json", cache=cache)
+    assert process.stdout, process.stderr
+    found: list[dict[str, Any]] = json.loads(process.stdout)["verified"]
+    return process.returncode, found
 
 
 def test_reference_runs_are_the_same_again_and_another_byte_shows(warm: Harness, harness: Harness) -> None:
@@ -44,11 +44,11 @@ def test_reference_runs_are_the_same_again_and_another_byte_shows(warm: Harness,
     )  # fmt: skip
     assert len(cells) == 3
     reference = harness.folder / "reference"
-    kept = _harness(
+    process = _harness(
         "keep", harness.scenario("again"), "--store", str(harness.store), "--into", str(reference),
         module="tools.reference",
     )  # fmt: skip
-    assert kept.returncode == 0, kept.stderr
+    assert process.returncode == 0, process.stderr
 
     code, found = _verified(reference, "--sample", "3")
     assert code == 0

@@ -130,9 +130,9 @@ def test_a_run_leaves_the_exported_images_as_they_were(warm: Harness, harness: H
 
 def _rootfs(name: str) -> Path:
     """The exported root of an image of ours."""
-    known = RootFileSystems(Cache(CACHE)).known(local_image(name.removeprefix("quic-lab/")))
-    assert known is not None
-    return Path(known.rootfs)
+    root = RootFileSystems(Cache(CACHE)).known(local_image(name.removeprefix("quic-lab/")))
+    assert root is not None
+    return Path(root.rootfs)
 
 
 @pytest.mark.parametrize("user", ["someone", "root"])

@@ -111,8 +111,8 @@ def test_kill_9_of_the_harness_leaves_no_guest_after_the_next_command(warm: Harn
     process.wait()
     place = Path(os.environ.get("TMPDIR") or "/dev/shm")
     assert list(place.glob(f"quic-lab.{process.pid}-*"))
-    done = harness.run(harness.scenario("next", **SHORT), *NGTCP2, "--repeat", "1", *VIRTUAL)
-    assert f"quic-lab.{process.pid}-" in done.stderr
+    completed = harness.run(harness.scenario("next", **SHORT), *NGTCP2, "--repeat", "1", *VIRTUAL)
+    assert f"quic-lab.{process.pid}-" in completed.stderr
     assert _forsaken() == []
     assert not list(place.glob(f"quic-lab.{process.pid}-*"))
     assert not list(harness.store.glob("partial/*"))
@@ -145,12 +145,12 @@ def test_memory_that_may_not_be_executed_is_said_before_the_start(
     try:
         assert harness.run(*words).returncode == 0
         monkeypatch.setenv("HARNESS_SANDBOX", "off")
-        done = harness.run(*words, "--fresh")
+        process = harness.run(*words, "--fresh")
     finally:
         subprocess.run(["umount", str(place)], check=True)
-    assert done.returncode == 3
-    assert f"{place} is mounted noexec" in done.stderr
-    assert "hint: set TMPDIR" in done.stderr
+    assert process.returncode == 3
+    assert f"{place} is mounted noexec" in process.stderr
+    assert "hint: set TMPDIR" in process.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
@@ -160,11 +160,11 @@ def test_a_disk_that_fills_up_is_nobody_s_fault(warm: Harness, harness: Harness,
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", str(harness.store)], check=True)
     words = ("--clients", "flood", "--servers", "ngtcp2", "--manifest", str(file), "--repeat", "1")
     try:
-        done = harness.run(harness.scenario("full", **SHORT), *words, *VIRTUAL)
+        process = harness.run(harness.scenario("full", **SHORT), *words, *VIRTUAL)
     finally:
         subprocess.run(["umount", str(harness.store)], check=True)
-    assert done.returncode == 3
-    assert "the disk is full" in done.stderr
+    assert process.returncode == 3
+    assert "the disk is full" in process.stderr
 
 
 def _built(tag: str, dockerfile: str, folder: Path, *more: str) -> str:
@@ -182,9 +182,9 @@ def test_an_image_for_another_machine_is_said_so_by_name(
     tag = _built("quic-lab-test/arm:1", text, tmp_path / "context", "--platform", "linux/arm64")
     file = manifest("arm", tag)
     words = ("--clients", "arm", "--servers", "quic-go", "--manifest", str(file), "--repeat", "1")
-    done = harness.run(harness.scenario("arm", **SHORT), *words, *VIRTUAL)
-    assert done.returncode == 3
-    assert f"the image {tag} is for arm64, and this machine is amd64" in done.stderr
+    process = harness.run(harness.scenario("arm", **SHORT), *words, *VIRTUAL)
+    assert process.returncode == 3
+    assert f"the image {tag} is for arm64, and this machine is amd64" in process.stderr
 
 
 def test_an_entry_point_that_needs_what_is_not_there_is_said_so_by_name(

@@ -303,9 +303,9 @@ SCENARIO: dict[str, Any] = {
 def make_run(status: str = "completed", scenario: dict[str, Any] | None = None, **fields: Any) -> Run:
     """A run without artefacts."""
     image = Image(reference="x", identity="x")
-    one = Implementation(name="one", image="x")
+    implementation = Implementation(name="one", image="x")
     cell = Cell(
-        key="0" * 16, scenario=Scenario.model_validate({**SCENARIO, **(scenario or {})}), client=one, server=one,
+        key="0" * 16, scenario=Scenario.model_validate({**SCENARIO, **(scenario or {})}), client=implementation, server=implementation,
         client_image=image, server_image=image, sim_image=image, engine="compose", sim_kernel="auto",
         parameters={}, seed=1,
     )  # fmt: skip

@@ -107,8 +107,8 @@ class Folder:
 def plan(count: int) -> list[PlannedRun]:
     from tests.examples import cell
 
-    one = cell(engine="virtual")
-    return [PlannedRun(one.model_copy(update={"key": f"{number:016x}"}), number) for number in range(count)]
+    tested_cell = cell(engine="virtual")
+    return [PlannedRun(tested_cell.model_copy(update={"key": f"{number:016x}"}), number) for number in range(count)]
 
 
 def drive(

@@ -122,14 +122,14 @@ def write_lab(folder: Path, flows: list[dict[str, Any]], **fields: Any) -> None:
     (folder / "sim/capture.json").write_text('{"left":{"dropped":0},"right":{"dropped":0}}')
 
 
-def write_counters(folder: Path, drops: dict[float, int], **more: int) -> None:
+def write_counters(folder: Path, drops: dict[float, int], **overrides: int) -> None:
     """Samples every 100 ms: the bottleneck's running total of drops, given from which s on."""
     lines = []
     for tenth in range(-2, 15):
         count = max([total for since, total in drops.items() if since <= tenth / 10], default=0)
         disciplines = [
             {"kind": "tbf", "dev": "to_client", "root": True, "drops": count},
-            {"kind": "red", "dev": "to_client", "parent": "1:", "drops": count, **more},
+            {"kind": "red", "dev": "to_client", "parent": "1:", "drops": count, **overrides},
             {"kind": "tbf", "dev": "to_server", "root": True, "drops": 0},
             {"kind": "netem", "dev": "left", "root": True, "drops": 0},
             {"kind": "netem", "dev": "right", "root": True, "drops": 0},

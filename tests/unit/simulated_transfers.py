@@ -220,6 +220,6 @@ class Talk:
         )
 
 
-def conversation(**asked: object) -> Conversation:
+def conversation(**options: object) -> Conversation:
     """One with what a `Case` is asked."""
-    return Talk(Case(**asked)).run()  # type: ignore[arg-type]
+    return Talk(Case(**options)).run()  # type: ignore[arg-type]

@@ -31,9 +31,9 @@ from tests.examples import ROOT, catalogue, cell, implementation, scenario
 
 
 def _say_nothing_raw(error: HarnessError) -> None:
-    said = f"{error.message}\n{error.hint}"
-    assert not [words for words in RAW if words in said], said
-    assert all(len(line) < 400 for line in said.splitlines()), said
+    text = f"{error.message}\n{error.hint}"
+    assert not [words for words in RAW if words in text], text
+    assert all(len(line) < 400 for line in text.splitlines()), text
 
 
 def _refused(file: Path, read: Any) -> InputError:
@@ -215,15 +215,15 @@ ODD = "[/nope] [bold]:smile: [link=x]{x}"
 
 
 def test_nothing_that_a_person_wrote_is_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    one = scenario(title=ODD)
+    tested_scenario = scenario(title=ODD)
     alpha = implementation("alpha", title=ODD, version=ODD, licence=ODD, notes=ODD)
-    played = cell(one, alpha, implementation("beta"))
+    played = cell(tested_scenario, alpha, implementation("beta"))
     run = Run(cell=played, repetition=0, started_at="",
               outcome=Outcome(status="crashed", role="client", detail=ODD, reason=ODD, log_tail=(ODD,)))  # fmt: skip
-    verdict = judge(one, [(run, None)])
+    verdict = judge(tested_scenario, [(run, None)])
     result = CellResult(played, ((run, MeasuredRun(version=1, warnings=(ODD,))),), verdict, (Path("x"),))
     table.show([result], table_console())
-    listing.show([one], [listing.ListedImplementation(alpha, here=False, absent=ODD)], table_console())
+    listing.show([tested_scenario], [listing.ListedImplementation(alpha, here=False, absent=ODD)], table_console())
     with ProgressPrinter(console()) as talk:
         talk(RunFinished(played, run, run.outcome, verdict))
         talk(Warned(ODD))

@@ -49,14 +49,16 @@ def attribution(scale: float = 1.0) -> Attribution:
 
 def told(*scales: float, bound: str = "20 s", version: int = VERSION) -> CellResult:
     """A cell that was to have 10 MB within a time, with a run for each scale of the parts."""
-    asked = scenario(objectives=[{"metric": "milestone_10MB", "at_most": bound}])
+    tested_scenario = scenario(objectives=[{"metric": "milestone_10MB", "at_most": bound}])
     pairs = []
     for scale in scales:
         one = attribution(scale)
-        made, measured = run(milestone_10MB=one.seconds, completion=one.seconds)
+        stored_run, measured = run(milestone_10MB=one.seconds, completion=one.seconds)
         assert measured is not None
-        pairs.append((made, measured.model_copy(update={"attributed": Attributed(version=version, transfers=(one,))})))
-    return result("virtual", *pairs, one=asked)
+        pairs.append(
+            (stored_run, measured.model_copy(update={"attributed": Attributed(version=version, transfers=(one,))}))
+        )
+    return result("virtual", *pairs, one=tested_scenario)
 
 
 def test_the_sentence_has_what_was_beyond_what_every_transfer_needs() -> None:
@@ -105,11 +107,11 @@ def test_what_older_rules_told_is_marked() -> None:
 
 
 def test_the_readme_names_each_that_failed_with_the_last_word_of_its_log() -> None:
-    made, measured = run(completion=1.0)
+    stored_run, measured = run(completion=1.0)
     end = Outcome(status="crashed", role="client", exit_code=1, log_tail=("begun", "too many gaps | really\n"))
     silent = Outcome(status="timed_out", role="client", detail="not done after 120 s")
-    crashed = result("virtual", (made.model_copy(update={"outcome": end}), measured))
-    late = result("virtual", (made.model_copy(update={"outcome": silent}), measured))
+    crashed = result("virtual", (stored_run.model_copy(update={"outcome": end}), measured))
+    late = result("virtual", (stored_run.model_copy(update={"outcome": silent}), measured))
     lines = because.markdown([crashed, late, crashed]).splitlines()[2:]
     assert lines == [
         f"| {crashed.name}, {crashed.name} | – | – | crashed client: “too many gaps \\| really” |",
@@ -118,7 +120,7 @@ def test_the_readme_names_each_that_failed_with_the_last_word_of_its_log() -> No
     # One that failed once and else shows where its time went is in the table by that.
     (whole,) = (told(1.0),)
     mixed = result(
-        "virtual", *whole.runs, (made.model_copy(update={"outcome": end}), measured), one=whole.cell.scenario
+        "virtual", *whole.runs, (stored_run.model_copy(update={"outcome": end}), measured), one=whole.cell.scenario
     )
     assert "crashed" not in because.markdown([mixed])
 
@@ -139,12 +141,12 @@ def test_the_table_has_the_column_where_it_fits() -> None:
 
 def test_a_column_that_is_there_if_it_fits_does_not_make_parts() -> None:
     columns = [Column("who", identifies=True), Column("a"), Column("why", text=24, if_fits=True)]
-    made = FittedTable("title", columns, [Row(["x" * 10, "1", "because " * 20])])
+    fitted_table = FittedTable("title", columns, [Row(["x" * 10, "1", "because " * 20])])
     out = io.StringIO()
-    Console(file=out, width=30).print(made)
+    Console(file=out, width=30).print(fitted_table)
     assert "parts" not in out.getvalue() and "why" not in out.getvalue()
     out = io.StringIO()
-    Console(file=out, width=60).print(made)
+    Console(file=out, width=60).print(fitted_table)
     assert "why" in out.getvalue()
 
 
@@ -158,14 +160,14 @@ def test_json_has_parts_that_add_up_and_bounds() -> None:
 
 
 def test_the_site_has_a_bar_and_bands_below_the_curve() -> None:
-    found = told(1.0)
-    (one,) = bars(found)
-    assert sum(share.percent for share in one.shares) == pytest.approx(100, abs=0.1)
-    assert one.shares[-1].word == "line rate" and one.shares[0].word == ""
-    assert one.rows[2] == ["", "slow start", "3.90", "15.8", "20.70", "from 10 packets"]
-    picture = received_picture(found)
+    cell_result = told(1.0)
+    (transfer_breakdown,) = bars(cell_result)
+    assert sum(share.percent for share in transfer_breakdown.shares) == pytest.approx(100, abs=0.1)
+    assert transfer_breakdown.shares[-1].word == "line rate" and transfer_breakdown.shares[0].word == ""
+    assert transfer_breakdown.rows[2] == ["", "slow start", "3.90", "15.8", "20.70", "from 10 packets"]
+    picture = received_picture(cell_result)
     assert picture is not None
-    made = bands(found, picture)
+    made = bands(cell_result, picture)
     assert [band.state for band in made] == [
         "handshake",
         "request",
@@ -176,29 +178,29 @@ def test_the_site_has_a_bar_and_bands_below_the_curve() -> None:
     ]
     assert made[0].x == LEFT
     assert sum(band.width for band in made) == pytest.approx(picture.x(24.6) - LEFT, abs=0.7)
-    page = cell_page(found)
-    assert page.because == (one,) and page.bands == made
+    page = cell_page(cell_result)
+    assert page.because == (transfer_breakdown,) and page.bands == made
     assert cell_page(result("virtual", run(completion=1.0))).because == ()
 
 
 def test_columns_keep_it(tmp_path: Path) -> None:
-    (made, measured), *_ = told(1.0).runs
+    (stored_run, measured), *_ = told(1.0).runs
     assert measured is not None
-    write_columns(tmp_path, [StoredRun(made, measured)], [])
-    kept = ColumnStore(tmp_path).measured(made.cell.key, 0)
-    assert kept is not None and kept.attributed == measured.attributed
+    write_columns(tmp_path, [StoredRun(stored_run, measured)], [])
+    measured_run = ColumnStore(tmp_path).measured(stored_run.cell.key, 0)
+    assert measured_run is not None and measured_run.attributed == measured.attributed
     # Stores that are older than it are read.
     frame = pl.read_parquet(tmp_path / "runs.parquet").drop("measured_attributed")
     frame.write_parquet(tmp_path / "runs.parquet")
-    older = ColumnStore(tmp_path).measured(made.cell.key, 0)
+    older = ColumnStore(tmp_path).measured(stored_run.cell.key, 0)
     assert older == measured.model_copy(update={"attributed": None})
 
 
 def test_a_run_s_artefacts_tell_where_its_time_went(tmp_path: Path) -> None:
     """Data at 1.3 times the link's rate, from the beginning: the bottleneck serves without a gap but for what its queue
     drops, and the way before takes two round trips of 100 ms."""
-    made = write_run(tmp_path, Recipe(configured=Link(burst_bytes=None), configured_up=Link(burst_bytes=None)))
-    (one,) = attribute(tmp_path, made).transfers
+    stored_run = write_run(tmp_path, Recipe(configured=Link(burst_bytes=None), configured_up=Link(burst_bytes=None)))
+    (one,) = attribute(tmp_path, stored_run).transfers
     assert sum(part.seconds for part in one.parts) == pytest.approx(one.seconds, abs=1e-9)
     assert one.seconds_in("handshake") == pytest.approx(0.102, abs=0.001)
     assert one.seconds_in("request") == pytest.approx(0.105, abs=0.005)
@@ -206,43 +208,43 @@ def test_a_run_s_artefacts_tell_where_its_time_went(tmp_path: Path) -> None:
 
 
 def test_without_captures_the_reason_is_said(tmp_path: Path) -> None:
-    made = write_run(tmp_path, Recipe())
+    stored_run = write_run(tmp_path, Recipe())
     for name in ("left", "right"):
         (tmp_path / f"sim/trace_node_{name}.pcap").unlink()
-    found = attribute(tmp_path, made)
-    assert found.transfers == ()
-    (absent,) = found.absent
+    attributed = attribute(tmp_path, stored_run)
+    assert attributed.transfers == ()
+    (absent,) = attributed.absent
     assert "no datagram of the client was captured" in absent.why
 
 
 def _kept(folder: Path) -> tuple[Store, Path]:
     store = Store(folder / "store")
     place = store.begin("0" * 16, 0)
-    made = write_run(place, Recipe())
+    stored_run = write_run(place, Recipe())
     measured = MeasuredRun(version=MEASURING, warnings=("as it was",))
-    return store, store.finish(place, made, measured)
+    return store, store.finish(place, stored_run, measured)
 
 
 def test_it_is_looked_for_again_by_itself(tmp_path: Path) -> None:
     """Measurements stay as they are: only where the time went is of an older version, or was never looked for."""
     store, _ = _kept(tmp_path)
-    (made,) = store.runs("0" * 16)
-    found = StoredResults(store, store).measured(made)
-    assert found is not None and found.attributed is not None
-    assert found.attributed.version == VERSION and found.attributed.transfers
-    assert (found.warnings, found.measurements) == (("as it was",), ())
-    assert store.measured("0" * 16, 0) == found
+    (stored_run,) = store.runs("0" * 16)
+    measured_run = StoredResults(store, store).measured(stored_run)
+    assert measured_run is not None and measured_run.attributed is not None
+    assert measured_run.attributed.version == VERSION and measured_run.attributed.transfers
+    assert (measured_run.warnings, measured_run.measurements) == (("as it was",), ())
+    assert store.measured("0" * 16, 0) == measured_run
 
 
 def test_what_is_of_today_is_not_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, _ = _kept(tmp_path)
-    (made,) = store.runs("0" * 16)
-    first = StoredResults(store, store).measured(made)
+    (stored_run,) = store.runs("0" * 16)
+    first = StoredResults(store, store).measured(stored_run)
 
     def never(*_: object) -> Attributed:
         raise AssertionError("it is of today")
 
     monkeypatch.setattr(measured_store, "attribute", never)
-    assert StoredResults(store, store).measured(made) == first
+    assert StoredResults(store, store).measured(stored_run) == first
     # A store that is not written to is shown as it is.
-    assert StoredResults(store, None).measured(made) == first
+    assert StoredResults(store, None).measured(stored_run) == first

@@ -46,8 +46,8 @@ def test_a_scenario_is_its_test(made: Scenario) -> None:
 
 def only(made: Sequence[CellResult]) -> list[str]:
     """The row of the one test."""
-    (one,) = held(made)
-    return row(one)
+    (bound_test,) = held(made)
+    return row(bound_test)
 
 
 def basic(named: Sequence[float], fast: Sequence[float], **figures: float) -> list[str]:
@@ -77,12 +77,12 @@ def test_what_nothing_explains_says_so() -> None:
 
 
 def test_the_count() -> None:
-    made = [
+    cell_results = [
         *results(scenario("satellite-basic"), [6.0], [5.7]),
         *results(scenario("satellite-bbr1"), [6.9], [6.6]),
         *results(scenario("satellite-cubic"), [6.9], [6.9]),
     ]
-    assert "Of 3 bounds, 1 hold as they stand, and 2 like for like.\n" in bounds(made)
+    assert "Of 3 bounds, 1 hold as they stand, and 2 like for like.\n" in bounds(cell_results)
     assert "No runs are stored." in bounds([]) and "hold as they stand" not in bounds([])
 
 
@@ -148,7 +148,7 @@ def test_how_the_second_connection_starts() -> None:
 
 
 def test_the_paths_are_told() -> None:
-    words = {one.name: only(results(one, [1.0]))[1] for one in ALL}
+    words = {tested_scenario.name: only(results(tested_scenario, [1.0]))[1] for tested_scenario in ALL}
     assert words["picoquic/satellite-small-up"] == "2/10 Mbit/s, 600 ms"
     assert words["picoquic/satellite-loss"] == "250/3 Mbit/s, 600 ms, 1.56% lost"
     assert words["picoquic/blackhole"] == "10/10 Mbit/s, 30 ms, nothing passes from 5 s"
@@ -159,8 +159,10 @@ def test_the_paths_are_told() -> None:
 
 def test_no_note_outlives_its_reason() -> None:
     """Every note stands on the page that is made from the reference runs, where they have its test."""
-    assert {FOLDER + test.replace("_", "-") for test in NOTES} <= {one.name for one in ALL}
+    assert {FOLDER + test.replace("_", "-") for test in NOTES} <= {tested_scenario.name for tested_scenario in ALL}
     stored = open_app(REFERENCE).results.find(lambda cell: cell.scenario.name.startswith(FOLDER))
-    for one in held(stored):
-        if one.test in NOTES:
-            assert row(one)[WHY] == NOTES[one.test].text, f"the note on {one.test} explains nothing: take it out"
+    for bound_test in held(stored):
+        if bound_test.test in NOTES:
+            assert row(bound_test)[WHY] == NOTES[bound_test.test].text, (
+                f"the note on {bound_test.test} explains nothing: take it out"
+            )

@@ -106,15 +106,15 @@ def test_what_is_awaited_is_named_with_the_time_it_still_takes() -> None:
 
 
 def test_the_estimate_overlaps_builds_with_runs() -> None:
-    one = {"x": Step("x", "x", 100)}
+    steps = {"x": Step("x", "x", 100)}
     # Alone; then beside a run of 50 s, in which 30 s of the build get done.
-    assert seconds_left(Work(one, [frozenset("x")]), [10], 1) == 110
-    later = Work(one, [frozenset(), frozenset("x")], ended=1)
+    assert seconds_left(Work(steps, [frozenset("x")]), [10], 1) == 110
+    later = Work(steps, [frozenset(), frozenset("x")], ended=1)
     assert seconds_left(later, [50, 10], 1) == 50 + 100 - BESIDE_RUN * 50 + 10
     # The first run is alone.
     assert seconds_left(replace(later, ended=0), [50, 10], 1) == 50 + 100 + 10
     # Of what was begun, only the rest.
-    assert seconds_left(Work(one, [frozenset("x")], {"x": 90}), [10], 1) == 20
+    assert seconds_left(Work(steps, [frozenset("x")], {"x": 90}), [10], 1) == 20
     assert seconds_left(Work({}, [frozenset()] * 3, running=1), [10] * 3, 2, [4]) == 20
     assert seconds_left(Work({}, []), [], 1) == 0
     # Two builds share the machine.

@@ -88,8 +88,8 @@ def test_two_looks_at_a_folder(tmp_path: Path, damage: Callable[[Path], None], s
 
 def test_a_folder_looks_as_it_did_when_its_files_are_shared(tmp_path: Path) -> None:
     pool = HardlinkPool(tmp_path / "files")
-    one, other = tree(tmp_path / "one"), tree(tmp_path / "other", server="later words")
-    for root in (one, other):
+    file, other = tree(tmp_path / "one"), tree(tmp_path / "other", server="later words")
+    for root in (file, other):
         seen, sealed = quick_digest(root), entries(root)
         pool.share(root, sealed, tmp_path / "link")
         assert quick_digest(root) == seen
@@ -97,20 +97,20 @@ def test_a_folder_looks_as_it_did_when_its_files_are_shared(tmp_path: Path) -> N
         # Names of one file, and equal files that are two.
         assert (root / PROGRAM).samefile(root / "usr/bin/alias")
         assert not (root / PROGRAM).samefile(root / "usr/bin/twin")
-    assert (one / LIBRARY).samefile(other / LIBRARY)
-    assert (one / "usr/bin/twin").read_text() == (other / "usr/bin/twin").read_text()
-    assert not (one / PROGRAM).samefile(other / PROGRAM)
+    assert (file / LIBRARY).samefile(other / LIBRARY)
+    assert (file / "usr/bin/twin").read_text() == (other / "usr/bin/twin").read_text()
+    assert not (file / PROGRAM).samefile(other / PROGRAM)
     assert not (tmp_path / "link").exists()
 
 
 def test_what_was_damaged_in_the_pool_is_shared_with_nobody(tmp_path: Path) -> None:
     pool = HardlinkPool(tmp_path / "files")
-    one, other = tree(tmp_path / "one"), tree(tmp_path / "other")
-    pool.share(one, entries(one), tmp_path / "link")
-    flip(one / LIBRARY)
+    file, other = tree(tmp_path / "one"), tree(tmp_path / "other")
+    pool.share(file, entries(file), tmp_path / "link")
+    flip(file / LIBRARY)
     pool.share(other, entries(other), tmp_path / "link")
     assert (other / LIBRARY).read_text() == LIBRARY
-    assert (one / "etc/os-release").samefile(other / "etc/os-release")
+    assert (file / "etc/os-release").samefile(other / "etc/os-release")
     # And the next has the sound one.
     third = tree(tmp_path / "third")
     pool.share(third, entries(third), tmp_path / "link")
@@ -190,10 +190,10 @@ def test_an_export_whose_damage_shows_is_made_anew_and_that_is_said(docker: Fake
     before = Path(exported.of("alpha:1").rootfs)
     beta = Path(exported.of("beta:1").rootfs)
     (before / LIBRARY).unlink()
-    with exported.use(["alpha:1"]) as found:
-        (said,) = found.repaired
-        assert "alpha:1" in said and f"{LIBRARY} is missing" in said and "exported anew" in said
-        now = Path(found.roots["alpha:1"].rootfs)
+    with exported.use(["alpha:1"]) as locked_roots:
+        (text,) = locked_roots.repaired
+        assert "alpha:1" in text and f"{LIBRARY} is missing" in text and "exported anew" in text
+        now = Path(locked_roots.roots["alpha:1"].rootfs)
         assert now != before
         assert (now / LIBRARY).samefile(beta / LIBRARY)
         # Who runs on the old one is not disturbed: it goes when nobody uses it.
@@ -212,27 +212,27 @@ def test_damage_that_does_not_show_is_found_on_suspicion(docker: FakeDocker, cac
     # This process has counted its files already; another has not.
     another = RootFileSystems(cache)
     assert another.damaged(roots)
-    with another.use(["alpha:1", "beta:1"]) as found:
-        (said,) = found.repaired
-        assert "alpha:1" in said and "etc/os-release was changed" in said
-        assert (Path(found.roots["alpha:1"].rootfs) / "etc/os-release").read_text() == "alpha:1"
+    with another.use(["alpha:1", "beta:1"]) as locked_roots:
+        (text,) = locked_roots.repaired
+        assert "alpha:1" in text and "etc/os-release was changed" in text
+        assert (Path(locked_roots.roots["alpha:1"].rootfs) / "etc/os-release").read_text() == "alpha:1"
     assert docker.exports == ["alpha:1", "beta:1", "alpha:1"]
 
 
 def test_without_docker_an_export_is_used_and_a_damaged_one_is_named(docker: FakeDocker, cache: Cache) -> None:
     exported = RootFileSystems(cache)
-    made = exported.of("alpha:1")
+    root = exported.of("alpha:1")
     docker.answers = False
-    assert exported.of("alpha:1") == made
+    assert exported.of("alpha:1") == root
     docker.answers = True
     del docker.images["alpha:1"]
-    assert exported.of("alpha:1") == made
-    (Path(made.rootfs) / LIBRARY).unlink()
+    assert exported.of("alpha:1") == root
+    (Path(root.rootfs) / LIBRARY).unlink()
     later = RootFileSystems(cache)
     for why in ("Docker does not have it", "there is no image alpha:1"):
         with pytest.raises(EngineError, match=f"{LIBRARY} is missing.*cannot be exported anew: {why}") as caught:
             later.of("alpha:1")
-        assert str(Path(made.rootfs).parent) in caught.value.message
+        assert str(Path(root.rootfs).parent) in caught.value.message
         assert "start Docker" in caught.value.hint
     # It is built again next time, since nothing is known of it.
     assert exported.known("alpha:1") is None
@@ -241,23 +241,23 @@ def test_without_docker_an_export_is_used_and_a_damaged_one_is_named(docker: Fak
 def test_without_docker_an_export_is_known_by_every_name_that_its_image_had(docker: FakeDocker, cache: Cache) -> None:
     docker.images["another:1"] = docker.images["alpha:1"]
     exported = RootFileSystems(cache)
-    made = exported.of("alpha:1")
-    assert exported.of("another:1").rootfs == made.rootfs and docker.exports == ["alpha:1"]
+    root = exported.of("alpha:1")
+    assert exported.of("another:1").rootfs == root.rootfs and docker.exports == ["alpha:1"]
     docker.answers = False
-    assert RootFileSystems(cache).of("another:1") == replace(made, reference="another:1")
-    assert RootFileSystems(cache).of("alpha:1") == made
+    assert RootFileSystems(cache).of("another:1") == replace(root, reference="another:1")
+    assert RootFileSystems(cache).of("alpha:1") == root
     # A name that went to another image is that image's.
     docker.answers = True
     docker.images["another:1"] = docker.images["beta:1"]
-    other = exported.of("another:1")
+    root_fs = exported.of("another:1")
     docker.answers = False
-    assert other.rootfs != made.rootfs and RootFileSystems(cache).of("another:1") == other
+    assert root_fs.rootfs != root.rootfs and RootFileSystems(cache).of("another:1") == root_fs
     # And back.
     docker.answers = True
     docker.images["another:1"] = docker.images["alpha:1"]
     RootFileSystems(cache).of("another:1")
     docker.answers = False
-    assert RootFileSystems(cache).of("another:1").rootfs == made.rootfs
+    assert RootFileSystems(cache).of("another:1").rootfs == root.rootfs
 
 
 def test_a_cache_that_does_not_do_is_named(docker: FakeDocker, tmp_path: Path) -> None:
@@ -270,15 +270,15 @@ def test_a_cache_that_does_not_do_is_named(docker: FakeDocker, tmp_path: Path) -
 def test_a_cache_that_is_only_read_does(docker: FakeDocker, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there is used; what cannot be locked is not removed."""
     exported = RootFileSystems(cache)
-    made = exported.of("alpha:1")
+    root = exported.of("alpha:1")
 
     def refuse(*_: object) -> int:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr("harness.engine.images.cache.os.open", refuse)
-    assert RootFileSystems(cache).of("alpha:1") == made
+    assert RootFileSystems(cache).of("alpha:1") == root
     assert cache.tidy([]) == []
-    assert Path(made.rootfs).is_dir()
+    assert Path(root.rootfs).is_dir()
 
 
 def test_exports_go_when_no_image_needs_them_and_nobody_uses_them(docker: FakeDocker, cache: Cache) -> None:
@@ -295,7 +295,7 @@ def test_exports_go_when_no_image_needs_them_and_nobody_uses_them(docker: FakeDo
     assert not broken_off.exists()
     files = len(list((cache.folder / "files").glob("*/*")))
     assert cache.tidy(needed) == ["rootfs/" + "a" * 24]
-    assert [one.name for one in cache.kept()] == ["rootfs/" + "b" * 24]
+    assert [cache_item.name for cache_item in cache.kept()] == ["rootfs/" + "b" * 24]
     assert [file.name[0] for file in (cache.folder / "contents").iterdir()] == ["b"]
     assert len(list((cache.folder / "files").glob("*/*"))) == files - 1
     assert (Path(exported.of("beta:1").rootfs) / LIBRARY).read_text() == LIBRARY
@@ -362,19 +362,21 @@ def test_what_is_served_is_made_again_when_it_was_written_to(tmp_path: Path) -> 
 
 def test_flows_with_a_stop_share_a_handful_of_files() -> None:
     """Whatever their stops: 1, 2 or 5 times a power of ten, which the flow cannot use up."""
-    one = path(forward={"rate": "10 Mbit/s", "delay": "1 s"})
+    file = path(forward={"rate": "10 Mbit/s", "delay": "1 s"})
     flows = [Flow.model_validate({"start": "1 s", "stop": f"{stop} s"}) for stop in range(2, 802, 2)]
-    sizes = {served_size(flow, one).bytes for flow in flows}
+    sizes = {served_size(flow, file).bytes for flow in flows}
     assert sizes == {step * 10**6 for step in (5, 10, 20, 50, 100, 200, 500, 1000)} | {
         size for size in sizes if size < 5 * 10**6
     }
     for flow in flows:
         assert flow.stop is not None
-        assert 1.25e6 * (flow.stop.seconds - 1) < served_size(flow, one).bytes <= 2.5 * 1.25e6 * flow.stop.seconds + 2e6
+        assert (
+            1.25e6 * (flow.stop.seconds - 1) < served_size(flow, file).bytes <= 2.5 * 1.25e6 * flow.stop.seconds + 2e6
+        )
 
 
-def _result(status: str, **more: Any) -> EngineResult:
-    return EngineResult(Outcome.model_validate({"status": status, **more}))
+def _result(status: str, **overrides: Any) -> EngineResult:
+    return EngineResult(Outcome.model_validate({"status": status, **overrides}))
 
 
 @pytest.mark.parametrize(
@@ -391,8 +393,8 @@ def test_a_damaged_export_is_nobodys_fault(
     docker: FakeDocker, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: EngineResult | EngineError
 ) -> None:
     """Damage that shows only in what comes of a run: the run is made again, on a new export, in an empty folder."""
-    one = lab({"download": "1 kB"})
-    docker.images = ids(one)
+    built_lab = lab({"download": "1 kB"})
+    docker.images = ids(built_lab)
     folder = tmp_path / "run"
     folder.mkdir()
     ran: list[str] = []
@@ -409,24 +411,24 @@ def test_a_damaged_export_is_nobodys_fault(
         return fails
 
     monkeypatch.setattr(VirtualEngine, "_run", run)
-    server = Path(RootFileSystems(cache).of(one.hosts[1].image).rootfs)
+    server = Path(RootFileSystems(cache).of(built_lab.hosts[1].image).rootfs)
     flip(server / PROGRAM)
-    done = VirtualEngine(cache, [0]).run(one, folder, lambda phase: None)
-    assert done.outcome.status == "completed"
+    result = VirtualEngine(cache, [0]).run(built_lab, folder, lambda phase: None)
+    assert result.outcome.status == "completed"
     assert len(ran) == 2 and ran[0] != ran[1]
-    (said,) = done.warnings
-    assert one.hosts[1].image in said and said.endswith("exported anew, and the run made again")
+    (text,) = result.warnings
+    assert built_lab.hosts[1].image in text and text.endswith("exported anew, and the run made again")
 
 
 def test_what_a_sound_export_did_is_what_it_did(
     docker: FakeDocker, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = lab({"download": "1 kB"})
-    docker.images = ids(one)
+    built_lab = lab({"download": "1 kB"})
+    docker.images = ids(built_lab)
     crashed = _result("crashed", role="client", exit_code=1)
     monkeypatch.setattr(VirtualEngine, "_run", lambda *_: crashed)
     (tmp_path / "run").mkdir()
-    assert VirtualEngine(cache, [0]).run(one, tmp_path / "run", lambda phase: None) == crashed
+    assert VirtualEngine(cache, [0]).run(built_lab, tmp_path / "run", lambda phase: None) == crashed
 
 
 def test_the_cache_says_its_size(docker: FakeDocker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,41 +62,41 @@ def acknowledgements(largest: int, count: int) -> list[tuple[bool, bytes]]:
 
 
 def test_a_connection_and_both_directions_of_it(tmp_path: Path) -> None:
-    seen = capture(tmp_path, [*HANDSHAKE, *data(0, 20), *acknowledgements(0, 10)])
-    (connection,) = find_connections(seen)
+    packets = capture(tmp_path, [*HANDSHAKE, *data(0, 20), *acknowledgements(0, 10)])
+    (connection,) = find_connections(packets)
     assert (connection.port, connection.version) == (50_000, 1)
     assert (connection.client_id, connection.server_id) == (CLIENT_ID, SERVER_ID)
-    down = open_packets(seen, connection, "server", SECRETS)
+    down = open_packets(packets, connection, "server", SECRETS)
     assert down is not None and down.undecrypted == 0 and down.aead is Aead.AES_128_GCM
     assert down.packets.number.tolist() == list(range(20))
     assert [frames.streams[0].offset for frames in down.frames] == [900 * i for i in range(20)]
     assert down.t_ns[0] == T0 + 3_000_000
-    up = open_packets(seen, connection, "client", SECRETS)
+    up = open_packets(packets, connection, "client", SECRETS)
     assert up is not None and [frames.acknowledged for frames in up.frames] == list(range(10))
-    assert open_packets(seen, connection, "server", SECRETS[:1]) is None
+    assert open_packets(packets, connection, "server", SECRETS[:1]) is None
 
 
 def test_numbers_that_start_anywhere_are_found_from_acknowledgements(tmp_path: Path) -> None:
     base = 0x1A2B3C4D
-    seen = capture(tmp_path, [*HANDSHAKE, *data(base, 30, length=1), *acknowledgements(base + 3, 10)])
-    (connection,) = find_connections(seen)
-    down = open_packets(seen, connection, "server", SECRETS)
+    packets = capture(tmp_path, [*HANDSHAKE, *data(base, 30, length=1), *acknowledgements(base + 3, 10)])
+    (connection,) = find_connections(packets)
+    down = open_packets(packets, connection, "server", SECRETS)
     assert down is not None and down.packets.number[0] == base and len(down.packets) == 30
     # With the number as a whole in the first packet there is no need of them.
-    seen = capture(tmp_path, [*HANDSHAKE, *data(base, 1, length=4), *data(base + 1, 30, 1, length=1)])
-    alone = open_packets(seen, find_connections(seen)[0], "server", SECRETS)
+    packets = capture(tmp_path, [*HANDSHAKE, *data(base, 1, length=4), *data(base + 1, 30, 1, length=1)])
+    alone = open_packets(packets, find_connections(packets)[0], "server", SECRETS)
     assert alone is not None and len(alone.packets) == 31
     # Without either it stays closed.
-    seen = capture(tmp_path, [*HANDSHAKE, *data(base, 30, length=1)])
-    assert open_packets(seen, find_connections(seen)[0], "server", SECRETS) is None
+    packets = capture(tmp_path, [*HANDSHAKE, *data(base, 30, length=1)])
+    assert open_packets(packets, find_connections(packets)[0], "server", SECRETS) is None
 
 
 def test_what_is_not_of_the_connection_stays_closed(tmp_path: Path) -> None:
     dice = random.Random(3)
     noise = [(True, b"\x40" + dice.randbytes(60)) for _ in range(8)]
     mixed = [*data(0, 100), *noise, *data(100, 100, 100)]
-    seen = capture(tmp_path, [*HANDSHAKE, *mixed])
-    down = open_packets(seen, find_connections(seen)[0], "server", SECRETS)
+    packets = capture(tmp_path, [*HANDSHAKE, *mixed])
+    down = open_packets(packets, find_connections(packets)[0], "server", SECRETS)
     assert down is not None and down.undecrypted == len(noise)
     assert [frames.streams[0].offset for frames in down.frames] == [900 * i for i in range(200)]
 
@@ -104,11 +104,14 @@ def test_what_is_not_of_the_connection_stays_closed(tmp_path: Path) -> None:
 def test_connections_are_told_apart(tmp_path: Path) -> None:
     other = b"another!"
     second = [(False, long_header(b"again", other, 0xD0, VERSION_2)), (True, long_header(other, b"", 0xD0, VERSION_2))]
-    seen = capture(tmp_path, [*HANDSHAKE, *second, *data(0, 20)])
-    found = find_connections(seen)
-    assert [(one.client_id, one.version) for one in found] == [(CLIENT_ID, 1), (other, VERSION_2)]
-    assert open_packets(seen, found[0], "server", SECRETS) is not None
-    assert open_packets(seen, found[1], "server", SECRETS) is None
+    packets = capture(tmp_path, [*HANDSHAKE, *second, *data(0, 20)])
+    connections = find_connections(packets)
+    assert [(connection.client_id, connection.version) for connection in connections] == [
+        (CLIENT_ID, 1),
+        (other, VERSION_2),
+    ]
+    assert open_packets(packets, connections[0], "server", SECRETS) is not None
+    assert open_packets(packets, connections[1], "server", SECRETS) is None
 
 
 @pytest.mark.parametrize("aead", list(Aead))

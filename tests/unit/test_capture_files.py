@@ -173,8 +173,8 @@ def test_qlog_in_sequence(tmp_path: Path) -> None:
     text = "".join(f"\x1e{line}\n" for line in [header, *EVENTS]) + '\x1e{"time":30,"name":"recovery:metrics_upd'
     (tmp_path / "a.sqlog").write_text(text)
     check_recovery(read_recovery(tmp_path / "a.sqlog", rtt_ms=650))
-    found = summarise(tmp_path / "a.sqlog")
-    assert (found.sent, found.lost, found.start_ns) == (2, 1, 1_790_000_000_000_000_000)
+    summary = summarise(tmp_path / "a.sqlog")
+    assert (summary.sent, summary.lost, summary.start_ns) == (2, 1, 1_790_000_000_000_000_000)
     (tmp_path / "b.sqlog.gz").write_bytes(gzip.compress(text.encode()))
     check_recovery(read_recovery(tmp_path / "b.sqlog.gz", rtt_ms=650))
     assert [path.name for path in find_traces(tmp_path)] == ["a.sqlog", "b.sqlog.gz"]

@@ -57,14 +57,14 @@ def part(offset: int, size: int, fin: bool = False) -> bytes:
 
 
 def test_a_lost_packet_holds_up_what_follows() -> None:
-    found = stream_arrival(
+    arrival = stream_arrival(
         opened((10, part(0, 100)), (20, part(200, 100)), (30, part(300, 50, True)), (90, part(100, 100))), 0, whole=True
     )
-    assert (found.final_size, found.size, found.missing_bytes) == (350, 350, 0)
-    assert [found.time_of(n) for n in (1, 100, 101, 350)] == [
+    assert (arrival.final_size, arrival.size, arrival.missing_bytes) == (350, 350, 0)
+    assert [arrival.time_of(n) for n in (1, 100, 101, 350)] == [
         Bounds(10, 10), Bounds(10, 10), Bounds(90, 90), Bounds(90, 90),
     ]  # fmt: skip
-    assert found.time_of(351) == Bounds(None, None)
+    assert arrival.time_of(351) == Bounds(None, None)
 
 
 #: Bytes 100…199 are behind another frame, of which the header fills what was captured.
@@ -73,18 +73,18 @@ HIDING = part(0, 100) + part(100, 100)
 
 def test_what_was_cut_off_came_by_the_last_packet_that_may_have_held_it() -> None:
     packets = opened((10, HIDING), (20, part(200, 100)), (50, part(0, 100) + b"\x01" * 5), (60, part(300, 10, True)))
-    found = stream_arrival(packets, 0, whole=True)
-    assert found.missing_bytes == 100
-    assert found.time_of(100) == Bounds(10, 10)
-    assert found.time_of(300) == Bounds(20, 50)
-    assert found.time_of(310) == Bounds(60, 60)
+    arrival = stream_arrival(packets, 0, whole=True)
+    assert arrival.missing_bytes == 100
+    assert arrival.time_of(100) == Bounds(10, 10)
+    assert arrival.time_of(300) == Bounds(20, 50)
+    assert arrival.time_of(310) == Bounds(60, 60)
     # A transfer that did not end may have got it or not.
     assert stream_arrival(packets, 0, whole=False).time_of(300) == Bounds(20, None)
 
 
 def test_nothing_that_was_cut_off_explains_a_gap() -> None:
-    found = stream_arrival(opened((10, part(0, 100)), (20, part(200, 100, True))), 0, whole=True)
-    assert found.time_of(300) == Bounds(20, None)
+    arrival = stream_arrival(opened((10, part(0, 100)), (20, part(200, 100, True))), 0, whole=True)
+    assert arrival.time_of(300) == Bounds(20, None)
     behind = stream_arrival(opened((10, part(100, 100)), (20, part(200, 9, True)), coalesced=[5]), 0, whole=True)
     assert behind.time_of(150) == Bounds(10, 10)
 
@@ -92,8 +92,8 @@ def test_nothing_that_was_cut_off_explains_a_gap() -> None:
 def test_the_sender_tells_what_was_cut_off() -> None:
     packets = opened((10, HIDING), (20, part(200, 100)), (50, part(0, 100) + b"\x01" * 5))
     first, second = StreamFrame(0, 0, 100, False, b""), StreamFrame(0, 100, 100, False, b"")
-    told = stream_arrival(packets, 0, whole=True, told={0: (first, second), 2: (first,)})
-    assert told.missing_bytes == 0 and told.time_of(300) == Bounds(20, 20)
+    arrival = stream_arrival(packets, 0, whole=True, told={0: (first, second), 2: (first,)})
+    assert arrival.missing_bytes == 0 and arrival.time_of(300) == Bounds(20, 20)
     # What contradicts what was captured is another packet's.
     other = StreamFrame(0, 7, 100, False, b"")
     denied = stream_arrival(packets, 0, whole=True, told={0: (other, second), 2: (first,)})
@@ -111,11 +111,14 @@ def test_each_answer_has_its_own_arrival() -> None:
         (10, stream_frame(0, 0, bytes(100), True)), (20, stream_frame(4, 0, bytes(50), False)),
         (30, stream_frame(3, 0, bytes(9), True)), (40, stream_frame(4, 50, bytes(50), True)),
     )  # fmt: skip
-    found = stream_arrivals(packets, whole=True)
+    arrivals = stream_arrivals(packets, whole=True)
     # Stream 3 is the server's own.
-    assert {stream: one.completion for stream, one in found.items()} == {0: Bounds(10, 10), 4: Bounds(40, 40)}
-    for stream, one in found.items():
-        assert one.time_of(100) == stream_arrival(packets, stream, whole=True).time_of(100)
+    assert {stream: arrival.completion for stream, arrival in arrivals.items()} == {
+        0: Bounds(10, 10),
+        4: Bounds(40, 40),
+    }
+    for stream, arrival in arrivals.items():
+        assert arrival.time_of(100) == stream_arrival(packets, stream, whole=True).time_of(100)
 
 
 def test_a_stream_whose_end_was_not_visible_may_have_ended_with_the_last_hidden_packet() -> None:

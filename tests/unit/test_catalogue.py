@@ -42,9 +42,9 @@ def test_every_image_loads_and_is_named_after_its_folder(file: Path) -> None:
 
 
 def test_implementations_are_told_apart() -> None:
-    known = [item for item, _ in catalogue().implementations().values()]
-    assert len({(item.colour, item.marker) for item in known}) == len(known)
-    assert len({item.colour for item in known}) == len(known)
+    implementations = [item for item, _ in catalogue().implementations().values()]
+    assert len({(item.colour, item.marker) for item in implementations}) == len(implementations)
+    assert len({item.colour for item in implementations}) == len(implementations)
 
 
 @pytest.mark.parametrize(
@@ -131,35 +131,35 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_scenarios_by_name_folder_and_file() -> None:
-    known = catalogue()
-    medium = known.find_scenarios(["satellite/medium"])
+    real_catalogue = catalogue()
+    medium = real_catalogue.find_scenarios(["satellite/medium"])
     assert [item.name for item in medium] == ["satellite/medium"]
-    assert known.find_scenarios([str(ROOT / "scenarios/satellite/medium.yaml")]) == medium
-    family = [item.name for item in known.find_scenarios(["scenarios/satellite"])]
+    assert real_catalogue.find_scenarios([str(ROOT / "scenarios/satellite/medium.yaml")]) == medium
+    family = [item.name for item in real_catalogue.find_scenarios(["scenarios/satellite"])]
     assert "satellite/medium" in family
     assert len(family) == len(set(family))
-    assert known.find_scenarios(["medium"]) == medium
+    assert real_catalogue.find_scenarios(["medium"]) == medium
     with pytest.raises(InputError) as caught:
-        known.find_scenarios(["satelite/medium"])
+        real_catalogue.find_scenarios(["satelite/medium"])
     assert "satellite/medium" in caught.value.hint
 
 
 def test_implementations_by_name(tmp_path: Path) -> None:
-    known = Catalogue(tmp_path, (_manifest(tmp_path, "alpha"), _manifest(tmp_path, "beta")))
-    assert [item.name for item in known.find_implementations("all", "client")] == ["alpha", "beta"]
-    assert [item.name for item in known.find_implementations("all", "client", {"beta"})] == ["alpha"]
-    assert [item.name for item in known.find_implementations("beta, alpha", "server")] == ["beta", "alpha"]
+    real_catalogue = Catalogue(tmp_path, (_manifest(tmp_path, "alpha"), _manifest(tmp_path, "beta")))
+    assert [item.name for item in real_catalogue.find_implementations("all", "client")] == ["alpha", "beta"]
+    assert [item.name for item in real_catalogue.find_implementations("all", "client", {"beta"})] == ["alpha"]
+    assert [item.name for item in real_catalogue.find_implementations("beta, alpha", "server")] == ["beta", "alpha"]
     with pytest.raises(InputError) as caught:
-        known.find_implementations("alfa", "client")
+        real_catalogue.find_implementations("alfa", "client")
     assert "'alpha'" in caught.value.hint
     with pytest.raises(InputError, match="no client was named"):
-        known.find_implementations(",", "client")
+        real_catalogue.find_implementations(",", "client")
 
 
 def test_two_implementations_cannot_share_a_name(tmp_path: Path) -> None:
-    known = Catalogue(tmp_path, (_manifest(tmp_path, "alpha"), _manifest(tmp_path, "alpha", "other")))
+    real_catalogue = Catalogue(tmp_path, (_manifest(tmp_path, "alpha"), _manifest(tmp_path, "alpha", "other")))
     with pytest.raises(InputError, match="is taken by"):
-        known.implementations()
+        real_catalogue.implementations()
 
 
 def _manifest(folder: Path, name: str, place: str = "") -> Path:

@@ -31,26 +31,26 @@ class Kept:
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     folder = tmp_path_factory.mktemp("store")
-    store, [one] = Store(folder), catalogue().find_scenarios(["satellite/medium"])
+    store, [scenario] = Store(folder), catalogue().find_scenarios(["satellite/medium"])
     cells = [
-        cell(one),
-        cell(one, parameters={"server.congestion_control": "bbr", "path.forward.loss": "1 %"}),
-        cell(one, engine="virtual"),
+        cell(scenario),
+        cell(scenario, parameters={"server.congestion_control": "bbr", "path.forward.loss": "1 %"}),
+        cell(scenario, engine="virtual"),
     ]
-    for made in cells:
+    for tested_cell in cells:
         for repetition in range(2):
             run = Run(
-                cell=made,
+                cell=tested_cell,
                 repetition=repetition,
                 outcome=Outcome(status="completed"),
                 started_at="2026-11-22T00:00:00+00:00",
             )
-            store.finish(store.begin(made.key, repetition), run, MeasuredRun(version=10**6))
-    return Kept(folder, *(made.key for made in cells))
+            store.finish(store.begin(tested_cell.key, repetition), run, MeasuredRun(version=10**6))
+    return Kept(folder, *(tested_cell.key for tested_cell in cells))
 
 
-def _keys(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kept: Kept, *words: str) -> set[str]:
-    monkeypatch.setattr("sys.argv", ["harness", "report", "--json", "--store", str(kept.folder), *words])
+def _keys(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, stored: Kept, *words: str) -> set[str]:
+    monkeypatch.setattr("sys.argv", ["harness", "report", "--json", "--store", str(stored.folder), *words])
     with pytest.raises(SystemExit) as caught:
         main()
     out, err = capsys.readouterr()
@@ -81,15 +81,15 @@ def test_a_cell_answers_to_all_that_is_printed_of_it(
 def test_every_printed_name_is_accepted(kept: Kept) -> None:
     app, [run, _] = open_app(kept.folder), Store(kept.folder).runs(kept.swept)
     for name in (*cell_names(run.cell), run.name):
-        assert run.cell.key in {one.cell.key for one in stored_cells(app, [name], "all", "all")}, name
+        assert run.cell.key in {result.cell.key for result in stored_cells(app, [name], "all", "all")}, name
 
 
 def test_scenarios_and_runs_go_together(kept: Kept) -> None:
-    found = select_stored(open_app(kept.folder), ["satellite/medium", f"{kept.swept}/1"])
-    assert {one.cell.key for one in found.results} == {kept.plain, kept.swept, kept.virtual}
+    selection = select_stored(open_app(kept.folder), ["satellite/medium", f"{kept.swept}/1"])
+    assert {result.cell.key for result in selection.results} == {kept.plain, kept.swept, kept.virtual}
     # The first run of every cell, and the one that was named.
-    assert set(found.runs) == {f"{key}/0" for key in (kept.plain, kept.swept, kept.virtual)} | {f"{kept.swept}/1"}
-    assert not found.several
+    assert set(selection.runs) == {f"{key}/0" for key in (kept.plain, kept.swept, kept.virtual)} | {f"{kept.swept}/1"}
+    assert not selection.several
 
 
 def test_other_options_still_choose(
@@ -155,8 +155,8 @@ def test_too_many_runs_for_one_figure_are_refused(
 ) -> None:
     store, run = Store(tmp_path), download_run()
     for number in range(9):
-        one = run.run.model_copy(update={"repetition": number})
-        store.finish(store.begin(one.cell.key, number), one, run.measured, run.series)
+        stored_run = run.run.model_copy(update={"repetition": number})
+        store.finish(store.begin(stored_run.cell.key, number), stored_run, run.measured, run.series)
     code, files, err = _plotted(capsys, monkeypatch, tmp_path, *(f"{run.run.cell.key}/{number}" for number in range(9)))
     assert (code, files) == (2, [])
     assert "9 runs in one figure" in err and "8 at most" in err

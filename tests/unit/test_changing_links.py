@@ -150,12 +150,12 @@ def test_the_proof_tells_a_generator_that_began_anew(tmp_path: Path, monkeypatch
     from harness.analysis.metrics import link_proof
 
     run = write_run(tmp_path, reseeded([1, 2, 3, 4, 5, 6]))
-    found = measure(tmp_path, run).link
-    assert found is not None and not any("began anew" in text for text in found.problems)
+    proof = measure(tmp_path, run).link
+    assert proof is not None and not any("began anew" in text for text in proof.problems)
     monkeypatch.setattr(link_proof, "_losses_by_phase", lambda view, direction: losses([1] * 6))
-    found = measure(tmp_path, run).link
-    assert found is not None
-    assert any("to_client: random loss took packets at the same places" in text for text in found.problems)
+    proof = measure(tmp_path, run).link
+    assert proof is not None
+    assert any("to_client: random loss took packets at the same places" in text for text in proof.problems)
 
 
 # --- reference times
@@ -196,7 +196,7 @@ def test_a_client_that_moves_meets_the_other_path() -> None:
 
 def test_a_size_that_the_path_never_carries_is_refused() -> None:
     stopped = scenario(path=path(changes=[{"at": "1 s", "forward": {"rate": "0 bit/s"}}]))
-    assert [found.text for found in mistakes(stopped)] == ["the path never carries 10 MB"]
+    assert [mistake.text for mistake in mistakes(stopped)] == ["the path never carries 10 MB"]
 
 
 # --- the clock of the attribution

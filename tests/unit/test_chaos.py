@@ -34,11 +34,11 @@ def test_a_schedule_is_its_seed_s_alone_and_begins_as_a_shorter_one_does() -> No
     planned = schedule(KINDS, 200, 1)
     assert planned == schedule(KINDS, 200, 1)
     assert planned[:20] == schedule(KINDS, 20, 1)
-    assert [one.kind for one in planned] != [one.kind for one in schedule(KINDS, 200, 2)]
+    assert [fault.kind for fault in planned] != [fault.kind for fault in schedule(KINDS, 200, 2)]
 
 
 def test_two_hundred_faults_have_every_kind_in_them() -> None:
-    assert {one.kind.name for one in schedule(KINDS, 200, 1)} == {kind.name for kind in KINDS}
+    assert {fault.kind.name for fault in schedule(KINDS, 200, 1)} == {kind.name for kind in KINDS}
     assert len({(kind.engine, kind.name) for kind in KINDS}) == len(KINDS)
 
 
@@ -47,10 +47,10 @@ def test_without_one_engine_the_other_has_all_faults() -> None:
     assert len(schedule(virtual, 30, 1)) == 30
 
 
-def _write_run(store: Path, repetition: int = 0, **more: object) -> Path:
+def _write_run(store: Path, repetition: int = 0, **overrides: object) -> Path:
     folder = store / "runs" / "0123456789abcdef" / str(repetition)
     (folder / "sim").mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps({**RUN, "repetition": repetition, **more}))
+    (folder / "run.json").write_text(json.dumps({**RUN, "repetition": repetition, **overrides}))
     (folder / "measured.json").write_text(json.dumps({"completion": 1.5}))
     (folder / "sim" / "capture").write_bytes(bytes(range(100)))
     return folder
@@ -213,8 +213,8 @@ def test_advice_is_followed_within_a_store_and_a_cache_only(scene: Scene) -> Non
 def test_a_lock_that_somebody_holds_is_left_behind(scene: Scene, truth: Truth) -> None:
     lock = scene.stage.store / "claims" / "0123456789abcdef.0"
     lock.parent.mkdir()
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with lock.open("w") as text_iowrapper:
+        fcntl.flock(text_iowrapper, fcntl.LOCK_EX)
         assert "lock store/claims/0123456789abcdef.0" in left_on(scene.stage, None)
     assert left_on(scene.stage, None) == []
 

@@ -27,8 +27,8 @@ from tests.examples import catalogue, cell, implementation
 NO_V2 = {"testcases": ["v2"], "why": "it has version 1 alone"}
 
 
-def _one(name: str = "mine", **more: Any) -> Implementation:
-    return implementation(name, parameters={}, **more)
+def _one(name: str = "mine", **overrides: Any) -> Implementation:
+    return implementation(name, parameters={}, **overrides)
 
 
 def _trials(
@@ -37,14 +37,16 @@ def _trials(
     """(role, test case) → names of the peers, and why it is not played."""
 
     def made(role: Role, peer: Implementation, scenario: str) -> Cell:
-        asked = catalogue().find_scenarios([scenario])[0]
-        return cell(asked, *((mine, peer) if role == "client" else (peer, mine)))
+        tested_scenario = catalogue().find_scenarios([scenario])[0]
+        return cell(tested_scenario, *((mine, peer) if role == "client" else (peer, mine)))
 
     found: dict[tuple[str, str], tuple[list[str], str]] = {}
-    for one in trials(mine, references, others, made):
-        peers = [(item.server if one.role == "client" else item.client).name for item in one.cells]
-        assert one.lacks_peer == (not peers and not one.refusal)
-        found[one.role, one.testcase] = (peers, one.refusal)
+    for testcase_trial in trials(mine, references, others, made):
+        peers = [
+            (item.server if testcase_trial.role == "client" else item.client).name for item in testcase_trial.cells
+        ]
+        assert testcase_trial.lacks_peer == (not peers and not testcase_trial.refusal)
+        found[testcase_trial.role, testcase_trial.testcase] = (peers, testcase_trial.refusal)
     return found
 
 
@@ -66,34 +68,34 @@ def test_every_test_case_is_tried_against_the_references_that_take_it() -> None:
 def test_where_neither_a_reference_nor_itself_can_be_the_other_end_another_one_is_asked() -> None:
     mine, reference = _one(roles=["client"]), _one("quic-go", refuses=[NO_V2])
     assert _trials(mine, reference)["client", "v2"] == ([], "")
-    others = [reference, _one("aioquic"), _one("quinn")]
-    assert _trials(mine, reference, others=others)["client", "v2"] == (["aioquic"], "")
+    implementations = [reference, _one("aioquic"), _one("quinn")]
+    assert _trials(mine, reference, others=implementations)["client", "v2"] == (["aioquic"], "")
 
 
 def test_a_preferred_address_is_tried_with_a_client_that_goes_there() -> None:
-    references, others = [_one("quic-go")], [_one("aioquic"), _one("picoquic")]
-    found = _trials(_one(), *references, others=others)
+    references, implementations = [_one("quic-go")], [_one("aioquic"), _one("picoquic")]
+    found = _trials(_one(), *references, others=implementations)
     assert found["server", "connectionmigration"] == (["picoquic"], "")
     assert _trials(_one(), *references)["server", "connectionmigration"] == ([], "")
 
 
 def test_what_is_taken_and_cannot_be_tried_is_said() -> None:
-    found = finding_without_peer(
+    finding = finding_without_peer(
         TestcaseTrial("client", "v2", (), lacks_peer=True), cell(None, _one(), _one("quic-go"))
     )
-    assert (found.answer, found.seen) == ("not offered", "not tried: no implementation here can be the other end")
+    assert (finding.answer, finding.seen) == ("not offered", "not tried: no implementation here can be the other end")
 
 
 def test_each_test_case_has_its_scenario() -> None:
     for testcase in TESTCASES:
-        (asked,) = catalogue().find_scenarios([scenario_of(testcase)])
-        assert asked.testcase == testcase
+        (scenario,) = catalogue().find_scenarios([scenario_of(testcase)])
+        assert scenario.testcase == testcase
 
 
 def _result(status: VerdictStatus, reason: str, **mine: Any) -> CellResult:
-    asked = catalogue().find_scenarios(["interop/retry"])[0]
-    one = cell(asked, _one(**mine), _one("quic-go"))
-    return CellResult(one, (), Verdict(status=status, reason=reason, sentence="So it is."), (Path(),))
+    scenario = catalogue().find_scenarios(["interop/retry"])[0]
+    tested_cell = cell(scenario, _one(**mine), _one("quic-go"))
+    return CellResult(tested_cell, (), Verdict(status=status, reason=reason, sentence="So it is."), (Path(),))
 
 
 @pytest.mark.parametrize(
@@ -112,9 +114,9 @@ def _result(status: VerdictStatus, reason: str, **mine: Any) -> CellResult:
     ],
 )
 def test_a_test_case_works_fails_or_is_refused(result: CellResult, answer: Answer, said: str) -> None:
-    found = judge_testcase(TestcaseTrial("client", "retry", (result.cell,)), result)
-    assert (found.question, found.answer, found.against) == ("TESTCASE retry", answer, "quic-go")
-    assert found.seen == f"{said}So it is."
+    finding = judge_testcase(TestcaseTrial("client", "retry", (result.cell,)), result)
+    assert (finding.question, finding.answer, finding.against) == ("TESTCASE retry", answer, "quic-go")
+    assert finding.seen == f"{said}So it is."
 
 
 @pytest.mark.parametrize(
@@ -137,6 +139,6 @@ def test_what_a_manifest_refuses_has_to_end_with_127(
 
     outcome = Outcome(status="unsupported", role=role, exit_code=code, detail="it ended")
     monkeypatch.setattr(contract, "run_with_testcase", told)
-    one = cell(None, _one(), _one("quic-go"))
-    found = check_refusal(TestcaseTrial("client", "v2", (), "it has version 1 alone"), one, None)  # type: ignore[arg-type]
-    assert (found.answer, found.seen, asked) == (answer, said, ["v2"])
+    tested_cell = cell(None, _one(), _one("quic-go"))
+    finding = check_refusal(TestcaseTrial("client", "v2", (), "it has version 1 alone"), tested_cell, None)  # type: ignore[arg-type]
+    assert (finding.answer, finding.seen, asked) == (answer, said, ["v2"])

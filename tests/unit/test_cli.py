@@ -106,8 +106,8 @@ def test_what_a_table_does_not_know_is_wrong_usage(
 
 def test_the_help_waits_for_nothing_heavy_and_shows_the_commands_in_order() -> None:
     """What draws, computes or parses takes longer to import than everything else together."""
-    said = "import sys; from harness.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", said, "--help"], capture_output=True, text=True, check=False, cwd=ROOT)
+    text = "import sys; from harness.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", text, "--help"], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0
     heavy = {"polars", "altair", "numpy", "scipy", "pydantic", "yaml", "cryptography", "jinja2", "cyclonedx"}
     assert not heavy & set(done.stderr.split())
@@ -167,18 +167,20 @@ def test_how_to_go_on_can_be_pasted_into_a_shell(
 
 def test_a_cell_in_virtual_time_is_made_again_by_a_command_that_asks_for_the_same() -> None:
     given = {"server.initial_rtt": "100 ms", "path.forward.loss": "1 %"}
-    found = catalogue()
-    one = cell(found.find_scenarios(["satellite/medium"])[0], engine="virtual", seed=7, parameters=given)
-    run = Run(cell=one, repetition=2, outcome=Outcome(status="completed"), started_at="")
+    real_catalogue = catalogue()
+    tested_cell = cell(
+        real_catalogue.find_scenarios(["satellite/medium"])[0], engine="virtual", seed=7, parameters=given
+    )
+    run = Run(cell=tested_cell, repetition=2, outcome=Outcome(status="completed"), started_at="")
     verdict = Verdict(status="pass", reason="objectives_met", sentence="")
-    words = shlex.split(CellResult(one, ((run, None),), verdict, (Path("x y"),)).reproduction)
+    words = shlex.split(CellResult(tested_cell, ((run, None),), verdict, (Path("x y"),)).reproduction)
     assert words[:3] == ["harness", "run", "satellite/medium"]
     options = dict(zip(words[3:-1:2], words[4:-1:2], strict=True))
     assert options.keys() == {"--clients", "--servers", "--engine", "--seed", "--repeat", "--set"}
     assert (options["--engine"], options["--seed"], options["--repeat"]) == ("virtual", "7", "3")
     asked = dict(words[index + 1].split("=") for index, word in enumerate(words) if word == "--set")
-    again = cell(found.find_scenarios(["satellite/medium"])[0], engine="virtual", seed=7, parameters=asked)
-    assert again.key == one.key
+    again = cell(real_catalogue.find_scenarios(["satellite/medium"])[0], engine="virtual", seed=7, parameters=asked)
+    assert again.key == tested_cell.key
 
 
 def test_a_cell_in_real_time_comes_up_from_its_folder_whatever_its_name(tmp_path: Path) -> None:
@@ -322,10 +324,10 @@ def test_where_nothing_is_stored_nothing_is_met(
 def _stored(root: Path, *statuses: str) -> Store:
     store = Store(root)
     for number, status in enumerate(statuses):
-        one = cell(catalogue().find_scenarios(["satellite/medium"])[0])
-        run = Run(cell=one, repetition=number, outcome=Outcome(status=status), started_at="")
+        tested_cell = cell(catalogue().find_scenarios(["satellite/medium"])[0])
+        run = Run(cell=tested_cell, repetition=number, outcome=Outcome(status=status), started_at="")
         proof = MeasuredRun(version=VERSION, link=LinkProof(valid=True))
-        store.finish(store.begin(one.key, number), run, proof)
+        store.finish(store.begin(tested_cell.key, number), run, proof)
     return store
 
 

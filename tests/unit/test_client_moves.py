@@ -61,17 +61,17 @@ def test_moves_are_made_in_time_and_after_the_handshake(
         journey.begin()
         zero = loop.time()
 
-        done = asyncio.Event()
+        event = asyncio.Event()
 
         async def move(to: object) -> str:
             made.append((loop.time() - zero, to.address(socket.AF_INET)))  # type: ignore[attr-defined]
             if len(made) == 2:
-                done.set()
+                event.set()
             return "there"
 
         answers = iter([False])
         task = asyncio.create_task(journey.travel(lambda: next(answers, True), move))
-        await done.wait()
+        await event.wait()
         await asyncio.sleep(0)
         task.cancel()
         assert journey.address(socket.AF_INET) == "127.0.0.2", "where another connection begins"

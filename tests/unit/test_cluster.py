@@ -52,9 +52,11 @@ def cells(count: int) -> list[Cell]:
 
 def run_of(order: RunOrder, figures: str = "") -> Run:
     captures = {"left": f"digest {order.repetition}{figures}", "right": "digest"}
-    where = Cell.model_validate_json(order.cell)
+    tested_cell = Cell.model_validate_json(order.cell)
     outcome = Outcome(status="completed")
-    return Run(cell=where, repetition=order.repetition, outcome=outcome, started_at="2026-11-23", captures=captures)
+    return Run(
+        cell=tested_cell, repetition=order.repetition, outcome=outcome, started_at="2026-11-23", captures=captures
+    )
 
 
 def files(run: Run) -> dict[str, bytes]:
@@ -136,7 +138,12 @@ class Scene:
     events: list[Event] = field(default_factory=list)
 
     def driver(
-        self, todo: Sequence[PlannedRun], ground: Fake | None = None, work: Work = quick, share: float = 0, **more: Any
+        self,
+        todo: Sequence[PlannedRun],
+        ground: Fake | None = None,
+        work: Work = quick,
+        share: float = 0,
+        **overrides: Any,
     ) -> tuple[Driver, Fake]:
         ground = ground or Fake()
         ground.folder = self.folder
@@ -147,18 +154,20 @@ class Scene:
             return ClusterConnection(address, None, depot, lambda text: self.events.append(Warned(text)), work)
 
         sample = coordinator.select_sample(list(todo), share)
-        return Driver(todo, ground, connect, self.events.append, sample=sample, with_artefacts=False, **more), ground
+        return Driver(
+            todo, ground, connect, self.events.append, sample=sample, with_artefacts=False, **overrides
+        ), ground
 
     def warnings(self) -> str:
         return " ".join(event.text for event in self.events if isinstance(event, Warned | RunsVerified))
 
 
-def started(workers: int, memory: str = "1GiB", **more: Any) -> Any:
+def started(workers: int, memory: str = "1GiB", **overrides: Any) -> Any:
     # Not typed there.
     make: Any = LocalCluster
     return make(
         n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=50,
-        memory_limit=memory, **more,
+        memory_limit=memory, **overrides,
     )  # fmt: skip
 
 
@@ -173,7 +182,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 
 
 def plan(count: int) -> list[PlannedRun]:
-    return [PlannedRun(one, number) for number, one in enumerate(cells(count))]
+    return [PlannedRun(tested_cell, number) for number, tested_cell in enumerate(cells(count))]
 
 
 def test_a_worker_goes_on_where_dask_would_pause_it(tmp_path: Path) -> None:
@@ -203,7 +212,7 @@ def test_every_run_is_made_once_the_longest_first_and_told_of(scene: Scene) -> N
 def test_what_a_run_brings_on_is_made_too_and_what_was_spoilt_once_more(scene: Scene) -> None:
     (first,) = cells(1)
     more = iter([[PlannedRun(first, 1), PlannedRun(first, 2)], []])
-    one, ground = scene.driver([PlannedRun(first, 0)], Fake(invalid_attempts=1), further=lambda cell: next(more))
+    one, ground = scene.driver([PlannedRun(first, 0)], Fake(invalid_attempts=1), next_runs=lambda cell: next(more))
     one.work()
     assert sorted(number for _, number in ground.stored_runs) == [0, 0, 1, 2]
 
@@ -279,7 +288,7 @@ def test_workers_of_another_version_are_refused_by_name(scene: Scene, monkeypatc
 def test_where_nobody_else_can_come_workers_of_another_version_end_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, _ = scene.driver(plan(1), alone=True)
+    one, _ = scene.driver(plan(1), owns_cluster=True)
     monkeypatch.setattr(dask_client, "package_digest", lambda: "another")
     with pytest.raises(EngineError, match="files of this package were changed since this command began") as raised:
         one.work()
@@ -317,9 +326,9 @@ def test_a_run_that_needs_more_memory_than_there_is_waits_and_says_so(
 
 
 def _port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as connection:
+        connection.bind(("127.0.0.1", 0))
+        return int(connection.getsockname()[1])
 
 
 def test_a_lost_scheduler_costs_what_was_under_way_and_nothing_else(
@@ -369,28 +378,28 @@ def test_a_run_is_stored_as_the_worker_stored_it(tmp_path: Path) -> None:
     from harness.execution.retries import RunMaker
     from harness.store.provenance import Provenance
 
-    there, here = Store(tmp_path / "there"), Store(tmp_path / "here")
+    store, run_store = Store(tmp_path / "there"), Store(tmp_path / "here")
     order = RunOrder(HERE.model_dump_json(by_alias=True), 3, {}, {}, "")
-    folder = there.begin(HERE.key, 3)
+    folder = store.begin(HERE.key, 3)
     (folder / "sim").mkdir()
     (folder / "sim" / "console.log").write_text("said")
-    there.finish(folder, run_of(order), None)
-    (there.folder(HERE.key, 3) / "plan").mkdir()
-    (there.folder(HERE.key, 3) / "plan" / "plan.json").write_text("{}")
-    kept, archive = pack_run(there.folder(HERE.key, 3))
+    store.finish(folder, run_of(order), None)
+    (store.folder(HERE.key, 3) / "plan").mkdir()
+    (store.folder(HERE.key, 3) / "plan" / "plan.json").write_text("{}")
+    kept, archive = pack_run(store.folder(HERE.key, 3))
     assert set(kept) == {"run.json", "plan/plan.json"}
     answer = RunAnswer("tcp://1", "there", files=kept, archive=archive)
     events: list[Event] = []
     nothing: Any = _Nothing()
     attempts = RunMaker(
-        nothing, here, StoredResults(here, here), Options(), QuietWait(0.0), Provenance(), events.append
+        nothing, run_store, StoredResults(run_store, run_store), Options(), QuietWait(0.0), Provenance(), events.append
     )  # fmt: skip
     ground = ClusterBackend(nothing, attempts, nothing)
     assert ground.store_answer(PlannedRun(HERE, 3), answer, 1) is False
-    names = {file.relative_to(there.root) for file in there.root.rglob("*") if file.is_file()}
-    assert names == {file.relative_to(here.root) for file in here.root.rglob("*") if file.is_file()}
-    assert all((there.root / name).read_bytes() == (here.root / name).read_bytes() for name in names)
-    assert here.run(HERE.key, 3) == run_of(order) and isinstance(events[0], RunFinished)
+    names = {file.relative_to(store.root) for file in store.root.rglob("*") if file.is_file()}
+    assert names == {file.relative_to(run_store.root) for file in run_store.root.rglob("*") if file.is_file()}
+    assert all((store.root / name).read_bytes() == (run_store.root / name).read_bytes() for name in names)
+    assert run_store.run(HERE.key, 3) == run_of(order) and isinstance(events[0], RunFinished)
     assert ground.unpack(PlannedRun(HERE, 3), answer) == ground.stored_run(PlannedRun(HERE, 3))
     with pytest.raises(ResultError, match=f"a worker made {HERE.key}/3 where {HERE.key}/4 was asked for"):
         ground.store_answer(PlannedRun(HERE, 4), answer, 1)
@@ -400,17 +409,17 @@ def test_a_run_is_stored_as_the_worker_stored_it(tmp_path: Path) -> None:
         ground.store_answer(PlannedRun(HERE, 3), replace(answer, files={}), 1)
     with pytest.raises(ResultError, match="lies outside"):
         ground.store_answer(PlannedRun(HERE, 3), replace(answer, files={**kept, "../../x/y": b""}), 1)
-    assert not list((here.root / "partial").iterdir())
+    assert not list((run_store.root / "partial").iterdir())
 
 
 def test_a_build_that_fails_costs_the_runs_that_need_it(tmp_path: Path) -> None:
     below, above, other = Step("a", "below", 1.0), Step("b", "above", 1.0, frozenset({"a"})), Step("c", "other", 1.0)
-    one, two = cells(2)
+    tested_cell, two = cells(2)
     built = []
 
     class Builds:
         def needs(self, cell: Cell) -> tuple[frozenset[str], list[Step]]:
-            return (frozenset("b"), [below, above]) if cell.key == one.key else (frozenset("c"), [other])
+            return (frozenset("b"), [below, above]) if cell.key == tested_cell.key else (frozenset("c"), [other])
 
         def make(self, step: Step, *, beside: bool) -> bool:
             built.append(step.name)
@@ -420,9 +429,11 @@ def test_a_build_that_fails_costs_the_runs_that_need_it(tmp_path: Path) -> None:
 
     builds: Any = Builds()
     events: list[Event] = []
-    kept, lost = build_missing([PlannedRun(one, 0), PlannedRun(two, 0), PlannedRun(one, 1)], builds, events.append)
-    assert kept == [PlannedRun(two, 0)]
-    assert [(each.image, each.runs) for each in lost] == [("below", 2)]
+    planned_runs, lost = build_missing(
+        [PlannedRun(tested_cell, 0), PlannedRun(two, 0), PlannedRun(tested_cell, 1)], builds, events.append
+    )
+    assert planned_runs == [PlannedRun(two, 0)]
+    assert [(lost_runs.image, lost_runs.runs) for lost_runs in lost] == [("below", 2)]
     assert sorted(built) == ["below", "other"]
 
 
@@ -440,9 +451,9 @@ def test_a_build_that_fails_costs_the_runs_that_need_it(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_words_that_name_no_cluster(words: tuple[Any, ...]) -> None:
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as exception_info:
         parse_cluster_options(*words)
-    assert found.value.hint
+    assert exception_info.value.hint
 
 
 def test_words_that_name_one(tmp_path: Path) -> None:
@@ -514,7 +525,7 @@ def test_a_scheduler_for_anybody_is_started_for_whoever_says_so(
 ) -> None:
     started_with: list[list[str]] = []
 
-    def run(command: list[str], **more: object) -> subprocess.CompletedProcess[str]:
+    def run(command: list[str], **overrides: object) -> subprocess.CompletedProcess[str]:
         started_with.append(command)
         return subprocess.CompletedProcess(command, 0)
 
@@ -548,8 +559,8 @@ def test_another_text_of_any_module_is_another_version(tmp_path: Path) -> None:
 
 
 def test_whoever_needs_no_cluster_waits_for_none() -> None:
-    said = "import sys; import harness.execution; from harness.cli import main; print(*sys.modules)"
+    text = "import sys; import harness.execution; from harness.cli import main; print(*sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True, env=environment)
-    assert not {"distributed", "dask", "tornado", "fsspec"} & set(done.stdout.split())
+    process = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, env=environment)
+    assert not {"distributed", "dask", "tornado", "fsspec"} & set(process.stdout.split())
     assert owner()

@@ -82,7 +82,7 @@ def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_o
     connected = ClusterConnection(
         scheduler.address, scheduler.security, depot, print, partial(work, tmp_path, frozenset[int](), False)
     )
-    ground, (lost, *others) = Folder(tmp_path), plan(4)
+    ground, (lost, *planned_runs) = Folder(tmp_path), plan(4)
 
     def hand_out(*items: PlannedRun) -> None:
         for item in items:
@@ -95,8 +95,8 @@ def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_o
         # Its scheduler knows of the answer, and nobody fetched it.
         wait_for(lambda: connected._ended_futures(1), 120)
         (died,) = whose(tmp_path, "made", lost.repetition)
-        hold(tmp_path, [item.repetition for item in others])
-        hand_out(*others)
+        hold(tmp_path, [item.repetition for item in planned_runs])
+        hand_out(*planned_runs)
         os.kill(int(died), signal.SIGKILL)
         let_go(tmp_path)
         came = list[str]()
@@ -105,7 +105,7 @@ def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_o
             connected.update_workers()
             assert not connected.unassigned_tasks()
             came.extend(key for key, answer in connected.wait(0.5, large=False) if isinstance(answer, RunAnswer))
-            return len(came) == 1 + len(others)
+            return len(came) == 1 + len(planned_runs)
 
         wait_for(all_came, 120)
     finally:
@@ -113,7 +113,7 @@ def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_o
     assert len(set(came)) == len(came)
     first, second = whose(tmp_path, "begun", lost.repetition)
     assert first == died != second
-    for item in others:
+    for item in planned_runs:
         first, *again = whose(tmp_path, "begun", item.repetition)
         assert len(again) <= 1 and (not again or first == died)
 
@@ -121,9 +121,9 @@ def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_o
 def test_a_run_of_which_every_worker_dies_is_given_up_and_costs_no_other(scheduler: Scheduler, tmp_path: Path) -> None:
     """As one that takes more memory than a worker has, which the kernel ends by SIGKILL."""
     said: list[Event] = []
-    with pytest.raises(EngineError, match=r"1 run could not be made: 0000000000000003/3: .*") as found:
+    with pytest.raises(EngineError, match=r"1 run could not be made: 0000000000000003/3: .*") as exception_info:
         drive(scheduler, tmp_path, COUNT, frozenset({3}), always=True, say=said.append)
-    assert "memory" in found.value.hint
+    assert "memory" in exception_info.value.hint
     warned = [event.text for event in said if isinstance(event, Warned)]
     assert len([text for text in warned if "worker after worker died of it" in text]) == 1
     # Those that a worker had beside it are blamed by Dask, too.
@@ -208,8 +208,8 @@ class Wire:
                 return
             far = socket.create_connection(("127.0.0.1", self._target_port))
             self._ends += [near, far]
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+            for connection, other in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=(connection, other), daemon=True).start()
 
     @staticmethod
     def _carry(one: socket.socket, other: socket.socket) -> None:
@@ -282,8 +282,8 @@ def test_a_worker_whose_disk_is_full_gets_nothing_more(scene: Scene, monkeypatch
         return files(run_of(order)), b""
 
     monkeypatch.setattr(worker, "_execute_order", made)
-    one, ground = scene.driver(plan_of_cells(5), Fake(), work=worker.make_run)
-    one.work()
+    driver, ground = scene.driver(plan_of_cells(5), Fake(), work=worker.make_run)
+    driver.work()
     assert len(ground.stored_runs) == 5
     assert f"the worker {bad} on " in scene.warnings()
     assert "gets nothing more to do: /cache/rootfs/unfinished: No space left on device" in scene.warnings()

@@ -17,8 +17,8 @@ from tests.examples import cell, implementation, link, path, scenario
 
 
 def one(*results: CellResult, metric: str = "completion", within: float = 0.03) -> MetricComparison:
-    (found,) = comparisons(results, [metric], within)
-    return found
+    (comparison,) = comparisons(results, [metric], within)
+    return comparison
 
 
 def busy(completion: float = 20, **cores: float) -> CellResult:
@@ -31,14 +31,14 @@ def busy(completion: float = 20, **cores: float) -> CellResult:
 
 
 def test_medians_intervals_and_difference() -> None:
-    found = one(completions("compose", 20, 22, 21), completions("virtual", 18, 18.9, 20))
-    assert found.compose is not None and found.compose.interval is not None
-    assert found.virtual is not None and found.virtual.interval is not None
-    span = found.compose.interval
+    comparison = one(completions("compose", 20, 22, 21), completions("virtual", 18, 18.9, 20))
+    assert comparison.compose is not None and comparison.compose.interval is not None
+    assert comparison.virtual is not None and comparison.virtual.interval is not None
+    span = comparison.compose.interval
     assert (span.n, span.median, span.low, span.high) == (3, 21, 20, 22)
-    assert found.virtual.interval.median == 18.9
-    assert found.difference == pytest.approx(-0.1)
-    assert (found.within, found.unit, found.direction) == (False, "s", "lower")
+    assert comparison.virtual.interval.median == 18.9
+    assert comparison.difference == pytest.approx(-0.1)
+    assert (comparison.within, comparison.unit, comparison.direction) == (False, "s", "lower")
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_medians_intervals_and_difference() -> None:
     ],
 )
 def test_tolerance_on_both_sides(virtual: float, within: float, met: bool) -> None:
-    found = one(completions("compose", 20.0), completions("virtual", virtual), within=within)
-    assert found.within is met and found.tolerance == within
-    assert (found.reason == "within_tolerance") is met
-    assert (found.explanation == "") is met
+    comparison = one(completions("compose", 20.0), completions("virtual", virtual), within=within)
+    assert comparison.within is met and comparison.tolerance == within
+    assert (comparison.reason == "within_tolerance") is met
+    assert (comparison.explanation == "") is met
 
 
 def test_a_negative_tolerance_is_refused() -> None:
@@ -74,8 +74,8 @@ def test_metrics_of_the_first_transfer() -> None:
 
 
 def test_points_are_apart_and_in_order() -> None:
-    def both(seconds: float, **more: object) -> list[CellResult]:
-        return [completions("virtual", seconds, **more), completions("compose", 20, **more)]
+    def both(seconds: float, **overrides: object) -> list[CellResult]:
+        return [completions("virtual", seconds, **overrides), completions("compose", 20, **overrides)]
 
     results = [
         *both(23, seed=2),
@@ -84,8 +84,10 @@ def test_points_are_apart_and_in_order() -> None:
         *both(21),
         *both(25, client=implementation("zeta")),
     ]
-    found = comparisons(results, ["completion"])
-    keys = [(item.point.scenario, item.point.client, item.point.parameters, item.point.seed) for item in found]
+    metric_comparisons = comparisons(results, ["completion"])
+    keys = [
+        (item.point.scenario, item.point.client, item.point.parameters, item.point.seed) for item in metric_comparisons
+    ]
     cubic = (("server.congestion_control", "cubic"),)
     assert keys == [
         ("test/a", "alpha", (), 1),
@@ -94,12 +96,12 @@ def test_points_are_apart_and_in_order() -> None:
         ("test/case", "alpha", (), 2),
         ("test/case", "zeta", (), 1),
     ]
-    assert [round(item.difference or 0, 2) for item in found] == [0.2, 0.1, 0.05, 0.15, 0.25]
+    assert [round(item.difference or 0, 2) for item in metric_comparisons] == [0.2, 0.1, 0.05, 0.15, 0.25]
 
 
 def test_a_reworded_scenario_is_the_same_point() -> None:
-    found = one(completions("compose", 20), completions("virtual", 20, one=scenario(title="said otherwise")))
-    assert found.within is True and found.explanation == ""
+    comparison = one(completions("compose", 20), completions("virtual", 20, one=scenario(title="said otherwise")))
+    assert comparison.within is True and comparison.explanation == ""
 
 
 def test_two_cells_of_one_engine_at_a_point_are_refused() -> None:
@@ -112,33 +114,33 @@ def test_two_cells_of_one_engine_at_a_point_are_refused() -> None:
 
 @pytest.mark.parametrize(("there", "missing"), [("compose", "virtual"), ("virtual", "compose")])
 def test_one_engine_only_is_listed(there: Any, missing: str) -> None:
-    found = one(completions(there, 20))
-    assert (found.within, found.difference) == (None, None)
-    assert (found.reason, found.explanation) == ("one_engine", f"no {missing} runs")
-    side = found.compose if there == "compose" else found.virtual
+    comparison = one(completions(there, 20))
+    assert (comparison.within, comparison.difference) == (None, None)
+    assert (comparison.reason, comparison.explanation) == ("one_engine", f"no {missing} runs")
+    side = comparison.compose if there == "compose" else comparison.virtual
     assert side is not None and side.interval is not None and side.interval.median == 20
 
 
 def test_runs_that_crashed_do_not_count() -> None:
     crashed = result("compose", run("crashed", completion=5), run("infrastructure"))
-    found = one(crashed, completions("virtual", 20))
-    assert found.reason == "no_run_counts"
-    assert found.explanation == "no compose run counts (crashed 1, infrastructure 1)"
+    comparison = one(crashed, completions("virtual", 20))
+    assert comparison.reason == "no_run_counts"
+    assert comparison.explanation == "no compose run counts (crashed 1, infrastructure 1)"
 
 
 def test_an_invalid_link_does_not_count() -> None:
     of, measured = run(completion=40)
     assert measured is not None and measured.link is not None
     broken = measured.model_copy(update={"link": measured.link.model_copy(update={"valid": False})})
-    found = one(result("compose", (of, broken), run(completion=20)), completions("virtual", 20))
-    assert found.difference == 0 and found.compose is not None
-    assert (found.compose.counted, dict(found.compose.outcomes)) == (1, {"completed": 1, "infrastructure": 1})
+    comparison = one(result("compose", (of, broken), run(completion=20)), completions("virtual", 20))
+    assert comparison.difference == 0 and comparison.compose is not None
+    assert (comparison.compose.counted, dict(comparison.compose.outcomes)) == (1, {"completed": 1, "infrastructure": 1})
 
 
 def test_a_metric_nobody_measured() -> None:
-    found = one(completions("compose", 20), completions("virtual", 20), metric="no_such_metric")
-    assert (found.within, found.reason, found.unit) == (None, "not_measured", "")
-    assert found.explanation == "not measured in any compose or virtual run"
+    comparison = one(completions("compose", 20), completions("virtual", 20), metric="no_such_metric")
+    assert (comparison.within, comparison.reason, comparison.unit) == (None, "not_measured", "")
+    assert comparison.explanation == "not measured in any compose or virtual run"
     real = result("compose", run(completion=20, first_byte=1))
     assert one(real, completions("virtual", 20), metric="first_byte").explanation == "not measured in any virtual run"
 
@@ -148,8 +150,10 @@ def test_a_metric_nobody_measured() -> None:
 
 def test_a_time_never_reached_is_infinite() -> None:
     late = run("timed_out", received=5_000_000, milestone_2MB=4.0)
-    found = comparisons([result("compose", late), result("virtual", run(completion=20, milestone_2MB=4.0))])
-    by = {item.metric: item for item in found}
+    metric_comparisons = comparisons(
+        [result("compose", late), result("virtual", run(completion=20, milestone_2MB=4.0))]
+    )
+    by = {item.metric: item for item in metric_comparisons}
     assert by["milestone_2MB"].within is True
     assert by["completion"].difference == -1 and by["completion"].within is False
     back = one(completions("compose", 20), result("virtual", late))
@@ -161,17 +165,17 @@ def test_a_time_never_reached_is_infinite() -> None:
 
 def test_some_runs_in_time() -> None:
     mixed = result("compose", run(completion=20), run(completion=20.2), run("timed_out", received=10))
-    found = one(mixed, completions("virtual", 20))
-    assert found.compose is not None and found.compose.interval is not None
-    span = found.compose.interval
+    comparison = one(mixed, completions("virtual", 20))
+    assert comparison.compose is not None and comparison.compose.interval is not None
+    span = comparison.compose.interval
     assert (span.n, span.median, span.high) == (3, 20.2, math.inf)
 
 
 def test_a_time_that_was_reached_but_left_out_is_unknown() -> None:
     """Milestones are left out when they are too vague; that is no reason to take them for infinite."""
     vague = run("timed_out", received=5_000_000)
-    found = one(result("compose", vague), completions("virtual", 20), metric="milestone_2MB")
-    assert found.reason == "not_measured"
+    comparison = one(result("compose", vague), completions("virtual", 20), metric="milestone_2MB")
+    assert comparison.reason == "not_measured"
 
 
 def test_other_figures_of_a_timed_out_run_are_unknown() -> None:
@@ -194,16 +198,16 @@ def test_a_repeat_that_never_began() -> None:
 
 def test_cpu_is_the_median_of_shares() -> None:
     runs = [run(completion=seconds, cpu_server=spent) for seconds, spent in ((20, 10), (40, 12), (20, 19))]
-    found = one(result("compose", *runs), completions("virtual", 20))
-    assert found.cpu["server"].seconds == 12 and found.cpu["server"].share == 0.5
-    assert set(found.cpu) == {"server"} and found.cores == 2
+    comparison = one(result("compose", *runs), completions("virtual", 20))
+    assert comparison.cpu["server"].seconds == 12 and comparison.cpu["server"].share == 0.5
+    assert set(comparison.cpu) == {"server"} and comparison.cores == 2
 
 
 @pytest.mark.parametrize("role", ["client", "server"])
 def test_cpu_bound(role: str) -> None:
-    found = one(busy(**{role: 0.95}), completions("virtual", 15))
-    assert found.reason == "cpu_bound"
-    assert found.explanation.startswith(f"CPU-bound in real time: the {role} used 95 % of a core; only 1 compose")
+    comparison = one(busy(**{role: 0.95}), completions("virtual", 15))
+    assert comparison.reason == "cpu_bound"
+    assert comparison.explanation.startswith(f"CPU-bound in real time: the {role} used 95 % of a core; only 1 compose")
     calm = one(busy(**{role: CPU_BOUND - 0.01}), completions("virtual", 15))
     assert calm.reason == "not_explained"
     assert one(busy(**{role: CPU_BOUND}), completions("virtual", 15)).reason == "cpu_bound"
@@ -215,9 +219,9 @@ def test_a_busy_simulator_alone_explains_nothing() -> None:
 
 
 def test_cores_shared_by_all() -> None:
-    found = one(busy(client=0.4, server=0.5, sim=0.6), completions("virtual", 15))
-    assert found.reason == "cpu_bound"
-    assert "client, server, sim together used 75 % of the machine's cores (2)" in found.explanation
+    comparison = one(busy(client=0.4, server=0.5, sim=0.6), completions("virtual", 15))
+    assert comparison.reason == "cpu_bound"
+    assert "client, server, sim together used 75 % of the machine's cores (2)" in comparison.explanation
     assert one(busy(client=0.3, server=0.4, sim=0.6), completions("virtual", 15)).reason == "not_explained"
     both = one(busy(client=0.3, server=0.9, sim=0.6), completions("virtual", 15)).explanation
     assert both.startswith("CPU-bound in real time: the server used 90 % of a core and client, server, sim together")
@@ -247,9 +251,9 @@ def test_a_token_bucket_that_only_real_time_has_is_a_reason() -> None:
     """5 kB of a queue of 25 kB, with a difference either way."""
     for virtual in (15, 25):
         real, exact = completions("compose", 20, one=SMALL), completions("virtual", virtual, one=SMALL)
-        found = one(with_bucket(real, 5000), exact)
-        assert found.reason == "token_bucket"
-        assert "5,000 B to client (20 % of the round trip or the queue)" in found.explanation
+        comparison = one(with_bucket(real, 5000), exact)
+        assert comparison.reason == "token_bucket"
+        assert "5,000 B to client (20 % of the round trip or the queue)" in comparison.explanation
         # With a bucket in virtual time too, it is no difference; neither is one that is small beside the path.
         assert one(with_bucket(real, 5000), with_bucket(exact, 5000)).reason == "not_explained"
         assert one(with_bucket(real, 500), exact).reason == "not_explained"
@@ -257,16 +261,16 @@ def test_a_token_bucket_that_only_real_time_has_is_a_reason() -> None:
 
 
 def test_cpu_within_tolerance_explains_nothing() -> None:
-    found = one(busy(client=0.95), completions("virtual", 20))
-    assert (found.reason, found.explanation) == ("within_tolerance", "")
-    assert found.cpu["client"].share == pytest.approx(0.95)
+    comparison = one(busy(client=0.95), completions("virtual", 20))
+    assert (comparison.reason, comparison.explanation) == ("within_tolerance", "")
+    assert comparison.cpu["client"].share == pytest.approx(0.95)
 
 
 def test_cpu_of_a_transfer_that_never_completed() -> None:
     """The share is of the client's life then."""
     real = result("compose", run("timed_out", received=10, seconds=50, cpu_client=45))
-    found = one(real, completions("virtual", 20))
-    assert found.cpu["client"].share == pytest.approx(0.9) and found.reason == "cpu_bound"
+    comparison = one(real, completions("virtual", 20))
+    assert comparison.cpu["client"].share == pytest.approx(0.9) and comparison.reason == "cpu_bound"
 
 
 def test_the_repeat_has_cpu_of_its_own() -> None:
@@ -279,27 +283,27 @@ def test_the_repeat_has_cpu_of_its_own() -> None:
 
 def test_full_socket_buffers() -> None:
     real = result("compose", run(completion=20, udp_receive_drops=560))
-    found = one(real, completions("virtual", 15))
-    assert found.reason == "receive_drops"
-    assert found.explanation.startswith("full socket buffers dropped 560 datagrams in real time")
-    same = result("virtual", run(completion=15, udp_receive_drops=560))
-    assert one(real, same).reason == "not_explained"
+    comparison = one(real, completions("virtual", 15))
+    assert comparison.reason == "receive_drops"
+    assert comparison.explanation.startswith("full socket buffers dropped 560 datagrams in real time")
+    cell_result = result("virtual", run(completion=15, udp_receive_drops=560))
+    assert one(real, cell_result).reason == "not_explained"
     assert one(real, completions("virtual", 25)).reason == "not_explained"
 
 
 def test_overlapping_intervals() -> None:
-    found = one(completions("compose", 20, 21, 25), completions("virtual", 22, 22, 22))
-    assert found.reason == "intervals_overlap"
-    assert found.explanation == "the intervals overlap; only 3 compose and 3 virtual runs"
+    comparison = one(completions("compose", 20, 21, 25), completions("virtual", 22, 22, 22))
+    assert comparison.reason == "intervals_overlap"
+    assert comparison.explanation == "the intervals overlap; only 3 compose and 3 virtual runs"
     assert one(completions("compose", 20, 21, 25), completions("virtual", 26, 26)).reason == "not_explained"
     assert one(completions("compose", 20, 21, 25), completions("virtual", 25, 25)).reason == "intervals_overlap"
 
 
 def test_few_runs_are_a_hint_only() -> None:
-    found = one(completions("compose", *[20] * 6), completions("virtual", 25))
-    assert (found.reason, found.explanation) == ("not_explained", "not explained; only 1 virtual run")
-    many = one(completions("compose", *[20] * 6), completions("virtual", *[25] * 6))
-    assert many.explanation == "not explained"
+    comparison = one(completions("compose", *[20] * 6), completions("virtual", 25))
+    assert (comparison.reason, comparison.explanation) == ("not_explained", "not explained; only 1 virtual run")
+    metric_comparison = one(completions("compose", *[20] * 6), completions("virtual", *[25] * 6))
+    assert metric_comparison.explanation == "not explained"
 
 
 def test_other_bits_are_said_even_within_tolerance() -> None:
@@ -315,8 +319,8 @@ def test_other_bits_are_said_even_within_tolerance() -> None:
 
 
 def test_another_simulator_is_no_same_experiment() -> None:
-    other = Image(reference="quic-lab/sim:x", identity="older")
-    before = cell(engine="compose").model_copy(update={"sim_image": other})
+    image = Image(reference="quic-lab/sim:x", identity="older")
+    before = cell(engine="compose").model_copy(update={"sim_image": image})
     near = one(completions("compose", 20, of=before), completions("virtual", 20))
     assert (near.reason, near.explanation) == ("within_tolerance", "not the same experiment, other simulator")
     far = one(completions("compose", 20, of=before), completions("virtual", 15))
@@ -327,15 +331,18 @@ def test_another_simulator_is_no_same_experiment() -> None:
 
 def _measured_by(version: int, engine: EngineName, *seconds: float) -> CellResult:
     made = [run(completion=value) for value in seconds]
-    pairs = [(one, found.model_copy(update={"version": version}) if found else None) for one, found in made]
+    pairs = [
+        (stored_run, measured_run.model_copy(update={"version": version}) if measured_run else None)
+        for stored_run, measured_run in made
+    ]
     return result(engine, *pairs)
 
 
 def test_figures_of_other_measuring_code_are_said() -> None:
-    found = one(_measured_by(3, "compose", 20), _measured_by(4, "virtual", 15))
-    assert found.reason == "other_measuring"
-    assert found.explanation.startswith("not measured by the same code, versions 3 (compose) and 4 (virtual)")
-    [entry] = report([found])["comparisons"]
+    comparison = one(_measured_by(3, "compose", 20), _measured_by(4, "virtual", 15))
+    assert comparison.reason == "other_measuring"
+    assert comparison.explanation.startswith("not measured by the same code, versions 3 (compose) and 4 (virtual)")
+    [entry] = report([comparison])["comparisons"]
     assert (entry["compose"]["measured_by"], entry["virtual"]["measured_by"]) == ([3], [4])
     # Within one engine, too; and where the medians agree it is said all the same.
     mixed = result("compose", *(pair for made in (3, 4) for pair in _measured_by(made, "compose", 20).runs))
@@ -391,5 +398,5 @@ def test_nothing_stored() -> None:
 
 def test_unmeasured_runs_do_not_count() -> None:
     nobody: MeasuredRun | None = None
-    found = one(result("compose", (run()[0], nobody)), completions("virtual", 20))
-    assert found.reason == "no_run_counts" and found.explanation == "no compose run counts (infrastructure 1)"
+    comparison = one(result("compose", (run()[0], nobody)), completions("virtual", 20))
+    assert comparison.reason == "no_run_counts" and comparison.explanation == "no compose run counts (infrastructure 1)"

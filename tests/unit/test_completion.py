@@ -86,12 +86,12 @@ def test_words_that_are_not_finished_are_no_error(bash: Complete) -> None:
 
 
 def test_a_shell_waits_for_nothing_heavy() -> None:
-    said = (
+    text = (
         "import sys; from harness.cli import completion as c; c.settings('server.congestion_control='); c.figures(''); "
         "c.outcomes(''); c.scenarios(''); print(*sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert not {"polars", "altair", "scipy", "jinja2", "cryptography"} & set(done.stdout.split())
+    process = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert not {"polars", "altair", "scipy", "jinja2", "cryptography"} & set(process.stdout.split())
 
 
 def _said(

@@ -57,23 +57,23 @@ def digest(**lines: str) -> str:
 
 
 def test_a_package_has_the_digest_of_its_files_without_documents_and_caches() -> None:
-    seen = of(FILES, LINKS)
+    composition = of(FILES, LINKS)
     lines = {"usr/lib/libssl.so.3": sha256("library"), "etc/ssl.cnf": "../usr/lib/ssl.cnf"}
-    assert seen.components == (
+    assert composition.components == (
         Component("deb", "libssl3t64", "3.5.4-1+b1", "amd64", "openssl 3.5.4-1", digest(**lines)),
     )
-    assert seen.distribution == "debian-13"
-    assert of(FILES | {"usr/share/doc/openssl/copyright": "other", "var/cache/openssl": ""}, LINKS) != seen
+    assert composition.distribution == "debian-13"
+    assert of(FILES | {"usr/share/doc/openssl/copyright": "other", "var/cache/openssl": ""}, LINKS) != composition
     assert (
         of(FILES | {"usr/share/doc/openssl/copyright": "x", "var/cache/openssl": ""}, LINKS).components
-        == seen.components
+        == composition.components
     )
-    assert of(FILES | {"usr/lib/libssl.so.3": "altered"}, LINKS).components != seen.components
+    assert of(FILES | {"usr/lib/libssl.so.3": "altered"}, LINKS).components != composition.components
 
 
 def test_programs_of_no_package_are_files_of_their_own() -> None:
-    seen = of(FILES, LINKS)
-    assert seen.files == dict.fromkeys(("/usr/local/bin/alias", "/usr/local/bin/server"), sha256("ours"))
+    composition = of(FILES, LINKS)
+    assert composition.files == dict.fromkeys(("/usr/local/bin/alias", "/usr/local/bin/server"), sha256("ours"))
 
 
 def test_the_contents_are_those_that_are_counted_elsewhere() -> None:
@@ -86,10 +86,10 @@ def test_a_link_that_leads_out_is_a_link_and_nothing_else() -> None:
         "usr/local/bin/passwd": "/etc/passwd",
         "var/lib/dpkg/info/x.list": "/etc/passwd",
     }
-    seen = of(FILES, outside)
-    assert [item.name for item in seen.components] == ["libssl3t64"]
-    assert seen.components[0].digest == ""
-    assert "/usr/lib/libssl.so.3" in seen.files
+    composition = of(FILES, outside)
+    assert [item.name for item in composition.components] == ["libssl3t64"]
+    assert composition.components[0].digest == ""
+    assert "/usr/lib/libssl.so.3" in composition.files
 
 
 def test_distributions_of_python() -> None:
@@ -102,10 +102,10 @@ def test_distributions_of_python() -> None:
         "bin/a": "script",
         "etc/shadow": "secret",
     }
-    seen = of(files, programs=("bin/a",))
+    composition = of(files, programs=("bin/a",))
     lines = {f"{site}/a/__init__.py": sha256("pass"), "bin/a": sha256("script")}
-    assert seen.components == (Component("pypi", "A_b", "1.0", digest=digest(**lines)),)
-    assert seen.files == {}
+    assert composition.components == (Component("pypi", "A_b", "1.0", digest=digest(**lines)),)
+    assert composition.files == {}
 
 
 LINES = "\n".join(
@@ -118,8 +118,8 @@ LINES = "\n".join(
 
 
 def test_modules_of_go() -> None:
-    seen = of({"usr/local/bin/a": go_program(LINES), "data": b"no program" + go_program(LINES)[10:]})
-    assert seen.components == (
+    composition = of({"usr/local/bin/a": go_program(LINES), "data": b"no program" + go_program(LINES)[10:]})
+    assert composition.components == (
         Component("golang", "example/local", ""),
         Component("golang", "example/new", "v2.0.0", digest=SUM),
         Component("golang", "github.com/Quic/quic-go", "v0.55.0", digest=SUM),

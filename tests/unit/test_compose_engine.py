@@ -125,17 +125,17 @@ def test_a_download_and_its_repeat(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB", "repeat_after": "200 ms"})
     for number in (0, 1):
         machine.script(f"client0.{number}", "sleep 0.2; got 0 100kB.bin; die client0 0")
-    done = machine.run_once()
-    assert done.outcome.status == "completed"
-    assert [(item.index, item.received, item.intact, item.exit_code) for item in done.transfers] == [
+    result = machine.run_once()
+    assert result.outcome.status == "completed"
+    assert [(item.index, item.received, item.intact, item.exit_code) for item in result.transfers] == [
         (0, 100_000, True, 0),
         (1, 100_000, True, 0),
     ]
-    first, again = done.transfers
+    first, again = result.transfers
     assert 0.15 < (again.started_ns - first.ended_ns) / 1e9 < 3
     assert machine.phases == ["create", "ready", "transfer", "pause", "transfer", "collect", "remove"]
-    assert done.phases.keys() == set(machine.phases)
-    assert done.image_ids == {name: f"sha256:{name}" for name in ("client0", "server0", "sim")}
+    assert result.phases.keys() == set(machine.phases)
+    assert result.image_ids == {name: f"sha256:{name}" for name in ("client0", "server0", "sim")}
     assert (machine.run / "server0.log").read_text() == "words of c-server0\n"
     assert machine.is_clean()
     assert not received_file(machine.run, 0, 0).exists(), "compared, and removed"
@@ -145,10 +145,10 @@ def test_a_download_and_its_repeat(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_one_is_held_until_its_start_and_one_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, monkeypatch, {"stop": "600 ms"}, {"download": "100 kB", "start": "300 ms"})
     machine.script("client1.0", "sleep 1; got 1 100kB.bin; die client1 0")
-    done = machine.run_once()
-    assert done.outcome.status == "completed"
-    assert [(item.flow, item.cut_off, item.exit_code) for item in done.transfers] == [(0, True, None), (1, False, 0)]
-    cut, late = done.transfers
+    result = machine.run_once()
+    assert result.outcome.status == "completed"
+    assert [(item.flow, item.cut_off, item.exit_code) for item in result.transfers] == [(0, True, None), (1, False, 0)]
+    cut, late = result.transfers
     assert 0.2 < (late.started_ns - cut.started_ns) / 1e9 < 3
     assert "stop --time 2 c-client0 c-server0" in machine.docker_calls()
     assert not (machine.run / "held").exists()
@@ -157,18 +157,18 @@ def test_one_is_held_until_its_start_and_one_is_cut_off(tmp_path: Path, monkeypa
 def test_the_last_words_of_who_broke_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
     machine.script("server0.0", "sleep 0.1; die server0 3")
-    done = machine.run_once()
-    assert (done.outcome.status, done.outcome.role, done.outcome.reason) == ("crashed", "server", "exit_3")
-    assert done.outcome.log_tail == ("words of c-server0",)
-    assert done.transfers == ()
+    result = machine.run_once()
+    assert (result.outcome.status, result.outcome.role, result.outcome.reason) == ("crashed", "server", "exit_3")
+    assert result.outcome.log_tail == ("words of c-server0",)
+    assert result.transfers == ()
 
 
 def test_who_tells_of_ends_is_asked_again_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
     (tmp_path / "deaf").touch()
     machine.script("client0.0", "got 0 100kB.bin; die client0 0")
-    done = machine.run_once()
-    assert done.outcome.status == "completed"
+    result = machine.run_once()
+    assert result.outcome.status == "completed"
     assert sum(words.startswith("events ") for words in machine.docker_calls()) == 2
 
 
@@ -193,10 +193,10 @@ def _ups(machine: Machine) -> int:
 def test_what_stands_serves_the_next_run_and_goes_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
     machine.script("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
-    other = tmp_path / "other"
-    other.mkdir()
+    path = tmp_path / "other"
+    path.mkdir()
     with closing(machine.engine()) as engine:
-        results = [engine.run(machine.lab, folder, machine.phases.append) for folder in (machine.run, other)]
+        results = [engine.run(machine.lab, folder, machine.phases.append) for folder in (machine.run, path)]
         assert _ups(machine) == 1
         assert not any(" down " in words for words in machine.docker_calls())
         os.kill(_stands(machine), 0)
@@ -224,14 +224,14 @@ def test_a_simulator_that_ended_between_two_runs_is_started_again(
 def test_what_stands_gives_way_to_another_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
     machine.script("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
-    other = machine.lab.model_copy(update={"mtu": 1400})
-    assert kind_of(other, tmp_path) != kind_of(machine.lab, tmp_path)
+    built_lab = machine.lab.model_copy(update={"mtu": 1400})
+    assert kind_of(built_lab, tmp_path) != kind_of(machine.lab, tmp_path)
     # What a simulator is told anew for each run makes no difference.
     assert kind_of(machine.lab.model_copy(update={"seed": 7, "timeout": 1.0}), tmp_path) == kind_of(
         machine.lab, tmp_path
     )
     with closing(machine.engine()) as engine:
-        for lab in (machine.lab, other):
+        for lab in (machine.lab, built_lab):
             shutil.rmtree(machine.run)
             machine.run.mkdir()
             engine.run(lab, machine.run, machine.phases.append)
@@ -249,8 +249,8 @@ def test_nothing_stays_after_what_nobody_asked_for(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("harness.engine.docker.networks.next_project", lambda: "quic-lab-1-paths")
     (tmp_path / "standing").write_text("quic-lab-1-paths\n")
     engine = machine.engine()
-    done = engine.run(machine.lab, machine.run, machine.phases.append)
-    assert (done.outcome.status, done.outcome.role) == ("infrastructure", "sim")
+    result = engine.run(machine.lab, machine.run, machine.phases.append)
+    assert (result.outcome.status, result.outcome.role) == ("infrastructure", "sim")
     assert machine.is_clean(), "though nobody closed the engine"
 
 
@@ -276,9 +276,9 @@ def _fence_ends(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> EngineResu
 def test_a_lab_whose_fence_ends_is_open_and_its_run_counts_for_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = _fence_ends(Machine(tmp_path, monkeypatch, {"download": "100 kB"}), monkeypatch)
-    assert (done.outcome.status, done.outcome.role, done.outcome.reason) == ("infrastructure", "sim", "killed")
-    assert "fence" in done.outcome.detail and done.outcome.passing
+    result = _fence_ends(Machine(tmp_path, monkeypatch, {"download": "100 kB"}), monkeypatch)
+    assert (result.outcome.status, result.outcome.role, result.outcome.reason) == ("infrastructure", "sim", "killed")
+    assert "fence" in result.outcome.detail and result.outcome.passing
 
 
 def test_the_end_of_a_fence_that_another_stands_in_for_is_nothing(
@@ -286,13 +286,13 @@ def test_the_end_of_a_fence_that_another_stands_in_for_is_nothing(
 ) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
 
-    def another(paths: LabNetworks, said: Path) -> tuple[str, ...]:
+    def another(paths: LabNetworks, path: Path) -> tuple[str, ...]:
         paths.fence = "c-new"
         return ()
 
     monkeypatch.setattr(LabNetworks, "_fenced", another)
-    done = _fence_ends(machine, monkeypatch)
-    assert done.outcome.status == "completed"
+    result = _fence_ends(machine, monkeypatch)
+    assert result.outcome.status == "completed"
 
 
 def test_a_fence_stays_where_its_simulator_is_started_anew_and_is_made_again_where_it_ended(
@@ -341,8 +341,8 @@ def test_limits_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
     machine.script("client0.0", "got 0 100kB.bin; die client0 0")
     with closing(ComposeEngine(Cache(tmp_path / "cache"), memory=1 << 30)) as engine:
-        done = engine.run(machine.lab, machine.run, machine.phases.append)
-    assert done.containers == "1 GiB of memory, 4096 processes each; closed networks"
+        result = engine.run(machine.lab, machine.run, machine.phases.append)
+    assert result.containers == "1 GiB of memory, 4096 processes each; closed networks"
     made = [words for words in machine.docker_calls() if words.startswith("run --detach")]
     assert len(made) == 2 and all("--memory 1073741824 --memory-swap 1073741824" in words for words in made)
 
@@ -353,11 +353,11 @@ def test_who_loses_a_process_for_want_of_memory_is_named_with_what_it_may_have(
     """A worker's end is no end of its server."""
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
     machine.script("client0.0", "sleep 0.1; oom server0; sleep 0.1; die client0 1")
-    done = machine.run_once()
-    assert (done.outcome.status, done.outcome.role, done.outcome.reason) == (
+    result = machine.run_once()
+    assert (result.outcome.status, result.outcome.role, result.outcome.reason) == (
         "infrastructure", "server", "out_of_memory",
     )  # fmt: skip
-    assert "server0" in done.outcome.detail and "4 GiB (HARNESS_ENDPOINT_MEMORY)" in done.outcome.detail
+    assert "server0" in result.outcome.detail and "4 GiB (HARNESS_ENDPOINT_MEMORY)" in result.outcome.detail
 
 
 @pytest.mark.parametrize(("words", "said"), [("setgid: Operation not permitted", True), ("no", False)])

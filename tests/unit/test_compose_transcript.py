@@ -77,8 +77,8 @@ class Noted:
     def identity(self, number: int) -> str:
         return f"{self.process * 7 + number:064x}"
 
-    def note(self, *words: str, made: Mapping[str, str] | None = None, **more: Any) -> None:
-        self.lines.append({"at": self.at, "words": list(words), **more})
+    def note(self, *words: str, made: Mapping[str, str] | None = None, **overrides: Any) -> None:
+        self.lines.append({"at": self.at, "words": list(words), **overrides})
         if made is not None:
             self.lines.append({"made": made})
 
@@ -123,27 +123,27 @@ def test_the_commands_of_each_container_are_in_order_between_those_of_what_stand
 
 
 def test_what_varies_from_run_to_run_differs_in_nothing() -> None:
-    other = Noted(4712, "f" * 12, "/tmp/pytest-of-root/pytest-1/base0", looks=9, at=1764109999.5)
-    assert differences(Noted().read(), other.read()) == ()
+    recording = Noted(4712, "f" * 12, "/tmp/pytest-of-root/pytest-1/base0", looks=9, at=1764109999.5)
+    assert differences(Noted().read(), recording.read()) == ()
 
 
 def test_what_is_done_to_another_container_may_come_between() -> None:
-    other = Noted()
-    place = other.place("run")
-    other.lines[place : place + 4] = [*other.lines[place + 2 : place + 4], *other.lines[place : place + 2]]
-    assert differences(Noted().read(), other.read()) == ()
+    recording = Noted()
+    place = recording.place("run")
+    recording.lines[place : place + 4] = [*recording.lines[place + 2 : place + 4], *recording.lines[place : place + 2]]
+    assert differences(Noted().read(), recording.read()) == ()
 
 
 def test_who_takes_time_to_end_may_be_told_so_once_more() -> None:
-    other = Noted()
-    other.lines.insert(other.place("stop"), {"words": ["stop", "--time", "2", other.server]})
-    assert differences(Noted().read(), other.read()) == ()
-    other.lines.insert(other.place("stop"), {"words": ["stop", "--time", "9", other.server]})
-    assert len(differences(Noted().read(), other.read())) == 1
+    recording = Noted()
+    recording.lines.insert(recording.place("stop"), {"words": ["stop", "--time", "2", recording.server]})
+    assert differences(Noted().read(), recording.read()) == ()
+    recording.lines.insert(recording.place("stop"), {"words": ["stop", "--time", "9", recording.server]})
+    assert len(differences(Noted().read(), recording.read())) == 1
 
 
 def test_images_that_are_made_and_orphans_that_are_removed_are_no_commands_of_a_lab() -> None:
-    other = Noted()
+    recording = Noted()
     exported = "e" * 64
     beside: list[dict[str, Any]] = [
         {"words": ["buildx", "build", "--tag", "quic-lab/sim:0123456789ab"]},
@@ -157,42 +157,42 @@ def test_images_that_are_made_and_orphans_that_are_removed_are_no_commands_of_a_
         {"words": ["compose", "version", "--short"]},
         {"words": ["run", "--rm", "--network", "none", "quic-lab/sim:0123456789ab-host", "-m", "simulator.features"]},
     ]
-    other.lines[:0] = beside
-    assert differences(Noted().read(), other.read()) == ()
+    recording.lines[:0] = beside
+    assert differences(Noted().read(), recording.read()) == ()
 
 
 def test_a_changed_flag_is_named() -> None:
-    other = Noted()
-    other.words("stop")[2] = "3"
-    assert differences(Noted().read(), other.read()) == (
+    recording = Noted()
+    recording.words("stop")[2] = "3"
+    assert differences(Noted().read(), recording.read()) == (
         f"docker, {SERVER}, command 3: 'stop --time 2 {SERVER}' before, 'stop --time 3 {SERVER}' now",
     )
 
 
 def test_a_changed_flag_of_what_stands_is_named_where_it_is() -> None:
-    other = Noted()
-    other.words("compose").insert(-1, "--wait")
-    found = differences(Noted().read(), other.read())
+    recording = Noted()
+    recording.words("compose").insert(-1, "--wait")
+    found = differences(Noted().read(), recording.read())
     assert f"docker, {SHARED_RESOURCES}, command 1: " in found[0]
     assert {line.split(",")[1].strip() for line in found} == {SHARED_RESOURCES, CLIENT, SERVER}
 
 
 def test_an_added_command_and_one_that_is_no_longer_given_are_named() -> None:
-    other = Noted()
-    other.lines.insert(other.place("stop"), {"words": ["kill", other.server]})
+    recording = Noted()
+    recording.lines.insert(recording.place("stop"), {"words": ["kill", recording.server]})
     added = f"docker, {SERVER}, command 3: 'stop --time 2 {SERVER}' before, 'kill {SERVER}' now"
-    assert differences(Noted().read(), other.read()) == (added,)
-    del other.lines[other.place("kill")], other.lines[other.place("stop")]
-    assert differences(Noted().read(), other.read()) == (
+    assert differences(Noted().read(), recording.read()) == (added,)
+    del recording.lines[recording.place("kill")], recording.lines[recording.place("stop")]
+    assert differences(Noted().read(), recording.read()) == (
         f"docker, {SERVER}, command 3: 'stop --time 2 {SERVER}' before, 'rm --force {SERVER}' now",
     )
 
 
 def test_two_commands_of_one_container_in_another_order_are_named() -> None:
-    other = Noted()
-    first, second = other.place("network"), other.place("start")
-    other.lines[first], other.lines[second] = other.lines[second], other.lines[first]
-    (line,) = differences(Noted().read(), other.read())
+    recording = Noted()
+    first, second = recording.place("network"), recording.place("start")
+    recording.lines[first], recording.lines[second] = recording.lines[second], recording.lines[first]
+    (line,) = differences(Noted().read(), recording.read())
     assert line == (
         f"docker, {CLIENT}, command 3: 'network connect --ip 10.0.0.1 quic-lab-0_left-far {CLIENT}' before, "
         f"'start {CLIENT}' now"
@@ -200,10 +200,10 @@ def test_two_commands_of_one_container_in_another_order_are_named() -> None:
 
 
 def test_networks_that_go_before_their_containers_are_named() -> None:
-    other = Noted()
-    removed = other.lines.pop(other.place("rm"))
-    other.lines.append(removed)
-    found = differences(Noted().read(), other.read())
+    recording = Noted()
+    removed = recording.lines.pop(recording.place("rm"))
+    recording.lines.append(removed)
+    found = differences(Noted().read(), recording.read())
     assert [line.partition(",")[2].split(",")[0].strip() for line in found] == [CLIENT, SERVER]
 
 
@@ -219,10 +219,10 @@ def test_files_that_are_given_to_their_user_are_in_no_order_with_containers() ->
 
 
 def test_a_new_look_and_one_that_is_not_asked_for_any_more_are_named() -> None:
-    other = Noted()
-    del other.lines[other.place("logs")]
-    other.note("top", other.client)
-    assert differences(Noted().read(), other.read()) == (
+    recording = Noted()
+    del recording.lines[recording.place("logs")]
+    recording.note("top", recording.client)
+    assert differences(Noted().read(), recording.read()) == (
         f"docker logs {CLIENT}: not asked any more", f"docker top {CLIENT}: asked now",
     )  # fmt: skip
 
@@ -242,11 +242,11 @@ def test_a_changed_line_of_a_file_is_named() -> None:
 
 
 def test_a_changed_file_of_what_stands_is_named() -> None:
-    other = Noted()
-    files = other.lines[other.place("compose")]["files"]
+    recording = Noted()
+    files = recording.lines[recording.place("compose")]["files"]
     first = next(iter(files))
     files[first] = files[first].replace("262144", "1024")
-    assert differences(Noted().read(), other.read()) == (
+    assert differences(Noted().read(), recording.read()) == (
         "standing/compose.yaml, line 4: '    cpu_shares: 262144\\n' before, '    cpu_shares: 1024\\n' now",
     )
 

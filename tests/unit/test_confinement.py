@@ -31,9 +31,9 @@ ROW = [
 _MIB = {"m": 2**20, "g": 2**30}
 
 
-def _lab(client: Implementation | None = None, **more: Any) -> Lab:
-    one = scenario(flows=[{"download": "100 kB"}], objectives=[], **more)
-    return build_lab(cell(one, client=client or implementation()), 0)
+def _lab(client: Implementation | None = None, **overrides: Any) -> Lab:
+    tested_scenario = scenario(flows=[{"download": "100 kB"}], objectives=[], **overrides)
+    return build_lab(cell(tested_scenario, client=client or implementation()), 0)
 
 
 def _row() -> Lab:
@@ -77,16 +77,18 @@ def test_every_container_has_what_the_docs_say() -> None:
 
 
 def test_the_docs_say_whose_manifest_asks_for_what() -> None:
-    manifests = {name: one.container for name, (one, _) in catalogue().implementations().items()}
+    manifests = {name: stack.container for name, (stack, _) in catalogue().implementations().items()}
     asked = {
-        name: (frozenset(one.capabilities), frozenset(one.writes))
-        for name, one in manifests.items()
-        if one.capabilities or one.writes
+        name: (frozenset(container.capabilities), frozenset(container.writes))
+        for name, container in manifests.items()
+        if container.capabilities or container.writes
     }
     assert asking() == asked
     assert may_ask() == frozenset(get_args(Capability))
-    built = {name for name, (one, _) in catalogue().implementations().items() if one.build is not None and one.tested}
-    assert {name for name, one in manifests.items() if one.read_only} == built
+    built = {
+        name for name, (stack, _) in catalogue().implementations().items() if stack.build is not None and stack.tested
+    }
+    assert {name for name, container in manifests.items() if container.read_only} == built
 
 
 def test_an_endpoint_has_what_its_manifest_asks_for_and_a_stranger_a_root_to_write_to() -> None:
@@ -112,10 +114,10 @@ def test_an_endpoint_s_memory_is_what_the_command_says() -> None:
 
 def test_a_read_only_client_that_comes_back_finds_its_tickets() -> None:
     flows = [{"download": "100 kB", "repeat_after": "1 s"}]
-    one = scenario(flows=flows, objectives=[])
+    tested_scenario = scenario(flows=flows, objectives=[])
     for read_only in (False, True):
         client = implementation(session=True, container={"read_only": read_only})
-        made = services(build_lab(cell(one, client=client), 0))
+        made = services(build_lab(cell(tested_scenario, client=client), 0))
         assert ("/session" in made["client0"]["volumes"]) == read_only
         assert "/session" not in made["server0"]["volumes"]
 
@@ -171,16 +173,16 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _fenced(machine: Path) -> tuple[str, ...]:
     """What a fence of two bridges could not do; it is ended then, as the daemon ends it."""
-    said = machine / "said"
-    process = subprocess.Popen(fence_command(str(said), ("quic-lab0", "quic-lab1")), start_new_session=True)
+    path = machine / "said"
+    process = subprocess.Popen(fence_command(str(path), ("quic-lab0", "quic-lab1")), start_new_session=True)
     try:
-        wait_for(lambda: missing_layers(said) is not None, 10)
+        wait_for(lambda: missing_layers(path) is not None, 10)
         # It stands, whatever it could not do.
         assert process.poll() is None
     finally:
         os.killpg(process.pid, 9)
         process.wait()
-    return missing_layers(said) or ()
+    return missing_layers(path) or ()
 
 
 def test_a_fence_takes_addresses_away_and_drops_what_comes(machine: Path) -> None:

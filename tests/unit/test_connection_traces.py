@@ -31,8 +31,12 @@ def trace(view: RunView, name: str, start_ns: int | None = None, events: int = 1
 
 def connection_id(view: RunView, window: int) -> str:
     assert view.left is not None
-    one = view.windows[window]
-    return view.left.between(one.start_ns, one.end_ns, 0, to_client=False).first_destination().hex()
+    transfer_window = view.windows[window]
+    return (
+        view.left.between(transfer_window.start_ns, transfer_window.end_ns, 0, to_client=False)
+        .first_destination()
+        .hex()
+    )
 
 
 def test_the_only_transfer_s_traces_are_all_of_it_and_the_largest_leads(tmp_path: Path) -> None:

@@ -60,9 +60,11 @@ def _tar(root: Path) -> io.BytesIO:
 
 
 def test_packages_programs_and_libraries(tmp_path: Path) -> None:
-    found = folder_contents(_tree(tmp_path))
-    assert found.packages == {"openssl": "3.5.1-1"}
-    assert set(found.programs) == {f"/{name}" for name in (*_PROGRAMS, "usr/lib/x/libssl.so.3", "usr/local/bin/alias")}
+    image_contents = folder_contents(_tree(tmp_path))
+    assert image_contents.packages == {"openssl": "3.5.1-1"}
+    assert set(image_contents.programs) == {
+        f"/{name}" for name in (*_PROGRAMS, "usr/lib/x/libssl.so.3", "usr/local/bin/alias")
+    }
 
 
 def test_an_export_and_the_folder_it_fills_are_the_same(tmp_path: Path) -> None:
@@ -92,9 +94,9 @@ def test_an_export_and_the_folder_it_fills_are_the_same(tmp_path: Path) -> None:
     ],
 )
 def test_what_makes_another_image(tmp_path: Path, name: str, content: str, same: bool) -> None:
-    one = folder_contents(_tree(tmp_path / "one"))
+    image_contents = folder_contents(_tree(tmp_path / "one"))
     other = folder_contents(_tree(tmp_path / "other", _FILES | {name: content}))
-    assert (one.digest == other.digest) == same
+    assert (image_contents.digest == other.digest) == same
 
 
 def test_a_link_to_a_certificate_that_an_installation_made_does_not(tmp_path: Path) -> None:
@@ -132,25 +134,25 @@ def test_an_image_is_looked_into_once(tmp_path: Path, monkeypatch: pytest.Monkey
         return Contents("3-d", {}, {})
 
     monkeypatch.setattr(contents, "exported_contents", export)
-    known = ContentsCache(tmp_path)
+    contents_cache = ContentsCache(tmp_path)
     assert (
-        known.contents_of("example/a:1", "sha256:0123")
-        == known.contents_of("example/a:1", "sha256:0123")
+        contents_cache.contents_of("example/a:1", "sha256:0123")
+        == contents_cache.contents_of("example/a:1", "sha256:0123")
         == Contents("3-d", {}, {})
     )
     assert asked == ["example/a:1"]
     # A damaged note of it is no answer.
     next((tmp_path / "contents").iterdir()).write_text("{")
-    assert known.contents_of("example/a:1", "sha256:0123").digest == "3-d"
+    assert contents_cache.contents_of("example/a:1", "sha256:0123").digest == "3-d"
     assert len(asked) == 2
-    assert known.by_digest("3-d") == Contents("3-d", {}, {})
-    assert known.by_digest("3-e") is None
+    assert contents_cache.by_digest("3-d") == Contents("3-d", {}, {})
+    assert contents_cache.by_digest("3-e") is None
     # Nor is one by a former rule.
     for number, digest in enumerate(("d", "2-d"), 3):
         next((tmp_path / "contents").iterdir()).write_text(
             json.dumps({"digest": digest, "packages": {}, "programs": {}})
         )
-        assert known.contents_of("example/a:1", "sha256:0123").digest == "3-d"
+        assert contents_cache.contents_of("example/a:1", "sha256:0123").digest == "3-d"
         assert len(asked) == number
 
 

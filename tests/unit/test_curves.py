@@ -22,9 +22,9 @@ from tests.plot_runs import download_run, link_sharing_run
 
 
 def _panels(*runs: PlotData) -> list[dict[str, Any]]:
-    made = render_figure(plots()["transfer" if len(runs) == 1 else "together"], *runs)
-    assert made is not None
-    panels: list[dict[str, Any]] = made.specification["vconcat"]
+    figure = render_figure(plots()["transfer" if len(runs) == 1 else "together"], *runs)
+    assert figure is not None
+    panels: list[dict[str, Any]] = figure.specification["vconcat"]
     return panels
 
 
@@ -35,7 +35,7 @@ def _titles(panel: dict[str, Any]) -> set[str]:
 
 def test_a_download_is_drawn_by_its_transfer_alone() -> None:
     def fitting(run: PlotData) -> set[str]:
-        return {name for name, one in plots().items() if one.fits(run)}
+        return {name for name, plot in plots().items() if plot.fits(run)}
 
     assert fitting(download_run()) == {"transfer"}
     assert "transfer" not in fitting(link_sharing_run(10.0)) and len(fitting(link_sharing_run(10.0))) > 8
@@ -74,7 +74,7 @@ def test_milestones_stand_where_they_were_measured() -> None:
     run = download_run()
     [curve] = build_curves([run])
     assert run.measured is not None
-    assert curve.milestones["t"].to_list() == [one.value for one in run.measured.measurements]
+    assert curve.milestones["t"].to_list() == [measurement.value for measurement in run.measured.measurements]
     size = run.run.cell.scenario.flows[0].file
     assert size is not None and curve.milestones["value"].to_list() == [size.bytes // 2 / 1e6, size.bytes / 1e6]
 
@@ -143,8 +143,8 @@ def test_the_legend_says_what_runs_differ_in() -> None:
     first, second, wide = download_run(), download_run(repetition=1), download_run(rate="20 Mbit/s")
     assert run_labels([first, second]) == ["repetition 0", "repetition 1"]
     cell = wide.run.cell.model_copy(update={"parameters": {"server.congestion_control": "bbr"}, "seed": 2})
-    other = replace(wide, run=wide.run.model_copy(update={"cell": cell}))
-    assert run_labels([first, other]) == [
+    data = replace(wide, run=wide.run.model_copy(update={"cell": cell}))
+    assert run_labels([first, data]) == [
         "server.congestion_control reno · seed 1",
         "server.congestion_control bbr · seed 2",
     ]
@@ -162,14 +162,14 @@ def test_several_runs_share_axes_and_differ_in_looks() -> None:
         {"received (MB)"}, {"cwnd (packets)"}, {"sRTT (ms)"}, {"queue (kB)"},
     ]  # fmt: skip
     shown = [curve.shown for curve in build_curves(runs)]
-    assert [one.name for one in shown] == ["repetition 0", "repetition 1"]
-    assert len({(one.look.colour, one.look.dash) for one in shown}) == 2
+    assert [drawn_flow.name for drawn_flow in shown] == ["repetition 0", "repetition 1"]
+    assert len({(drawn_flow.look.colour, drawn_flow.look.dash) for drawn_flow in shown}) == 2
     domain = panels[-1]["layer"][0]["encoding"]["y"]["scale"]["domain"]
     assert [name.partition(" ")[2] for name in domain] == ["dropped · repetition 0", "dropped · repetition 1"]
-    made = render_figure(plots()["together"], *runs)
-    assert made is not None
+    figure = render_figure(plots()["together"], *runs)
+    assert figure is not None
     # What they have in common stands once, in the subtitle.
-    assert made.specification["title"]["subtitle"][0].count("test/link-sharing") == 1
+    assert figure.specification["title"]["subtitle"][0].count("test/link-sharing") == 1
 
 
 def test_what_tells_runs_apart_is_never_cut() -> None:
@@ -185,21 +185,21 @@ def test_what_tells_runs_apart_is_never_cut() -> None:
 
 
 def test_flows_of_several_runs_keep_their_names() -> None:
-    one = link_sharing_run(10.0)
-    other = replace(one, run=one.run.model_copy(update={"repetition": 1}))
-    names = [curve.shown.name for curve in build_curves([one, other])]
+    data = link_sharing_run(10.0)
+    plot_data = replace(data, run=data.run.model_copy(update={"repetition": 1}))
+    names = [curve.shown.name for curve in build_curves([data, plot_data])]
     assert names[0] == "repetition 0 · 0 alpha → beta (reno)"
     assert len(set(names)) == 8
 
 
 def test_a_folder_of_several_runs_has_a_name_that_a_disk_takes() -> None:
-    one, other = download_run(), download_run(repetition=1)
-    assert str(comparison_folder([one, other])) == "together/repetition_0-and-repetition_1"
+    data, plot_data = download_run(), download_run(repetition=1)
+    assert str(comparison_folder([data, plot_data])) == "together/repetition_0-and-repetition_1"
     cells = [
-        one.run.cell.model_copy(update={"key": f"{number:016x}", "parameters": {"server.initial_cwnd": 10**number}})
+        data.run.cell.model_copy(update={"key": f"{number:016x}", "parameters": {"server.initial_cwnd": 10**number}})
         for number in range(40)
     ]
-    many = [replace(one, run=one.run.model_copy(update={"cell": cell})) for cell in cells]
+    many = [replace(data, run=data.run.model_copy(update={"cell": cell})) for cell in cells]
     assert len(comparison_folder(many).name) < 130
     assert comparison_folder(many) != comparison_folder(many[:-1])
 
@@ -212,9 +212,11 @@ def _result(status: str, times: list[float], outcome: str = "completed") -> Cell
     assert run.measured is not None
     pairs = []
     for number, seconds in enumerate(times):
-        one = run.run.model_copy(update={"repetition": number, "outcome": Outcome.model_validate({"status": outcome})})
+        stored_run = run.run.model_copy(
+            update={"repetition": number, "outcome": Outcome.model_validate({"status": outcome})}
+        )
         measurement = run.measured.measurements[1].model_copy(update={"value": seconds})
-        pairs.append((one, MeasuredRun(version=1, measurements=(measurement,))))
+        pairs.append((stored_run, MeasuredRun(version=1, measurements=(measurement,))))
     verdict = Verdict.model_validate({"status": status, "reason": "", "sentence": ""})
     return CellResult(run.run.cell, tuple(pairs), verdict, ())
 
@@ -237,6 +239,6 @@ def test_a_run_that_could_not_be_played_is_nothing_to_look_at() -> None:
 
 
 def test_flows_that_share_have_figures_of_their_own() -> None:
-    one = link_sharing_run(10.0)
-    pairs = ((one.run, one.measured),)
-    assert rank_runs([CellResult(one.run.cell, pairs, judge(one.run.cell.scenario, pairs), ())]) == []
+    data = link_sharing_run(10.0)
+    pairs = ((data.run, data.measured),)
+    assert rank_runs([CellResult(data.run.cell, pairs, judge(data.run.cell.scenario, pairs), ())]) == []

@@ -167,11 +167,13 @@ def test_a_run_whose_artefact_was_damaged_keeps_its_figures(
     file = find_file(folder / place)
     assert file is not None
     damage(file.parent if file.parent.name == ARCHIVE else file)
-    with pytest.raises(ResultError, match="the figures of the run are kept as they are") as told:
+    with pytest.raises(ResultError, match="the figures of the run are kept as they are") as exception_info:
         remeasure(store, run)
     # One archive holds both captures: what is named may be the other.
-    assert place in told.value.message or (place in CAPTURE.values() and "sim/trace_node_" in told.value.message)
-    assert str(folder) in told.value.hint
+    assert place in exception_info.value.message or (
+        place in CAPTURE.values() and "sim/trace_node_" in exception_info.value.message
+    )
+    assert str(folder) in exception_info.value.hint
     assert (folder / MEASURED).read_bytes() == before
 
 
@@ -223,9 +225,9 @@ def test_one_damaged_run_costs_the_others_nothing(
     monkeypatch.setattr("sys.argv", ["harness", "measure", "--store", str(tmp_path)])
     with pytest.raises(SystemExit) as ended:
         main()
-    said = capsys.readouterr().err
+    text = capsys.readouterr().err
     assert ended.value.code == 3
-    assert f"warning: {places[0] / 'growth.csv'}: it is not what the run made" in said
-    assert "1 run measured, 1 left as they were" in said
+    assert f"warning: {places[0] / 'growth.csv'}: it is not what the run made" in text
+    assert "1 run measured, 1 left as they were" in text
     assert (places[0] / MEASURED).read_bytes() == kept
     assert (places[1] / MEASURED).is_file()

@@ -73,9 +73,9 @@ def test_every_fraction_is_balanced_and_tells_what_it_claims(factors: int, least
 
 
 def test_what_a_fraction_cannot_tell_apart() -> None:
-    found = find_aliases(fraction(5, 3))
-    assert {n for n, _ in found.of_main} == {0, 1, 2, 3, 4}
-    assert dict(found.of_main)[4] == ((0, 1), (2, 3))
+    aliases = find_aliases(fraction(5, 3))
+    assert {n for n, _ in aliases.of_main} == {0, 1, 2, 3, 4}
+    assert dict(aliases.of_main)[4] == ((0, 1), (2, 3))
     clear = find_aliases(fraction(4, 4))
     assert not clear.of_main
     assert clear.together == (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))
@@ -144,12 +144,16 @@ def test_a_fraction_is_of_the_factors_that_are_honoured() -> None:
 
 
 def test_who_honours_too_little_has_no_cells() -> None:
-    one = _study(factors=FACTORS, least=4)
-    made = _pair(one, implementation("alpha"), implementation("beta"))
+    tested_scenario = _study(factors=FACTORS, least=4)
+    made = _pair(tested_scenario, implementation("alpha"), implementation("beta"))
     assert not made.points
     assert made.too_few == "it honours 3 factors, and 4 are the least"
     assert (
-        build_matrix(Request([one], [implementation("alpha")], [implementation("beta")]), images("alpha", "beta"), SIM)
+        build_matrix(
+            Request([tested_scenario], [implementation("alpha")], [implementation("beta")]),
+            images("alpha", "beta"),
+            SIM,
+        )
         == []
     )
 
@@ -167,11 +171,11 @@ def test_profiles_are_told_as_far_as_they_are_honoured() -> None:
 
 
 def test_what_is_set_or_varied_is_no_factor_any_more() -> None:
-    one = _study(factors=FACTORS)
-    (point,) = expand_points(one, {"server.congestion_control": "cubic"}, {})
-    made = design_for_pair(point, {"client": implementation("alpha"), "server": implementation("beta")})
-    assert list(made.factors) == ["server.initial_rtt", "path.forward.loss"]
-    assert {each.parameters["server.congestion_control"] for each in made.points} == {"cubic"}
+    tested_scenario = _study(factors=FACTORS)
+    (point,) = expand_points(tested_scenario, {"server.congestion_control": "cubic"}, {})
+    pair_design = design_for_pair(point, {"client": implementation("alpha"), "server": implementation("beta")})
+    assert list(pair_design.factors) == ["server.initial_rtt", "path.forward.loss"]
+    assert {each.parameters["server.congestion_control"] for each in pair_design.points} == {"cubic"}
     (point,) = expand_points(_study(factors={"ack_ratio": [2, 10], "server.initial_rtt": ["1 ms", "2 ms"]}),
                       {"client.ack_ratio": "5", "server.initial_rtt": "3 ms"}, {})  # fmt: skip
     assert isinstance(point, Point)
@@ -179,14 +183,14 @@ def test_what_is_set_or_varied_is_no_factor_any_more() -> None:
 
 
 def test_cells_of_a_study_are_resumed_by_their_keys() -> None:
-    one = _study(factors=FACTORS, design="one-at-a-time")
-    request = Request([one], [implementation("alpha")], [implementation("beta")])
-    made = build_matrix(request, images("alpha", "beta"), SIM)
-    assert len({cell.key for cell in made}) == len(made) == 4
+    tested_scenario = _study(factors=FACTORS, design="one-at-a-time")
+    request = Request([tested_scenario], [implementation("alpha")], [implementation("beta")])
+    cells = build_matrix(request, images("alpha", "beta"), SIM)
+    assert len({cell.key for cell in cells}) == len(cells) == 4
     # A level more leaves the other cells what they are.
     more = _study(factors={**FACTORS, "path.forward.loss": ["0 %", "1 %", "2 %"]}, design="one-at-a-time")
     again = build_matrix(Request([more], request.clients, request.servers), images("alpha", "beta"), SIM)
-    assert {cell.key for cell in made} < {cell.key for cell in again}
+    assert {cell.key for cell in cells} < {cell.key for cell in again}
     assert len(again) == 5
 
 
@@ -241,11 +245,11 @@ def test_a_study_that_cannot_be_had_is_told_where(tmp_path: Path, old: str, new:
     assert GOOD.count(old) == 1, old
     file = tmp_path / "study.yaml"
     file.write_text(GOOD.replace(old, new), encoding="utf-8")
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as exception_info:
         _catalogue().scenario(file)
-    assert f"{file}:{line}:" in told.value.message
-    assert says in told.value.message
-    assert told.value.hint
+    assert f"{file}:{line}:" in exception_info.value.message
+    assert says in exception_info.value.message
+    assert exception_info.value.hint
 
 
 def test_three_levels_are_no_fraction_and_so_many_cells_are_a_slip(tmp_path: Path) -> None:
@@ -279,11 +283,11 @@ def _catalogue() -> Catalogue:
 
 def test_a_plan_says_what_is_absent_and_what_is_aliased() -> None:
     two = {**FACTORS, "server.initial_cwnd": [10, 32]}
-    one = _study(factors=two, design="fractional(4)", least=3)
+    tested_scenario = _study(factors=two, design="fractional(4)", least=3)
     able = {"initial_cwnd": {"server": {"flag": "--iw={value}"}}}
     server = implementation("beta", parameters={**_plain("beta"), **able})
     bare = implementation("gamma", parameters={"congestion_control": {"default": "cubic"}})
-    found = study_designs(Request([one], [implementation("alpha")], [server, bare]), {})
+    found = study_designs(Request([tested_scenario], [implementation("alpha")], [server, bare]), {})
     assert design_lines(found) == [
         "study test/case alpha→beta: 8 cells, fractional(4): server.congestion_control [reno, cubic]; "
         "server.initial_rtt [100 ms, 333 ms]; path.forward.loss [0 %, 1 %]; server.initial_cwnd [10, 32]",
@@ -304,5 +308,5 @@ def test_a_plan_says_what_is_absent_and_what_is_aliased() -> None:
 
 
 def _plain(name: str) -> dict[str, object]:
-    one = implementation(name)
-    return {key: {"server": one.parameters[key].server} for key in ("congestion_control", "initial_rtt")}
+    stack = implementation(name)
+    return {key: {"server": stack.parameters[key].server} for key in ("congestion_control", "initial_rtt")}

@@ -32,25 +32,29 @@ def seen(role: Role, parameter: str, value: float | str, unit: str = "bytes") ->
     return Observation(role=role, parameter=parameter, value=value, unit=unit, source="somewhere")
 
 
-def result(*observed: tuple[Observation, ...], parameters: dict[str, Any] | None = None, **more: Any) -> CellResult:
+def result(
+    *observed: tuple[Observation, ...], parameters: dict[str, Any] | None = None, **overrides: Any
+) -> CellResult:
     """A cell with a run for each set of observations, the harness's own windows among what was set."""
-    here = cell(scenario(objectives=[], **more), parameters=parameters or {})
+    tested_cell = cell(scenario(objectives=[], **overrides), parameters=parameters or {})
     runs: list[tuple[Run, MeasuredRun | None]] = []
-    for number, each in enumerate(observed):
+    for number, observations in enumerate(observed):
         run = Run(
-            cell=here, repetition=number, outcome=Outcome(status="completed"), started_at="",
+            cell=tested_cell, repetition=number, outcome=Outcome(status="completed"), started_at="",
             effective={"client.connection_window": "16 MiB", **(parameters or {})},
         )  # fmt: skip
-        runs.append((run, MeasuredRun(version=VERSION, link=LinkProof(valid=True), observed=each)))
-    folders = tuple(Path("/store/runs") / here.key / str(run.repetition) for run, _ in runs)
-    return CellResult(here, tuple(runs), judge(here.scenario, runs, []), folders)
+        runs.append((run, MeasuredRun(version=VERSION, link=LinkProof(valid=True), observed=observations)))
+    folders = tuple(Path("/store/runs") / tested_cell.key / str(run.repetition) for run, _ in runs)
+    return CellResult(tested_cell, tuple(runs), judge(tested_cell.scenario, runs, []), folders)
 
 
 def test_a_window_that_is_another_one_is_a_warning() -> None:
-    other = result((seen("client", "connection_window", 524_288),), (seen("client", "connection_window", WINDOW),))
-    said = "client.connection_window was set to 16 MiB, and 524,288 bytes were seen in 1 of 2 runs"
-    assert deviation_sentences(other.runs) == [said]
-    assert said in run_warnings(other.runs, flows_too=False)
+    cell_result = result(
+        (seen("client", "connection_window", 524_288),), (seen("client", "connection_window", WINDOW),)
+    )
+    text = "client.connection_window was set to 16 MiB, and 524,288 bytes were seen in 1 of 2 runs"
+    assert deviation_sentences(cell_result.runs) == [text]
+    assert text in run_warnings(cell_result.runs, flows_too=False)
     assert deviation_sentences(result((seen("client", "connection_window", WINDOW),)).runs) == []
 
 
@@ -59,8 +63,8 @@ def test_one_kind_of_evidence_that_agrees_is_enough() -> None:
     told = {"server.initial_cwnd": 10}
     server = implementation("beta", parameters={"initial_cwnd": {"flag": "--window={value}"}})
     assert not find_deviations(*_run(server, told, *both))
-    (one,) = find_deviations(*_run(server, told, both[0]))
-    assert (one.name, one.value, one.seen.value) == ("server.initial_cwnd", 10, 3.7)
+    (deviation,) = find_deviations(*_run(server, told, both[0]))
+    assert (deviation.name, deviation.value, deviation.seen.value) == ("server.initial_cwnd", 10, 3.7)
 
 
 def _run(server: Any, told: dict[str, Any], *observed: Observation) -> tuple[Run, MeasuredRun]:
@@ -93,7 +97,7 @@ def test_words_are_compared_as_stacks_write_them(value: str, word: str, departs:
 # --- a record against its label
 
 
-def labelled(folder: Path, record: object, **more: object) -> tuple[Run, MeasuredRun]:
+def labelled(folder: Path, record: object, **overrides: object) -> tuple[Run, MeasuredRun]:
     """A run of UDP and of TCP that is told Reno, whose generator's report says something of it."""
     run = write_two_flows(folder)
     file = folder / "flow1/server/iperf3.json"
@@ -108,20 +112,20 @@ def labelled(folder: Path, record: object, **more: object) -> tuple[Run, Measure
         protocols=("tcp", "udp"),
         parameters={"congestion_control": {"flag": "--congestion-control={value}", "values": ["reno", "cubic"]}},
     )
-    here = run.cell.model_copy(update={"scenario": changed, "client": linux, "server": linux, **more})
-    run = run.model_copy(update={"cell": here, "effective": {"flow1.server.congestion_control": "reno"}})
+    tested_cell = run.cell.model_copy(update={"scenario": changed, "client": linux, "server": linux, **overrides})
+    run = run.model_copy(update={"cell": tested_cell, "effective": {"flow1.server.congestion_control": "reno"}})
     return run, measure(folder, run)
 
 
 def test_a_report_that_says_another_congestion_control_spoils_the_run(tmp_path: Path) -> None:
     run, measured = labelled(tmp_path, {"sender_tcp_congestion": "cubic", "receiver_tcp_congestion": "cubic"})
-    (said,) = measured.contradicted
-    assert said == (
+    (text,) = measured.contradicted
+    assert text == (
         "flow 1: flow1.server.congestion_control was set to reno, and iperf3's report at its sender says cubic"
     )
     outcome = proven_outcome(run, measured)
     assert (outcome.status, outcome.role, outcome.reason, outcome.detail) == (
-        "infrastructure", "harness", "contradicted", said
+        "infrastructure", "harness", "contradicted", text
     )  # fmt: skip
     assert judge(run.cell.scenario, [(run, measured)], []).status == "error"
 
@@ -165,23 +169,28 @@ def test_the_gate_names_what_departs_and_what_did_before() -> None:
 
 
 def test_the_site_colours_what_departs() -> None:
-    other, as_set = (result((seen("client", "connection_window", value),)) for value in (524_288, WINDOW))
-    pages = [cell_page(one) for one in (other, as_set)]
-    assert [[one.departs for one in page.parameters if one.asked] for page in pages] == [[True], [False]]
+    cell_result, as_set = (result((seen("client", "connection_window", value),)) for value in (524_288, WINDOW))
+    pages = [cell_page(one) for one in (cell_result, as_set)]
+    assert [[parameter_row.departs for parameter_row in page.parameters if parameter_row.asked] for page in pages] == [
+        [True],
+        [False],
+    ]
     assert pages[0].departures == (
         "client.connection_window was set to 16 MiB, and 524,288 bytes were seen in 1 of 1 run",
     )
     assert set(pages[0].departures) <= set(pages[0].warnings) and not pages[1].departures
-    assert (build_tile(other).departs, build_tile(as_set).departs) == (True, False)
+    assert (build_tile(cell_result).departs, build_tile(as_set).departs) == (True, False)
 
 
 def test_a_flow_s_own_parameter_stands_beside_what_was_seen_of_it() -> None:
-    one = result(
+    cell_result = result(
         (seen("server", "initial_cwnd", 3, "packets"),),
         flows=[{"download": "10 MB", "parameters": {"server.initial_cwnd": 32}}],
     )
-    run = one.runs[0][0].model_copy(update={"effective": {"flow0.server.initial_cwnd": 32}})
-    page = cell_page(CellResult(one.cell, ((run, one.runs[0][1]),), one.verdict, one.folders))
+    run = cell_result.runs[0][0].model_copy(update={"effective": {"flow0.server.initial_cwnd": 32}})
+    page = cell_page(
+        CellResult(cell_result.cell, ((run, cell_result.runs[0][1]),), cell_result.verdict, cell_result.folders)
+    )
     (line,) = [line for line in page.parameters if line.asked]
     assert (line.role, line.name, line.asked, line.departs) == ("flow0.server", "initial_cwnd", "32", True)
     assert [value for value, _ in line.seen] == ["3 packets"]

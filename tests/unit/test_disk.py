@@ -46,17 +46,17 @@ def _store(
 
 
 def _planned(*cells: Cell) -> list[PlannedRun]:
-    return [PlannedRun(one, 0) for one in cells]
+    return [PlannedRun(tested_cell, 0) for tested_cell in cells]
 
 
 def test_a_plan_takes_what_stored_runs_of_its_kind_took_else_an_upper_estimate(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    same, kind, unknown = cell(seed=1), cell(seed=2), cell(scenario(name="test/other"), seed=3)
-    places = [_store(store, same, 100_000), _store(store, same, 300_000, 1)]
-    need = DiskUse(store).need(_planned(same, kind, unknown), 2)
+    tested_cell, kind, unknown = cell(seed=1), cell(seed=2), cell(scenario(name="test/other"), seed=3)
+    places = [_store(store, tested_cell, 100_000), _store(store, tested_cell, 300_000, 1)]
+    need = DiskUse(store).need(_planned(tested_cell, kind, unknown), 2)
     largest = disk_use(places[1])
     assert need.maximum == 2 * largest + stored_bytes(unknown.scenario)
-    assert need.temporary == 2 * written_bytes(same.scenario)
+    assert need.temporary == 2 * written_bytes(tested_cell.scenario)
     assert (need.runs, need.estimated_runs) == (3, 1)
     # Its own runs tell better than those of its kind.
     _store(store, kind, 500_000)
@@ -65,18 +65,18 @@ def test_a_plan_takes_what_stored_runs_of_its_kind_took_else_an_upper_estimate(t
 
 
 def test_what_was_never_compressed_and_what_cannot_be_read_tell_nothing(tmp_path: Path) -> None:
-    store, one = Store(tmp_path), cell()
-    _store(store, one, 900_000, plain=True)
-    assert DiskUse(store).need(_planned(one), 1).estimated_runs == 1
+    store, tested_cell = Store(tmp_path), cell()
+    _store(store, tested_cell, 900_000, plain=True)
+    assert DiskUse(store).need(_planned(tested_cell), 1).estimated_runs == 1
     broken = _store(store, cell(seed=9), 1000)
     (broken / "run.json").write_text("[]")
-    assert DiskUse(store).need(_planned(one), 1).estimated_runs == 1
+    assert DiskUse(store).need(_planned(tested_cell), 1).estimated_runs == 1
 
 
 def test_figures_alone_take_little_and_so_do_those_who_refuse(tmp_path: Path) -> None:
-    store, one = Store(tmp_path), cell()
-    _store(store, one, 900_000)
-    assert DiskUse(store, "none").need(_planned(one), 1).maximum < 50_000
+    store, tested_cell = Store(tmp_path), cell()
+    _store(store, tested_cell, 900_000)
+    assert DiskUse(store, "none").need(_planned(tested_cell), 1).maximum < 50_000
     refused = cell(parameters={"client.initial_cwnd": "7"})
     assert DiskUse(store).need(_planned(refused), 1).maximum == STORED_BESIDE
 
@@ -90,10 +90,10 @@ def test_of_failed_runs_only_what_fails_is_planned_to_stay(tmp_path: Path) -> No
     _store(store, mixed, 300_000, 1, took=4.0)
 
     def need(one: Cell) -> tuple[int, int]:
-        found = DiskUse(store, "failed").need(_planned(one), 2)
+        disk_need = DiskUse(store, "failed").need(_planned(one), 2)
         # While it goes on a run takes as much, whatever becomes of it.
-        assert found.temporary == written_bytes(one.scenario)
-        return found.minimum, found.maximum
+        assert disk_need.temporary == written_bytes(one.scenario)
+        return disk_need.minimum, disk_need.maximum
 
     def figures(one: Cell) -> int:
         place = store.folder(one.key, 0)
@@ -116,9 +116,9 @@ def test_of_failed_runs_only_what_fails_is_planned_to_stay(tmp_path: Path) -> No
 def test_what_may_not_fit_is_cautioned_of_and_what_cannot_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, one = Store(tmp_path), cell()
+    store, tested_cell = Store(tmp_path), cell()
     disk = DiskUse(store, "failed")
-    need = disk.need(_planned(one), 1)
+    need = disk.need(_planned(tested_cell), 1)
 
     def required(free: int) -> str:
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(free, 0, free))
@@ -193,8 +193,14 @@ def test_runs_that_do_not_fit_are_refused_before_the_first(
 
     monkeypatch.setattr(Campaign, "work", work)
     app = App(CheckoutPaths(ROOT, tmp_path / "store", tmp_path / "state", tmp_path / "cache"))
-    one = app.catalogue.find_implementations("ngtcp2", "client")
-    request = Request(app.catalogue.find_scenarios(["satellite/medium"]), one, one, engine="virtual", sim_kernel="lab")
+    implementations = app.catalogue.find_implementations("ngtcp2", "client")
+    request = Request(
+        app.catalogue.find_scenarios(["satellite/medium"]),
+        implementations,
+        implementations,
+        engine="virtual",
+        sim_kernel="lab",
+    )
     options = Options(artefacts=artefacts)
     if fits:
         app.run(request, options, lambda event: None)

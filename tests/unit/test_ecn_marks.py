@@ -53,7 +53,11 @@ def _marked(data: bytes, codepoint: Callable[[int], int]) -> bytes:
 
 
 def _marks(measured: MeasuredRun) -> dict[str, float]:
-    return {one.name: one.value for one in measured.measurements if one.name.startswith("ecn_marks")}
+    return {
+        measurement.name: measurement.value
+        for measurement in measured.measurements
+        if measurement.name.startswith("ecn_marks")
+    }
 
 
 def test_what_came_unmarked_and_left_marked_was_marked_here(tmp_path: Path) -> None:
@@ -96,8 +100,8 @@ def test_one_that_was_dropped_is_not_marked(tmp_path: Path) -> None:
 def test_where_nobody_is_capable_that_is_said(tmp_path: Path) -> None:
     measured = measure_with_series(tmp_path, _written(tmp_path, lambda side, number: NOT_ECT))[0]
     assert _marks(measured) == {"ecn_marks_to_client": 0.0}
-    [said] = [text for text in measured.warnings if "ECN" in text]
-    assert said == "no packet to client was ECN-capable, so that RED dropped what it would have marked"
+    [message] = [text for text in measured.warnings if "ECN" in text]
+    assert message == "no packet to client was ECN-capable, so that RED dropped what it would have marked"
 
 
 def test_a_queue_that_only_drops_has_no_marks(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ def of(name: str, *walls: float, virtual: float | None = 60.0) -> CellResult:
     """A cell of a scenario, with a run for each wall time."""
     pairs = []
     for wall in walls:
-        made, measured = run(completion=30.0)
-        pairs.append((made.model_copy(update={"wall": wall, "virtual": virtual}), measured))
+        stored_run, measured = run(completion=30.0)
+        pairs.append((stored_run.model_copy(update={"wall": wall, "virtual": virtual}), measured))
     return result("virtual" if virtual else "compose", *pairs, one=scenario(name=name))
 
 

@@ -106,12 +106,12 @@ def asked(
         more["flows"] = [{**flows[0], "parameters": {full: value}}, *flows[1:]]
     else:
         fixed = {f"flow0.{full}": value}
-    one = scenario(**more)
-    if one.study is not None and not _takes_part(one, full, value, pair):
+    tested_scenario = scenario(**more)
+    if tested_scenario.study is not None and not _takes_part(tested_scenario, full, value, pair):
         return []
-    request = Request([one], [pair["client"]], [pair["server"]], parameters=fixed, vary=varied)
-    made = build_matrix(request, images(*known()), SIM, known())
-    return [cell for cell in made if one.study is None or cell.parameters.get(full) == value]
+    request = Request([tested_scenario], [pair["client"]], [pair["server"]], parameters=fixed, vary=varied)
+    cells = build_matrix(request, images(*known()), SIM, known())
+    return [cell for cell in cells if tested_scenario.study is None or cell.parameters.get(full) == value]
 
 
 def _takes_part(one: Scenario, full: str, value: ParameterValue, pair: Mapping[Role, Implementation]) -> bool:
@@ -127,8 +127,12 @@ def _takes_part(one: Scenario, full: str, value: ParameterValue, pair: Mapping[R
 def told(lab: Lab, cell: Cell, flow: int, full: str, value: ParameterValue) -> bool:
     """Whether the program at a role of a flow is told a value, or does it untold."""
     role, name = parse_parameter_name(full)
-    who, peer, parameter = cell.implementation(role, flow), cell.implementation(peer_role(role), flow), PARAMETERS[name]
-    setting, ask = who.setting(role, name), peer.setting(peer_role(role), name)
+    implementation, peer, parameter = (
+        cell.implementation(role, flow),
+        cell.implementation(peer_role(role), flow),
+        PARAMETERS[name],
+    )
+    setting, ask = implementation.setting(role, name), peer.setting(peer_role(role), name)
     kind = cell.scenario.flows[flow].kind
     if kind == "udp":
         return False
@@ -152,7 +156,7 @@ def told(lab: Lab, cell: Cell, flow: int, full: str, value: ParameterValue) -> b
         return place.get(words.partition("=")[0]) == words.partition("=")[2]
     if setting is not None and setting.default is not None and parameter.canonical(setting.default) == value:
         return True
-    if ask is not None and ask.asks is not None and "ack_frequency" in who.extensions:
+    if ask is not None and ask.asks is not None and "ack_frequency" in implementation.extensions:
         words = ask.fill(ask.asks, parameter, value)
         return f" {words} " in f" {hosts[peer_role(role)].environment[f'{peer_role(role).upper()}_PARAMS']} "
     return False
@@ -190,7 +194,11 @@ def settings_of(pair: Mapping[Role, Implementation], flows: list[dict[str, objec
     """What all that play a role say of a parameter."""
     role, _ = parse_parameter_name(full)
     players = [pair[role], *([known()["linux"]] if any("kind" in flow for flow in flows) else [])]
-    return [found for one in players if (found := one.setting(role, full.partition(".")[2])) is not None]
+    return [
+        setting
+        for implementation in players
+        if (setting := implementation.setting(role, full.partition(".")[2])) is not None
+    ]
 
 
 def every_parameter() -> Iterator[str]:
@@ -222,16 +230,19 @@ def test_what_is_asked_takes_effect_or_is_refused(way: Way, kind: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(known()))
 def test_every_implementation_does_what_it_is_set_to_or_refuses(name: str) -> None:
-    one = known()[name]
-    if not one.transfers_files:
+    implementation = known()[name]
+    if not implementation.transfers_files:
         pytest.skip("a generator's flows are above")
     pairs: dict[Role, Implementation] = {
-        role: one if role in one.roles else known()["quiche" if one.protocols != ("h2",) else "https"] for role in ROLES
+        role: implementation
+        if role in implementation.roles
+        else known()["quiche" if implementation.protocols != ("h2",) else "https"]
+        for role in ROLES
     }
     done, claimed = set[str](), set[str]()
     for full in every_parameter():
         role, _ = parse_parameter_name(full)
-        setting = one.setting(role, full.partition(".")[2])
+        setting = implementation.setting(role, full.partition(".")[2])
         if setting is not None and setting.settable:
             claimed.add(full)
         for value in values(PARAMETERS[full.partition(".")[2]], [setting] if setting else []):
@@ -242,15 +253,15 @@ def test_every_implementation_does_what_it_is_set_to_or_refuses(name: str) -> No
 
 def test_no_implementation_has_settings_that_only_one_of_its_transports_takes() -> None:
     """A manifest has one setting a role: who speaks both QUIC and TCP would need two."""
-    for one in known().values():
-        assert len({"tcp" if speaks in ("h2", "tcp", "udp") else "quic" for speaks in one.protocols}) == 1
+    for implementation in known().values():
+        assert len({"tcp" if speaks in ("h2", "tcp", "udp") else "quic" for speaks in implementation.protocols}) == 1
 
 
 def linux_cell(flows: list[dict[str, Any]], **parameters: ParameterValue) -> Cell:
     pair = [known()["linux"]]
-    one = scenario(flows=flows, objectives=[], milestones=[])
+    tested_scenario = scenario(flows=flows, objectives=[], milestones=[])
     fixed = {name.replace("__", "."): value for name, value in parameters.items()}
-    return build_matrix(Request([one], pair, pair, parameters=fixed), images(*known()), SIM, known())[0]
+    return build_matrix(Request([tested_scenario], pair, pair, parameters=fixed), images(*known()), SIM, known())[0]
 
 
 def test_a_flow_s_own_value_hides_none_that_is_asked_for() -> None:
@@ -293,17 +304,19 @@ def read(folder: Path, text: str) -> Scenario:
 
 def test_a_varied_congestion_control_is_told_to_tcp(tmp_path: Path) -> None:
     pair = [known()["linux"]]
-    made = build_matrix(Request([read(tmp_path, VARIED)], pair, pair), images(*known()), SIM, known())
-    labs = [build_lab(cell, 0) for cell in made]
+    cells = build_matrix(Request([read(tmp_path, VARIED)], pair, pair), images(*known()), SIM, known())
+    labs = [build_lab(cell, 0) for cell in cells]
     assert [read_plan("server", lab.host("server0").environment).algorithm for lab in labs] == ["cubic", "bbr"]
     assert [lab.flows[0].label for lab in labs] == ["TCP (cubic)", "TCP (bbr)"]
     assert [lab.effective for lab in labs] == [{"flow0.server.congestion_control": one} for one in ("cubic", "bbr")]
-    assert len({cell.key for cell in made}) == 2
+    assert len({cell.key for cell in cells}) == 2
 
 
 def test_a_file_may_ask_of_tcp_what_tcp_alone_has(tmp_path: Path) -> None:
-    one = read(tmp_path, VARIED.replace("server.congestion_control: [cubic, bbr]", "client.initial_rwnd: [10, 20]"))
-    assert one.vary == {"client.initial_rwnd": (10, 20)}
+    tested_scenario = read(
+        tmp_path, VARIED.replace("server.congestion_control: [cubic, bbr]", "client.initial_rwnd: [10, 20]")
+    )
+    assert tested_scenario.vary == {"client.initial_rwnd": (10, 20)}
 
 
 @pytest.mark.parametrize(

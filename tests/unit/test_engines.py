@@ -161,10 +161,10 @@ def test_a_context_is_built_of_files_that_are_newer_than_any_cache(tmp_path: Pat
 
 
 def test_served_files_are_the_same_everywhere(tmp_path: Path) -> None:
-    one, other = served_file(tmp_path / "a", "f", 100_001), served_file(tmp_path / "b", "f", 100_001)
-    assert one.read_bytes() == other.read_bytes()
-    assert one.stat().st_size == 100_001
-    assert hashlib.sha256(one.read_bytes()).hexdigest()[:16] == "9a68e07897c48459"
+    path, file = served_file(tmp_path / "a", "f", 100_001), served_file(tmp_path / "b", "f", 100_001)
+    assert path.read_bytes() == file.read_bytes()
+    assert path.stat().st_size == 100_001
+    assert hashlib.sha256(path.read_bytes()).hexdigest()[:16] == "9a68e07897c48459"
 
 
 def test_served_files_look_the_same_everywhere(tmp_path: Path) -> None:
@@ -285,18 +285,18 @@ def test_what_is_held_becomes_its_own_program_in_the_end() -> None:
 
 def test_a_client_is_held_until_it_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containers, "_program", lambda image: ["echo", image, "goes on"])
-    ones = DelayedStarts(tmp_path / "held", {"client1": "alpha"})
-    service = ones.services()["client1"]
+    delayed_starts = DelayedStarts(tmp_path / "held", {"client1": "alpha"})
+    service = delayed_starts.services()["client1"]
     words = [word.replace("/held/", f"{tmp_path}/held/client1/") for word in service["entrypoint"]]
-    assert not ones.release("client1"), "nobody waits yet"
+    assert not delayed_starts.release("client1"), "nobody waits yet"
     waiting = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     with pytest.raises(subprocess.TimeoutExpired):
         waiting.wait(0.2)
-    assert ones.release("client1")
+    assert delayed_starts.release("client1")
     assert waiting.communicate(timeout=5)[0] == "alpha goes on\n"
     # Started once more, it is not held again.
     assert subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=5, check=True).stdout == "alpha goes on\n"
-    ones.remove()
+    delayed_starts.remove()
     assert not (tmp_path / "held").exists()
 
 
@@ -319,12 +319,12 @@ def test_cancelled_builds_end_at_once_and_leave_no_process(tmp_path: Path, monke
     _docker(tmp_path, monkeypatch, f"echo $$ >{tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; exec sleep 60")
     build, images = _one_build(tmp_path), Images(tmp_path, tmp_path / "state")
     with ThreadPoolExecutor(1) as pool:
-        made = pool.submit(images.make, build, lambda name, seconds: None)
-        wait_for(lambda: made.done() or (tmp_path / "pid").exists())
-        assert not made.done()
+        future = pool.submit(images.make, build, lambda name, seconds: None)
+        wait_for(lambda: future.done() or (tmp_path / "pid").exists())
+        assert not future.done()
         images.cancel()
         with pytest.raises(EngineError, match="the image x was ended"):
-            made.result(timeout=5)
+            future.result(timeout=5)
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
     # And none is begun afterwards.
     with pytest.raises(EngineError, match="was ended"):
@@ -347,8 +347,8 @@ def test_a_long_chain_is_large_and_each_certificate_is_signed_by_the_next(tmp_pa
     chain = x509.load_pem_x509_certificates((folder / "cert.pem").read_bytes())
     (authority,) = x509.load_pem_x509_certificates((folder / "ca.pem").read_bytes())
     assert len(chain) == 9
-    for one, issuer in itertools.pairwise([*chain, authority]):
-        one.verify_directly_issued_by(issuer)
+    for certificate, issuer in itertools.pairwise([*chain, authority]):
+        certificate.verify_directly_issued_by(issuer)
     # What a server sends of it is more than three times a client's first datagram, by far.
-    assert sum(len(one.public_bytes(serialization.Encoding.DER)) for one in chain) > 7500
+    assert sum(len(certificate.public_bytes(serialization.Encoding.DER)) for certificate in chain) > 7500
     assert folder != virtual_certificates(tmp_path)

@@ -43,8 +43,8 @@ def stored(one: Cell, captures: str = "same", wall: float = 1.0, repetition: int
 
 
 def virtual(one: Any = None, client: str = "alpha", server: str = "beta", **parameters: str) -> Cell:
-    made = cell(one, implementation(client), implementation(server), engine="virtual", parameters=parameters)
-    return with_key(made.model_copy(update={"engine_code": "digest-0"}))
+    tested_cell = cell(one, implementation(client), implementation(server), engine="virtual", parameters=parameters)
+    return with_key(tested_cell.model_copy(update={"engine_code": "digest-0"}))
 
 
 class FakeApp:
@@ -65,7 +65,7 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def make(
         runs: Sequence[Run], known: Ledger | None = None, differs: Sequence[str] = (), digest: str = "digest-1",
-        other_labs: Sequence[str] = (), **more: Any,
+        other_labs: Sequence[str] = (), **overrides: Any,
     ) -> Prover:  # fmt: skip
         digests = {component: value for run in runs for component, value in components(run.cell).items()}
         monkeypatch.setattr(equivalence, "component_digests", lambda *words: digests | {ENGINE: digest})
@@ -76,7 +76,7 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Any:
                 yield RepeatedRun(run, stored(run.cell, "other") if other else run, None)
 
         monkeypatch.setattr(equivalence, "run_again", run_again)
-        return Prover(FakeApp(known or Ledger(), other_labs), runs, **more)  # type: ignore[arg-type]
+        return Prover(FakeApp(known or Ledger(), other_labs), runs, **overrides)  # type: ignore[arg-type]
 
     return make
 
@@ -141,8 +141,8 @@ def test_a_sample_is_a_share_of_the_cells() -> None:
 # --- proving
 
 
-def prove(made: Prover, tmp_path: Path, base: Any = no_base, **more: Any) -> ProofAttempt:
-    return made.prove(made.changed(), tmp_path, base, **more)
+def prove(made: Prover, tmp_path: Path, base: Any = no_base, **overrides: Any) -> ProofAttempt:
+    return made.prove(made.changed(), tmp_path, base, **overrides)
 
 
 def test_the_same_bytes_make_an_entry(prover: Any, tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_the_same_bytes_make_an_entry(prover: Any, tmp_path: Path) -> None:
 
 
 def test_nothing_new_is_nothing_to_prove(prover: Any, tmp_path: Path) -> None:
-    for known, digest in ((Ledger(), "digest-0"), (ledger(entry("digest-1", "digest-0")), "digest-1")):
-        tried = prove(prover([stored(virtual())], known, digest=digest), tmp_path)
+    for known_ledger, digest in ((Ledger(), "digest-0"), (ledger(entry("digest-1", "digest-0")), "digest-1")):
+        tried = prove(prover([stored(virtual())], known_ledger, digest=digest), tmp_path)
         assert tried.proven
         assert not tried.changed
         assert list(result_lines(tried)) == ["nothing to prove: every digest is that of stored results"]
@@ -242,8 +242,8 @@ def test_what_no_cell_has_is_not_proven(prover: Any, tmp_path: Path) -> None:
 
 
 def test_a_later_change_is_held_against_the_one_before(prover: Any, tmp_path: Path) -> None:
-    known = ledger(entry("digest-1", "digest-0", "changes"))
-    made = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))], known, digest="digest-2")
+    known_ledger = ledger(entry("digest-1", "digest-0", "changes"))
+    made = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))], known_ledger, digest="digest-2")
     (changed,) = made.changed()
     assert changed.before == "digest-1"
     tried = prove(made, tmp_path)
@@ -253,22 +253,24 @@ def test_a_later_change_is_held_against_the_one_before(prover: Any, tmp_path: Pa
 
 def test_entries_of_digests_that_nothing_is_stored_with_are_no_base(prover: Any, tmp_path: Path) -> None:
     """Runs may have been stored by code whose digest nobody has proven."""
-    known = ledger(entry("digest-8", "digest-9"))
-    made = prover([stored(virtual(PLAIN))], known)
+    known_ledger = ledger(entry("digest-8", "digest-9"))
+    made = prover([stored(virtual(PLAIN))], known_ledger)
     assert made.changed() == [ChangedComponent(ENGINE, "digest-0", "digest-1")]
     assert prove(made, tmp_path).proven
 
 
 def test_entries_are_tried_again_by_the_runs_that_rest_on_them(prover: Any, tmp_path: Path) -> None:
-    known = ledger(entry("digest-1", "digest-0"), entry("sim-digest-1", "sim-digest-0", kind="simulator", name="sim"))
+    known_ledger = ledger(
+        entry("digest-1", "digest-0"), entry("sim-digest-1", "sim-digest-0", kind="simulator", name="sim")
+    )
     runs = [stored(virtual(PLAIN)), stored(virtual(CHANGING))]
-    made = prover(runs, known)
-    lines = list(again_lines(made.prove_again(tmp_path, no_base), known))
+    made = prover(runs, known_ledger)
+    lines = list(again_lines(made.prove_again(tmp_path, no_base), known_ledger))
     assert lines[0].startswith("engine virtual digest-1 = digest-0") and lines[0].endswith("holds in 2 cells")
     assert lines[1].endswith("no stored run rests on it")
-    made = prover(runs, known, differs=["test/changing"])
+    made = prover(runs, known_ledger, differs=["test/changing"])
     tried = made.prove_again(tmp_path, no_base)
-    assert "differs in 1 of 2 cells: test/changing" in next(iter(again_lines(tried, known)))
+    assert "differs in 1 of 2 cells: test/changing" in next(iter(again_lines(tried, known_ledger)))
     assert [item["holds"] for item in again_report(tried)["entries"]] == [False, True]
     assert all(attempt.proven for attempt in made.prove_again(tmp_path, lambda: FakeBase("other")).values())
 
@@ -281,17 +283,17 @@ def test_a_cell_is_handed_over_as_a_file_that_amounts_to_the_same_lab(tmp_path: 
     request = Request([swept, CHANGING], [implementation("alpha")], [implementation("beta")], engine="virtual")
     from harness.execution.matrix import build_matrix
 
-    for one in build_matrix(request, images("alpha", "beta"), cell().sim_image):
+    for tested_cell in build_matrix(request, images("alpha", "beta"), cell().sim_image):
         file = tmp_path / "cell.yaml"
-        file.write_text(json.dumps(scenario_document(one)))
+        file.write_text(json.dumps(scenario_document(tested_cell)))
         assert "vary" not in yaml.safe_load(file.read_text())
         read = Catalogue(tmp_path).scenario(file)
         again = Request(
-            [read], request.clients, request.servers, engine="virtual", parameters=one.parameters
+            [read], request.clients, request.servers, engine="virtual", parameters=tested_cell.parameters
         )  # fmt: skip
-        (made,) = build_matrix(again, images("alpha", "beta"), one.sim_image)
-        assert made.key == one.key
-        assert scenario_keys(made) == scenario_keys(one)
+        (made,) = build_matrix(again, images("alpha", "beta"), tested_cell.sim_image)
+        assert made.key == tested_cell.key
+        assert scenario_keys(made) == scenario_keys(tested_cell)
 
 
 def test_digests_of_a_revision_are_read_or_refused() -> None:

@@ -38,8 +38,8 @@ def _took() -> list[RunDuration]:
 def _cells(took: Iterable[RunDuration]) -> dict[tuple[str, str], list[RunDuration]]:
     """Runs of one cell on one kind of machine."""
     found: dict[tuple[str, str], list[RunDuration]] = defaultdict(list)
-    for one in took:
-        found[one.cell.key, one.machine].append(one)
+    for duration in took:
+        found[duration.cell.key, duration.machine].append(duration)
     return found
 
 
@@ -49,16 +49,21 @@ def _within_two(estimate: float, walls: list[float]) -> bool:
 
 def test_of_nine_cells_in_ten_the_estimate_is_within_a_factor_of_two() -> None:
     """Each cell's by the runs of the other seven eighths of the cells alone."""
-    keys = sorted({one.cell.key for one in _took()})
+    keys = sorted({duration.cell.key for duration in _took()})
     fold = {key: index % FOLDS for index, key in enumerate(keys)}
     held = []
     for number in range(FOLDS):
-        others = [one for one in _took() if fold[one.cell.key] != number]
-        known = {machine: DurationModel(others, machine) for machine in {one.machine for one in _took()}}
+        durations = [duration for duration in _took() if fold[duration.cell.key] != number]
+        duration_models = {
+            machine: DurationModel(durations, machine) for machine in {duration.machine for duration in _took()}
+        }
         for (key, machine), runs in _cells(_took()).items():
             if fold[key] == number:
                 held.append(
-                    _within_two(known[machine].expected_seconds(runs[0].cell) / 1.1, [one.wall for one in runs])
+                    _within_two(
+                        duration_models[machine].expected_seconds(runs[0].cell) / 1.1,
+                        [duration.wall for duration in runs],
+                    )
                 )
     assert len(held) > 400
     assert sum(held) / len(held) >= 0.9
@@ -68,7 +73,7 @@ def test_without_any_run_the_model_is_right_for_most_cells() -> None:
     """Up to how fast a machine is, which nothing but a run can tell: kinds of EPYC differ by a factor of two."""
     by_machine: dict[str, list[tuple[float, list[float]]]] = defaultdict(list)
     for (_, machine), runs in _cells(_took()).items():
-        by_machine[machine].append((expected_seconds(runs[0].cell) / 1.1, [one.wall for one in runs]))
+        by_machine[machine].append((expected_seconds(runs[0].cell) / 1.1, [duration.wall for duration in runs]))
     held = []
     for cells in by_machine.values():
         pace = statistics.median(statistics.median(walls) / expected for expected, walls in cells)
@@ -80,9 +85,11 @@ def test_without_any_run_the_model_is_right_for_most_cells() -> None:
 def test_forty_flows_are_not_promised_in_a_few_seconds() -> None:
     # 118 MB in all: 15 s were promised of them once. 54 and 48 are taken (ngtcp2's server and quiche's, an AMD EPYC).
     flows = [Flow.model_validate({"stop": "47 s"})] * 40
-    one = scenario(flows=flows, objectives=[], path={"forward": _link("20 Mbit/s"), "return": _link("20 Mbit/s")})
-    made = cell(one, engine="virtual")
-    assert 25 <= expected_seconds(made) <= 102
+    tested_scenario = scenario(
+        flows=flows, objectives=[], path={"forward": _link("20 Mbit/s"), "return": _link("20 Mbit/s")}
+    )
+    tested_cell = cell(tested_scenario, engine="virtual")
+    assert 25 <= expected_seconds(tested_cell) <= 102
     sixteen: dict[str, list[float]] = defaultdict(list)
     for took in _took():
         if took.cell.scenario.name == "dumbbell/sixteen":
@@ -90,7 +97,7 @@ def test_forty_flows_are_not_promised_in_a_few_seconds() -> None:
     assert sixteen
     for machine, walls in sixteen.items():
         # Forty flows for 47 s take five times as long as sixteen for 15 s, on whatever machine.
-        assert 2 <= DurationModel(_took(), machine).expected_seconds(made) / statistics.median(walls) <= 10
+        assert 2 <= DurationModel(_took(), machine).expected_seconds(tested_cell) / statistics.median(walls) <= 10
 
 
 def test_several_files_count_as_one_of_their_size() -> None:
@@ -101,7 +108,7 @@ def test_several_files_count_as_one_of_their_size() -> None:
     for figure in (transferred_bytes, written_bytes, stored_bytes):
         assert figure(several) == figure(single)
     for engine in ("virtual", "compose"):
-        made = [expected_seconds(cell(one, engine=engine)) for one in (several, single)]
+        made = [expected_seconds(cell(tested_scenario, engine=engine)) for tested_scenario in (several, single)]
         assert made[0] == made[1]
 
 
@@ -115,36 +122,45 @@ def _ran(made: Cell, seconds: float) -> RunDuration:
 
 def test_the_nearest_runs_tell() -> None:
     slow, quick = implementation("slow"), implementation("quick")
-    here, there = scenario(name="test/here"), scenario(name="test/there", timeout="60 s")
-    known = DurationModel(
-        [_ran(cell(here, slow, slow, engine="virtual"), 200), _ran(cell(here, quick, quick, engine="virtual"), 2)],
+    tested_scenario, there = scenario(name="test/here"), scenario(name="test/there", timeout="60 s")
+    duration_model = DurationModel(
+        [
+            _ran(cell(tested_scenario, slow, slow, engine="virtual"), 200),
+            _ran(cell(tested_scenario, quick, quick, engine="virtual"), 2),
+        ],
         "this one",
     )
-    assert known.expected_seconds(cell(here, slow, slow, engine="virtual")) == pytest.approx(220)
+    assert duration_model.expected_seconds(cell(tested_scenario, slow, slow, engine="virtual")) == pytest.approx(220)
     # The same server in another scenario, with whoever.
-    assert known.expected_seconds(cell(there, quick, slow, engine="virtual")) == pytest.approx(220)
-    assert known.expected_seconds(cell(there, slow, quick, engine="virtual")) == pytest.approx(2.2)
+    assert duration_model.expected_seconds(cell(there, quick, slow, engine="virtual")) == pytest.approx(220)
+    assert duration_model.expected_seconds(cell(there, slow, quick, engine="virtual")) == pytest.approx(2.2)
     # Somebody never seen: between the two.
-    assert 10 < known.expected_seconds(cell(here, implementation("new"), implementation("new"), engine="virtual")) < 40
+    assert (
+        10
+        < duration_model.expected_seconds(
+            cell(tested_scenario, implementation("new"), implementation("new"), engine="virtual")
+        )
+        < 40
+    )
     # An engine that nothing ran on is left to the model.
-    real = cell(here, slow, slow)
-    assert known.expected_seconds(real) == expected_seconds(real)
+    real = cell(tested_scenario, slow, slow)
+    assert duration_model.expected_seconds(real) == expected_seconds(real)
 
 
 def test_this_machine_s_runs_come_before_those_of_others() -> None:
-    made = cell(engine="virtual")
-    took = [_ran(made, 10), RunDuration(made, 40, "another")]
-    assert DurationModel(took, "this one").expected_seconds(made) == pytest.approx(11)
-    assert DurationModel(took, "another").expected_seconds(made) == pytest.approx(44)
-    assert DurationModel(took, "a third").expected_seconds(made) == pytest.approx(22)
+    tested_cell = cell(engine="virtual")
+    took = [_ran(tested_cell, 10), RunDuration(tested_cell, 40, "another")]
+    assert DurationModel(took, "this one").expected_seconds(tested_cell) == pytest.approx(11)
+    assert DurationModel(took, "another").expected_seconds(tested_cell) == pytest.approx(44)
+    assert DurationModel(took, "a third").expected_seconds(tested_cell) == pytest.approx(22)
 
 
 def test_a_store_s_own_runs_are_known(tmp_path: Path) -> None:
-    made = cell(engine="virtual")
+    tested_cell = cell(engine="virtual")
     store = Store(tmp_path)
-    run = Run(cell=made, repetition=0, outcome=Outcome(status="completed"), started_at="", wall=77.0)
-    store.finish(store.begin(made.key, 0), run, None, None)
-    known = load_experience(store, tmp_path / "nothing", [made])
-    assert known.expected_seconds(made) == pytest.approx(77 * 1.1)
+    run = Run(cell=tested_cell, repetition=0, outcome=Outcome(status="completed"), started_at="", wall=77.0)
+    store.finish(store.begin(tested_cell.key, 0), run, None, None)
+    duration_model = load_experience(store, tmp_path / "nothing", [tested_cell])
+    assert duration_model.expected_seconds(tested_cell) == pytest.approx(77 * 1.1)
     # One that crashed says nothing of how long a run takes.
-    assert math.isfinite(known.expected_seconds(cell(engine="compose")))
+    assert math.isfinite(duration_model.expected_seconds(cell(engine="compose")))

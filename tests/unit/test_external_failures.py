@@ -81,10 +81,10 @@ def _heard(monkeypatch: pytest.MonkeyPatch, *events: Event, kills: int = 0, limi
         "harness.engine.external_failures.docker", lambda *words, check: CompletedProcess(words, 0, answer, "")
     )
     counts = iter([5])
-    heard = ExternalEvents(lambda: next(counts, 5 + kills))
+    external_events = ExternalEvents(lambda: next(counts, 5 + kills))
     for name, attributes in events:
-        heard.hear("client0", name, attributes)
-    return heard
+        external_events.hear("client0", name, attributes)
+    return external_events
 
 
 @pytest.mark.parametrize(
@@ -108,18 +108,18 @@ def _heard(monkeypatch: pytest.MonkeyPatch, *events: Event, kills: int = 0, limi
 def test_what_the_daemon_and_the_kernel_say(
     monkeypatch: pytest.MonkeyPatch, events: list[Event], kills: int, limit: bool, reason: str | None, words: str
 ) -> None:
-    found = _heard(monkeypatch, *events, kills=kills, limit=limit).befell("client0", "c-client0")
-    assert (found and found.reason) == reason
-    assert found is None or words in found.detail
-    assert found is None or "again" in found.detail or "each time" in found.detail
+    failure = _heard(monkeypatch, *events, kills=kills, limit=limit).befell("client0", "c-client0")
+    assert (failure and failure.reason) == reason
+    assert failure is None or words in failure.detail
+    assert failure is None or "again" in failure.detail or "each time" in failure.detail
 
 
 def test_what_the_harness_tells_to_end_befell_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = _heard(monkeypatch)
-    heard.tell("client0")
+    events = _heard(monkeypatch)
+    events.tell("client0")
     for name, attributes in (STOP, KILL, DIED):
-        heard.hear("client0", name, attributes)
-    assert heard.befell("client0", "c-client0") is None
+        events.hear("client0", name, attributes)
+    assert events.befell("client0", "c-client0") is None
 
 
 @kernel_tells
@@ -130,19 +130,19 @@ def test_a_first_process_that_died_of_sigkill_was_killed_from_outside(
     monkeypatch: pytest.MonkeyPatch, number: int, reason: str | None
 ) -> None:
     """Without a word of the daemon's: by its number on the host."""
-    heard = _heard(monkeypatch)
+    events = _heard(monkeypatch)
     pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pause()
-    heard.watch("client0", pid)
-    heard.watch("client0", pid)
+    events.watch("client0", pid)
+    events.watch("client0", pid)
     os.kill(pid, number)
     os.waitpid(pid, 0)
-    heard.hear("client0", "die", {"exitCode": str(128 + number)})
-    found = heard.befell("client0", "c-client0")
-    assert (found and found.reason) == reason
-    heard.close()
+    events.hear("client0", "die", {"exitCode": str(128 + number)})
+    failure = events.befell("client0", "c-client0")
+    assert (failure and failure.reason) == reason
+    events.close()
 
 
 @kernel_tells
@@ -154,19 +154,19 @@ def test_a_container_whose_shim_was_killed_did_not_crash(
 ) -> None:
     """Docker says 255 of it, as of a program that says so itself."""
     words = ["containerd-shim-runc-v2", "-c", "import signal; signal.pause()", "-id", "c0ffee"]
-    heard = _heard(monkeypatch)
+    events = _heard(monkeypatch)
     with subprocess.Popen(words, executable=sys.executable) as shim:
         wait_for(lambda: shim_of("c0ffee") is not None)
-        heard.hear("client0", "start", {}, "c0ffee")
+        events.hear("client0", "start", {}, "c0ffee")
         if number is not None:
             shim.send_signal(number)
             shim.wait()
-        heard.hear("client0", "die", {"exitCode": "255"}, "c0ffee")
-        found = heard.befell("client0", "c0ffee")
+        events.hear("client0", "die", {"exitCode": "255"}, "c0ffee")
+        failure = events.befell("client0", "c0ffee")
         shim.kill()
-    assert (found and found.reason) == reason
-    assert found is None or "a signal to its containerd-shim" in found.detail
-    heard.close()
+    assert (failure and failure.reason) == reason
+    assert failure is None or "a signal to its containerd-shim" in failure.detail
+    events.close()
 
 
 def test_nothing_here_holds_a_container_that_is_not_here() -> None:

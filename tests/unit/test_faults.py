@@ -128,8 +128,8 @@ def test_a_test_case_is_told_to_whom_it_is_for() -> None:
 
 def test_several_files_are_asked_for_by_name_and_served_from_a_folder_of_their_own() -> None:
     flow = {"files": [{"count": 2, "size": "32 B", "name_length": 250}, {"count": 1, "size": "1 KiB"}]}
-    asked = scenario(flows=[flow], testcase="transfer", ip_version=46, objectives=[])
-    lab = build_lab(with_key(cell(asked)), 0)
+    tested_scenario = scenario(flows=[flow], testcase="transfer", ip_version=46, objectives=[])
+    lab = build_lab(with_key(cell(tested_scenario)), 0)
     urls = lab.hosts[0].environment["REQUESTS"].split()
     assert [len(url.rsplit("/", 1)[1]) for url in urls[:2]] == [250, 250]
     assert len(set(urls)) == 3
@@ -141,21 +141,25 @@ def test_several_files_are_asked_for_by_name_and_served_from_a_folder_of_their_o
 
 def _downloaded(tmp_path: Path, change: Callable[[Path], object]) -> exit_rules.FileComparison:
     """What is said of two files of which somebody changed something."""
-    asked = scenario(flows=[{"files": [{"count": 2, "size": "1 KiB"}]}], testcase="transfer", objectives=[])
-    lab = build_lab(with_key(cell(asked)), 0)
+    tested_scenario = scenario(flows=[{"files": [{"count": 2, "size": "1 KiB"}]}], testcase="transfer", objectives=[])
+    lab = build_lab(with_key(cell(tested_scenario)), 0)
     (flow,) = lab.flows
     cache = Cache(tmp_path / "cache", 1 << 30)
     make_served_files(lab, cache)
-    came = tmp_path / "flow0" / "downloads"
-    shutil.copytree(cache.www / flow.folder, came)
-    change(came)
+    file = tmp_path / "flow0" / "downloads"
+    shutil.copytree(cache.www / flow.folder, file)
+    change(file)
     transfer = Transfer(flow=0, index=0, size=flow.size, started_ns=0, ended_ns=1, exit_code=0)
     return exit_rules.check_transfer(transfer, flow, tmp_path, cache.www)
 
 
 def test_several_files_that_are_whole_are_intact_and_removed(tmp_path: Path) -> None:
-    found = _downloaded(tmp_path, lambda came: None)
-    assert (found.outcome, found.transfer.received, found.transfer.intact) == (None, 2048, True)
+    file_comparison = _downloaded(tmp_path, lambda file: None)
+    assert (file_comparison.outcome, file_comparison.transfer.received, file_comparison.transfer.intact) == (
+        None,
+        2048,
+        True,
+    )
     assert not list((tmp_path / "flow0" / "downloads").iterdir())
 
 
@@ -172,10 +176,10 @@ def test_several_files_that_are_whole_are_intact_and_removed(tmp_path: Path) -> 
 def test_one_of_several_files_that_is_not_as_it_was_served(
     tmp_path: Path, change: Callable[[Path], object], said: str
 ) -> None:
-    found = _downloaded(tmp_path, change)
-    assert found.outcome is not None
-    assert found.outcome.status == "wrong_file"
-    assert said in found.outcome.detail
+    file_comparison = _downloaded(tmp_path, change)
+    assert file_comparison.outcome is not None
+    assert file_comparison.outcome.status == "wrong_file"
+    assert said in file_comparison.outcome.detail
 
 
 def _passage(fates: Sequence[Fate], appeared: int = 0) -> tuple[MatchedPackets, Replay]:
@@ -206,10 +210,10 @@ def test_numbers_that_were_dropped_are_held_against_those_asked_for() -> None:
 def test_shares_of_chance_are_held_against_those_asked_for() -> None:
     drawn = random.Random(1)
     fates = [Fate.LOST if drawn.random() < 0.29 else Fate.DELIVERED for _ in range(5000)]
-    asked = Fault(direction="to_server", kind="drop", rate=0.3, burst=3)
-    assert not _said([asked], fates)
-    assert "(29." in _said([asked.model_copy(update={"rate": 0.02})], fates)[0]
-    assert "were dropped, asked 29.4" in _said([asked], [Fate.DELIVERED] * 5000)[0]
+    fault = Fault(direction="to_server", kind="drop", rate=0.3, burst=3)
+    assert not _said([fault], fates)
+    assert "(29." in _said([fault.model_copy(update={"rate": 0.02})], fates)[0]
+    assert "were dropped, asked 29.4" in _said([fault], [Fate.DELIVERED] * 5000)[0]
     damaged = Fault(direction="to_server", kind="corrupt", rate=0.3, burst=3)
-    assert not _said([damaged], fates, appeared=sum(one is Fate.LOST for one in fates))
+    assert not _said([damaged], fates, appeared=sum(fate is Fate.LOST for fate in fates))
     assert "were damaged, asked 29.4" in _said([damaged], fates, appeared=0)[0]

@@ -135,8 +135,8 @@ def test_several_flows_have_rows_of_their_own_and_a_repeat_has_others(tmp_path: 
     csv = tmp_path / "growth.csv"
     csv.write_text(HEADER + bench.rows.getvalue())
     frame = read_growth(csv)
-    one, other, repeat = (transfer_growth(frame, *which) for which in ((0, 0), (1, 0), (1, 1)))
-    assert one.size[-1] == 390
+    growth, other, repeat = (transfer_growth(frame, *which) for which in ((0, 0), (1, 0), (1, 1)))
+    assert growth.size[-1] == 390
     moment = other.time_of(1, 0)
     assert moment is not None
     assert (moment.after_ns, moment.before_ns) == (19 * PERIOD, 20 * PERIOD)

@@ -114,10 +114,10 @@ def test_connections_are_told_apart(version: int) -> None:
 
 
 def test_the_agent_tells_of_each_connection_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.agent.subprocess.Popen", lambda *words, **more: None)
+    monkeypatch.setattr("simulator.agent.subprocess.Popen", lambda *words, **overrides: None)
     plan = Plan("auto", {}, [], [], [], [], 1.0, PORT, 0.1, 64)
     heard: list[str] = []
-    made = Agent(plan, {}, tmp_path, tmp_path / "stop", opened=heard.append)
+    agent = Agent(plan, {}, tmp_path, tmp_path / "stop", opened=heard.append)
 
     class Sniff:
         """A packet socket with what came by."""
@@ -138,8 +138,8 @@ def test_the_agent_tells_of_each_connection_once(tmp_path: Path, monkeypatch: py
             self.filters += 1
 
     sniff = Sniff()
-    made._hear(sniff)  # type: ignore[arg-type]
+    agent._hear(sniff)  # type: ignore[arg-type]
     assert heard == [CLIENT[4], CLIENT[6].replace(":0::", "::")]
     assert sniff.filters == 1
-    said = (tmp_path / "events.jsonl").read_text()
-    assert (said.count("first_datagram"), said.count('"opened"')) == (1, 2)
+    text = (tmp_path / "events.jsonl").read_text()
+    assert (text.count("first_datagram"), text.count('"opened"')) == (1, 2)

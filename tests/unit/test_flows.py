@@ -33,16 +33,16 @@ def generator() -> Implementation:
     return implementation("linux", protocols=["tcp", "udp"], parameters=settings)
 
 
-def made(*flows: object, **more: object) -> list[Cell]:
-    others = {one.name: one for one in (generator(), implementation("gamma"), implementation("delta"))}
-    one = scenario(flows=list(flows), objectives=[], **more)
-    request = Request([one], [implementation("alpha")], [implementation("beta"), implementation("gamma")])
-    assert set(named_implementations(swept_points(request))) <= set(others)
-    return build_matrix(request, images("alpha", "beta", *others), SIM, others)
+def made(*flows: object, **overrides: object) -> list[Cell]:
+    implementations = {stack.name: stack for stack in (generator(), implementation("gamma"), implementation("delta"))}
+    tested_scenario = scenario(flows=list(flows), objectives=[], **overrides)
+    request = Request([tested_scenario], [implementation("alpha")], [implementation("beta"), implementation("gamma")])
+    assert set(named_implementations(swept_points(request))) <= set(implementations)
+    return build_matrix(request, images("alpha", "beta", *implementations), SIM, implementations)
 
 
-def lab(*flows: object, **more: object) -> Lab:
-    return build_lab(made(*flows, **more)[0], 0)
+def lab(*flows: object, **overrides: object) -> Lab:
+    return build_lab(made(*flows, **overrides)[0], 0)
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,13 @@ def test_what_is_no_flow(flow: dict[str, object], words: str) -> None:
 
 
 def test_a_plain_number_as_a_bound_is_read_back() -> None:
-    one = scenario(objectives=[{"metric": "jain_shared", "at_least": 0.95}, {"metric": "completion", "at_most": "3 s"}])
-    assert Scenario.model_validate_json(one.model_dump_json(by_alias=True)).objectives == one.objectives
+    tested_scenario = scenario(
+        objectives=[{"metric": "jain_shared", "at_least": 0.95}, {"metric": "completion", "at_most": "3 s"}]
+    )
+    assert (
+        Scenario.model_validate_json(tested_scenario.model_dump_json(by_alias=True)).objectives
+        == tested_scenario.objectives
+    )
 
 
 def test_a_flow_is_over_within_the_timeout() -> None:
@@ -120,19 +125,19 @@ def test_uniform_traffic_has_a_mean_rate() -> None:
 
 
 def test_who_plays_a_flow() -> None:
-    one = made({"stop": "5 s"}, {"stop": "5 s", "server": "delta"}, TCP)
+    cells = made({"stop": "5 s"}, {"stop": "5 s", "server": "delta"}, TCP)
     # Somebody of the matrix plays in the first flow, so there is a cell for every server.
-    assert [cell.server.name for cell in one] == ["beta", "gamma"]
-    assert one[0].key != one[1].key
-    cell = one[0]
+    assert [cell.server.name for cell in cells] == ["beta", "gamma"]
+    assert cells[0].key != cells[1].key
+    cell = cells[0]
     players = [tuple(cell.implementation(role, flow).name for role in ("client", "server")) for flow in range(3)]
     assert players == [("alpha", "beta"), ("alpha", "delta"), ("linux", "linux")]
     assert cell.image("server", 1).identity == "digest-of-delta"
 
 
 def test_flows_that_name_everybody_need_no_matrix() -> None:
-    one = made(TCP, UDP)
-    assert [(cell.client.name, cell.server.name) for cell in one] == [("linux", "linux")]
+    cells = made(TCP, UDP)
+    assert [(cell.client.name, cell.server.name) for cell in cells] == [("linux", "linux")]
     both = made({"stop": "5 s", "client": "gamma", "server": "delta"})
     assert [(cell.client.name, cell.server.name) for cell in both] == [("gamma", "delta")]
 
@@ -143,68 +148,68 @@ def test_another_implementation_in_a_flow_is_another_cell() -> None:
 
 
 def test_a_generator_is_told_what_its_sender_does() -> None:
-    one = lab({"stop": "5 s"}, {**TCP, "start": "3 s"}, UDP, {**UDP, "direction": "to_server"})
-    told = [json.loads(one.host(f"client{flow}").environment["TRAFFIC"]) for flow in (1, 2, 3)]
+    built_lab = lab({"stop": "5 s"}, {**TCP, "start": "3 s"}, UDP, {**UDP, "direction": "to_server"})
+    told = [json.loads(built_lab.host(f"client{flow}").environment["TRAFFIC"]) for flow in (1, 2, 3)]
     assert [item["kind"] for item in told] == ["tcp", "udp", "udp"]
     assert told[0]["words"] == ["--congestion-control=reno"]
     assert told[0]["seconds"] == 12
     assert told[1]["traffic"] == {"model": "poisson", "rate": 8_000_000, "packet": [1000, 1000]}
     assert [item["sender"] for item in told] == ["server", "server", "client"]
     assert told[1]["seed"] != told[2]["seed"], "two flows do not send at the same moments"
-    assert one.host("server1").environment["TRAFFIC"] == one.host("client1").environment["TRAFFIC"]
-    assert "REQUESTS" not in one.host("client1").environment
-    assert [flow.label for flow in one.flows] == ["alpha → beta", "TCP (reno)", "UDP (poisson)", "UDP (poisson)"]
+    assert built_lab.host("server1").environment["TRAFFIC"] == built_lab.host("client1").environment["TRAFFIC"]
+    assert "REQUESTS" not in built_lab.host("client1").environment
+    assert [flow.label for flow in built_lab.flows] == ["alpha → beta", "TCP (reno)", "UDP (poisson)", "UDP (poisson)"]
 
 
 def test_a_flow_of_tcp_may_have_a_size() -> None:
     cbr = {"model": "cbr", "rate": "1 Mbit/s"}
-    one = lab(
+    built_lab = lab(
         {"download": "1 MB"},
         {"kind": "tcp", "download": "10 MB", "start": "2 s"},
         {"kind": "tcp", "download": "64 KiB", "direction": "to_server", "traffic": cbr},
         {"kind": "tcp", "stop": "4 s"},
     )
-    told = [json.loads(one.host(f"server{flow}").environment["TRAFFIC"]) for flow in (1, 2, 3)]
+    told = [json.loads(built_lab.host(f"server{flow}").environment["TRAFFIC"]) for flow in (1, 2, 3)]
     assert [(item.get("size"), item.get("seconds")) for item in told] == [(10**7, None), (65536, None), (None, 4)]
     assert [item["sender"] for item in told] == ["server", "client", "server"]
     assert told[1]["traffic"]["rate"] == 1_000_000
-    assert [(flow["start"], flow["stop"]) for flow in lab_summary(one)["flows"]] == [
+    assert [(flow["start"], flow["stop"]) for flow in lab_summary(built_lab)["flows"]] == [
         (0, None),
         (2, None),
         (0, None),
         (0, 4),
     ]
     # Nothing is served, nobody but the generator ends it, and it has the time that any transfer may take.
-    assert [(flow.file, flow.size, flow.cut_off) for flow in one.flows[1:]] == [("", 0, False)] * 3
-    assert one.time_limit(one.flows[1]) == one.timeout
+    assert [(flow.file, flow.size, flow.cut_off) for flow in built_lab.flows[1:]] == [("", 0, False)] * 3
+    assert built_lab.time_limit(built_lab.flows[1]) == built_lab.timeout
 
 
 def test_what_ends_by_itself_has_milestones() -> None:
-    one = scenario(flows=[{"kind": "tcp", "download": "20 MB"}, {"download": "5 MB"}], objectives=[])
-    assert [size.label() for size in one.milestones_within()] == ["2MB", "10MB"]
+    tested_scenario = scenario(flows=[{"kind": "tcp", "download": "20 MB"}, {"download": "5 MB"}], objectives=[])
+    assert [size.label() for size in tested_scenario.milestones_within()] == ["2MB", "10MB"]
     with pytest.raises(ValidationError, match="objective on milestone_2MB, but the milestones are none"):
         scenario(flows=[{"kind": "tcp", "stop": "20 s"}], objectives=[{"metric": "milestone_2MB", "at_most": "3 s"}])
 
 
 def test_a_host_s_kernel_is_set_where_a_flow_asks_for_it() -> None:
     asked = {"server.tcp_wmem_max": "33 MB", "client.tcp_rmem_max": "33 MB", "server.initial_cwnd": 100}
-    one = lab({"stop": "5 s"}, {**TCP, "parameters": asked})
-    assert one.host("server1").sysctls == {"net.ipv4.tcp_wmem": "4096 16384 33000000"}
-    assert one.host("client1").sysctls == {"net.ipv4.tcp_rmem": "4096 131072 33000000"}
-    assert one.host("server1").environment["INITCWND"] == "100"
-    assert not one.host("server0").sysctls and "INITCWND" not in one.host("client1").environment
-    services = compose_document(one)["services"]
+    built_lab = lab({"stop": "5 s"}, {**TCP, "parameters": asked})
+    assert built_lab.host("server1").sysctls == {"net.ipv4.tcp_wmem": "4096 16384 33000000"}
+    assert built_lab.host("client1").sysctls == {"net.ipv4.tcp_rmem": "4096 131072 33000000"}
+    assert built_lab.host("server1").environment["INITCWND"] == "100"
+    assert not built_lab.host("server0").sysctls and "INITCWND" not in built_lab.host("client1").environment
+    services = compose_document(built_lab)["services"]
     assert services["server1"]["sysctls"] == {"net.ipv4.tcp_wmem": "4096 16384 33000000"}
     assert "sysctls" not in services["server0"]
 
 
 def test_only_quic_flows_take_what_is_asked_of_the_cell() -> None:
-    one = lab({"stop": "5 s"}, TCP, UDP, parameters={"server.congestion_control": "cubic"})
-    assert one.host("server0").environment["SERVER_PARAMS"] == "--cc=cubic"
-    assert one.host("server1").environment["SERVER_PARAMS"] == "--congestion-control=reno"
-    assert one.host("server2").environment["SERVER_PARAMS"] == ""
-    assert one.effective["server.congestion_control"] == "cubic"
-    assert one.effective["flow1.server.congestion_control"] == "reno"
+    built_lab = lab({"stop": "5 s"}, TCP, UDP, parameters={"server.congestion_control": "cubic"})
+    assert built_lab.host("server0").environment["SERVER_PARAMS"] == "--cc=cubic"
+    assert built_lab.host("server1").environment["SERVER_PARAMS"] == "--congestion-control=reno"
+    assert built_lab.host("server2").environment["SERVER_PARAMS"] == ""
+    assert built_lab.effective["server.congestion_control"] == "cubic"
+    assert built_lab.effective["flow1.server.congestion_control"] == "reno"
 
 
 def test_a_flow_of_tcp_needs_who_speaks_it() -> None:
@@ -219,9 +224,11 @@ def test_what_is_cut_off_has_more_to_send_than_can_pass() -> None:
     )
     # 25 s at 10 Mbit/s are 31.25 MB.
     assert served_size(flow, link).bytes == 50_000_000
-    one = lab({"stop": "5 s"})
-    assert one.flows[0].cut_off
-    assert one.time_limit(lab(TCP).flows[0]) == pytest.approx(25), "the generator ends by itself, with some patience"
+    built_lab = lab({"stop": "5 s"})
+    assert built_lab.flows[0].cut_off
+    assert built_lab.time_limit(lab(TCP).flows[0]) == pytest.approx(25), (
+        "the generator ends by itself, with some patience"
+    )
 
 
 def test_a_sweep_may_change_one_flow() -> None:
@@ -270,35 +277,38 @@ def test_names_that_nobody_has_are_found_where_they_stand(tmp_path: Path, text: 
 
 @pytest.mark.parametrize("family", ["dumbbell", "queue"])
 def test_the_shipped_scenarios_make_labs(family: str) -> None:
-    known = {name: one for name, (one, _) in catalogue().implementations().items()}
-    for one in catalogue().find_scenarios([family]):
-        clients, servers = ([known[name] for name in names or ("ngtcp2",)] for names in (one.clients, one.servers))
-        request = Request([one], clients, servers)
+    implementations = {name: stack for name, (stack, _) in catalogue().implementations().items()}
+    for tested_scenario in catalogue().find_scenarios([family]):
+        clients, servers = (
+            [implementations[name] for name in names or ("ngtcp2",)]
+            for names in (tested_scenario.clients, tested_scenario.servers)
+        )
+        request = Request([tested_scenario], clients, servers)
         names = {*named_implementations(swept_points(request)), *(item.name for item in (*clients, *servers))}
-        seen: dict[str, set[object]] = {name: set() for name in one.vary}
+        seen: dict[str, set[object]] = {name: set() for name in tested_scenario.vary}
         played = set()
-        for cell in build_matrix(request, images(*names), SIM, known):
+        for cell in build_matrix(request, images(*names), SIM, implementations):
             try:
                 lab = build_lab(cell, 0)
             except UnsupportedError as error:
                 assert "congestion_control" in str(error)
                 continue
-            assert len(lab.flows) == len(one.flows)
+            assert len(lab.flows) == len(tested_scenario.flows)
             played.add(cell.server.name)
             for name, values in seen.items():
                 values.add(cell.parameters[name])
         # Nothing is in a scenario's lists that nobody can play.
-        assert all(values == {str(value) for value in one.vary[name]} for name, values in seen.items())
-        assert played >= {item.name for item in servers} or not one.open_roles
+        assert all(values == {str(value) for value in tested_scenario.vary[name]} for name, values in seen.items())
+        assert played >= {item.name for item in servers} or not tested_scenario.open_roles
 
 
 def test_a_scenario_says_who_is_in_it_where_nobody_else_does() -> None:
-    one: Scenario = scenario(flows=[{"stop": "5 s"}], objectives=[], servers=["gamma"])
+    tested_scenario: Scenario = scenario(flows=[{"stop": "5 s"}], objectives=[], servers=["gamma"])
     everyone = [implementation(name) for name in ("alpha", "beta", "gamma")]
     pictures = images("alpha", "beta", "gamma")
     by_default = build_matrix(
-        Request([one], everyone[:1], everyone, default_roles=frozenset({"server"})), pictures, SIM
+        Request([tested_scenario], everyone[:1], everyone, default_roles=frozenset({"server"})), pictures, SIM
     )
     assert [cell.server.name for cell in by_default] == ["gamma"]
-    asked = build_matrix(Request([one], everyone[:1], everyone[:2]), pictures, SIM)
-    assert [cell.server.name for cell in asked] == ["alpha", "beta"]
+    cells = build_matrix(Request([tested_scenario], everyone[:1], everyone[:2]), pictures, SIM)
+    assert [cell.server.name for cell in cells] == ["alpha", "beta"]

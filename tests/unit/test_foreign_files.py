@@ -74,11 +74,12 @@ def _stored(root: Path, runs: int = 2) -> tuple[Store, list[Run], list[Path], li
     """A store with runs that have figures and series, and what it has said."""
     said: list[str] = []
     store, drawn = Store(root, said.append), download_run()
-    made = [drawn.run.model_copy(update={"repetition": number}) for number in range(runs)]
+    stored_runs = [drawn.run.model_copy(update={"repetition": number}) for number in range(runs)]
     places = [
-        store.finish(store.begin(run.cell.key, run.repetition), run, drawn.measured, drawn.series) for run in made
+        store.finish(store.begin(run.cell.key, run.repetition), run, drawn.measured, drawn.series)
+        for run in stored_runs
     ]
-    return store, made, places, said
+    return store, stored_runs, places, said
 
 
 @pytest.mark.parametrize("damage", _NO_FILES)
@@ -205,8 +206,8 @@ def test_wrong_figures_cost_their_runs_and_no_command(
 
 def _columnar(root: Path, runs: int = 5) -> str:
     drawn = download_run()
-    made = [drawn.run.model_copy(update={"repetition": number}) for number in range(runs)]
-    write_columns(root, [StoredRun(run, drawn.measured, drawn.series) for run in made], [])
+    stored_runs = [drawn.run.model_copy(update={"repetition": number}) for number in range(runs)]
+    write_columns(root, [StoredRun(run, drawn.measured, drawn.series) for run in stored_runs], [])
     return drawn.run.cell.key
 
 
@@ -237,8 +238,8 @@ def test_a_command_says_that_once(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == INFRASTRUCTURE
-    said = capsys.readouterr().err
-    assert said.count("transfers.parquet") == 1 and "warning" not in said
+    text = capsys.readouterr().err
+    assert text.count("transfers.parquet") == 1 and "warning" not in text
 
 
 _TABLES: dict[str, tuple[str, Callable[[pl.DataFrame], pl.DataFrame], str]] = {
@@ -293,9 +294,9 @@ def test_a_table_has_room_for_so_many_rows(tmp_path: Path, monkeypatch: pytest.M
 def test_a_column_beyond_is_left_out_and_a_number_of_another_size_is_the_same(tmp_path: Path) -> None:
     frame = pl.DataFrame({"flow": [0], "name": ["cwnd"], "t": [1], "value": [2], "more": [object]}, strict=False)
     frame.drop("more").with_columns(more=pl.lit(1)).write_parquet(tmp_path / "t.parquet")
-    found = read_frame(tmp_path / "t.parquet", SERIES_SCHEMA, exact=True)
-    assert found.schema == pl.Schema(SERIES_SCHEMA)
-    assert found.rows() == [(0, "cwnd", 1.0, 2.0)]
+    table = read_frame(tmp_path / "t.parquet", SERIES_SCHEMA, exact=True)
+    assert table.schema == pl.Schema(SERIES_SCHEMA)
+    assert table.rows() == [(0, "cwnd", 1.0, 2.0)]
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"within": NaN, "counts": {}}', '{"within": 0.1, "counts": [1]}', "{"])

@@ -17,28 +17,28 @@ from tools.reference.changed import changed, changed_page
 
 
 def test_of_a_baseline_the_cells_that_changed_are_kept_and_shown(tmp_path: Path) -> None:
-    slower, steady, gone = (
+    slower, steady, tested_cell = (
         cell(scenario(name=f"x/{name}"), engine="virtual").model_copy(update={"key": digit * 16})
         for name, digit in (("slower", "a"), ("steady", "b"), ("gone", "c"))
     )
-    base = [result([10.0, 10.1], where=slower), result([5.0], where=steady), result([7.0], where=gone)]
+    base = [result([10.0, 10.1], where=slower), result([5.0], where=steady), result([7.0], where=tested_cell)]
     now = [result([12.0, 12.2], where=other_bits(slower)), result([5.0], where=steady)]
-    kept = tmp_path / "former"
-    assert write_changed_cells(kept, decide(match_cells(base, now), within=0.03), 0.03, Store(tmp_path / "none")) == 2
-    assert json.loads((kept / "compared.json").read_text()) == {
+    path = tmp_path / "former"
+    assert write_changed_cells(path, decide(match_cells(base, now), within=0.03), 0.03, Store(tmp_path / "none")) == 2
+    assert json.loads((path / "compared.json").read_text()) == {
         "within": 0.03, "counts": {"worse": 1, "same": 1, "gone": 1},
     }  # fmt: skip
 
-    compared = read_comparison(kept)
+    compared = read_comparison(path)
     assert compared is not None
-    former = open_app(kept).results.find(lambda one: True)
-    assert {one.cell.scenario.name for one in former} == {"x/slower", "x/gone"}
+    former = open_app(path).results.find(lambda one: True)
+    assert {cell_result.cell.scenario.name for cell_result in former} == {"x/slower", "x/gone"}
     # Of today all cells are there; the page has those that were kept.
-    found = changed(former, now, compared.within, (nothing_known, nothing_known), Ledger())
-    assert [(one.decision.status, one.decision.pair.cell.scenario.name) for one in found] == [
+    changeds = changed(former, now, compared.within, (nothing_known, nothing_known), Ledger())
+    assert [(one.decision.status, one.decision.pair.cell.scenario.name) for one in changeds] == [
         ("gone", "x/gone"), ("worse", "x/slower"),
     ]  # fmt: skip
-    page = changed_page(found, compared)
+    page = changed_page(changeds, compared)
     assert "Of 3 cells: 1 worse, 1 gone, 1 same." in page and "more than 3 %" in page
     (row,) = (text for text in page.splitlines() if "x/slower" in text)
     assert "10.1 → 12.1 s (× 1.2" in row and "n = 2 and 2" in row and "the engine's code" in row

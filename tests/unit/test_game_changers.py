@@ -35,13 +35,13 @@ from tests.engine_pairs import result, run
 from tests.examples import catalogue
 from tests.study_results import of_study, results, told
 
-KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
+KNOWN = {name: implementation for name, (implementation, _) in catalogue().implementations().items()}
 Asked = Mapping[str, ParameterValue]
 
 
 def _scenario(name: str) -> Scenario:
-    (one,) = catalogue().find_scenarios([name])
-    return one
+    (scenario,) = catalogue().find_scenarios([name])
+    return scenario
 
 
 # --- what is shipped
@@ -49,18 +49,18 @@ def _scenario(name: str) -> Scenario:
 
 def _shipped() -> list[str]:
     files = (catalogue().scenario(file) for file in catalogue().scenario_files())
-    return [one.name for one in files if one.study is not None]
+    return [scenario.name for scenario in files if scenario.study is not None]
 
 
 def test_a_fraction_of_every_pair_tells_main_effects_from_two_factors_together() -> None:
     fractions = [name for name in _shipped() if "/fraction-" in name]
     assert len(fractions) == 6
     for name in fractions[:1]:
-        one = _scenario(name)
-        (point,) = expand_points(one, {}, {})
+        scenario = _scenario(name)
+        (point,) = expand_points(scenario, {}, {})
         designs = {
             server: design_for_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN[server]})
-            for server in one.servers
+            for server in scenario.servers
         }
         assert all(len(design.points) in (8, 16, 32) for design in designs.values()), name
         assert not any(design.aliases.of_main for design in designs.values())
@@ -72,10 +72,15 @@ def test_a_fraction_of_every_pair_tells_main_effects_from_two_factors_together()
 
 def test_document_004_s_columns_are_told_as_far_as_they_are_honoured() -> None:
     (point,) = expand_points(_scenario("studies/profiles-50-10"), {}, {})
-    made = design_for_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]})
-    assert made.labels == ("its own parameters", "picoquic's parameters", "h2o's parameters", "curl's parameters")
-    assert made.points[2].parameters["server.congestion_control"] == "reno"
-    assert "h2o's parameters: server.ack_delay_exponent 10" in made.unsupported
+    pair_design = design_for_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]})
+    assert pair_design.labels == (
+        "its own parameters",
+        "picoquic's parameters",
+        "h2o's parameters",
+        "curl's parameters",
+    )
+    assert pair_design.points[2].parameters["server.congestion_control"] == "reno"
+    assert "h2o's parameters: server.ack_delay_exponent 10" in pair_design.unsupported
 
 
 # --- the page
@@ -88,9 +93,9 @@ def _response(asked: Asked, repetition: int) -> float:
 def _studied() -> list[CellResult]:
     pair = {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]}
     return [
-        found
+        cell_result
         for name in ("studies/fraction-50-10", "studies/profiles-50-10")
-        for found in results(_scenario(name), _response, 2, **pair)  # type: ignore[arg-type]
+        for cell_result in results(_scenario(name), _response, 2, **pair)  # type: ignore[arg-type]
     ]
 
 
@@ -100,9 +105,9 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
     assert text == snapshot
     assert every_effect(stored) == snapshot
     assert "| server.initial_cwnd | 3 of 3 | 10.0 s | 100 MB, picoquic→quinn, `studies/fraction-50-10` |" in text
-    drawn = {one.file for one in DRAWINGS if one.draw(stored) is not None}
+    drawn = {drawing.file for drawing in DRAWINGS if drawing.draw(stored) is not None}
     assert drawn == {"studies-effects-50-10-quinn.svg"}
-    assert len({one.file for one in DRAWINGS}) == len(DRAWINGS)
+    assert len({drawing.file for drawing in DRAWINGS}) == len(DRAWINGS)
     assert tornado([]) is None
 
 
@@ -140,10 +145,10 @@ def test_an_answer_goes_by_how_often_a_factor_changes_the_game(changes: int, sai
 def test_what_a_search_was_told_nothing_in_may_be_stored_under_another_studys_name() -> None:
     pair = {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]}
     tried = results(_scenario("studies/reach-50-10"), _response, 1, **pair)  # type: ignore[arg-type]
-    told_some = [one for one in tried if one.cell.parameters]
+    cell_results = [cell_result for cell_result in tried if cell_result.cell.parameters]
     other = results(_scenario("studies/profiles-50-10"), _response, 1, **pair)  # type: ignore[arg-type]
-    assert game_changers(told_some).partition("What would it take?")[2].count("No runs are stored yet.") == 3
-    with_it = game_changers([*told_some, *other]).partition("What would it take?")[2]
+    assert game_changers(cell_results).partition("What would it take?")[2].count("No runs are stored yet.") == 3
+    with_it = game_changers([*cell_results, *other]).partition("What would it take?")[2]
     assert with_it.count("No runs are stored yet.") == 2
 
 
@@ -156,18 +161,18 @@ def test_a_study_that_ran_once_says_that_it_has_no_intervals() -> None:
 
 def test_a_table_of_everybody_says_what_changes_the_game_and_what_hides_it() -> None:
     levels = {"server.initial_cwnd": [10, 100], "server.pacing": ["on", "off"], "client.ack_ratio": [2, 10]}
-    one = of_study({"factors": levels, "design": "full"})
+    scenario = of_study({"factors": levels, "design": "full"})
 
     def seconds(asked: Asked, repetition: int) -> float:
         # With few ACKs it takes a tenth of a second more, and without pacing what nobody would notice.
         slow = 12.0 * (asked.get("server.initial_cwnd") == 10)
         return 6.0 + slow + 0.1 * (asked.get("client.ack_ratio") == 2) + 0.01 * (asked.get("server.pacing") == "off")
 
-    found = [
-        *results(one, seconds, 2, server=told("beta")),
-        *results(one, seconds, 2, server=told("gamma", without=("initial_cwnd",))),
+    cell_results = [
+        *results(scenario, seconds, 2, server=told("beta")),
+        *results(scenario, seconds, 2, server=told("gamma", without=("initial_cwnd",))),
     ]
-    head, _, beta, gamma = worth_table(analyse_all(found))
+    head, _, beta, gamma = worth_table(analyse_all(cell_results))
     assert head == "| worth, seconds of 2 MB / 10 MB | `server.initial_cwnd` | `server.pacing` | `client.ack_ratio` |"
     assert beta == "| beta | **6.0** / **12.0** | · | · |"
     assert gamma == "| gamma | – | · | 0.05 / 0.1 |"
@@ -182,12 +187,12 @@ def test_profiles_of_everybody_stand_beside_each_other() -> None:
         "like quick": {"server.initial_cwnd": 100, "server.pacing": "on"},
     }
     plain = of_study({"profiles": profiles}).model_dump(by_alias=True)
-    one = Scenario.model_validate({**plain, "objectives": _objectives(4.0, 7.0)})
+    scenario = Scenario.model_validate({**plain, "objectives": _objectives(4.0, 7.0)})
 
     def seconds(asked: Asked, repetition: int) -> float:
         return 6.0 if asked.get("server.initial_cwnd") == 100 else 400.0
 
-    made = profiles_table(group_profiles(results(one, seconds, 2, server=told("beta", without=("pacing",)))))
+    made = profiles_table(group_profiles(results(scenario, seconds, 2, server=told("beta", without=("pacing",)))))
     assert made == [
         "| seconds of 2 MB / 10 MB | its own parameters | quick | like quick |",
         "| --- | ---: | ---: | ---: |",
@@ -208,10 +213,10 @@ class _Lab:
         self.batches: list[int] = []
 
     def matrix(self, request: Request, listen: Listener, *, pull: bool, every: Sequence[Point]) -> list[Cell]:
-        (one,), (client,), (server,) = request.scenarios, request.clients, request.servers
-        found = results(one, self.seconds, 1, client=client, server=server, every=every)
-        self.results_of = {each.cell.key: each for each in found}
-        return [each.cell for each in found]
+        (scenario,), (client,), (server,) = request.scenarios, request.clients, request.servers
+        cell_results = results(scenario, self.seconds, 1, client=client, server=server, every=every)
+        self.results_of = {cell_result.cell.key: cell_result for cell_result in cell_results}
+        return [cell_result.cell for cell_result in cell_results]
 
     def run_cells(self, matrix: Sequence[Cell], *_: object) -> list[CellResult]:
         self.batches.append(sum(cell.key not in self.results for cell in matrix))
@@ -226,13 +231,15 @@ def _objectives(*demanded: float) -> list[dict[str, object]]:
 def _reach(lab: _Lab, one: Scenario, budget: int = 50) -> Any:
     request = Request([one], [told("alpha")], [told("beta")], engine="virtual")
     said: list[str] = []
-    (found,) = run_searches(cast(App, lab), request, Options(jobs=2), budget, lambda event: None, said.append)
-    return found, said
+    (search,) = run_searches(cast(App, lab), request, Options(jobs=2), budget, lambda event: None, said.append)
+    return search, said
 
 
-def _demanding(**more: object) -> Scenario:
-    one = of_study({"factors": FACTORS, "design": "one-at-a-time"})
-    return Scenario.model_validate({**one.model_dump(by_alias=True), "objectives": _objectives(4.0, 7.0), **more})
+def _demanding(**overrides: object) -> Scenario:
+    scenario = of_study({"factors": FACTORS, "design": "one-at-a-time"})
+    return Scenario.model_validate(
+        {**scenario.model_dump(by_alias=True), "objectives": _objectives(4.0, 7.0), **overrides}
+    )
 
 
 def _needs_two(asked: Asked, repetition: int) -> float:
@@ -241,8 +248,8 @@ def _needs_two(asked: Asked, repetition: int) -> float:
 
 
 def test_what_it_takes_is_searched_and_read_from_the_store_alone() -> None:
-    lab, one = _Lab(_needs_two), _demanding()
-    found, said = _reach(lab, one)
+    lab, scenario = _Lab(_needs_two), _demanding()
+    found, said = _reach(lab, scenario)
     assert sentence(found) == (
         "alpha→beta: it takes client.ack_ratio 10 and server.initial_cwnd 100: every set of fewer settings was tried "
         "and fails (5 of 8 sets were tried)."
@@ -252,7 +259,7 @@ def test_what_it_takes_is_searched_and_read_from_the_store_alone() -> None:
     assert said[0] == "alpha→beta: as it is"
     assert sum(lab.batches) == 5
     # Once more: nothing is run anew.
-    again, _ = _reach(lab, one)
+    again, _ = _reach(lab, scenario)
     assert again == found
     assert sum(lab.batches) == 5
     # From what is stored; a cell that was told other things does not belong to it.
@@ -265,11 +272,11 @@ def test_what_it_takes_is_searched_and_read_from_the_store_alone() -> None:
 
 
 def test_a_smaller_budget_is_gone_on_from() -> None:
-    lab, one = _Lab(_needs_two), _demanding()
-    found, _ = _reach(lab, one, budget=3)
+    lab, scenario = _Lab(_needs_two), _demanding()
+    found, _ = _reach(lab, scenario, budget=3)
     assert "not decided: 3 of 8 sets were tried, and the best, " in sentence(found)
     assert sum(lab.batches) == 3
-    found, _ = _reach(lab, one)
+    found, _ = _reach(lab, scenario)
     assert found.result.answer == "cheapest"
     assert sum(lab.batches) == 5
 
@@ -304,6 +311,6 @@ def test_what_is_searched_has_factors_and_objectives_and_a_ground_that_holds() -
 
 
 def test_a_path_is_nothing_to_tell() -> None:
-    one = of_study({"factors": {**FACTORS, "path.forward.loss": ["0 %", "1 %"]}})
-    (point,) = expand_points(one, {}, {})
+    scenario = of_study({"factors": {**FACTORS, "path.forward.loss": ["0 %", "1 %"]}})
+    (point,) = expand_points(scenario, {}, {})
     assert "path.forward.loss" not in factors_of(point, {"client": told("alpha"), "server": told()})

@@ -53,17 +53,17 @@ def result(
     contents: dict[str, str] | None = None,
 ) -> CellResult:
     """A cell with a run for each completion time, s; `ends`: outcomes in place of 'completed'."""
-    here = where or cell(engine="virtual")
+    tested_cell = where or cell(engine="virtual")
     runs = []
     for number, seconds in enumerate(times):
         status = ends[number] if number < len(ends) else "completed"
         run = Run(
-            cell=here, repetition=number, outcome=Outcome.model_validate({"status": status}), started_at="",
+            cell=tested_cell, repetition=number, outcome=Outcome.model_validate({"status": status}), started_at="",
             contents=contents or {},
         )  # fmt: skip
         figure = Measurement(name="completion", value=seconds, unit="s", flow=0, transfer="first")
         runs.append((run, MeasuredRun(version=VERSION, link=LinkProof(valid=True), measurements=(figure,))))
-    return CellResult(here, tuple(runs), judge(here.scenario, runs, []), tuple(Path("x") for _ in runs))
+    return CellResult(tested_cell, tuple(runs), judge(tested_cell.scenario, runs, []), tuple(Path("x") for _ in runs))
 
 
 def other_bits(one: Cell) -> Cell:
@@ -76,11 +76,17 @@ def lossy() -> Cell:
 
 
 def beside(
-    base: Sequence[float], now: Sequence[float], where: Cell | None = None, within: float = 0.03, **more: Sequence[str]
+    base: Sequence[float],
+    now: Sequence[float],
+    where: Cell | None = None,
+    within: float = 0.03,
+    **overrides: Sequence[str],
 ) -> Decision:
-    here = where or cell(engine="virtual")
-    found = match_cells([result(base, where=here)], [result(now, where=other_bits(here), ends=more.get("ends", ()))])
-    (decided,) = decide(found, within=within)
+    tested_cell = where or cell(engine="virtual")
+    cell_pairs = match_cells(
+        [result(base, where=tested_cell)], [result(now, where=other_bits(tested_cell), ends=overrides.get("ends", ()))]
+    )
+    (decided,) = decide(cell_pairs, within=within)
     return decided
 
 
@@ -88,31 +94,31 @@ def beside(
 
 
 def test_cells_are_paired_by_what_they_are_and_not_by_their_bits() -> None:
-    one = cell(engine="virtual")
-    gone = one.model_copy(update={"seed": 7})
-    new = one.model_copy(update={"seed": 8})
-    found = match_cells([result([1], where=one), result([1], where=gone)],
-                  [result([1], where=other_bits(one)), result([1], where=new)])  # fmt: skip
-    assert [(pair.base is None, pair.current is None) for pair in found] == [
+    tested_cell = cell(engine="virtual")
+    gone = tested_cell.model_copy(update={"seed": 7})
+    new = tested_cell.model_copy(update={"seed": 8})
+    cell_pairs = match_cells([result([1], where=tested_cell), result([1], where=gone)],
+                  [result([1], where=other_bits(tested_cell)), result([1], where=new)])  # fmt: skip
+    assert [(pair.base is None, pair.current is None) for pair in cell_pairs] == [
         (False, False), (True, False), (False, True)
     ]  # fmt: skip
-    assert [one.status for one in decide(found, within=0.03)] == ["same", "new", "gone"]
+    assert [decision.status for decision in decide(cell_pairs, within=0.03)] == ["same", "new", "gone"]
 
 
 def test_the_bits_that_differ_are_named() -> None:
-    one = cell(engine="virtual")
-    told = one.server.model_copy(update={"extensions": ("ack_frequency",), "colour": "#000000"})
-    two = other_bits(one).model_copy(update={"server": told})
+    tested_cell = cell(engine="virtual")
+    stack = tested_cell.server.model_copy(update={"extensions": ("ack_frequency",), "colour": "#000000"})
+    two = other_bits(tested_cell).model_copy(update={"server": stack})
     known = {
         "d1": Contents("d1", {"openssl": "3.5.1"}, {}),
         "d2": Contents("d2", {"openssl": "3.5.2"}, {}),
     }
     pair = CellPair(
-        result([1], where=one, contents={"server0": "d1"}), result([1], where=two, contents={"server0": "d2"})
+        result([1], where=tested_cell, contents={"server0": "d1"}), result([1], where=two, contents={"server0": "d2"})
     )  # fmt: skip
     found = version_differences(pair, (known.get, known.get), Ledger())
     assert found == [
-        "the engine's code", f"the manifest of {one.server.name} (extensions)", "openssl 3.5.1 → 3.5.2 in server0",
+        "the engine's code", f"the manifest of {tested_cell.server.name} (extensions)", "openssl 3.5.1 → 3.5.2 in server0",
     ]  # fmt: skip
 
 
@@ -120,22 +126,22 @@ def test_the_bits_that_differ_are_named() -> None:
 
 
 def test_the_same_bits_in_virtual_time_give_the_same_figures_to_the_last_digit() -> None:
-    (same,) = decide([CellPair(result([2.0]), result([2.0]))], within=0.03)
-    assert (same.status, same.exact, same.figures) == ("same", True, ())
+    (decision,) = decide([CellPair(result([2.0]), result([2.0]))], within=0.03)
+    assert (decision.status, decision.exact, decision.figures) == ("same", True, ())
     (other,) = decide([CellPair(result([2.0, 3.0]), result([2.0, 3.0000001]))], within=0.5)
     assert (other.status, [figure.name for figure in other.figures]) == ("differs", ["completion"])
     assert other.figures[0].why == "repetition 1; the bits are the same"
 
 
 def test_an_end_of_another_kind_with_the_same_bits_differs() -> None:
-    (found,) = decide([CellPair(result([2.0]), result([2.0], ends=["crashed"]))], within=0.03)
-    assert found.figures[0].why == "repetition 0: completed before, crashed now; the bits are the same"
+    (decision,) = decide([CellPair(result([2.0]), result([2.0], ends=["crashed"]))], within=0.03)
+    assert decision.figures[0].why == "repetition 0: completed before, crashed now; the bits are the same"
 
 
 def test_an_image_of_one_recipe_with_other_packages_is_of_other_bits() -> None:
     pair = CellPair(result([2.0], contents={"sim": "a"}), result([2.01], contents={"sim": "b"}))
-    (found,) = decide([pair], within=0.03)
-    assert (found.exact, found.status) == (False, "same")
+    (decision,) = decide([pair], within=0.03)
+    assert (decision.exact, decision.status) == (False, "same")
 
 
 # --- other bits
@@ -181,17 +187,17 @@ def test_one_difference_among_many_tests_has_to_be_larger() -> None:
     assert beside(base, now, lossy()).status == "worse"  # p = 2/252
     others = [(lossy().model_copy(update={"seed": seed}), base) for seed in range(2, 12)]
     matrix = [(lossy(), now), *others]
-    found = match_cells([result(base, where=where) for where, _ in matrix],
-                  [result(values, where=other_bits(where)) for where, values in matrix])  # fmt: skip
-    decided = decide(found, within=0.03)
+    cell_pairs = match_cells([result(base, where=tested_cell) for tested_cell, _ in matrix],
+                  [result(values, where=other_bits(tested_cell)) for tested_cell, values in matrix])  # fmt: skip
+    decided = decide(cell_pairs, within=0.03)
     assert decided[0].status == "cannot tell"
-    assert {one.status for one in decided[1:]} == {"cannot tell"}
+    assert {decision.status for decision in decided[1:]} == {"cannot tell"}
 
 
 def test_each_look_at_a_matrix_has_its_share() -> None:
     base, now = [1.0, 1.1, 1.2, 1.3, 1.4], [2.0, 2.1, 2.2, 2.3, 2.4]
-    found = match_cells([result(base, where=lossy())], [result(now, where=other_bits(lossy()))])
-    assert [decide(found, within=0.03, looks=looks)[0].status for looks in (1, 6, 7)] == [
+    cell_pairs = match_cells([result(base, where=lossy())], [result(now, where=other_bits(lossy()))])
+    assert [decide(cell_pairs, within=0.03, looks=looks)[0].status for looks in (1, 6, 7)] == [
         "worse", "worse", "cannot tell",  # p = 2/252 each
     ]  # fmt: skip
 
@@ -206,13 +212,13 @@ def test_what_cannot_be_told_is_repeated_until_it_can() -> None:
 
         def run_cells(self, cells: list[Cell], target: int, options: Options, listen: object) -> None:
             asked.append((len(cells), target))
-            runs.update({one.key: target for one in cells})
+            runs.update({tested_cell.key: target for tested_cell in cells})
 
     def undecided() -> list[CellResult]:
-        here = {key: lossy().model_copy(update={"key": key}) for key in "abc"}
-        found = [result([1.0] * runs["a"], where=here["a"])]
-        found += [result([1.0] * runs["b"], where=here["b"])] if runs["b"] < 9 else []
-        return [*found, result([1.0], where=here["c"])]
+        tested_cells = {key: lossy().model_copy(update={"key": key}) for key in "abc"}
+        results = [result([1.0] * runs["a"], where=tested_cells["a"])]
+        results += [result([1.0] * runs["b"], where=tested_cells["b"])] if runs["b"] < 9 else []
+        return [*results, result([1.0], where=tested_cells["c"])]
 
     said: list[object] = []
     repeat_until(Checkout(), undecided, 12, Options(), said.append)  # type: ignore[arg-type]
@@ -221,10 +227,12 @@ def test_what_cannot_be_told_is_repeated_until_it_can() -> None:
 
 
 def test_more_is_better_where_the_metric_says_so() -> None:
-    here = lossy()
-    flow = here.scenario.flows[0].model_copy(update={"download": None, "stop": here.scenario.timeout})
-    here = here.model_copy(update={"scenario": here.scenario.model_copy(update={"flows": (flow,)})})
-    assert [name.metric for name in gate_metrics(here.scenario)] == ["mean_throughput"]
+    tested_cell = lossy()
+    flow = tested_cell.scenario.flows[0].model_copy(update={"download": None, "stop": tested_cell.scenario.timeout})
+    tested_cell = tested_cell.model_copy(
+        update={"scenario": tested_cell.scenario.model_copy(update={"flows": (flow,)})}
+    )
+    assert [name.metric for name in gate_metrics(tested_cell.scenario)] == ["mean_throughput"]
 
 
 @pytest.mark.parametrize(
@@ -238,8 +246,8 @@ def test_more_is_better_where_the_metric_says_so() -> None:
 )
 def test_runs_that_fail(where: str, ends: list[str], standing: str) -> None:
     values = [2.0] * len(ends)
-    found = beside(values, values, cell(engine="virtual") if where == "exact" else lossy(), ends=ends)
-    (ended,) = [figure for figure in found.figures if figure.name == OUTCOME]
+    decision = beside(values, values, cell(engine="virtual") if where == "exact" else lossy(), ends=ends)
+    (ended,) = [figure for figure in decision.figures if figure.name == OUTCOME]
     assert ended.status == standing
 
 
@@ -249,15 +257,17 @@ def test_a_run_in_which_a_check_failed_has_failed() -> None:
     run, measured = base.runs[0]
     assert measured is not None
     now = replace(base, cell=other_bits(base.cell), runs=((run, measured.model_copy(update={"checks": (failed,)})),))
-    (found,) = decide([CellPair(base, now)], within=0.03)
-    assert found.status == "worse" and found.figures[0].name == OUTCOME
+    (decision,) = decide([CellPair(base, now)], within=0.03)
+    assert decision.status == "worse" and decision.figures[0].name == OUTCOME
 
 
 def test_chance_is_read_off_the_scenario() -> None:
-    known = catalogue()
+    real_catalogue = catalogue()
 
     def of(name: str) -> bool:
-        return is_random(cell(engine="virtual").model_copy(update={"scenario": known.find_scenarios([name])[0]}))
+        return is_random(
+            cell(engine="virtual").model_copy(update={"scenario": real_catalogue.find_scenarios([name])[0]})
+        )
 
     assert not of("satellite/medium")
     chancy = [
@@ -273,8 +283,8 @@ def test_chance_is_read_off_the_scenario() -> None:
 
 
 def test_what_was_asked_for_is_looked_at_once() -> None:
-    one = catalogue().find_scenarios(["satellite/medium"])[0]
-    names = [name.text(1) for name in gate_metrics(one)]
+    tested_scenario = catalogue().find_scenarios(["satellite/medium"])[0]
+    names = [name.text(1) for name in gate_metrics(tested_scenario)]
     assert names == ["milestone_2MB", "milestone_10MB", "milestone_100MB", "completion", "repeat_completion"]
 
 
@@ -284,16 +294,20 @@ def test_what_was_asked_for_is_looked_at_once() -> None:
 def test_where_nothing_changed_one_gate_in_twenty_alarms_at_most() -> None:
     """The stored repetitions of each cell with chance in it, dealt in two: whatever differs is chance."""
     stored = StoredResults(ColumnStore(ROOT / "results" / "reference"), None)
-    cells = [one for one in stored.find(is_random) if len(one.measurements) and len(one.runs) >= 8]
+    cells = [
+        cell_result
+        for cell_result in stored.find(is_random)
+        if len(cell_result.measurements) and len(cell_result.runs) >= 8
+    ]
     gates: list[set[str]] = []
-    for one in cells:
+    for cell_result in cells:
         for seed in range(5):
             # A deal of its own: repetitions of one number share their seed over cells.
-            runs = random.Random(f"{one.cell.key} {seed}").sample(one.runs, len(one.runs))
-            base, now = (replace(one, runs=tuple(runs[half::2])) for half in (0, 1))
+            runs = random.Random(f"{cell_result.cell.key} {seed}").sample(cell_result.runs, len(cell_result.runs))
+            base, now = (replace(cell_result, runs=tuple(runs[half::2])) for half in (0, 1))
             pair = CellPair(base, replace(now, cell=other_bits(now.cell)))
-            (found,) = decide([pair], within=0.0)
-            gates.append({figure.status for figure in found.figures})
+            (decision,) = decide([pair], within=0.0)
+            gates.append({figure.status for figure in decision.figures})
     assert len(gates) >= 150
     changed = sum(bool({"worse", "better"} & standings) for standings in gates)
     # Of 150 gates 7.5 alarm where the rate is as high as it may be; more than a tenth one time in 1000.
@@ -303,8 +317,8 @@ def test_where_nothing_changed_one_gate_in_twenty_alarms_at_most() -> None:
 # --- what is accepted
 
 
-def _allowed(**more: object) -> Allowance:
-    given = {"scenario": "test", "reason": "known", "until": "2026-12-31", **more}
+def _allowed(**overrides: object) -> Allowance:
+    given = {"scenario": "test", "reason": "known", "until": "2026-12-31", **overrides}
     return Allowance.model_validate(given)
 
 
@@ -329,12 +343,16 @@ def test_an_accepted_change_opens_the_gate_until_its_day() -> None:
 def test_a_file_of_accepted_changes_names_its_mistakes(tmp_path: Path) -> None:
     file = tmp_path / "allow.yaml"
     file.write_text("schema: 1\nallow:\n  - {scenario: satellite/medium, reason: slower pacing, until: 2026-12-31}\n")
-    known = AllowedNames({"satellite/medium", "satellite/low/one"}, {"ngtcp2", "quiche"})
-    (one,) = read_allowances(file, known)
-    assert (one.scenario, one.client, one.until) == ("satellite/medium", "all", datetime.date(2026, 12, 31))
+    allowed_names = AllowedNames({"satellite/medium", "satellite/low/one"}, {"ngtcp2", "quiche"})
+    (allowance,) = read_allowances(file, allowed_names)
+    assert (allowance.scenario, allowance.client, allowance.until) == (
+        "satellite/medium",
+        "all",
+        datetime.date(2026, 12, 31),
+    )
     file.write_text("schema: 1\nallow:\n  - {scenario: satellite/medium, until: soon}\n")
     with pytest.raises(InputError, match=r"allow\.yaml:3:\d+"):
-        read_allowances(file, known)
+        read_allowances(file, allowed_names)
     for words, says, hint in [
         (
             "scenario: satellite/mediun, reason: r",
@@ -348,23 +366,27 @@ def test_a_file_of_accepted_changes_names_its_mistakes(tmp_path: Path) -> None:
     ]:
         file.write_text(f"schema: 1\nallow:\n  - {{{words}, until: 2026-12-31}}\n")
         with pytest.raises(InputError, match=r"allow\.yaml:3:\d+") as wrong:
-            read_allowances(file, known)
+            read_allowances(file, allowed_names)
         assert says in wrong.value.message and hint in wrong.value.hint
     for words in (
         "scenario: satellite/, reason: r, metric: outcome",
         "scenario: satellite/low, reason: r, client: all",
     ):
         file.write_text(f"schema: 1\nallow:\n  - {{{words}, until: 2026-12-31}}\n")
-        assert len(read_allowances(file, known)) == 1
+        assert len(read_allowances(file, allowed_names)) == 1
 
 
 # --- what is printed
 
 
 def _passage() -> view.GateReport:
-    worse, same, told = beside([2.0], [3.0]), beside([2.0], [2.0]), beside([2.0], [9.0], lossy())
-    applied = apply_allowances([worse, same, told], [_allowed(scenario="elsewhere")], TODAY)
-    return view.GateReport(tuple(view.CellReport(one, ("the engine's code",)) for one in applied.cells), applied, 0.03)
+    worse, decision, told = beside([2.0], [3.0]), beside([2.0], [2.0]), beside([2.0], [9.0], lossy())
+    applied = apply_allowances([worse, decision, told], [_allowed(scenario="elsewhere")], TODAY)
+    return view.GateReport(
+        tuple(view.CellReport(allowed_decision, ("the engine's code",)) for allowed_decision in applied.cells),
+        applied,
+        0.03,
+    )
 
 
 def test_the_gate_says_what_shuts_it() -> None:

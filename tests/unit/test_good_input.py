@@ -35,23 +35,23 @@ PATIENCE = 2.0
 
 
 def _known() -> dict[str, Implementation]:
-    return {name: one for name, (one, _) in catalogue().implementations().items()}
+    return {name: implementation for name, (implementation, _) in catalogue().implementations().items()}
 
 
 def _runs(scenario: Scenario) -> None:
     """Plan a scenario, compile its paths and build its labs, as `run` would."""
-    known = _known()
-    images = {name: Image(reference=f"{name}:1", identity=name) for name in known}
-    request = Request([scenario], [known["ngtcp2"]], [known["quiche"]], repetitions=1)
+    implementations = _known()
+    images = {name: Image(reference=f"{name}:1", identity=name) for name in implementations}
+    request = Request([scenario], [implementations["ngtcp2"]], [implementations["quiche"]], repetitions=1)
     swept = swept_points(request)
-    others = {name: known[name] for name in named_implementations(swept)}
+    stacks = {name: implementations[name] for name in named_implementations(swept)}
     for server in get_args(Server):
         for point in swept:
             compile_path(point.scenario.path, server)
-    for cell in build_matrix(request, images, SIM, others)[:2]:
+    for cell in build_matrix(request, images, SIM, stacks)[:2]:
         try:
             lab = build_lab(cell, 0)
-            assert [sim_plan(lab, one) for one in lab.simulators]
+            assert [sim_plan(lab, simulator) for simulator in lab.simulators]
         except UnsupportedError:
             continue
     assert explain(scenario, "virtual")
@@ -173,21 +173,21 @@ def test_what_is_valid_stays_so_when_it_is_written_again(
     tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "written.yaml"
-    found = _read(file, yaml.safe_dump(document, allow_unicode=True, sort_keys=False))
-    assert Scenario.model_validate_json(found.model_dump_json(by_alias=True)) == found
-    content = found.model_dump(mode="json", by_alias=True, exclude_none=True)
-    assert _read(file, yaml.safe_dump(content, allow_unicode=True)) == found
-    _runs(found)
+    scenario = _read(file, yaml.safe_dump(document, allow_unicode=True, sort_keys=False))
+    assert Scenario.model_validate_json(scenario.model_dump_json(by_alias=True)) == scenario
+    content = scenario.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert _read(file, yaml.safe_dump(content, allow_unicode=True)) == scenario
+    _runs(scenario)
 
 
 def _read(file: Path, text: str) -> Scenario:
     own = file.with_name(f"{next(FILES)}-{file.name}")
     own.write_text(text)
     try:
-        found = catalogue().scenario(own)
+        scenario = catalogue().scenario(own)
     finally:
         own.unlink()
-    return found.model_copy(update={"name": "case"})
+    return scenario.model_copy(update={"name": "case"})
 
 
 # --- every shipped file, damaged
@@ -215,7 +215,7 @@ def _damaged(text: str, chance: random.Random) -> str:
         lambda: _spliced(text, chance.choice(words), chance.choice(ODD)),
         lambda: _spliced(text, chance.choice(words), chance.choice(words)[0]),
         lambda: _spliced(text, chance.choice(words), chance.choice(words)[0] * 3),
-        lambda: re.sub(r"\d+", lambda found: found[0] + "0" * chance.choice((0, 1, 6)), text),
+        lambda: re.sub(r"\d+", lambda match: match[0] + "0" * chance.choice((0, 1, 6)), text),
     ]
     return chance.choice(ways)()
 

@@ -19,17 +19,17 @@ from studies.handover.figures import mean_windows, throughputs, windows
 from studies.handover.page import handover
 from tests.examples import SIM, catalogue, images
 
-KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
+KNOWN = {name: implementation for name, (implementation, _) in catalogue().implementations().items()}
 #: Rule → share of the window kept, and Mbit/s in the first 100 ms, a value a run.
 Figures = dict[str, tuple[float, Sequence[float]]]
 
 
 def results(figures: Figures, scenario: str = DOCUMENT.scenario, server: str = FIRST) -> list[CellResult]:
-    one = catalogue().find_scenarios([scenario])[0]
+    tested_scenario = catalogue().find_scenarios([scenario])[0]
     request = Request(
-        [one], [KNOWN["picoquic"]], [KNOWN[server]], engine="virtual", parameters={"flow0.server": server}
+        [tested_scenario], [KNOWN["picoquic"]], [KNOWN[server]], engine="virtual", parameters={"flow0.server": server}
     )
-    made = []
+    cell_results = []
     for cell in build_matrix(request, images(*named_implementations(swept_points(request))), SIM, KNOWN):
         rule = str(cell.parameters["server.migration_cwnd"])
         if rule not in figures:
@@ -57,18 +57,18 @@ def results(figures: Figures, scenario: str = DOCUMENT.scenario, server: str = F
             )
             for number, rate in enumerate(rates)
         )  # fmt: skip
-        made.append(CellResult(cell, runs, judge(cell.scenario, runs, []), tuple(Path("x") for _ in runs)))
-    return made
+        cell_results.append(CellResult(cell, runs, judge(cell.scenario, runs, []), tuple(Path("x") for _ in runs)))
+    return cell_results
 
 
 RATES = [80.0, 90.0, 100.0, 110.0, 120.0, 130.0]
 
 
 def test_a_ratio_is_of_pairs_of_repetitions() -> None:
-    found = by_rule(
+    cell_results = by_rule(
         results({"reset": (0.3, RATES), "adaptive": (0.86, [1.9 * rate for rate in RATES])}), DOCUMENT.scenario
     )
-    made = ratio(found["adaptive"], found["reset"], "handover_throughput")
+    made = ratio(cell_results["adaptive"], cell_results["reset"], "handover_throughput")
     assert made is not None
     # Over runs that differ by half there is nothing between the pairs.
     assert (made.span.low, made.span.high) == pytest.approx((1.9, 1.9))
@@ -98,15 +98,20 @@ def test_the_verdict_is_the_one_the_data_support(times: list[float], share: floa
 
 def test_the_rule_is_judged_where_it_has_a_say() -> None:
     """Where the window was no larger than the initial one, what is kept of it says nothing."""
-    found = results({"reset": (0.3, RATES), "adaptive": (0.86, [1.9 * rate for rate in RATES])})
-    adaptive = by_rule(found, DOCUMENT.scenario)["adaptive"]
+    cell_results = results({"reset": (0.3, RATES), "adaptive": (0.86, [1.9 * rate for rate in RATES])})
+    adaptive = by_rule(cell_results, DOCUMENT.scenario)["adaptive"]
     small = [
-        (run, measured.model_copy(update={"measurements": tuple(_small(one) for one in measured.measurements)}))
+        (
+            run,
+            measured.model_copy(
+                update={"measurements": tuple(_small(measurement) for measurement in measured.measurements)}
+            ),
+        )
         for run, measured in adaptive.runs[:4]
         if measured is not None
     ]
-    made = replace(adaptive, runs=(*small, *adaptive.runs[4:]))
-    text = handover([one for one in found if one is not adaptive] + [made])
+    result = replace(adaptive, runs=(*small, *adaptive.runs[4:]))
+    text = handover([cell_result for cell_result in cell_results if cell_result is not adaptive] + [result])
     assert "it is in 2 of 6 runs" in text
 
 
@@ -147,10 +152,10 @@ def test_every_rule_and_case_is_one_that_there_is() -> None:
 
 
 def test_the_mean_window_is_over_the_runs_that_tell_it() -> None:
-    found = results({"reset": (0.3, RATES[:2]), "adaptive": (0.86, RATES[:2])})
-    frame = mean_windows(found)
+    cell_results = results({"reset": (0.3, RATES[:2]), "adaptive": (0.86, RATES[:2])})
+    frame = mean_windows(cell_results)
     reset = frame.filter(frame["rule"] == "reset").sort("t")
     assert reset["t"].to_list() == [105.0, 110.0, 115.0]
     assert reset["value"].to_list() == pytest.approx([100.0, 110.0, 30.0])
-    assert windows(found) is not None and throughputs(found) is not None
+    assert windows(cell_results) is not None and throughputs(cell_results) is not None
     assert windows([]) is None and throughputs([]) is None

@@ -32,10 +32,10 @@ RECORDED = ROOT / "tests/replay/data/https"
 HTTPS = {"protocols": ["h2"], "parameters": {}}
 
 
-def cell(client: str = "https", server: str = "https", **more: object) -> Cell:
-    known = {"https": implementation("https", **HTTPS), "alpha": implementation("alpha", parameters={})}
-    one = scenario(objectives=[], **more)
-    request = Request([one], [known[client]], [known[server]])
+def cell(client: str = "https", server: str = "https", **overrides: object) -> Cell:
+    implementations = {"https": implementation("https", **HTTPS), "alpha": implementation("alpha", parameters={})}
+    tested_scenario = scenario(objectives=[], **overrides)
+    request = Request([tested_scenario], [implementations[client]], [implementations[server]])
     return build_matrix(request, images("alpha", "https"), SIM, {})[0]
 
 
@@ -71,15 +71,18 @@ def test_a_scenario_may_name_the_protocol() -> None:
 
 
 def test_early_data_is_refused_with_what_curl_lacks() -> None:
-    known = {name: one for name, (one, _) in catalogue().implementations().items()}
+    implementations = {name: stack for name, (stack, _) in catalogue().implementations().items()}
     request = Request(
-        [scenario(objectives=[])], [known["https"]], [known["https"]], parameters={"client.zero_rtt": "on"}
+        [scenario(objectives=[])],
+        [implementations["https"]],
+        [implementations["https"]],
+        parameters={"client.zero_rtt": "on"},
     )
-    (asked,) = build_matrix(request, images("https"), SIM, {})
+    (tested_cell,) = build_matrix(request, images("https"), SIM, {})
     with pytest.raises(
         UnsupportedError, match=r"https cannot set zero_rtt as a client; it is off \(curl's --tls-earlydata"
     ):
-        configure_endpoints(asked, 0)
+        configure_endpoints(tested_cell, 0)
 
 
 @pytest.mark.parametrize("how", ["nat-port", "nat-address"])
@@ -179,7 +182,7 @@ def recorded(folder: Path, rows: list[str] | None = None) -> tuple[MeasuredRun, 
     if rows is not None:
         (folder / "run" / "growth.csv").write_text("\n".join(rows) + "\n")
     measured = measure(folder / "run", read_run((RECORDED / "run.json").read_bytes()))
-    return measured, {one.name: one.vantage for one in measured.measurements}
+    return measured, {measurement.name: measurement.vantage for measurement in measured.measurements}
 
 
 def test_what_its_segments_show_is_what_the_path_did(tmp_path: Path) -> None:
@@ -208,15 +211,19 @@ def test_beside_other_flows_it_has_what_its_segments_show(tmp_path: Path) -> Non
     facts["flows"][1]["kind"] = "https"
     (tmp_path / "lab.json").write_text(json.dumps(facts))
     measured = measure(tmp_path, run)
-    found = {one.name: (one.value, one.vantage) for one in measured.measurements if one.flow == 1}
+    found = {
+        measurement.name: (measurement.value, measurement.vantage)
+        for measurement in measured.measurements
+        if measurement.flow == 1
+    }
     assert found["retransmissions"] == (0, "right capture")
-    why = {one.metric: one.why for one in measured.absent if one.flows == (1,)}
+    why = {absence.metric: absence.why for absence in measured.absent if absence.flows == (1,)}
     assert why["mean_cwnd"] == why["timeouts"] == NOT_REPORTED
 
 
 def test_all_are_those_of_quic() -> None:
     """In a matrix of everybody it would have no partner but itself."""
-    known = catalogue()
+    real_catalogue = catalogue()
     for role in ROLES:
-        assert "https" not in [one.name for one in known.find_implementations("all", role)]
-        assert [one.name for one in known.find_implementations("https", role)] == ["https"]
+        assert "https" not in [stack.name for stack in real_catalogue.find_implementations("all", role)]
+        assert [stack.name for stack in real_catalogue.find_implementations("https", role)] == ["https"]

@@ -42,14 +42,14 @@ def entry(digest: str, same_as: str, *excepted: str, kind: str = "engine", name:
 
 
 def ledger(*entries: Equivalence) -> Ledger:
-    made = Ledger()
-    for one in entries:
-        made = made.with_entry(one)
-    return made
+    known_ledger = Ledger()
+    for equivalence in entries:
+        known_ledger = known_ledger.with_entry(equivalence)
+    return known_ledger
 
 
-def virtual(code: str = "digest-0", **more: Any) -> Cell:
-    return with_key(cell(engine="virtual", **more).model_copy(update={"engine_code": code}))
+def virtual(code: str = "digest-0", **overrides: Any) -> Cell:
+    return with_key(cell(engine="virtual", **overrides).model_copy(update={"engine_code": code}))
 
 
 # --- what a scenario uses
@@ -70,10 +70,10 @@ def test_names_that_users_choose_are_no_keys_and_parameters_are() -> None:
     several = scenario_keys(cell(scenario(path=None, paths=paths)))
     assert "paths" in several
     assert not several & {"campus", "cellular"}
-    asked = cell(parameters={"server.congestion_control": "reno"})
-    assert "server.congestion_control" in scenario_keys(asked)
-    told = scenario(parameters={"client.initial_rtt": "50 ms"})
-    assert "client.initial_rtt" in scenario_keys(cell(told))
+    tested_cell = cell(parameters={"server.congestion_control": "reno"})
+    assert "server.congestion_control" in scenario_keys(tested_cell)
+    tested_scenario = scenario(parameters={"client.initial_rtt": "50 ms"})
+    assert "client.initial_rtt" in scenario_keys(cell(tested_scenario))
 
 
 # --- the lab's digest
@@ -105,35 +105,44 @@ def test_the_digest_of_a_lab_is_of_this_and_nothing_else(snapshot: SnapshotAsser
 
 
 def test_digests_are_followed_to_the_first_one() -> None:
-    made = ledger(entry("digest-1", "digest-0"), entry("digest-2", "digest-1"))
-    keys = {code: cell_key(virtual(code), made) for code in ("digest-0", "digest-1", "digest-2", "digest-3")}
+    known_ledger = ledger(entry("digest-1", "digest-0"), entry("digest-2", "digest-1"))
+    keys = {code: cell_key(virtual(code), known_ledger) for code in ("digest-0", "digest-1", "digest-2", "digest-3")}
     assert keys["digest-0"] == keys["digest-1"] == keys["digest-2"] != keys["digest-3"]
-    assert cell_identities(virtual("digest-2"), made)["engine", "virtual"] == "digest-0"
+    assert cell_identities(virtual("digest-2"), known_ledger)["engine", "virtual"] == "digest-0"
     assert components(virtual("digest-2"))["engine", "virtual"] == "digest-2"
     # Another engine's digest of that name is another thing.
     compose = cell(engine="compose").model_copy(update={"engine_code": "digest-2"})
-    assert cell_identities(compose, made)["engine", "compose"] == "digest-2"
+    assert cell_identities(compose, known_ledger)["engine", "compose"] == "digest-2"
 
 
 def test_a_scope_leaves_out_the_cells_that_use_a_key() -> None:
-    made = ledger(entry("digest-1", "digest-0", "changes"), entry("digest-2", "digest-1"))
+    known_ledger = ledger(entry("digest-1", "digest-0", "changes"), entry("digest-2", "digest-1"))
     changing = scenario(path=path(changes=[{"at": "2 s", "forward": {"rate": "1 Mbit/s"}}]).model_dump(by_alias=True))
-    inside, outside = (virtual("digest-2", one=one) if one else virtual("digest-2") for one in (None, changing))
-    assert cell_identities(inside, made)["engine", "virtual"] == "digest-0"
-    assert cell_identities(outside, made)["engine", "virtual"] == "digest-1"
+    inside, outside = (
+        virtual("digest-2", one=tested_scenario) if tested_scenario else virtual("digest-2")
+        for tested_scenario in (None, changing)
+    )
+    assert cell_identities(inside, known_ledger)["engine", "virtual"] == "digest-0"
+    assert cell_identities(outside, known_ledger)["engine", "virtual"] == "digest-1"
 
 
 def test_what_has_another_identity_is_joined_by_nothing() -> None:
-    made = ledger(entry("digest-1", "digest-0", "changes"), entry("digest-2", "digest-1"))
+    known_ledger = ledger(entry("digest-1", "digest-0", "changes"), entry("digest-2", "digest-1"))
     changing = scenario(path=path(changes=[{"at": "2 s", "forward": {"rate": "1 Mbit/s"}}]).model_dump(by_alias=True))
     today: dict[tuple[Any, str], str] = {("engine", "virtual"): "digest-2"}
-    assert [one.digest for one in made.equivalences_between(virtual("digest-0"), today)] == ["digest-2", "digest-1"]
-    assert made.equivalences_between(virtual("digest-0", one=changing), today) == []
-    assert [one.digest for one in made.equivalences_between(virtual("digest-1", one=changing), today)] == ["digest-2"]
+    assert [equivalence.digest for equivalence in known_ledger.equivalences_between(virtual("digest-0"), today)] == [
+        "digest-2",
+        "digest-1",
+    ]
+    assert known_ledger.equivalences_between(virtual("digest-0", one=changing), today) == []
+    assert [
+        equivalence.digest
+        for equivalence in known_ledger.equivalences_between(virtual("digest-1", one=changing), today)
+    ] == ["digest-2"]
 
 
 def test_an_image_and_the_simulator_have_identities_too() -> None:
-    made = ledger(
+    known_ledger = ledger(
         entry("digest-of-alpha-2", "digest-of-alpha", kind="image", name="alpha"),
         entry("digest-of-sim-2", "digest-of-sim", kind="simulator", name="sim"),
     )
@@ -144,18 +153,18 @@ def test_an_image_and_the_simulator_have_identities_too() -> None:
             "sim_image": Image(reference="example/sim:2", identity="digest-of-sim-2"),
         }
     )
-    assert cell_key(before, made) == cell_key(after, made) != cell_key(after, Ledger())
-    assert {one.digest for one in made.equivalences_between(before, components(after))} == {
+    assert cell_key(before, known_ledger) == cell_key(after, known_ledger) != cell_key(after, Ledger())
+    assert {equivalence.digest for equivalence in known_ledger.equivalences_between(before, components(after))} == {
         "digest-of-alpha-2",
         "digest-of-sim-2",
     }
 
 
 def test_a_ledger_reads_back(tmp_path: Path) -> None:
-    made = ledger(entry("digest-1", "digest-0", "changes", "red"), entry("12345678", "digest-1"))
-    write_ledger(tmp_path / "ledger.yaml", made)
+    known_ledger = ledger(entry("digest-1", "digest-0", "changes", "red"), entry("12345678", "digest-1"))
+    write_ledger(tmp_path / "ledger.yaml", known_ledger)
     read = read_ledger(tmp_path / "ledger.yaml")
-    assert read.entries == made.entries
+    assert read.entries == known_ledger.entries
     assert read.position_text(read.entries.equivalences[1]).startswith(f"{tmp_path / 'ledger.yaml'}:")
     assert read_ledger(tmp_path / "none.yaml") == Ledger()
 
@@ -198,10 +207,10 @@ def test_what_cannot_be_is_refused_with_its_place(tmp_path: Path, text: str, sai
 
 
 def test_no_entry_is_written_that_could_not_be_read() -> None:
-    made = ledger(entry("digest-1", "digest-0"))
+    known_ledger = ledger(entry("digest-1", "digest-0"))
     for wrong in (entry("digest-1", "digest-2"), entry("digest-0", "digest-1")):
         with pytest.raises(ValueError, match=r"another name|in a circle"):
-            made.with_entry(wrong)
+            known_ledger.with_entry(wrong)
 
 
 def test_what_a_new_ledger_affects_is_all_that_passes_a_changed_entry() -> None:
@@ -226,23 +235,25 @@ def test_stored_runs_follow_the_ledger_and_come_back(tmp_path: Path) -> None:
     _kept(store, first, 0)
     _kept(store, second, 1)
     assert sorted(store.cell_keys()) == sorted([first.key, second.key])
-    made = ledger(entry("digest-1", "digest-0"))
-    assert store.rekey(made) == 1
+    known_ledger = ledger(entry("digest-1", "digest-0"))
+    assert store.rekey(known_ledger) == 1
     assert store.cell_keys() == [first.key]
     runs = store.runs(first.key)
     # Each has the digests that it was made with.
     assert [(run.repetition, run.cell.engine_code) for run in runs] == [(0, "digest-0"), (1, "digest-1")]
-    assert store.rekey(made) == 0
+    assert store.rekey(known_ledger) == 0
     # The entry was wrong, and is taken out again.
     assert store.rekey(Ledger()) == 1
     assert sorted(store.cell_keys()) == sorted([first.key, second.key])
 
 
 def test_a_new_store_notes_the_ledger_with_its_first_run(tmp_path: Path) -> None:
-    store, made = Store(tmp_path), ledger(entry("digest-1", "digest-0"))
-    assert store.rekey(made) == 0
-    _kept(store, with_key(virtual("digest-1"), made))
-    assert json.loads((tmp_path / "runs" / "equivalences.json").read_text()) == [list(link) for link in made.links]
+    store, known_ledger = Store(tmp_path), ledger(entry("digest-1", "digest-0"))
+    assert store.rekey(known_ledger) == 0
+    _kept(store, with_key(virtual("digest-1"), known_ledger))
+    assert json.loads((tmp_path / "runs" / "equivalences.json").read_text()) == [
+        list(link) for link in known_ledger.links
+    ]
 
 
 def test_a_run_whose_place_is_taken_is_put_aside(tmp_path: Path) -> None:
@@ -256,23 +267,25 @@ def test_a_run_whose_place_is_taken_is_put_aside(tmp_path: Path) -> None:
 
 
 def test_a_pass_that_was_broken_off_is_finished_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, made = Store(tmp_path), ledger(entry("digest-1", "digest-0"))
+    store, known_ledger = Store(tmp_path), ledger(entry("digest-1", "digest-0"))
     _kept(store, virtual("digest-1"), 1)
     rename = Path.rename
     monkeypatch.setattr(Path, "rename", lambda self, target: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        store.rekey(made)
+        store.rekey(known_ledger)
     monkeypatch.setattr(Path, "rename", rename)
-    assert store.rekey(made) == 1
+    assert store.rekey(known_ledger) == 1
     assert [run.repetition for run in store.runs(virtual("digest-0").key)] == [1]
 
 
 def test_the_reference_has_the_keys_that_the_ledger_gives_it() -> None:
     """An entry that is added or taken out by hand shows here: `python -m tools.reference keep` gives runs their keys anew."""
-    made, columns = read_ledger(ROOT / LEDGER), ColumnStore(REFERENCE)
+    known_ledger, columns = read_ledger(ROOT / LEDGER), ColumnStore(REFERENCE)
     cells = {run.cell.key: run.cell for key in columns.cell_keys() for run in columns.runs(key)}
-    assert {key for key, one in cells.items() if cell_key(one, made) != key} == set()
+    assert {key for key, tested_cell in cells.items() if cell_key(tested_cell, known_ledger) != key} == set()
     # What entries end at is what some stored run was made with.
-    stored = {(component, digest) for one in cells.values() for component, digest in components(one).items()}
-    ends = {(one.component, one.digest) for one in made.entries.identities}
+    stored = {
+        (component, digest) for tested_cell in cells.values() for component, digest in components(tested_cell).items()
+    }
+    ends = {(identity.component, identity.digest) for identity in known_ledger.entries.identities}
     assert ends <= stored

@@ -23,8 +23,8 @@ COMPOSITION = Composition((QUICHE, SYN1, SYN2, SSL), {"/usr/local/bin/x": "c" * 
 RECORDED = ImageRecord("bootstrapped", COMPOSITION)
 
 
-def other(*components: Component, **more: Any) -> ImageRecord:
-    return ImageRecord("bootstrapped", replace(COMPOSITION, components=tuple(sorted(components)), **more))
+def other(*components: Component, **overrides: Any) -> ImageRecord:
+    return ImageRecord("bootstrapped", replace(COMPOSITION, components=tuple(sorted(components)), **overrides))
 
 
 def test_a_record_is_read_as_it_was_written_with_a_line_for_each_component(tmp_path: Path) -> None:

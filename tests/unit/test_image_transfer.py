@@ -47,15 +47,15 @@ def sent(export: Path) -> SentImage:
 
 
 def test_what_arrives_is_what_was_sent(tmp_path: Path) -> None:
-    one, there = export(tmp_path / "one"), tmp_path / "there"
-    there.mkdir()
+    path, file = export(tmp_path / "one"), tmp_path / "there"
+    file.mkdir()
     found = image_transfer.unpack(
-        image_transfer.parcel_pieces(one), image_transfer.parcel_digest(image_transfer.parcel_head(one)), there
+        image_transfer.parcel_pieces(path), image_transfer.parcel_digest(image_transfer.parcel_head(path)), file
     )
-    assert found == entries(one / ROOT) == entries(there)
-    assert (there / "usr/bin/same").samefile(there / "usr/bin/tool")
-    assert not (there / "usr/bin/equal").samefile(there / "usr/bin/tool")
-    assert stat.S_IMODE((there / "usr/bin/tool").stat().st_mode) == 0o755
+    assert found == entries(path / ROOT) == entries(file)
+    assert (file / "usr/bin/same").samefile(file / "usr/bin/tool")
+    assert not (file / "usr/bin/equal").samefile(file / "usr/bin/tool")
+    assert stat.S_IMODE((file / "usr/bin/tool").stat().st_mode) == 0o755
 
 
 def _changed(export: Path) -> bytes:
@@ -76,19 +76,19 @@ def _outside(export: Path) -> bytes:
 
 @pytest.mark.parametrize("how", ["changed", "cut", "torn", "more", "other"])
 def test_what_is_not_what_was_asked_for_is_refused(tmp_path: Path, how: str) -> None:
-    one, there = export(tmp_path / "one"), tmp_path / "there"
-    there.mkdir()
+    path, file = export(tmp_path / "one"), tmp_path / "there"
+    file.mkdir()
     whole, digest = (
-        b"".join(image_transfer.parcel_pieces(one)),
-        image_transfer.parcel_digest(image_transfer.parcel_head(one)),
+        b"".join(image_transfer.parcel_pieces(path)),
+        image_transfer.parcel_digest(image_transfer.parcel_head(path)),
     )
     arriving = {
-        "changed": _changed(one), "cut": whole[: len(whole) // 2], "torn": whole[:500] + b"?" + whole[501:],
+        "changed": _changed(path), "cut": whole[: len(whole) // 2], "torn": whole[:500] + b"?" + whole[501:],
         "more": zstandard.ZstdCompressor().compress(zstandard.decompress(whole, 10**7) + b"more"),
-        "other": _outside(one),
+        "other": _outside(path),
     }[how]  # fmt: skip
     with pytest.raises(EngineError, match="not what was asked for"):
-        image_transfer.unpack([arriving], digest, there)
+        image_transfer.unpack([arriving], digest, file)
     assert not (tmp_path / "outside").exists()
 
 
@@ -109,35 +109,35 @@ class Sender:
 
 
 def test_an_image_travels_once_and_again_only_where_it_was_damaged(tmp_path: Path) -> None:
-    one = export(tmp_path / "one")
-    image, sender, cache = sent(one), Sender(one), Cache(tmp_path / "cache")
+    path = export(tmp_path / "one")
+    image, sender, cache = sent(path), Sender(path), Cache(tmp_path / "cache")
 
     def root() -> RootFs:
         # Each is another worker's process.
         return ReceivedRoots(cache, {image.reference: image}, sender).of(image.reference)
 
-    found = root()
-    assert (found.id, found.command, found.reference) == (IMAGE, ["run"], "lab/one:1")
-    assert entries(Path(found.rootfs)) == entries(one / ROOT)
-    assert root() == found and sender.requested == [image.parcel]
-    (Path(found.rootfs) / "usr/bin/tool").write_bytes(b"something else")
-    assert entries(Path(root().rootfs)) == entries(one / ROOT)
+    root_fs = root()
+    assert (root_fs.id, root_fs.command, root_fs.reference) == (IMAGE, ["run"], "lab/one:1")
+    assert entries(Path(root_fs.rootfs)) == entries(path / ROOT)
+    assert root() == root_fs and sender.requested == [image.parcel]
+    (Path(root_fs.rootfs) / "usr/bin/tool").write_bytes(b"something else")
+    assert entries(Path(root().rootfs)) == entries(path / ROOT)
     assert sender.requested == [image.parcel] * 2
 
 
 def test_what_a_worker_keeps_is_bounded(tmp_path: Path) -> None:
-    one = export(tmp_path / "one")
-    image, cache = sent(one), Cache(tmp_path / "cache", limit=0)
+    path = export(tmp_path / "one")
+    image, cache = sent(path), Cache(tmp_path / "cache", limit=0)
     old = SentImage("lab/old:1", "sha256:" + "cd" * 32, "old", ("run",), (), "/", "", 15, image.parcel)
-    for each in (old, image):
-        ReceivedRoots(cache, {each.reference: each}, Sender(one)).of(each.reference)
+    for sent_image in (old, image):
+        ReceivedRoots(cache, {sent_image.reference: sent_image}, Sender(path)).of(sent_image.reference)
     # What is in use stays until it is not.
-    assert [kept.name for kept in cache.kept()] == ["rootfs/" + "ab" * 12]
+    assert [cache_item.name for cache_item in cache.kept()] == ["rootfs/" + "ab" * 12]
 
 
 def test_a_tampered_image_is_refused_by_name_and_leaves_nothing(tmp_path: Path) -> None:
-    one = export(tmp_path / "one")
-    image, sender, cache = sent(one), Sender(one), Cache(tmp_path / "cache")
+    path = export(tmp_path / "one")
+    image, sender, cache = sent(path), Sender(path), Cache(tmp_path / "cache")
     sender.damaged = True
     with pytest.raises(EngineError, match="the image lab/one:1 did not arrive"):
         ReceivedRoots(cache, {image.reference: image}, sender).of(image.reference)

@@ -77,12 +77,12 @@ def test_all_are_those_that_are_built_here(
 ) -> None:
     # One cannot be built: that is graver than a difference, and the others are looked into all the same.
     assert run(monkeypatch, "--record") == INFRASTRUCTURE
-    said = capsys.readouterr().err
+    text = capsys.readouterr().err
     written = {file.parent.name for file in records.glob(f"*/{RECORD}")}
     assert {"endpoint", "go", "lab-kernel", "ns3", "probe", "quic-go", "rust", "sim"} <= written
     assert not written & {"curl", "h2o", "chrome", "quiche-qns"}
-    assert "h2o: not built here: its repository does not answer" in said
-    assert "the image curl could not be built" in said
+    assert "h2o: not built here: its repository does not answer" in text
+    assert "the image curl could not be built" in text
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,6 @@ def test_the_library_of_sboms_is_imported_when_it_is_needed() -> None:
     import subprocess
     import sys
 
-    said = "import sys, harness.cli.images, harness.execution, harness.engine.images.sbom; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
-    assert not {"cyclonedx", "packageurl"} & set(done.stdout.split())
+    text = "import sys, harness.cli.images, harness.execution, harness.engine.images.sbom; print(*sys.modules)"
+    process = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert not {"cyclonedx", "packageurl"} & set(process.stdout.split())

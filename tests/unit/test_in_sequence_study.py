@@ -20,15 +20,15 @@ from studies.in_sequence.figures import bars
 from studies.in_sequence.page import in_sequence
 from tests.examples import SIM, catalogue, images, scenario
 
-KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
+KNOWN = {name: implementation for name, (implementation, _) in catalogue().implementations().items()}
 FIRST = 1.3
 
 
 def _results(scenario: str, times: Mapping[str, Sequence[float]]) -> list[CellResult]:
     """Cells of a scenario with times for 2, 10 and 100 MB, by what tells one from the others."""
-    one = catalogue().find_scenarios([scenario])[0]
-    request = Request([one], [KNOWN["picoquic"], KNOWN["ngtcp2"]], [KNOWN["picoquic"]], engine="virtual")
-    made = []
+    tested_scenario = catalogue().find_scenarios([scenario])[0]
+    request = Request([tested_scenario], [KNOWN["picoquic"], KNOWN["ngtcp2"]], [KNOWN["picoquic"]], engine="virtual")
+    results = []
     for cell in build_matrix(
         request, images("picoquic", "ngtcp2", *named_implementations(swept_points(request))), SIM, KNOWN
     ):
@@ -47,8 +47,8 @@ def _results(scenario: str, times: Mapping[str, Sequence[float]]) -> list[CellRe
             ),
         )  # fmt: skip
         runs = ((run, measured),)
-        made.append(CellResult(cell, runs, judge(cell.scenario, runs, []), (Path("x"),)))
-    return made
+        results.append(CellResult(cell, runs, judge(cell.scenario, runs, []), (Path("x"),)))
+    return results
 
 
 def _told(parameters: Mapping[str, object], client: str) -> list[str]:
@@ -118,8 +118,8 @@ def test_the_only_pair_is_contradicted_by_another_that_meets_them() -> None:
 def test_seeds_are_counted_and_said_to_be_enough_where_nothing_is_random(
     scenario: str, times: tuple[float, ...], count: str, shown: str
 ) -> None:
-    (one,) = _results(scenario, {"congestion_control=cubic": (2.0, 8.0, 31.0)})
-    (run, measured) = one.runs[0]
+    (result,) = _results(scenario, {"congestion_control=cubic": (2.0, 8.0, 31.0)})
+    (run, measured) = result.runs[0]
     assert measured is not None
     runs = tuple(
         (
@@ -127,15 +127,17 @@ def test_seeds_are_counted_and_said_to_be_enough_where_nothing_is_random(
             measured.model_copy(
                 update={
                     "measurements": tuple(
-                        each.model_copy(update={"value": seconds}) if each.name == "milestone_2MB" else each
-                        for each in measured.measurements
+                        measurement.model_copy(update={"value": seconds})
+                        if measurement.name == "milestone_2MB"
+                        else measurement
+                        for measurement in measured.measurements
                     )
                 }
             ),
         )
         for number, seconds in enumerate(times)
     )
-    results = [replace(one, runs=runs)]
+    results = [replace(result, runs=runs)]
     (row,) = rows(results, MEDIUM if scenario == MEDIUM.tcp else LARGE_LOSSY)
     assert seeds(row) == count
     (told,) = [each for each in in_sequence(results).splitlines() if each.startswith("| TCP, no proxy (cubic)")]

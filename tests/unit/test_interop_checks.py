@@ -84,8 +84,8 @@ def _marked(client: int = 2, server: int = 2, counts: bool = True) -> Evidence:
     trace, talk = Trace(), Conversation()
     shake_hands(trace, talk)
     replaced = Trace()
-    for sender, one in trace.datagrams:
-        replaced.send(sender, one.payload, ecn=client if sender == "client" else server)
+    for sender, datagram in trace.datagrams:
+        replaced.send(sender, datagram.payload, ecn=client if sender == "client" else server)
     if not counts:
         replaced, talk = Trace(), Conversation()
         for sender, packet in (
@@ -169,15 +169,15 @@ def _negotiated(of: bytes | None = None, answers: bool = True) -> Evidence:
 
 def _closed_early() -> Evidence:
     """A server that shakes hands once, and closes what it never answered."""
-    trace, talk, other = Trace(), Conversation(), Conversation(1)
+    trace, talk, conversation = Trace(), Conversation(), Conversation(1)
     shake_hands(trace, talk)
     trace.send(
         "client",
-        other.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(other.random))),
+        conversation.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(conversation.random))),
         size=1200,
     )
-    trace.send("server", other.long("server", "initial", b"\x1c\x02\x00\x00"))
-    return trace.evidence(talk, other)
+    trace.send("server", conversation.long("server", "initial", b"\x1c\x02\x00\x00"))
+    return trace.evidence(talk, conversation)
 
 
 def _served(**keys: Any) -> Evidence:
@@ -278,7 +278,7 @@ def test_what_is_as_demanded_passes(case: tuple[str, Any], made: Made) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "made", "said"), [(case, made, said) for case, (_, bad) in CASES.items() for made, said in bad]
+    ("case", "made", "said"), [(case, made, text) for case, (_, bad) in CASES.items() for made, text in bad]
 )
 def test_what_is_not_is_caught(case: tuple[str, Any], made: Made, said: str) -> None:
     found = _found(*case, made)

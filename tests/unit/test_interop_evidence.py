@@ -42,13 +42,13 @@ def _folder(
     sides: dict[str, list[tuple[int, bytes, int]]] = {"left": [], "right": []}
     if ":" not in ends[0]:
         sides["right"].append((T0, _frame(SIMULATOR, (ends[1], 443), b"\xc0WAIT" + bytes(1200)), 1247))
-    for sender, one in trace.datagrams:
-        source, destination = (one.source[1], one.destination[1])
+    for sender, datagram in trace.datagrams:
+        source, destination = (datagram.source[1], datagram.destination[1])
         other: Role = "server" if sender == "client" else "client"
-        frame = _frame((address[sender], source), (address[other], destination), one.payload, one.ecn)
+        frame = _frame((address[sender], source), (address[other], destination), datagram.payload, datagram.ecn)
         for side, near in (("left", "client"), ("right", "server")):
             later = 0 if sender == near else 15_000_000
-            sides[side].append((T0 + 20 * one.t_ns + later, frame[:cut], len(frame)))
+            sides[side].append((T0 + 20 * datagram.t_ns + later, frame[:cut], len(frame)))
     (folder / "sim").mkdir(parents=True)
     for side, packets in sides.items():
         (folder / "sim" / f"trace_node_{side}.pcap").write_bytes(pcap(sorted(packets)))
@@ -72,8 +72,8 @@ V4, V6 = ("193.167.0.100", "193.167.100.100"), ("fd00:cafe:cafe:0::100", "fd00:c
 def test_checks_are_made_on_both_captures(tmp_path: Path, ends: tuple[str, str]) -> None:
     trace, talk = Trace(), Conversation()
     shake_hands(trace, talk)
-    found = run_checks(_folder(tmp_path, trace, talk, ends, {**CHECKS, "ip": 4 if ends is V4 else 6}))
-    assert {one.check: one.status for one in found} == dict.fromkeys([*CHECKS, "ip"], "passed"), found
+    checks = run_checks(_folder(tmp_path, trace, talk, ends, {**CHECKS, "ip": 4 if ends is V4 else 6}))
+    assert {check.check: check.status for check in checks} == dict.fromkeys([*CHECKS, "ip"], "passed"), checks
 
 
 def test_a_failure_names_packet_and_time_at_its_senders_side(tmp_path: Path) -> None:
@@ -83,18 +83,18 @@ def test_a_failure_names_packet_and_time_at_its_senders_side(tmp_path: Path) -> 
     )
     trace.send("server", talk.retry(b"proof"))
     shake_hands(trace, talk, token=b"proof")
-    (found,) = run_checks(_folder(tmp_path, trace, talk, V4, {"retry": "never"}))
+    (check,) = run_checks(_folder(tmp_path, trace, talk, V4, {"retry": "never"}))
     # Behind the simulator's probe and the client's first datagram, 20 ms after that one was sent.
-    assert (found.status, found.sender, found.packet, found.t) == ("failed", "server", 3, 0.02)
+    assert (check.status, check.sender, check.packet, check.t) == ("failed", "server", 3, 0.02)
 
 
 def test_what_nobody_wrote_down_is_unknown_and_what_needs_no_secrets_is_told(tmp_path: Path) -> None:
     trace, talk = Trace(), Conversation(logs_secrets=False)
     shake_hands(trace, talk)
-    found = {one.check: one for one in run_checks(_folder(tmp_path, trace, talk, V4, CHECKS))}
-    assert found["server_crypto"].status == "unknown"
-    assert "wrote its secrets down" in found["server_crypto"].sentence
-    assert found["handshakes"].status == found["version"].status == "passed"
+    checks = {check.check: check for check in run_checks(_folder(tmp_path, trace, talk, V4, CHECKS))}
+    assert checks["server_crypto"].status == "unknown"
+    assert "wrote its secrets down" in checks["server_crypto"].sentence
+    assert checks["handshakes"].status == checks["version"].status == "passed"
 
 
 def test_without_captures_nothing_is_told(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_without_captures_nothing_is_told(tmp_path: Path) -> None:
     shake_hands(trace, talk)
     artefacts = _folder(tmp_path, trace, talk, V4, CHECKS)
     (tmp_path / "sim" / "trace_node_left.pcap").unlink()
-    assert {one.status for one in run_checks(artefacts)} == {"unknown"}
+    assert {check.status for check in run_checks(artefacts)} == {"unknown"}
 
 
 def test_datagrams_are_read_as_they_were_captured(tmp_path: Path) -> None:
@@ -125,6 +125,6 @@ def test_datagrams_are_read_as_they_were_captured(tmp_path: Path) -> None:
 def test_a_packet_without_the_quic_bit_is_one_and_zeros_are_padding() -> None:
     initial = bytes([0xC0]) + b"\0\0\0\1" + bytes([1, 7, 1, 9, 0, 4]) + b"\x01abc"
     greased = bytes([0x20]) + b"\x45" * 20
-    assert [one.form for one in split_packets(greased)] == [Form.SHORT]
-    assert [one.form for one in split_packets(initial + greased)] == [Form.INITIAL, Form.SHORT]
-    assert [one.form for one in split_packets(initial + bytes(30))] == [Form.INITIAL]
+    assert [header.form for header in split_packets(greased)] == [Form.SHORT]
+    assert [header.form for header in split_packets(initial + greased)] == [Form.INITIAL, Form.SHORT]
+    assert [header.form for header in split_packets(initial + bytes(30))] == [Form.INITIAL]

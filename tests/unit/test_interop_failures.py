@@ -59,12 +59,12 @@ def test_without_logs_it_is_what_the_record_has(tmp_path: Path) -> None:
 
 
 def _result(folder: Path, *checks: InteropCheck) -> CellResult:
-    asked = catalogue().find_scenarios(["interop/amplificationlimit"])[0]
-    one = cell(asked, implementation("alpha", parameters={}), implementation("quic-go", parameters={}))
-    run = make_run().model_copy(update={"cell": one})
+    scenario = catalogue().find_scenarios(["interop/amplificationlimit"])[0]
+    tested_cell = cell(scenario, implementation("alpha", parameters={}), implementation("quic-go", parameters={}))
+    run = make_run().model_copy(update={"cell": tested_cell})
     verdict = Verdict(status="fail", reason="amplification", sentence="Amplification: 4800 B.")
     return CellResult(
-        one, ((run, MeasuredRun(version=1, checks=checks, link=LinkProof(valid=True))),), verdict, (folder,)
+        tested_cell, ((run, MeasuredRun(version=1, checks=checks, link=LinkProof(valid=True))),), verdict, (folder,)
     )
 
 
@@ -81,7 +81,11 @@ def test_a_cell_that_failed_tells_its_check_its_packet_and_what_was_said(tmp_pat
 
 def _matrix(**entries: TestcaseResult) -> InteropMatrix:
     """Entries of amplificationlimit by their server."""
-    made = {((client, server), "amplificationlimit"): one for server, one in entries.items() for client in ("a", "b")}
+    made = {
+        ((client, server), "amplificationlimit"): testcase_result
+        for server, testcase_result in entries.items()
+        for client in ("a", "b")
+    }
     return InteropMatrix(("a", "b"), tuple(entries), made)
 
 
@@ -93,8 +97,8 @@ def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
 ) -> None:
     ours = Blame("server", "ours", "amplification", "endpoint", "We ask for it.", says="4800 B")
     monkeypatch.setattr("harness.analysis.interop.responsibility.BLAMES", (*BLAMES, ours))
-    said = interop.markdown(_matrix(**{"quic-go": FAILED, "ours": FAILED, "other": FAILED}))
-    parts = said.split("\n**")
+    text = interop.markdown(_matrix(**{"quic-go": FAILED, "ours": FAILED, "other": FAILED}))
+    parts = text.split("\n**")
     assert [part.partition("**")[0] for part in parts[1:]] == [
         "What looks like a bug of an implementation, or something that it does not have",
         "What looks to be our endpoints' doing",
@@ -117,12 +121,12 @@ def test_last_words_stand_below_and_end_no_block() -> None:
 
 
 def test_what_fails_with_everybody_is_one_row_and_one_voice() -> None:
-    other = replace(FAILED, sentence="Another.", failure=Failure("l/0", WRONG, SAID))
-    unsupported = {("b", "other"): other, ("c", "other"): FAILED, ("a", "other"): FAILED}
+    testcase_result = replace(FAILED, sentence="Another.", failure=Failure("l/0", WRONG, SAID))
+    unsupported = {("b", "other"): testcase_result, ("c", "other"): FAILED, ("a", "other"): FAILED}
     entries = {(pair, "amplificationlimit"): one for pair, one in unsupported.items()}
     entries |= {((client, "good"), "amplificationlimit"): TestcaseResult("succeeded") for client in "abc"}
-    said = interop.markdown(relabel_unsupported(InteropMatrix(("a", "b", "c"), ("other", "good"), entries)))
-    head, _, table = said.partition("**What an implementation fails with everybody, which counts as unsupported**")
+    text = interop.markdown(relabel_unsupported(InteropMatrix(("a", "b", "c"), ("other", "good"), entries)))
+    head, _, table = text.partition("**What an implementation fails with everybody, which counts as unsupported**")
     assert "nobody has looked into" not in head.lower()
     assert "(3; nobody has looked into it)" in table
     why = "Amplification: 4800 B \\| &lt;b>. Another."

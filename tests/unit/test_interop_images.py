@@ -16,11 +16,11 @@ from tests.examples import ROOT, catalogue, implementation
 from tools.reference.interop_page import interop_page
 
 BUILT = {
-    name: one
-    for name, (one, _) in catalogue().implementations().items()
-    if one.build is not None and one.speaks_quic and one.upstream_image is None
+    name: stack
+    for name, (stack, _) in catalogue().implementations().items()
+    if stack.build is not None and stack.speaks_quic and stack.upstream_image is None
 }
-ASKED = [(name, role) for name, one in BUILT.items() for role in one.roles]
+ASKED = [(name, role) for name, stack in BUILT.items() for role in stack.roles]
 REFUSED = 127
 #: Where scripts start what images hold, and write to.
 _PLACES = re.compile(r"(?<![\w.}/])(/setup\.sh|/run_program\.sh|/run/|/tmp/)")
@@ -29,17 +29,17 @@ _PLACES = re.compile(r"(?<![\w.}/])(/setup\.sh|/run_program\.sh|/run/|/tmp/)")
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Entry scripts as images have them below another root, where nothing gets past /setup.sh."""
-    made = tmp_path_factory.mktemp("root")
+    path = tmp_path_factory.mktemp("root")
     for folder in ("run", "tmp"):
-        (made / folder).mkdir()
-    (made / "setup.sh").write_text("#!/bin/sh\nexit 1\n")
-    (made / "setup.sh").chmod(0o755)
+        (path / folder).mkdir()
+    (path / "setup.sh").write_text("#!/bin/sh\nexit 1\n")
+    (path / "setup.sh").chmod(0o755)
     scripts = {f"{name}.sh": ROOT / "images" / name / "run_endpoint.sh" for name in BUILT}
     for name, script in {"run_program.sh": ROOT / "images" / "endpoint" / "run_program.sh", **scripts}.items():
-        text = _PLACES.sub(rf"{made}\1", script.read_text())
-        (made / name).write_text(text)
-        (made / name).chmod(0o755)
-    return made
+        text = _PLACES.sub(rf"{path}\1", script.read_text())
+        (path / name).write_text(text)
+        (path / name).chmod(0o755)
+    return path
 
 
 def _ends_with(root: Path, name: str, role: Role, testcase: str) -> int:
@@ -48,11 +48,13 @@ def _ends_with(root: Path, name: str, role: Role, testcase: str) -> int:
     script = root / f"{name}.sh"
     with script.open() as text:
         shell = shell if "bash" in text.readline() else shutil.which("sh") or "sh"
-    done = subprocess.run([shell, str(script)], env=environment, cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode in (1, REFUSED), done.stderr
+    process = subprocess.run(
+        [shell, str(script)], env=environment, cwd=root, capture_output=True, text=True, check=False
+    )
+    assert process.returncode in (1, REFUSED), process.stderr
     # What is refused says so; what is not there would end with 127, too.
-    assert (done.returncode == REFUSED) == bool(done.stderr), done.stderr
-    return done.returncode
+    assert (process.returncode == REFUSED) == bool(process.stderr), process.stderr
+    return process.returncode
 
 
 @pytest.mark.parametrize(("name", "role"), ASKED)
@@ -62,8 +64,8 @@ def test_a_script_refuses_what_its_manifest_says_and_nothing_else(root: Path, na
     assert _ends_with(root, name, role, "nonsense") == REFUSED
 
 
-def _refusing(**more: object) -> Implementation:
-    return implementation("mine", **more)
+def _refusing(**overrides: object) -> Implementation:
+    return implementation("mine", **overrides)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +99,6 @@ def test_the_page_says_what_every_image_takes_and_why_not_the_rest() -> None:
     assert rows["quinn"][column] == "c"
     assert rows["quic-go"][column] == "–"
     assert rows["ngtcp2"].count("c s") == 1
-    for one in BUILT.values():
-        for refusal in one.refuses:
-            assert not one.tested or refusal.why in page
+    for stack in BUILT.values():
+        for refusal in stack.refuses:
+            assert not stack.tested or refusal.why in page

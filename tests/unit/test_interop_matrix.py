@@ -21,13 +21,13 @@ from harness.report import interop
 from tests.examples import catalogue
 
 
-def _matrix(words: dict[tuple[str, str, str], ResultWord], **more: Any) -> InteropMatrix:
+def _matrix(words: dict[tuple[str, str, str], ResultWord], **overrides: Any) -> InteropMatrix:
     entries = {
         ((client, server), case): TestcaseResult(word, "why", "It did not.")
         for (client, server, case), word in words.items()
     }
     clients, servers = (tuple(sorted({key[index] for key in words})) for index in (0, 1))
-    return InteropMatrix(clients, servers, entries, **more)
+    return InteropMatrix(clients, servers, entries, **overrides)
 
 
 SQUARE = _matrix(
@@ -65,12 +65,12 @@ def test_disagreements_are_of_what_both_could_tell() -> None:
          ("a", "a", "v2"): "failed", ("b", "b", "v2"): "succeeded"}
     )  # fmt: skip
     found = disagreements(SQUARE, theirs)
-    assert [(one.pair, one.case, one.ours.word) for one in found] == [
+    assert [(disagreement.pair, disagreement.case, disagreement.ours.word) for disagreement in found] == [
         (("a", "a"), "retry", "failed"),
         (("a", "a"), "v2", "succeeded"),
     ]
     published = _matrix({("a-qns", "a", "retry"): "failed"})
-    assert [one.case for one in disagreements(published, theirs)] == ["retry"]
+    assert [disagreement.case for disagreement in disagreements(published, theirs)] == ["retry"]
 
 
 def test_what_is_written_is_as_the_runner_writes_it_and_is_read_back() -> None:
@@ -160,8 +160,8 @@ def test_a_file_that_is_no_json_of_this_world_is_one_error(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == USAGE
-    said = capsys.readouterr().err
-    assert f"{tmp_path / 'result.json'} is no JSON: " in said and why in said
+    message = capsys.readouterr().err
+    assert f"{tmp_path / 'result.json'} is no JSON: " in message and why in message
 
 
 def test_a_pipe_is_no_document(
@@ -185,14 +185,14 @@ def test_the_grid_has_every_word_and_the_reason_of_each_failure() -> None:
 
 
 def test_every_case_has_a_scenario_with_checks_and_its_words() -> None:
-    scenarios = {one.name: one for one in map(catalogue().scenario, catalogue().scenario_files())}
+    scenarios = {scenario.name: scenario for scenario in map(catalogue().scenario, catalogue().scenario_files())}
     for case in CASES:
-        found = scenarios[f"interop/{case}"]
-        assert case_of(found.name) == case
-        assert found.checks
-        assert found.testcase is not None
-        assert found.title.endswith(f"({CASES[case]})")
-        assert case in found.references[0]
+        tested_scenario = scenarios[f"interop/{case}"]
+        assert case_of(tested_scenario.name) == case
+        assert tested_scenario.checks
+        assert tested_scenario.testcase is not None
+        assert tested_scenario.title.endswith(f"({CASES[case]})")
+        assert case in tested_scenario.references[0]
     assert case_of("interop/medium-10mb") is None
 
 

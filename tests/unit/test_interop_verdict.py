@@ -55,23 +55,23 @@ def test_a_run_whose_link_is_not_proven_proves_nothing_about_anybody() -> None:
 
 
 def test_runs_that_differ_decide_nothing() -> None:
-    found = verdict_of([_one(GOOD), _one(WRONG), _one(GOOD)])
-    assert (found.status, found.reason) == ("inconclusive", "flaky")
-    assert "1 of 3 runs" in found.sentence
+    verdict = verdict_of([_one(GOOD), _one(WRONG), _one(GOOD)])
+    assert (verdict.status, verdict.reason) == ("inconclusive", "flaky")
+    assert "1 of 3 runs" in verdict.sentence
 
 
 def test_a_scenario_with_checks_is_judged_by_them() -> None:
-    asked = scenario(testcase="transfer", checks={"handshakes": 1}, objectives=[])
-    assert judge(asked, [_one(GOOD)]).status == "pass"
-    verdict = judge(asked, [_one(WRONG)], ["runs/1"])
+    tested_scenario = scenario(testcase="transfer", checks={"handshakes": 1}, objectives=[])
+    assert judge(tested_scenario, [_one(GOOD)]).status == "pass"
+    verdict = judge(tested_scenario, [_one(WRONG)], ["runs/1"])
     assert (verdict.status, verdict.reason, verdict.evidence) == ("fail", "amplification", ("runs/1",))
     assert failure_text(WRONG) in verdict.sentence.replace("Amplification", "amplification")
 
 
 def test_checks_that_nobody_knows_and_values_that_they_do_not_take() -> None:
     def said(**checks: Any) -> str:
-        asked = scenario(testcase="transfer", checks=checks, objectives=[])
-        return "; ".join(f"{one.text} ({one.hint})" for one in mistakes(asked))
+        tested_scenario = scenario(testcase="transfer", checks=checks, objectives=[])
+        return "; ".join(f"{mistake.text} ({mistake.hint})" for mistake in mistakes(tested_scenario))
 
     assert not said(handshakes=1, version=1, retry="never", files=True)
     assert "'handshakes'" in said(handshake=1)
@@ -82,6 +82,6 @@ def test_checks_that_nobody_knows_and_values_that_they_do_not_take() -> None:
 
 
 def test_every_check_says_what_it_demands_and_where_that_is_written() -> None:
-    for one in declared_checks().values():
-        assert one.title.endswith(".")
-        assert "RFC" in one.source or "contract" in one.source
+    for check in declared_checks().values():
+        assert check.title.endswith(".")
+        assert "RFC" in check.source or "contract" in check.source

@@ -71,10 +71,10 @@ with handle_interrupts(lambda: print("ending", flush=True), lambda: shutdown.kil
 
 
 def test_the_second_ends_at_once_and_leaves_nothing(tmp_path: Path) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", SECOND, str(tmp_path)], capture_output=True, text=True, check=False, cwd=ROOT
     )
-    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "ending\n", "")
+    assert (process.returncode, process.stdout, process.stderr) == (INTERRUPTED, "ending\n", "")
     child = int((tmp_path / "child").read_text())
     stat = Path(f"/proc/{child}/stat")
     assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
@@ -92,13 +92,13 @@ def test_only_what_is_this_process_s_own_is_removed(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(shutdown, "remove_orphans", removed)
     monkeypatch.setattr(shutdown, "_kill_children", lambda: None)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    mine, other = tmp_path / f"quic-lab.{owner()}.x", tmp_path / "quic-lab.1-2-3.x"
-    for folder in (mine, other, tmp_path / "store" / "partial" / f"1-2-3.{'0' * 16}.0"):
+    mine, path = tmp_path / f"quic-lab.{owner()}.x", tmp_path / "quic-lab.1-2-3.x"
+    for folder in (mine, path, tmp_path / "store" / "partial" / f"1-2-3.{'0' * 16}.0"):
         folder.mkdir(parents=True)
     shutdown.kill_campaign(Store(tmp_path / "store"))
     # Docker is asked until nothing is left; what others own is needed.
     assert asked == [(False, True)] * 2
-    assert not mine.exists() and other.exists()
+    assert not mine.exists() and path.exists()
     assert len(list((tmp_path / "store" / "partial").iterdir())) == 1
 
 
@@ -115,15 +115,15 @@ def test_without_docker_the_rest_is_removed_all_the_same(tmp_path: Path, monkeyp
 
 
 def test_the_runs_and_builds_under_way_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    talk, one = ProgressPrinter(Console(stderr=True, width=300)), cell()
-    talk(RunStarted(one, 2, 1, 4, 10.0, 40.0))
-    talk(PhaseStarted(one, 2, "transfer"))
+    talk, tested_cell = ProgressPrinter(Console(stderr=True, width=300)), cell()
+    talk(RunStarted(tested_cell, 2, 1, 4, 10.0, 40.0))
+    talk(PhaseStarted(tested_cell, 2, "transfer"))
     talk(BuildStarted("quiche", 60.0))
     capsys.readouterr()
     talk.interrupted()
-    said = capsys.readouterr().err
+    text = capsys.readouterr().err
     assert (
-        f"interrupted: ending [1/4] {one.scenario.name} alpha→beta #2 (transfer), the build of the image quiche;"
-        in said
+        f"interrupted: ending [1/4] {tested_cell.scenario.name} alpha→beta #2 (transfer), the build of the image quiche;"
+        in text
     )
-    assert "a second Ctrl-C ends everything at once" in said
+    assert "a second Ctrl-C ends everything at once" in text

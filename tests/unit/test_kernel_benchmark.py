@@ -12,8 +12,8 @@ from tests.examples import cell
 from tools.bench.kernels import SideBySide, differences, kernel_of, report, sentence, summary, varied
 
 
-def _run(wall: float = 1.0, status: str = "completed", **more: object) -> Run:
-    made = {"captures": {"left": "a", "right": "b"}, "artefacts": {"growth.csv": "c"}, "cell": cell(), **more}
+def _run(wall: float = 1.0, status: str = "completed", **overrides: object) -> Run:
+    made = {"captures": {"left": "a", "right": "b"}, "artefacts": {"growth.csv": "c"}, "cell": cell(), **overrides}
     return Run(
         repetition=0, outcome=Outcome.model_validate({"status": status}), started_at="", wall=wall, **made
     )  # fmt: skip
@@ -42,21 +42,21 @@ def test_the_entry_is_asked_for_in_the_environment(monkeypatch: pytest.MonkeyPat
 
 def test_the_cheapest_cells_are_taken_that_have_something_new() -> None:
     dear = _run(3.0)
-    asked = _run(2.0, cell=cell().model_copy(update={"parameters": {"server.congestion_control": "reno"}}))
-    again = _run(4.0, cell=asked.cell)
-    assert varied([dear, again, asked]) == [asked]
-    other = _run(5.0, cell=cell().model_copy(update={"parameters": {"server.congestion_control": "bbr"}}))
-    assert varied([dear, other, again, asked]) == [asked, other]
+    run = _run(2.0, cell=cell().model_copy(update={"parameters": {"server.congestion_control": "reno"}}))
+    again = _run(4.0, cell=run.cell)
+    assert varied([dear, again, run]) == [run]
+    stored_run = _run(5.0, cell=cell().model_copy(update={"parameters": {"server.congestion_control": "bbr"}}))
+    assert varied([dear, stored_run, again, run]) == [run, stored_run]
 
 
 def test_all_that_was_recorded_is_compared() -> None:
-    one = _run()
-    assert differences(one, _run(9.0)) == ()
-    assert differences(one, _run(captures={"left": "a", "right": "x"})) == ("right capture",)
-    assert differences(one, _run(artefacts={"growth.csv": "x"})) == ("growth.csv",)
-    assert differences(one, _run(artefacts={})) == ("growth.csv",)
-    assert differences(one, _run(random={"client0": RandomBytes(bytes=1, digest="d")})) == ("random bytes of client0",)
-    assert differences(one, _run(status="crashed"))[0] == "outcome: completed, crashed"
+    run = _run()
+    assert differences(run, _run(9.0)) == ()
+    assert differences(run, _run(captures={"left": "a", "right": "x"})) == ("right capture",)
+    assert differences(run, _run(artefacts={"growth.csv": "x"})) == ("growth.csv",)
+    assert differences(run, _run(artefacts={})) == ("growth.csv",)
+    assert differences(run, _run(random={"client0": RandomBytes(bytes=1, digest="d")})) == ("random bytes of client0",)
+    assert differences(run, _run(status="crashed"))[0] == "outcome: completed, crashed"
 
 
 def test_ratios_are_old_by_new_and_medians() -> None:

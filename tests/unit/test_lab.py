@@ -73,9 +73,9 @@ def test_n_flows_share_the_path_and_nothing_else() -> None:
 
 
 def test_slots_keep_labs_apart() -> None:
-    one, other = build_lab(cell(), 0, slot=0), build_lab(cell(), 0, slot=3)
-    assert {network.ipv4 for network in one.networks.values()}.isdisjoint(
-        network.ipv4 for network in other.networks.values()
+    lab, built_lab = build_lab(cell(), 0, slot=0), build_lab(cell(), 0, slot=3)
+    assert {network.ipv4 for network in lab.networks.values()}.isdisjoint(
+        network.ipv4 for network in built_lab.networks.values()
     )
 
 
@@ -92,8 +92,8 @@ def test_the_window_never_limits_the_path() -> None:
     fast = cell(scenario(path=path(forward=link("250 Mbit/s"))))
     assert default_receive_window(fast) == 2**27, "the power of two above 2 · (20,312,500 + 20,312,500)"
     assert effective_parameters(fast)["client.connection_window"] == "128 MiB"
-    asked = cell(parameters={"client.connection_window": "1000 kB"})
-    assert effective_parameters(asked)["client.connection_window"] == "1 MB"
+    tested_cell = cell(parameters={"client.connection_window": "1000 kB"})
+    assert effective_parameters(tested_cell)["client.connection_window"] == "1 MB"
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,8 @@ def test_a_capture_in_parts_is_the_whole(size: int, cut: int) -> None:
     data = data[: min(len(data), 40_000) - cut]
     whole, found = pcap.parse(data), list(pcap.read_parts(io.BytesIO(data), size))
     for name in ("t_ns", "heads", "captured", "length"):
-        assert np.array_equal(np.concatenate([getattr(one, name) for one in found]), getattr(whole, name))
-    assert [one.truncated for one in found] == [*[False] * (len(found) - 1), whole.truncated]
+        assert np.array_equal(np.concatenate([getattr(records, name) for records in found]), getattr(whole, name))
+    assert [records.truncated for records in found] == [*[False] * (len(found) - 1), whole.truncated]
 
 
 @pytest.mark.parametrize("size", [1, 5000, 1 << 25])
@@ -69,7 +69,7 @@ def test_a_capture_that_is_damaged_in_the_middle_ends_there() -> None:
     data[offsets[100] + 8 : offsets[100] + 12] = b"\xff\xff\xff\x7f"
     whole = pcap.parse(bytes(data))
     found = list(pcap.read_parts(io.BytesIO(bytes(data)), 3000))
-    assert sum(len(one.t_ns) for one in found) == len(whole.t_ns) == 100
+    assert sum(len(records.t_ns) for records in found) == len(whole.t_ns) == 100
     assert whole.truncated and found[-1].truncated
 
 

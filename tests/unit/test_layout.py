@@ -148,8 +148,8 @@ def test_a_grid_of_many_servers_is_stacked() -> None:
 
 def test_who_met_nobody_but_itself_stands_below_the_grid() -> None:
     def met(client: str, server: str) -> CellResult:
-        who = {"client": implementation(client), "server": implementation(server)}
-        return completions("virtual", 4.0, one=scenario(objectives=[]), **who)
+        implementations = {"client": implementation(client), "server": implementation(server)}
+        return completions("virtual", 4.0, one=scenario(objectives=[]), **implementations)
 
     crowd = [met(client, server) for client in ("alpha", "beta") for server in ("alpha", "beta")]
     text = grid.verdicts([*crowd, met("gamma", "gamma"), met("delta", "delta")])
@@ -168,44 +168,47 @@ def _flows(count: int) -> CellResult:
 
 
 def test_forty_flows_are_rows() -> None:
-    one = _flows(40)
+    cell_result = _flows(40)
     out = io.StringIO()
-    table.show([one], Console(file=out, width=80))
+    table.show([cell_result], Console(file=out, width=80))
     text = out.getvalue()
     assert max(map(len, (line for line in text.splitlines() if "harness run" not in line))) <= 80
     for flow in (0, 17, 39):
         assert re.search(rf"│ {flow} beta[^│]*│ *{flow + 0.5:.3g} │", text) or f"{flow} " in text
     assert "39.5" in text
     out = io.StringIO()
-    flow_metrics.show([one], Console(file=out, width=80))
+    flow_metrics.show([cell_result], Console(file=out, width=80))
     assert "39.5" in out.getvalue() and "89" in out.getvalue()
     assert len(out.getvalue().splitlines()) < 150
-    page = flow_metrics.markdown([one])
+    page = flow_metrics.markdown([cell_result])
     assert max(line.count("|") for line in page.splitlines()) < 20
 
 
 def test_a_few_flows_stay_columns() -> None:
-    one = _flows(3)
-    assert [heading for _, heading in columns(one.cell.scenario)][:3] == [
+    cell_result = _flows(3)
+    assert [heading for _, heading in columns(cell_result.cell.scenario)][:3] == [
         "flow0 Mbit/s",
         "flow1 Mbit/s",
         "flow2 Mbit/s",
     ]
-    assert flow_columns(one.cell.scenario) == []
+    assert flow_columns(cell_result.cell.scenario) == []
 
 
 def test_lists_keep_names_whole_at_80_columns() -> None:
-    known = [implementation(f"implementation-number-{index}") for index in range(3)]
+    implementations = [implementation(f"implementation-number-{index}") for index in range(3)]
     out = io.StringIO()
     console = Console(file=out, width=80)
     listing.show(
         [],
-        [listing.ListedImplementation(one, False, "its published image is not on this machine") for one in known],
+        [
+            listing.ListedImplementation(stack, False, "its published image is not on this machine")
+            for stack in implementations
+        ],
         console,
     )
     explain.show(console)
     text = out.getvalue()
-    assert all(one.name in text for one in known)
+    assert all(stack.name in text for stack in implementations)
     assert all(name in text for name in PARAMETERS)
     assert max(map(len, text.splitlines())) <= 80
 
@@ -243,13 +246,13 @@ def test_metrics_are_shown_when_asked() -> None:
 
 
 def test_a_flow_s_metric_is_of_each_flow_or_of_the_one_that_is_named() -> None:
-    few, many = _flows(2).cell.scenario, _flows(12).cell.scenario
+    few, tested_scenario = _flows(2).cell.scenario, _flows(12).cell.scenario
     name = MetricName("mean_srtt")
     assert [found.flow for found, _ in columns(few, [name])] == [0, 1]
-    assert columns(many, [name]) == []
-    assert flow_columns(many, [name]) == [(name, "mean_srtt ms")]
-    assert [heading for _, heading in columns(many, [MetricName("mean_srtt", 3)])] == ["flow3_mean_srtt ms"]
-    assert ranking_metrics(many, [name]) == []
+    assert columns(tested_scenario, [name]) == []
+    assert flow_columns(tested_scenario, [name]) == [(name, "mean_srtt ms")]
+    assert [heading for _, heading in columns(tested_scenario, [MetricName("mean_srtt", 3)])] == ["flow3_mean_srtt ms"]
+    assert ranking_metrics(tested_scenario, [name]) == []
 
 
 @pytest.mark.parametrize(
@@ -270,10 +273,10 @@ def test_a_metric_that_cannot_be_is_an_error_with_a_hint(words: str, message: st
 
 
 def test_a_metric_that_nobody_measured_is_a_dash() -> None:
-    one = completions("virtual", 4.0, one=scenario(objectives=[]))
-    text = _printed(table.scenario_table([one], parse_metrics("timeouts", [one])), 120)
+    cell_result = completions("virtual", 4.0, one=scenario(objectives=[]))
+    text = _printed(table.scenario_table([cell_result], parse_metrics("timeouts", [cell_result])), 120)
     assert re.search(r"│ +– │ no_objectives", text)
-    assert isinstance(one.runs[0][1], MeasuredRun)
+    assert isinstance(cell_result.runs[0][1], MeasuredRun)
 
 
 # --- what rows are held against

@@ -121,8 +121,8 @@ class Stage:
 
 def play(script: Script) -> Played:
     """Do what the lifecycle says, as an engine would; ends are told in order, and before what is due then."""
-    made = Played(script)
-    stage = Stage(made)
+    played_run = Played(script)
+    stage = Stage(played_run)
     life = stage.lifecycle
     stage.perform(life.begin(0.0))
     while not life.over:
@@ -131,15 +131,15 @@ def play(script: Script) -> Played:
         stage.now = min([wake, stage.ready, *first])
         assert stage.now < NEVER, "somebody runs and nothing ends it"
         stage.advance()
-    log = list(made.log)
+    log = list(played_run.log)
     # What still ends, and what would have been due, is of no account.
     while stage.ends:
         stage.now, _, host, code = heapq.heappop(stage.ends)
         stage.perform(life.ended(host, code, stage.now))
     stage.perform(life.due(NEVER))
-    assert made.log == log
+    assert played_run.log == log
     assert life.wake is None
-    return made
+    return played_run
 
 
 def _halves(least: float, most: float) -> st.SearchStrategy[float]:
@@ -168,12 +168,12 @@ def scripts(draw: st.DrawFn, tardiness: float = 0.0) -> Script:
 @given(st.sampled_from([0.0, 0.25]).flatmap(scripts))
 @settings(max_examples=150)
 def test_whatever_happens_when(script: Script) -> None:
-    made = play(script)
-    _each_start_has_its_time(made)
-    _a_stop_is_kept_and_nothing_repeats_after_it(made)
-    _over_when_all_have_ended_or_one_has_failed(made)
+    played_run = play(script)
+    _each_start_has_its_time(played_run)
+    _a_stop_is_kept_and_nothing_repeats_after_it(played_run)
+    _over_when_all_have_ended_or_one_has_failed(played_run)
     if not script.tardiness:
-        _whoever_is_not_done_in_time_is_named(made)
+        _whoever_is_not_done_in_time_is_named(played_run)
 
 
 def _each_start_has_its_time(made: Played) -> None:
@@ -274,8 +274,8 @@ def _deadline(made: Played, flow: Flow, name: tuple[str, int]) -> float:
     return limit + flow.leave if whole else limit
 
 
-def _one(**more: float | None) -> Flow:
-    given = {"start": 0.0, "stop": None, "repeat_after": None, "time_limit": 10.0} | more
+def _one(**overrides: float | None) -> Flow:
+    given = {"start": 0.0, "stop": None, "repeat_after": None, "time_limit": 10.0} | overrides
     return Flow("client0", "server0", **given)  # type: ignore[arg-type]
 
 

@@ -57,9 +57,9 @@ def tell(folder: Path, change: Callable[[dict[str, Any]], None], *events: dict[s
 
 
 def proof(folder: Path, run: Run) -> LinkProof:
-    found = measure(folder, run).link
-    assert found is not None
-    return found
+    link_proof = measure(folder, run).link
+    assert link_proof is not None
+    return link_proof
 
 
 # --- a path that is gone for a while
@@ -93,23 +93,23 @@ def test_what_is_under_way_when_a_path_goes_is_not_lost(gone: tuple[Path, Run]) 
         lab["paths"][0]["outages"] = [outage]
 
     tell(folder, say, *events)
-    found = proof(folder, run)
-    assert found.valid, found.problems
-    assert (found.to_client.unasked_drops, found.to_server.unasked_drops) == (0, 0)
-    assert found.changes_late_ms == pytest.approx((0, 0), abs=0.001)
+    link_proof = proof(folder, run)
+    assert link_proof.valid, link_proof.problems
+    assert (link_proof.to_client.unasked_drops, link_proof.to_server.unasked_drops) == (0, 0)
+    assert link_proof.changes_late_ms == pytest.approx((0, 0), abs=0.001)
 
 
 def test_a_path_that_goes_unasked_is_not_the_one_asked_for(gone: tuple[Path, Run]) -> None:
-    found = proof(*gone)
-    assert not found.valid
-    assert found.to_client.unasked_drops > 100
+    link_proof = proof(*gone)
+    assert not link_proof.valid
+    assert link_proof.to_client.unasked_drops > 100
 
 
 def test_a_path_that_never_went_is_said(gone: tuple[Path, Run]) -> None:
     folder, run = gone
     tell(folder, lambda lab: lab["paths"][0].update(outages=[{"from_ns": GONE, "until_ns": None}]))
-    found = proof(folder, run)
-    assert any("the loss of the path was due at 1.000 s and never took effect" in one for one in found.problems)
+    link_proof = proof(folder, run)
+    assert any("the loss of the path was due at 1.000 s and never took effect" in one for one in link_proof.problems)
 
 
 # --- a path that rewrites a port
@@ -143,11 +143,11 @@ def test_packets_whose_port_is_rewritten_are_the_same(tmp_path: Path) -> None:
     rewritten(tmp_path)
     event = {"event": "change", "index": 0, "at": REBOUND / 1e9, "t": (T0 + REBOUND) / 1e9}
     tell(tmp_path, rebinding, event)
-    found = proof(tmp_path, run)
-    assert found.valid, found.problems
-    assert (found.to_client.unasked_drops, found.to_server.unasked_drops) == (0, 0)
-    assert found.to_server.packets == before.to_server.packets
-    assert found.to_client.queue_drops == before.to_client.queue_drops
+    link_proof = proof(tmp_path, run)
+    assert link_proof.valid, link_proof.problems
+    assert (link_proof.to_client.unasked_drops, link_proof.to_server.unasked_drops) == (0, 0)
+    assert link_proof.to_server.packets == before.to_server.packets
+    assert link_proof.to_client.queue_drops == before.to_client.queue_drops
 
 
 def test_a_port_that_is_rewritten_unasked_is_found(tmp_path: Path) -> None:
@@ -184,18 +184,18 @@ def test_each_of_several_paths_is_proven_and_counted_once(tmp_path: Path) -> Non
     view = RunView(tmp_path, run)
     assert view.left is not None
     alone = [view.of_path(name).left for name in ("cellular", "campus")]
-    assert [len(one) for one in alone if one is not None] == [len(view.left) // 2] * 2
+    assert [len(capture) for capture in alone if capture is not None] == [len(view.left) // 2] * 2
     assert (np.diff(view.left.t_ns) >= 0).all()
     assert set(view.left.client_address.tolist()) == {0, 2}
-    found = proof(tmp_path, run)
-    assert found.valid, found.problems
-    assert found.further["campus to_client"] == found.to_client
-    assert found.to_client.packets == 3002
+    link_proof = proof(tmp_path, run)
+    assert link_proof.valid, link_proof.problems
+    assert link_proof.further["campus to_client"] == link_proof.to_client
+    assert link_proof.to_client.packets == 3002
     # What one path has is there twice where both are looked at, and nothing is missing that one has.
     measured = measure(tmp_path, run)
     assert measured.warnings == ()
     drops = measured.value("queue_drops_to_client", transfer="first")
-    assert drops == 2 * found.to_client.queue_drops
+    assert drops == 2 * link_proof.to_client.queue_drops
     assert measured.value("queue_delay_p50_to_client", 0, "first") is not None
     # One of them spoilt is named.
     lines = (tmp_path / "sim-campus/counters.jsonl").read_text().splitlines()

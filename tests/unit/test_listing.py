@@ -39,7 +39,9 @@ def test_the_json_says_so() -> None:
 
 
 def test_the_table_of_defaults_says_so() -> None:
-    text = parameters.markdown(parameters.defaults([one.implementation for one in entries()], {}))
+    text = parameters.markdown(
+        parameters.defaults([listed_implementation.implementation for listed_implementation in entries()], {})
+    )
     assert "| alpha | client |" in text and "| beta (never run) | client |" in text
 
 

@@ -30,23 +30,23 @@ def test_real_time_has_the_machine_to_itself(
     tmp_path: Path, holder: EngineName, other: EngineName, together: bool
 ) -> None:
     file = tmp_path / "lock"
-    held, said, done = threading.Event(), threading.Event(), threading.Event()
+    locked, said, done = threading.Event(), threading.Event(), threading.Event()
 
     def second() -> None:
         with machine_lock(other, said.set, file):
-            held.set()
+            locked.set()
             done.wait(10)
 
     thread = threading.Thread(target=second)
     with machine_lock(holder, _nobody, file):
         thread.start()
         if together:
-            assert held.wait(10)
+            assert locked.wait(10)
         else:
             assert said.wait(10)
-            assert not held.is_set()
+            assert not locked.is_set()
     # What ended has let go, and who waited goes on.
-    assert held.wait(10)
+    assert locked.wait(10)
     assert said.is_set() is not together
     done.set()
     thread.join()

@@ -21,10 +21,10 @@ from harness.topology import build_lab
 from harness.units import Duration, Size
 from tests.examples import ROOT, catalogue, cell, implementation, scenario
 
-KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
+KNOWN = {name: stack for name, (stack, _) in catalogue().implementations().items()}
 BASH = shutil.which("bash") or "bash"
 #: What the published images' manifests are, besides picoquic-qns: a name and what is known of it.
-PUBLISHED = [one for one in KNOWN.values() if one.image is not None]
+PUBLISHED = [stack for stack in KNOWN.values() if stack.image is not None]
 
 Lines = list[str]
 Entry = Callable[[str, Mapping[str, str]], "subprocess.CompletedProcess[str]"]
@@ -48,12 +48,12 @@ def entry(tmp_path: Path) -> Entry:
     return run
 
 
-def environment(name: str, role: Role, settings: Mapping[str, ParameterValue], **more: object) -> dict[str, str]:
+def environment(name: str, role: Role, settings: Mapping[str, ParameterValue], **overrides: object) -> dict[str, str]:
     """What the harness gives the image's container in a role, with parameters set in that role."""
     ends = {"client": implementation("other"), "server": implementation("other"), role: KNOWN[name]}
     parameters = {f"{role}.{parameter}": value for parameter, value in settings.items()}
-    one = cell(scenario(objectives=[], **more), ends["client"], ends["server"], parameters=parameters)
-    return build_lab(one, 0).host(f"{role}0").environment
+    tested_cell = cell(scenario(objectives=[], **overrides), ends["client"], ends["server"], parameters=parameters)
+    return build_lab(tested_cell, 0).host(f"{role}0").environment
 
 
 def printed(done: subprocess.CompletedProcess[str]) -> Lines:
@@ -270,9 +270,9 @@ def test_the_harness_passes_on_nothing_else(
 @pytest.mark.parametrize("name", EXPECTED)
 @pytest.mark.parametrize("testcase", ["nonsense", "", "retry"])
 def test_unknown_test_cases_are_refused(entry: Entry, name: str, role: Role, testcase: str) -> None:
-    done = entry(name, {"ROLE": role, "TESTCASE": testcase, "REQUESTS": "https://server4:443/one.bin"})
-    assert (done.returncode, done.stdout) == (127, "")
-    assert "unsupported test case" in done.stderr
+    process = entry(name, {"ROLE": role, "TESTCASE": testcase, "REQUESTS": "https://server4:443/one.bin"})
+    assert (process.returncode, process.stdout) == (127, "")
+    assert "unsupported test case" in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -298,9 +298,9 @@ def test_unknown_test_cases_are_refused(entry: Entry, name: str, role: Role, tes
     ],
 )
 def test_scripts_ignore_nothing(entry: Entry, name: str, given: dict[str, str], code: int, words: str) -> None:
-    done = entry(name, {"TESTCASE": "http3", **given})
-    assert (done.returncode, done.stdout) == (code, "")
-    assert words in done.stderr
+    process = entry(name, {"TESTCASE": "http3", **given})
+    assert (process.returncode, process.stdout) == (code, "")
+    assert words in process.stderr
 
 
 # Published images.
@@ -316,9 +316,9 @@ def test_published_images_claim_nothing(one: Implementation) -> None:
 
 def test_published_images_stand_beside_our_own_builds() -> None:
     assert len(PUBLISHED) >= 16
-    assert len({one.image for one in PUBLISHED}) == len(PUBLISHED)
-    for name in (one.name for one in PUBLISHED if one.name.endswith("-qns")):
-        assert name.removesuffix("-qns") not in {one.name for one in PUBLISHED}
+    assert len({stack.image for stack in PUBLISHED}) == len(PUBLISHED)
+    for name in (stack.name for stack in PUBLISHED if stack.name.endswith("-qns")):
+        assert name.removesuffix("-qns") not in {stack.name for stack in PUBLISHED}
 
 
 def test_what_is_fetched_from_outside_is_said() -> None:

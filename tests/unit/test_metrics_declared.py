@@ -40,33 +40,33 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, MeasuredRun
 
 @pytest.mark.parametrize("name", declared_metrics())
 def test_a_metric_says_what_it_is(name: str) -> None:
-    one = declared_metrics()[name]
-    assert one.unit and one.title and one.formula and one.source
-    assert not one.title.endswith(".")
-    assert find_metric(name.replace("*", "2MB")) == one
+    metric = declared_metrics()[name]
+    assert metric.unit and metric.title and metric.formula and metric.source
+    assert not metric.title.endswith(".")
+    assert find_metric(name.replace("*", "2MB")) == metric
 
 
 def test_what_is_measured_is_declared(measured: tuple[Run, MeasuredRun]) -> None:
-    found = {one.name: one for one in measured[1].measurements}
-    for one in found.values():
-        metric = find_metric(one.name)
-        assert metric is not None, one.name
-        assert re.sub(r"\^\d+$", "^n", one.unit) == metric.unit
-        assert one.direction == metric.better or one.name == "flow_completion_time"
-        assert (one.flow is not None) == (metric.layer == "flow"), one.name
+    measurements = {measurement.name: measurement for measurement in measured[1].measurements}
+    for measurement in measurements.values():
+        metric = find_metric(measurement.name)
+        assert metric is not None, measurement.name
+        assert re.sub(r"\^\d+$", "^n", measurement.unit) == metric.unit
+        assert measurement.direction == metric.better or measurement.name == "flow_completion_time"
+        assert (measurement.flow is not None) == (metric.layer == "flow"), measurement.name
     wanted = {name for name, one in declared_metrics().items() if one.layer != "move"}
-    missing = {name for name in wanted if name not in found and not NEVER.fullmatch(name)}
+    missing = {name for name in wanted if name not in measurements and not NEVER.fullmatch(name)}
     assert missing == set()
 
 
 def test_absences_are_of_declared_metrics(measured: tuple[Run, MeasuredRun]) -> None:
-    assert all(find_metric(one.metric) is not None for one in measured[1].absent)
+    assert all(find_metric(absence.metric) is not None for absence in measured[1].absent)
 
 
 def test_tables_and_measured_json_agree(measured: tuple[Run, MeasuredRun], tmp_path: Path) -> None:
-    run, found = measured
-    result = CellResult(run.cell, ((run, found),), judge(run.cell.scenario, [measured]), (tmp_path,))
-    units = {one.name: one.unit for one in found.measurements}
+    run, measured_run = measured
+    result = CellResult(run.cell, ((run, measured_run),), judge(run.cell.scenario, [measured]), (tmp_path,))
+    units = {measurement.name: measurement.unit for measurement in measured_run.measurements}
     rows = [
         row
         for table in flow_metrics.report([result])["cells"][0]["tables"]  # type: ignore[index]
@@ -84,9 +84,9 @@ def test_tables_and_measured_json_agree(measured: tuple[Run, MeasuredRun], tmp_p
 
 
 def test_an_older_run_is_shown_in_the_declared_unit(measured: tuple[Run, MeasuredRun], tmp_path: Path) -> None:
-    run, found = measured
+    run, measured_run = measured
     old = Measurement(name="retransmissions", value=4, unit="1", flow=1)
-    pair = run, found.model_copy(update={"measurements": (old,)})
+    pair = run, measured_run.model_copy(update={"measurements": (old,)})
     result = CellResult(run.cell, (pair,), judge(run.cell.scenario, [pair]), (tmp_path,))
     assert "| `retransmissions` | packets |" in flow_metrics.markdown([result])
 

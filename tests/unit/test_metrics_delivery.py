@@ -122,42 +122,43 @@ def headers(fields: int = 40) -> bytes:
 def test_a_lumpy_client_has_the_milestones_of_its_packets(tmp_path: Path, aead: Aead, role: str) -> None:
     server = Server(aead, prefix=headers())
     server.write_keys(tmp_path, role)
-    found, zero_ns = measured(tmp_path, server)
-    one = next(item for item in found.measurements if item.name == "milestone_1MB")
-    assert one.vantage == PACKETS
-    assert one.value == pytest.approx(server.truth(1_000_000, zero_ns), abs=0.002)
-    assert found.value("completion", 0) is not None
+    measured_run, zero_ns = measured(tmp_path, server)
+    measurement = next(item for item in measured_run.measurements if item.name == "milestone_1MB")
+    assert measurement.vantage == PACKETS
+    assert measurement.value == pytest.approx(server.truth(1_000_000, zero_ns), abs=0.002)
+    assert measured_run.value("completion", 0) is not None
 
 
 def test_without_keys_there_is_no_milestone_and_it_says_why(tmp_path: Path) -> None:
-    found, _ = measured(tmp_path, Server(prefix=headers()))
-    assert found.value("milestone_1MB", 0) is None
+    measured_run, _ = measured(tmp_path, Server(prefix=headers()))
+    assert measured_run.value("milestone_1MB", 0) is None
     assert any(
-        "lumps of 2.0 MB" in text and "neither endpoint wrote down its TLS secrets" in text for text in said(found)
+        "lumps of 2.0 MB" in text and "neither endpoint wrote down its TLS secrets" in text
+        for text in said(measured_run)
     )
 
 
 def test_other_connections_keys_do_not_open_it(tmp_path: Path) -> None:
     Server(Aead.AES_256_GCM).write_keys(tmp_path)
-    found, _ = measured(tmp_path, Server(prefix=headers()))
-    assert found.value("milestone_1MB", 0) is None
-    assert any("open no packet of the capture" in text for text in said(found))
+    measured_run, _ = measured(tmp_path, Server(prefix=headers()))
+    assert measured_run.value("milestone_1MB", 0) is None
+    assert any("open no packet of the capture" in text for text in said(measured_run))
 
 
 def test_another_stream_is_not_the_file(tmp_path: Path) -> None:
     server = Server(prefix=bytes(400_000))
     server.write_keys(tmp_path)
-    found, _ = measured(tmp_path, server)
-    assert found.value("milestone_1MB", 0) is None
-    assert any("the largest stream in the captured packets has 2900000 B" in text for text in said(found))
+    measured_run, _ = measured(tmp_path, server)
+    assert measured_run.value("milestone_1MB", 0) is None
+    assert any("the largest stream in the captured packets has 2900000 B" in text for text in said(measured_run))
 
 
 def test_frames_out_of_sight_leave_a_caution_unless_the_server_s_qlog_tells(tmp_path: Path) -> None:
     server = Server(prefix=headers(), hidden_every=90)
     server.write_keys(tmp_path)
-    found, zero_ns = measured(tmp_path, server)
-    assert found.value("milestone_1MB", 0) is None
-    assert any("its packets tell" in text for text in said(found)), said(found)
+    measured_run, zero_ns = measured(tmp_path, server)
+    assert measured_run.value("milestone_1MB", 0) is None
+    assert any("its packets tell" in text for text in said(measured_run)), said(measured_run)
     lines = [
         {"time": number, "name": "transport:packet_sent", "data": {
             "header": {"packet_type": "1RTT", "packet_number": number},
@@ -175,17 +176,17 @@ def test_frames_out_of_sight_leave_a_caution_unless_the_server_s_qlog_tells(tmp_
 def test_what_a_full_socket_dropped_had_not_come(tmp_path: Path) -> None:
     server = Server(prefix=headers())
     server.write_keys(tmp_path)
-    found = measure(tmp_path, write_run(tmp_path, replace(LUMPS, fill=server.fill)))
-    assert found.value("milestone_1MB", 0) is None
-    assert any("its packets tell" in text for text in said(found)), said(found)
+    measured_run = measure(tmp_path, write_run(tmp_path, replace(LUMPS, fill=server.fill)))
+    assert measured_run.value("milestone_1MB", 0) is None
+    assert any("its packets tell" in text for text in said(measured_run)), said(measured_run)
 
 
 def test_a_file_that_tells_is_what_counts(tmp_path: Path) -> None:
     server = Server(prefix=headers())
     server.write_keys(tmp_path)
-    found, _ = measured(tmp_path, server, replace(LUMPS, counter_step=1))
-    one = next(item for item in found.measurements if item.name == "milestone_1MB")
-    assert one.vantage == "client file"
+    measured_run, _ = measured(tmp_path, server, replace(LUMPS, counter_step=1))
+    measurement = next(item for item in measured_run.measurements if item.name == "milestone_1MB")
+    assert measurement.vantage == "client file"
 
 
 def test_a_file_that_is_sized_in_advance_has_the_times_of_its_packets(tmp_path: Path) -> None:
@@ -195,6 +196,6 @@ def test_a_file_that_is_sized_in_advance_has_the_times_of_its_packets(tmp_path: 
     (tmp_path / "growth.csv").write_text(
         f"t_ns,flow,transfer,bytes\n{zero_ns + 290_000_000},0,0,0\n{zero_ns + 300_000_000},0,0,{SIZE}\n"
     )
-    found = measure(tmp_path, run)
+    measured_run = measure(tmp_path, run)
     for name, size in (("milestone_1MB", 1_000_000), ("milestone_2MB", 2_000_000), ("completion", SIZE)):
-        assert found.value(name, 0) == pytest.approx(server.truth(size, zero_ns), abs=0.002)
+        assert measured_run.value(name, 0) == pytest.approx(server.truth(size, zero_ns), abs=0.002)

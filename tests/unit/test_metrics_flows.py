@@ -154,16 +154,16 @@ def test_a_kernel_that_does_not_tell(tmp_path: Path) -> None:
     run = write_two_flows(tmp_path)
     rows = [",".join([*row.split(",")[:-2], "", ""]) for row in tcp_rows()[1:]]  # before Linux 6.7
     (tmp_path / "flow1/server/tcp.csv").write_text("\n".join([tcp_rows()[0], *rows]) + "\n")
-    found = measure(tmp_path, run)
-    assert found.value("timeouts", 1) is None and found.value("retransmissions", 1) == 4
-    assert "timeouts of flow 1: left out, neither a qlog nor tcp_info of the sender shows it" in said(found)
+    measured_run = measure(tmp_path, run)
+    assert measured_run.value("timeouts", 1) is None and measured_run.value("retransmissions", 1) == 4
+    assert "timeouts of flow 1: left out, neither a qlog nor tcp_info of the sender shows it" in said(measured_run)
     (tmp_path / "flow1/server/tcp.csv").unlink()
-    found = measure(tmp_path, run)
-    names = set(by_name(found, 2))
+    measured_run = measure(tmp_path, run)
+    names = set(by_name(measured_run, 2))
     assert not {f"flow1_{name}" for name in ("mean_cwnd", "mean_srtt", "retransmissions", "mean_throughput_l7")} & names
     assert "agg_in_flight" not in names and "flow1_mean_throughput" in names
-    assert "flow1/server/tcp.csv is missing" in said(found)
-    assert "mean_cwnd of flow 1: left out, neither a qlog nor tcp_info of the sender shows it" in said(found)
+    assert "flow1/server/tcp.csv is missing" in said(measured_run)
+    assert "mean_cwnd of flow 1: left out, neither a qlog nor tcp_info of the sender shows it" in said(measured_run)
 
 
 def test_drops_by_cause(tmp_path: Path) -> None:
@@ -172,25 +172,25 @@ def test_drops_by_cause(tmp_path: Path) -> None:
     lab["links"]["to_client"]["discipline"] = "red"
     (tmp_path / "lab.json").write_text(json.dumps(lab))
     write_counters(tmp_path, {0.6: 5}, early=3, pdrop=2)
-    found = measure(tmp_path, run)
-    assert found.value("queue_drops_to_client") == 5
-    assert (found.value("early_drops_to_client"), found.value("limit_drops_to_client")) == (3, 2)
+    measured_run = measure(tmp_path, run)
+    assert measured_run.value("queue_drops_to_client") == 5
+    assert (measured_run.value("early_drops_to_client"), measured_run.value("limit_drops_to_client")) == (3, 2)
 
 
 def test_fairness_among_the_responsive(tmp_path: Path) -> None:
     """Three flows: those of the module, and the second one once more."""
-    found = measure(tmp_path, write_three_flows(tmp_path))
+    measured_run = measure(tmp_path, write_three_flows(tmp_path))
     x, y = 0.072, 7000 * 8 / 0.75 / 1e6
-    assert found.value("jain_means") == pytest.approx((x + 2 * y) ** 2 / (3 * (x * x + 2 * y * y)))
-    assert found.value("jain_means_responsive") == pytest.approx(1)
-    assert found.value("jain_samples_responsive") == pytest.approx(1)
+    assert measured_run.value("jain_means") == pytest.approx((x + 2 * y) ** 2 / (3 * (x * x + 2 * y * y)))
+    assert measured_run.value("jain_means_responsive") == pytest.approx(1)
+    assert measured_run.value("jain_samples_responsive") == pytest.approx(1)
     # Three alike, but where nothing of UDP arrived.
-    assert found.value("jain_samples") == pytest.approx((6 * 1 + 2 / 3) / 7)
-    assert found.value("product_means_responsive") == pytest.approx(y * y)
+    assert measured_run.value("jain_samples") == pytest.approx((6 * 1 + 2 / 3) / 7)
+    assert measured_run.value("product_means_responsive") == pytest.approx(y * y)
     # Nothing tells of flow 2, so the sum over flows is not known.
-    assert found.value("agg_in_flight") is None
+    assert measured_run.value("agg_in_flight") is None
     assert "agg_in_flight and agg_utilisation_bdp: left out, the sender of flow 2 does not tell in_flight" in said(
-        found, 3
+        measured_run, 3
     )
 
 
@@ -214,7 +214,7 @@ def test_tcp_of_a_size_counts_on_the_connection_that_has_its_data(sender: str, t
     cookie = 0 if down else 37
     sent = [(300, 0, 500), (350, 1000, 500), (400, 1500, 500 + cookie), (430, 500, 500)]
     passed += [Passing(segment(down, size, 5202, (initial + 1 + at) % 2**32), ms, ms + 20) for ms, at, size in sent]
-    write_captures(tmp_path, sorted(passed, key=lambda one: one.entered))
+    write_captures(tmp_path, sorted(passed, key=lambda passing: passing.entered))
     write_lab(tmp_path, [{"kind": "tcp", "start": 0.1, "sender": sender}])
     write_counters(tmp_path, {})
     (tmp_path / "growth.csv").write_text("t_ns,flow,transfer,bytes\n")
@@ -223,24 +223,26 @@ def test_tcp_of_a_size_counts_on_the_connection_that_has_its_data(sender: str, t
     flows = [{"kind": "tcp", "download": "2 kB", "start": "100 ms", "direction": direction}]
     scenario = {**SCENARIO, "flows": flows, "milestones": ["460 B", "1 kB"]}
     ran = transfer(0)
-    found = measure(tmp_path, make_run(scenario=scenario, transfers=(ran,)))
-    (completion,) = [item for item in found.measurements if item.name == "flow_completion_time"]
+    measured_run = measure(tmp_path, make_run(scenario=scenario, transfers=(ran,)))
+    (completion,) = [item for item in measured_run.measurements if item.name == "flow_completion_time"]
     # From 250 ms, when the connection is opened, to 450 ms, when the last of its data is there.
     assert completion.value == pytest.approx(0.2)
     assert completion.direction == "lower"
-    assert found.value("mean_throughput_l7", 0) == pytest.approx(2000 * 8 / 0.2 / 1e6)
-    assert found.value("mean_throughput", 0) == pytest.approx((2000 + cookie) * 8 / 0.2 / 1e6)
-    assert found.value("completion", 0, "first") == pytest.approx(0.2)
-    assert found.value("goodput", 0, "first") == pytest.approx(2000 * 8 / 0.2 / 1e6)
+    assert measured_run.value("mean_throughput_l7", 0) == pytest.approx(2000 * 8 / 0.2 / 1e6)
+    assert measured_run.value("mean_throughput", 0) == pytest.approx((2000 + cookie) * 8 / 0.2 / 1e6)
+    assert measured_run.value("completion", 0, "first") == pytest.approx(0.2)
+    assert measured_run.value("goodput", 0, "first") == pytest.approx(2000 * 8 / 0.2 / 1e6)
     # The first 460 bytes come at 320 ms; what lies behind the gap does not count before it is filled.
-    assert found.value("first_byte", 0, "first") == pytest.approx(0.07)
-    assert found.value("milestone_460B", 0, "first") == pytest.approx(0.07)
-    assert found.value("milestone_1kB", 0, "first") == pytest.approx(0.2)
+    assert measured_run.value("first_byte", 0, "first") == pytest.approx(0.07)
+    assert measured_run.value("milestone_460B", 0, "first") == pytest.approx(0.07)
+    assert measured_run.value("milestone_1kB", 0, "first") == pytest.approx(0.2)
     late = ran.model_copy(update={"exit_code": None, "ended_ns": ran.started_ns + 2000 * MS})
-    found = measure(tmp_path, make_run("timed_out", scenario, transfers=(late,)))
-    assert found.value("flow_completion_time", 0) is None and found.value("completion", 0, "first") is None
-    assert found.value("milestone_1kB", 0, "first") == pytest.approx(0.2)
-    assert "flow_completion_time of flow 0: left out, it did not come to its end" in said(found)
+    measured_run = measure(tmp_path, make_run("timed_out", scenario, transfers=(late,)))
+    assert (
+        measured_run.value("flow_completion_time", 0) is None and measured_run.value("completion", 0, "first") is None
+    )
+    assert measured_run.value("milestone_1kB", 0, "first") == pytest.approx(0.2)
+    assert "flow_completion_time of flow 0: left out, it did not come to its end" in said(measured_run)
 
 
 def test_what_a_kernel_tells_of_its_windows_and_buffers(tmp_path: Path) -> None:
@@ -258,8 +260,8 @@ def test_what_a_kernel_tells_of_its_windows_and_buffers(tmp_path: Path) -> None:
     linux = implementation("linux", protocols=["tcp"])
     cell = alone.cell.model_copy(update={"client": linux, "server": linux})
     found = {
-        (one.role, one.parameter): one.value
-        for one in observe(RunView(tmp_path, alone.model_copy(update={"cell": cell})))
+        (observation.role, observation.parameter): observation.value
+        for observation in observe(RunView(tmp_path, alone.model_copy(update={"cell": cell})))
     }
     assert found == {
         ("server", "initial_cwnd"): 12, ("server", "tcp_wmem_max"): 0.5, ("client", "initial_rwnd"): 64,
@@ -307,16 +309,16 @@ def test_losses_of_a_trace_are_read_once(tmp_path: Path, monkeypatch: pytest.Mon
         return qlog.Losses(3, 2, (400.0, 600.0))
 
     monkeypatch.setattr(qlog, "read_losses", counting)
-    found = measure(tmp_path, _recorded(tmp_path))
+    measured_run = measure(tmp_path, _recorded(tmp_path))
     assert len(read) == 1
-    told = [found.value(name, 0) for name in ("retransmissions", "timeouts", "mean_recovery_time")]
+    told = [measured_run.value(name, 0) for name in ("retransmissions", "timeouts", "mean_recovery_time")]
     assert told == [3, 2, 500]
 
 
 def test_a_recorded_run(tmp_path: Path) -> None:
     """Figures worked out anew from the recorded files, in a few lines each."""
-    found = measure(tmp_path, _recorded(tmp_path))
-    value = by_name(found)
+    measured_run = measure(tmp_path, _recorded(tmp_path))
+    value = by_name(measured_run)
 
     flow = json.loads((tmp_path / "lab.json").read_text())["flows"][0]
     ends = [flow[role]["addresses"][0] for role in ("client", "server")]

@@ -29,8 +29,8 @@ def told(folder: Path, story: Story, *later: tuple[float, Mapping[str, float]]) 
 
 
 def answer(measured: MeasuredRun) -> Handover:
-    (found,) = measured.moves
-    return found
+    (handover,) = measured.moves
+    return handover
 
 
 def value(measured: MeasuredRun, name: str) -> float | None:
@@ -38,62 +38,64 @@ def value(measured: MeasuredRun, name: str) -> float | None:
 
 
 def why(measured: MeasuredRun, name: str) -> str:
-    return next(one.why for one in measured.absent if (one.metric, one.move) == (name, 1))
+    return next(absence.why for absence in measured.absent if (absence.metric, absence.move) == (name, 1))
 
 
 def test_a_migration_on_the_wire(tmp_path: Path) -> None:
     story = Story("migrate")
-    found = measure(tmp_path, story.write(tmp_path))
-    assert value(found, "address_used") == pytest.approx(0)
-    assert value(found, "address_seen") == pytest.approx(DELAY["campus"])
-    assert value(found, "address_answered") == pytest.approx(11)
-    assert value(found, "path_validation") == pytest.approx(10)
-    assert value(found, "path_probe") == pytest.approx(10)
-    assert value(found, "delivery_gap") == 0
-    seen = answer(found)
-    assert (seen.how, seen.path, seen.at, seen.why_not) == ("migrate", "campus", 0.5, "")
-    assert (seen.address_changed, seen.port_changed) == (True, False)
-    assert (seen.destination_id_changed, seen.probed) == (True, True)
-    assert (seen.window, seen.rtt) == ("unknown", "unknown")
-    assert "no qlog" in seen.window_evidence
-    assert "qlog" in why(found, "cwnd_kept")
+    measured_run = measure(tmp_path, story.write(tmp_path))
+    assert value(measured_run, "address_used") == pytest.approx(0)
+    assert value(measured_run, "address_seen") == pytest.approx(DELAY["campus"])
+    assert value(measured_run, "address_answered") == pytest.approx(11)
+    assert value(measured_run, "path_validation") == pytest.approx(10)
+    assert value(measured_run, "path_probe") == pytest.approx(10)
+    assert value(measured_run, "delivery_gap") == 0
+    handover = answer(measured_run)
+    assert (handover.how, handover.path, handover.at, handover.why_not) == ("migrate", "campus", 0.5, "")
+    assert (handover.address_changed, handover.port_changed) == (True, False)
+    assert (handover.destination_id_changed, handover.probed) == (True, True)
+    assert (handover.window, handover.rtt) == ("unknown", "unknown")
+    assert "no qlog" in handover.window_evidence
+    assert "qlog" in why(measured_run, "cwnd_kept")
 
 
 def test_a_hard_handover_on_the_wire(tmp_path: Path) -> None:
     story = Story("interface")
-    found = measure(tmp_path, story.write(tmp_path))
-    seen = answer(found)
-    assert (seen.address_changed, seen.destination_id_changed, seen.probed) == (True, True, False)
-    assert value(found, "path_validation") == pytest.approx(10)
-    assert "path_probe" not in {one.metric for one in found.absent}
+    measured_run = measure(tmp_path, story.write(tmp_path))
+    handover = answer(measured_run)
+    assert (handover.address_changed, handover.destination_id_changed, handover.probed) == (True, True, False)
+    assert value(measured_run, "path_validation") == pytest.approx(10)
+    assert "path_probe" not in {absence.metric for absence in measured_run.absent}
     # The last data by the cellular path comes at 498 ms, the first by the campus' at 511.
     last = max(at for at, path in story.arrivals if path == "cellular")
-    assert value(found, "delivery_gap") == pytest.approx(MOVE + 6 + DELAY["campus"] - last) == 13
+    assert value(measured_run, "delivery_gap") == pytest.approx(MOVE + 6 + DELAY["campus"] - last) == 13
 
 
 @pytest.mark.parametrize("how", ["migrate", "interface"])
 def test_what_comes_after_the_move_counts_by_whatever_path(tmp_path: Path, how: str) -> None:
     story = Story(how, until=1200)
-    found = measure(tmp_path, story.write(tmp_path))
+    measured_run = measure(tmp_path, story.write(tmp_path))
     for name, span in (("delivered_100ms", 100), ("delivered_500ms", 500)):
         packets = sum(MOVE <= at < MOVE + span for at, _ in story.arrivals)
         # Header, number and tag are 1 + 8 + 2 + 16 B, the STREAM frame's own header 9 or less.
-        assert value(found, name) == pytest.approx(packets * 1234, rel=0.01)
-    assert value(found, "handover_throughput") == pytest.approx(8 * (value(found, "delivered_100ms") or 0) / 1e5)
-    assert value(found, "delivered_2s") is None
-    assert why(found, "delivered_2s").startswith("the transfer ended 703 ms after it")
+        assert value(measured_run, name) == pytest.approx(packets * 1234, rel=0.01)
+    assert value(measured_run, "handover_throughput") == pytest.approx(
+        8 * (value(measured_run, "delivered_100ms") or 0) / 1e5
+    )
+    assert value(measured_run, "delivered_2s") is None
+    assert why(measured_run, "delivered_2s").startswith("the transfer ended 703 ms after it")
 
 
 def test_a_port_that_is_rewritten(tmp_path: Path) -> None:
-    found = measure(tmp_path, Story("nat-port").write(tmp_path))
-    seen = answer(found)
-    assert (seen.address_changed, seen.port_changed) == (False, True)
-    assert seen.demands_reset is False
-    assert (seen.destination_id_changed, seen.probed) == (False, None)
-    assert value(found, "address_used") == pytest.approx(0.5)
-    assert value(found, "address_seen") == pytest.approx(20.5)
-    assert value(found, "path_validation") == pytest.approx(40)
-    assert "path_probe" not in {one.metric for one in found.absent}
+    measured_run = measure(tmp_path, Story("nat-port").write(tmp_path))
+    handover = answer(measured_run)
+    assert (handover.address_changed, handover.port_changed) == (False, True)
+    assert handover.demands_reset is False
+    assert (handover.destination_id_changed, handover.probed) == (False, None)
+    assert value(measured_run, "address_used") == pytest.approx(0.5)
+    assert value(measured_run, "address_seen") == pytest.approx(20.5)
+    assert value(measured_run, "path_validation") == pytest.approx(40)
+    assert "path_probe" not in {absence.metric for absence in measured_run.absent}
 
 
 def test_data_that_comes_twice_was_sent_again_without_need(tmp_path: Path) -> None:
@@ -109,18 +111,22 @@ def _made(folder: Path, story: Story) -> Run:
 
 
 def test_without_keys_what_is_in_packets_is_not_known(tmp_path: Path) -> None:
-    found = measure(tmp_path, Story(logs_secrets=False).write(tmp_path))
-    assert "no keys" in why(found, "path_validation") and "no keys" in why(found, "spurious_retransmissions")
-    assert answer(found).probed is None
-    assert value(found, "delivery_gap") == 0
+    measured_run = measure(tmp_path, Story(logs_secrets=False).write(tmp_path))
+    assert "no keys" in why(measured_run, "path_validation") and "no keys" in why(
+        measured_run, "spurious_retransmissions"
+    )
+    assert answer(measured_run).probed is None
+    assert value(measured_run, "delivery_gap") == 0
 
 
 def test_every_metric_of_moves_is_there_or_why_it_is_not(tmp_path: Path) -> None:
     after = {"congestion_window": INITIAL, "smoothed_rtt": 10.2, "latest_rtt": 10.2}
-    found = told(tmp_path, Story(until=2600), (AT + 11, after))
-    named = {one.name for one in found.measurements if one.move == 1}
-    assert named == {name for name, one in declared_metrics().items() if one.layer == "move"}
-    assert {(one.flow, one.transfer) for one in found.measurements if one.move} == {(0, "first")}
+    measured_run = told(tmp_path, Story(until=2600), (AT + 11, after))
+    named = {measurement.name for measurement in measured_run.measurements if measurement.move == 1}
+    assert named == {name for name, metric in declared_metrics().items() if metric.layer == "move"}
+    assert {
+        (measurement.flow, measurement.transfer) for measurement in measured_run.measurements if measurement.move
+    } == {(0, "first")}
 
 
 # --- the window
@@ -128,44 +134,44 @@ def test_every_metric_of_moves_is_there_or_why_it_is_not(tmp_path: Path) -> None
 
 def test_a_window_that_starts_again(tmp_path: Path) -> None:
     after = {"congestion_window": INITIAL, "ssthresh": 1e12, "smoothed_rtt": 10.2, "latest_rtt": 10.2}
-    found = told(tmp_path, Story(), (AT + 11, after), (AT + 60, {"congestion_window": 30_000}))
-    seen = answer(found)
-    assert seen.window == "reset", seen.window_evidence
-    assert (value(found, "cwnd_before"), value(found, "cwnd_after")) == (BEFORE, INITIAL)
-    assert value(found, "cwnd_kept") == pytest.approx(INITIAL / BEFORE)
-    assert (value(found, "ssthresh_before"), value(found, "ssthresh_after")) == (200_000, 1e12)
+    measured_run = told(tmp_path, Story(), (AT + 11, after), (AT + 60, {"congestion_window": 30_000}))
+    handover = answer(measured_run)
+    assert handover.window == "reset", handover.window_evidence
+    assert (value(measured_run, "cwnd_before"), value(measured_run, "cwnd_after")) == (BEFORE, INITIAL)
+    assert value(measured_run, "cwnd_kept") == pytest.approx(INITIAL / BEFORE)
+    assert (value(measured_run, "ssthresh_before"), value(measured_run, "ssthresh_after")) == (200_000, 1e12)
 
 
 def test_the_trace_through_a_move(tmp_path: Path) -> None:
-    seen = answer(told(tmp_path, Story(), (AT + 11, {"congestion_window": INITIAL, "smoothed_rtt": 10.2})))
+    handover = answer(told(tmp_path, Story(), (AT + 11, {"congestion_window": INITIAL, "smoothed_rtt": 10.2})))
     moments = range(TRACE_FROM, TRACE_TO + 1, TRACE_STEP)
     # It is told at 527 ms.
-    assert list(seen.window_trace) == [BEFORE if moment < 30 else INITIAL for moment in moments]
-    assert list(seen.rtt_trace) == [40.5 if moment < 30 else 10.2 for moment in moments]
+    assert list(handover.window_trace) == [BEFORE if moment < 30 else INITIAL for moment in moments]
+    assert list(handover.rtt_trace) == [40.5 if moment < 30 else 10.2 for moment in moments]
 
 
 def test_a_window_that_is_kept(tmp_path: Path) -> None:
-    found = told(
+    measured_run = told(
         tmp_path, Story(), (AT + 11, {"congestion_window": BEFORE + 1252}), (AT + 60, {"congestion_window": 5e5})
     )
-    assert answer(found).window == "kept"
-    assert value(found, "cwnd_kept") == 1
+    assert answer(measured_run).window == "kept"
+    assert value(measured_run, "cwnd_kept") == 1
 
 
 def test_a_window_that_becomes_what_a_rule_says(tmp_path: Path) -> None:
     """Back to the initial one, and on the first sample to (40 - 10) / 40 of what it was."""
-    found = told(
+    measured_run = told(
         tmp_path, Story(), (AT, {"congestion_window": INITIAL}), (AT + 11, {"congestion_window": 0.75 * BEFORE})
     )
-    assert answer(found).window == "kept a share", answer(found).window_evidence
-    assert value(found, "cwnd_kept") == pytest.approx(0.75)
+    assert answer(measured_run).window == "kept a share", answer(measured_run).window_evidence
+    assert value(measured_run, "cwnd_kept") == pytest.approx(0.75)
 
 
 def test_a_leap_that_the_stack_makes_at_its_own_start_is_none_of_the_move(tmp_path: Path) -> None:
     start: Told = [(0, OLD[0][1]), (40, {"congestion_window": 6 * INITIAL}), *OLD[2:]]
     later: Told = [(AT, {"congestion_window": INITIAL}), (AT + 11, {"congestion_window": 6 * INITIAL})]
-    found = measure(tmp_path, Story().write(tmp_path, [*start, *later]))
-    assert answer(found).window == "reset", answer(found).window_evidence
+    measured_run = measure(tmp_path, Story().write(tmp_path, [*start, *later]))
+    assert answer(measured_run).window == "reset", answer(measured_run).window_evidence
 
 
 def test_controllers_of_both_paths_in_one_trace_are_told_apart(tmp_path: Path) -> None:
@@ -175,16 +181,16 @@ def test_controllers_of_both_paths_in_one_trace_are_told_apart(tmp_path: Path) -
         (AT + 5, {"congestion_window": BEFORE + 1252, "smoothed_rtt": 40.5}),
         (AT + 11, {"congestion_window": INITIAL + 1252, "smoothed_rtt": 10.2}),
     ]
-    seen = answer(told(tmp_path, Story(), *told_by_turns))
-    assert (seen.window, seen.rtt) == ("reset", "reset"), seen.window_evidence
+    handover = answer(told(tmp_path, Story(), *told_by_turns))
+    assert (handover.window, handover.rtt) == ("reset", "reset"), handover.window_evidence
 
 
 def test_a_reset_that_is_told_late_is_found(tmp_path: Path) -> None:
     """Some 12 packets were acknowledged by then."""
     assert answer(told(tmp_path, Story(), (AT + 35, {"congestion_window": INITIAL + 9_000}))).window == "reset"
     (tmp_path / "other").mkdir()
-    more = answer(told(tmp_path / "other", Story(), (AT + 35, {"congestion_window": INITIAL + 60_000})))
-    assert more.window == "kept a share"
+    handover = answer(told(tmp_path / "other", Story(), (AT + 35, {"congestion_window": INITIAL + 60_000})))
+    assert handover.window == "kept a share"
 
 
 def test_a_reset_behind_a_reduction_is_found(tmp_path: Path) -> None:
@@ -194,16 +200,16 @@ def test_a_reset_behind_a_reduction_is_found(tmp_path: Path) -> None:
 
 
 def test_a_reduction_without_a_loss_is_one_all_the_same(tmp_path: Path) -> None:
-    seen = answer(told(tmp_path, Story(), (AT + 11, {"congestion_window": 0.5 * BEFORE})))
-    assert (seen.window, "50%" in seen.window_evidence) == ("kept", True)
+    handover = answer(told(tmp_path, Story(), (AT + 11, {"congestion_window": 0.5 * BEFORE})))
+    assert (handover.window, "50%" in handover.window_evidence) == ("kept", True)
 
 
 def test_a_window_that_the_old_path_s_acknowledgements_feed_was_set_back(tmp_path: Path) -> None:
     """As msquic's: what was under way by the old path counts for the new one."""
     fed: Told = [(AT + 2 * i, {"congestion_window": INITIAL + 67_000 * i}) for i in range(6)]
-    seen = answer(told(tmp_path, Story(), *fed))
-    assert seen.window == "reset", seen.window_evidence
-    assert "more than was acknowledged" in seen.window_evidence
+    handover = answer(told(tmp_path, Story(), *fed))
+    assert handover.window == "reset", handover.window_evidence
+    assert "more than was acknowledged" in handover.window_evidence
 
 
 def test_larger_datagrams_are_no_leap(tmp_path: Path) -> None:
@@ -215,17 +221,19 @@ def test_a_window_that_losses_take(tmp_path: Path) -> None:
     steps: Told = [
         (AT + 11 + i, {"congestion_window": size}) for i, size in enumerate((200_000, 100_000, 50_000, 9_000))
     ]
-    seen = answer(told(tmp_path, Story("interface"), *steps))
-    assert seen.window == "collapsed by loss", seen.window_evidence
+    handover = answer(told(tmp_path, Story("interface"), *steps))
+    assert handover.window == "collapsed by loss", handover.window_evidence
     # Where nothing was lost it was not that.
     (tmp_path / "other").mkdir()
     assert answer(told(tmp_path / "other", Story("migrate"), *steps)).window == "kept a share"
 
 
 def test_one_reduction_by_a_loss_is_no_answer_to_the_move(tmp_path: Path) -> None:
-    found = told(tmp_path, Story("interface"), (AT + 11, {"congestion_window": 0.7 * BEFORE, "ssthresh": 0.7 * BEFORE}))
-    assert answer(found).window == "kept"
-    assert "70%" in answer(found).window_evidence
+    measured_run = told(
+        tmp_path, Story("interface"), (AT + 11, {"congestion_window": 0.7 * BEFORE, "ssthresh": 0.7 * BEFORE})
+    )
+    assert answer(measured_run).window == "kept"
+    assert "70%" in answer(measured_run).window_evidence
 
 
 def test_a_small_window_may_be_set_up_to_the_initial_one(tmp_path: Path) -> None:
@@ -233,10 +241,10 @@ def test_a_small_window_may_be_set_up_to_the_initial_one(tmp_path: Path) -> None
     up = measure(tmp_path, Story().write(tmp_path, [*before, (AT + 11, {"congestion_window": INITIAL})]))
     assert answer(up).window == "reset"
     (tmp_path / "other").mkdir()
-    kept = measure(
+    measured_run = measure(
         tmp_path / "other", Story().write(tmp_path / "other", [*before, (AT + 11, {"congestion_window": 6_000})])
     )
-    assert answer(kept).window == "kept"
+    assert answer(measured_run).window == "kept"
 
 
 def test_a_window_that_grows_past_an_initial_one_is_kept(tmp_path: Path) -> None:
@@ -247,21 +255,21 @@ def test_a_window_that_grows_past_an_initial_one_is_kept(tmp_path: Path) -> None
 
 def test_a_window_that_was_an_initial_one_does_not_tell(tmp_path: Path) -> None:
     story = Story()
-    found = measure(tmp_path, story.write(tmp_path, [OLD[0], (AT + 11, {"congestion_window": INITIAL + 1})]))
-    assert answer(found).window == "unknown"
+    measured_run = measure(tmp_path, story.write(tmp_path, [OLD[0], (AT + 11, {"congestion_window": INITIAL + 1})]))
+    assert answer(measured_run).window == "unknown"
 
 
 # --- the round-trip time
 
 
 def test_an_estimate_that_begins_anew(tmp_path: Path) -> None:
-    found = told(tmp_path, Story(), (AT + 11, {"smoothed_rtt": 10.5, "latest_rtt": 10.5}))
-    seen = answer(found)
-    assert seen.rtt == "reset", seen.rtt_evidence
-    assert (value(found, "srtt_before"), value(found, "srtt_after")) == (40.5, 10.5)
+    measured_run = told(tmp_path, Story(), (AT + 11, {"smoothed_rtt": 10.5, "latest_rtt": 10.5}))
+    handover = answer(measured_run)
+    assert handover.rtt == "reset", handover.rtt_evidence
+    assert (value(measured_run, "srtt_before"), value(measured_run, "srtt_after")) == (40.5, 10.5)
     # It came at 505 ms, and the estimate was right at 527.
-    assert value(found, "rtt_estimate_off") == pytest.approx(22)
-    assert (seen.old_samples, value(found, "old_path_samples")) == (0, 0)
+    assert value(measured_run, "rtt_estimate_off") == pytest.approx(22)
+    assert (handover.old_samples, value(measured_run, "old_path_samples")) == (0, 0)
 
 
 def test_an_estimate_that_goes_on_from_the_old(tmp_path: Path) -> None:
@@ -269,49 +277,50 @@ def test_an_estimate_that_goes_on_from_the_old(tmp_path: Path) -> None:
     for i in range(24):
         estimate += (10 - estimate) / 8
         steps.append((AT + 11 + 10 * i, {"smoothed_rtt": estimate, "latest_rtt": 10.0 + i / 100}))
-    found = told(tmp_path, Story(), *steps)
-    assert answer(found).rtt == "carried over", answer(found).rtt_evidence
+    measured_run = told(tmp_path, Story(), *steps)
+    assert answer(measured_run).rtt == "carried over", answer(measured_run).rtt_evidence
     # 7/8 of the difference is left after each: from 30.5 ms to 2 ms in 21 steps.
-    assert value(found, "rtt_estimate_off") == pytest.approx(22 + 20 * 10)
+    assert value(measured_run, "rtt_estimate_off") == pytest.approx(22 + 20 * 10)
 
 
 def test_samples_of_packets_sent_before_the_switch_are_the_old_path_s(tmp_path: Path) -> None:
     mixed = [(AT + 4 + i, {"latest_rtt": 36.0 + i}) for i in range(3)]
-    found = told(tmp_path, Story(), *mixed, (AT + 11, {"latest_rtt": 10.2, "smoothed_rtt": 30.0}))
-    assert value(found, "old_path_samples") == 3
+    measured_run = told(tmp_path, Story(), *mixed, (AT + 11, {"latest_rtt": 10.2, "smoothed_rtt": 30.0}))
+    assert value(measured_run, "old_path_samples") == 3
 
 
 def test_paths_of_one_round_trip_do_not_tell(tmp_path: Path) -> None:
     story = Story("nat-port")
-    seen = answer(told(tmp_path, story, (AT + 60, {"smoothed_rtt": 40.6, "latest_rtt": 40.2})))
-    assert seen.rtt == "unknown"
-    assert "40.0 ms, too" in seen.rtt_evidence
+    handover = answer(told(tmp_path, story, (AT + 60, {"smoothed_rtt": 40.6, "latest_rtt": 40.2})))
+    assert handover.rtt == "unknown"
+    assert "40.0 ms, too" in handover.rtt_evidence
 
 
 # --- moves that are none
 
 
 def test_a_move_after_the_end_is_not_observed(tmp_path: Path) -> None:
-    found = measure(tmp_path, Story(until=400, obeys=False).write(tmp_path, OLD))
+    measured_run = measure(tmp_path, Story(until=400, obeys=False).write(tmp_path, OLD))
     assert any(
-        one.startswith("move1: migrate at 0.5 s is not observed: it came 0.082 s after") for one in found.warnings
+        one.startswith("move1: migrate at 0.5 s is not observed: it came 0.082 s after")
+        for one in measured_run.warnings
     )
-    assert not [one for one in found.measurements if one.move is not None]
-    assert "after the end of the transfer" in why(found, "handover_throughput")
-    assert answer(found).why_not and answer(found).address_changed is None
+    assert not [measurement for measurement in measured_run.measurements if measurement.move is not None]
+    assert "after the end of the transfer" in why(measured_run, "handover_throughput")
+    assert answer(measured_run).why_not and answer(measured_run).address_changed is None
 
 
 def test_a_path_that_nothing_went_by_has_no_capacity_to_use(tmp_path: Path) -> None:
-    found = measure(tmp_path, Story(obeys=False, cut_off=True).write(tmp_path))
-    assert not [one for one in found.warnings if "failed" in one]
-    absent = next(one for one in found.absent if one.metric == "utilisation_bandwidth")
+    measured_run = measure(tmp_path, Story(obeys=False, cut_off=True).write(tmp_path))
+    assert not [one for one in measured_run.warnings if "failed" in one]
+    absent = next(absence for absence in measured_run.absent if absence.metric == "utilisation_bandwidth")
     assert absent.why == "nothing went by a path that its client was to be on"
 
 
 def test_a_client_that_does_not_move_is_said(tmp_path: Path) -> None:
-    found = measure(tmp_path, Story(obeys=False).write(tmp_path))
-    assert answer(found).why_not == "nothing came to the server from the new address"
-    assert why(found, "delivery_gap") == answer(found).why_not
+    measured_run = measure(tmp_path, Story(obeys=False).write(tmp_path))
+    assert answer(measured_run).why_not == "nothing came to the server from the new address"
+    assert why(measured_run, "delivery_gap") == answer(measured_run).why_not
 
 
 @pytest.mark.parametrize(
@@ -328,5 +337,5 @@ def test_a_client_that_does_not_move_is_said(tmp_path: Path) -> None:
 def test_a_server_that_refuses_a_move_is_named_with_its_error(tmp_path: Path, frame: bytes, says: str) -> None:
     story = Story("interface")
     story.send(MOVE + 50, True, frame + bytes(30), "campus", new=True)
-    seen = answer(measure(tmp_path, story.write(tmp_path)))
-    assert seen.closed == says
+    handover = answer(measure(tmp_path, story.write(tmp_path)))
+    assert handover.closed == says

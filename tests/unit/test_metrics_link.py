@@ -287,14 +287,14 @@ def served_at_random(folder: Path, delay_ns: int = 50_000_000, vanish: float = 0
     return prove_traffic(folder, traffic, service="poisson", limit_bytes=None, limit_packets=20)
 
 
-def prove_traffic(folder: Path, traffic: Traffic, **asked: object) -> LinkProof:
+def prove_traffic(folder: Path, traffic: Traffic, **options: object) -> LinkProof:
     run = write_run(folder, Recipe(packets=10))
     for name, left in (("left", True), ("right", False)):
         seen = [(t, frame(packet, ttl), packet.length) for t, packet, ttl in traffic.side(left)]
         (folder / f"sim/trace_node_{name}.pcap").write_bytes(pcap(seen))
     (folder / "sim/counters.jsonl").write_text("\n".join(json.dumps(sample) for sample in counters([traffic])))
     lab = json.loads((folder / "lab.json").read_text())
-    lab["links"]["to_client"] |= asked
+    lab["links"]["to_client"] |= options
     (folder / "lab.json").write_text(json.dumps(lab))
     path = {"rate": "10 Mbit/s", "delay": "50 ms", "queue": "20 packets", "service": {"process": "poisson"}}
     scenario = {"path": {"forward": path, "return": {"rate": "10 Mbit/s", "delay": "50 ms"}}}
@@ -387,10 +387,10 @@ def test_what_answers_later_clients_delays_packets_of_flows(tmp_path: Path) -> N
 
 
 def test_loss_probability() -> None:
-    one = Percentage.parse("1 %")
-    assert loss_probability(100, 10_000, 0.01, one) > 0.9
-    assert loss_probability(200, 10_000, 0.01, one) < 1e-12
-    assert loss_probability(0, 10_000, 0.01, one) < 1e-12
-    assert loss_probability(0, 0, 0.01, one) == 1
+    percentage = Percentage.parse("1 %")
+    assert loss_probability(100, 10_000, 0.01, percentage) > 0.9
+    assert loss_probability(200, 10_000, 0.01, percentage) < 1e-12
+    assert loss_probability(0, 10_000, 0.01, percentage) < 1e-12
+    assert loss_probability(0, 0, 0.01, percentage) == 1
     bursty = GilbertElliott(good_to_bad=Percentage.parse("0.1 %"), bad_to_good=Percentage.parse("9.9 %"))
     assert loss_probability(150, 10_000, bursty.mean, bursty) > 0.01

@@ -200,14 +200,14 @@ def test_a_trace_is_known_by_its_connection_id(tmp_path: Path) -> None:
 def test_names_of_further_flows(tmp_path: Path) -> None:
     run = write_run(tmp_path, Recipe(packets=100))
     transfer = run.transfers[0]
-    more = [transfer.model_copy(update={"flow": flow, "index": index}) for flow in (0, 1) for index in (0, 1)]
-    view = RunView(tmp_path, run.model_copy(update={"transfers": tuple(more)}))
+    transfers = [transfer.model_copy(update={"flow": flow, "index": index}) for flow in (0, 1) for index in (0, 1)]
+    view = RunView(tmp_path, run.model_copy(update={"transfers": tuple(transfers)}))
     names = [window.describe("goodput") for window in view.windows]
     assert names == ["flow0_goodput", "flow0_repeat_goodput", "flow1_goodput", "flow1_repeat_goodput"]
-    made = transfer_measurement(declared_metrics()["goodput"], view.windows[3], 1, "client file")
-    assert made.named == MetricName("goodput", 1, "repeat")
-    assert (made.unit, made.direction) == ("Mbit/s", "higher")
-    alone = RunView(tmp_path, run.model_copy(update={"transfers": tuple(more[:2])}))
+    measurement = transfer_measurement(declared_metrics()["goodput"], view.windows[3], 1, "client file")
+    assert measurement.named == MetricName("goodput", 1, "repeat")
+    assert (measurement.unit, measurement.direction) == ("Mbit/s", "higher")
+    alone = RunView(tmp_path, run.model_copy(update={"transfers": tuple(transfers[:2])}))
     assert [window.describe("goodput") for window in alone.windows] == ["goodput", "repeat_goodput"]
 
 

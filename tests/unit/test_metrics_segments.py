@@ -97,10 +97,10 @@ def _write(folder: Path, *, split: bool, kind: str = "tcp") -> Run:
 def test_a_connection_that_is_split_is_acknowledged_within_each_segment(tmp_path: Path, kind: str) -> None:
     view = RunView(tmp_path, _write(tmp_path, split=True, kind=kind))
     assert view.lab is not None
-    found = {leg.segment: leg for leg in legs_of(view, view.lab.flows[0])}
-    assert {name: leg.ack_delay_ns / MS for name, leg in found.items()} == pytest.approx({"b": 10, "a": 100})
+    legs = {leg.segment: leg for leg in legs_of(view, view.lab.flows[0])}
+    assert {name: leg.ack_delay_ns / MS for name, leg in legs.items()} == pytest.approx({"b": 10, "a": 100})
     # Behind the last proxy nobody else could answer.
-    assert {name: leg.is_split for name, leg in found.items()} == {"b": None, "a": True}
+    assert {name: leg.is_split for name, leg in legs.items()} == {"b": None, "a": True}
     assert not [one for one in prove(view)[0].problems if "split" in one]
 
 
@@ -108,9 +108,9 @@ def test_a_connection_that_is_split_is_acknowledged_within_each_segment(tmp_path
 def test_a_connection_that_is_not_split_spoils_the_run(tmp_path: Path, kind: str) -> None:
     view = RunView(tmp_path, _write(tmp_path, split=False, kind=kind))
     assert view.lab is not None
-    found = {leg.segment: leg for leg in legs_of(view, view.lab.flows[0])}
-    assert found["a"].ack_delay_ns / MS == pytest.approx(110)
-    assert found["a"].is_split is False
+    legs = {leg.segment: leg for leg in legs_of(view, view.lab.flows[0])}
+    assert legs["a"].ack_delay_ns / MS == pytest.approx(110)
+    assert legs["a"].is_split is False
     problems = [one for one in prove(view)[0].problems if "split" in one]
     assert problems == [
         "proxy0 did not split the TCP connections of flow 0 from port 5202",
@@ -131,18 +131,18 @@ def test_both_ends_of_the_row_are_its_outer_interfaces(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["tcp", "https"])
 def test_each_segment_has_its_own_figures(tmp_path: Path, kind: str) -> None:
-    found = measure(tmp_path, _write(tmp_path, split=True, kind=kind))
-    assert found.value("queue_drops_to_client_in_a") == found.value("queue_drops_to_client_in_b") == 0
-    assert found.value("ack_delay_in_a", 0) == pytest.approx(100)
-    assert found.value("ack_delay_in_b", 0) == pytest.approx(10)
-    assert found.value("queue_delay_max_to_client_in_a") == pytest.approx(0, abs=0.5)
+    measured_run = measure(tmp_path, _write(tmp_path, split=True, kind=kind))
+    assert measured_run.value("queue_drops_to_client_in_a") == measured_run.value("queue_drops_to_client_in_b") == 0
+    assert measured_run.value("ack_delay_in_a", 0) == pytest.approx(100)
+    assert measured_run.value("ack_delay_in_b", 0) == pytest.approx(10)
+    assert measured_run.value("queue_delay_max_to_client_in_a") == pytest.approx(0, abs=0.5)
     # Of the whole there is no queue that all would share.
-    assert found.value("queue_delay_p50_to_client", 0, "first") is None
+    assert measured_run.value("queue_delay_p50_to_client", 0, "first") is None
     if kind == "https":  # of a download the file tells when it came
         return
     # From the client's SYN at its own end.
-    assert found.value("first_byte", 0, "first") == pytest.approx(0.025)
-    assert found.value("milestone_1kB", 0, "first") == pytest.approx(0.045)
+    assert measured_run.value("first_byte", 0, "first") == pytest.approx(0.025)
+    assert measured_run.value("milestone_1kB", 0, "first") == pytest.approx(0.045)
 
 
 def test_behind_a_proxy_the_server_tells_nothing_of_the_client_s_buffer(tmp_path: Path) -> None:
@@ -150,18 +150,22 @@ def test_behind_a_proxy_the_server_tells_nothing_of_the_client_s_buffer(tmp_path
     view = RunView(tmp_path, _write(tmp_path, split=True, kind="https"))
     assert at_server_rtt_ns(view) == 100 * MS
     (window,) = view.windows
-    (most,) = most_in_flight(view, window)
+    (observation,) = most_in_flight(view, window)
     # 500 B every 20 ms, each acknowledged after 100 ms.
-    assert (most.role, most.parameter, most.value) == ("server", "tcp_wmem_max", 2000)
+    assert (observation.role, observation.parameter, observation.value) == ("server", "tcp_wmem_max", 2000)
 
 
 def test_a_segment_that_was_sent_twice_tells_no_delay(tmp_path: Path) -> None:
     run = _write(tmp_path, split=True)
     passed = _connection(110.0, 50.0, 100.0, (7000, 9000))
     # Each of them once more, 30 ms later: which one was acknowledged nobody knows.
-    again = [replace(one, entered=one.entered + 30, left=(one.left or 0) + 30) for one in passed if one.packet.size]
+    again = [
+        replace(passing, entered=passing.entered + 30, left=(passing.left or 0) + 30)
+        for passing in passed
+        if passing.packet.size
+    ]
     folder = tmp_path / "twice"
-    write_captures(folder, sorted([*passed, *again], key=lambda one: one.entered))
+    write_captures(folder, sorted([*passed, *again], key=lambda passing: passing.entered))
     for name in ("left", "right"):
         (folder / "sim" / f"trace_node_{name}.pcap").replace(tmp_path / "sim-a" / f"trace_node_{name}.pcap")
     view = RunView(tmp_path, run)

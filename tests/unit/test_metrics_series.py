@@ -23,9 +23,9 @@ from tests.unit.shared_flows import MS, SCENARIO, Passing, transfer, write_captu
 @pytest.fixture(scope="module")
 def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunSeries]:
     folder = tmp_path_factory.mktemp("run")
-    found = RunView(folder, write_two_flows(folder)).series
-    assert found is not None
-    yield found
+    run_series = RunView(folder, write_two_flows(folder)).series
+    assert run_series is not None
+    yield run_series
 
 
 def values(series: RunSeries, flow: int, name: str) -> dict[float, float]:
@@ -35,8 +35,8 @@ def values(series: RunSeries, flow: int, name: str) -> dict[float, float]:
 
 def test_lives(series: RunSeries) -> None:
     assert series.zero_ns == T0  # flow 1 starts at 0.2 s, and its client 50 ms after that
-    one, other = series.lifetimes[0], series.lifetimes[1]
-    assert (one.start_ns, one.end_ns, one.last_ns, one.bins) == (0, 1000 * MS, 985 * MS, (0, 9))
+    lifetime, other = series.lifetimes[0], series.lifetimes[1]
+    assert (lifetime.start_ns, lifetime.end_ns, lifetime.last_ns, lifetime.bins) == (0, 1000 * MS, 985 * MS, (0, 9))
     assert (other.start_ns, other.end_ns, other.last_ns, other.bins) == (250 * MS, 1000 * MS, 955 * MS, (3, 9))
 
 
@@ -59,10 +59,10 @@ def test_packets_per_answer(tmp_path: Path) -> None:
         items += [
             Passing(Packet(0, False, short, 40), 100 * tenth + 60 + n, 100 * tenth + 70 + n) for n in range(answers)
         ]
-    write_captures(tmp_path, sorted(items, key=lambda one: one.entered))
+    write_captures(tmp_path, sorted(items, key=lambda passing: passing.entered))
     write_lab(tmp_path, [{"kind": "quic"}])
-    found = RunView(tmp_path, make_run()).series
-    assert found is not None and values(found, 0, "ack_ratio") == {0.0: 3.0, 0.1: 5.0}
+    run_series = RunView(tmp_path, make_run()).series
+    assert run_series is not None and values(run_series, 0, "ack_ratio") == {0.0: 3.0, 0.1: 5.0}
 
 
 def test_nobody_answers_datagrams(series: RunSeries) -> None:
@@ -137,8 +137,8 @@ def test_in_the_store_beside_the_figures(tmp_path: Path) -> None:
     measured, frame = measure_with_series(partial, run)
     assert frame is not None
     folder = store.finish(partial, run, measured, frame)
-    kept = store.series(run.cell.key, 0)
-    assert kept is not None and kept.equals(frame) and (folder / "series.parquet").is_file()
+    table = store.series(run.cell.key, 0)
+    assert table is not None and table.equals(frame) and (folder / "series.parquet").is_file()
     assert store.series(run.cell.key, 1) is None
 
 
@@ -166,8 +166,8 @@ def test_a_run_that_older_code_kept_without_series_gets_them(tmp_path: Path) -> 
     store.finish(partial, run, MeasuredRun(version=10**6))
     assert store.series(run.cell.key, 0) is None
     StoredResults(store, store).make_series(run)
-    found = store.series(run.cell.key, 0)
-    assert found is not None and "received" in found["name"]
+    frame = store.series(run.cell.key, 0)
+    assert frame is not None and "received" in frame["name"]
     # Runs that are kept without their artefacts have none to make them of.
     bare = run.model_copy(update={"repetition": 1})
     store.finish(store.begin("0" * 16, 1), bare, MeasuredRun(version=10**6))

@@ -83,6 +83,6 @@ def test_a_phase_in_which_nobody_receives_costs_its_own_index_alone(tmp_path: Pa
     assert (value["phase2_flow0_throughput"], value["phase2_flow1_throughput"]) == (0, 0)
     assert value["phase3_flow1_throughput"] == pytest.approx(4 * 500 * 8 / 0.5 / 1e6)
     assert "phase2_jain" not in value and "jain_shared" not in value
-    why = {one.metric: one.why for one in measured.absent}
+    why = {absence.metric: absence.why for absence in measured.absent}
     assert why["jain"] == why["jain_shared"] == "nobody received anything in phase 2"
     assert not [warning for warning in measured.warnings if "shares" in warning]

@@ -106,5 +106,5 @@ def test_what_is_called_the_cheapest_is_and_none_means_none(data: st.DataObject)
     ("seconds", "expected"), [((2.0,), 2 / 3), ((6.0,), 2.0), ((), math.inf), ((2.0, 2.5, 3.5), math.nextafter(1, 2))]
 )
 def test_a_score_is_the_worst_objective(seconds: tuple[float, ...], expected: float) -> None:
-    one = result("virtual", *(run(figures={"milestone_2MB": value}) for value in seconds), one=scenario())
-    assert score(one.verdict) == expected
+    cell_result = result("virtual", *(run(figures={"milestone_2MB": value}) for value in seconds), one=scenario())
+    assert score(cell_result.verdict) == expected

@@ -23,46 +23,53 @@ PORT = {"at": "5 s", "how": "nat-port", "every": "1 s"}
 BACK = {"at": "7 s", "to": "cellular", "how": "interface", "gap": "50 ms"}
 
 
-def case(*each: dict[str, str], **more: Any) -> Scenario:
+def case(*each: dict[str, str], **overrides: Any) -> Scenario:
     flow = {"download": "10 MB", "moves": list(each)}
     content = {"path": None, "paths": {"cellular": CELLULAR, "campus": CAMPUS}, "flows": [flow], "objectives": []}
-    return scenario(**{**content, **more})
+    return scenario(**{**content, **overrides})
 
 
-def mover(name: str = "mover", **more: object) -> Implementation:
-    return implementation(name, image=None, build=".", **{"moves": ("migrate", "interface"), **more})
+def mover(name: str = "mover", **overrides: object) -> Implementation:
+    return implementation(name, image=None, build=".", **{"moves": ("migrate", "interface"), **overrides})
 
 
-def moved(*each: dict[str, str], client: Implementation | None = None, **more: Any) -> Cell:
-    return cell(case(*each, **more), client or mover(), mover("stays", moves=()))
+def moved(*each: dict[str, str], client: Implementation | None = None, **overrides: Any) -> Cell:
+    return cell(case(*each, **overrides), client or mover(), mover("stays", moves=()))
 
 
-def lab(*each: dict[str, str], **more: Any) -> Lab:
-    return build_lab(moved(*each, **more), 0)
+def lab(*each: dict[str, str], **overrides: Any) -> Lab:
+    return build_lab(moved(*each, **overrides), 0)
 
 
 # --- where clients are
 
 
 def test_a_client_is_on_one_path_after_the_other() -> None:
-    one = case(GO, PORT, BACK)
-    assert mobility.client_stays(one, one.flows[0])[:2] == [
+    tested_scenario = case(GO, PORT, BACK)
+    assert mobility.client_stays(tested_scenario, tested_scenario.flows[0])[:2] == [
         mobility.Stay("cellular", 0, 200_000_000),
         mobility.Stay("campus", 200_000_000, 7_000_000_000),
     ]
-    assert mobility.flow_paths(one, one.flows[0]) == ["cellular", "campus"]
+    assert mobility.flow_paths(tested_scenario, tested_scenario.flows[0]) == ["cellular", "campus"]
 
 
 def test_a_rebinding_comes_again_until_the_next_move() -> None:
-    one = case(GO, PORT, BACK)
-    assert [(each.at_ns / 1e9, each.path) for each in mobility.path_rebindings(one, one.flows[0])] == [
+    tested_scenario = case(GO, PORT, BACK)
+    assert [
+        (applied_rebinding.at_ns / 1e9, applied_rebinding.path)
+        for applied_rebinding in mobility.path_rebindings(tested_scenario, tested_scenario.flows[0])
+    ] == [
         (5, "campus"),
         (6, "campus"),
     ]
     last = case({"at": "5 s", "how": "nat-address", "every": "40 s"})
-    assert [each.at_ns / 1e9 for each in mobility.path_rebindings(last, last.flows[0])] == [5, 45, 85]
+    assert [applied_rebinding.at_ns / 1e9 for applied_rebinding in mobility.path_rebindings(last, last.flows[0])] == [
+        5,
+        45,
+        85,
+    ]
     once = case({"at": "5 s", "how": "nat-address"})
-    assert [each.at_ns / 1e9 for each in mobility.path_rebindings(once, once.flows[0])] == [5]
+    assert [applied_rebinding.at_ns / 1e9 for applied_rebinding in mobility.path_rebindings(once, once.flows[0])] == [5]
 
 
 def test_a_path_may_move_a_client_between_its_connections() -> None:
@@ -70,14 +77,16 @@ def test_a_path_may_move_a_client_between_its_connections() -> None:
         flows=[{"download": "1 MB", "repeat_after": "5 s", "moves": [{"at": "4 s", "how": "nat-address"}]}],
         objectives=[],
     )
-    assert [each.at_ns / 1e9 for each in mobility.path_rebindings(again, again.flows[0])] == [4]
+    assert [applied_rebinding.at_ns / 1e9 for applied_rebinding in mobility.path_rebindings(again, again.flows[0])] == [
+        4
+    ]
     assert build_lab(cell(again), 0).flows[0].repeat_after == 5
 
 
 def test_a_path_is_lost_until_somebody_comes_to_it_again() -> None:
     found = [
-        (one.path, one.at_ns / 1e9, one.until_ns and one.until_ns / 1e9)
-        for one in mobility.find_lost_paths(case(GO, BACK))
+        (path_loss.path, path_loss.at_ns / 1e9, path_loss.until_ns and path_loss.until_ns / 1e9)
+        for path_loss in mobility.find_lost_paths(case(GO, BACK))
     ]
     assert found == [("cellular", 1.2, 7.0), ("campus", 7.0, None)]
 
@@ -86,8 +95,8 @@ def test_a_path_is_lost_until_somebody_comes_to_it_again() -> None:
 
 
 def test_a_client_has_an_interface_for_each_path() -> None:
-    one = lab(GO, BACK)
-    client, server = one.host("client0"), one.host("server0")
+    built_lab = lab(GO, BACK)
+    client, server = built_lab.host("client0"), built_lab.host("server0")
     assert [item.network for item in client.interfaces] == ["left", "left-campus"]
     assert client.addresses == [
         "193.167.0.100", "fd00:cafe:cafe:0::100", "193.167.25.100", "fd00:cafe:cafe:25::100",
@@ -96,7 +105,7 @@ def test_a_client_has_an_interface_for_each_path() -> None:
         "193.167.0.100,fd00:cafe:cafe:0::100;193.167.25.100,fd00:cafe:cafe:25::100"
     )
     assert server.environment["ROUTES"] == "193.167.25.0/24,193.167.100.3;fd00:cafe:cafe:25::/64,fd00:cafe:cafe:100::3"
-    assert [(item.name, item.left.ipv4, item.right.ipv4) for item in one.simulators] == [
+    assert [(item.name, item.left.ipv4, item.right.ipv4) for item in built_lab.simulators] == [
         ("sim", "193.167.0.2", "193.167.100.2"),
         ("sim-campus", "193.167.25.2", "193.167.100.3"),
     ]
@@ -118,8 +127,8 @@ def test_a_client_that_starts_on_another_path_waits_for_its_simulator() -> None:
 
 
 def test_each_simulator_knows_whom_it_stands_between() -> None:
-    one = lab(GO)
-    first, second = (sim_plan(one, each) for each in one.simulators)
+    built_lab = lab(GO)
+    first, second = (sim_plan(built_lab, simulator) for simulator in built_lab.simulators)
     assert {each["address"] for each in second["neighbours"]} == {
         "193.167.25.100", "fd00:cafe:cafe:25::100", "193.167.100.100", "fd00:cafe:cafe:100::100",
     }  # fmt: skip
@@ -129,8 +138,14 @@ def test_each_simulator_knows_whom_it_stands_between() -> None:
 
 def test_losses_of_paths_are_not_the_same() -> None:
     lossy = {**CELLULAR, "forward": {**CELLULAR["forward"], "loss": "1 %"}}
-    one = lab(GO, paths={"cellular": lossy, "campus": lossy})
-    seeds = [word for each in one.programs for command in each.setup if "seed" in command for word in command[-1:]]
+    built_lab = lab(GO, paths={"cellular": lossy, "campus": lossy})
+    seeds = [
+        word
+        for path_program in built_lab.programs
+        for command in path_program.setup
+        if "seed" in command
+        for word in command[-1:]
+    ]
     assert len(set(seeds)) == 2
 
 
@@ -149,22 +164,22 @@ def test_a_path_that_is_lost_says_so_to_nobody() -> None:
 
 
 def test_a_rebinding_changes_one_thing_at_a_time() -> None:
-    one = lab(
+    built_lab = lab(
         {"at": "1 s", "how": "nat-port"}, {"at": "2 s", "how": "nat-address"}, {"at": "3 s", "how": "nat-port"}
     )  # fmt: skip
-    found = [(mapping.outer[0], mapping.port) for mapping in one.simulators[0].program.mappings]
+    found = [(mapping.outer[0], mapping.port) for mapping in built_lab.simulators[0].program.mappings]
     assert found == [("193.167.0.100", 10000), ("193.167.0.150", 10000), ("193.167.0.150", 10001)]
-    seen = lab_summary(one)["flows"][0]["client"]["addresses"]
+    seen = lab_summary(built_lab)["flows"][0]["client"]["addresses"]
     assert {"193.167.0.100", "193.167.0.150", "fd00:cafe:cafe:0::150"} <= set(seen)
-    assert one.simulators[1].program.mappings == ()
-    assert not any(command[0] == "nft" for command in one.simulators[1].program.setup)
+    assert built_lab.simulators[1].program.mappings == ()
+    assert not any(command[0] == "nft" for command in built_lab.simulators[1].program.setup)
 
 
 def test_a_path_that_nobody_loses_is_compiled_as_ever() -> None:
-    one = case(GO, PORT)
-    setup = compile_path(one.paths["cellular"], "bucket").setup
+    tested_scenario = case(GO, PORT)
+    setup = compile_path(tested_scenario.paths["cellular"], "bucket").setup
     stays = lab(PORT, paths={"cellular": CELLULAR, "campus": CAMPUS}).simulators[1].program
-    assert stays.setup == compile_path(one.paths["campus"], "bucket", seed=1001).setup
+    assert stays.setup == compile_path(tested_scenario.paths["campus"], "bucket", seed=1001).setup
     assert lab().simulators[0].program.setup == setup
     assert stays.changes == ()
 
@@ -197,17 +212,17 @@ def test_published_images_know_one_way_only() -> None:
     with pytest.raises(UnsupportedError, match="alpha is a published image") as caught:
         build_lab(cell(case()), 0)
     assert caught.value.reason == "paths"
-    one = scenario(flows=[{"download": "1 MB", "moves": [PORT]}], objectives=[])
-    assert build_lab(cell(one), 0), "one path is theirs"
+    tested_scenario = scenario(flows=[{"download": "1 MB", "moves": [PORT]}], objectives=[])
+    assert build_lab(cell(tested_scenario), 0), "one path is theirs"
 
 
 # --- sweeps and draws
 
 
 def test_one_of_several_paths_is_varied() -> None:
-    found = expand_points(case(), {}, {"paths.campus.down.rate": ["10 Mbit/s", "20 Mbit/s"]})
-    assert [str(one.scenario.paths["campus"].forward.rate) for one in found] == ["10 Mbit/s", "20 Mbit/s"]
-    assert {str(one.scenario.path.forward.rate) for one in found} == {"100 Mbit/s"}
+    points = expand_points(case(), {}, {"paths.campus.down.rate": ["10 Mbit/s", "20 Mbit/s"]})
+    assert [str(point.scenario.paths["campus"].forward.rate) for point in points] == ["10 Mbit/s", "20 Mbit/s"]
+    assert {str(point.scenario.path.forward.rate) for point in points} == {"100 Mbit/s"}
     assert is_dimension("paths.campus.down.rate")
     assert not is_dimension("paths.campus.down.speed")
     for name, words in (("path.down.rate", "several paths"), ("paths.x.down.rate", "no path 'x'")):
@@ -225,25 +240,25 @@ RANGES = {
 
 
 def test_a_value_is_drawn_from_its_range_for_each_repetition() -> None:
-    one = case(draw=RANGES)
-    found = [sampling.sample_values(one, seed) for seed in range(200)]
+    tested_scenario = case(draw=RANGES)
+    found = [sampling.sample_values(tested_scenario, seed) for seed in range(200)]
     rates = sorted(float(each["paths.cellular.forward.rate"].split()[0]) for each in found)
     assert len({tuple(each.values()) for each in found}) == 200
     assert 100 <= rates[0] < 101 < 149 < rates[-1] <= 150
-    assert sampling.sample_values(one, 7) == sampling.sample_values(one, 7)
-    settled = sampling.with_drawn_values(one, found[0])
+    assert sampling.sample_values(tested_scenario, 7) == sampling.sample_values(tested_scenario, 7)
+    settled = sampling.with_drawn_values(tested_scenario, found[0])
     assert str(settled.paths["cellular"].forward.rate) == found[0]["paths.cellular.forward.rate"]
     assert str(settled.paths["campus"].forward.loss) == found[0]["paths.campus.forward.loss"]
     assert not settled.draw
 
 
 def test_what_was_drawn_is_in_the_lab_and_kept_with_its_parameters() -> None:
-    one = moved(GO, draw=RANGES)
-    labs = [build_lab(one, repetition) for repetition in range(3)]
-    assert len({each.effective["paths.cellular.forward.rate"] for each in labs}) == 3
-    for each in labs:
-        rate = each.simulators[0].program.links["to_client"].rate_bps
-        assert f"{rate / 1e6:g}" == str(each.effective["paths.cellular.forward.rate"]).split()[0]
+    tested_cell = moved(GO, draw=RANGES)
+    labs = [build_lab(tested_cell, repetition) for repetition in range(3)]
+    assert len({built_lab.effective["paths.cellular.forward.rate"] for built_lab in labs}) == 3
+    for built_lab in labs:
+        rate = built_lab.simulators[0].program.links["to_client"].rate_bps
+        assert f"{rate / 1e6:g}" == str(built_lab.effective["paths.cellular.forward.rate"]).split()[0]
 
 
 def test_a_range_is_part_of_what_a_cell_is() -> None:
@@ -261,4 +276,4 @@ def test_what_the_command_line_sets_is_not_drawn() -> None:
 def test_moves_and_paths_are_part_of_what_a_cell_is() -> None:
     cells = [moved(), moved(GO), moved(BACK | {"to": "campus"}), moved(PORT), moved(GO, paths={"cellular": CELLULAR,
              "campus": CELLULAR})]  # fmt: skip
-    assert len({lab_digest(one) for one in cells}) == len(cells)
+    assert len({lab_digest(tested_cell) for tested_cell in cells}) == len(cells)

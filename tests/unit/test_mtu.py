@@ -26,9 +26,9 @@ def test_both_networks_of_containers_have_it() -> None:
 
 @pytest.mark.parametrize("mtu", [1280, 1500])
 def test_both_endpoints_in_virtual_time_have_it(mtu: int) -> None:
-    made = lab(mtu)
+    built_lab = lab(mtu)
     image = RootFs("alpha:1", "sha256:1", "sha256:1", "/exported/alpha", ["/run"], [], "/", "", 15)
-    world = world_document(made, {host.name: image for host in made.hosts}, 1000)
+    world = world_document(built_lab, {host.name: image for host in built_lab.hosts}, 1000)
     assert world["mtu"] == mtu
     commands = _own({"eth0": ["193.167.0.100/24", "fd00:cafe:cafe:0::100/64"]}, world["mtu"])
     assert ["ip", "link", "set", "dev", "eth0", "mtu", str(mtu), "up"] in commands

@@ -124,9 +124,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _order(folder: Path) -> None:
     run = {"plan": folder.parent / "plan.json", "logs": folder.parent / "run", "shared": folder.parent}
     # As the harness does: an order is there whole or not at all.
-    written = folder / "order.new"
-    written.write_text(json.dumps({name: str(place) for name, place in run.items()}))
-    written.rename(folder / "order")
+    path = folder / "order.new"
+    path.write_text(json.dumps({name: str(place) for name, place in run.items()}))
+    path.rename(folder / "order")
 
 
 def _turn(folder: Path, meanwhile: Callable[[Turn], Any]) -> int:

@@ -93,8 +93,10 @@ def test_what_can_be_judged_loads(metric: str, bound: str, tmp_path: Path) -> No
 def test_a_stored_objective_in_another_unit_is_neither_met_nor_missed() -> None:
     """goodput ≥ 3 s was met at 34 Mbit/s."""
     scenario = Scenario.model_validate({**SCENARIO, "objectives": [{"metric": "goodput", "at_least": "3 s"}]})
-    found = MeasuredRun(version=1, measurements=(measurement("goodput", 34, "Mbit/s"),), link=LinkProof(valid=True))
-    verdict = judge(scenario, [(make_run(), found)])
+    measured_run = MeasuredRun(
+        version=1, measurements=(measurement("goodput", 34, "Mbit/s"),), link=LinkProof(valid=True)
+    )
+    verdict = judge(scenario, [(make_run(), measured_run)])
     assert (verdict.status, verdict.reason) == ("inconclusive", "unit_mismatch")
     assert verdict.sentence == "goodput ≥ 3 s is in a unit that goodput does not convert to."
 

@@ -111,20 +111,20 @@ def exchange_run(transfers: int = 1) -> Run:
 
 def only(view: RunView, parameter: str, role: str = "server", source: str = "") -> Observation | None:
     """The observation of one parameter; None where there is none, and there are not two."""
-    found = [o for o in observe(view) if (o.parameter, o.role) == (parameter, role) and source in o.source]
-    assert len(found) <= 1 and not view.problems
-    return found[0] if found else None
+    observations = [o for o in observe(view) if (o.parameter, o.role) == (parameter, role) and source in o.source]
+    assert len(observations) <= 1 and not view.problems
+    return observations[0] if observations else None
 
 
 def value(view: RunView, parameter: str, role: str = "server", source: str = "") -> float | str | None:
-    found = only(view, parameter, role, source)
-    return None if found is None else found.value
+    observation = only(view, parameter, role, source)
+    return None if observation is None else observation.value
 
 
-def download(flight: Sequence[Packet], rest: Sequence[Packet] = (), acks: Sequence[Packet] = ()) -> Exchange:
+def download(flight: Sequence[Packet], packets: Sequence[Packet] = (), acks: Sequence[Packet] = ()) -> Exchange:
     """A handshake of a round trip, then the server's data; its clock starts at 150 ms."""
     up = [initial(0), handshake(RTT / MS, False), data(RTT / MS, 80, to_client=False), *acks]
-    return Exchange(up, [initial(50, True), handshake(50.01, True), *flight, *rest])
+    return Exchange(up, [initial(50, True), handshake(50.01, True), *flight, *packets])
 
 
 # Probe timeouts
@@ -163,10 +163,14 @@ def test_the_initial_window_and_bursts(tmp_path: Path) -> None:
     early = data(55, 40)  # before the request: not data
     flight = [data(150.1, 60), *(data(150.2 + i * 0.01) for i in range(7)), *(data(160 + i) for i in range(3))]
     exchange = download([early, *flight], [data(250.2 + i) for i in range(50)])
-    found = only(exchange.write(tmp_path), "initial_cwnd", source="capture")
-    assert found is not None and found.value == pytest.approx((10 * 1200 + 60) / 1200) and found.unit == "packets"
-    assert "12,060 B in 11 datagrams, full ones of 1,200 B" in found.source
-    assert "up to 2,240 B of it may be credit" in found.source and "at least" not in found.source
+    observation = only(exchange.write(tmp_path), "initial_cwnd", source="capture")
+    assert (
+        observation is not None
+        and observation.value == pytest.approx((10 * 1200 + 60) / 1200)
+        and observation.unit == "packets"
+    )
+    assert "12,060 B in 11 datagrams, full ones of 1,200 B" in observation.source
+    assert "up to 2,240 B of it may be credit" in observation.source and "at least" not in observation.source
     burst = only(exchange.write(tmp_path), "pacing", source="first round trip")
     later = only(exchange.write(tmp_path), "pacing", source="second round trip")
     assert later is not None and later.value == 1 and "of 50 in" in later.source
@@ -200,23 +204,23 @@ def test_probes_of_the_path_mtu_are_not_the_full_size(tmp_path: Path) -> None:
     )
     view = exchange.write(tmp_path)
     assert value(view, "initial_cwnd") == pytest.approx((1406 + 9 * 1200) / 1200)
-    found = only(view, "path_mtu_discovery")
-    assert found is not None and found.value == "on"
-    assert "1,406 B in 1-RTT datagram 1, 1,444 B at most, after 1,200 B" in found.source
+    observation = only(view, "path_mtu_discovery")
+    assert observation is not None and observation.value == "on"
+    assert "1,406 B in 1-RTT datagram 1, 1,444 B at most, after 1,200 B" in observation.source
 
 
 def test_what_else_may_end_the_first_flight(tmp_path: Path) -> None:
     flight = [data(151 + i) for i in range(90)]
-    rest = [data(270 + i) for i in range(100)]
+    packets = [data(270 + i) for i in range(100)]
     assert "at least, for little more was asked for" in str(
         only(download(flight).write(tmp_path / "a"), "initial_cwnd")
     )
-    view = download(flight, rest).write(tmp_path / "b", rate_bps=8_000_000)
+    view = download(flight, packets).write(tmp_path / "b", rate_bps=8_000_000)
     assert "at least, for the path carries 100,000 B in a round trip" in str(only(view, "initial_cwnd"))
     write_qlog(view, "server", parameters("remote", initial_max_data=9e6, initial_max_stream_data_bidi_local=110_000))
-    found = only(view, "initial_cwnd", source="capture")
-    assert found is not None
-    assert found.source.endswith(
+    observation = only(view, "initial_cwnd", source="capture")
+    assert observation is not None
+    assert observation.source.endswith(
         "at least, for the client's flow control allowed 110,000 B and the path carries 100,000 B in a round trip"
     )
 
@@ -249,9 +253,12 @@ def test_the_ack_ratio_in_bulk(tmp_path: Path) -> None:
     flight = [data(151 + i * 0.5) for i in range(4000)]
     answered = [i for i in range(4000) if i % 4 == 0 or i < 700 or i > 3300 or 1500 < i < 1700]
     acks = [data(151.1 + i * 0.5 + 50, 40, to_client=False) for i in answered]
-    found = only(download(flight, acks=acks).write(tmp_path), "ack_ratio", "client")
-    assert found is not None and found.value == pytest.approx(4, rel=0.01)
-    assert "2,400 datagrams received for" in found.source and "median of 12 parts; 0% of them came" in found.source
+    observation = only(download(flight, acks=acks).write(tmp_path), "ack_ratio", "client")
+    assert observation is not None and observation.value == pytest.approx(4, rel=0.01)
+    assert (
+        "2,400 datagrams received for" in observation.source
+        and "median of 12 parts; 0% of them came" in observation.source
+    )
 
 
 def test_too_few_datagrams_have_no_ratio(tmp_path: Path) -> None:
@@ -272,19 +279,19 @@ def test_the_largest_payload(tmp_path: Path) -> None:
 
 
 def test_no_discovery_of_the_path_mtu(tmp_path: Path) -> None:
-    many = [data(151 + i * 0.1, 1350) for i in range(1200)]
+    packets = [data(151 + i * 0.1, 1350) for i in range(1200)]
     acks = [data(210 + i, 40, to_client=False) for i in range(120)]
-    view = download(many, acks=acks).write(tmp_path / "a")
+    view = download(packets, acks=acks).write(tmp_path / "a")
     server, client = only(view, "path_mtu_discovery"), only(view, "path_mtu_discovery", "client")
     assert server is not None and server.value == "off" and "none of 1,200 1-RTT" in server.source
     assert client is not None and client.value == "off" and "larger than 1,200 B" in client.source
     # Too few to tell; and so large that a larger one could not pass.
-    assert value(download(many[:800]).write(tmp_path / "b"), "path_mtu_discovery") is None
-    large = [replace(packet, size=1470) for packet in many]
+    assert value(download(packets[:800]).write(tmp_path / "b"), "path_mtu_discovery") is None
+    large = [replace(packet, size=1470) for packet in packets]
     assert value(download(large).write(tmp_path / "c"), "path_mtu_discovery") is None
     # The client's own probes.
     acks[5] = replace(acks[5], size=1300)
-    assert value(download(many, acks=acks).write(tmp_path / "d"), "path_mtu_discovery", "client") == "on"
+    assert value(download(packets, acks=acks).write(tmp_path / "d"), "path_mtu_discovery", "client") == "on"
 
 
 def test_ecn(tmp_path: Path) -> None:
@@ -309,9 +316,9 @@ def test_the_traffic_class_in_both_versions(tmp_path: Path) -> None:
 
 def test_early_data(tmp_path: Path) -> None:
     run = write_run(tmp_path, Recipe(repeat=True, packets=100, size=100_000))
-    found = only(RunView(tmp_path, run), "zero_rtt", "client")
-    assert found is not None and (found.value, found.unit) == (1, "datagrams")
-    assert "second connection: 1 begin with a 0-RTT packet" in found.source
+    observation = only(RunView(tmp_path, run), "zero_rtt", "client")
+    assert observation is not None and (observation.value, observation.unit) == (1, "datagrams")
+    assert "second connection: 1 begin with a 0-RTT packet" in observation.source
 
 
 @pytest.mark.parametrize(("padded", "expected"), [(False, 2), (True, 1)])
@@ -319,8 +326,8 @@ def test_early_data_behind_an_initial_packet(tmp_path: Path, padded: bool, expec
     """A datagram larger than its Initial packet has something behind it, unless it always has."""
     first = initial(0, size=1300 if padded else 1042)
     again = initial(100_000, size=1300, connection=1)
-    more = Packet(again.t_ns + 1000, False, ZERO_RTT + b"x", 500)
-    exchange = Exchange([first, again, more], [initial(50, True), initial(100_050, True, connection=1)])
+    packet = Packet(again.t_ns + 1000, False, ZERO_RTT + b"x", 500)
+    exchange = Exchange([first, again, packet], [initial(50, True), initial(100_050, True, connection=1)])
     exchange.write(tmp_path)
     assert value(RunView(tmp_path, exchange_run(2)), "zero_rtt", "client") == expected
     only_one = Exchange([first], [initial(50, True)]).write(tmp_path / "only")
@@ -353,9 +360,9 @@ def rounds(start: float, *counts: int) -> list[Packet]:
 )
 def test_a_second_connection_beside_the_first(tmp_path: Path, again: Sequence[Packet], ratio: float) -> None:
     two_connections(rounds(151, 10, 20, 999), [*again, data(100_500)]).write(tmp_path)
-    found = only(RunView(tmp_path, exchange_run(2)), "bdp_seed")
-    assert found is not None and found.value == pytest.approx(ratio)
-    assert "36,000 B in those of the first" in found.source
+    observation = only(RunView(tmp_path, exchange_run(2)), "bdp_seed")
+    assert observation is not None and observation.value == pytest.approx(ratio)
+    assert "36,000 B in those of the first" in observation.source
 
 
 def test_nothing_is_remembered_of_no_connection(tmp_path: Path) -> None:
@@ -390,9 +397,9 @@ def test_phases_of_careful_resume(tmp_path: Path) -> None:
         view, "server", phase(5, "reconnaissance"), phase(655, "unvalidated", "congestion_window_limited"),
         name="b", group=IDS[1],
     )  # fmt: skip
-    found = only(RunView(tmp_path, exchange_run(2)), "careful_resume")
-    assert found is not None and found.value == "reconnaissance, unvalidated"
-    assert "unvalidated after 650 ms (congestion_window_limited)" in found.source
+    observation = only(RunView(tmp_path, exchange_run(2)), "careful_resume")
+    assert observation is not None and observation.value == "reconnaissance, unvalidated"
+    assert "unvalidated after 650 ms (congestion_window_limited)" in observation.source
     assert [change.pipe for change in read_phases(path)] == [24000, 24000]
 
 
@@ -453,17 +460,22 @@ def test_the_initial_rtt(tmp_path: Path) -> None:
         assert value(view, "initial_rtt") == expected
     recovery = {"time": 0, "name": "quic:recovery_parameters_set", "data": {"initial_rtt": 100.0}}
     write_qlog(view, "server", recovery, early)
-    found = only(view, "initial_rtt")
-    assert found is not None and (found.value, found.source) == (0.1, "recovery's initial_rtt, srv's qlog")
+    observation = only(view, "initial_rtt")
+    assert observation is not None and (observation.value, observation.source) == (
+        0.1,
+        "recovery's initial_rtt, srv's qlog",
+    )
 
 
 def test_the_initial_window_by_the_endpoint_s_account(tmp_path: Path) -> None:
     view = small(tmp_path)
     write_qlog(view, "server", metrics(0, congestion_window=38400), metrics(99, congestion_window=50000))
     write_qlog(view, "client", metrics(0, congestion_window=13500))
-    found = only(view, "initial_cwnd", source="qlog")
-    assert found is not None and (found.value, found.unit) == (32, "packets")
-    assert found.source == "first congestion_window, srv's qlog: 38,400 B in datagrams of 1,200 B (in its capture)"
+    observation = only(view, "initial_cwnd", source="qlog")
+    assert observation is not None and (observation.value, observation.unit) == (32, "packets")
+    assert (
+        observation.source == "first congestion_window, srv's qlog: 38,400 B in datagrams of 1,200 B (in its capture)"
+    )
     client = only(view, "initial_cwnd_bytes", "client")
     assert client is not None and (client.value, client.unit) == (13500, "bytes")
     assert client.source == (
@@ -513,14 +525,18 @@ def test_the_answer_to_loss(tmp_path: Path) -> None:
             metrics(3, congestion_window=980),
         )
     assert value(intact, "congestion_reaction") is None
-    found = only(lossy, "congestion_reaction")
-    assert found is not None and (found.value, found.unit) == (0.49, "1")
-    assert found.source == (
+    observation = only(lossy, "congestion_reaction")
+    assert observation is not None and (observation.value, observation.unit) == (0.49, "1")
+    assert observation.source == (
         "srv's qlog: congestion window from 2,000 B (1,400 B in flight) to 980 B, after a packet it names lost"
     )
     write_qlog(lossy, "server", *(metrics(i, congestion_window=window) for i, window in enumerate((900, 2000, 1400))))
-    found = only(lossy, "congestion_reaction")
-    assert found is not None and found.value == 0.7 and found.source.endswith("(it names no lost packets)")
+    observation = only(lossy, "congestion_reaction")
+    assert (
+        observation is not None
+        and observation.value == 0.7
+        and observation.source.endswith("(it names no lost packets)")
+    )
     (tmp_path / "b/sim/trace_node_left.pcap").unlink()
     blind = RunView(tmp_path / "b", lossy.run)
     assert [o.value for o in observe(blind) if o.parameter == "congestion_reaction"] == [0.7]
@@ -558,9 +574,9 @@ def test_the_window_after_a_move(tmp_path: Path, after: tuple[tuple[float, int],
     before = ((0, 40_000), (100, 500_000), (140, 1_000_000))
     write_qlog(view, "server", *(metrics(at, congestion_window=window) for at, window in (*before, *after)))
     assert value(view, "migration_cwnd") is None, "nobody moves"
-    found = only(moving(view), "migration_cwnd")
-    assert found is not None and (found.value, found.unit) == (expected, "of the window before")
-    assert found.source.startswith("srv's qlog: 1,000,000 B before the move, ")
+    observation = only(moving(view), "migration_cwnd")
+    assert observation is not None and (observation.value, observation.unit) == (expected, "of the window before")
+    assert observation.source.startswith("srv's qlog: 1,000,000 B before the move, ")
 
 
 # The kernel's counters, and what is missing
@@ -570,8 +586,8 @@ def test_segmentation_offload(tmp_path: Path) -> None:
     view = small(tmp_path)
     assert value(view, "gso") is None
     (tmp_path / "sim/udp.json").write_text('{"server0": {"out_datagrams": 8}}')
-    found = only(view, "gso")
-    assert found is not None and (found.value, found.unit) == (4, "datagrams per send")
+    observation = only(view, "gso")
+    assert observation is not None and (observation.value, observation.unit) == (4, "datagrams per send")
     assert value(view, "gso", "client") is None
     (tmp_path / "sim/udp.json").write_text('{"client0": {"out_datagrams": 4}}')
     assert value(view, "gso", "client") == 1

@@ -94,7 +94,12 @@ def test_a_compressed_run_has_the_same_bytes_and_the_same_figures(folder: Path, 
     assert _written(folder) == _written(plain)
     again = measure_with_series(folder, run)
     assert again[0].model_dump_json() == measured[0].model_dump_json()
-    assert {one.name for one in measured[0].measurements} >= {"handshake", "first_byte", "ack_ratio", "wire_to_client"}
+    assert {measurement.name for measurement in measured[0].measurements} >= {
+        "handshake",
+        "first_byte",
+        "ack_ratio",
+        "wire_to_client",
+    }
     assert disk_use(folder) < disk_use(plain) / 2
     left = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert left >= {"lab.json", "compose.yaml", "plan/plan.json", "flow0/server/keys.log", "sim/capture.json"}
@@ -161,9 +166,9 @@ def _steps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str,
 def _before(patch: pytest.MonkeyPatch, name: str, act: Callable[[], None]) -> None:
     usual = getattr(os, name)
 
-    def instead(*words: Any, **more: Any) -> Any:
+    def instead(*words: Any, **overrides: Any) -> Any:
         act()
-        return usual(*words, **more)
+        return usual(*words, **overrides)
 
     patch.setattr(os, name, instead)
 
@@ -188,7 +193,7 @@ def test_whatever_ends_it_nothing_is_lost_and_the_next_one_goes_on(
         with monkeypatch.context() as patch:
             # What tidies up after a failure does not run in a process that is killed.
             if name != "unlink":
-                patch.setattr(os, "unlink", lambda *words, **more: None)
+                patch.setattr(os, "unlink", lambda *words, **overrides: None)
             _before(patch, name, kill)
             with pytest.raises(_Killed):
                 compress_artefacts(folder)

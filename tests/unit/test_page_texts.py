@@ -86,9 +86,9 @@ def test_what_a_page_links_to_and_names_exists(page: Path) -> None:
         if "://" in target:
             continue
         file, _, heading = target.partition("#")
-        there = page.parent / file if file else page
-        assert there.exists(), target
-        assert not heading or heading in anchors(there), target
+        path = page.parent / file if file else page
+        assert path.exists(), target
+        assert not heading or heading in anchors(path), target
     gone = [name for name in names(page) if not is_there(name)]
     assert not gone, gone
 

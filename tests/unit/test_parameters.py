@@ -95,8 +95,8 @@ def test_a_role_that_is_not_played_has_no_parameters() -> None:
 
 
 def test_a_manifest_survives_its_own_json() -> None:
-    one = implementation(parameters={"pacing": {"flag": "--pacing={value}", "values": [True, False]}})
-    assert type(one).model_validate_json(one.model_dump_json(by_alias=True)) == one
+    stack = implementation(parameters={"pacing": {"flag": "--pacing={value}", "values": [True, False]}})
+    assert type(stack).model_validate_json(stack.model_dump_json(by_alias=True)) == stack
 
 
 def test_an_environment_variable_reaches_the_endpoint() -> None:
@@ -151,25 +151,27 @@ IDLE = {
 
 
 def test_every_stack_that_can_be_told_takes_an_idle_timeout() -> None:
-    every = [one for one, _ in catalogue().implementations().values()]
-    known = {one.name: one for one in every if one.build is not None and one.transfers_files}
-    for name, one in known.items():
-        for role in one.roles:
-            setting = one.setting(role, "idle_timeout")
+    implementations = [stack for stack, _ in catalogue().implementations().values()]
+    stacks = {stack.name: stack for stack in implementations if stack.build is not None and stack.transfers_files}
+    for name, stack in stacks.items():
+        for role in stack.roles:
+            setting = stack.setting(role, "idle_timeout")
             if name not in IDLE:
                 assert setting is None or not setting.settable
                 continue
             assert setting is not None and (told := setting.flag or setting.environment) is not None
             assert setting.fill(told, PARAMETERS["idle_timeout"], "1500 ms") == IDLE[name]
             assert setting.default is not None
-    assert known.keys() >= IDLE.keys()
+    assert stacks.keys() >= IDLE.keys()
 
 
 def test_who_cannot_be_told_its_idle_timeout_is_unsupported_by_name() -> None:
-    known = {name: one for name, (one, _) in catalogue().implementations().items()}
+    implementations = {name: stack for name, (stack, _) in catalogue().implementations().items()}
 
     def said(client: str, server: str, name: str, value: str) -> str:
-        return refusal_reason(Flow(download=Size.parse("1 MB")), known[client], known[server], name, {name: value})
+        return refusal_reason(
+            Flow(download=Size.parse("1 MB")), implementations[client], implementations[server], name, {name: value}
+        )
 
     assert (
         said("curl", "quic-go", "client.idle_timeout", "5 s") == "curl cannot set idle_timeout as a client; it is 30 s"

@@ -37,10 +37,10 @@ _NUMBERS = st.floats(allow_nan=False, allow_infinity=False, width=64)
 @st.composite
 def _entries(draw: st.DrawFn) -> StoredRun:
     """A run with everything in it that a run can have."""
-    other = Contestant(implementation=implementation("gamma"), image=images("gamma")["gamma"])
-    one = cell().model_copy(update={"others": {"gamma": other} if draw(st.booleans()) else {}})
+    contestant = Contestant(implementation=implementation("gamma"), image=images("gamma")["gamma"])
+    tested_cell = cell().model_copy(update={"others": {"gamma": contestant} if draw(st.booleans()) else {}})
     run = Run(
-        cell=one,
+        cell=tested_cell,
         repetition=draw(st.integers(0, 3)),
         outcome=Outcome(
             status=draw(st.sampled_from(("completed", "crashed"))),
@@ -96,8 +96,9 @@ def _entries(draw: st.DrawFn) -> StoredRun:
 def test_what_is_written_reads_back(tmp_path: Path, made: list[StoredRun]) -> None:
     write_columns(tmp_path, made, [])
     back = ColumnStore(tmp_path).entries()
-    assert [(one.run, one.measured) for one in back] == [
-        (one.run, one.measured) for one in sorted(made, key=lambda one: one.run.repetition)
+    assert [(stored_run.run, stored_run.measured) for stored_run in back] == [
+        (stored_run.run, stored_run.measured)
+        for stored_run in sorted(made, key=lambda stored_run: stored_run.run.repetition)
     ]
 
 
@@ -112,8 +113,8 @@ def _entry(repetition: int = 0, *, series: bool = False) -> StoredRun:
 
 def test_a_store_in_columns_answers_as_one_of_folders_does(tmp_path: Path) -> None:
     assert not is_columnar(tmp_path)
-    known = Contents("d1", {"openssl": "3.5.1"}, {"/usr/local/bin/server": "abcd"})
-    write_columns(tmp_path, [_entry(2), _entry(0, series=True)], [known])
+    contents = Contents("d1", {"openssl": "3.5.1"}, {"/usr/local/bin/server": "abcd"})
+    write_columns(tmp_path, [_entry(2), _entry(0, series=True)], [contents])
     assert is_columnar(tmp_path)
     store, key = ColumnStore(tmp_path), cell().key
     assert store.cell_keys() == [key]
@@ -122,19 +123,19 @@ def test_a_store_in_columns_answers_as_one_of_folders_does(tmp_path: Path) -> No
     assert store.run("other", 0) is None
     assert store.measured(key, 2) == MeasuredRun(version=1)
     assert store.measured(key, 1) is None
-    kept, made = store.series(key, 0), _entry(series=True).series
-    assert kept is not None
-    assert made is not None
-    assert kept.equals(made)
+    frame, table = store.series(key, 0), _entry(series=True).series
+    assert frame is not None
+    assert table is not None
+    assert frame.equals(table)
     assert store.series(key, 2) is None
-    assert store.contents("d1") == known
+    assert store.contents("d1") == contents
     assert store.contents("d2") is None
 
 
 def test_the_same_runs_give_the_same_bytes_in_whatever_order_they_come(tmp_path: Path) -> None:
     entries = [_entry(number, series=number == 0) for number in range(3)]
-    for name, made in (("one", entries), ("other", entries[::-1])):
-        write_columns(tmp_path / name, made, [])
+    for name, stored_runs in (("one", entries), ("other", entries[::-1])):
+        write_columns(tmp_path / name, stored_runs, [])
     for table in TABLES:
         assert (tmp_path / "one" / f"{table}.parquet").read_bytes() == (
             tmp_path / "other" / f"{table}.parquet"
@@ -198,7 +199,7 @@ def test_a_store_without_a_column_for_the_schema_is_of_the_first(tmp_path: Path)
 
 
 def test_runs_of_one_key_have_the_digests_that_made_them(tmp_path: Path) -> None:
-    known = Ledger().with_entry(
+    ledger = Ledger().with_entry(
         Equivalence.model_validate(
             {
                 "kind": "simulator", "name": "sim", "digest": "digest-of-sim-2", "same_as": "digest-of-sim",
@@ -211,9 +212,9 @@ def test_runs_of_one_key_have_the_digests_that_made_them(tmp_path: Path) -> None
     after = _entry(1).run.model_copy(update={"cell": with_key(cell().model_copy(update={"sim_image": image}))})
     write_columns(tmp_path, [before, StoredRun(after, None)], [])
     assert len(ColumnStore(tmp_path).cell_keys()) == 2
-    assert rekey(tmp_path, known) == 1
+    assert rekey(tmp_path, ledger) == 1
     runs = ColumnStore(tmp_path).runs(cell().key)
     assert [run.cell.sim_image.identity for run in runs] == ["digest-of-sim", "digest-of-sim-2"]
-    assert rekey(tmp_path, known) == 0
+    assert rekey(tmp_path, ledger) == 0
     assert rekey(tmp_path, Ledger()) == 1
     assert len(ColumnStore(tmp_path).cell_keys()) == 2

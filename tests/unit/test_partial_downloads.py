@@ -43,11 +43,11 @@ def test_what_differs_stays(tmp_path: Path, at: int) -> None:
 
 def test_of_several_files_each_is_held_against_its_own(tmp_path: Path) -> None:
     lab = build_lab(cell(scenario(flows=[{"files": [{"size": "1 MB", "count": 2}]}], milestones=[], objectives=[])), 0)
-    one, other = lab.flows[0].files
-    first = served_file(tmp_path / "www", one.name, MB, 0).read_bytes()
-    left(tmp_path, one.name, first[:1000])
+    lab_file, other = lab.flows[0].files
+    first = served_file(tmp_path / "www", lab_file.name, MB, 0).read_bytes()
+    left(tmp_path, lab_file.name, first[:1000])
     left(tmp_path, other.name, first[:1000])
-    assert remove_partial_downloads(lab, tmp_path) == {f"flow0/downloads/{one.name}": 1000}
+    assert remove_partial_downloads(lab, tmp_path) == {f"flow0/downloads/{lab_file.name}": 1000}
 
 
 def test_what_nobody_served_is_left_alone(tmp_path: Path) -> None:

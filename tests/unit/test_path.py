@@ -75,9 +75,9 @@ def test_the_token_bucket_holds_at_least_two_frames() -> None:
 def test_a_serial_link_has_a_bucket_only_where_one_is_asked_for() -> None:
     assert burst_bytes(link(), "serial") is None
     assert burst_bytes(link(burst="10 kB"), "serial") == 10_000
-    asked = compile_path(path(forward=link(burst="10 kB")), "serial")
-    assert (asked.links["to_client"].burst_bytes, asked.links["to_server"].burst_bytes) == (10_000, None)
-    assert [command[-7:] for command in asked.setup if "tbf" in command] == [
+    path_program = compile_path(path(forward=link(burst="10 kB")), "serial")
+    assert (path_program.links["to_client"].burst_bytes, path_program.links["to_server"].burst_bytes) == (10_000, None)
+    assert [command[-7:] for command in path_program.setup if "tbf" in command] == [
         ("tbf", "rate", "50000000bit", "burst", "10000", "limit", "4062500")
     ]
 
@@ -261,6 +261,6 @@ def test_the_rate_towards_the_client_over_time(terminal: str, rates: list[int]) 
         {"at": "5 s", "forward": {"rate": "20 Mbit/s"}},
         {"at": "6 s", "forward": {"loss": "1 %"}, "return": {"rate": "5 Mbit/s"}},
     ]
-    made = path(forward=link("50 Mbit/s"), **{"return": link("10 Mbit/s")}, terminal=terminal, changes=changes)
+    file = path(forward=link("50 Mbit/s"), **{"return": link("10 Mbit/s")}, terminal=terminal, changes=changes)
     since = [0, 5] if terminal == "client" else [0, 6]
-    assert [(at.seconds, rate.value / 1e6) for at, rate in made.rates_to_client] == list(zip(since, rates, strict=True))
+    assert [(at.seconds, rate.value / 1e6) for at, rate in file.rates_to_client] == list(zip(since, rates, strict=True))

@@ -12,33 +12,33 @@ from harness.units import Duration, Size
 from tests.examples import SIM, cell, images, implementation, scenario
 
 
-def _request(**more: object) -> Request:
+def _request(**overrides: object) -> Request:
     contestants = [implementation(name) for name in ("alpha", "beta", "gamma")]
-    return Request([scenario()], contestants, contestants, **more)  # type: ignore[arg-type]
+    return Request([scenario()], contestants, contestants, **overrides)  # type: ignore[arg-type]
 
 
 def test_the_matrix_is_complete_and_its_keys_differ() -> None:
-    made = build_matrix(_request(), images("alpha", "beta", "gamma"), SIM)
-    assert {(item.client.name, item.server.name) for item in made} == {
+    cells = build_matrix(_request(), images("alpha", "beta", "gamma"), SIM)
+    assert {(item.client.name, item.server.name) for item in cells} == {
         (a, b) for a in ("alpha", "beta", "gamma") for b in ("alpha", "beta", "gamma")
     }
-    assert len({item.key for item in made}) == 9
+    assert len({item.key for item in cells}) == 9
 
 
 @given(repetitions=st.integers(1, 6))
 def test_repetitions_interleave(repetitions: int) -> None:
-    made = build_matrix(_request(), images("alpha", "beta", "gamma"), SIM)
-    planned = plan_runs(made, repetitions)
-    assert [item.repetition for item in planned] == [n for n in range(repetitions) for _ in made]
+    cells = build_matrix(_request(), images("alpha", "beta", "gamma"), SIM)
+    planned = plan_runs(cells, repetitions)
+    assert [item.repetition for item in planned] == [n for n in range(repetitions) for _ in cells]
     assert len({(item.cell.key, item.repetition) for item in planned}) == len(planned)
 
 
 def test_each_value_of_a_parameter_is_a_cell() -> None:
-    made = build_matrix(
+    cells = build_matrix(
         _request(vary={"server.congestion_control": ["reno", "cubic"]}), images("alpha", "beta", "gamma"), SIM
     )
-    assert len(made) == 18
-    assert len({item.key for item in made}) == 18
+    assert len(cells) == 18
+    assert len({item.key for item in cells}) == 18
 
 
 def test_the_key_changes_with_what_changes_the_run() -> None:
@@ -68,7 +68,7 @@ def test_the_key_changes_with_what_changes_the_run() -> None:
 
 def test_the_key_stays_when_only_words_and_judgements_change() -> None:
     base = cell()
-    same = [
+    cells = [
         cell(scenario(title="other words", name="test/renamed")),
         cell(scenario(objectives=[])),
         cell(scenario(repetitions=9)),
@@ -76,7 +76,7 @@ def test_the_key_stays_when_only_words_and_judgements_change() -> None:
         # Nothing is remembered where nothing is repeated.
         cell(client=implementation("alpha", session=True)),
     ]
-    assert {item.key for item in same} == {base.key}
+    assert {item.key for item in cells} == {base.key}
 
 
 def test_the_host_s_processor_is_another_cell_in_virtual_time_and_nothing_in_real_time() -> None:
@@ -87,5 +87,5 @@ def test_the_host_s_processor_is_another_cell_in_virtual_time_and_nothing_in_rea
 
     assert not keys("virtual", host_cpu=False) & keys("virtual", host_cpu=True)
     assert keys("compose", host_cpu=False) == keys("compose", host_cpu=True)
-    made = build_matrix(_request(engine="virtual"), contestants, SIM, host_cpu=True)[0]
-    assert build_lab(made, 0).host_cpu
+    tested_cell = build_matrix(_request(engine="virtual"), contestants, SIM, host_cpu=True)[0]
+    assert build_lab(tested_cell, 0).host_cpu

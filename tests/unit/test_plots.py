@@ -32,7 +32,7 @@ from tests.plot_runs import drawn_of, link_sharing, link_sharing_run, page_cache
 from tools.reference.study_pages import figures as documented
 
 SECONDS = 20.0
-OF_A_RUN = {name for name, one in plots().items() if one.of == "flows"}
+OF_A_RUN = {name for name, plot in plots().items() if plot.of == "flows"}
 WITHOUT_SERIES = {name for name in OF_A_RUN if not plots()[name].needs}
 
 
@@ -58,7 +58,7 @@ def _result(*runs: PlotData) -> CellResult:
 
 
 def test_the_figures_of_the_documents_are_there() -> None:
-    shown = {one.plot for one in documented()}
+    shown = {figure.plot for figure in documented()}
     assert shown and shown <= set(plots())
 
 
@@ -76,11 +76,11 @@ def test_a_plot_is_what_stands_in_a_file_and_nothing_else(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("name", sorted(OF_A_RUN))
 def test_every_figure_of_a_run_is_drawn(name: str) -> None:
-    made = render_figure(plots()[name], link_sharing_run(SECONDS))
-    assert made is not None
+    figure = render_figure(plots()[name], link_sharing_run(SECONDS))
+    assert figure is not None
     # What is drawn is not held against the schema each time.
-    _is_vega_lite(made.specification)
-    svg = vl_convert.vegalite_to_svg(made.specification)
+    _is_vega_lite(figure.specification)
+    svg = vl_convert.vegalite_to_svg(figure.specification)
     assert plots()[name].title in svg
     assert "test/link-sharing · alpha → beta · server.congestion_control reno · virtual time · seed 1" in svg
     # Axes have their units, but those of names and of shares.
@@ -100,19 +100,19 @@ def _is_vega_lite(specification: dict[str, Any]) -> None:
 
 
 def test_what_is_not_vega_lite_is_found() -> None:
-    made = render_figure(plots()["queue_window_rtt"], link_sharing_run(SECONDS))
-    assert made is not None
-    wrong = json.loads(json.dumps(made.specification).replace('"type": "line"', '"type": "lion"'))
-    assert wrong != made.specification
+    figure = render_figure(plots()["queue_window_rtt"], link_sharing_run(SECONDS))
+    assert figure is not None
+    wrong = json.loads(json.dumps(figure.specification).replace('"type": "line"', '"type": "lion"'))
+    assert wrong != figure.specification
     with pytest.raises(jsonschema.ValidationError):
         _is_vega_lite(wrong)
 
 
 @pytest.mark.parametrize("name", sorted(OF_A_RUN - WITHOUT_SERIES))
 def test_a_flow_alone_is_drawn_as_wide_as_any(name: str) -> None:
-    made = render_figure(plots()[name], drawn_of(link_sharing(20, [{"start": "2 s", "stop": "20 s"}])))
-    assert made is not None
-    svg = vl_convert.vegalite_to_svg(made.specification)
+    figure = render_figure(plots()[name], drawn_of(link_sharing(20, [{"start": "2 s", "stop": "20 s"}])))
+    assert figure is not None
+    svg = vl_convert.vegalite_to_svg(figure.specification)
     assert "NaN" not in svg
     symbol, label = (
         re.search(rf"role-legend-{part}.*?translate\((\d+),", svg, re.DOTALL) for part in ("symbol", "label")
@@ -128,9 +128,9 @@ def test_a_flow_without_drops_has_its_row() -> None:
     whole = link_sharing_run(SECONDS)
     assert whole.series is not None
     quiet = PlotData(whole.run, None, whole.series.filter((pl.col("name") != "drop") | (pl.col("t") < 1)), (10.0, 12.0))
-    made = render_figure(plots()["window_queue_drops"], quiet)
-    assert made is not None
-    svg = vl_convert.vegalite_to_svg(made.specification)
+    figure = render_figure(plots()["window_queue_drops"], quiet)
+    assert figure is not None
+    svg = vl_convert.vegalite_to_svg(figure.specification)
     # In the legend, and at the row.
     assert svg.count(">0 alpha → beta (reno)<") == 2
 
@@ -154,12 +154,12 @@ def test_numbers_in_figures_are_brief(value: float, text: str) -> None:
 
 def test_a_pair_is_drawn_beside_each_other_on_the_same_axes() -> None:
     red, droptail = red_and_droptail()
-    made = render_figure(plots()["red_beside_droptail"], red, droptail)
-    assert made is not None
-    svg = vl_convert.vegalite_to_svg(made.specification)
+    figure = render_figure(plots()["red_beside_droptail"], red, droptail)
+    assert figure is not None
+    svg = vl_convert.vegalite_to_svg(figure.specification)
     for text in ("RED", "DropTail", "RED min 9 kB", "RED max 24 kB", "limit 25.9 kB", "test/red", "test/droptail"):
         assert text in svg
-    left, right = made.specification["hconcat"]
+    left, right = figure.specification["hconcat"]
     for row in range(3):
         assert _domains(left["vconcat"][row]) == _domains(right["vconcat"][row]) != set()
 
@@ -219,10 +219,10 @@ def test_each_implementation_has_its_colour_and_marker() -> None:
         {"client": "alpha", "server": server, "stop": "20 s"} for server in ("alpha", "beta", "gamma")
     ]
     looks = [flow.look for flow in drawn_of(link_sharing(20, named)).flows]
-    assert [one.colour for one in looks] == ["#d95f02", "#1b9e77", "#b23a48"]
-    assert [one.shape for one in looks] == ["square", "circle", "diamond"]
+    assert [look.colour for look in looks] == ["#d95f02", "#1b9e77", "#b23a48"]
+    assert [look.shape for look in looks] == ["square", "circle", "diamond"]
     # In grey the dashes tell them apart.
-    assert len({one.dash for one in looks}) == 3
+    assert len({look.dash for look in looks}) == 3
 
 
 # --- the view
@@ -272,17 +272,17 @@ def test_access_delays_are_part_of_the_round_trip() -> None:
 
 
 def test_capacity_follows_the_changes_asked_for_where_no_series_has_it() -> None:
-    one = link_sharing(50)
-    changed = one.path.model_validate(
+    scenario = link_sharing(50)
+    changed = scenario.path.model_validate(
         {
-            **one.path.model_dump(mode="json", by_alias=True),
+            **scenario.path.model_dump(mode="json", by_alias=True),
             "changes": [
                 {"at": "10 s", "forward": {"rate": "4 Mbit/s"}},
                 {"at": "20 s", "return": {"rate": "1 Mbit/s"}},
             ],
         }
     )
-    run = PlotData(run_of(one.model_copy(update={"path_": changed})), None, None)
+    run = PlotData(run_of(scenario.model_copy(update={"path_": changed})), None, None)
     assert run.capacity.rows() == [(0.0, 10.0), (10.0, 4.0), (50.0, 4.0)]
     assert link_sharing_run(50.0).capacity.rows() == [(0.0, 10.0), (50.0, 10.0)]
 
@@ -326,12 +326,12 @@ def test_an_ecdf_is_of_the_time_a_flow_runs() -> None:
 def test_thinning_keeps_the_extremes_in_order() -> None:
     values = [(t * 37) % 101 + (500 if t == 4321 else 0) - (300 if t == 1234 else 0) for t in range(9000)]
     frame = _frame(*(("a", float(t), float(value)) for t, value in enumerate(values)), ("b", 0.0, 1.0))
-    kept = thin_series(frame, 600)
-    assert kept.filter(pl.col("flow") == "a").height <= 600
-    assert kept.filter(pl.col("flow") == "b").height == 1
-    assert kept["value"].max() == frame["value"].max()
-    assert kept["value"].min() == frame["value"].min()
-    assert kept.filter(pl.col("flow") == "a")["t"].is_sorted()
+    table = thin_series(frame, 600)
+    assert table.filter(pl.col("flow") == "a").height <= 600
+    assert table.filter(pl.col("flow") == "b").height == 1
+    assert table["value"].max() == frame["value"].max()
+    assert table["value"].min() == frame["value"].min()
+    assert table.filter(pl.col("flow") == "a")["t"].is_sorted()
     short = frame.head(600)
     assert thin_series(short, 600).equals(short)
 
@@ -411,25 +411,25 @@ def test_files_of_a_run(tmp_path: Path) -> None:
 
 
 def test_a_page_needs_nothing_from_elsewhere_and_its_data_cannot_leave_their_script(tmp_path: Path) -> None:
-    one = link_sharing_run(SECONDS)
+    data = link_sharing_run(SECONDS)
     title = 'Sharing </script><script>alert("x")</script>'
-    cell = one.run.cell.model_copy(
-        update={"scenario": one.run.cell.scenario.model_copy(update={"title": title, "name": "a/</b"})}
+    cell = data.run.cell.model_copy(
+        update={"scenario": data.run.cell.scenario.model_copy(update={"title": title, "name": "a/</b"})}
     )
-    run = PlotData(one.run.model_copy(update={"cell": cell}), one.measured, one.series)
+    run = PlotData(data.run.model_copy(update={"cell": cell}), data.measured, data.series)
     [file] = write_figures(run, tmp_path, {Format.HTML}, page_cache())
     text = file.read_text()
     # Outside the scripts: the libraries' own text speaks of such things.
     assert not re.search(r'(src|href)="(?!#)|@import|url\(', re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL))
     assert "alert(&#34;x&#34;)" in text
     assert text.count("<script>") == text.count("</script>") == 2
-    found = re.search(r"const figures = (\{.*\});\n", text)
-    assert found is not None
-    assert set(json.loads(found[1])) == OF_A_RUN
+    match = re.search(r"const figures = (\{.*\});\n", text)
+    assert match is not None
+    assert set(json.loads(match[1])) == OF_A_RUN
     # The second page takes the script from the cache.
-    [kept] = page_cache().iterdir()
+    [path] = page_cache().iterdir()
     (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / kept.name).write_text("/* kept */")
+    (tmp_path / "cache" / path.name).write_text("/* kept */")
     [file] = write_figures(run, tmp_path, {Format.HTML}, tmp_path / "cache", only=["distribution"])
     assert "/* kept */" in file.read_text()
 

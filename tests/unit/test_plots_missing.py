@@ -38,9 +38,9 @@ SECONDS = 10.0
 
 def _bare(count: int) -> list[PlotData]:
     """Runs of cells with different seeds, which have two figures each: their means."""
-    one = link_sharing_run(SECONDS)
-    cells = [one.run.cell.model_copy(update={"seed": seed, "key": f"{seed:016x}"}) for seed in range(1, count + 1)]
-    return [PlotData(one.run.model_copy(update={"cell": cell}), one.measured, None) for cell in cells]
+    data = link_sharing_run(SECONDS)
+    cells = [data.run.cell.model_copy(update={"seed": seed, "key": f"{seed:016x}"}) for seed in range(1, count + 1)]
+    return [PlotData(data.run.model_copy(update={"cell": cell}), data.measured, None) for cell in cells]
 
 
 def _stored(folder: Path, runs: Sequence[PlotData]) -> tuple[Store, list[CellResult]]:
@@ -85,13 +85,13 @@ STOP: dict[str, object] = {"stop": "20 s"}
     ],
 )
 def test_what_is_measured_over_time_is_drawn(flows: list[dict[str, object]], drawn: bool) -> None:
-    one = scenario(flows=[Flow.model_validate(flow) for flow in flows], objectives=[])
-    assert one.has_series is drawn
+    tested_scenario = scenario(flows=[Flow.model_validate(flow) for flow in flows], objectives=[])
+    assert tested_scenario.has_series is drawn
     linux = implementation("linux", protocols=("tcp", "udp"))
-    request = Request([one], [implementation("alpha")], [implementation("beta")])
-    made = build_matrix(request, images("alpha", "beta", "linux"), SIM, {"linux": linux})[0]
-    run = link_sharing_run(SECONDS).run.model_copy(update={"cell": made})
-    result = CellResult(made, ((run, None),), judge(one, []), (Path("x"),))
+    request = Request([tested_scenario], [implementation("alpha")], [implementation("beta")])
+    cell = build_matrix(request, images("alpha", "beta", "linux"), SIM, {"linux": linux})[0]
+    run = link_sharing_run(SECONDS).run.model_copy(update={"cell": cell})
+    result = CellResult(cell, ((run, None),), judge(tested_scenario, []), (Path("x"),))
     assert cells_with_figures([result]) == ([result] if drawn else [])
 
 
@@ -104,8 +104,8 @@ def test_a_cell_without_a_run_is_not_drawn(tmp_path: Path) -> None:
 def test_what_is_there_is_not_drawn_again(tmp_path: Path) -> None:
     store, results = _stored(tmp_path, _bare(2))
     said: list[str] = []
-    made = _drawn(tmp_path, store, results, said)
-    assert made.sentence("here") == "4 figures of 2 cells in here"
+    summary = _drawn(tmp_path, store, results, said)
+    assert summary.sentence("here") == "4 figures of 2 cells in here"
     assert len(said) == 1 and said[0].startswith("drawing the figures of 2 cells")
     files = sorted(file.name for file in (tmp_path / "figures").rglob("*.*") if file.is_file())
     assert files == sorted(["figures.html", "in_flight_operating_point.svg", "operating_point_plane.svg"] * 2)
@@ -120,14 +120,14 @@ def test_what_was_measured_since_is_drawn_again(tmp_path: Path) -> None:
     file = store.folder(results[0].cell.key, 0) / MEASURED
     after = file.stat().st_mtime_ns + 3600 * 10**9
     os.utime(file, ns=(after, after))
-    made = _drawn(tmp_path, store, results)
-    assert [item.sheet.name for item in made.drawn] == [f"{results[0].cell.key}/0"]
-    assert made.sentence("here") == "4 figures of 2 cells in here (1 drawn before)"
+    summary = _drawn(tmp_path, store, results)
+    assert [item.sheet.name for item in summary.drawn] == [f"{results[0].cell.key}/0"]
+    assert summary.sentence("here") == "4 figures of 2 cells in here (1 drawn before)"
 
 
 def test_a_partner_measured_since_is_drawn_again(tmp_path: Path) -> None:
     store, results = _stored(tmp_path, red_and_droptail(8.0))
-    [red, droptail] = find_subjects(results, lambda wanted: [one for one in results if wanted(one.cell)])
+    [red, droptail] = find_subjects(results, lambda wanted: [result for result in results if wanted(result.cell)])
     assert red.partner is not None and red.partner[0].cell.key == results[1].cell.key
     assert droptail.partner is None
     assert set(red.files(store)) > set(droptail.files(store))
@@ -151,9 +151,9 @@ def test_several_processes_draw_the_same(tmp_path: Path) -> None:
     store, results = _stored(tmp_path, _bare(2))
     # Else each of them would bundle it.
     page_script(page_cache())
-    made = DrawingSummary(tuple(draw_sheets(store.root, _sheets(tmp_path, results), page_cache(), 2)), ())
-    assert made.problems() == []
-    assert made.sentence("here") == "4 figures of 2 cells in here"
+    summary = DrawingSummary(tuple(draw_sheets(store.root, _sheets(tmp_path, results), page_cache(), 2)), ())
+    assert summary.problems() == []
+    assert summary.sentence("here") == "4 figures of 2 cells in here"
 
 
 # --- what goes wrong
@@ -170,18 +170,20 @@ def test_one_cell_that_cannot_be_drawn_costs_the_others_nothing(
         return whole(run, *words, **names)
 
     monkeypatch.setattr(stored, "write_figures", write)
-    made = _drawn(tmp_path, store, results)
-    assert made.problems() == [f"no figures of 2 cells (such as {results[0].cell.key}/0): ValueError: no such colour"]
-    assert made.sentence("here") == "2 figures of 1 cell in here"
+    summary = _drawn(tmp_path, store, results)
+    assert summary.problems() == [
+        f"no figures of 2 cells (such as {results[0].cell.key}/0): ValueError: no such colour"
+    ]
+    assert summary.sentence("here") == "2 figures of 1 cell in here"
 
 
 def test_a_process_that_dies_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, results = _stored(tmp_path, _bare(2))
     monkeypatch.setattr(stored, "_draw", _Deadly())
-    made = DrawingSummary(tuple(draw_sheets(store.root, _sheets(tmp_path, results), tmp_path, 2)), ())
-    assert {item.figures for item in made.drawn} == {0}
-    assert len(made.drawn) == 2
-    [problem] = made.problems()
+    summary = DrawingSummary(tuple(draw_sheets(store.root, _sheets(tmp_path, results), tmp_path, 2)), ())
+    assert {item.figures for item in summary.drawn} == {0}
+    assert len(summary.drawn) == 2
+    [problem] = summary.problems()
     assert "BrokenProcessPool" in problem
 
 
@@ -236,12 +238,12 @@ def test_a_run_ends_with_figures(
 def test_a_run_of_downloads_ends_with_the_worst_and_names_its_path(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    one = download_run()
-    _, results = _stored(tmp_path, [one, replace(one, run=_other(one.run))])
+    data = download_run()
+    _, results = _stored(tmp_path, [data, replace(data, run=_other(data.run))])
     _, out, err = _command(capsys, monkeypatch, tmp_path, results)
     file = next(tmp_path.rglob("transfer.svg"))
     assert f"over time: {file}" in err
-    assert f"harness plot {one.run.name} draws it" in err or f"harness plot {'f' * 16}/0 draws it" in err
+    assert f"harness plot {data.run.name} draws it" in err or f"harness plot {'f' * 16}/0 draws it" in err
     assert "test/link-sharing" in out
     # One of them, once.
     assert list(tmp_path.rglob("transfer.svg")) == [file]

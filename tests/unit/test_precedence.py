@@ -10,11 +10,11 @@ from harness.engine.docker.host_jitter import SETTINGS, CgroupSetting, prioritiz
 
 
 def setting(folder: Path, name: str, content: str | None) -> CgroupSetting:
-    made = folder / name
-    made.mkdir()
+    path = folder / name
+    path.mkdir()
     if content is not None:
-        (made / "cpu.shares").write_text(f"{content}\n")
-    return CgroupSetting(made / "cpu.shares", "1024", "102400")
+        (path / "cpu.shares").write_text(f"{content}\n")
+    return CgroupSetting(path / "cpu.shares", "1024", "102400")
 
 
 def said(one: CgroupSetting) -> str:
@@ -53,6 +53,6 @@ def test_a_kernel_without_the_file_and_a_group_that_goes_are_no_error(tmp_path: 
 
 
 def test_containers_gain_and_builds_lose(tmp_path: Path) -> None:
-    for one in SETTINGS:
-        usual, meanwhile = int(one.default), int(one.during_run)
-        assert (usual, meanwhile) == (0, 1) if one.file.name == "cpu.idle" else meanwhile == 100 * usual
+    for cgroup_setting in SETTINGS:
+        usual, meanwhile = int(cgroup_setting.default), int(cgroup_setting.during_run)
+        assert (usual, meanwhile) == (0, 1) if cgroup_setting.file.name == "cpu.idle" else meanwhile == 100 * usual

@@ -43,15 +43,15 @@ _REPORT = ("report", "--store", str(_FORMER), "--clients", "picoquic")
 
 @pytest.mark.parametrize("columns", ["0", "-5", "wide", "²", "1000000000"])
 def test_a_width_that_is_none_is_as_if_there_was_none(columns: str) -> None:
-    found = _run(*_REPORT, COLUMNS=columns)
-    assert found.returncode != 70
-    text = found.stdout.decode()
+    process = _run(*_REPORT, COLUMNS=columns)
+    assert process.returncode != 70
+    text = process.stdout.decode()
     assert "picoquic" in text and max(map(len, text.splitlines())) < 400
 
 
 def test_an_encoding_of_few_letters_has_others_instead() -> None:
-    found = _run(*_REPORT, PYTHONIOENCODING="latin-1")
-    assert b"Traceback" not in found.stderr and b"measured" in found.stdout
+    process = _run(*_REPORT, PYTHONIOENCODING="latin-1")
+    assert b"Traceback" not in process.stderr and b"measured" in process.stdout
     as_data = _run(*_REPORT, "--json", PYTHONIOENCODING="ascii")
     assert json.loads(as_data.stdout.decode("ascii")) == json.loads(_run(*_REPORT, "--json").stdout)
 
@@ -61,53 +61,53 @@ def test_nobody_reads_on() -> None:
     os.close(reader)
     try:
         for words in (("list",), ("list", "--json")):
-            found = _run(*words, stdout=writer)
-            assert (found.returncode, found.stderr) == (CLOSED_PIPE, b"")
+            process = _run(*words, stdout=writer)
+            assert (process.returncode, process.stderr) == (CLOSED_PIPE, b"")
     finally:
         os.close(writer)
 
 
 def test_a_disk_that_is_full_for_what_is_printed_says_so() -> None:
     with Path("/dev/full").open("w") as full:
-        found = _run("list", stdout=full.fileno())
-    assert found.returncode == INFRASTRUCTURE
-    assert found.stderr.startswith(b"error: the disk is full: standard output")
+        process = _run("list", stdout=full.fileno())
+    assert process.returncode == INFRASTRUCTURE
+    assert process.stderr.startswith(b"error: the disk is full: standard output")
 
 
 def test_without_any_standard_output_a_file_does_not_take_its_place(tmp_path: Path) -> None:
     command = f"import os; os.close(1); os.chdir({str(ROOT)!r}); from harness.cli import main; import sys; "
     command += "sys.argv = ['harness', 'list']; main()"
-    found = subprocess.run([sys.executable, "-c", command], capture_output=True, check=False)
-    assert (found.returncode, found.stderr) == (MET, b"")
+    process = subprocess.run([sys.executable, "-c", command], capture_output=True, check=False)
+    assert (process.returncode, process.stderr) == (MET, b"")
 
 
 def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    command = f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); import sys; "
+    file = tmp_path / "gone"
+    file.mkdir()
+    command = f"import os; os.chdir({str(file)!r}); os.rmdir({str(file)!r}); import sys; "
     command += "from harness.cli import main; sys.argv = ['harness', 'plan', 'satellite/medium']; main()"
     path = os.pathsep.join(map(str, (ROOT, ROOT / "images/sim")))
     environment = {**os.environ, "PYTHONPATH": path}
-    found = subprocess.run([sys.executable, "-c", command], capture_output=True, check=False, env=environment)
-    assert found.returncode == USAGE
-    assert found.stderr.startswith(b"error: the folder that this command is started in is gone")
+    process = subprocess.run([sys.executable, "-c", command], capture_output=True, check=False, env=environment)
+    assert process.returncode == USAGE
+    assert process.stderr.startswith(b"error: the folder that this command is started in is gone")
 
 
 def test_many_files_that_could_not_be_copied_are_one_error(tmp_path: Path) -> None:
     full = shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'"), ("c", "d", "[Errno 28] No space")])
     assert disk_error(full, tmp_path).message == "the disk is full: b"
-    other = disk_error(shutil.Error([("a", "b", "`a` is a named pipe")]), tmp_path)
-    assert other.message == "b: `a` is a named pipe"
+    engine_error = disk_error(shutil.Error([("a", "b", "`a` is a named pipe")]), tmp_path)
+    assert engine_error.message == "b: `a` is a named pipe"
     assert disk_error(shutil.Error("odd"), tmp_path).message == f"{tmp_path}: odd"
     assert disk_error(OSError(errno.EIO, "Input/output error"), tmp_path).message == f"{tmp_path}: Input/output error"
 
 
 def test_a_run_with_a_pipe_in_its_folder_is_merged_without_it(tmp_path: Path) -> None:
-    drawn, other, own = download_run(), Store(tmp_path / "other"), Store(tmp_path / "own")
-    place = other.finish(other.begin(drawn.run.cell.key, 0), drawn.run, drawn.measured, drawn.series)
+    drawn, store, own = download_run(), Store(tmp_path / "other"), Store(tmp_path / "own")
+    place = store.finish(store.begin(drawn.run.cell.key, 0), drawn.run, drawn.measured, drawn.series)
     os.mkfifo(place / "pipe")
     (place / "file").write_text("kept")
-    assert merge(own, [other]).merged == 1
+    assert merge(own, [store]).merged == 1
     copied = own.folder(drawn.run.cell.key, 0)
     assert (copied / "file").read_text() == "kept" and not (copied / "pipe").exists()
 

@@ -63,8 +63,8 @@ def test_the_collector_of_go_must_not_ask_for_avx512(
     tmp_path: Path, version: str, environment: tuple[str, ...], told: dict[str, str], answer: str | None
 ) -> None:
     _program(tmp_path, "server", b"\x7fELF" + _build_info(version))
-    one = implementation("alpha", virtual_environment=told)
-    found = list(processor_findings(one, _root(tmp_path, *environment)))
-    assert [item.answer for item in found] == ([] if answer is None else [answer])
-    assert all(f"/server ({version})" in item.seen for item in found)
-    assert all(("GODEBUG: cpu.avx512vl=off" in item.seen) == item.failed for item in found)
+    stack = implementation("alpha", virtual_environment=told)
+    findings = list(processor_findings(stack, _root(tmp_path, *environment)))
+    assert [item.answer for item in findings] == ([] if answer is None else [answer])
+    assert all(f"/server ({version})" in item.seen for item in findings)
+    assert all(("GODEBUG: cpu.avx512vl=off" in item.seen) == item.failed for item in findings)

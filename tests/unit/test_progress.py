@@ -148,12 +148,14 @@ def test_spans() -> None:
 
 def test_lines_name_what_is_varied_and_nothing_else() -> None:
     asked = {"server.congestion_control": "cubic", "client.initial_rtt": "100 ms", "path.forward.loss": "1 %"}
-    one, other = cell(parameters=asked), cell(parameters={**asked, "server.congestion_control": "reno"})
-    assert varied_parameters([one, other]) == {"server.congestion_control"}
+    tested_cell, other = cell(parameters=asked), cell(parameters={**asked, "server.congestion_control": "reno"})
+    assert varied_parameters([tested_cell, other]) == {"server.congestion_control"}
     out = io.StringIO()
     with ProgressPrinter(Console(file=out, width=60)) as talk:
-        talk(PlanMade(to_run=2, stored=0, cells=2, seconds=9, varied_parameters=varied_parameters([one, other])))
-        for number, made in enumerate((one, other), 1):
+        talk(
+            PlanMade(to_run=2, stored=0, cells=2, seconds=9, varied_parameters=varied_parameters([tested_cell, other]))
+        )
+        for number, made in enumerate((tested_cell, other), 1):
             talk(RunStarted(made, 0, number, 2, 4, 9))
             talk(Warned("look here", made, 0))
             run = Run(cell=made, repetition=0, outcome=Outcome(status="completed"), started_at="", wall=1)

@@ -28,10 +28,10 @@ def today() -> Cell:
         patch.setattr("harness.execution.image_inventory.inspect_image", lambda reference: None)
         patch.setattr("harness.engine.images.build.inspect_image", lambda reference: None)
         app = App(CheckoutPaths(ROOT, Path("store"), Path("state"), Path("cache")))
-        one = app.catalogue.find_implementations("ngtcp2", "client")
+        implementations = app.catalogue.find_implementations("ngtcp2", "client")
         given = {"server.congestion_control": "cubic", "path.down.loss": "1 %"}
         request = Request(
-            app.catalogue.find_scenarios(["satellite/small"]), one, one, engine="virtual", sim_kernel="lab",
+            app.catalogue.find_scenarios(["satellite/small"]), implementations, implementations, engine="virtual", sim_kernel="lab",
             parameters=given,
         )  # fmt: skip
         return app.matrix(request, lambda event: None, pull=False)[0]
@@ -94,11 +94,11 @@ def _others(one: Cell) -> dict[str, Cell]:
 def test_what_today_asks_for_is_told_from_what_it_does_not(
     store: Store, today: Cell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    others = _others(today)
-    for one in (today, today.model_copy(update={"scenario": today.scenario.model_copy(update={"title": "another"})})):
-        _stored(store, one)
-    for other in others.values():
-        _stored(store, other)
+    cells = _others(today)
+    for cell in (today, today.model_copy(update={"scenario": today.scenario.model_copy(update={"title": "another"})})):
+        _stored(store, cell)
+    for tested_cell in cells.values():
+        _stored(store, tested_cell)
     monkeypatch.setattr("sys.argv", ["harness", "prune", "--unwanted", "--dry-run", "--store", str(store.root)])
     with pytest.raises(SystemExit):
         main()
@@ -107,9 +107,9 @@ def test_what_today_asks_for_is_told_from_what_it_does_not(
     # Other words make no other cell; the run that the second stands in for is in nobody's way any more.
     replaced = said.pop(f"{today.key}/0")
     assert replaced.endswith("replaced by a fresh run")
-    assert {key.partition("/")[0] for key in said} == {other.key for other in others.values()}
-    for why, other in others.items():
-        assert why in said[f"{other.key}/0"]
+    assert {key.partition("/")[0] for key in said} == {tested_cell.key for tested_cell in cells.values()}
+    for why, tested_cell in cells.items():
+        assert why in said[f"{tested_cell.key}/0"]
     assert "would remove 5 runs, " in err
     assert len(store.cell_keys()) == 5
 
@@ -136,9 +136,9 @@ def test_only_what_is_all_of_what_is_asked_goes_and_a_dry_run_says_the_same(
     under_way = store.begin(today.key, 9)
     (under_way / "begun").write_text("")
     before = _everything(store.root)
-    code, named, said = _prune(capsys, monkeypatch, store.root, *words, "--dry-run")
+    code, named, text = _prune(capsys, monkeypatch, store.root, *words, "--dry-run")
     assert (code, set(named)) == (0, {f"{today.key}/{number}" for number in gone})
-    assert f"would remove {len(gone)} run" in said
+    assert f"would remove {len(gone)} run" in text
     assert _everything(store.root) == before
     assert _prune(capsys, monkeypatch, store.root, *words)[1] == named
     assert {run.repetition for run in store.runs(today.key)} == {0, 1, 2, 3} - gone
@@ -163,13 +163,13 @@ def test_artefacts_go_alone_and_figures_stay(
 def test_what_cannot_be_read_is_left_alone_by_name(
     store: Store, today: Cell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, other = _stored(store, today), _stored(store, today, 1)
+    place, path = _stored(store, today), _stored(store, today, 1)
     (place / "run.json").write_text("{")
-    code, named, said = _prune(capsys, monkeypatch, store.root, "satellite/small")
+    code, named, text = _prune(capsys, monkeypatch, store.root, "satellite/small")
     assert (code, named) == (0, [f"{today.key}/1"])
-    assert str(place) in said.replace("\n", "")
+    assert str(place) in text.replace("\n", "")
     assert place.exists()
-    assert not other.exists()
+    assert not path.exists()
 
 
 def test_an_image_that_is_not_here_makes_nothing_unwanted(
@@ -177,11 +177,11 @@ def test_an_image_that_is_not_here_makes_nothing_unwanted(
 ) -> None:
     app = App(CheckoutPaths(ROOT, store.root, Path("state"), Path("cache")))
     pruning = RunPruner(app, None, None)  # type: ignore[arg-type]
-    other = keyed(today.model_copy(update={"engine_code": "old"}))
-    assert "the engine's code" in pruning.unwanted(other)
+    tested_cell = keyed(today.model_copy(update={"engine_code": "old"}))
+    assert "the engine's code" in pruning.unwanted(tested_cell)
     elsewhere = {"client_image": today.client_image.model_copy(update={"identity": "not-present:x"})}
     monkeypatch.setattr(App, "current_cell", lambda self, cell: keyed(cell.model_copy(update=elsewhere)))
-    assert pruning.unwanted(other) == ""
+    assert pruning.unwanted(tested_cell) == ""
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ from tests.examples import cell, scenario
 VERSION = 7
 
 
-def _other_bits(one: Cell, **more: object) -> Cell:
-    return with_key(one.model_copy(update=more))
+def _other_bits(one: Cell, **overrides: object) -> Cell:
+    return with_key(one.model_copy(update=overrides))
 
 
 def _stored(store: Store, one: Cell, repetition: int = 0, at: str = "2026-01-01", version: int = VERSION) -> Run:
@@ -40,22 +40,22 @@ def _stored(store: Store, one: Cell, repetition: int = 0, at: str = "2026-01-01"
 
 
 def _results(store: Store, *cells: Cell) -> list[object]:
-    found = StoredResults(store, store)
-    return [found.result_of(one) for one in cells]
+    stored_results = StoredResults(store, store)
+    return [stored_results.result_of(tested_cell) for tested_cell in cells]
 
 
 def test_runs_are_taken_over_and_read_the_same(tmp_path: Path) -> None:
-    store, one = Store(tmp_path / "store"), cell()
-    runs = [_stored(store, one, repetition) for repetition in (0, 1)]
+    store, tested_cell = Store(tmp_path / "store"), cell()
+    runs = [_stored(store, tested_cell, repetition) for repetition in (0, 1)]
     store.keep_contents([Contents("d1", {"openssl": "3"}, {}), Contents("unused", {}, {})])
-    kept = publish_runs(tmp_path / "kept", _results(store, one), store, lambda run: False)  # type: ignore[arg-type]
-    assert (kept.runs, kept.replaced) == (2, 0)
+    published_runs = publish_runs(tmp_path / "kept", _results(store, tested_cell), store, lambda run: False)  # type: ignore[arg-type]
+    assert (published_runs.runs, published_runs.replaced) == (2, 0)
     columns = ColumnStore(tmp_path / "kept")
-    assert columns.runs(one.key) == runs
-    assert [found.digest for found in columns.every_contents()] == ["d1"]
-    assert StoredResults(columns, None).result_of(one).verdict == StoredResults(store, store).result_of(
-        one
-    ).verdict.model_copy(update={"evidence": tuple(str(columns.folder(one.key, number)) for number in (0, 1))})
+    assert columns.runs(tested_cell.key) == runs
+    assert [contents.digest for contents in columns.every_contents()] == ["d1"]
+    assert StoredResults(columns, None).result_of(tested_cell).verdict == StoredResults(store, store).result_of(
+        tested_cell
+    ).verdict.model_copy(update={"evidence": tuple(str(columns.folder(tested_cell.key, number)) for number in (0, 1))})
 
 
 def test_a_cell_of_other_bits_gives_way_to_a_newer_one_and_what_is_not_taken_stays(tmp_path: Path) -> None:
@@ -65,8 +65,8 @@ def test_a_cell_of_other_bits_gives_way_to_a_newer_one_and_what_is_not_taken_sta
     _stored(store, beside, at="2026-01-01")
     publish_runs(tmp_path / "kept", _results(store, old, beside), store, lambda run: False)  # type: ignore[arg-type]
     _stored(store, new, at="2026-01-02")
-    kept = publish_runs(tmp_path / "kept", _results(store, new), store, lambda run: False)  # type: ignore[arg-type]
-    assert (kept.runs, kept.replaced) == (1, 1)
+    published_runs = publish_runs(tmp_path / "kept", _results(store, new), store, lambda run: False)  # type: ignore[arg-type]
+    assert (published_runs.runs, published_runs.replaced) == (1, 1)
     assert ColumnStore(tmp_path / "kept").cell_keys() == sorted([new.key, beside.key])
     # An older one does not drive out a newer one.
     publish_runs(tmp_path / "kept", _results(store, old), store, lambda run: False)  # type: ignore[arg-type]
@@ -74,48 +74,48 @@ def test_a_cell_of_other_bits_gives_way_to_a_newer_one_and_what_is_not_taken_sta
 
 
 def test_a_row_says_what_of_it_is_not_of_today(tmp_path: Path) -> None:
-    store, one = Store(tmp_path), cell()
-    sim = one.sim_image.model_copy(update={"identity": "another"})
-    old = _other_bits(one, sim_image=sim, engine_code="old", seed=2)
+    store, tested_cell = Store(tmp_path), cell()
+    sim = tested_cell.sim_image.model_copy(update={"identity": "another"})
+    old = _other_bits(tested_cell, sim_image=sim, engine_code="old", seed=2)
     gone = cell(scenario(name="test/gone"), seed=4)
-    for stored, version in ((one, VERSION), (old, VERSION - 1), (gone, VERSION)):
+    for stored, version in ((tested_cell, VERSION), (old, VERSION - 1), (gone, VERSION)):
         _stored(store, stored, version=version)
-    now = _other_bits(one, seed=2)
-    today = {point_of(cell): cell for cell in (one, now)}
-    found = mark_outdated(_results(store, one, old, gone), today, VERSION, Ledger())  # type: ignore[arg-type]
-    assert [result.staleness for result in found] == [
+    now = _other_bits(tested_cell, seed=2)
+    today = {point_of(cell): cell for cell in (tested_cell, now)}
+    results = mark_outdated(_results(store, tested_cell, old, gone), today, VERSION, Ledger())  # type: ignore[arg-type]
+    assert [result.staleness for result in results] == [
         (),
         ("the engine's code", "the simulator", "the measuring code"),
         (NOT_ASKED,),
     ]
-    said = outdated_note(found)
-    assert "2 of 3" in said
-    assert "the simulator (1)" in said
-    assert outdated_note(found[:1]) == ""
+    text = outdated_note(results)
+    assert "2 of 3" in text
+    assert "the simulator (1)" in text
+    assert outdated_note(results[:1]) == ""
 
 
 def test_of_a_test_case_what_its_verdict_rests_on_is_taken(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     # By its name alone a cell has no key of its own.
     plain, case = cell(seed=3), cell(scenario(name="interop/retry"))
-    known = DirectionProof(packets=9)
+    direction_proof = DirectionProof(packets=9)
     measured = MeasuredRun(
         version=VERSION,
         measurements=(Measurement(name="completion", value=1.5, unit="s", flow=0, transfer="first"),),
         observed=(Observation(role="server", parameter="initial_cwnd", value=10, unit="packets", source="a test"),),
         checks=(InteropCheck(check="retry", asked="used", status="failed", sentence="the server sent no Retry"),),
-        link=LinkProof(valid=True, to_client=known, further={"other to_client": known}),
+        link=LinkProof(valid=True, to_client=direction_proof, further={"other to_client": direction_proof}),
     )
-    for one in (plain, case):
-        run = Run(cell=one, repetition=0, outcome=Outcome(status="completed"), started_at="2026-01-01", trail="ab",
+    for tested_cell in (plain, case):
+        run = Run(cell=tested_cell, repetition=0, outcome=Outcome(status="completed"), started_at="2026-01-01", trail="ab",
                   captures={"left": "cd"})  # fmt: skip
-        store.finish(store.begin(one.key, 0), run, measured)
+        store.finish(store.begin(tested_cell.key, 0), run, measured)
     publish_runs(tmp_path / "kept", _results(store, plain, case), store, lambda run: False)  # type: ignore[arg-type]
     columns = ColumnStore(tmp_path / "kept")
     assert columns.measured(plain.key, 0) == measured
-    found, kept = columns.measured(case.key, 0), columns.run(case.key, 0)
-    assert found == MeasuredRun(version=VERSION, checks=measured.checks, link=LinkProof(valid=True))
-    assert kept is not None
-    assert (kept.trail, kept.captures) == ("", {"left": "cd"})
+    measured_run, stored_run = columns.measured(case.key, 0), columns.run(case.key, 0)
+    assert measured_run == MeasuredRun(version=VERSION, checks=measured.checks, link=LinkProof(valid=True))
+    assert stored_run is not None
+    assert (stored_run.trail, stored_run.captures) == ("", {"left": "cd"})
     verdicts = [StoredResults(place, None).result_of(case).verdict.sentence for place in (store, columns)]
     assert verdicts[0] == verdicts[1]

@@ -44,23 +44,25 @@ NGTCP2 = lines(
 
 
 def test_the_dialect_of_ngtcp2(tmp_path: Path) -> None:
-    found = read_settings(write(tmp_path / "a.sqlog", NGTCP2), 650)
-    assert found.local == TransportParameters(25, 3, None, 65527, 60000, 1048576, 0, 262144, 7)
-    assert found.remote == TransportParameters(
+    settings = read_settings(write(tmp_path / "a.sqlog", NGTCP2), 650)
+    assert settings.local == TransportParameters(25, 3, None, 65527, 60000, 1048576, 0, 262144, 7)
+    assert settings.remote == TransportParameters(
         40, 5, 1000, initial_max_data=16777216, initial_max_stream_data_bidi_local=8388608
     )
-    assert found.first_smoothed_rtt_ms == FirstValue(0, 333) and found.first_congestion_window == FirstValue(0, 12000)
-    assert found.initial_rtt_ms is None and found.initial_congestion_window is None
-    assert found.congestion_control is None and found.max_datagram_size is None
-    assert found.summary.identifies(bytes.fromhex("0a0b0c0d0e0f")) and not found.summary.identifies(b"\1")
+    assert settings.first_smoothed_rtt_ms == FirstValue(0, 333) and settings.first_congestion_window == FirstValue(
+        0, 12000
+    )
+    assert settings.initial_rtt_ms is None and settings.initial_congestion_window is None
+    assert settings.congestion_control is None and settings.max_datagram_size is None
+    assert settings.summary.identifies(bytes.fromhex("0a0b0c0d0e0f")) and not settings.summary.identifies(b"\1")
 
 
 def test_a_later_connection_in_the_same_trace_does_not_count(tmp_path: Path) -> None:
     later = {"time": 9000, "name": "transport:parameters_set", "data": {"owner": "remote", "max_ack_delay": 1,
              "initial_max_stream_data_uni": 5}}  # fmt: skip
-    found = read_settings(write(tmp_path / "a.sqlog", NGTCP2 + lines(later)), 650)
-    assert found.remote is not None and found.remote.max_ack_delay_ms == 40
-    assert found.remote.initial_max_stream_data_uni == 5
+    settings = read_settings(write(tmp_path / "a.sqlog", NGTCP2 + lines(later)), 650)
+    assert settings.remote is not None and settings.remote.max_ack_delay_ms == 40
+    assert settings.remote.initial_max_stream_data_uni == 5
 
 
 def test_the_new_schema(tmp_path: Path) -> None:
@@ -78,15 +80,19 @@ def test_the_new_schema(tmp_path: Path) -> None:
                                                                 "tls_cipher": "AES"}},
         {"time": 650.2, "name": "quic:recovery_metrics_updated", "data": {"smoothed_rtt": 650.01}},
     )  # fmt: skip
-    found = read_settings(write(tmp_path / "a.sqlog", text), 650)
-    assert found.local == TransportParameters(max_ack_delay_ms=26)
-    assert found.remote == TransportParameters(initial_max_data=786432)
-    assert (found.initial_rtt_ms, found.initial_congestion_window, found.max_datagram_size) == (100, 40960, 1280)
-    assert found.congestion_control == "reno"
-    assert found.first_congestion_window is None
-    early = found.first_smoothed_rtt_ms
+    settings = read_settings(write(tmp_path / "a.sqlog", text), 650)
+    assert settings.local == TransportParameters(max_ack_delay_ms=26)
+    assert settings.remote == TransportParameters(initial_max_data=786432)
+    assert (settings.initial_rtt_ms, settings.initial_congestion_window, settings.max_datagram_size) == (
+        100,
+        40960,
+        1280,
+    )
+    assert settings.congestion_control == "reno"
+    assert settings.first_congestion_window is None
+    early = settings.first_smoothed_rtt_ms
     assert early is not None and early.t_ms == pytest.approx(650.199) and early.value == 650.01
-    assert found.summary.start_ns == 1_795_219_200_000_000_000
+    assert settings.summary.start_ns == 1_795_219_200_000_000_000
 
 
 def test_the_dialect_of_aioquic(tmp_path: Path) -> None:
@@ -100,10 +106,10 @@ def test_the_dialect_of_aioquic(tmp_path: Path) -> None:
     ]  # fmt: skip
     text = json.dumps({"qlog_format": "JSON", "qlog_version": "0.3", "traces": [{"events": written}]})
     for name, content in (("short", text), ("long", text[:-4] + ', {"x": 0}' * 20_000 + "]}]}")):
-        found = read_settings(write(tmp_path / f"{name}.qlog", content), 650)
-        assert found.local == TransportParameters(initial_max_data=1048576)
-        assert found.remote == TransportParameters(25, 3)
-        assert found.first_congestion_window == FirstValue(0, 12000) and found.first_smoothed_rtt_ms is None
+        settings = read_settings(write(tmp_path / f"{name}.qlog", content), 650)
+        assert settings.local == TransportParameters(initial_max_data=1048576)
+        assert settings.remote == TransportParameters(25, 3)
+        assert settings.first_congestion_window == FirstValue(0, 12000) and settings.first_smoothed_rtt_ms is None
 
 
 def test_the_dialect_of_openssl(tmp_path: Path) -> None:
@@ -116,10 +122,10 @@ def test_the_dialect_of_openssl(tmp_path: Path) -> None:
         {"name": "recovery:metrics_updated", "time": 1, "data": {"congestion_window": 5}},
         separator="\x1e",
     )  # fmt: skip
-    found = read_settings(write(tmp_path / "a.sqlog", text), 650)
-    assert found.local == TransportParameters(initial_max_data=786432)
-    assert found.remote == TransportParameters(max_ack_delay_ms=30, initial_max_data=2.0**53)
-    assert found.first_congestion_window is None  # its time is unknown
+    settings = read_settings(write(tmp_path / "a.sqlog", text), 650)
+    assert settings.local == TransportParameters(initial_max_data=786432)
+    assert settings.remote == TransportParameters(max_ack_delay_ms=30, initial_max_data=2.0**53)
+    assert settings.first_congestion_window is None  # its time is unknown
 
 
 PICOQUIC = """{ "qlog_version": "draft-00", "title": "picoquic", "traces": [
@@ -143,14 +149,14 @@ PICOQUIC = """{ "qlog_version": "draft-00", "title": "picoquic", "traces": [
 def test_the_dialect_of_picoquic(tmp_path: Path, path_id: str) -> None:
     """Arrays over several lines, capitals, microseconds, names of an early draft; a path ID with multipath."""
     path = write(tmp_path / "a.qlog", PICOQUIC % (path_id, path_id))
-    found = read_settings(path, 650)
-    assert found.remote == TransportParameters(
+    settings = read_settings(path, 650)
+    assert settings.remote == TransportParameters(
         min_ack_delay_us=1000, max_udp_payload_size=1440, max_idle_timeout_ms=30000,
         initial_max_stream_data_bidi_local=2097152,
     )  # fmt: skip
-    assert found.local is None
-    assert found.first_congestion_window == FirstValue(0, 15360)
-    assert found.first_smoothed_rtt_ms == FirstValue(650.001, 651)
+    assert settings.local is None
+    assert settings.first_congestion_window == FirstValue(0, 15360)
+    assert settings.first_smoothed_rtt_ms == FirstValue(650.001, 651)
     assert read_reduction(path) == Reduction(15360, 7680, 0, True)
     assert read_recovery(path)["smoothed_rtt_ms"].to_list() == [None, 651]
     assert [event.name for event in events(path.read_bytes(), b'parameters_set"')] == ["transport:parameters_set"]
@@ -160,19 +166,19 @@ def test_seconds_are_told_from_milliseconds(tmp_path: Path) -> None:
     """quinn writes RTTs in seconds; a small initial RTT before the first sample is none."""
     first = {"time": 0, "name": "recovery:metrics_updated", "data": {"smoothed_rtt": 0.333, "congestion_window": 14720}}
     sample = {"time": 1400, "name": "recovery:metrics_updated", "data": {"smoothed_rtt": 0.651}}
-    found = read_settings(write(tmp_path / "a.qlog", lines(first, sample)), 650)
-    assert found.first_smoothed_rtt_ms is not None and found.first_smoothed_rtt_ms.value == pytest.approx(333)
+    settings = read_settings(write(tmp_path / "a.qlog", lines(first, sample)), 650)
+    assert settings.first_smoothed_rtt_ms is not None and settings.first_smoothed_rtt_ms.value == pytest.approx(333)
     first["data"]["smoothed_rtt"] = 5  # type: ignore[index]
     sample["data"]["smoothed_rtt"] = 651  # type: ignore[index]
-    found = read_settings(write(tmp_path / "b.qlog", lines(first, sample)), 650)
-    assert found.first_smoothed_rtt_ms == FirstValue(0, 5)
+    settings = read_settings(write(tmp_path / "b.qlog", lines(first, sample)), 650)
+    assert settings.first_smoothed_rtt_ms == FirstValue(0, 5)
 
 
 def test_odd_traces(tmp_path: Path) -> None:
     nobody = {"time": 0, "name": "transport:parameters_set", "data": {"max_ack_delay": 25}}
     for name, content in (("a", ""), ("b", "nonsense"), ("c", lines(nobody)), ("d", NGTCP2[:400])):
-        found = read_settings(write(tmp_path / name, content), 650)
-        assert found.local is None and found.remote is None and found.first_congestion_window is None
+        settings = read_settings(write(tmp_path / name, content), 650)
+        assert settings.local is None and settings.remote is None and settings.first_congestion_window is None
         assert read_reduction(tmp_path / name) is None
     (tmp_path / "a.qlog.gz").write_bytes(gzip.compress(NGTCP2.encode()))
     assert read_settings(tmp_path / "a.qlog.gz", 650).local is not None
@@ -221,12 +227,12 @@ def test_reductions(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(module, "_CHUNK", chunk)
     text = updates(*windows)
-    wanted = None if expected is None else Reduction(*expected[:2], None, expected[2])
-    assert read_reduction(write(tmp_path / "a.sqlog", text)) == wanted
+    reduction = None if expected is None else Reduction(*expected[:2], None, expected[2])
+    assert read_reduction(write(tmp_path / "a.sqlog", text)) == reduction
     contained = '{"traces":[{"events":[' + ",".join(text.splitlines()) + "]}]}"
-    assert read_reduction(write(tmp_path / "b.qlog", contained)) == wanted
+    assert read_reduction(write(tmp_path / "b.qlog", contained)) == reduction
     (tmp_path / "c.sqlog.gz").write_bytes(gzip.compress(text.encode()))
-    assert read_reduction(tmp_path / "c.sqlog.gz") == wanted
+    assert read_reduction(tmp_path / "c.sqlog.gz") == reduction
 
 
 def test_bytes_in_flight_before_a_reduction(tmp_path: Path) -> None:

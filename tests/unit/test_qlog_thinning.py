@@ -35,15 +35,15 @@ def trace(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_the_sender_s_state_is_the_same_at_every_time_that_stays(trace: Path) -> None:
     before, settings, losses = read_recovery(trace), read_settings(trace), read_losses(trace)
     size = trace.stat().st_size
-    made = thin(trace, whole=100_000, head=HEAD)
-    assert made is not None and (made.before, made.after) == (size, trace.stat().st_size)
-    assert made.after < size
+    thinned_sizes = thin(trace, whole=100_000, head=HEAD)
+    assert thinned_sizes is not None and (thinned_sizes.before, thinned_sizes.after) == (size, trace.stat().st_size)
+    assert thinned_sizes.after < size
     after = read_recovery(trace)
     # Every state that stays is whole, with what came of events that were left out.
     assert set(after.rows()) <= set(before.rows())
     assert len(after) > 10
     assert read_settings(trace).initial_congestion_window == settings.initial_congestion_window
-    if b'packet_lost"' in gzip.decompress(next(one for one in RECORDED if one.stem == trace.name).read_bytes()):
+    if b'packet_lost"' in gzip.decompress(next(path for path in RECORDED if path.stem == trace.name).read_bytes()):
         assert read_losses(trace).lost == losses.lost
 
 
@@ -106,8 +106,8 @@ def test_an_event_that_is_never_rare_has_its_room(tmp_path: Path, monkeypatch: p
     file = tmp_path / "x.sqlog"
     chatter = [json.dumps({"time": n, "name": "quic:stream_data_moved", "data": {"n": n}}) for n in range(5000)]
     file.write_text("\n".join([*chatter, *lines(10)]) + "\n")
-    made = thin(file, whole=1000, head=100)
-    assert made is not None and made.after < 12_000
+    thinned_sizes = thin(file, whole=1000, head=100)
+    assert thinned_sizes is not None and thinned_sizes.after < 12_000
     assert b"congestion_window" in file.read_bytes()
 
 
@@ -117,13 +117,13 @@ def test_a_run_says_which_traces_were_thinned(tmp_path: Path, monkeypatch: pytes
         place.mkdir(parents=True)
         (place / "x.sqlog").write_text("\n".join(lines(3000 if role == "server" else 1)) + "\n")
     monkeypatch.setattr("harness.execution.runner.thin", lambda file: thin(file, whole=100_000, head=1000))
-    (said,) = thin_logs(tmp_path, 1)
-    assert said.startswith("flow0/server/qlog/x.sqlog: ") and "are kept" in said
+    (text,) = thin_logs(tmp_path, 1)
+    assert text.startswith("flow0/server/qlog/x.sqlog: ") and "are kept" in text
 
 
 def test_the_limit_of_logs_grows_with_the_file_and_is_named() -> None:
-    def limit(size: str, **more: object) -> int:
-        flow = {"download": size, **more}
+    def limit(size: str, **overrides: object) -> int:
+        flow = {"download": size, **overrides}
         return log_limit(build_lab(cell(scenario(flows=[flow], milestones=[], objectives=[])), 0), 2 << 30)
 
     assert limit("10 MB") == limit("500 MB") == 2 << 30

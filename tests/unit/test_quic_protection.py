@@ -62,8 +62,8 @@ UPDATED = {
 def test_keys_of_the_standards(version: int, label: str, secret: str, key: str, iv: str, header: str) -> None:
     initial = hmac.digest(SALTS[version], DESTINATION, hashlib.sha256)
     assert expand_label(initial, label, 32).hex() == secret
-    made = derive_keys(bytes.fromhex(secret), Aead.AES_128_GCM, version)
-    assert (made.key.hex(), made.iv.hex(), made.header.hex()) == (key, iv, header)
+    keys = derive_keys(bytes.fromhex(secret), Aead.AES_128_GCM, version)
+    assert (keys.key.hex(), keys.iv.hex(), keys.header.hex()) == (key, iv, header)
 
 
 @pytest.mark.parametrize(

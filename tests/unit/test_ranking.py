@@ -125,10 +125,10 @@ def test_contestants_are_compared_on_one_path_each() -> None:
         for loss in ("0 %", "1 %")
         for asked, seconds in (_cc("bbr", *FAST), _cc("cubic", *SLOW))
     ]
-    found = rank_cells(cells)
-    assert [ranking.path_label for ranking in found] == ["path.down.loss 0 %", "path.down.loss 1 %"]
-    assert [len(ranking.cells) for ranking in found] == [2, 2]
-    assert text(found[1])[0].startswith("completion (path.down.loss 1 %): ★ server bbr")
+    rankings = rank_cells(cells)
+    assert [ranking.path_label for ranking in rankings] == ["path.down.loss 0 %", "path.down.loss 1 %"]
+    assert [len(ranking.cells) for ranking in rankings] == [2, 2]
+    assert text(rankings[1])[0].startswith("completion (path.down.loss 1 %): ★ server bbr")
 
 
 def test_of_many_paths_it_is_counted_who_comes_first() -> None:
@@ -141,7 +141,7 @@ def test_of_many_paths_it_is_counted_who_comes_first() -> None:
         "completion on 8 paths: first is server bbr on 7, server cubic on 1; 8 of 8 distances from the best shown "
         "(Mann and Whitney, Holm on each path); --json has each"
     ]
-    alone = [one for loss in range(8) for one in (
+    alone = [cell_result for loss in range(8) for cell_result in (
         completions("virtual", 1.0 + shift, one=BARE, parameters={"path.down.loss": f"{loss} %", **_cc(name)[0]})
         for shift, name in enumerate(("bbr", "cubic"))
     )]  # fmt: skip
@@ -221,8 +221,8 @@ def test_one_cell_or_none_with_values_is_no_ranking() -> None:
 def test_what_a_scenario_is_ranked_by(flows: list[object], names: list[str]) -> None:
     from harness.evaluation.ranking import headline_metrics
 
-    one = scenario(flows=[Flow.model_validate(flow) for flow in flows], objectives=[])
-    assert [name.text(len(flows)) for name in headline_metrics(one)] == names
+    tested_scenario = scenario(flows=[Flow.model_validate(flow) for flow in flows], objectives=[])
+    assert [name.text(len(flows)) for name in headline_metrics(tested_scenario)] == names
 
 
 # --- pages, JSON, figure, exit code
@@ -288,6 +288,6 @@ def test_a_figure_of_what_mostly_ran_out_of_time_has_its_words() -> None:
     made = ranking_specification(ranking)
     assert made is not None
     assert "8 of 9 not in time" in json.dumps(made, allow_nan=False)
-    all_late = [result("virtual", *late, one=BARE, parameters=one.cell.parameters) for one in cells]
+    all_late = [result("virtual", *late, one=BARE, parameters=cell_result.cell.parameters) for cell_result in cells]
     [ranking] = rank_cells(all_late)
     assert ranking_specification(ranking) is None

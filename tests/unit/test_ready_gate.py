@@ -61,12 +61,15 @@ def flow_starting(start: str, lasts: str) -> list[str]:
     content = {**SCENARIO, "name": "x", "timeout": "600 s"}
     content["path"] = {**content["path"], "blackhole": {"after": "3 s", "lasts": lasts}}
     content["flows"] = [{"download": "1 MB"}, {"download": "1 MB", "start": start}]
-    return [f"{'.'.join(map(str, one.location))}: {one.text}" for one in mistakes(Scenario.model_validate(content))]
+    return [
+        f"{'.'.join(map(str, mistake.location))}: {mistake.text}"
+        for mistake in mistakes(Scenario.model_validate(content))
+    ]
 
 
 def test_a_client_does_not_start_while_its_path_is_dark_for_long() -> None:
-    (said,) = flow_starting("5 s", "90 s")
-    assert said == (
+    (text,) = flow_starting("5 s", "90 s")
+    assert text == (
         "flows.1.start: the path is dark from 3 s to 93 s, and no client waits longer than 50 s for it to be up"
     )
     assert flow_starting("5 s", "30 s") == [] == flow_starting("2 s", "90 s") == flow_starting("50 s", "90 s")

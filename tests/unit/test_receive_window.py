@@ -37,9 +37,9 @@ def _credit(folder: Path, *, client: bytes, server: bytes) -> Credit | None:
         replace(up, acknowledgement=(SERVER + 2_001) % 2**32, window=10),
     ]  # fmt: skip
     file = folder / "a.pcap"
-    file.write_bytes(pcap((T0 + at * MS, segment_frame(one), one.length) for at, one in enumerate(packets)))
-    seen = read_capture(file, FLOWS)
-    return receive_window(match(seen, seen, True), match(seen, seen, False), lambda t_ns: t_ns - T0)
+    file.write_bytes(pcap((T0 + at * MS, segment_frame(segment), segment.length) for at, segment in enumerate(packets)))
+    capture = read_capture(file, FLOWS)
+    return receive_window(match(capture, capture, True), match(capture, capture, False), lambda t_ns: t_ns - T0)
 
 
 def test_the_window_is_scaled_where_both_ends_say_so(tmp_path: Path) -> None:
@@ -60,15 +60,15 @@ def test_the_window_is_not_scaled_where_an_end_does_not_say_so(tmp_path: Path, c
 
 def test_a_connection_whose_opening_was_not_captured_has_no_credit(tmp_path: Path) -> None:
     file = tmp_path / "a.pcap"
-    one = Segment(0, True, b"", 1_000)
-    file.write_bytes(pcap([(T0, segment_frame(one), one.length)]))
-    seen = read_capture(file, FLOWS)
-    assert receive_window(match(seen, seen, True), match(seen, seen, False), lambda t_ns: t_ns - T0) is None
+    segment = Segment(0, True, b"", 1_000)
+    file.write_bytes(pcap([(T0, segment_frame(segment), segment.length)]))
+    capture = read_capture(file, FLOWS)
+    assert receive_window(match(capture, capture, True), match(capture, capture, False), lambda t_ns: t_ns - T0) is None
 
 
 def test_a_sender_that_has_used_up_the_window_waits_for_it_and_not_for_its_own() -> None:
     """TCP without a trace, as over HTTPS: it was taken for limited by its congestion window, or for idle."""
-    talk = conversation(credit=40, told=False)
+    talk = conversation(credit=40, reports_window=False)
     assert talk.credits is not None
     (credit,) = talk.credits
     talk = replace(talk, credits=(replace(credit, name="receive window"),))
@@ -79,6 +79,6 @@ def test_a_sender_that_has_used_up_the_window_waits_for_it_and_not_for_its_own()
 
 
 def test_a_window_that_is_never_used_up_limits_nothing() -> None:
-    talk = conversation(threshold=50, told=False)
+    talk = conversation(threshold=50, reports_window=False)
     assert not len(rules.flow_control(talk))
     assert np.isin("window_limited", list(state_durations(*partition(talk))))

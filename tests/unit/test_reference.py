@@ -62,9 +62,9 @@ def test_what_is_stored_or_kept_is_not_done_again(tmp_path: Path) -> None:
     _stored(reference, share, 1, valid=False)
     (after,) = _shares(reference)
     assert len(after.missing_runs) == len(share.missing_runs) - 1, "one whose link is not proven is no run"
-    made = reference.unstored_results(after.cells, after.request.repeat)
-    assert [result.cell.key for result in made] == [share.cells[0].key]
-    publish_runs(reference.root, made, reference._app.stored_runs, lambda run: False)
+    results = reference.unstored_results(after.cells, after.request.repeat)
+    assert [result.cell.key for result in results] == [share.cells[0].key]
+    publish_runs(reference.root, results, reference._app.stored_runs, lambda run: False)
     assert reference.unstored_results(after.cells, after.request.repeat) == []
     # Elsewhere, without the store, the reference is enough.
     (tmp_path / "elsewhere").mkdir()
@@ -123,19 +123,19 @@ def test_a_search_is_gone_through_and_goes_on_from_what_is_kept(
     (share,) = _shares(reference)
     # At first what is done untold, of either.
     assert len(share.cells) == len(share.missing_runs) == 2
-    made = reference.work(share, Options(), lambda event: None)
-    assert len(ran) == len(set(ran)) == len(made) == 12
-    assert {result.cell.key for result in made} == set(ran)
+    results = reference.work(share, Options(), lambda event: None)
+    assert len(ran) == len(set(ran)) == len(results) == 12
+    assert {result.cell.key for result in results} == set(ran)
     # Nothing is asked for twice, here, or where there is the reference alone; and all of it is of today.
     (again,) = _shares(reference)
     assert (len(again.cells), again.missing_runs) == (12, ())
-    publish_runs(reference.root, made, reference._app.stored_runs, lambda run: False)
+    publish_runs(reference.root, results, reference._app.stored_runs, lambda run: False)
     assert reference.work(again, Options(), lambda event: None) == []
     (tmp_path / "elsewhere").mkdir()
     other = _reference(tmp_path / "elsewhere", _SEARCH.replace("search: 6", "search: 7"))
     other.root, further = reference.root, _searched(other, monkeypatch)
     (reference.root / CAMPAIGN).write_text(_SEARCH.replace("search: 6", "search: 7"))
-    assert {result.staleness for result in other.with_staleness(made, lambda event: None)} == {()}
+    assert {result.staleness for result in other.with_staleness(results, lambda event: None)} == {()}
     (more,) = _shares(other)
     assert (len(more.cells), len(more.missing_runs)) == (14, 2)
     assert len(other.work(more, Options(), lambda event: None)) == 2 == len(further)
@@ -224,7 +224,11 @@ def test_there_is_none(tmp_path: Path) -> None:
 def test_the_repository_s_campaign_asks_for_every_scenario() -> None:
     app = App(CheckoutPaths(ROOT, ROOT / "results", ROOT / ".state", ROOT / ".cache"))
     reference = Reference(app, ROOT / "results" / "reference")
-    asked = {one.name for request in reference.requests() for one in app.catalogue.find_scenarios(request.scenarios)}
+    asked = {
+        scenario.name
+        for request in reference.requests()
+        for scenario in app.catalogue.find_scenarios(request.scenarios)
+    }
     every = {app.catalogue.scenario_name(file) for file in app.catalogue.scenario_files()}
     # Those of `harness check` are about manifests, and on no page.
     assert asked == {name for name in every if not name.startswith("check/")}

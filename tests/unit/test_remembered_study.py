@@ -17,7 +17,7 @@ from studies.remembered.compared import by_mechanism, course, harmed
 from studies.remembered.page import remembered
 from tests.examples import SIM, catalogue, images
 
-KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
+KNOWN = {name: implementation for name, (implementation, _) in catalogue().implementations().items()}
 JUMP = "reconnaissance, unvalidated, validating, normal"
 RETREAT = "reconnaissance, unvalidated, validating, safe_retreat, normal"
 STAY = "reconnaissance, normal"
@@ -27,12 +27,12 @@ def results(
     scenario: str, seeds: dict[str, Sequence[float]], phases: str = JUMP, other: Sequence[float] = ()
 ) -> list[CellResult]:
     """Cells of quinn by their seed, with the repeat's time of each run after a first one of 10 s."""
-    one = catalogue().find_scenarios([scenario])[0]
+    tested_scenario = catalogue().find_scenarios([scenario])[0]
     request = Request(
-        [one], [KNOWN["quinn"]], [KNOWN["quinn"]], engine="virtual",
+        [tested_scenario], [KNOWN["quinn"]], [KNOWN["quinn"]], engine="virtual",
         parameters={"zero_rtt": "on"}, vary={"server.bdp_seed": list(seeds)},
     )  # fmt: skip
-    made = []
+    cell_results = []
     for cell in build_matrix(request, images(*named_implementations(swept_points(request)), "quinn"), SIM, KNOWN):
         seed = str(cell.parameters["server.bdp_seed"])
         runs = tuple(
@@ -60,8 +60,8 @@ def results(
             )
             for number, time in enumerate(seeds[seed])
         )  # fmt: skip
-        made.append(CellResult(cell, runs, judge(cell.scenario, runs, []), tuple(Path("x") for _ in runs)))
-    return made
+        cell_results.append(CellResult(cell, runs, judge(cell.scenario, runs, []), tuple(Path("x") for _ in runs)))
+    return cell_results
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def test_harm_is_of_pairs_of_repetitions() -> None:
 
 
 def test_the_page() -> None:
-    made = results(next(iter(ALIKE)), {"off": [7.0, 8.0, 7.5], "careful-resume": [4.0, 4.5, 5.0]})
+    cell_results = results(next(iter(ALIKE)), {"off": [7.0, 8.0, 7.5], "careful-resume": [4.0, 4.5, 5.0]})
     for change in CHANGED:
         other = [30.0, 31.0] if change.scenario == TAKEN else []
         phases = RETREAT if change.expected == "jumps and retreats" else STAY
-        made += results(change.scenario, {"off": [9.0, 9.5], "careful-resume": [9.9, 10.45]}, phases, other)
-    text = remembered(made)
+        cell_results += results(change.scenario, {"off": [9.0, 9.5], "careful-resume": [9.9, 10.45]}, phases, other)
+    text = remembered(cell_results)
     assert "| quinn | 0-RTT, careful-resume | 3 | 10 | 4.5 [4, 5] | 0.45 [0.4, 0.5] | × 9 | jumps |" in text
     assert "| quinn | 0-RTT | 3 | 10 | 7.5 [7, 8] | 0.75 [0.7, 0.8] | × 1 |  |" in text
     for change in CHANGED:
@@ -100,10 +100,10 @@ def test_the_page() -> None:
 def test_a_course_that_not_every_run_takes_is_counted() -> None:
     scenario = next(iter(ALIKE))
     (first,) = results(scenario, {"careful-resume": [4.0, 5.0]})
-    (other,) = results(scenario, {"careful-resume": [9.0]}, RETREAT)
-    run, measured = other.runs[0]
+    (result,) = results(scenario, {"careful-resume": [9.0]}, RETREAT)
+    run, measured = result.runs[0]
     third = (run.model_copy(update={"repetition": 2}), measured)
-    both = CellResult(first.cell, (*first.runs, third), first.verdict, (*first.folders, *other.folders))
+    both = CellResult(first.cell, (*first.runs, third), first.verdict, (*first.folders, *result.folders))
     assert "jumps (2), jumps and retreats (1)" in remembered([both])
 
 

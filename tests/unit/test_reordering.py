@@ -73,8 +73,8 @@ def _segments(folder: Path, *moves: tuple[int, int, int | None]) -> tuple[list[i
         (folder / side).write_bytes(pcap((T0 + t * MS, segment_frame(segment), segment.length) for t, segment in seen))
         captures.append(read_capture(folder / side, FLOWS))
     right, left = captures
-    found = segment_losses(match(right, left, True), True, 50 * MS)
-    return ((found.declared_ns - T0) // MS).tolist(), ((found.sent_ns - T0) // MS).tolist()
+    spurious_losses = segment_losses(match(right, left, True), True, 50 * MS)
+    return ((spurious_losses.declared_ns - T0) // MS).tolist(), ((spurious_losses.sent_ns - T0) // MS).tolist()
 
 
 def test_a_segment_sent_again_though_it_came_is_a_spurious_loss(tmp_path: Path) -> None:
@@ -94,9 +94,9 @@ def test_data_that_come_twice_were_taken_for_lost() -> None:
         (90, part(200, 100) + part(300, 100)), (91, b"\x01"),
     )  # fmt: skip
     left = np.array([10, 12, 11, 30, 40, 41]) * MS
-    found = copied_frames((packets,), [left], 15 * MS)
-    assert (found.declared_ns // MS).tolist() == [30, 40]
-    assert (found.sent_ns // MS).tolist() == [11, 12]
+    spurious_losses = copied_frames((packets,), [left], 15 * MS)
+    assert (spurious_losses.declared_ns // MS).tolist() == [30, 40]
+    assert (spurious_losses.sent_ns // MS).tolist() == [11, 12]
     # What goes twice within a round trip is sent without need, but not because it was taken for lost.
     assert not len(copied_frames((packets,), [left], 40 * MS).declared_ns)
     assert copied_frames((packets,), [left], 40 * MS).needless.tolist() == [3]
@@ -104,12 +104,12 @@ def test_data_that_come_twice_were_taken_for_lost() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12)), max_size=20), st.integers(0, 50), st.integers(1, 9))
 def test_held_parts_are_a_set_of_bytes(parts: list[tuple[int, int]], start: int, size: int) -> None:
-    held, there = ByteRanges(), set[int]()
+    byte_ranges, there = ByteRanges(), set[int]()
     for offset, length in parts:
         wanted = set(range(offset, offset + length))
-        assert held.add(offset, offset + length) == bool(wanted - there)
+        assert byte_ranges.add(offset, offset + length) == bool(wanted - there)
         there |= wanted
-    assert held.has(start, start + size) == (set(range(start, start + size)) <= there)
+    assert byte_ranges.has(start, start + size) == (set(range(start, start + size)) <= there)
 
 
 def test_lost_packets_are_read_in_every_spelling(tmp_path: Path) -> None:
@@ -123,7 +123,11 @@ def test_lost_packets_are_read_in_every_spelling(tmp_path: Path) -> None:
     opening = {"time": 2, "name": "transport:packet_sent", "data": {}}
     file = tmp_path / "a.sqlog"
     file.write_text("".join(f"\x1e{json.dumps(event)}\n" for event in [opening, *lost]))
-    assert [(one.t_ms, one.number) for one in qlog.read_lost(file)] == [(3.5, 7), (4, 8), (5, 9)]
+    assert [(lost_packet.t_ms, lost_packet.number) for lost_packet in qlog.read_lost(file)] == [
+        (3.5, 7),
+        (4, 8),
+        (5, 9),
+    ]
     # picoquic's are arrays, in µs.
     file.write_text(
         '{"qlog_version": "draft-00", "traces": [{"configuration": {"time_units": "us"}, "events": [\n'
@@ -131,7 +135,7 @@ def test_lost_packets_are_read_in_every_spelling(tmp_path: Path) -> None:
         '[2100, 0, "recovery", "packet_lost", {"packet_type": "1RTT", "packet_number": 3, "trigger": "repeat",\n'
         '  "header": {"packet_type": "1RTT", "packet_number": 3, "packet_size": 1440}}]]}]}'
     )
-    assert [(one.t_ms, one.number) for one in qlog.read_lost(file)] == [(2, 3)]
+    assert [(lost_packet.t_ms, lost_packet.number) for lost_packet in qlog.read_lost(file)] == [(2, 3)]
 
 
 def test_a_trace_that_cannot_be_read_costs_this_metric_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,6 +145,6 @@ def test_a_trace_that_cannot_be_read_costs_this_metric_alone(monkeypatch: pytest
     monkeypatch.setattr("harness.analysis.spurious_loss._find_losses", damaged)
     folder = ROOT / "tests/replay/data/https"
     measured = measure(folder, read_run((folder / "run.json").read_bytes()))
-    (absent,) = (one for one in measured.absent if one.metric == "spurious_losses")
+    (absent,) = (absence for absence in measured.absent if absence.metric == "spurious_losses")
     assert absent.why == "OSError: the trace is damaged"
     assert measured.attributed is not None and len(measured.attributed.transfers) == 1

@@ -37,9 +37,9 @@ IN_TIME = scenario(objectives=[{"metric": "completion", "at_most": "10 s"}])
 
 
 def made(engine: Literal["compose", "virtual"] = "compose", one: object = None, seed: int = 1) -> Cell:
-    found = cell(one or IN_TIME, engine=engine, seed=seed)  # type: ignore[arg-type]
-    assert found.key == cell_key(found, Ledger())
-    return found
+    tested_cell = cell(one or IN_TIME, engine=engine, seed=seed)  # type: ignore[arg-type]
+    assert tested_cell.key == cell_key(tested_cell, Ledger())
+    return tested_cell
 
 
 class World:
@@ -139,8 +139,8 @@ def test_in_virtual_time_what_chance_has_no_part_in_is_not_repeated() -> None:
 
 
 def test_without_objectives_there_is_nothing_to_decide() -> None:
-    one = scenario(objectives=[], repetitions=3)
-    assert World(_runs(*[8.0] * 20), UntilDecided(), made(one=one)).rounds() == [3]
+    tested_scenario = scenario(objectives=[], repetitions=3)
+    assert World(_runs(*[8.0] * 20), UntilDecided(), made(one=tested_scenario)).rounds() == [3]
 
 
 def _printed(*seconds: float) -> str:
@@ -154,9 +154,9 @@ def _printed(*seconds: float) -> str:
 
 
 def test_the_table_counts_verdicts_of_one_run() -> None:
-    said = "1 verdict of 1 on n = 1: one run decides, with no interval around it (--repeat auto"
-    assert said in _printed(8)
-    assert said in _printed(12)
+    text = "1 verdict of 1 on n = 1: one run decides, with no interval around it (--repeat auto"
+    assert text in _printed(8)
+    assert text in _printed(12)
     assert "n = 1" not in _printed(8, 8.1)
 
 
@@ -171,9 +171,11 @@ def test_numbers_are_as_they_were() -> None:
     assert series.possible_runs() == planned
     done = {(cells[0].key, 0), (cells[1].key, 3)}
     assert series.first_runs(done) == [item for item in planned if (item.cell.key, item.repetition) not in done]
-    assert [series.next_runs(one) for one in cells] == [[], [], []]
+    assert [series.next_runs(tested_cell) for tested_cell in cells] == [[], [], []]
     assert (series.stored_count(), series.scheduled_count(cells[2])) == (2, 4)
-    assert RepetitionPlan(cells, None, result).first_runs(set()) == [PlannedRun(one, 0) for one in cells]
+    assert RepetitionPlan(cells, None, result).first_runs(set()) == [
+        PlannedRun(tested_cell, 0) for tested_cell in cells
+    ]
 
 
 def test_what_repeat_may_say() -> None:
@@ -215,10 +217,10 @@ class StoringGround:
         return False
 
     def run(self, item: PlannedRun) -> float:
-        done, measured = run(completion=self._seconds[item.repetition])
-        done = done.model_copy(update={"cell": item.cell, "repetition": item.repetition})
+        stored_run, measured = run(completion=self._seconds[item.repetition])
+        stored_run = stored_run.model_copy(update={"cell": item.cell, "repetition": item.repetition})
         partial = self._store.begin(item.cell.key, item.repetition)
-        self._store.finish(partial, done, measured and measured.model_copy(update={"version": VERSION}))
+        self._store.finish(partial, stored_run, measured and measured.model_copy(update={"version": VERSION}))
         self.repetitions_run.append(item.repetition)
         return 1.0
 
@@ -239,12 +241,12 @@ def test_a_campaign_goes_on_with_a_cell_and_the_next_with_what_is_left(
     }.items():
         monkeypatch.setattr(f"harness.execution.checkout.{name}", fake)
     events: list[Event] = []
-    one = made()
+    tested_cell = made()
 
     def work(asked: int | UntilDecided | None, *, fresh: bool = False) -> CellResult:
         events.clear()
         ground.repetitions_run.clear()
-        (result,) = app.run_cells([one], asked, Options(jobs=jobs, fresh=fresh), events.append)
+        (result,) = app.run_cells([tested_cell], asked, Options(jobs=jobs, fresh=fresh), events.append)
         return result
 
     assert work(3).verdict.status == "inconclusive"

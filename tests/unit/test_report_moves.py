@@ -18,7 +18,7 @@ from harness.report import moves
 from tests.examples import SIM, catalogue, images
 from tests.measurements import measurement
 
-KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
+KNOWN = {name: implementation for name, (implementation, _) in catalogue().implementations().items()}
 CLIENT = "picoquic"
 
 
@@ -30,8 +30,8 @@ def handover(**told: Any) -> Handover:
 
 def result(server: str, *runs: Handover) -> CellResult:
     """The case handover/migrate with a server, a move a run."""
-    one = catalogue().find_scenarios(["handover/migrate"])[0]
-    request = Request([one], [KNOWN[CLIENT]], [KNOWN[server]], engine="virtual")
+    scenario = catalogue().find_scenarios(["handover/migrate"])[0]
+    request = Request([scenario], [KNOWN[CLIENT]], [KNOWN[server]], engine="virtual")
     (cell,) = build_matrix(request, images(CLIENT, server), SIM, KNOWN)
     values = {"move1_cwnd_before": 280_000.0, "move1_cwnd_after": 12_000.0, "move1_delivery_gap": 3.5}
     made = tuple(

@@ -22,8 +22,10 @@ def test_a_run_is_the_same_when_it_was_stored_and_when_it_was_kept_in_columns(ru
     rows.add(StoredRun(run, measured))
     frames = {name: frame.to_dicts() for name, frame in rows.frames()}
     models: dict[str, type[BaseModel]] = {"scenario": Scenario, "implementation": Implementation}
-    known = {row["hash"]: models[row["kind"]].model_validate_json(row["content"]) for row in frames["definitions"]}
-    cell = read_cell(frames["cells"][0], known)
+    base_models = {
+        row["hash"]: models[row["kind"]].model_validate_json(row["content"]) for row in frames["definitions"]
+    }
+    cell = read_cell(frames["cells"][0], base_models)
     assert read_run(frames["runs"][0], cell, frames["transfers"]) == run
     kept = [frames[name] for name in ("measurements", "observations", "links")]
     assert read_measured(frames["runs"][0], *kept) == measured

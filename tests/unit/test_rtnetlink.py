@@ -29,8 +29,8 @@ ENV = {**os.environ, "LC_ALL": "C"}
 
 
 def _shown(work: str) -> str:
-    done = subprocess.run([*OWN, f"{MADE}\n{work}\n{SHOWN}"], capture_output=True, text=True, check=True, env=ENV)
-    return "\n".join(line for line in done.stdout.replace("tentative", "").splitlines() if "fe80" not in line)
+    process = subprocess.run([*OWN, f"{MADE}\n{work}\n{SHOWN}"], capture_output=True, text=True, check=True, env=ENV)
+    return "\n".join(line for line in process.stdout.replace("tentative", "").splitlines() if "fe80" not in line)
 
 
 @pytest.mark.skipif(

@@ -22,25 +22,25 @@ from harness.store.results import Store
 from tests.examples import cell
 
 
-def _hold(root: Path, said: Connection) -> None:
+def _hold(root: Path, connection: Connection) -> None:
     """Another harness, which claims a run and never lets go of it."""
     held = claim_run(root, "key", 0)
-    said.send(os.getpid() if isinstance(held, RunLock) else 0)
+    connection.send(os.getpid() if isinstance(held, RunLock) else 0)
     signal.pause()
 
 
 def test_a_claim_holds_between_processes_and_ends_with_them(tmp_path: Path) -> None:
-    here, there = multiprocessing.Pipe()
-    other = multiprocessing.get_context("fork").Process(target=_hold, args=(tmp_path, there), daemon=True)
-    other.start()
-    assert here.poll(10) and here.recv() == other.pid
-    assert claim_run(tmp_path, "key", 0) == other.pid
+    connection, there = multiprocessing.Pipe()
+    fork_process = multiprocessing.get_context("fork").Process(target=_hold, args=(tmp_path, there), daemon=True)
+    fork_process.start()
+    assert connection.poll(10) and connection.recv() == fork_process.pid
+    assert claim_run(tmp_path, "key", 0) == fork_process.pid
     mine = claim_run(tmp_path, "key", 1)
     assert isinstance(mine, RunLock), "other runs are free"
     remove_stale_claims(tmp_path)
     assert {file.name for file in (tmp_path / "claims").iterdir()} == {"key.0", "key.1"}
-    other.kill()
-    other.join()
+    fork_process.kill()
+    fork_process.join()
     with mine:
         remove_stale_claims(tmp_path)
         assert [file.name for file in (tmp_path / "claims").iterdir()] == ["key.1"]
@@ -85,10 +85,10 @@ def test_what_another_harness_finished_is_taken_over_and_what_was_there_before_i
         stamps = {(item.cell.key, 0): store.stamp(item.cell.key, 0)}
         return LocalBackend(nothing, nothing, nothing, attempts, nothing, stamps)
 
-    one = ground()
-    assert not one.is_done_elsewhere(item)
+    local_backend = ground()
+    assert not local_backend.is_done_elsewhere(item)
     _finished(store)
-    assert one.is_done_elsewhere(item)
+    assert local_backend.is_done_elsewhere(item)
     # Run again (--fresh): what was there when the plan was made does not count, what came since does.
     two = ground()
     assert not two.is_done_elsewhere(item)

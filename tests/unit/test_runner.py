@@ -22,8 +22,8 @@ def stored(tmp_path: Path) -> Run:
     for number, place in enumerate(CAPTURES.values()):
         (tmp_path / "sim" / place).parent.mkdir(exist_ok=True)
         (tmp_path / "sim" / place).write_bytes(bytes([number]) * 100)
-    done = Outcome(status="completed")
-    return Run(cell=cell(), repetition=0, outcome=done, started_at="", captures=capture_digests(tmp_path))
+    outcome = Outcome(status="completed")
+    return Run(cell=cell(), repetition=0, outcome=outcome, started_at="", captures=capture_digests(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ def test_it_is_valid_and_the_same_for_the_same_image() -> None:
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     again = "import sys; sys.path.insert(0, '.'); from tests.unit.test_sbom import *; "
     again += "sys.stdout.write(sbom_of('quic-lab/quiche:0123', COMPOSITION))"
-    done = subprocess.run([sys.executable, "-c", again], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout == text
+    process = subprocess.run([sys.executable, "-c", again], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert process.stdout == text
     assert "timestamp" not in parsed()["metadata"]
     assert parsed(replace(COMPOSITION, files={}))["serialNumber"] != parsed()["serialNumber"]
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(sbom_of("x:1", Composition((), {}, "3-0"))) is None

@@ -112,8 +112,11 @@ class FakeGround:
 
 
 def _todo(names: str, repetitions: int = 1) -> list[PlannedRun]:
-    many = {name: implementation(name) for name in names}
-    return plan_runs([cell(client=many[one], server=many[other]) for one in names for other in names], repetitions)
+    implementations = {name: implementation(name) for name in names}
+    return plan_runs(
+        [cell(client=implementations[one], server=implementations[other]) for one in names for other in names],
+        repetitions,
+    )
 
 
 def _steps(table: Mapping[str, tuple[float, str]]) -> list[Step]:

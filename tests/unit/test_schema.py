@@ -13,8 +13,8 @@ from tests.examples import implementation, link, path, scenario
 
 
 def test_a_scenario_survives_json() -> None:
-    one = scenario(path=path(changes=[{"at": "5 s", "forward": {"rate": "10 Mbit/s"}}]))
-    assert Scenario.model_validate_json(one.model_dump_json(by_alias=True)) == one
+    tested_scenario = scenario(path=path(changes=[{"at": "5 s", "forward": {"rate": "10 Mbit/s"}}]))
+    assert Scenario.model_validate_json(tested_scenario.model_dump_json(by_alias=True)) == tested_scenario
 
 
 @pytest.mark.parametrize(

@@ -125,19 +125,19 @@ def test_an_engine_that_answers_is_used_as_it_is(machine: Machine) -> None:
 @pytest.mark.parametrize(("containers", "systemd"), [(0, True), (2, True), (2, False)])
 def test_a_daemon_of_somebody_else_is_not_started_unasked(machine: Machine, containers: int, systemd: bool) -> None:
     machine.installed(containers=containers, systemd=systemd)
-    done = machine.engine()
-    assert done.returncode == 3
-    assert "daemon stands still" in done.stderr and "hint: start it" in done.stderr
-    assert "make setup YES=1" in done.stderr and "HARNESS_YES=1" in done.stderr
+    process = machine.engine()
+    assert process.returncode == 3
+    assert "daemon stands still" in process.stderr and "hint: start it" in process.stderr
+    assert "make setup YES=1" in process.stderr and "HARNESS_YES=1" in process.stderr
     assert not machine.called("systemctl") and not machine.called("dockerd") and not machine.called("apt-get")
 
 
 @pytest.mark.parametrize("systemd", [True, False])
 def test_it_is_started_where_that_was_said_and_says_so_first(machine: Machine, systemd: bool) -> None:
     machine.installed(containers=2, systemd=systemd)
-    done = machine.engine(HARNESS_YES="1")
-    assert done.returncode == 0, done.stderr
-    assert "setup: about to start the Docker daemon" in done.stderr
+    process = machine.engine(HARNESS_YES="1")
+    assert process.returncode == 0, process.stderr
+    assert "setup: about to start the Docker daemon" in process.stderr
     assert machine.called("systemctl start docker") if systemd else machine.called("dockerd")
 
 
@@ -155,9 +155,9 @@ def test_a_fresh_machine_needs_no_word(machine: Machine) -> None:
 def test_what_setup_installs_itself_it_starts(machine: Machine, systemd: bool) -> None:
     if systemd:
         (machine.folder / "root/run/systemd/system").mkdir(parents=True)
-    done = machine.engine()
-    assert done.returncode == 0, done.stderr
-    said = done.stderr.splitlines()
+    process = machine.engine()
+    assert process.returncode == 0, process.stderr
+    said = process.stderr.splitlines()
     assert said[0] == "setup: about to install Docker Engine from Debian 13's packages, and to start its daemon"
     assert said[1].startswith("setup: about to install docker.io iptables ca-certificates")
     assert said[2] == "setup: about to start the Docker daemon"
@@ -165,9 +165,9 @@ def test_what_setup_installs_itself_it_starts(machine: Machine, systemd: bool) -
 
 def test_nothing_is_removed_for_what_is_installed(machine: Machine) -> None:
     (machine.folder / "would-remove").touch()
-    done = machine.engine()
-    assert done.returncode == 3 and "apt-get could not install docker.io" in done.stderr
-    assert "need to be removed" in done.stderr and not machine.called("dockerd")
+    process = machine.engine()
+    assert process.returncode == 3 and "apt-get could not install docker.io" in process.stderr
+    assert "need to be removed" in process.stderr and not machine.called("dockerd")
 
 
 def test_all_that_apt_installs_is_said_and_removes_nothing() -> None:
@@ -191,34 +191,34 @@ def test_no_daemon_is_started_here_for_one_that_is_elsewhere(
     machine.installed()
     if context:
         (machine.folder / "context").write_text(context)
-    done = machine.engine(**environment, HARNESS_YES="1")
-    assert done.returncode == 3 and says in done.stderr and "hint: start it there" in done.stderr
+    process = machine.engine(**environment, HARNESS_YES="1")
+    assert process.returncode == 3 and says in process.stderr and "hint: start it there" in process.stderr
     assert not machine.called("dockerd") and not machine.called("apt-get")
 
 
 def test_compose_and_the_base_image_are_said_too(machine: Machine) -> None:
     machine.installed()
     (machine.folder / "answers").touch()
-    done = machine.run("compose.sh", str(machine.folder / "state"))
-    assert done.returncode == 0, done.stderr
-    assert "setup: about to install docker-compose-v2 docker-buildx" in done.stderr
+    process = machine.run("compose.sh", str(machine.folder / "state"))
+    assert process.returncode == 0, process.stderr
+    assert "setup: about to install docker-compose-v2 docker-buildx" in process.stderr
     (call,) = machine.called("apt-get install")
     assert "--no-remove" in call
-    done = machine.run("base-image.sh", str(machine.folder / "state"))
-    assert done.returncode == 0 and "setup: about to pull debian@sha256:" in done.stderr
+    process = machine.run("base-image.sh", str(machine.folder / "state"))
+    assert process.returncode == 0 and "setup: about to pull debian@sha256:" in process.stderr
     assert machine.called("docker tag debian@sha256:")
 
 
 def test_setup_takes_yes_and_no_other_word(tmp_path: Path) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", str(SETUP / "setup.sh"), "--force"], capture_output=True, text=True, check=False, env={**os.environ}
     )
-    assert done.returncode == 2 and "hint: usage: setup.sh [--yes]" in done.stderr
-    made = subprocess.run(["make", "--dry-run", "setup"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert made.stdout.strip() == "harness/setup/setup.sh"
+    assert process.returncode == 2 and "hint: usage: setup.sh [--yes]" in process.stderr
+    completed = subprocess.run(["make", "--dry-run", "setup"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "harness/setup/setup.sh"
     for words in (["make", "--dry-run", "setup", "YES=1"], ["env", "HARNESS_YES=1", "make", "--dry-run", "setup"]):
-        made = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-        assert made.stdout.strip() == "harness/setup/setup.sh --yes"
+        completed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+        assert completed.stdout.strip() == "harness/setup/setup.sh --yes"
 
 
 def test_what_must_pass_before_anything_lands_asks_nobody() -> None:

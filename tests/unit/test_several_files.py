@@ -55,19 +55,21 @@ def test_completion_is_that_of_the_last_file(tmp_path: Path) -> None:
     server = Several()
     server.write_keys(tmp_path)
     run, zero_ns = _run(tmp_path, server)
-    found = {one.name: one for one in measure(tmp_path, run).measurements if one.flow == 0}
+    measurements = {
+        measurement.name: measurement for measurement in measure(tmp_path, run).measurements if measurement.flow == 0
+    }
     truth = server.truth(SIZE, zero_ns)
-    assert found["completion"].value == pytest.approx(truth, abs=0.002)
-    assert found["completion"].vantage == PACKETS
-    assert found["goodput"].value == pytest.approx(8 * SIZE / truth / 1e6, rel=0.01)
-    assert found["first_byte"].value == pytest.approx((min(server.arrived.values()) - zero_ns) / 1e9, abs=0.002)
-    assert "handshake" in found
+    assert measurements["completion"].value == pytest.approx(truth, abs=0.002)
+    assert measurements["completion"].vantage == PACKETS
+    assert measurements["goodput"].value == pytest.approx(8 * SIZE / truth / 1e6, rel=0.01)
+    assert measurements["first_byte"].value == pytest.approx((min(server.arrived.values()) - zero_ns) / 1e9, abs=0.002)
+    assert "handshake" in measurements
 
 
 def test_without_keys_it_says_why_there_are_none(tmp_path: Path) -> None:
     run, _ = _run(tmp_path, Several())
     measured = measure(tmp_path, run)
-    why = {one.metric: one.why for one in measured.absent}
+    why = {absence.metric: absence.why for absence in measured.absent}
     assert why["completion"] == why["first_byte"] == "neither endpoint wrote down its TLS secrets"
     assert measured.value("completion", 0) is None
 
@@ -76,7 +78,7 @@ def test_answers_that_are_missing_are_counted(tmp_path: Path) -> None:
     server = Several(answered=3)
     server.write_keys(tmp_path)
     run, _ = _run(tmp_path, server)
-    why = {one.metric: one.why for one in measure(tmp_path, run).absent}
+    why = {absence.metric: absence.why for absence in measure(tmp_path, run).absent}
     assert why["completion"] == "the captured packets show answers on 3 streams, of 5 files"
 
 
@@ -91,12 +93,14 @@ def test_what_did_not_come_whole_has_no_completion(tmp_path: Path) -> None:
 
 
 def test_tables_show_their_times_and_rank_by_them() -> None:
-    one = scenario(flows=[Flow.model_validate(SEVERAL["flows"][0])], objectives=[], milestones=[])
-    assert [name.metric for name, _ in columns(one)] == ["first_byte", "completion"]
-    assert all(find_metric(name.metric) is not None for name, _ in columns(one))
-    assert headline_metrics(one) == (columns(one)[1][0],)
-    run = Run(cell=cell(one), repetition=0, outcome=Outcome(status="timed_out"), started_at="")
-    assert unreached_value(run, columns(one)[1][0], failed=True) == float("inf")
+    tested_scenario = scenario(flows=[Flow.model_validate(SEVERAL["flows"][0])], objectives=[], milestones=[])
+    assert [name.metric for name, _ in columns(tested_scenario)] == ["first_byte", "completion"]
+    assert all(find_metric(name.metric) is not None for name, _ in columns(tested_scenario))
+    assert headline_metrics(tested_scenario) == (columns(tested_scenario)[1][0],)
+    run = Run(cell=cell(tested_scenario), repetition=0, outcome=Outcome(status="timed_out"), started_at="")
+    assert unreached_value(run, columns(tested_scenario)[1][0], failed=True) == float("inf")
     measured = MeasuredRun(version=1, link=LinkProof(valid=True))
     pairs = ((run, measured),)
-    assert CellResult(run.cell, pairs, judge(one, pairs), (Path(),)).values("completion", 0, "first") == [float("inf")]
+    assert CellResult(run.cell, pairs, judge(tested_scenario, pairs), (Path(),)).values("completion", 0, "first") == [
+        float("inf")
+    ]

@@ -45,7 +45,7 @@ def test_what_was_ignored_stays_ignored(ended: list[int]) -> None:
 
 def test_the_program_heeds_signals_before_it_loads_anything() -> None:
     """Ctrl-C while modules are loaded showed a traceback."""
-    said = (
+    text = (
         "import os, signal, sys\n"
         "class Interrupted:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
@@ -54,13 +54,13 @@ def test_the_program_heeds_signals_before_it_loads_anything() -> None:
         "from harness.cli import program\n"
         "program()"
     )
-    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "", "")
+    process = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (process.returncode, process.stdout, process.stderr) == (INTERRUPTED, "", "")
 
 
 def test_a_signal_while_the_interpreter_ends_changes_no_exit_code() -> None:
     """It was killed by the signal: handlers have been given back by then."""
-    said = (
+    text = (
         "import os, signal\n"
         "from harness.cli.signals import install_exit_handlers\n"
         "class Last:\n"
@@ -70,5 +70,5 @@ def test_a_signal_while_the_interpreter_ends_changes_no_exit_code() -> None:
         "install_exit_handlers()\n"
         "raise SystemExit(7)\n"
     )
-    done = subprocess.run([sys.executable, "-c", said], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (7, "")
+    process = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stderr) == (7, "")

@@ -22,12 +22,12 @@ PEERS = ["sim", "sim-campus"]
 
 
 def test_the_first_first_datagram_is_the_zero_of_all(tmp_path: Path) -> None:
-    one, other = (Together(tmp_path, name, PEERS) for name in PEERS)
-    assert one.began() is None
+    together, other = (Together(tmp_path, name, PEERS) for name in PEERS)
+    assert together.began() is None
     begun = other.begin()
     wait_for(lambda: time.time() > begun + 0.001)
-    assert one.began() == begun
-    assert one.begin() == begun, "another path had one before"
+    assert together.began() == begun
+    assert together.begin() == begun, "another path had one before"
     assert abs(begun - time.time()) < 1
 
 
@@ -47,7 +47,7 @@ def test_many_at_once_agree_on_the_zero(tmp_path: Path) -> None:
 
 
 def _agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peers: tuple[str, ...], wait: float) -> Agent:
-    monkeypatch.setattr("simulator.agent.subprocess.Popen", lambda *words, **more: None)
+    monkeypatch.setattr("simulator.agent.subprocess.Popen", lambda *words, **overrides: None)
     plan = Plan("auto", {}, [], [], [], [], wait, 443, 0.1, 64, peers[0] if peers else "sim", peers)
     return Agent(plan, {}, tmp_path, tmp_path / "stop", shared=tmp_path)
 
@@ -99,17 +99,17 @@ def test_what_is_due_is_not_waited_beyond() -> None:
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """nft and conntrack that write down what they are told; conntrack fails where FAILS says why."""
-    told = tmp_path / "told"
+    path = tmp_path / "told"
     for name in ("nft", "conntrack"):
         program = tmp_path / "bin" / name
         program.parent.mkdir(exist_ok=True)
         program.write_text(
-            f'#!/bin/sh\n{{ echo "{name} $*"; cat; }} >>{told}\n'
+            f'#!/bin/sh\n{{ echo "{name} $*"; cat; }} >>{path}\n'
             f'[ {name} = nft ] || [ -z "$FAILS" ] || {{ echo "$FAILS" >&2; exit 1; }}\n'
         )
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    return told
+    return path
 
 
 COMMANDS = [
@@ -176,12 +176,12 @@ def test_a_network_of_two_is_a_wire_and_one_of_more_a_bridge() -> None:
     two = [Port("sim", "left", ["193.167.0.2/24"], simulator=True), Port("client0", "eth0", ["193.167.0.100/24"])]
     (wire,) = _wires("left", two)
     assert wire[:6] == ["ip", "link", "add", "left", "netns", "sim"]
-    more = [
+    ports = [
         *two,
         Port("sim-campus", "right", ["193.167.0.3/24"], simulator=True),
         Port("client1", "eth1", ["1.2.3.4/8"]),
     ]
-    plugs = [command[3] for command in _wires("right", more) if "peer" in command]
+    plugs = [command[3] for command in _wires("right", ports) if "peer" in command]
     assert plugs == ["sim-right", "client0", "sim2-right", "client1eth1"]
     assert all(len(plug) <= 15 for plug in plugs)
 

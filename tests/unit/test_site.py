@@ -41,16 +41,16 @@ Found = list[CellResult]
 
 def _result(
     client: str = "alpha", server: str = "beta", seconds: tuple[float, ...] = (4.0,), *, status: str = "completed",
-    bound: float = 3.0, parameters: dict[str, str] | None = None, title: str = "a case", **more: Any,
+    bound: float = 3.0, parameters: dict[str, str] | None = None, title: str = "a case", **overrides: Any,
 ) -> CellResult:  # fmt: skip
     """A cell of the 10 MB download whose 2 MB came after so many seconds, in a run each."""
     objective = Objective.model_validate({"metric": "milestone_2MB", "at_most": f"{bound} s"})
-    one = scenario(
+    tested_scenario = scenario(
         title=title, objectives=[objective], milestones=[Size.parse("2 MB"), Size.parse("10 MB")],
-        **more,
+        **overrides,
     )  # fmt: skip
     players = [implementation(client), implementation(server)]
-    cell = make_cell(one, players[0], players[1], engine="virtual", parameters=parameters or {})
+    cell = make_cell(tested_scenario, players[0], players[1], engine="virtual", parameters=parameters or {})
     pairs = []
     for number, value in enumerate(seconds):
         outcome = Outcome.model_validate(
@@ -58,10 +58,12 @@ def _result(
         )
         run = Run(cell=cell, repetition=number, outcome=outcome, started_at="2026-11-21T00:00:00Z", wall=2.0)
         times = {"milestone_2MB": value, "milestone_10MB": 3 * value, "completion": 3 * value}
-        made = tuple(Measurement(name=name, value=at, unit="s", flow=0, transfer="first") for name, at in times.items())
-        pairs.append((run, MeasuredRun(version=1, link=LinkProof(valid=True), measurements=made)))
+        measurements = tuple(
+            Measurement(name=name, value=at, unit="s", flow=0, transfer="first") for name, at in times.items()
+        )
+        pairs.append((run, MeasuredRun(version=1, link=LinkProof(valid=True), measurements=measurements)))
     folders = tuple(Path("/store/runs") / cell.key / str(run.repetition) for run, _ in pairs)
-    return CellResult(cell, tuple(pairs), judge(cell.scenario, pairs, [str(one) for one in folders]), folders)
+    return CellResult(cell, tuple(pairs), judge(cell.scenario, pairs, [str(path) for path in folders]), folders)
 
 
 def _nothing(wanted: Callable[[Any], bool]) -> Found:
@@ -105,38 +107,40 @@ def _cells(site: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_pairs_without_parameters_go_down_and_across() -> None:
-    made = build_matrix([_result(client, server) for client in ("b", "a") for server in ("y", "x")])
-    assert (made.down, made.across) == (("client",), ("server",))
-    assert made.rows == (("a",), ("b",)) and made.columns == (("x",), ("y",))
-    assert made.cells[("b",), ("x",)][0].cell.server.name == "x"
+    cell_matrix = build_matrix([_result(client, server) for client in ("b", "a") for server in ("y", "x")])
+    assert (cell_matrix.down, cell_matrix.across) == (("client",), ("server",))
+    assert cell_matrix.rows == (("a",), ("b",)) and cell_matrix.columns == (("x",), ("y",))
+    assert cell_matrix.cells[("b",), ("x",)][0].cell.server.name == "x"
 
 
 def test_what_is_asked_for_goes_across_beside_pairs() -> None:
-    found = [_result(parameters={"server.congestion_control": word}) for word in ("cubic", "reno")]
-    made = build_matrix(found)
-    assert made.down == ("client", "server") and made.across == ("server.congestion_control",)
-    assert made.columns == (("cubic",), ("reno",))
+    results = [_result(parameters={"server.congestion_control": word}) for word in ("cubic", "reno")]
+    cell_matrix = build_matrix(results)
+    assert cell_matrix.down == ("client", "server") and cell_matrix.across == ("server.congestion_control",)
+    assert cell_matrix.columns == (("cubic",), ("reno",))
 
 
 def test_cells_that_only_the_seed_tells_apart_have_a_column_each() -> None:
     first = _result()
     cell = first.cell.model_copy(update={"seed": 7, "key": "7" * 16})
-    made = build_matrix([first, CellResult(cell, first.runs, first.verdict, first.folders)])
-    assert made.across == ("seed",) and made.columns == (("1",), ("7",))
+    cell_matrix = build_matrix([first, CellResult(cell, first.runs, first.verdict, first.folders)])
+    assert cell_matrix.across == ("seed",) and cell_matrix.columns == (("1",), ("7",))
 
 
 def test_values_that_go_together_are_columns_and_those_that_do_not_are_rows_and_columns() -> None:
     def asked(rate: str, delay: str) -> CellResult:
         base = _result()
         parameters = {"path.forward.rate": rate, "path.forward.delay": delay}
-        one = base.cell.scenario.model_copy(
+        tested_scenario = base.cell.scenario.model_copy(
             update={"flows": (base.cell.scenario.flows[0].model_copy(update={"client": "alpha", "server": "beta"}),)}
         )
-        cell = base.cell.model_copy(update={"scenario": one, "parameters": parameters, "key": f"{rate}{delay}"})
+        cell = base.cell.model_copy(
+            update={"scenario": tested_scenario, "parameters": parameters, "key": f"{rate}{delay}"}
+        )
         return CellResult(cell, base.runs, base.verdict, base.folders)
 
-    every = build_matrix([asked(rate, delay) for rate in ("1 Mbit/s", "2 Mbit/s") for delay in ("5 ms", "9 ms")])
-    assert len(every.rows) == len(every.columns) == 2
+    cell_matrix = build_matrix([asked(rate, delay) for rate in ("1 Mbit/s", "2 Mbit/s") for delay in ("5 ms", "9 ms")])
+    assert len(cell_matrix.rows) == len(cell_matrix.columns) == 2
     diagonal = build_matrix([asked("1 Mbit/s", "5 ms"), asked("2 Mbit/s", "9 ms")])
     assert diagonal.rows == ((),) and len(diagonal.columns) == 2
 
@@ -151,20 +155,20 @@ def test_headings_span_the_columns_that_share_them() -> None:
 
 
 def test_a_tile_has_the_figure_that_its_objectives_are_about_beside_what_it_is_held_against() -> None:
-    made = build_tile(_result(seconds=(4.0, 4.2, 4.4)))
-    assert (made.figure, made.symbol, made.beside.objective) == ("4.20", "✕", "≤ 3")
-    assert float(made.beside.ideal) < float(made.beside.textbook)
+    tile = build_tile(_result(seconds=(4.0, 4.2, 4.4)))
+    assert (tile.figure, tile.symbol, tile.beside.objective) == ("4.20", "✕", "≤ 3")
+    assert float(tile.beside.ideal) < float(tile.beside.textbook)
 
 
 def test_of_a_cell_that_nothing_is_demanded_of_completion_or_fairness_stands() -> None:
-    one = _result().cell.scenario.model_copy(update={"objectives": ()})
-    assert headline(one)[0].metric == "milestone_10MB"
+    tested_scenario = _result().cell.scenario.model_copy(update={"objectives": ()})
+    assert headline(tested_scenario)[0].metric == "milestone_10MB"
     assert headline(link_sharing_run(10.0).run.cell.scenario)[0].metric == "jain_shared"
 
 
 def test_a_cell_without_figures_has_its_reason() -> None:
-    made = build_tile(_result(status="crashed"))
-    assert made.value is None and made.figure == "crashed"
+    tile = build_tile(_result(status="crashed"))
+    assert tile.value is None and tile.figure == "crashed"
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(3.1, 1), (4.0, 2), (9.0, 3), (2.9, 1), (1.0, 3)])
@@ -174,19 +178,19 @@ def test_heat_grows_with_the_distance_from_the_bound(seconds: float, expected: i
 
 def test_the_scale_of_an_objective_has_bound_interval_and_theory_on_it() -> None:
     result = _result(seconds=(4.0, 4.2, 4.4))
-    made = objective_scale(result, result.verdict.objectives[0])
-    assert made.allowed == (0.0, made.bound)
-    assert made.span is not None and made.median is not None
-    assert made.bound < made.span[0] <= made.median <= made.span[1] <= 100
-    assert [name for name, _, _ in made.marks] == ["textbook slow start", "line rate"]
+    scale = objective_scale(result, result.verdict.objectives[0])
+    assert scale.allowed == (0.0, scale.bound)
+    assert scale.span is not None and scale.median is not None
+    assert scale.bound < scale.span[0] <= scale.median <= scale.span[1] <= 100
+    assert [name for name, _, _ in scale.marks] == ["textbook slow start", "line rate"]
 
 
 def test_what_was_received_has_milestones_between_the_axes() -> None:
-    made = received_picture(_result())
-    assert made is not None
-    assert [one.label for one in made.milestones] == ["2MB", "10MB"]
-    assert made.milestones[0].y > made.milestones[1].y and made.milestones[0].x < made.milestones[1].x
-    assert len(made.demanded) == 1 and "10MB after 12.00 s" in made.words
+    received = received_picture(_result())
+    assert received is not None
+    assert [milestone.label for milestone in received.milestones] == ["2MB", "10MB"]
+    assert received.milestones[0].y > received.milestones[1].y and received.milestones[0].x < received.milestones[1].x
+    assert len(received.demanded) == 1 and "10MB after 12.00 s" in received.words
 
 
 def test_nothing_received_is_no_picture() -> None:
@@ -215,12 +219,12 @@ def test_an_implementation_s_page_has_its_defaults_and_what_it_did_wrong() -> No
     run = wrong.runs[0][0].model_copy(update={"outcome": outcome})
     pairs = ((run, wrong.runs[0][1]),)
     wrong = CellResult(wrong.cell, pairs, judge(wrong.cell.scenario, pairs), wrong.folders)
-    found = [_result(), wrong]
-    gamma: Implementation = implementations(found)["gamma"]
-    page = implementation_page(gamma, found)
-    assert [one.sentence for one in page.found] == ["Crashed (client) in 1 of 1 runs: it fell."]
+    results = [_result(), wrong]
+    gamma: Implementation = implementations(results)["gamma"]
+    page = implementation_page(gamma, results)
+    assert [failure_reason.sentence for failure_reason in page.found] == ["Crashed (client) in 1 of 1 runs: it fell."]
     assert page.counts == (("error", 1),) and page.defaults
-    assert implementation_page(implementations(found)["beta"], found).found == ()
+    assert implementation_page(implementations(results)["beta"], results).found == ()
 
 
 def test_studies_without_runs_have_no_page() -> None:
@@ -229,7 +233,7 @@ def test_studies_without_runs_have_no_page() -> None:
 
 def test_a_cell_s_page_names_the_runs_its_verdict_rests_on_and_how_to_make_them_again() -> None:
     made = cell_page(_result(seconds=(4.0, 4.2)))
-    assert [one.counts for one in made.runs] == [True, True]
+    assert [run_row.counts for run_row in made.runs] == [True, True]
     assert made.again.startswith("harness run test/case --clients alpha --servers beta --engine virtual")
     assert made.proof.valid and "2 of 2" in made.proof.sentence
 
@@ -239,28 +243,30 @@ def test_checks_of_a_test_case_say_in_how_many_runs_they_held_and_what_was_wrong
     wrong = InteropCheck(
         check="handshakes", asked=1, status="failed", sentence="2 were seen", sender="server", packet=9, t=0.5
     )
-    held = wrong.model_copy(update={"status": "passed", "sentence": "1 was seen", "sender": None})
+    check = wrong.model_copy(update={"status": "passed", "sentence": "1 was seen", "sender": None})
     base = _result(seconds=(1.0, 1.1))
-    checked = ((good, held), (good, wrong))
+    checked = ((good, check), (good, wrong))
     runs = tuple(
         (run, measured.model_copy(update={"checks": found}))
         for (run, measured), found in zip(base.runs, checked, strict=True)
         if measured is not None
     )
-    made = cell_page(CellResult(base.cell, runs, base.verdict, base.folders)).checks
-    assert [(one.check, one.asked, one.status, one.counted) for one in made] == [
+    check_lines = cell_page(CellResult(base.cell, runs, base.verdict, base.folders)).checks
+    assert [
+        (check_line.check, check_line.asked, check_line.status, check_line.counted) for check_line in check_lines
+    ] == [
         ("version", "", "pass", "2 of 2 runs"),
         ("handshakes", "1", "fail", "1 of 2 runs"),
     ]
-    assert made[1].sentence == "2 were seen (packet 9 of the right capture, at 0.500000 s)"
+    assert check_lines[1].sentence == "2 were seen (packet 9 of the right capture, at 0.500000 s)"
 
 
 def test_markdown_shows_html_that_somebody_wrote_and_obeys_none() -> None:
     text = "# T\n\n<!-- mark -->\n<script>x</script> [here](#t) [there](../x.md)\n\n| a |\n| --- |\n| **b** |\n"
-    made = to_html(text, lambda target: target if target.startswith("#") else None)
-    assert "<script>" not in made and "mark" not in made
-    assert '<a href="#t">here</a>' in made and "there" in made and "x.md" not in made
-    assert "<strong>b</strong>" in made
+    markup = to_html(text, lambda target: target if target.startswith("#") else None)
+    assert "<script>" not in markup and "mark" not in markup
+    assert '<a href="#t">here</a>' in markup and "there" in markup and "x.md" not in markup
+    assert "<strong>b</strong>" in markup
 
 
 # --- the folder
@@ -294,8 +300,8 @@ def test_every_link_leads_somewhere_and_nothing_is_fetched_from_elsewhere(tmp_pa
             place, _, cell = place.partition("?")
             if place.startswith(("data:", "http")):
                 continue
-            there = (file.parent / unquote(place)).resolve() if place else file
-            assert there.exists(), f"{file}: {target}"
+            path = (file.parent / unquote(place)).resolve() if place else file
+            assert path.exists(), f"{file}: {target}"
             if cell:
                 scenario, _, key = cell.rpartition("/")
                 assert key in _packed(site / "cells" / f"{scenario.replace('/', '-')}.js"), f"{file}: {target}"
@@ -380,8 +386,8 @@ def test_a_trace_of_arrays_and_one_of_differences_are_read(tmp_path: Path) -> No
 def test_of_a_long_trace_the_beginning_is_read(tmp_path: Path) -> None:
     file = tmp_path / "long.sqlog"
     file.write_text("".join(f'{{"time": {n}, "name": "x:y", "data": {{"n": {n}}}}}\n' for n in range(MOST + 10)))
-    made = read_opening(file)
-    assert made.cut and len(made.events) == MOST
+    trace_opening = read_opening(file)
+    assert trace_opening.cut and len(trace_opening.events) == MOST
 
 
 # --- the command

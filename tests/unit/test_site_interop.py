@@ -19,8 +19,8 @@ from tests.plot_runs import page_cache
 
 
 def _result(client: str, server: str, case: str, status: VerdictStatus, sentence: str = "So it is.") -> CellResult:
-    (asked,) = catalogue().find_scenarios([f"interop/{case}"])
-    cell = make_cell(asked, implementation(client), implementation(server), engine="virtual")
+    (scenario,) = catalogue().find_scenarios([f"interop/{case}"])
+    cell = make_cell(scenario, implementation(client), implementation(server), engine="virtual")
     run = Run(cell=cell, repetition=0, outcome=Outcome(status="completed"), started_at="2026-11-21T00:00:00Z", wall=2.0)
     measured = MeasuredRun(version=1, link=LinkProof(valid=True), measurements=())
     verdict = Verdict(status=status, reason="crashed_client" if status == "fail" else "", sentence=sentence)
@@ -47,7 +47,9 @@ def test_every_case_of_every_pair_has_its_colour_symbol_and_cell() -> None:
     page = interop_page(results)
     assert page is not None and page.servers == ("beta", "gamma")
     seen = {
-        (line.client, server): [(one.short, one.status, one.symbol) for one in squares]
+        (line.client, server): [
+            (testcase_square.short, testcase_square.status, testcase_square.symbol) for testcase_square in squares
+        ]
         for line in page.lines
         for server, squares in zip(page.servers, line.squares, strict=True)
     }
@@ -58,14 +60,17 @@ def test_every_case_of_every_pair_has_its_colour_symbol_and_cell() -> None:
         ("delta", "beta"): [("H", "unsupported", "–"), ("S", "unsupported", "–")],
         ("delta", "gamma"): [("H", "inconclusive", "~"), ("S", "unsupported", "–")],
     }
-    keys = {(one.cell.client.name, one.cell.server.name, one.cell.scenario.name): one.cell.key for one in results}
+    keys = {
+        (result.cell.client.name, result.cell.server.name, result.cell.scenario.name): result.cell.key
+        for result in results
+    }
     key = keys["alpha", "gamma", "interop/handshake"]
     assert page.lines[0].squares[1][0].address == f"cell.html?interop/handshake/{key}"
-    assert [(one.name, [(word, count) for word, _, _, count in one.counts]) for one in page.cases] == [
+    assert [(case.name, [(word, count) for word, _, _, count in case.counts]) for case in page.cases] == [
         ("handshake", [("succeeded", 1), ("failed", 1), ("unsupported", 1), ("inconclusive", 1)]),
         ("retry", [("succeeded", 2), ("unsupported", 2)]),
     ]
-    assert [(one.pair, one.square.short) for one in page.misses] == [
+    assert [(miss.pair, miss.square.short) for miss in page.misses] == [
         ("alpha → gamma", "H"), ("delta → beta", "S"), ("delta → gamma", "H"), ("delta → gamma", "S"),
     ]  # fmt: skip
     assert page.misses[1].square.why.startswith("Fails with everybody. retry of delta")
@@ -80,7 +85,7 @@ def test_the_page_is_linked_and_leads_to_its_cells(tmp_path: Path) -> None:
     build.render_site(tmp_path / "site", results, Store(tmp_path / "store"), lambda wanted: [], page_cache())
     text = (tmp_path / "site" / "interop.html").read_text()
     targets = re.findall(r'<li data-c="[A-Z]"><a class="[a-z]+" href="([^"]+)"', text)
-    assert sorted(targets) == sorted(cell_address(one.cell) for one in results)
+    assert sorted(targets) == sorted(cell_address(result.cell) for result in results)
     assert all((tmp_path / "site" / target.partition("?")[0]).exists() for target in targets)
     assert "<b>x</b>" not in text
     assert 'href="interop.html"' in (tmp_path / "site" / "index.html").read_text()

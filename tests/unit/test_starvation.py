@@ -194,7 +194,7 @@ def test_what_was_measured(download: tuple[Path, Run]) -> None:
 def test_samples_of_too_small_a_part_do_not_speak_for_it(download: tuple[Path, Run]) -> None:
     measured = _measured(download, {(name, "longest"): 1.0 for name in ("client0", "server0", "sim")}, until=0.4)
     assert measured.starved == ()
-    assert {one.metric for one in measured.absent} >= {"waiting_client", "waiting_server", "waiting_sim"}
+    assert {absence.metric for absence in measured.absent} >= {"waiting_client", "waiting_server", "waiting_sim"}
 
 
 def test_runs_before_it_was_recorded_are_judged_as_they_were(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_a_run_that_was_measured_and_is_not_any_more_is_left_out(
         file.write_text(text)
     results = StoredResults(store, store)
     assert [run.repetition for run, _ in results.result_of(cell()).runs] == [0]
-    assert len(results.find(lambda one: True)) == 1
+    assert len(results.find(lambda tested_cell: True)) == 1
     *before, warning = said
     assert warning.startswith(f"the run {cell().key}/1 is left out: there is no measured.json that can be read")
     assert [f"is not read: {file}: it is of schema {schema}, " in text for text in before] == [True] * (
@@ -195,7 +195,7 @@ def test_a_store_that_cannot_be_written_is_read_all_the_same(tmp_path: Path, mon
 
     monkeypatch.setattr(Store, "write_measured", refuse)
     # It was measured by code of long ago.
-    (result,) = StoredResults(store, store).find(lambda one: True)
+    (result,) = StoredResults(store, store).find(lambda tested_cell: True)
     assert result.last is not None and result.last[1] is not None and result.last[1].version == VERSION
     with pytest.raises(EngineError, match="Read-only file system"):
         remeasure(store, _run())

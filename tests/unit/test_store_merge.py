@@ -25,9 +25,9 @@ from tests.examples import ROOT, catalogue, cell
 HERE = cell(engine="virtual")
 
 
-def run(repetition: int = 0, where: Cell = HERE, status: str = "completed", **more: object) -> Run:
+def run(repetition: int = 0, where: Cell = HERE, status: str = "completed", **overrides: object) -> Run:
     outcome = Outcome.model_validate({"status": status})
-    return Run(cell=where, repetition=repetition, outcome=outcome, **{"started_at": "2026-11-23", **more})
+    return Run(cell=where, repetition=repetition, outcome=outcome, **{"started_at": "2026-11-23", **overrides})
 
 
 def measured(seconds: float = 2.0) -> MeasuredRun:
@@ -43,27 +43,27 @@ def put(store: Store, one: Run, seconds: float = 2.0) -> Path:
 
 
 def test_what_is_missing_is_taken_with_all_that_it_has(tmp_path: Path) -> None:
-    own, other = Store(tmp_path / "own"), Store(tmp_path / "other")
+    own, store = Store(tmp_path / "own"), Store(tmp_path / "other")
     put(own, run(0))
-    put(other, run(0))
-    put(other, run(1, contents={"sim": "d1"}), 3.0)
-    other.keep_contents([Contents("d1", {"openssl": "3.5"}, {})])
-    done = merge(own, [other])
-    assert (done.merged, done.present, done.conflicts) == (1, 1, [])
+    put(store, run(0))
+    put(store, run(1, contents={"sim": "d1"}), 3.0)
+    store.keep_contents([Contents("d1", {"openssl": "3.5"}, {})])
+    merge_result = merge(own, [store])
+    assert (merge_result.merged, merge_result.present, merge_result.conflicts) == (1, 1, [])
     assert own.measured(HERE.key, 1) == measured(3.0)
     assert (own.folder(HERE.key, 1) / "notes").read_text() == "what the endpoint said"
     assert own.series(HERE.key, 1) is not None and own.contents("d1") is not None
-    assert (merge(own, [other]).merged, list((tmp_path / "own" / "partial").iterdir())) == (0, [])
+    assert (merge(own, [store]).merged, list((tmp_path / "own" / "partial").iterdir())) == (0, [])
 
 
 def test_other_figures_of_one_key_are_refused_and_the_rest_is_taken(tmp_path: Path) -> None:
-    own, other = Store(tmp_path / "own"), Store(tmp_path / "other")
+    own, store = Store(tmp_path / "own"), Store(tmp_path / "other")
     put(own, run(0), 2.0)
-    put(other, run(0), 2.5)
-    put(other, run(1))
-    done = merge(own, [other])
-    assert done.merged == 1
-    assert [one.why for one in done.conflicts] == ["other figures: completion"]
+    put(store, run(0), 2.5)
+    put(store, run(1))
+    merge_result = merge(own, [store])
+    assert merge_result.merged == 1
+    assert [conflict.why for conflict in merge_result.conflicts] == ["other figures: completion"]
     assert own.measured(HERE.key, 0) == measured(2.0)
 
 
@@ -71,28 +71,30 @@ def test_other_figures_of_one_key_are_refused_and_the_rest_is_taken(tmp_path: Pa
     ("captures", "why"), [({"left": "a"}, []), ({"left": "b"}, ["other captures"])]
 )  # fmt: skip
 def test_in_virtual_time_captures_tell(captures: dict[str, str], why: list[str], tmp_path: Path) -> None:
-    own, other = Store(tmp_path / "own"), Store(tmp_path / "other")
+    own, store = Store(tmp_path / "own"), Store(tmp_path / "other")
     put(own, run(captures={"left": "a"}, wall=1.0))
-    put(other, run(captures=captures, wall=2.0))
-    assert [one.why for one in merge(own, [other]).conflicts] == why
+    put(store, run(captures=captures, wall=2.0))
+    assert [conflict.why for conflict in merge(own, [store]).conflicts] == why
 
 
 def test_in_real_time_two_runs_of_one_repetition_are_two_runs(tmp_path: Path) -> None:
-    own, other, there = Store(tmp_path / "own"), Store(tmp_path / "other"), cell()
-    put(own, run(where=there, wall=1.0))
-    put(other, run(where=there, wall=2.0))
-    assert [one.why for one in merge(own, [other]).conflicts] == ["another run of the same repetition, in real time"]
+    own, store, tested_cell = Store(tmp_path / "own"), Store(tmp_path / "other"), cell()
+    put(own, run(where=tested_cell, wall=1.0))
+    put(store, run(where=tested_cell, wall=2.0))
+    assert [conflict.why for conflict in merge(own, [store]).conflicts] == [
+        "another run of the same repetition, in real time"
+    ]
     assert merge(own, [own]).present == 1
 
 
 def test_what_the_ground_spoilt_makes_way(tmp_path: Path) -> None:
-    own, other = Store(tmp_path / "own"), Store(tmp_path / "other")
+    own, store = Store(tmp_path / "own"), Store(tmp_path / "other")
     put(own, run(0, status="infrastructure"))
     put(own, run(1))
-    put(other, run(0), 2.5)
-    put(other, run(1, status="infrastructure"))
-    done = merge(own, [other])
-    assert (done.merged, done.present, done.conflicts) == (1, 1, [])
+    put(store, run(0), 2.5)
+    put(store, run(1, status="infrastructure"))
+    merge_result = merge(own, [store])
+    assert (merge_result.merged, merge_result.present, merge_result.conflicts) == (1, 1, [])
     assert own.measured(HERE.key, 0) == measured(2.5)
 
 
@@ -106,9 +108,9 @@ def test_a_store_in_columns_is_taken_from_too(tmp_path: Path) -> None:
 def test_the_command_names_what_it_refuses(tmp_path: Path) -> None:
     put(Store(tmp_path / "own"), run(0), 2.0)
     put(Store(tmp_path / "other"), run(0), 2.5)
-    done = CliRunner().invoke(cli, ["merge", str(tmp_path / "other"), "--store", str(tmp_path / "own"), "--json"])
-    assert done.exit_code == 1
-    content = json.loads(done.stdout)
+    result = CliRunner().invoke(cli, ["merge", str(tmp_path / "other"), "--store", str(tmp_path / "own"), "--json"])
+    assert result.exit_code == 1
+    content = json.loads(result.stdout)
     assert (content["taken"], [one["why"] for one in content["conflicts"]]) == (0, ["other figures: completion"])
     own = CliRunner().invoke(cli, ["merge", str(tmp_path / "own"), "--store", str(tmp_path / "own")])
     assert own.exit_code != 0

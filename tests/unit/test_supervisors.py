@@ -314,11 +314,11 @@ def test_a_simulator_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Path
 @pytest.mark.parametrize("name", ["a client crashes", "time is over for two at once", "two end"])
 @pytest.mark.parametrize(("who", "role"), [("client1", "client"), ("sim", "sim")])
 def test_what_befell_a_container_from_outside_is_nobody_s_fault(name: str, who: str, role: str, tmp_path: Path) -> None:
-    found = ExternalFailure("killed", f"{who} was ended from outside")
+    failure = ExternalFailure("killed", f"{who} was ended from outside")
     case = CASES[name]
-    outcome, conducted, _ = _in_real_time(Stage(case, tmp_path, failures={who: found}))
+    outcome, conducted, _ = _in_real_time(Stage(case, tmp_path, failures={who: failure}))
     assert (outcome.status, outcome.role, outcome.reason) == ("infrastructure", role, "killed")
-    assert (outcome.detail, conducted.blamed) == (found.detail, who)
+    assert (outcome.detail, conducted.blamed) == (failure.detail, who)
     # The transfers that ended all the same are noted.
     assert _said(conducted.transfers) == case.transfers
 
@@ -396,7 +396,7 @@ def _acted(case: Case, folder: Path, unit: float) -> tuple[Outcome, str, list[tu
     """What came of a case with processes, of which none is left."""
     lab = case.lab()
     containers = [Process(case, host.name, unit) for host in lab.hosts]
-    made = [
+    endpoints = [
         Endpoint(host.name, host.role, host.flow, cast(Any, container), "", folder / f"flow{host.flow}")
         for host, container in zip(lab.hosts, containers, strict=True)
     ]
@@ -414,7 +414,7 @@ def _acted(case: Case, folder: Path, unit: float) -> tuple[Outcome, str, list[tu
     phases: list[str] = []
     reader, writer = os.pipe()
     with _signals():
-        conducted = inside.Conductor(made, times, folder, 1 << 30, 10**7, phases.append)
+        conducted = inside.Conductor(endpoints, times, folder, 1 << 30, 10**7, phases.append)
         timer = threading.Timer(READY * unit, lambda: os.write(writer, b"ready\n"))
         timer.start()
         try:

@@ -54,11 +54,11 @@ class Stage:
 
 def _conductor(stage: Stage, one: Lab) -> tuple[Any, list[str]]:
     phases: list[str] = []
-    made = Conductor(
+    conductor = Conductor(
         one, stage.folder, cast(Any, stage), Sampler(stage.folder, 1 << 30), phases.append, cast(Any, stage)
     )
-    made.begin()
-    return made, phases
+    conductor.begin()
+    return conductor, phases
 
 
 def test_a_lab_is_ready_when_every_path_is(tmp_path: Path) -> None:
@@ -74,13 +74,13 @@ def test_a_lab_is_ready_when_every_path_is(tmp_path: Path) -> None:
 
 def test_a_client_may_open_its_connection_on_any_path(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    one = lab(flows=[{"download": "1 MB", "path": "campus"}])
-    made, _ = _conductor(stage, one)
+    built_lab = lab(flows=[{"download": "1 MB", "path": "campus"}])
+    made, _ = _conductor(stage, built_lab)
     for name in ("sim", "sim-campus"):
         stage.write_diary(name, event="ready", t=EPOCH_NS / 1e9)
     made._look_for_ready(1.0, 0.0)
     assert made._lifecycle.awaited
-    stage.write_diary("sim-campus", event="opened", t=EPOCH_NS / 1e9, address=one.host("client0").ipv4)
+    stage.write_diary("sim-campus", event="opened", t=EPOCH_NS / 1e9, address=built_lab.host("client0").ipv4)
     made._look_for_openings()
     assert not made._lifecycle.awaited
 

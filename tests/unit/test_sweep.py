@@ -18,8 +18,8 @@ from tests.examples import SIM, cell, images, implementation, link, path, scenar
 
 
 def test_nothing_to_vary_is_one_point() -> None:
-    one = scenario(parameters={"server.initial_rtt": "0.1 s"})
-    assert [point.parameters for point in expand_points(one, {}, {})] == [{"server.initial_rtt": "100 ms"}]
+    tested_scenario = scenario(parameters={"server.initial_rtt": "0.1 s"})
+    assert [point.parameters for point in expand_points(tested_scenario, {}, {})] == [{"server.initial_rtt": "100 ms"}]
 
 
 @given(first=st.integers(1, 4), second=st.integers(1, 4))
@@ -28,15 +28,15 @@ def test_every_value_with_every_other(first: int, second: int) -> None:
         "client.initial_rtt": [f"{n + 1} ms" for n in range(first)],
         "ack_ratio": [n + 1 for n in range(second)],
     }
-    found = expand_points(scenario(), {}, vary)
-    assert len({str(point.parameters) for point in found}) == first * second
-    assert all(point.parameters["client.ack_ratio"] == point.parameters["server.ack_ratio"] for point in found)
+    points = expand_points(scenario(), {}, vary)
+    assert len({str(point.parameters) for point in points}) == first * second
+    assert all(point.parameters["client.ack_ratio"] == point.parameters["server.ack_ratio"] for point in points)
 
 
 def test_paired_values() -> None:
     vary = {"path.forward.rate": ["50 Mbit/s", "250 Mbit/s"], "path.return.rate": ["500 kbit/s", "3 Mbit/s"]}
-    found = expand_points(scenario(), {}, vary, "zip")
-    rates = [(str(one.scenario.path.forward.rate), str(one.scenario.path.return_.rate)) for one in found]
+    points = expand_points(scenario(), {}, vary, "zip")
+    rates = [(str(point.scenario.path.forward.rate), str(point.scenario.path.return_.rate)) for point in points]
     assert rates == [("50 Mbit/s", "500 kbit/s"), ("250 Mbit/s", "3 Mbit/s")]
     with pytest.raises(InputError, match="as many"):
         expand_points(scenario(), {}, {**vary, "client.ack_ratio": [1, 2, 3]}, "zip")
@@ -44,17 +44,17 @@ def test_paired_values() -> None:
 
 
 def test_a_scenario_has_a_sweep_of_its_own_which_the_command_line_replaces() -> None:
-    one = scenario(vary={"client.ack_ratio": [2, 10], "path.down.loss": ["0 %", "1 %"]})
-    assert len(expand_points(one, {}, {})) == 4
-    assert len(expand_points(one, {}, {"client.ack_ratio": ["5"]})) == 2
-    assert len(expand_points(one, {"client.ack_ratio": "5"}, {})) == 2
-    assert all(not point.scenario.vary for point in expand_points(one, {}, {}))
+    tested_scenario = scenario(vary={"client.ack_ratio": [2, 10], "path.down.loss": ["0 %", "1 %"]})
+    assert len(expand_points(tested_scenario, {}, {})) == 4
+    assert len(expand_points(tested_scenario, {}, {"client.ack_ratio": ["5"]})) == 2
+    assert len(expand_points(tested_scenario, {"client.ack_ratio": "5"}, {})) == 2
+    assert all(not point.scenario.vary for point in expand_points(tested_scenario, {}, {}))
 
 
 def test_the_client_is_down_wherever_the_terminal_is() -> None:
     for terminal, changed in (("client", "forward"), ("server", "return_")):
-        one = scenario(path=path(terminal=terminal))
-        (point,) = expand_points(one, {"path.down.loss": "1%"}, {})
+        tested_scenario = scenario(path=path(terminal=terminal))
+        (point,) = expand_points(tested_scenario, {"path.down.loss": "1%"}, {})
         assert str(getattr(point.scenario.path, changed).loss) == "1 %"
         assert point.scenario.path.to_client.mean_loss == 0.01
         assert point.scenario.path.to_server.mean_loss == 0
@@ -69,18 +69,23 @@ def test_queues_by_their_size() -> None:
 
 
 def test_queues_by_their_discipline() -> None:
-    found = expand_points(scenario(), {}, {"path.forward.queue": ["RED 1 BDP", "1 BDP", "RED 0.5 BDP", "0.5 BDP"]})
-    assert [type(one.scenario.path.forward.queue).__name__ for one in found] == ["Red", "DropTail", "Red", "DropTail"]
-    assert found[0].scenario.path.forward.held == QueueSize.parse("1 BDP")
-    made = [cell().model_copy(update={"parameters": dict(one.parameters)}) for one in found]
-    in_order = [one.parameters["path.forward.queue"] for one in sorted(made, key=sort_key)]
+    points = expand_points(scenario(), {}, {"path.forward.queue": ["RED 1 BDP", "1 BDP", "RED 0.5 BDP", "0.5 BDP"]})
+    assert [type(point.scenario.path.forward.queue).__name__ for point in points] == [
+        "Red",
+        "DropTail",
+        "Red",
+        "DropTail",
+    ]
+    assert points[0].scenario.path.forward.held == QueueSize.parse("1 BDP")
+    cells = [cell().model_copy(update={"parameters": dict(point.parameters)}) for point in points]
+    in_order = [tested_cell.parameters["path.forward.queue"] for tested_cell in sorted(cells, key=sort_key)]
     assert in_order == ["0.5 BDP", "1 BDP", "RED 0.5 BDP", "RED 1 BDP"]
 
 
 def test_a_cell_says_what_tells_it_from_its_like() -> None:
     parameters = {"server.pacing": "on", "path.down.loss": "1 %", "flow1.server": "gamma"}
-    one = cell().model_copy(update={"parameters": parameters})
-    assert CellResult(one, (), judge(one.scenario, []), ()).name == (
+    tested_cell = cell().model_copy(update={"parameters": parameters})
+    assert CellResult(tested_cell, (), judge(tested_cell.scenario, []), ()).name == (
         "alpha→beta pacing=on (path.down.loss=1 %, flow1.server=gamma)"
     )
 
@@ -121,20 +126,20 @@ def test_every_dimension_is_known_once() -> None:
 def test_the_path_is_part_of_a_cell_and_its_key() -> None:
     contestants = [implementation("alpha")]
     request = Request([scenario()], contestants, contestants, vary={"path.down.loss": ["0 %", "1 %"]})
-    made = build_matrix(request, images("alpha"), SIM)
-    assert [item.scenario.path.forward.mean_loss for item in made] == [0, 0.01]
-    assert [item.parameters for item in made] == [{"path.down.loss": "0 %"}, {"path.down.loss": "1 %"}]
-    assert made[0].key != made[1].key
+    cells = build_matrix(request, images("alpha"), SIM)
+    assert [item.scenario.path.forward.mean_loss for item in cells] == [0, 0.01]
+    assert [item.parameters for item in cells] == [{"path.down.loss": "0 %"}, {"path.down.loss": "1 %"}]
+    assert cells[0].key != cells[1].key
 
 
 def test_columns_are_what_differs() -> None:
-    made = [
+    cells = [
         cell(parameters={"initial_rtt": rtt, "server.congestion_control": "reno"}) for rtt in ("1 s", "20 ms", "100 ms")
     ]
-    found = requested_parameters(made)
+    found = requested_parameters(cells)
     assert found.varied == ("initial_rtt",)
     assert found.suffix == ", server.congestion_control reno"
-    assert [found.cells(one) for one in sorted(made, key=sort_key)] == [["20 ms"], ["100 ms"], ["1 s"]]
-    mixed = requested_parameters([*made, cell()])
+    assert [found.cells(tested_cell) for tested_cell in sorted(cells, key=sort_key)] == [["20 ms"], ["100 ms"], ["1 s"]]
+    mixed = requested_parameters([*cells, cell()])
     assert mixed.varied == ("client.initial_rtt", "server.congestion_control", "server.initial_rtt")
     assert mixed.cells(cell()) == ["–", "–", "–"]

@@ -109,8 +109,8 @@ def test_segments_are_known_again_behind_the_router(tmp_path: Path, ipv6: bool) 
 
 
 def test_a_retransmission_without_timestamps_is_told_by_its_identification(tmp_path: Path) -> None:
-    one = Segment(0, True, b"", 1448, sequence=1, identification=7)
-    assert len(np.unique(read(tmp_path / "a.pcap", [one, replace(one, identification=8)]).key)) == 2
+    segment = Segment(0, True, b"", 1448, sequence=1, identification=7)
+    assert len(np.unique(read(tmp_path / "a.pcap", [segment, replace(segment, identification=8)]).key)) == 2
 
 
 def test_tcp_info(tmp_path: Path) -> None:
@@ -131,16 +131,16 @@ def test_tcp_info(tmp_path: Path) -> None:
 def test_what_iperf3_wrote(tmp_path: Path) -> None:
     path = tmp_path / "iperf3.json"
     path.write_text('{"intervals":[{"sum":{"bytes":1000000,"seconds":1.0}},{"sum":{"bytes":500000,"seconds":0.5}}]}')
-    written = read_iperf3(path)
-    assert written is not None and written.rate_mbps == pytest.approx(8)
+    iperf_report = read_iperf3(path)
+    assert iperf_report is not None and iperf_report.rate_mbps == pytest.approx(8)
     # As iperf 3.18 writes it where the client was told to end: the last second twice.
     seconds = [
         {"sum": {"start": start, "end": start + 1, "bytes": size, "seconds": 1.0}}
         for start, size in ((0, 10**6), (1, 5 * 10**5), (1, 5 * 10**5))
     ]
     path.write_text(json.dumps({"intervals": seconds}))
-    written = read_iperf3(path)
-    assert written is not None and (written.size, written.seconds) == (1_500_000, 2.0)
+    iperf_report = read_iperf3(path)
+    assert iperf_report is not None and (iperf_report.size, iperf_report.seconds) == (1_500_000, 2.0)
     for text in ('{"intervals":[]}', '{"error":"x"}', '{"interv', "[]"):
         path.write_text(text)
         assert read_iperf3(path) is None
@@ -151,8 +151,14 @@ def test_facts_of_flows(tmp_path: Path) -> None:
         tmp_path, [{"kind": "tcp", "sender": "client", "start": 0.5, "stop": 2.0, "access_delay_ns": 7}, {}], mtu=1280
     )
     facts = read_lab(tmp_path / "lab.json")
-    one, other = facts.flows
-    assert (one.kind, one.sender, one.start, one.stop, one.access_delay_ns) == ("tcp", "client", 0.5, 2.0, 7)
+    flow_addresses, other = facts.flows
+    assert (
+        flow_addresses.kind,
+        flow_addresses.sender,
+        flow_addresses.start,
+        flow_addresses.stop,
+        flow_addresses.access_delay_ns,
+    ) == ("tcp", "client", 0.5, 2.0, 7)
     assert (other.kind, other.label, other.sender, other.start, other.stop) == ("quic", "", "server", 0.0, None)
     assert facts.mtu == 1280 and facts.links.to_client.service == "constant"
 

@@ -21,16 +21,17 @@ LISTED = DOWNLOADS + "clients: [picoquic, https]\nservers: [picoquic, https]\n"
 def _asked(file: Path, text: str, clients: str, servers: str = "") -> list[tuple[str, str]]:
     """The pairs of a request over a scenario. InputError where they leave nothing to split."""
     file.write_text(text)
-    known = Catalogue(ROOT)
-    (one,) = known.find_scenarios([str(file)])
+    catalogue = Catalogue(ROOT)
+    (scenario,) = catalogue.find_scenarios([str(file)])
     words: dict[Role, str] = {"client": clients, "server": servers or clients}
-    chosen = {role: known.find_implementations(words[role], role, (), [one]) for role in ROLES}
+    chosen = {role: catalogue.find_implementations(words[role], role, (), [scenario]) for role in ROLES}
     everybody = frozenset(role for role in ROLES if words[role] == "all")
-    request = Request([one], chosen["client"], chosen["server"], default_roles=everybody)
-    known.require_split(
-        swept_points(request), lambda other: {role: matrix_players(request, role, other) for role in ROLES}
+    request = Request([scenario], chosen["client"], chosen["server"], default_roles=everybody)
+    catalogue.require_split(
+        swept_points(request),
+        lambda tested_scenario: {role: matrix_players(request, role, tested_scenario) for role in ROLES},
     )
-    names = ([each.name for each in matrix_players(request, role, one)] for role in ROLES)
+    names = ([implementation.name for implementation in matrix_players(request, role, scenario)] for role in ROLES)
     client, server = names
     return list(itertools.product(client, server))
 
@@ -72,9 +73,9 @@ def test_who_one_scenario_lists_is_not_in_all_of_another(tmp_path: Path) -> None
     files[0].write_text(LISTED)
     files[1].write_text(DOWNLOADS.replace("  - proxy: tcp-split\n    tcp_wmem_max: 33 MB\n    initial_cwnd: 100\n", "")
                         .replace("  path.proxy.initial_rwnd: [10, 100]\n", ""))  # fmt: skip
-    known = Catalogue(ROOT)
-    scenarios = known.find_scenarios([str(file) for file in files])
-    everybody = known.find_implementations("all", "client", (), scenarios)
-    assert "https" in [one.name for one in everybody]
+    catalogue = Catalogue(ROOT)
+    scenarios = catalogue.find_scenarios([str(file) for file in files])
+    everybody = catalogue.find_implementations("all", "client", (), scenarios)
+    assert "https" in [implementation.name for implementation in everybody]
     request = Request(scenarios, everybody, everybody, default_roles=frozenset(ROLES))
-    assert "https" not in [one.name for one in matrix_players(request, "client", scenarios[1])]
+    assert "https" not in [implementation.name for implementation in matrix_players(request, "client", scenarios[1])]

@@ -38,9 +38,9 @@ def seconds(talk: Conversation) -> dict[State, float]:
 FREE = conversation()
 
 
-def gained(**asked: Any) -> tuple[dict[State, float], float]:
+def gained(**options: Any) -> tuple[dict[State, float], float]:
     """What each state gained against the free conversation, of the time that it took longer."""
-    talk = conversation(**asked)
+    talk = conversation(**options)
     before, after = seconds(FREE), seconds(talk)
     longer = (talk.end_ns - FREE.end_ns) / 1e9
     return {state: after.get(state, 0) - before.get(state, 0) for state in STATES}, longer
@@ -61,23 +61,23 @@ def test_a_conversation_without_fault_is_slow_start_and_line_rate() -> None:
     [
         ("slow_start", {"window": 2}),
         ("window_limited", {"threshold": 50}),
-        ("window_limited", {"threshold": 50, "told": False}),
-        ("window_limited", {"most": 40}),
+        ("window_limited", {"threshold": 50, "reports_window": False}),
+        ("window_limited", {"window_limit": 40}),
         ("flow_control", {"credit": 40}),
-        ("flow_control", {"credit": 40, "told": False}),
+        ("flow_control", {"credit": 40, "reports_window": False}),
         ("buffer_limited", {"buffer": 40}),
-        ("buffer_limited", {"buffer": 40, "told": False}),
-        ("buffer_limited", {"buffer": 40, "pace": 3 * MS // 2, "told": False}),
-        ("buffer_limited", {"buffer": 60, "wake": 20}),
-        ("buffer_limited", {"buffer": 60, "wake": 20, "told": False}),
+        ("buffer_limited", {"buffer": 40, "reports_window": False}),
+        ("buffer_limited", {"buffer": 40, "pace": 3 * MS // 2, "reports_window": False}),
+        ("buffer_limited", {"buffer": 60, "free_slots_to_resume": 20}),
+        ("buffer_limited", {"buffer": 60, "free_slots_to_resume": 20, "reports_window": False}),
         ("sender_idle", {"pace": 2 * MS}),
-        ("sender_idle", {"pace": 2 * MS, "told": False}),
-        ("acknowledgements", {"hold": 100 * MS}),
-        ("acknowledgements", {"ack_own": 5 * MS}),
-        ("probe_timeouts", {"dark": (1_000 * MS, 7_000 * MS), "threshold": 100}),
-        ("shared", {"rival": (0, 10**12)}),
+        ("sender_idle", {"pace": 2 * MS, "reports_window": False}),
+        ("acknowledgements", {"ack_delay": 100 * MS}),
+        ("acknowledgements", {"ack_serialization": 5 * MS}),
+        ("probe_timeouts", {"outage": (1_000 * MS, 7_000 * MS), "threshold": 100}),
+        ("shared", {"competing_flow": (0, 10**12)}),
         ("spurious_recovery", {"late": LOSSES}),
-        ("spurious_recovery", {"late": LOSSES, "told": False}),
+        ("spurious_recovery", {"late": LOSSES, "reports_window": False}),
     ],
 )
 def test_what_is_forced_has_the_excess(state: State, asked: dict[str, Any]) -> None:
@@ -97,11 +97,11 @@ def test_losses_are_recovery_and_a_window_that_has_to_grow_again() -> None:
     ("state", "asked"),
     [
         ("window_limited", {"credit": 40}),
-        ("flow_control", {"dark": (1_000 * MS, 3_000 * MS)}),
+        ("flow_control", {"outage": (1_000 * MS, 3_000 * MS)}),
         ("flow_control", {"buffer": 40}),
-        ("flow_control", {"most": 40}),
+        ("flow_control", {"window_limit": 40}),
         ("sender_idle", {"threshold": 50}),
-        ("sender_idle", {"most": 40}),
+        ("sender_idle", {"window_limit": 40}),
         ("acknowledgements", {"threshold": 50}),
         ("probe_timeouts", {"lost": LOSSES}),
         ("probe_timeouts", {"pace": 2 * MS}),
@@ -109,12 +109,12 @@ def test_losses_are_recovery_and_a_window_that_has_to_grow_again() -> None:
         ("recovery", {"late": LOSSES}),
         ("window_limited", {"late": LOSSES}),
         ("spurious_recovery", {"lost": LOSSES}),
-        ("spurious_recovery", {"most": 40}),
+        ("spurious_recovery", {"window_limit": 40}),
         ("sender_idle", {"buffer": 40}),
         ("buffer_limited", {"pace": 2 * MS}),
-        ("buffer_limited", {"pace": 2 * MS, "told": False}),
+        ("buffer_limited", {"pace": 2 * MS, "reports_window": False}),
         ("buffer_limited", {"threshold": 50}),
-        ("slow_start", {"rival": (0, 10**12)}),
+        ("slow_start", {"competing_flow": (0, 10**12)}),
         ("unexplained", {"pace": 2 * MS}),
     ],
 )
@@ -125,7 +125,10 @@ def test_what_is_not_forced_gains_nothing(state: State, asked: dict[str, Any]) -
 
 def test_whether_credit_or_the_sender_is_missing_is_not_guessed() -> None:
     """Nothing was decrypted and the window has room: either may be the reason."""
-    for talk in (conversation(credit=40, known=False, told=False), conversation(buffer=40, known=False, told=False)):
+    for talk in (
+        conversation(credit=40, has_keys=False, reports_window=False),
+        conversation(buffer=40, has_keys=False, reports_window=False),
+    ):
         found = seconds(talk)
         assert "sender_idle" not in found
         assert "flow_control" not in found
@@ -153,7 +156,7 @@ def test_a_probe_of_the_path_mtu_that_is_lost_begins_no_recovery() -> None:
 def test_a_sender_whose_data_have_all_left_is_not_idle_but_repairs() -> None:
     # The loss of packet 1,990 is known a round trip later, when the link has been empty since the last one; the sender's
     # window has room, and what it acknowledges itself makes the rest to send larger than what was lost.
-    talk = conversation(lost=frozenset({1_990}), most=200)
+    talk = conversation(lost=frozenset({1_990}), window_limit=200)
     sent, more = talk.sent, np.arange(100) * MS
     after = SentArrays(
         np.concatenate([sent.t_ns, talk.end_ns + more]), np.concatenate([sent.size, np.full(100, 45)]),
@@ -187,7 +190,7 @@ def test_rounds_begin_when_the_first_packet_of_the_one_before_is_acknowledged() 
     assert rounds.begin_ns[1] == FREE.sent.end_ns[0] + FREE.rtt_ns
     assert (rounds.late_ns == 0).all()
     # Each is longer by what the client holds its acknowledgement.
-    assert (conversation(hold=7 * MS).rounds.late_ns[:-1] == 7 * MS).all()
+    assert (conversation(ack_delay=7 * MS).rounds.late_ns[:-1] == 7 * MS).all()
 
 
 def test_what_the_first_round_trip_sends_is_counted_as_a_window_counts_it() -> None:
@@ -211,8 +214,8 @@ def test_notes_have_the_figures_behind_the_parts() -> None:
     assert notes_of(conversation(lost=LOSSES))["recovery"].startswith("14 packets lost, ")
     assert notes_of(conversation(buffer=40))["buffer_limited"] == "with up to 50 kB in flight"
     assert notes_of(conversation(late=LOSSES))["spurious_recovery"].endswith(" packets taken for lost that came")
-    assert notes_of(conversation(hold=100 * MS))["acknowledgements"] == "up to 100 ms late"
-    assert "probe_timeouts" in notes_of(conversation(dark=(1_000 * MS, 3_000 * MS)))
+    assert notes_of(conversation(ack_delay=100 * MS))["acknowledgements"] == "up to 100 ms late"
+    assert "probe_timeouts" in notes_of(conversation(outage=(1_000 * MS, 3_000 * MS)))
 
 
 CASES = st.fixed_dictionaries(
@@ -224,14 +227,14 @@ CASES = st.fixed_dictionaries(
         "credit": st.integers(2, 100),
         "buffer": st.integers(2, 100),
         "pace": st.integers(0, 3 * MS),
-        "hold": st.integers(0, 50 * MS),
-        "ack_own": st.integers(0, 2 * MS),
+        "ack_delay": st.integers(0, 50 * MS),
+        "ack_serialization": st.integers(0, 2 * MS),
         "lost": st.frozensets(st.integers(0, 300), max_size=20),
         "late": st.frozensets(st.integers(0, 300), max_size=20),
-        "dark": st.just((300 * MS, 600 * MS)),
-        "rival": st.just((250 * MS, 400 * MS)),
-        "told": st.booleans(),
-        "known": st.booleans(),
+        "outage": st.just((300 * MS, 600 * MS)),
+        "competing_flow": st.just((250 * MS, 400 * MS)),
+        "reports_window": st.booleans(),
+        "has_keys": st.booleans(),
     },
 )
 

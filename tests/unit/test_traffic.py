@@ -99,8 +99,8 @@ def test_a_seed_gives_one_sequence_and_another_seed_another(raw: dict[str, Any])
 # --- the plan
 
 
-def environment(sender: str = "server", kind: str = "udp", **more: Any) -> dict[str, str]:
-    raw = {"kind": kind, "sender": sender, "seconds": 0.5, "traffic": CBR, "seed": 3, "words": []} | more
+def environment(sender: str = "server", kind: str = "udp", **overrides: Any) -> dict[str, str]:
+    raw = {"kind": kind, "sender": sender, "seconds": 0.5, "traffic": CBR, "seed": 3, "words": []} | overrides
     return {"PEER": "127.0.0.1", "TRAFFIC": json.dumps(raw)}
 
 
@@ -241,12 +241,12 @@ def test_a_response_is_read_attribute_by_attribute() -> None:
     done = struct.pack("=IHHIIi", 20, 3, 2, 0, 0, 0)
     (kind, first), (last, _) = diag.messages(message + done)
     assert (kind, last) == (20, 3)
-    found = diag.connection(first)
-    assert (found.family, found.state, found.ports, found.algorithm) == (2, 1, (443, 5202), "cubic")
-    assert (found.identity, found.info) == (identity, info_bytes())
-    assert found.unread == 9
+    connection = diag.connection(first)
+    assert (connection.family, connection.state, connection.ports, connection.algorithm) == (2, 1, (443, 5202), "cubic")
+    assert (connection.identity, connection.info) == (identity, info_bytes())
+    assert connection.unread == 9
     # The field behind bytes_acked, which is the 34th.
-    assert diag.bytes_received(found.info) == 35
+    assert diag.bytes_received(connection.info) == 35
     assert diag.bytes_received(b"") == 0
 
 
@@ -290,11 +290,11 @@ def test_the_kernel_is_asked_for_one_connection(pair: Pair, sockets: Diag) -> No
     pair.server.setsockopt(socket.IPPROTO_TCP, TCP_CONGESTION, b"reno")
     pair.server.sendall(bytes(100_000))
     assert len(pair.client.recv(100_000, socket.MSG_WAITALL)) == 100_000
-    found = sockets.find(socket.AF_INET, diag.ESTABLISHED, pair.port, pair.client_port)
-    assert found is not None
+    connection = sockets.find(socket.AF_INET, diag.ESTABLISHED, pair.port, pair.client_port)
+    assert connection is not None
     # The last acknowledgement may be a delayed one; from then on the connection is at rest.
-    wait_for(lambda: (now := sockets.look(found)) is None or diag.tcp_info(now.info)["bytes_acked"] == 100_000)
-    now = sockets.look(found)
+    wait_for(lambda: (now := sockets.look(connection)) is None or diag.tcp_info(now.info)["bytes_acked"] == 100_000)
+    now = sockets.look(connection)
     assert now is not None
     assert (now.ports, now.algorithm) == ((pair.port, pair.client_port), "reno")
     figures = diag.tcp_info(now.info)
@@ -422,8 +422,8 @@ def probe_until_ready(port: int) -> None:
 
 def ended(process: subprocess.Popen[str], within: float) -> tuple[int, str]:
     """(exit code, standard error)."""
-    _, said = process.communicate(timeout=within)
-    return process.returncode, said
+    _, text = process.communicate(timeout=within)
+    return process.returncode, text
 
 
 def undisturbed(test: Callable[P, None]) -> Callable[P, None]:
@@ -538,8 +538,8 @@ def test_a_client_that_is_told_to_end_leaves_its_counts(tmp_path: Path) -> None:
 
 
 def test_a_client_that_receives_nothing_says_so(tmp_path: Path) -> None:
-    code, said = ended(play("client", environment(), tmp_path / "client", free_port()), 10)
-    assert (code, said) == (1, "traffic: nothing came from 127.0.0.1 within 0.5 s\n")
+    code, text = ended(play("client", environment(), tmp_path / "client", free_port()), 10)
+    assert (code, text) == (1, "traffic: nothing came from 127.0.0.1 within 0.5 s\n")
 
 
 # --- TCP, with something in iperf3's place that opens its connections and obeys its signals
@@ -599,9 +599,9 @@ def iperf(tmp_path: Path) -> str:
     return f"{program.parent}:{os.environ['PATH']}"
 
 
-def tcp_environment(path: str, algorithm: str, **more: str) -> dict[str, str]:
+def tcp_environment(path: str, algorithm: str, **overrides: str) -> dict[str, str]:
     given = environment(kind="tcp", seconds=1.2, traffic={"model": "bulk"}, words=["--congestion-control=reno"])
-    return given | {"PATH": path, "ALGORITHM": algorithm} | more
+    return given | {"PATH": path, "ALGORITHM": algorithm} | overrides
 
 
 @undisturbed
@@ -651,8 +651,8 @@ def test_a_flow_of_a_size_ends_when_all_of_it_has_arrived(sender: str, iperf: st
 def test_a_flow_of_a_size_whose_iperf_ends_first_has_failed(iperf: str, tmp_path: Path) -> None:
     given = environment("client", "tcp", seconds=None, size=10**6, traffic={"model": "bulk"})
     given |= {"PATH": iperf, "COMPLAINT": "control socket has closed unexpectedly"}
-    code, said = ended(play("client", given, tmp_path / "client", free_port()), 10)
-    assert (code, said) == (1, "traffic: iperf3 ended with exit code 1: control socket has closed unexpectedly\n")
+    code, text = ended(play("client", given, tmp_path / "client", free_port()), 10)
+    assert (code, text) == (1, "traffic: iperf3 ended with exit code 1: control socket has closed unexpectedly\n")
 
 
 def test_a_server_that_uses_another_congestion_control_ends_with_the_reason(iperf: str, tmp_path: Path) -> None:
@@ -666,6 +666,6 @@ def test_a_server_that_uses_another_congestion_control_ends_with_the_reason(iper
 
 def test_what_iperf_complains_of_is_passed_on(iperf: str, tmp_path: Path) -> None:
     given = tcp_environment(iperf, "reno", COMPLAINT="unable to connect to server: No route to host")
-    code, said = ended(play("client", given, tmp_path / "client", free_port()), 10)
+    code, text = ended(play("client", given, tmp_path / "client", free_port()), 10)
     assert code == 1
-    assert said == "traffic: iperf3 ended with exit code 1: unable to connect to server: No route to host\n"
+    assert text == "traffic: iperf3 ended with exit code 1: unable to connect to server: No route to host\n"

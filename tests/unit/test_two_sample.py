@@ -15,45 +15,45 @@ VALUES = st.lists(st.floats(0.1, 1e3) | st.just(math.inf), min_size=1, max_size=
 
 def test_samples_apart_are_told_by_the_smallest_p_there_is() -> None:
     bbr, cubic = [4.34, 4.39, 4.41, 4.41001, 4.43, 4.44], [45.6, 50.1, 55.2, 56.3, 58.0, 61.1]
-    found, back = compare(cubic, bbr), compare(bbr, cubic)
-    assert found.p == pytest.approx(2 / math.comb(12, 6)) == found.minimum_p
-    assert found.factor is not None and back.factor is not None
+    comparison, back = compare(cubic, bbr), compare(bbr, cubic)
+    assert comparison.p == pytest.approx(2 / math.comb(12, 6)) == comparison.minimum_p
+    assert comparison.factor is not None and back.factor is not None
     # The 18th and 19th of the 36 ratios; the 6th from either end.
-    assert found.factor == pytest.approx(12.67, abs=0.05)
-    assert found.low == pytest.approx(10.5, abs=0.05)
-    assert found.high == pytest.approx(13.8, abs=0.05)
-    assert found.coverage >= 0.95
+    assert comparison.factor == pytest.approx(12.67, abs=0.05)
+    assert comparison.low == pytest.approx(10.5, abs=0.05)
+    assert comparison.high == pytest.approx(13.8, abs=0.05)
+    assert comparison.coverage >= 0.95
     # The other way round it is the same, upside down.
-    assert (back.p, back.coverage) == (found.p, found.coverage)
-    for product in (back.factor * found.factor, back.low * found.high, back.high * found.low):
+    assert (back.p, back.coverage) == (comparison.p, comparison.coverage)
+    for product in (back.factor * comparison.factor, back.low * comparison.high, back.high * comparison.low):
         assert product == pytest.approx(1)
 
 
 def test_what_overlaps_is_no_difference() -> None:
-    found = compare([4.1, 4.3, 4.5, 4.7], [4.2, 4.4, 4.6, 4.8])
-    assert found.p is not None and found.p > 0.5
-    assert found.low < 1 < found.high
+    comparison = compare([4.1, 4.3, 4.5, 4.7], [4.2, 4.4, 4.6, 4.8])
+    assert comparison.p is not None and comparison.p > 0.5
+    assert comparison.low < 1 < comparison.high
 
 
 def test_one_value_each_is_not_tested() -> None:
-    found = compare([2.0], [1.0])
-    assert (found.p, found.factor, found.low, found.high, found.coverage) == (None, 2, 2, 2, 0)
+    comparison = compare([2.0], [1.0])
+    assert (comparison.p, comparison.factor, comparison.low, comparison.high, comparison.coverage) == (None, 2, 2, 2, 0)
     # One beside many is: it can be the largest by chance as often as any.
     assert compare([9.0], [1.0, 2.0, 3.0]).p == pytest.approx(0.5)
 
 
 def test_where_chance_plays_no_part_nothing_is_tested() -> None:
-    found = compare([2.0, 2.0], [1.0, 1.0])
-    assert found.constant and found.p is None and found.factor == 2
+    comparison = compare([2.0, 2.0], [1.0, 1.0])
+    assert comparison.constant and comparison.p is None and comparison.factor == 2
     assert not compare([2.0, 2.0], [1.0, 1.1]).constant
     assert not compare([2.0], [1.0]).constant
 
 
 def test_what_never_ended_counts_as_longer_than_everything() -> None:
     finished = [4.0, 4.1, 4.2, 4.3, 4.4, 4.5]
-    found = compare([math.inf] * 4 + [50.0, 51.0], finished)
-    assert found.p == pytest.approx(2 / math.comb(12, 6))
-    assert found.factor is None and found.high == math.inf
+    comparison = compare([math.inf] * 4 + [50.0, 51.0], finished)
+    assert comparison.p == pytest.approx(2 / math.comb(12, 6))
+    assert comparison.factor is None and comparison.high == math.inf
     # Both never: alike.
     assert compare([math.inf, math.inf, 3.0], [math.inf, math.inf, 3.0]).p == 1
     assert compare([math.inf], [math.inf]).factor == 1
@@ -106,9 +106,9 @@ def test_very_many_values_are_compared_too() -> None:
     near, far = compare(few, few), compare(many, many)
     assert near.p == far.p == 1
     shifted = [value * 1.5 for value in many]
-    found = compare(shifted, many)
-    assert found.p is not None and found.p < 0.05
-    assert 1 < found.low < 1.5 < found.high
+    comparison = compare(shifted, many)
+    assert comparison.p is not None and comparison.p < 0.05
+    assert 1 < comparison.low < 1.5 < comparison.high
     # Either side of where the approximation begins the p is the same but for the fourth digit.
     exact, approximate = (compare([1.2 * v for v in one], one).p for one in (few, many))
     assert exact == pytest.approx(approximate, abs=0.03)
@@ -116,12 +116,12 @@ def test_very_many_values_are_compared_too() -> None:
 
 @given(VALUES, VALUES)
 def test_order_and_direction_do_not_matter(sample: list[float], base: list[float]) -> None:
-    found, back = compare(sample, base), compare(base, sample)
-    assert found.p == pytest.approx(back.p) if found.p is not None else back.p is None
+    comparison, back = compare(sample, base), compare(base, sample)
+    assert comparison.p == pytest.approx(back.p) if comparison.p is not None else back.p is None
     shuffled = random.Random(1).sample(sample, len(sample))
-    assert compare(shuffled, base) == found
-    assert found.low <= (found.factor or found.low) <= found.high or found.factor is None
-    assert found.p is None or 0 < found.minimum_p <= found.p * (1 + 1e-9)
+    assert compare(shuffled, base) == comparison
+    assert comparison.low <= (comparison.factor or comparison.low) <= comparison.high or comparison.factor is None
+    assert comparison.p is None or 0 < comparison.minimum_p <= comparison.p * (1 + 1e-9)
 
 
 @given(st.lists(st.floats(0.5, 2), min_size=4, max_size=8, unique=True), st.integers(4, 8))

@@ -154,8 +154,8 @@ def test_a_guest_gets_them_back_where_it_is_not_root(cache: Cache) -> None:
 
 
 def test_what_is_in_an_image_is_not_read_from_outside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "Package: secret\nStatus: install ok installed\nVersion: 1\n"
-    (tmp_path / "status").write_text(said)
+    text = "Package: secret\nStatus: install ok installed\nVersion: 1\n"
+    (tmp_path / "status").write_text(text)
     (tmp_path / "root/var/lib").mkdir(parents=True)
     (tmp_path / "root/var/lib/dpkg").symlink_to(tmp_path)
     assert folder_contents(tmp_path / "root").packages == {}
@@ -164,7 +164,7 @@ def test_what_is_in_an_image_is_not_read_from_outside_it(tmp_path: Path, monkeyp
     os.mkfifo(tmp_path / "root/var/lib/dpkg/status")
     assert folder_contents(tmp_path / "root").packages == {}
     (tmp_path / "root/var/lib/dpkg/status").unlink()
-    (tmp_path / "root/var/lib/dpkg/status").write_text(said)
+    (tmp_path / "root/var/lib/dpkg/status").write_text(text)
     assert folder_contents(tmp_path / "root").packages == {"secret": "1"}
     monkeypatch.setattr(contents, "_MOST_STATUS", 10)
     assert folder_contents(tmp_path / "root").packages == {}
@@ -230,14 +230,14 @@ def test_what_ran_as_its_owner_is_known_where_an_image_has_travelled_to(cache: C
 def _archive(*members: tuple[str, bytes, str]) -> bytes:
     """(name, kind, target or content)."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as made:
-        for name, kind, said in members:
+    with tarfile.open(fileobj=buffer, mode="w") as tar_file:
+        for name, kind, text in members:
             member = tarfile.TarInfo(name)
             member.type, member.mode = kind, 0o6777
             if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
-                member.linkname = said
-            member.size = len(said) if kind == tarfile.REGTYPE else 0
-            made.addfile(member, io.BytesIO(said.encode()) if kind == tarfile.REGTYPE else None)
+                member.linkname = text
+            member.size = len(text) if kind == tarfile.REGTYPE else 0
+            tar_file.addfile(member, io.BytesIO(text.encode()) if kind == tarfile.REGTYPE else None)
     return buffer.getvalue()
 
 
@@ -261,7 +261,7 @@ def test_of_a_worker_s_archive_files_alone_are_written(tmp_path: Path) -> None:
     assert written == {"run.json": "{}", "plan/plan.json": "{}", "sim/a": "content", "sim/same": "content",
                        "deep/er/b": "b"}  # fmt: skip
     assert stat.S_IMODE((folder / "sim/a").stat().st_mode) == 0o644
-    assert not [one for one in folder.rglob("*") if one.is_symlink() or one.is_fifo()]
+    assert not [path for path in folder.rglob("*") if path.is_symlink() or path.is_fifo()]
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_a_record_that_is_a_link_is_none(tmp_path: Path, name: str) -> None:
     store, run, place, said = _store(tmp_path / "store")
     (place / name).rename(tmp_path / "aside")
     (place / name).symlink_to(tmp_path / "aside")
-    assert [one.repetition for one, _ in StoredResults(store, None).result_of(run.cell).runs] == (
+    assert [stored_run.repetition for stored_run, _ in StoredResults(store, None).result_of(run.cell).runs] == (
         [0] if name == SERIES else []
     )
     assert store.series(run.cell.key, 0) is None or name != SERIES
@@ -172,7 +172,7 @@ def test_no_run_is_read_behind_a_link(tmp_path: Path, above: str) -> None:
     place = store.root / above.replace("KEY", run.cell.key)
     place.rename(tmp_path / "aside")
     place.symlink_to(tmp_path / "aside")
-    assert [one for key in store.cell_keys() for one in store.runs(key)] == []
+    assert [stored_run for key in store.cell_keys() for stored_run in store.runs(key)] == []
     assert store.measured(run.cell.key, 0) is None
     assert any("a link, which is not followed" in text for text in said)
     own = Store(tmp_path / "own")
@@ -232,13 +232,13 @@ def test_merging_takes_files_alone_and_names_the_rest(tmp_path: Path, victim: Pa
         (place / f"{name}.new").symlink_to(victim)
     os.mkfifo(place / "sim" / "pipe")
     own = Store(tmp_path / "own")
-    done = merge(own, [store])
-    assert done.merged == 1
-    assert {left for _, left in done.skipped} == {
+    merge_result = merge(own, [store])
+    assert merge_result.merged == 1
+    assert {left for _, left in merge_result.skipped} == {
         "client0.log", "sim/home", "sim/pipe", *(f"{name}.new" for name in (MEASURED, SERIES, RUN))
     }  # fmt: skip
-    there = own.folder(run.cell.key, 0)
-    tree = read_tree(there)
+    path = own.folder(run.cell.key, 0)
+    tree = read_tree(path)
     assert (tree.links, tree.special_files) == ([], []) and "sim/events.jsonl" in tree.files
     assert own.runs(run.cell.key) == [run] and victim.read_text() == SECRET
 
@@ -291,9 +291,9 @@ def test_a_trace_is_not_thinned_into_what_a_link_names(tmp_path: Path, victim: P
     trace.parent.mkdir(parents=True)
     trace.write_text('{"qlog_format": "NDJSON"}\n' + "".join(line % at for at in range(500)))
     (trace.parent / "a.qlog.thin").symlink_to(victim)
-    made = thin(trace, 100, 200)
-    assert made is not None and victim.read_text() == SECRET
-    assert trace.stat().st_size == made.after < made.before
+    thinned_sizes = thin(trace, 100, 200)
+    assert thinned_sizes is not None and victim.read_text() == SECRET
+    assert trace.stat().st_size == thinned_sizes.after < thinned_sizes.before
 
 
 def test_links_of_endpoints_are_findings_and_are_not_followed(tmp_path: Path, victim: Path) -> None:
@@ -396,8 +396,8 @@ def test_columns_with_such_names_write_nothing_elsewhere(tmp_path: Path) -> None
 def test_contents_are_kept_under_their_own_digest(tmp_path: Path) -> None:
     store = Store(tmp_path)
     (tmp_path / "images").mkdir()
-    for name, said in (("d1", "../../escaped"), ("d2", "d3")):
-        (tmp_path / "images" / f"{name}.json").write_text(json.dumps({"digest": said, "packages": {}, "programs": {}}))
+    for name, text in (("d1", "../../escaped"), ("d2", "d3")):
+        (tmp_path / "images" / f"{name}.json").write_text(json.dumps({"digest": text, "packages": {}, "programs": {}}))
         assert store.contents(name) is None
     (tmp_path / "escaped.json").write_text("{}")
     assert store.contents("../escaped") is None
@@ -544,16 +544,16 @@ def test_of_several_files_one_that_is_none_is_a_finding(tmp_path: Path, victim: 
     lab = build_lab(cell(scenario(flows=[{"files": [{"count": 3, "size": "1 KiB"}]}], objectives=[])), 0)
     flow = lab.flows[0]
     (tmp_path / "www" / flow.folder).mkdir(parents=True)
-    came = tmp_path / "flow0" / "downloads"
-    came.mkdir(parents=True)
-    for one in flow.files:
-        (tmp_path / "www" / flow.folder / one.name).write_bytes(b"x")
-    (came / flow.files[0].name).symlink_to(tmp_path / "www" / flow.folder / flow.files[0].name)
-    (came / "more").symlink_to(victim.parent)
+    path = tmp_path / "flow0" / "downloads"
+    path.mkdir(parents=True)
+    for lab_file in flow.files:
+        (tmp_path / "www" / flow.folder / lab_file.name).write_bytes(b"x")
+    (path / flow.files[0].name).symlink_to(tmp_path / "www" / flow.folder / flow.files[0].name)
+    (path / "more").symlink_to(victim.parent)
     transfer = Transfer(flow=0, index=0, size=flow.size, started_ns=0, ended_ns=1, exit_code=0)
-    found = check_transfer(transfer, flow, tmp_path, tmp_path / "www")
-    assert found.wrong == f"{flow.files[0].name} is no file but a link, which is not followed"
-    assert not (came / "more").is_symlink() and victim.read_text() == SECRET
+    file_comparison = check_transfer(transfer, flow, tmp_path, tmp_path / "www")
+    assert file_comparison.wrong == f"{flow.files[0].name} is no file but a link, which is not followed"
+    assert not (path / "more").is_symlink() and victim.read_text() == SECRET
 
 
 def test_what_simulator_and_endpoints_said_is_not_read_behind_a_link(tmp_path: Path, victim: Path) -> None:
@@ -610,11 +610,11 @@ def test_what_is_stored_is_nobody_s_to_write_and_runs_as_nobody_else(tmp_path: P
 
 def _by_hand(folder: Path, cache: Path) -> CellResult:
     """A stored run in real time with the lab that was written for it."""
-    one = cell()
-    run = Run(cell=one, repetition=0, outcome=Outcome(status="completed"), started_at="")
+    tested_cell = cell()
+    run = Run(cell=tested_cell, repetition=0, outcome=Outcome(status="completed"), started_at="")
     with Cache(cache).use("www/x"):
-        prepare_folder(build_lab(one, 0), folder, cache)
-    return CellResult(one, ((run, None),), Verdict(status="pass", reason="met", sentence=""), (folder,))
+        prepare_folder(build_lab(tested_cell, 0), folder, cache)
+    return CellResult(tested_cell, ((run, None),), Verdict(status="pass", reason="met", sentence=""), (folder,))
 
 
 @pytest.mark.parametrize(
@@ -648,8 +648,8 @@ def test_merging_takes_no_lab_that_is_to_be_brought_up(tmp_path: Path) -> None:
         (place / name).write_text("{}")
     (place / "plan" / "link").symlink_to("/")
     own = Store(tmp_path / "own")
-    done = merge(own, [store])
-    assert (done.merged, done.skipped) == (1, [])
+    merge_result = merge(own, [store])
+    assert (merge_result.merged, merge_result.skipped) == (1, [])
     assert {file.name for file in own.folder(run.cell.key, 0).iterdir()} == {RUN, MEASURED, SERIES, "lab.json"}
 
 

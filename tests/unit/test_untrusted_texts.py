@@ -135,8 +135,8 @@ def _a_table_of_rich_s() -> None:
     ],
 )
 def test_nothing_that_is_printed_moves_a_terminal(print_it: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = _own(_shown_by(print_it, monkeypatch))
-    assert said and not _LEFT.search(said)
+    text = _own(_shown_by(print_it, monkeypatch))
+    assert text and not _LEFT.search(text)
 
 
 def test_colours_are_printed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,16 +145,16 @@ def test_colours_are_printed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_json_says_what_is_stored(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"text": STRANGE})
-    said = capsys.readouterr().out
-    assert json.loads(said) == {"text": STRANGE} and not _LEFT.search(said)
+    text = capsys.readouterr().out
+    assert json.loads(text) == {"text": STRANGE} and not _LEFT.search(text)
 
 
 def test_no_line_is_a_command_to_a_ci_job_s_runner(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "first\n::set-output name=a::b\n  ::stop-commands::x\n##[add-mask]y\nstd::move"
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     for print_it in (lambda: print_text(text), lambda: print_warning(text), lambda: table_console().print(text)):
-        said = _shown_by(print_it, monkeypatch, terminal=False)
-        assert not re.search(r"^\s*(::|##\[)", said, re.MULTILINE) and "std::move" in said
+        message = _shown_by(print_it, monkeypatch, terminal=False)
+        assert not re.search(r"^\s*(::|##\[)", message, re.MULTILINE) and "std::move" in message
     # Those that are meant are given.
     assert _shown_by(lambda: annotate("::error::x\x1b"), monkeypatch, terminal=False) == "::error::x\\x1b\n"
     monkeypatch.delenv("GITHUB_ACTIONS")
@@ -168,9 +168,9 @@ def _strange(status: Status = "crashed") -> CellResult:
     """A cell all of whose texts are a stranger's."""
     drawn = download_run()
     scenario = drawn.run.cell.scenario.model_copy(update={"title": STRANGE, "description": STRANGE})
-    who = drawn.run.cell.client.model_copy(update={"title": STRANGE, "notes": STRANGE, "version": STRANGE,
+    implementation = drawn.run.cell.client.model_copy(update={"title": STRANGE, "notes": STRANGE, "version": STRANGE,
                                                    "licence": STRANGE})  # fmt: skip
-    cell = drawn.run.cell.model_copy(update={"scenario": scenario, "client": who})
+    cell = drawn.run.cell.model_copy(update={"scenario": scenario, "client": implementation})
     outcome = Outcome(status=status, role="client", reason=STRANGE, detail=STRANGE, log_tail=(STRANGE,) * 2)
     run: Run = drawn.run.model_copy(update={"cell": cell, "outcome": outcome, "warnings": (STRANGE,)})
     measured: MeasuredRun | None = drawn.measured
@@ -186,9 +186,9 @@ def _strange(status: Status = "crashed") -> CellResult:
 )  # fmt: skip
 def test_no_report_in_markdown_has_a_stranger_s_html(report: object, status: Status) -> None:
     assert callable(report)
-    said = escape_html(report([_strange(status)]))
-    assert not _LEFT.search(said)
-    made = MarkdownIt("commonmark", {"html": True}).enable("table").render(said)
+    text = escape_html(report([_strange(status)]))
+    assert not _LEFT.search(text)
+    made = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
     known = {"p", "strong", "em", "code", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "h2", "br", "pre",
              "details", "summary", "hr"}  # fmt: skip
     assert set(re.findall(r"<(\w+)", made)) <= known
@@ -222,8 +222,8 @@ def test_junit_is_xml_and_shows_what_was_said() -> None:
 
 
 def test_a_table_for_the_terminal_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = _own(_shown_by(lambda: table.show([_strange()], table_console()), monkeypatch))
-    assert not _LEFT.search(said)
+    text = _own(_shown_by(lambda: table.show([_strange()], table_console()), monkeypatch))
+    assert not _LEFT.search(text)
 
 
 def test_the_last_words_of_an_endpoint_are_printable(tmp_path: Path) -> None:
@@ -237,8 +237,8 @@ def test_the_last_words_of_an_endpoint_are_printable(tmp_path: Path) -> None:
 
 def _site(folder: Path) -> Path:
     result = _strange()
-    found = replace(result, folders=(folder / "store",))
-    build.render_site(folder / "site", [found], Store(folder / "store"), lambda wanted: [], page_cache())
+    cell_result = replace(result, folders=(folder / "store",))
+    build.render_site(folder / "site", [cell_result], Store(folder / "store"), lambda wanted: [], page_cache())
     return folder / "site"
 
 
@@ -282,7 +282,9 @@ def _require_still(text: str) -> None:
     assert {tag for tag, _ in tags.tags}.isdisjoint({"img", "iframe", "object", "embed", "base"})
     for _, attributes in tags.tags:
         assert not [name for name, _ in attributes if name.startswith("on")]
-        assert not [said for _, said in attributes if (said or "").lower().startswith(("javascript:", "data:text"))]
+        assert not [
+            message for _, message in attributes if (message or "").lower().startswith(("javascript:", "data:text"))
+        ]
 
 
 def _cells(site: Path) -> dict[str, dict[str, str]]:
@@ -305,8 +307,8 @@ def test_stored_texts_are_shown_on_pages_and_obeyed_by_none(tmp_path: Path) -> N
 def test_events_of_a_trace_are_shown(tmp_path: Path) -> None:
     event = {"time": 1.0, "name": f"a{ESCAPES}", "data": {"x": ESCAPES}}
     (tmp_path / "a.sqlog").write_text(f"\x1e{json.dumps(event, ensure_ascii=False)}\n")
-    for _, name, said in read_opening(tmp_path / "a.sqlog").events:
-        assert not _LEFT.search(name + said)
+    for _, name, text in read_opening(tmp_path / "a.sqlog").events:
+        assert not _LEFT.search(name + text)
 
 
 def test_a_page_of_figures_runs_its_own_scripts_by_their_digests() -> None:

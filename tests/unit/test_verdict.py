@@ -34,9 +34,9 @@ def completed(*values: float) -> list[Observation]:
     return [(make_run(), measured(completion=value)) for value in values]
 
 
-def ended(status: str, role: str | None = None, found: MeasuredRun | None = None, **fields: str) -> Observation:
+def ended(status: str, role: str | None = None, measured_run: MeasuredRun | None = None, **fields: str) -> Observation:
     outcome = Outcome(status=status, role=role, **fields)
-    return make_run(outcome=outcome), found
+    return make_run(outcome=outcome), measured_run
 
 
 THREE = scenario({"metric": "completion", "at_most": "3 s"})

@@ -44,18 +44,18 @@ def images(of: Lab, user: str = "") -> dict[str, RootFs]:
     return {host.name: rootfs(user) for host in of.hosts}
 
 
-def event(kind: str, host: str, **more: Any) -> dict[str, Any]:
-    return {"event": kind, "t_ns": 1, "host": host, "index": 0, **more}
+def event(kind: str, host: str, **overrides: Any) -> dict[str, Any]:
+    return {"event": kind, "t_ns": 1, "host": host, "index": 0, **overrides}
 
 
 def test_the_guest_is_given_what_compose_gives_its_containers() -> None:
-    made = lab()
-    world = world_document(made, images(made), 1000)
+    built_lab = lab()
+    world = world_document(built_lab, images(built_lab), 1000)
     assert world["folders"] == {"www": f"{guests.GUEST_DIR}/www", "certs": f"{guests.GUEST_DIR}/certs"}
     # What the guest reads is the same wherever images are kept.
     assert "/exported" not in json.dumps(world)
-    assert [host["name"] for host in world["hosts"]] == [host.name for host in made.hosts]
-    for given, host in zip(world["hosts"], made.hosts, strict=True):
+    assert [host["name"] for host in world["hosts"]] == [host.name for host in built_lab.hosts]
+    for given, host in zip(world["hosts"], built_lab.hosts, strict=True):
         assert given["environment"] == host.environment
         assert given["addresses"] == [f"{host.ipv4}/24", f"{host.ipv6}/64"]
         assert given["hosts"] == {name: list(addresses) for name, addresses in host.hosts.items()}
@@ -67,12 +67,16 @@ def test_the_guest_is_given_what_compose_gives_its_containers() -> None:
 
 def test_both_engines_give_clients_the_same_times() -> None:
     late = {"stop": "4 s", "start": "1 s"}
-    one = scenario(flows=[{"download": "1 MB", "repeat_after": "5 s"}, {"stop": "3 s"}, late], objectives=[])
-    made = build_lab(cell(one), 0)
-    made = made.model_copy(update={"flows": (*made.flows[:2], made.flows[2].model_copy(update={"kind": "tcp"}))})
-    world = world_document(made, images(made), 1000)
+    tested_scenario = scenario(
+        flows=[{"download": "1 MB", "repeat_after": "5 s"}, {"stop": "3 s"}, late], objectives=[]
+    )
+    built_lab = build_lab(cell(tested_scenario), 0)
+    built_lab = built_lab.model_copy(
+        update={"flows": (*built_lab.flows[:2], built_lab.flows[2].model_copy(update={"kind": "tcp"}))}
+    )
+    world = world_document(built_lab, images(built_lab), 1000)
     given = flows(world["hosts"], world["client_end"])
-    assert given == supervisor.lifecycle_flows(made)
+    assert given == supervisor.lifecycle_flows(built_lab)
     assert [(flow.start, flow.stop, flow.repeat_after, flow.time_limit, flow.patience) for flow in given] == [
         (0, None, 5, 120, 5),
         (0, 3, None, 3 + 10, 5),
@@ -82,23 +86,25 @@ def test_both_engines_give_clients_the_same_times() -> None:
 
 
 def test_an_endpoint_that_is_not_root_writes_to_memory_that_is_there() -> None:
-    made = lab()
-    assert all(host["as_root"] for host in world_document(made, images(made), 1)["hosts"])
-    assert not any(host["as_root"] for host in world_document(made, images(made, "app"), 1)["hosts"])
-    more = guest_memory_mib(made, images(made, "1000:1000")) - guest_memory_mib(made, images(made, "0:0"))
+    built_lab = lab()
+    assert all(host["as_root"] for host in world_document(built_lab, images(built_lab), 1)["hosts"])
+    assert not any(host["as_root"] for host in world_document(built_lab, images(built_lab, "app"), 1)["hosts"])
+    more = guest_memory_mib(built_lab, images(built_lab, "1000:1000")) - guest_memory_mib(
+        built_lab, images(built_lab, "0:0")
+    )
     # Two hosts a flow; 1 MB twice and 2 MB once, and as much again of logs.
     assert more == 2 * 2 * (2_000_000 + 2_000_000) // 2**20
 
 
 def test_kernels_are_set_as_asked_and_have_memory_for_it(tmp_path: Path) -> None:
-    made = lab()
+    built_lab = lab()
     asked = {"net.ipv4.tcp_wmem": "4096 16384 33554432"}
-    first, *others = made.hosts
-    larger = made.model_copy(update={"hosts": (first.model_copy(update={"sysctls": asked}), *others)})
-    hosts = world_document(larger, images(made), 1)["hosts"]
+    first, *others = built_lab.hosts
+    larger = built_lab.model_copy(update={"hosts": (first.model_copy(update={"sysctls": asked}), *others)})
+    hosts = world_document(larger, images(built_lab), 1)["hosts"]
     assert hosts[0]["sysctls"] == asked and not any("sysctls" in host for host in hosts[1:])
     # The kernel lets TCP have a sixteenth of its memory before it saves.
-    assert guest_memory_mib(larger, images(made)) - guest_memory_mib(made, images(made)) == 16 * 32
+    assert guest_memory_mib(larger, images(built_lab)) - guest_memory_mib(built_lab, images(built_lab)) == 16 * 32
     (tmp_path / "net/ipv4").mkdir(parents=True)
     file = tmp_path / "net/ipv4/tcp_wmem"
     file.touch()
@@ -135,8 +141,8 @@ def test_diaries_become_outcomes(
 @pytest.mark.parametrize(("rate", "period"), [("250 Mbit/s", 2.0), ("10 Mbit/s", 4.8448), ("1 Mbit/s", 10.0)])
 def test_file_sizes_are_sampled_as_fast_as_frames_come(rate: str, period: float) -> None:
     link = {"rate": rate, "delay": "20 ms", "queue": "1 BDP"}
-    made = build_lab(cell(scenario(path={"forward": link, "return": link})), 0)
-    assert sample_ns(made) == period * 1e6
+    built_lab = build_lab(cell(scenario(path={"forward": link, "return": link})), 0)
+    assert sample_ns(built_lab) == period * 1e6
 
 
 def test_transfers_are_those_that_ended() -> None:
@@ -148,8 +154,8 @@ def test_transfers_are_those_that_ended() -> None:
         {**event("started", "client0"), "t_ns": 30, "index": 1},
         {**event("timed_out", "client0"), "t_ns": 40, "index": 1},
     ]
-    found = transfers_of(lab(), events)
-    assert [(item.flow, item.index, item.started_ns, item.ended_ns, item.exit_code) for item in found] == [
+    transfers = transfers_of(lab(), events)
+    assert [(item.flow, item.index, item.started_ns, item.ended_ns, item.exit_code) for item in transfers] == [
         (0, 0, 10, 20, 0),
         (0, 1, 30, 40, None),
     ]

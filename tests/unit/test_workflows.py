@@ -86,11 +86,11 @@ def _login(folder: Path, **environment: str) -> tuple[str, str]:
     """(what docker was called with, what it was given)."""
     (folder / "docker").write_text('#!/bin/sh\necho "$*" >"$SAID.words"\ncat >"$SAID.given"\n')
     (folder / "docker").chmod(0o755)
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", str(LOGIN), "registry.example/us/lab"], capture_output=True, text=True, check=True,
         env={"PATH": f"{folder}:{os.environ['PATH']}", "SAID": str(folder / "said"), "REGISTRY_USER": "me", **environment},
     )  # fmt: skip
-    assert "hidden" not in done.stdout + done.stderr
+    assert "hidden" not in process.stdout + process.stderr
     files = [folder / f"said.{name}" for name in ("words", "given")]
     words, given = (file.read_text().strip() if file.exists() else "" for file in files)
     return words, given
@@ -126,9 +126,9 @@ def test_what_is_typed_in_is_words_and_no_script(tmp_path: Path, target: str, ty
         ["make", "--old-file=setup", target, f"HARNESS={tmp_path / 'harness'}"], cwd=ROOT, env=environment,
         capture_output=True, check=False, timeout=60, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    said = (tmp_path / "said").read_text()
+    text = (tmp_path / "said").read_text()
     assert not (tmp_path / "run-by-a-shell").exists()
-    assert bait in said.splitlines()
+    assert bait in text.splitlines()
 
 
 def test_several_scenarios_and_further_words_are_words(tmp_path: Path) -> None:

@@ -205,8 +205,8 @@ class Trace:
         number = len(self.datagrams) + 1
         if lost:
             self.lost.add(len(self.datagrams))
-        made = Datagram(number, number * 1_000_000, *ends, ip, ecn, payload, len(payload))
-        self.datagrams.append((sender, made))
+        datagram = Datagram(number, number * 1_000_000, *ends, ip, ecn, payload, len(payload))
+        self.datagrams.append((sender, datagram))
 
     def evidence(self, *conversations: Conversation, run: Run | None = None) -> Evidence:
         opener = PacketOpener({name: one for talk in conversations for name, one in talk.secrets.items()})

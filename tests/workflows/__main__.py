@@ -18,13 +18,13 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     build = Build("actionlint", HERE, 60, bases={"GO": images.go})
     images.make(build, lambda name, seconds: print(f"making the image {name} (about {seconds:.0f} s)", flush=True))
     # Standard input is no file of the daemon's machine: nothing is mounted, wherever that runs.
-    said, code = "", 0
+    text, code = "", 0
     for file in sorted((folder / ".github" / "workflows").glob("*.yml")):
         command = ["docker", "run", "--rm", "-i", "--network", "none", build.reference, "-no-color",
                    "-stdin-filename", file.name, "-"]  # fmt: skip
-        done = subprocess.run(command, input=file.read_text(), capture_output=True, text=True, check=False)
-        said, code = said + done.stdout + done.stderr, max(code, done.returncode)
-    return subprocess.CompletedProcess(["actionlint"], code, said)
+        process = subprocess.run(command, input=file.read_text(), capture_output=True, text=True, check=False)
+        text, code = text + process.stdout + process.stderr, max(code, process.returncode)
+    return subprocess.CompletedProcess(["actionlint"], code, text)
 
 
 if __name__ == "__main__":

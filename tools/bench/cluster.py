@@ -1,7 +1,7 @@
 """A cluster's driver: what a run costs it, how many cores it can feed, and what a second worker gains.
 
-Runs that were recorded come back as answers of Dask's own workers, in place of guests: all that a driver does for a
-run is done, from the plan to the store and the line of progress.
+Runs that were recorded come back as answers of Dask's own workers, in place of guests. All that a driver does for a run
+is done, from the plan to the store and the line of progress.
 """
 
 from __future__ import annotations

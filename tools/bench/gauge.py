@@ -232,9 +232,9 @@ def gauge(
 ) -> tuple[Passage, ...]:
     """Send streams through programs, one after the other, in one lab kernel. One passage per trial.
 
-    `rootfs` is the simulator image's root file system, which has the kernel unless another is named; `folder`
-    takes the plan and what was measured; `seed` seeds all randomness of the guest but netem's, which the program
-    seeds. EngineError when a guest cannot be started, or does not come to its end: a command was refused, say.
+    `rootfs` is the simulator image's root file system, which has the kernel unless another is named. `folder` takes the
+    plan and what was measured. `seed` seeds all randomness of the guest but netem's, which the program seeds.
+    EngineError when a guest cannot be started, or does not come to its end: a command was refused, say.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "plan.json").write_text(json.dumps(plan_document(trials)))

@@ -1,6 +1,6 @@
 """The emulated links held against the rules of the kernel's queues, packet by packet, in virtual time.
 
-Each experiment sends known streams through path programs as cells use them, in the lab kernel that cells use, and
+Each experiment sends known streams through path programs as cells use them, in the lab kernel that cells use. It
 compares what came out with what a serial server, tbf, bfifo, sch_red and netem must do (tools.bench.fidelity).
 """
 

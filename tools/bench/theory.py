@@ -37,8 +37,8 @@ PAIRS = (64, 576, 1500)
 RENO_LOSS, RENO_SEGMENT, RENO_TIMER = 0.005, 1448, 0.2
 #: What a look at the clock costs, ns (images/lab-kernel/lab_clock.h): the grain of virtual time.
 LOOK = 256
-#: A packet's way has about eight looks at the clock between the stamps of its two ends (hfsc and two netems, each on
-#: the way in and out, the stamps, a timer), and may wait for as many of another packet whose turn has come, too.
+#: A packet's way has about eight reads of the clock between the stamps of its two ends (hfsc and two netems, each on
+#: the way in and out, the stamps, a timer). It may wait for as many of another packet whose turn has come, too.
 GRAIN = 16 * LOOK
 _MS = 1e6
 

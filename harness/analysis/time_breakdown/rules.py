@@ -28,7 +28,7 @@ from harness.analysis.time_breakdown.transfer import (
 from harness.formatting import format_count
 from harness.outcome.measured import State
 
-#: A window that grows by less than this factor in a round trip is not in slow start: RFC 9002 §7.3.1 doubles it, and
+#: A window that grows by less than this factor in a round trip is not in slow start. RFC 9002 §7.3.1 doubles it.
 #: HyStart++'s conservative slow start grows by a quarter of that (RFC 9406 §4.3: CSS_GROWTH_DIVISOR 4).
 GROWTH = 1.2
 #: So many round trips with the same bytes are a constant limit: in that time congestion avoidance would have added as
@@ -193,9 +193,9 @@ def _after_slow_start(conv: Conversation) -> Ints:
 
 def flow_control(conv: Conversation) -> Ints:
     """The sender has used the peer's credit, of a stream or of the connection, up to less than a packet, and no new
-    credit has arrived (RFC 9000 §4.1: blocked; tcp_info's tcpi_rwnd_limited, which counts the same for a receive
-    window; T-RAT §4.1: receiver-window-limited). MAX_DATA and MAX_STREAM_DATA are read from decrypted packets, TCP's
-    receive window from every segment's header.
+    credit has arrived. RFC 9000 §4.1: blocked. T-RAT §4.1: receiver-window-limited. tcp_info's tcpi_rwnd_limited counts
+    the same for a receive window. MAX_DATA and MAX_STREAM_DATA are read from decrypted packets, TCP's receive window
+    from every segment's header.
     """
     return merge_spans(np.concatenate([NO_SPANS, *(exhausted_spans(credit, conv) for credit in conv.credits or ())]))
 
@@ -233,10 +233,10 @@ def _is_ack_limited(conv: Conversation, start_ns: int, end_ns: int) -> bool:
 
 
 def sender_idle(conv: Conversation) -> Ints:
-    """Data and window are available, and for a round trip at least the window is never full: nothing is sent, because
-    the server has nothing ready, or paces below the path's rate (RFC 9002 §7.8: underutilised; tcp_info's
-    tcpi_busy_time without the limits; T-RAT §4.1: application-limited). If the sender does not report its window: the
-    same bytes round trip after round trip. Empty if the credit is unknown, and after every byte has been sent, because
+    """Data and window are available, and for a round trip at least the window is never full. Nothing is sent, because
+    the server has nothing ready, or paces below the path's rate. RFC 9002 §7.8: underutilised. T-RAT §4.1:
+    application-limited. tcp_info: tcpi_busy_time without the limits. If the sender does not report its window: the same
+    bytes round trip after round trip. Empty if the credit is unknown, and after every byte has been sent, because
     then there are no data.
     """
     idle = steady(conv) if conv.window is None else _room_spans(conv)

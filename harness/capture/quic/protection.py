@@ -97,8 +97,8 @@ def header_masks(keys: Keys, samples: Bytes) -> Bytes:
 def keystream(keys: Keys, numbers: Ints, size: int) -> Bytes:
     """The bytes that the first `size` payload bytes of each packet are XORed with: packet numbers (n,) → (n, size).
 
-    Block i of GCM encrypts nonce and counter i + 2 (NIST SP 800-38D §7.1), that of CCM a byte of flags, nonce and
-    counter i + 1 (RFC 3610 §2.3 with L = 3), that of ChaCha20 counter i + 1 (RFC 8439 §2.8).
+    Block i of GCM encrypts nonce and counter i + 2 (NIST SP 800-38D §7.1). That of CCM encrypts a byte of flags, nonce
+    and counter i + 1 (RFC 3610 §2.3 with L = 3), that of ChaCha20 counter i + 1 (RFC 8439 §2.8).
     """
     nonces = np.zeros((len(numbers), _IV), np.uint8)
     nonces[:, 4:] = numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
@@ -212,7 +212,7 @@ class Packets:
 def decrypt(heads: Heads, protection: Protection) -> Packets:
     """Remove the protection of short-header packets (RFC 9001 §5.4, §5.3), over all key phases (§6).
 
-    Three kinds of packets are left out. The first are those whose sample of header protection was not captured: the 54
+    Three kinds of packets are left out. The first are those whose sample of header protection was not captured. The 54
     bytes that a capture has of a datagram over IPv4 always hold it, the 34 over IPv6 do with IDs up to 13 bytes. The
     second have reserved bits set: RFC 9000 §17.3.1 has them 0, and three of four that a wrong key opens have not. The
     third have a number far from the numbers before. With a wrong secret the packets that remain do so by chance.

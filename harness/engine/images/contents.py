@@ -4,10 +4,10 @@ An image's identity is that of its recipe. Two machines that build the same reci
 packages from the distribution. The digest here tells such images apart, independently of the times and layers of their
 builds. The lists say what differs.
 
-Some data differ between builds of the same packages, and are left out: times, owners, caches, logs, Python's compiled
-files (which have the times of their sources), what Docker writes into every container, and what Debian's packages write
-when they are installed. For example, /etc/shadow has the day of its last change, a changed file leaves a copy of its
-former state, and the package ssl-cert makes a key and a certificate of its own.
+Some data differ between builds of the same packages, and are left out. These are times, owners, caches, logs, and
+Python's compiled files (which have the times of their sources). What Docker writes into every container is left out,
+too, and what Debian's packages write when they are installed. For example, /etc/shadow has the day of its last change,
+a changed file leaves a copy of its former state, and the package ssl-cert makes a key and a certificate.
 """
 
 from __future__ import annotations

@@ -64,9 +64,8 @@ class _Serial(Queue):
 class _Bucket(Queue):
     """The token bucket of sch_tbf.
 
-    From net/sched/sch_tbf.c, tbf_dequeue: tokens are time (`buffer` = burst at the rate, full at the start); the
-    head of the queue leaves once they cover its own time, and stays in the child's backlog until then, since tbf
-    only peeks.
+    From net/sched/sch_tbf.c, tbf_dequeue: tokens are time (`buffer` = burst at the rate, full at the start). The head
+    of the queue leaves once they cover its own time. It stays in the child's backlog until then, since tbf only peeks.
     """
 
     def __init__(self, runs: int, packets: int, rate_bps: int, burst_bytes: int, start_ns: float) -> None:

@@ -41,9 +41,9 @@ def _chain(loss: GilbertElliott) -> tuple[Floats, Floats, Floats]:
 def run_length_probabilities(loss: GilbertElliott, longest: int) -> Floats:
     """P(a run of losses has length k) for k = 1 … longest. Shape (longest,).
 
-    netem's loss_gilb_ell (net/sched/sch_netem.c) decides a packet's fate by the state the packet finds, and moves
-    the state by a number of its own, so that (state, loss) is a hidden Markov chain: a run starts after a packet
-    that was not lost, and the two-state probabilities follow by matrix products.
+    netem's loss_gilb_ell (net/sched/sch_netem.c) decides a packet's fate by the state the packet finds, and moves the
+    state by a number of its own. So (state, loss) is a hidden Markov chain. A run starts after a packet that was not
+    lost, and the two-state probabilities follow by matrix products.
     """
     move, stationary, lost = _chain(loss)
     state = (stationary * (1 - lost)) @ move * lost

@@ -65,12 +65,11 @@ def red(
 ) -> RedCounts:
     """Drops of RED over independent runs (Monte Carlo) of one arrival process. Its server is `tail_drop`'s.
 
-    The kernel's own arithmetic (include/net/red.h, net/sched/sch_red.c): the average is a fixed-point number
-    with its point at Wlog, moved by each arrival by the backlog without it; between the thresholds `qcount`
-    counts, its first packet passes and draws qR, and one is dropped once ((average - min) >> Wlog)·qcount ≥ qR,
-    where qR is a 32-bit random number divided by max_P/(max - min). There is no idle decay: below tbf, which
-    peeks, and hfsc, which does not ask an empty queue, red_dequeue never finds an empty child, and an idle queue
-    keeps its average. The hard limit is a bfifo.
+    The kernel's own arithmetic (include/net/red.h, net/sched/sch_red.c). The average is a fixed-point number with its
+    point at Wlog, moved by each arrival by the backlog without it. Between the thresholds `qcount` counts. Its first
+    packet passes and draws qR, a 32-bit random number divided by max_P/(max - min). A packet is dropped once ((average
+    - min) >> Wlog)·qcount ≥ qR. There is no idle decay: below tbf, which peeks, and hfsc, which does not ask an empty
+    queue, red_dequeue never finds an empty child. So an idle queue keeps its average. The hard limit is a bfifo.
     """
     low, high = parameters.min_bytes << parameters.log_weight, parameters.max_bytes << parameters.log_weight
     divisor = max(1, int(parameters.probability * _FRACTION) // max(1, parameters.max_bytes - parameters.min_bytes))
