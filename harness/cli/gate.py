@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.consoles import annotate, console, print_view
+from harness.cli.consoles import annotate, console, print_document
 from harness.cli.environment import endpoint_memory, log_limit, open_app, patience, stall
 from harness.cli.options import (
     AsJson,
@@ -95,8 +95,7 @@ def gate(
     """
     from harness.evaluation.regression.baseline import write_changed_cells
     from harness.report import gate as view
-    from harness.report.gate import decisions
-    from harness.report.summary import nightly_summary
+    from harness.report.markdown import render_markdown
 
     def evaluate() -> GateReport:
         return build_gate_report(baseline, scenarios, clients, servers, store, allow, within, metrics_asked, until)
@@ -104,11 +103,12 @@ def gate(
     if until is not None:
         _repeat(store, evaluate, until, jobs)
     gate_report = evaluate()
-    print_view(view, gate_report, markdown=markdown, as_json=as_json)
+    print_document(view.gate_document(gate_report), markdown=markdown, as_json=as_json)
     if junit is not None:
-        _write(junit, decisions(gate_report))
+        _write(junit, view.junit_decisions(gate_report))
     if summary is not None:
-        _write(summary, escape_html(nightly_summary(_cells(open_app(store), scenarios, clients, servers), gate_report)))
+        document = view.nightly_document(_cells(open_app(store), scenarios, clients, servers), gate_report)
+        _write(summary, escape_html(render_markdown(document)))
     if keep is not None:
         write_changed_cells(
             keep,
@@ -142,7 +142,7 @@ def build_gate_report(
     from harness.evaluation.regression.accepted_changes import apply_allowances, read_allowances
     from harness.evaluation.regression.decision import decide, match_cells, version_differences
     from harness.execution.more_repetitions import evaluation_sizes
-    from harness.report.chosen import parse_metrics
+    from harness.report.column_selection import parse_metrics
     from harness.report.gate import CellReport, GateReport
 
     tolerance = parse_tolerance("--within", within)

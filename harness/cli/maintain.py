@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.consoles import console, print_json, print_text, table_console
+from harness.cli.consoles import console, print_document, print_text
 from harness.cli.environment import open_app
 from harness.cli.options import (
     AsJson,
@@ -38,7 +38,7 @@ def cache(
     from harness.engine.docker_cli import image_ids
     from harness.engine.images.cache import size_of
     from harness.errors import EngineError
-    from harness.report.cached import CacheContent, cached_json, show_cached
+    from harness.report.images import CacheContent, cache_document
 
     app = open_app()
     removed: list[str] = []
@@ -62,10 +62,7 @@ def cache(
         removed,
         {f"{state} (logs of builds and of what was installed)": size_of(state)},
     )
-    if as_json:
-        print_json(cached_json(cached))
-    else:
-        show_cached(cached, table_console())
+    print_document(cache_document(cached), as_json=as_json)
 
 
 # --- `harness prune`.

@@ -12,11 +12,9 @@ from harness.cli import completion
 from harness.cli.consoles import (
     console,
     empty_json_if_absent,
+    print_document,
     print_json,
-    print_markdown,
     print_text,
-    print_view,
-    table_console,
 )
 from harness.cli.environment import ROOT, open_app
 from harness.cli.gate import Allow, Within, build_gate_report
@@ -133,22 +131,15 @@ def report(
 
     The commands below print other tables.
     """
-    from harness.report import grid as grid_report
-    from harness.report import json_report, table
-    from harness.report import markdown as markdown_report
-    from harness.report.chosen import parse_metrics
+    from harness.report.column_selection import parse_metrics
+    from harness.report.grid import grid_document
+    from harness.report.results import results_document
 
-    with empty_json_if_absent(as_json, lambda: json_report.report([])):
+    with empty_json_if_absent(as_json, lambda: results_document([])):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every, instead=_subcommands())
     chosen_metrics = parse_metrics(metrics_asked, results)
-    if as_json:
-        print_json(json_report.report(results, chosen_metrics))
-    elif markdown:
-        print_markdown(grid_report.markdown(results) if grid else markdown_report.report(results, chosen_metrics))
-    elif grid:
-        grid_report.show(results, table_console())
-    else:
-        table.show(results, table_console(), chosen_metrics)
+    document = grid_document(results) if grid and not as_json else results_document(results, chosen_metrics)
+    print_document(document, markdown=markdown, as_json=as_json)
 
 
 @reports.command("metrics")
@@ -162,11 +153,11 @@ def metrics(
     as_json: AsJson = False,
 ) -> None:
     """Print the metrics of flows, bottleneck and network of stored runs with several flows."""
-    from harness.report import flow_metrics
+    from harness.report.metrics import metrics_document
 
-    with empty_json_if_absent(as_json, lambda: flow_metrics.report([])):
+    with empty_json_if_absent(as_json, lambda: metrics_document([])):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
-    print_view(flow_metrics, results, markdown=markdown, as_json=as_json)
+    print_document(metrics_document(results), markdown=markdown, as_json=as_json)
 
 
 @reports.command("moves")
@@ -180,12 +171,11 @@ def moves(
     as_json: AsJson = False,
 ) -> None:
     """Print what servers do when a client moves, with the evidence, beside RFC 9000 §9.4 and a published survey."""
-    from harness.report import moves as view
+    from harness.report.migration import cells_with_moves, migration_document
 
-    with empty_json_if_absent(as_json, lambda: view.report([])):
+    with empty_json_if_absent(as_json, lambda: migration_document([])):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
-    migrations = view.cells_with_moves(results)
-    print_view(view, migrations, markdown=markdown, as_json=as_json)
+    print_document(migration_document(cells_with_moves(results)), markdown=markdown, as_json=as_json)
 
 
 @reports.command("interop")
@@ -214,13 +204,11 @@ def interop(
     from harness.report import interop as view
 
     if list_checks:
-        from harness.report import checks
-
-        print_view(checks, list(declared_checks().values()), markdown=markdown, as_json=as_json)
+        print_document(view.checks_document(list(declared_checks().values())), markdown=markdown, as_json=as_json)
         return
     runner_results = to_matrix(_read_document(published), str(published)) if published is not None else None
     app = open_app(store)
-    with empty_json_if_absent(as_json, lambda: view.report(view.matrix_of([]))):
+    with empty_json_if_absent(as_json, lambda: view.interop_document(view.matrix_of([]))):
         results = stored_cells(app, scenarios or [FOLDER.rstrip("/")], clients, servers, every=every)
         if why := view.empty_reason(results):
             raise NoDataError(why, f"test cases are below {FOLDER}; 'harness report' shows other cells")
@@ -228,12 +216,8 @@ def interop(
     if as_result:
         titles = {result.cell.scenario.name.removeprefix(FOLDER): result.cell.scenario.title for result in results}
         print_json(view.result_json(results, titles, str(app.places.store)))
-    elif as_json:
-        print_json(view.report(matrix, runner_results))
-    elif markdown:
-        print_markdown(view.markdown(matrix, runner_results))
     else:
-        view.show(matrix, table_console(), runner_results)
+        print_document(view.interop_document(matrix, runner_results), markdown=markdown, as_json=as_json)
 
 
 @reports.command("study")
@@ -260,9 +244,9 @@ def study(
     """Print what the factors of studies are worth in seconds, ranked, with intervals; and profiles side by side."""
     from harness.doe.effects import analyse_all
     from harness.doe.effects.samples import group_profiles
-    from harness.report import study as view
+    from harness.report.effects import effects_document
 
-    with empty_json_if_absent(as_json, lambda: view.report(([], []))):
+    with empty_json_if_absent(as_json, lambda: effects_document(([], []))):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
     evaluated = analyse_all(results), group_profiles(results)
     factors = {name for analysis in evaluated[0] for name in analysis.of.factors}
@@ -274,7 +258,7 @@ def study(
         raise InputError(
             f"--heat {heat}: a heat map is of two factors", "write --heat server.initial_rtt,client.ack_ratio"
         )
-    print_view(view, evaluated, markdown=markdown, as_json=as_json)
+    print_document(effects_document(evaluated), markdown=markdown, as_json=as_json)
     if draw is not None:
         from harness.report.plots.study import study_figures, write_study_figures
 
@@ -305,9 +289,9 @@ def junit(
     scenarios: StoredScenarios = None, clients: Clients = "all", servers: Servers = "all", store: StoreFolder = None
 ) -> None:
     """Print the verdicts as JUnit XML, for CI systems: a suite a scenario, a case a cell."""
-    from harness.report.gate import verdicts
+    from harness.report.gate import junit_verdicts
 
-    print_text(verdicts(stored_cells(open_app(store), scenarios, clients, servers)))
+    print_text(junit_verdicts(stored_cells(open_app(store), scenarios, clients, servers)))
 
 
 @reports.command("summary")
@@ -323,25 +307,21 @@ def summary(
     within: Within = "3%",
 ) -> None:
     """Print a summary of stored runs in Markdown, for a CI job: what changed since the baseline, verdicts, tables."""
-    from harness.report.summary import nightly_summary
+    from harness.report.gate import nightly_document
 
     gate_report = None
     if baseline is not None:
         gate_report = build_gate_report(baseline, scenarios, clients, servers, store, allow, within)
-    print_markdown(nightly_summary(stored_cells(open_app(store), scenarios, clients, servers), gate_report))
+    results = stored_cells(open_app(store), scenarios, clients, servers)
+    print_document(nightly_document(results, gate_report), markdown=True)
 
 
 @reports.command("parameters")
 def parameters(markdown: AsMarkdown = False, as_json: AsJson = False) -> None:
     """Print the vocabulary of parameters."""
-    from harness.report import explain
+    from harness.report.parameters import vocabulary_document
 
-    if as_json:
-        print_json(explain.report())
-    elif markdown:
-        print_text(explain.markdown())
-    else:
-        explain.show(table_console())
+    print_document(vocabulary_document(), markdown=markdown, as_json=as_json)
 
 
 @reports.command("defaults")
@@ -357,7 +337,7 @@ def defaults(store: StoreFolder = None, markdown: AsMarkdown = False, as_json: A
     catalogue = open_app().catalogue
     implementations = [item for item, _ in catalogue.implementations().values() if item.parameters and item.speaks_quic]
     table = view.defaults(implementations, view.observations(results))
-    print_view(view, table, markdown=markdown, as_json=as_json)
+    print_document(view.defaults_document(table), markdown=markdown, as_json=as_json)
 
 
 @reports.command("html")

@@ -11,11 +11,10 @@ from harness.cli import completion
 from harness.cli.consoles import (
     console,
     empty_json_if_absent,
+    print_document,
     print_json,
-    print_markdown,
     print_text,
     print_warning,
-    table_console,
 )
 from harness.cli.environment import open_app
 from harness.cli.options import (
@@ -48,18 +47,12 @@ def compare(
 
     The exit code is 1 when engines disagree and nothing measured explains it, 5 when there is nothing to compare.
     """
-    from harness.report import compare
-    from harness.report.compare import comparisons
+    from harness.report.compare import comparison_document, comparisons
 
     tolerance = parse_tolerance("--within", within)
-    with empty_json_if_absent(as_json, lambda: compare.report([])):
+    with empty_json_if_absent(as_json, lambda: comparison_document([])):
         compared = comparisons(stored_cells(open_app(store), scenarios, clients, servers), within=tolerance)
-    if as_json:
-        print_json(compare.report(compared))
-    elif markdown:
-        print_markdown(compare.markdown(compared))
-    else:
-        compare.show(compared, table_console())
+    print_document(comparison_document(compared), markdown=markdown, as_json=as_json)
     if all(item.within is None for item in compared):
         raise typer.Exit(NOTHING)
     if any(item.within is False and item.reason == "not_explained" for item in compared):

@@ -10,7 +10,7 @@ from typing import Literal
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.planning.sampling import is_random
-from harness.report.layout import number_text
+from harness.report.numbers import number_text
 from harness.report.studies import measured_cells
 from harness.stats.intervals import interval
 from studies.in_sequence.claims import PROXIES, SIZES, Path

@@ -13,8 +13,8 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import Request, build_matrix, named_implementations, swept_points
 from harness.outcome import Absence, LinkProof, MeasuredRun, Outcome, Run
-from harness.report import flow_metrics
-from harness.report.markdown import table_row
+from harness.report.markdown import render_markdown, table_row
+from harness.report.metrics import absences, metrics_document
 from harness.report.studies import SHARED_PAGE
 from studies.in_sequence_satellite.page import claim, satellite
 from studies.red_droptail.page import queues
@@ -201,9 +201,10 @@ def test_a_figure_says_whose_client_it_shows() -> None:
 
 def test_tables_of_flows(snapshot: SnapshotAssertion) -> None:
     found = [*background(), *sharing()]
-    assert flow_metrics.markdown(found) == snapshot
-    content = flow_metrics.report(found)
+    document = metrics_document(found)
+    assert render_markdown(document) == snapshot
+    content = document.data
     assert content["schema"] == 1
     # It was so in the first run of each.
     why = "mean_srtt of flow 0: left out, nothing shows it"
-    assert [flow_metrics.absences(result) for result in found] == [[f"{why} (1 of 2 runs)"], [why]]
+    assert [absences(result) for result in found] == [[f"{why} (1 of 2 runs)"], [why]]

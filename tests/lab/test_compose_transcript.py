@@ -18,7 +18,10 @@ STATE = ROOT / ".state"
 #: File → (what is in it, what is put in its place).
 ALTERATIONS = {
     "harness/engine/docker/containers.py": ('_GRACE = "2"', '_GRACE = "3"'),
-    "harness/engine/confinement.py": ('PERSISTENT_SIMULATOR = ("DAC_OVERRIDE", ', 'PERSISTENT_SIMULATOR = ("CHOWN", "DAC_OVERRIDE", '),
+    "harness/engine/confinement.py": (
+        'PERSISTENT_SIMULATOR = ("DAC_OVERRIDE", ',
+        'PERSISTENT_SIMULATOR = ("CHOWN", "DAC_OVERRIDE", ',
+    ),
 }
 
 

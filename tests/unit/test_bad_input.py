@@ -11,15 +11,16 @@ import typer
 
 from harness.analysis.metrics.objectives import mistakes
 from harness.catalogue import Catalogue, Mistake
-from harness.cli.consoles import console, table_console
+from harness.cli.consoles import console, print_document
 from harness.cli.entry import cli, main
 from harness.errors import EngineError, HarnessError, InputError, disk_error
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.execution.events import RunFinished, Warned
 from harness.outcome import MeasuredRun, Outcome, Run
-from harness.report import listing, table
+from harness.report.catalogue import ListedImplementation, catalogue_document
 from harness.report.progress import ProgressPrinter
+from harness.report.results import results_document
 from harness.scenario.schema import Scenario
 from harness.store.results import Store
 from tests.bad_commands import COMMANDS, VARIABLES, BadCommand
@@ -222,8 +223,8 @@ def test_nothing_that_a_person_wrote_is_markup(capsys: pytest.CaptureFixture[str
               outcome=Outcome(status="crashed", role="client", detail=ODD, reason=ODD, log_tail=(ODD,)))  # fmt: skip
     verdict = judge(one, [(run, None)])
     result = CellResult(played, ((run, MeasuredRun(version=1, warnings=(ODD,))),), verdict, (Path("x"),))
-    table.show([result], table_console())
-    listing.show([one], [listing.ListedImplementation(alpha, here=False, absent=ODD)], table_console())
+    print_document(results_document([result]))
+    print_document(catalogue_document([one], [ListedImplementation(alpha, here=False, absent=ODD)]))
     with ProgressPrinter(console()) as talk:
         talk(RunFinished(played, run, run.outcome, verdict))
         talk(Warned(ODD))

@@ -15,16 +15,20 @@ from harness.evaluation.cell_result import CellResult
 from harness.execution import measured_store
 from harness.execution.measured_store import StoredResults
 from harness.outcome import Attributed, Attribution, MeasuredRun, Outcome, State, StateShare
-from harness.report import because, json_report, table
-from harness.report.layout import Column, FittedTable, Row
+from harness.report import diagnosis
+from harness.report.document import Column, Row, Table
+from harness.report.markdown import render_blocks
+from harness.report.results import results_blocks, results_document
 from harness.report.site.cell import bands, cell_page
 from harness.report.site.cell import time_breakdowns as bars
 from harness.report.site.pictures import LEFT, received_picture
+from harness.report.terminal import FittedTable
 from harness.store.parquet import ColumnStore, write_columns
 from harness.store.parquet.tables import StoredRun
 from harness.store.results import Store
 from tests.engine_pairs import result, run
 from tests.examples import scenario
+from tests.rendering import printed
 from tests.unit.captures import Link, Recipe, write_run
 
 PARTS: dict[State, tuple[float, str]] = {
@@ -60,47 +64,50 @@ def told(*scales: float, bound: str = "20 s", version: int = VERSION) -> CellRes
 
 
 def test_the_sentence_has_what_was_beyond_what_every_transfer_needs() -> None:
-    assert because.sentence(attribution(), told(1.0)) == (
+    assert diagnosis.time_sentence(attribution(), told(1.0)) == (
         "10 MB in 24.6 s, 4.6 s over: 3.9 s in slow start from 10 packets, 2.1 s in recovery (12 packets lost), "
         "1.2 s with the sender idle with 64 kB in flight; line rate for 16.1 s, handshake and request 1.3 s."
     )
-    assert ", 4.6 s over" not in because.sentence(attribution(), told(1.0, bound="25 s"))
+    assert ", 4.6 s over" not in diagnosis.time_sentence(attribution(), told(1.0, bound="25 s"))
 
 
 def test_a_column_has_the_three_largest() -> None:
-    assert because.short(attribution()) == (
+    assert diagnosis.time_text(attribution()) == (
         "slow start 3.9 s from 10 packets, recovery 2.1 s (12 packets lost), sender idle 1.2 s with 64 kB in flight; "
         "line rate 16.1 s"
     )
 
 
 def test_the_run_in_the_middle_speaks_for_its_cell() -> None:
-    (one,) = because.attributions(told(2.0, 1.0, 3.0))
+    (one,) = diagnosis.attributions(told(2.0, 1.0, 3.0))
     assert one == attribution(2.0)
-    assert because.attributions(result("virtual", run(completion=1.0))) == []
+    assert diagnosis.attributions(result("virtual", run(completion=1.0))) == []
 
 
 def test_what_is_short_of_an_objective_says_why_and_what_meets_it_does_not() -> None:
     missed, met = told(1.0), told(1.0, bound="25 s")
-    assert because.lines([missed, met]) == [f"{missed.name}: {because.sentence(attribution(), missed)}"]
+    assert diagnosis.time_lines([missed, met]) == [f"{missed.name}: {diagnosis.time_sentence(attribution(), missed)}"]
 
 
 def test_the_readme_has_a_line_for_each_that_misses_the_slowest_first() -> None:
-    made = because.markdown([told(1.0), told(1.0, bound="25 s"), told(2.0)])
+    made = render_blocks(diagnosis.diagnosis_blocks([told(1.0), told(1.0, bound="25 s"), told(2.0)]))
     head, _, *lines = made.splitlines()
     assert head == "| client → server | s | over | because |"
     assert [line.split(" | ")[1:3] for line in lines] == [["49.20", "29.20"], ["24.60", "4.60"]]
-    assert lines[1].endswith(f"| {because.short(attribution())} |")
-    assert because.markdown([told(1.0, bound="25 s"), result("virtual", run(completion=1.0))]) == ""
+    assert lines[1].endswith(f"| {diagnosis.time_text(attribution())} |")
+    assert (
+        render_blocks(diagnosis.diagnosis_blocks([told(1.0, bound="25 s"), result("virtual", run(completion=1.0))]))
+        == ""
+    )
 
 
 def test_what_older_rules_told_is_marked() -> None:
     older, today = told(1.0, version=VERSION - 1), told(2.0)
-    _, _, first, second, *rest = because.markdown([today, older]).splitlines()
-    assert "‡" not in first and second.endswith(" ‡ |") and rest == ["", f"‡ {because.OLDER_RULES_NOTE}"]
+    _, _, first, second, *rest = render_blocks(diagnosis.diagnosis_blocks([today, older])).splitlines()
+    assert "‡" not in first and second.endswith(" ‡ |") and rest == ["", f"‡ {diagnosis.OLDER_RULES_NOTE}"]
     assert (
-        bars(older)[0].sentence.endswith(because.OLDER_RULES_NOTE)
-        and because.OLDER_RULES_NOTE not in bars(today)[0].sentence
+        bars(older)[0].sentence.endswith(diagnosis.OLDER_RULES_NOTE)
+        and diagnosis.OLDER_RULES_NOTE not in bars(today)[0].sentence
     )
 
 
@@ -110,7 +117,7 @@ def test_the_readme_names_each_that_failed_with_the_last_word_of_its_log() -> No
     silent = Outcome(status="timed_out", role="client", detail="not done after 120 s")
     crashed = result("virtual", (made.model_copy(update={"outcome": end}), measured))
     late = result("virtual", (made.model_copy(update={"outcome": silent}), measured))
-    lines = because.markdown([crashed, late, crashed]).splitlines()[2:]
+    lines = render_blocks(diagnosis.diagnosis_blocks([crashed, late, crashed])).splitlines()[2:]
     assert lines == [
         f"| {crashed.name}, {crashed.name} | – | – | crashed client: “too many gaps \\| really” |",
         f"| {late.name} | – | – | timed out client: not done after 120 s |",
@@ -120,13 +127,11 @@ def test_the_readme_names_each_that_failed_with_the_last_word_of_its_log() -> No
     mixed = result(
         "virtual", *whole.runs, (made.model_copy(update={"outcome": end}), measured), one=whole.cell.scenario
     )
-    assert "crashed" not in because.markdown([mixed])
+    assert "crashed" not in render_blocks(diagnosis.diagnosis_blocks([mixed]))
 
 
 def _printed(results: list[CellResult], width: int) -> str:
-    out = io.StringIO()
-    Console(file=out, width=width).print(table.render(results))
-    return out.getvalue()
+    return printed(results_blocks(results), width)
 
 
 def test_the_table_has_the_column_where_it_fits() -> None:
@@ -139,7 +144,7 @@ def test_the_table_has_the_column_where_it_fits() -> None:
 
 def test_a_column_that_is_there_if_it_fits_does_not_make_parts() -> None:
     columns = [Column("who", identifies=True), Column("a"), Column("why", text=24, if_fits=True)]
-    made = FittedTable("title", columns, [Row(["x" * 10, "1", "because " * 20])])
+    made = FittedTable(Table(columns, [Row(["x" * 10, "1", "because " * 20])], "title"))
     out = io.StringIO()
     Console(file=out, width=30).print(made)
     assert "parts" not in out.getvalue() and "why" not in out.getvalue()
@@ -149,7 +154,7 @@ def test_a_column_that_is_there_if_it_fits_does_not_make_parts() -> None:
 
 
 def test_json_has_parts_that_add_up_and_bounds() -> None:
-    (cell,) = json_report.report([told(1.0)])["cells"]
+    (cell,) = results_document([told(1.0)]).data["cells"]
     (one,) = cell["because"]
     assert sum(part["seconds"] for part in one["parts"]) == pytest.approx(one["seconds"])
     slow = next(part for part in one["parts"] if part["state"] == "slow_start")

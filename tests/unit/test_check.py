@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from harness.analysis.metrics import VERSION
 from harness.check import contract
@@ -15,11 +13,12 @@ from harness.check.parameters import TRIALS, claims, values_to_try
 from harness.execution.matrix import Request, build_matrix
 from harness.outcome import Cell, MeasuredRun, Measurement, Observation, Outcome, Run
 from harness.outcome.conformance import Finding
-from harness.report import findings as view
+from harness.report.conformance import findings_document
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role
 from harness.scenario.schema import Implementation
 from tests.examples import SIM, catalogue, cell, images, implementation
+from tests.rendering import printed
 
 
 def run(*seen: tuple[Role, str, float | str], seconds: float | None = None) -> MeasuredRun:
@@ -280,15 +279,13 @@ def test_a_session_is_kept_when_the_server_saw_it_resumed(tmp_path: Path, told: 
 
 
 def test_findings_are_printed_with_a_word_not_only_a_colour() -> None:
-    out = io.StringIO()
     found = [
         Finding("mine", "client", "a transfer over h3", "holds", "whole file", "quic-go"),
         Finding("mine", "client", "parameter pacing", "does not hold", "no burst was seen", "quic-go"),
     ]
-    view.show(found, {"h2o": "it is built elsewhere"}, Console(file=out, width=140))
-    text = out.getvalue()
+    text = printed(findings_document(found, {"h2o": "it is built elsewhere"}), 140)
     assert "✓ holds" in text
     assert "✕ does not hold" in text
     assert "2 questions, 1 do not hold" in text
     assert "h2o: not built here: it is built elsewhere" in text
-    assert view.report(found, {})["findings"][1]["answer"] == "does not hold"
+    assert findings_document(found, {}).data["findings"][1]["answer"] == "does not hold"

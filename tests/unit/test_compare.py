@@ -1,19 +1,19 @@
 from __future__ import annotations
 
-import io
 import json
 import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import DirectionProof, EngineName, Image, LinkProof, MeasuredRun
-from harness.report.compare import CPU_BOUND, MetricComparison, comparisons, default_metrics, markdown, report, show
+from harness.report.compare import CPU_BOUND, MetricComparison, comparison_document, comparisons, default_metrics
+from harness.report.markdown import render_markdown
 from tests.engine_pairs import completions, repeating, result, run
 from tests.examples import cell, implementation, link, path, scenario
+from tests.rendering import printed
 
 
 def one(*results: CellResult, metric: str = "completion", within: float = 0.03) -> MetricComparison:
@@ -156,7 +156,7 @@ def test_a_time_never_reached_is_infinite() -> None:
     assert back.difference == math.inf and back.within is False
     neither = one(result("compose", late), result("virtual", late, late))
     assert (neither.difference, neither.within, neither.unit, neither.direction) == (0, True, "s", "lower")
-    assert "| never | never |" in markdown([neither])
+    assert "| never | never |" in render_markdown(comparison_document([neither]))
 
 
 def test_some_runs_in_time() -> None:
@@ -322,7 +322,7 @@ def test_another_simulator_is_no_same_experiment() -> None:
     far = one(completions("compose", 20, of=before), completions("virtual", 15))
     assert far.reason == "other_bits"
     assert far.compose is not None and far.compose.simulator == "older"
-    assert "other simulator" in markdown([near])
+    assert "other simulator" in render_markdown(comparison_document([near]))
 
 
 def _measured_by(version: int, engine: EngineName, *seconds: float) -> CellResult:
@@ -335,7 +335,7 @@ def test_figures_of_other_measuring_code_are_said() -> None:
     found = one(_measured_by(3, "compose", 20), _measured_by(4, "virtual", 15))
     assert found.reason == "other_measuring"
     assert found.explanation.startswith("not measured by the same code, versions 3 (compose) and 4 (virtual)")
-    [entry] = report([found])["comparisons"]
+    [entry] = comparison_document([found]).data["comparisons"]
     assert (entry["compose"]["measured_by"], entry["virtual"]["measured_by"]) == ([3], [4])
     # Within one engine, too; and where the medians agree it is said all the same.
     mixed = result("compose", *(pair for made in (3, 4) for pair in _measured_by(made, "compose", 20).runs))
@@ -360,7 +360,9 @@ def _all() -> list[CellResult]:
 
 
 def test_json_is_numbers_and_strict() -> None:
-    content = json.loads(json.dumps(report(comparisons(_all(), ["completion"])), allow_nan=False))
+    content = json.loads(
+        json.dumps(dict(comparison_document(comparisons(_all(), ["completion"])).data), allow_nan=False)
+    )
     assert (content["schema"], content["within"], content["outside"], content["not_comparable"]) == (1, 0, 2, 1)
     first, late, lonely = content["comparisons"]
     assert first["difference"] == -0.25 and first["compose"]["median"] == 20 and first["virtual"]["n"] == 1
@@ -372,9 +374,8 @@ def test_json_is_numbers_and_strict() -> None:
 
 def test_nothing_is_dropped_from_the_texts() -> None:
     compared = comparisons(_all(), ["completion"])
-    out = io.StringIO()
-    show(compared, Console(file=out, width=180))
-    for text in (out.getvalue(), markdown(compared)):
+    document = comparison_document(compared)
+    for text in (printed(document, 180), render_markdown(document)):
         assert "not comparable: lonely → beta: no virtual runs: completion" in text
         assert "0 within ±3 %, 2 outside, 1 not comparable" in text
         assert "CPU-bound in real time: the client used 95 % of a core" in text
@@ -382,11 +383,9 @@ def test_nothing_is_dropped_from_the_texts() -> None:
 
 
 def test_nothing_stored() -> None:
-    out = io.StringIO()
-    show([], Console(file=out))
-    assert out.getvalue() == "no stored runs match\n"
-    assert markdown([]) == "No stored runs match.\n"
-    assert report([])["comparisons"] == []
+    document = comparison_document([])
+    assert printed(document) == render_markdown(document) == "No stored runs match.\n"
+    assert document.data["comparisons"] == []
 
 
 def test_unmeasured_runs_do_not_count() -> None:

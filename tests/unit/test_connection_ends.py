@@ -16,7 +16,7 @@ from harness.errors import UnfitError
 from harness.evaluation.cell_result import CellResult, unreached_value
 from harness.evaluation.verdict import judge
 from harness.outcome import Ending, LinkProof, MeasuredRun, Outcome, Run, Transfer, Unfinished, Voice, proven_outcome
-from harness.report.unfinished import lines
+from harness.report.diagnosis import failure_lines
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Implementation, Scenario
 from harness.store.parquet.tables import ModelTable
@@ -397,7 +397,7 @@ def test_a_report_tells_the_silence_and_the_ends() -> None:
     )
     run = failed()
     result = CellResult(run.cell, ((run, known),), judge(run.cell.scenario, [(run, known)]), (Path(),))
-    (line,) = lines([result])
+    (line,) = failure_lines([result])
     assert line.startswith("one→one: 3 kB of 5 MB came; the path was dark from 3 to 63 s; ")
     assert line.endswith(
         "the client's idle timeout of 60 s expired 63.1 s after the first datagram (the client's qlog)."

@@ -18,7 +18,7 @@ from harness.capture.divergence import compare_runs, first_differing_packet
 from harness.capture.syscalls import RECORD, Records, call_name, first_differing_call, read_calls
 from harness.errors import ResultError
 from harness.outcome import Outcome, RandomBytes, Run
-from harness.report import divergence as view
+from harness.report.reruns import divergence_document, divergence_lines
 from harness.repro.divergence import compare_stored
 from harness.store.results import RUN
 from harness.store.run_comparison import differing_digests
@@ -192,8 +192,8 @@ def test_stored_runs_that_are_equal(tmp_path: Path) -> None:
     found = compare_stored(tmp_path / "a", tmp_path / "b")
     assert found.identical
     assert found.facts == (("cpu", "lab", "host"),)
-    assert "identical" in view.text(found)
-    json.dumps(view.report(found), allow_nan=False)
+    assert "identical" in "\n".join(divergence_lines(found))
+    json.dumps(dict(divergence_document(found).data), allow_nan=False)
 
 
 def test_stored_runs_that_part(tmp_path: Path) -> None:
@@ -205,11 +205,11 @@ def test_stored_runs_that_part(tmp_path: Path) -> None:
     assert not found.identical
     assert [item.side for item in found.packets] == ["left", "right"]
     assert [item.endpoint for item in found.random] == ["client0"]
-    said = view.text(found)
+    said = "\n".join(divergence_lines(found))
     assert "left capture: packet 4 of 10 and 9 differs: time and content" in said
     assert "random bytes of client0: 32 (abababab) in the first run, 64 (cdcdcdcd) in the second" in said
     assert "recvmsg = EAGAIN" in said
-    assert json.loads(json.dumps(view.report(found)))["calls"]["differs"] == ["result"]
+    assert json.loads(json.dumps(dict(divergence_document(found).data)))["calls"]["differs"] == ["result"]
 
 
 def test_captures_that_are_gone_are_told_apart_by_their_digests(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from harness.doe.effects import Analysis, analyse_all, group_studies
 from harness.doe.effects.samples import group_profiles
 from harness.doe.effects.summary import conditional_effects, mean_surface, summarise
 from harness.evaluation.cell_result import CellResult
-from harness.report import study as view
+from harness.report.effects import effects_document
+from harness.report.markdown import render_markdown
 from harness.report.plots.study import heat_map, response_curves, study_figures, tornado, write_study_figures
 from harness.scenario.parameters import ParameterValue
 from harness.store.results import Store
@@ -198,18 +199,18 @@ def test_profiles_beside_each_other() -> None:
         ("its own parameters", 11.0), ("swift's", 9.0), ("old's", 13.0),
     ]  # fmt: skip
     assert one.rows[1].absent == ("server.initial_cwnd 32",)
-    text = view.markdown(([], made))
+    text = render_markdown(effects_document(([], made)))
     assert "| swift's | 4.50 [4.00, 5.00] | 9.00 [8.00, 10.00] | measured | server.initial_cwnd 32 |" in text
-    assert view.report(([], made))["profiles"][0]["rows"][1]["profile"] == "swift's"
+    assert effects_document(([], made)).data["profiles"][0]["rows"][1]["profile"] == "swift's"
 
 
 def test_the_page_and_the_data(snapshot: SnapshotAssertion) -> None:
     found = analyse_all(every())
-    assert view.markdown((found, [])) == snapshot
-    data = json.loads(json.dumps(view.report((found, [])), allow_nan=False))
+    assert render_markdown(effects_document((found, []))) == snapshot
+    data = json.loads(json.dumps(dict(effects_document((found, [])).data), allow_nan=False))
     assert [one["metric"] for one in data["studies"]] == ["milestone_2MB", "milestone_10MB"]
     assert data["studies"][1]["main"][0]["saved"]["n"] == 3
-    assert view.report(([], [])) == {"schema": 1, "studies": [], "profiles": []}
+    assert effects_document(([], [])).data == {"schema": 1, "studies": [], "profiles": []}
 
 
 def test_figures(tmp_path: Path, snapshot: SnapshotAssertion) -> None:

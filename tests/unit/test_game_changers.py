@@ -20,9 +20,9 @@ from harness.execution.matrix import Request
 from harness.outcome import Cell
 from harness.planning.design import design_for_pair
 from harness.planning.sweep import Point, expand_points
-from harness.report import reach as view
+from harness.report.designs import search_sentence, searches_document
+from harness.report.markdown import render_markdown
 from harness.report.plots.study import tornado
-from harness.report.reach import sentence
 from harness.report.site import overview
 from harness.report.site.implementation import implementation_page
 from harness.report.site.study import study_pages
@@ -243,7 +243,7 @@ def _needs_two(asked: Asked, repetition: int) -> float:
 def test_what_it_takes_is_searched_and_read_from_the_store_alone() -> None:
     lab, one = _Lab(_needs_two), _demanding()
     found, said = _reach(lab, one)
-    assert sentence(found) == (
+    assert search_sentence(found) == (
         "alpha→beta: it takes client.ack_ratio 10 and server.initial_cwnd 100: every set of fewer settings was tried "
         "and fails (5 of 8 sets were tried)."
     )
@@ -260,14 +260,14 @@ def test_what_it_takes_is_searched_and_read_from_the_store_alone() -> None:
     (read,) = stored_searches(stored)
     assert read.reached == found.reached
     assert stored_searches(stored[1:]) == []
-    assert "| alpha→beta | it takes client.ack_ratio 10 and" in view.markdown([read])
-    assert view.report([read])["searches"][0]["answer"] == "cheapest"
+    assert "| alpha→beta | it takes client.ack_ratio 10 and" in render_markdown(searches_document([read]))
+    assert searches_document([read]).data["searches"][0]["answer"] == "cheapest"
 
 
 def test_a_smaller_budget_is_gone_on_from() -> None:
     lab, one = _Lab(_needs_two), _demanding()
     found, _ = _reach(lab, one, budget=3)
-    assert "not decided: 3 of 8 sets were tried, and the best, " in sentence(found)
+    assert "not decided: 3 of 8 sets were tried, and the best, " in search_sentence(found)
     assert sum(lab.batches) == 3
     found, _ = _reach(lab, one)
     assert found.reached.answer == "cheapest"
@@ -276,7 +276,7 @@ def test_a_smaller_budget_is_gone_on_from() -> None:
 
 def test_none_is_said_when_all_have_failed_or_the_line_is_too_slow() -> None:
     found, _ = _reach(_Lab(lambda asked, n: 30.0), _demanding())
-    assert sentence(found) == (
+    assert search_sentence(found) == (
         "alpha→beta: none of the 8 sets of settings meets all objectives: all were tried, and the best, as it is, takes "
         "4.29 times what is demanded."
     )
@@ -284,10 +284,10 @@ def test_none_is_said_when_all_have_failed_or_the_line_is_too_slow() -> None:
     assert impossible_objective(slow).startswith("milestone_2MB ≤ 1 s, and the line itself takes 1.")
     lab = _Lab(_needs_two)
     found, _ = _reach(lab, slow)
-    assert "nothing that can be told meets milestone_2MB ≤ 1 s" in sentence(found)
+    assert "nothing that can be told meets milestone_2MB ≤ 1 s" in search_sentence(found)
     assert not lab.ran
     crashed, _ = _reach(_Lab(lambda asked, n: None), _demanding())
-    assert "does not come to the end of what is timed" in sentence(crashed)
+    assert "does not come to the end of what is timed" in search_sentence(crashed)
 
 
 def test_what_is_searched_has_factors_and_objectives_and_a_ground_that_holds() -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from harness.outcome import Cell
 from harness.planning.endpoint_config import UnsupportedError, configure_endpoints
-from harness.report import json_report, markdown, table
-from harness.report.resumed import footnotes, seed_of
+from harness.report.markdown import render_blocks
+from harness.report.results import results_document, scenario_blocks
+from harness.report.resumption import footnotes, seed_of
 from harness.scenario.schema import Implementation, Scenario
 from tests.bounds import PICOQUIC, results, scenario
 from tests.examples import cell, implementation
+from tests.rendering import printed
 
 SENTENCE = "the second connection starts from what the first learnt (picoquic, bdp_seed: jump-start"
 
@@ -54,15 +54,15 @@ def test_what_a_repeat_starts_from(
 def test_every_format_says_so() -> None:
     made = results(again(), [4.8], figures={"milestone_100MB": 6.0})
     forgot = results(again(), [9.8], figures={"milestone_100MB": 6.0}, server=forgetful())
-    text = markdown.scenario_markdown([*made, *forgot])
+    text = render_blocks(scenario_blocks([*made, *forgot]))
     assert "| 6.00 | 4.80 † |" in text and "| 6.00 | 9.80 |" in text
     assert text.rstrip().endswith(f"† {SENTENCE} by default)")
-    assert "†" not in markdown.scenario_markdown(forgot)
-    out = io.StringIO()
-    table.show([*made, *forgot], Console(file=out, width=200))
-    assert "4.80 †" in out.getvalue() and "9.80 †" not in out.getvalue()
-    assert f"† {SENTENCE} by default)" in out.getvalue()
-    seeds = [cell["repeat_seed"] for cell in json_report.report([*made, *forgot])["cells"]]
+    assert "†" not in render_blocks(scenario_blocks(forgot))
+    document = results_document([*made, *forgot])
+    text = printed(document)
+    assert "4.80 †" in text and "9.80 †" not in text
+    assert f"† {SENTENCE} by default)" in text
+    seeds = [cell["repeat_seed"] for cell in document.data["cells"]]
     assert seeds == [{"server": "picoquic", "value": "jump-start", "asked": False}, None]
 
 

@@ -8,7 +8,7 @@ from harness.capture.divergence import TrailDifference
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.outcome import MeasuredRun, Measurement, Outcome, Run
-from harness.report import verified as view
+from harness.report.reruns import rerun_sentence, reruns_document
 from harness.repro.verify import draw_sample, select_runs
 from harness.store.identity import Equivalence, Ledger, with_key
 from harness.store.run_comparison import RunComparison
@@ -55,7 +55,7 @@ def compared(
 
 def sentence(one: RunComparison, ledger: Ledger | None = None) -> str:
     """What is said of it."""
-    return view.sentence(one, ledger or Ledger())
+    return rerun_sentence(one, ledger or Ledger())
 
 
 def test_equal_captures_are_identical_whatever_else_is_other() -> None:
@@ -95,7 +95,7 @@ def test_what_differs_is_named_with_its_place_and_its_bits() -> None:
         "/usr/local/bin/server in the image of server0",
     ):
         assert words in said
-    entry = view.report([found])["verified"][0]
+    entry = reruns_document([found]).data["verified"][0]
     assert entry["packets"] == {"first": 1, "last": 1}
     assert entry["figures"] == [{"metric": "completion", "unit": "s", "reference": 2.0, "here": 2.5}]
 

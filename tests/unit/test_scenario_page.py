@@ -13,7 +13,7 @@ from harness.errors import InputError
 from harness.netem import compile_path
 from harness.outcome import ENGINES
 from harness.planning.sweep import expand_points
-from harness.report.explain import explain, loss_words
+from harness.report.explanation import loss_words, scenario_text
 from harness.scenario.schema import GilbertElliott, Link, Scenario
 from harness.topology import server_of
 from harness.units import Percentage
@@ -32,7 +32,7 @@ def test_an_example_is_valid_and_compiles_in_both_times(file: Path) -> None:
         for engine in ENGINES:
             assert compile_path(point.scenario.path, server_of(engine)).lines()
     for engine in ENGINES:
-        assert explain(one, engine)
+        assert scenario_text(one, engine)
 
 
 @cache
@@ -103,7 +103,7 @@ def _explained(**forward: Any) -> str:
     path = type(scenario().path).model_validate(
         {**content, "forward": {"rate": "10 Mbit/s", "delay": "50 ms", **forward}}
     )
-    return explain(scenario(path=path), "virtual")
+    return scenario_text(scenario(path=path), "virtual")
 
 
 def test_jitter_in_words() -> None:
@@ -143,7 +143,7 @@ def test_changes_of_loss_in_words() -> None:
     one = scenario()
     content = one.path.model_dump(mode="json", by_alias=True)
     change = {"at": "5 s", "forward": {"loss": {"good_to_bad": "1 %", "bad_to_good": "50 %"}, "rate": "5 Mbit/s"}}
-    text = explain(scenario(path=type(one.path).model_validate({**content, "changes": [change]})), "virtual")
+    text = scenario_text(scenario(path=type(one.path).model_validate({**content, "changes": [change]})), "virtual")
     assert "after 5 s: forward rate 5 Mbit/s, loss: Gilbert–Elliott:" in text
 
 

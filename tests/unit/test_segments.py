@@ -10,7 +10,7 @@ from simulator.plan import Route
 from simulator.split import catching, configuration, delivering, routes
 
 from harness.planning.sweep import expand_points
-from harness.report.explain import explain
+from harness.report.explanation import scenario_text
 from harness.scenario.schema import MAXIMUM_SEGMENTS, Scenario
 from harness.topology import Lab, build_lab, sim_plan
 from harness.units import Duration, Percentage, Rate
@@ -121,7 +121,7 @@ def test_no_client_moves_behind_segments(tmp_path: Path) -> None:
 
 def test_words_for_people_name_every_segment(tmp_path: Path) -> None:
     (tmp_path / "case.yaml").write_text(SEQUENCE)
-    said = explain(catalogue().scenario(tmp_path / "case.yaml"), "virtual")
+    said = scenario_text(catalogue().scenario(tmp_path / "case.yaml"), "virtual")
     assert all(f"segment {name}" in said for name in ("internet", "satellite", "wifi"))
     assert (
         "proxy: splits TCP; send buffer 33 MB, receive buffer 6 MB, initial windows 100 and 10 packets, cubic" in said

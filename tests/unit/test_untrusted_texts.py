@@ -17,13 +17,14 @@ from xml.etree import ElementTree
 
 import pytest
 from markdown_it import MarkdownIt
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from harness.capture.artefacts import last_log_lines
 from harness.cli import consoles, main
 from harness.cli.consoles import (
     annotate,
+    print_document,
     print_error,
     print_json,
     print_markdown,
@@ -37,12 +38,17 @@ from harness.evaluation.regression.accepted_changes import AppliedAllowances
 from harness.evaluation.verdict import judge
 from harness.formatting import escape_cell, escape_controls, escape_html, escape_stored, format_value
 from harness.outcome import MeasuredRun, Outcome, Run, Status
-from harness.report import flow_metrics, gate, grid, interop, markdown, summary, table
-from harness.report.layout import Column, FittedTable, Row
+from harness.report import gate, interop
+from harness.report.document import Column, Row, Table
+from harness.report.grid import grid_document
+from harness.report.markdown import render_markdown
+from harness.report.metrics import metrics_document
 from harness.report.plots.registry import plots
 from harness.report.plots.render import Heading, RenderedFigure, render_page
+from harness.report.results import results_document
 from harness.report.site import build
 from harness.report.site.cell import read_opening
+from harness.report.terminal import FittedTable
 from harness.store.results import Store
 from tests.plot_runs import download_run, page_cache
 
@@ -109,12 +115,12 @@ def _own(text: str) -> str:
 
 def _a_table() -> None:
     table_console().print(
-        FittedTable(STRANGE, [Column(STRANGE, identifies=True), Column("b", text=9)], [Row([STRANGE, STRANGE])])
+        FittedTable(Table([Column(STRANGE, identifies=True), Column("b", text=9)], [Row([STRANGE, STRANGE])], STRANGE))
     )
 
 
 def _a_table_of_rich_s() -> None:
-    made = Table(title=STRANGE)
+    made = Grid(title=STRANGE)
     made.add_column(STRANGE)
     made.add_row(Text(STRANGE, style="red"))
     table_console().print(made)
@@ -181,12 +187,12 @@ def _strange(status: Status = "crashed") -> CellResult:
 @pytest.mark.parametrize("status", ["crashed", "timed_out", "completed"])
 @pytest.mark.parametrize(
     "report",
-    [markdown.report, grid.markdown, flow_metrics.markdown, summary.nightly_summary,
-     lambda results: interop.markdown(interop.matrix_of(results))],
+    [results_document, grid_document, metrics_document, gate.nightly_document,
+     lambda results: interop.interop_document(interop.matrix_of(results))],
 )  # fmt: skip
 def test_no_report_in_markdown_has_a_stranger_s_html(report: object, status: Status) -> None:
     assert callable(report)
-    said = escape_html(report([_strange(status)]))
+    said = escape_html(render_markdown(report([_strange(status)])))
     assert not _LEFT.search(said)
     made = MarkdownIt("commonmark", {"html": True}).enable("table").render(said)
     known = {"p", "strong", "em", "code", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "h2", "br", "pre",
@@ -211,18 +217,19 @@ def test_the_command_of_a_summary_prints_no_html(
 
 def test_no_line_of_the_gate_has_html() -> None:
     passage = gate.GateReport((), AppliedAllowances((), (), ()), 0.03)
-    assert escape_html(gate.markdown(passage)) == gate.markdown(passage)
+    text = render_markdown(gate.gate_document(passage))
+    assert escape_html(text) == text
 
 
 def test_junit_is_xml_and_shows_what_was_said() -> None:
-    text = gate.verdicts([_strange()])
+    text = gate.junit_verdicts([_strange()])
     assert not _LEFT.search(text)
     suites = ElementTree.fromstring(text)
     assert escape_controls(ESCAPES) in "".join(suites.itertext()) and len(list(suites.iter("testcase"))) == 1
 
 
 def test_a_table_for_the_terminal_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = _own(_shown_by(lambda: table.show([_strange()], table_console()), monkeypatch))
+    said = _own(_shown_by(lambda: print_document(results_document([_strange()])), monkeypatch))
     assert not _LEFT.search(said)
 
 

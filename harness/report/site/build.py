@@ -17,10 +17,11 @@ from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import escape_controls, format_count
 from harness.outcome import ENGINES
-from harness.report.layout import number_text
-from harness.report.metrics_page import metrics_page
+from harness.report.metrics import metrics_page
+from harness.report.numbers import interval_text, number_text
 from harness.report.plots.render import page_script
 from harness.report.plots.stored import Search
+from harness.report.results import SYMBOLS
 from harness.report.site import pictures
 from harness.report.site import study as drawn
 from harness.report.site.cell import Qlog, cell_page, read_opening
@@ -30,7 +31,6 @@ from harness.report.site.markdown import CELL, cell_address, to_html
 from harness.report.site.matrix import heading_spans
 from harness.report.site.overview import MEANING, implementation_names, overview
 from harness.report.site.study import study_pages
-from harness.report.table import SYMBOLS, interval_text
 from harness.scenario.parameters import ROLES
 from harness.store.results import StoreReader, disk_error
 from harness.writing import replace_file

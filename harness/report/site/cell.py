@@ -30,12 +30,18 @@ from harness.outcome import (
 )
 from harness.outcome.deviations import configured_values, deviation_sentences, find_deviations, observed_flow
 from harness.reading import is_regular
-from harness.report.because import OLDER_RULES_NOTE, STATE_NAMES, attributions, uses_older_rules
-from harness.report.because import sentence as time_sentence
-from harness.report.layout import number_text, span_text, unit_text
+from harness.report.diagnosis import (
+    OLDER_RULES_NOTE,
+    STATE_NAMES,
+    attributions,
+    failed_transfers,
+    failure_sentence,
+    time_sentence,
+    uses_older_rules,
+)
+from harness.report.numbers import number_text, span_text, unit_text
+from harness.report.results import SYMBOLS
 from harness.report.site.pictures import WIDTH, Received, Scale, objective_scale, received_picture
-from harness.report.table import SYMBOLS
-from harness.report.unfinished import failed_transfers, sentence
 from harness.scenario.parameters import ROLES
 from harness.topology import flow_label
 
@@ -274,7 +280,7 @@ def cell_page(result: CellResult) -> CellPage:
         tuple(objective_scale(result, objective) for objective in result.verdict.objectives),
         picture,
         time_breakdowns(result),
-        tuple(sentence(*transfer) for transfer in failed_transfers(result)),
+        tuple(failure_sentence(*transfer) for transfer in failed_transfers(result)),
         bands(result, picture),
         tuple(_check_lines(result)),
         tuple(f"{index} {flow_label(cell, index)}" for index in range(len(cell.scenario.flows))),

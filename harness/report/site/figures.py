@@ -9,10 +9,10 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import relative_miss
 from harness.outcome import Cell
 from harness.outcome.deviations import find_deviations
-from harness.report.chosen import MetricColumn, columns
+from harness.report.column_selection import MetricColumn, columns
 from harness.report.grid import METRIC, entry
-from harness.report.layout import number_text
-from harness.report.table import SYMBOLS, reference_lines
+from harness.report.numbers import number_text
+from harness.report.results import SYMBOLS, reference_lines
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
 

@@ -10,12 +10,12 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.staleness import outdated_note
 from harness.outcome import Cell
 from harness.report import effort_summary, group_by_scenario
-from harness.report.chosen import columns
+from harness.report.column_selection import columns
+from harness.report.results import SYMBOLS, reference_lines
 from harness.report.site.figures import Tile, build_tile, headline
 from harness.report.site.interop import cells_on_page
 from harness.report.site.matrix import CellMatrix, build_matrix
 from harness.report.studies import installed_studies
-from harness.report.table import SYMBOLS, reference_lines
 from harness.scenario.parameters import ROLES, Role
 
 #: The page of test cases.
