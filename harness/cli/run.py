@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def draw_comparisons(results: Sequence[CellResult], folder: Path) -> None:
     """Draw the rankings of cells of one scenario, and print the files' names. An error here costs no verdict."""
     from harness.evaluation.ranking import rank_cells
-    from harness.report import group_by_scenario
+    from harness.report.results import group_by_scenario
 
     talk = console()
     cell_rankings = [ranking for cells in group_by_scenario(results) for ranking in rank_cells(cells)]

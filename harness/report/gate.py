@@ -15,10 +15,9 @@ from harness.evaluation.regression.accepted_changes import Allowance, AllowedDec
 from harness.evaluation.regression.decision import ALARMS, OUTCOME, STATUS_ORDER, ChangeStatus, MetricChange
 from harness.formatting import escape_controls, format_count
 from harness.outcome.deviations import deviation_sentences, find_deviations
-from harness.report import group_by_scenario
 from harness.report.document import SENTENCE_WIDTH, Column, Document, Heading, Paragraph, Row, Span, Table
 from harness.report.numbers import json_number, number_text, unit_text
-from harness.report.results import results_blocks, totals_blocks
+from harness.report.results import group_by_scenario, results_blocks, totals_blocks
 from harness.stats.intervals import interval
 from harness.stats.two_sample import ALPHA
 

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.staleness import outdated_note, row_text
-from harness.report import group_by_scenario
 from harness.report.document import Block, Column, Document, Paragraph, Row, Span, Table
 from harness.report.parameters import requested_parameters
-from harness.report.results import SYMBOLS
+from harness.report.results import SYMBOLS, group_by_scenario
 from harness.scenario.metric_names import MetricName
 
 #: Metric of a pair's figure.

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from harness.analysis.metrics.registry import declared_metrics, unit_of
@@ -23,7 +24,7 @@ from harness.netem.mobility import flow_timeline
 from harness.outcome import FAILED_TRANSFER, Cell, LinkProof
 from harness.outcome.deviations import find_deviations
 from harness.planning.sweep import full_names
-from harness.report import diagnosis, effort_summary, group_by_scenario, total_effort
+from harness.report import diagnosis
 from harness.report.column_selection import MetricColumn, columns, flow_columns, ranking_metrics, shows_goodput
 from harness.report.document import (
     SENTENCE_WIDTH,
@@ -39,7 +40,7 @@ from harness.report.document import (
 )
 from harness.report.numbers import interval_text, json_number, rate_text
 from harness.report.numbers import span_text as figure
-from harness.report.parameters import RequestedParameters, requested_parameters
+from harness.report.parameters import RequestedParameters, requested_parameters, sort_key
 from harness.report.ranking import ranking_blocks, ranking_data
 from harness.report.resumption import add_mark, footnotes, seed_of
 from harness.scenario.metric_names import MetricName
@@ -362,6 +363,49 @@ def _distinguishing(group: Sequence[Cell], cells: Sequence[Cell]) -> dict[str, s
     """Parameters that distinguish a group of cells from the others of the table."""
     shared = requested_parameters(cells).shared
     return {name: str(value) for name, value in requested_parameters(group).shared.items() if name not in shared}
+
+
+# --- Cells by their tables, and the time that their runs took.
+
+
+def group_by_scenario(results: Sequence[CellResult]) -> list[list[CellResult]]:
+    """Group the results by scenario and engine, a group per table. Sort its rows by parameter values."""
+
+    def table(result: CellResult) -> tuple[str, str]:
+        return result.cell.scenario.name, result.cell.engine
+
+    def row(result: CellResult) -> tuple[object, ...]:
+        return *table(result), sort_key(result.cell)
+
+    # Cells without parameters keep the order they come in.
+    return [list(group) for _, group in groupby(sorted(results, key=row), key=table)]
+
+
+def total_effort(results: Sequence[CellResult]) -> tuple[int, float, float]:
+    """Return (number of runs, virtual time in s, wall time in s) of stored runs. A virtual-time run uses one core."""
+    runs = [run for result in results for run, _ in result.runs]
+    return len(runs), sum(run.virtual or 0.0 for run in runs), sum(run.wall for run in runs)
+
+
+def slowest_families(results: Sequence[CellResult], limit: int) -> list[tuple[str, float]]:
+    """Return (scenario folder, wall time in s), the longest first, at most `limit` of them."""
+    seconds: dict[str, float] = {}
+    for result in results:
+        family = result.cell.scenario.name.partition("/")[0]
+        seconds[family] = seconds.get(family, 0.0) + sum(run.wall for run, _ in result.runs)
+    return sorted(seconds.items(), key=lambda entry: -entry[1])[:limit]
+
+
+def effort_summary(results: Sequence[CellResult]) -> str:
+    """Describe the time that runs took, for people. Empty without runs."""
+    count, virtual, wall = total_effort(results)
+    if not count:
+        return ""
+    runs = format_count(count, "run")
+    if not virtual or not wall:
+        return f"{runs} took {wall:,.0f} s"
+    speed = f"{virtual / wall:.1f} times real time"
+    return f"{runs} took {virtual:,.0f} s of virtual time in {wall:,.0f} s of one core ({speed})"
 
 
 # --- A row per scenario.

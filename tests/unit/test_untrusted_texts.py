@@ -44,7 +44,7 @@ from harness.report.grid import grid_document
 from harness.report.markdown import render_markdown
 from harness.report.metrics import metrics_document
 from harness.report.plots.registry import plots
-from harness.report.plots.render import Heading, RenderedFigure, render_page
+from harness.report.plots.render import PageHeading, RenderedFigure, render_page
 from harness.report.results import results_document
 from harness.report.site import build
 from harness.report.site.cell import read_opening
@@ -318,7 +318,7 @@ def test_events_of_a_trace_are_shown(tmp_path: Path) -> None:
 
 def test_a_page_of_figures_runs_its_own_scripts_by_their_digests() -> None:
     plot = next(iter(plots().values()))
-    heading = Heading(STRANGE, STRANGE, STRANGE)
+    heading = PageHeading(STRANGE, STRANGE, STRANGE)
     text = render_page(heading, [RenderedFigure(plot, {"title": f"{STRANGE}</script>"})], "var own = '</script>';")
     policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
     assert policy is not None

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from harness.analysis.interop import declared_checks
 from harness.analysis.interop.registry import CASES, DISABLED, FOLDER, MEASUREMENTS, case_of
 from harness.evaluation.cell_result import CellResult
-from harness.report import effort_summary
 from harness.report.interop import checks_document, interop_document, matrix_of, testcase_cells
 from harness.report.markdown import render_markdown, table_row
+from harness.report.results import effort_summary
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import ONE_SIDED, TESTCASES, Implementation, Scenario, TestcaseName
 

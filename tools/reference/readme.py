@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from harness.analysis.interop.registry import case_of
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
-from harness.report import slowest_families, total_effort
 from harness.report.compare import comparison_blocks, comparisons
 from harness.report.diagnosis import diagnosis_blocks
 from harness.report.grid import grid_blocks, verdict_grid_blocks
 from harness.report.markdown import render_blocks, render_markdown
 from harness.report.parameters import defaults, defaults_blocks, observations, vocabulary_document
-from harness.report.results import results_blocks, totals_blocks
+from harness.report.results import results_blocks, slowest_families, total_effort, totals_blocks
 from harness.scenario.schema import Implementation
 
 #: The scenario that `make run` runs: its verdicts stand in the README, its tables on the page of results.

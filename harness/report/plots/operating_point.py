@@ -10,8 +10,8 @@ import altair as alt
 import polars as pl
 
 from harness.analysis.timeseries.grid import BIN
-from harness.report.plots.copied import Marks
 from harness.report.plots.parts import (
+    Marks,
     axis_end,
     bin_series,
     flow_encodings,

@@ -9,9 +9,9 @@ from typing import cast
 import altair as alt
 import polars as pl
 
-from harness.report.plots.copied import Marks
 from harness.report.plots.curves import stack_panels
 from harness.report.plots.parts import (
+    Marks,
     axis_end,
     clip_to_span,
     flow_encodings,

@@ -18,6 +18,7 @@ from harness.formatting import escape_controls, format_count
 from harness.outcome import (
     STATES,
     Attribution,
+    Cell,
     DirectionProof,
     InteropCheck,
     LinkProof,
@@ -522,3 +523,15 @@ def read_opening(path: Path) -> TraceOpening:
         text = content if len(content) <= _MAX_EVENT_TEXT else f"{content[:_MAX_EVENT_TEXT]}…"
         rows.append((round((now - first) * unit, 3), escape_controls(event.name), escape_controls(text)))
     return TraceOpening(tuple(rows), len(rows) == MOST or len(data) == _READ)
+
+
+# --- Its address.
+
+
+#: The page of all cells; its address says which cell it shows.
+CELL = "cell.html"
+
+
+def cell_address(cell: Cell) -> str:
+    """The address of a cell's page, relative to the site's own folder; assets/site.js parses it."""
+    return f"{CELL}?{cell.scenario.name}/{cell.key}"
