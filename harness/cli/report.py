@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,8 +19,8 @@ from harness.cli.consoles import (
 )
 from harness.cli.environment import ROOT, open_app
 from harness.cli.gate import Allow, Within, build_gate_report
-from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
-from harness.cli.stored import stored_cells
+from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder, command_with
+from harness.cli.stored import ReportArguments, StoredArguments, stored_cells
 from harness.errors import InputError, NoDataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -143,111 +144,92 @@ def report(
 
 
 @reports.command("metrics")
-def metrics(
-    scenarios: StoredScenarios = None,
-    clients: Clients = "all",
-    servers: Servers = "all",
-    store: StoreFolder = None,
-    every: Every = False,
-    markdown: AsMarkdown = False,
-    as_json: AsJson = False,
-) -> None:
+@command_with(ReportArguments)
+def metrics(asking: ReportArguments) -> None:
     """Print the metrics of flows, bottleneck and network of stored runs with several flows."""
     from harness.report.metrics import metrics_document
 
-    with empty_json_if_absent(as_json, lambda: metrics_document([])):
-        results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
-    print_document(metrics_document(results), markdown=markdown, as_json=as_json)
+    asking.print_report(metrics_document)
 
 
 @reports.command("moves")
-def moves(
-    scenarios: StoredScenarios = None,
-    clients: Clients = "all",
-    servers: Servers = "all",
-    store: StoreFolder = None,
-    every: Every = False,
-    markdown: AsMarkdown = False,
-    as_json: AsJson = False,
-) -> None:
+@command_with(ReportArguments)
+def moves(asking: ReportArguments) -> None:
     """Print what servers do when a client moves, with the evidence, beside RFC 9000 §9.4 and a published survey."""
     from harness.report.migration import cells_with_moves, migration_document
 
-    with empty_json_if_absent(as_json, lambda: migration_document([])):
-        results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
-    print_document(migration_document(cells_with_moves(results)), markdown=markdown, as_json=as_json)
+    asking.print_report(lambda results: migration_document(cells_with_moves(results)))
+
+
+@dataclass(frozen=True)
+class InteropArguments(ReportArguments):
+    """The arguments of a report, and what is special to the interop runner."""
+
+    published: Annotated[
+        Path | None, typer.Option("--from", help="A result.json of the interop runner, to be shown beside.")
+    ] = None
+    as_result: Annotated[
+        bool, typer.Option("--result-json", help="Print what the interop runner writes (its result.json).")
+    ] = False
+    list_checks: Annotated[
+        bool, typer.Option("--checks", help="Print what the checks of a scenario can demand, and no results.")
+    ] = False
 
 
 @reports.command("interop")
-def interop(
-    scenarios: StoredScenarios = None,
-    clients: Clients = "all",
-    servers: Servers = "all",
-    store: StoreFolder = None,
-    every: Every = False,
-    published: Annotated[
-        Path | None, typer.Option("--from", help="A result.json of the interop runner, to be shown beside.")
-    ] = None,
-    markdown: AsMarkdown = False,
-    as_result: Annotated[
-        bool, typer.Option("--result-json", help="Print what the interop runner writes (its result.json).")
-    ] = False,
-    list_checks: Annotated[
-        bool, typer.Option("--checks", help="Print what the checks of a scenario can demand, and no results.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+@command_with(InteropArguments)
+def interop(asking: InteropArguments) -> None:
     """Print which of the interop runner's test cases succeed, pair by pair, and the first wrong packet of failures."""
     from harness.analysis.interop import declared_checks
     from harness.analysis.interop.registry import FOLDER
     from harness.analysis.interop.runner_json import to_matrix
     from harness.report import interop as view
 
-    if list_checks:
-        print_document(view.checks_document(list(declared_checks().values())), markdown=markdown, as_json=as_json)
+    if asking.list_checks:
+        asking.print(view.checks_document(list(declared_checks().values())))
         return
+    published, app = asking.published, open_app(asking.store)
     runner_results = to_matrix(_read_document(published), str(published)) if published is not None else None
-    app = open_app(store)
-    with empty_json_if_absent(as_json, lambda: view.interop_document(view.matrix_of([]))):
-        results = stored_cells(app, scenarios or [FOLDER.rstrip("/")], clients, servers, every=every)
+    with empty_json_if_absent(asking.as_json, lambda: view.interop_document(view.matrix_of([]))):
+        words = asking.scenarios or [FOLDER.rstrip("/")]
+        results = stored_cells(app, words, asking.clients, asking.servers, every=asking.every)
         if why := view.empty_reason(results):
             raise NoDataError(why, f"test cases are below {FOLDER}; 'harness report' shows other cells")
     matrix = view.matrix_of(results)
-    if as_result:
+    if asking.as_result:
         titles = {result.cell.scenario.name.removeprefix(FOLDER): result.cell.scenario.title for result in results}
         print_json(view.result_json(results, titles, str(app.places.store)))
     else:
-        print_document(view.interop_document(matrix, runner_results), markdown=markdown, as_json=as_json)
+        asking.print(view.interop_document(matrix, runner_results))
 
 
-@reports.command("study")
-def study(
-    scenarios: StoredScenarios = None,
-    clients: Clients = "all",
-    servers: Servers = "all",
-    store: StoreFolder = None,
-    every: Every = False,
+@dataclass(frozen=True)
+class StudyArguments(ReportArguments):
+    """The arguments of a report, and figures of it."""
+
     draw: Annotated[
         Path | None,
         typer.Option("--figures", help="Folder to draw into: effects ranked, a heat map, a response curve."),
-    ] = None,
+    ] = None
     heat: Annotated[
         str,
         typer.Option("--heat", metavar="NAME,NAME", help="The two factors of the heat map; the greatest two without."),
-    ] = "",
+    ] = ""
     response: Annotated[
         str, typer.Option("--response", metavar="NAME", help="The factor of the response curve; the greatest without.")
-    ] = "",
-    markdown: AsMarkdown = False,
-    as_json: AsJson = False,
-) -> None:
+    ] = ""
+
+
+@reports.command("study")
+@command_with(StudyArguments)
+def study(asking: StudyArguments) -> None:
     """Print what the factors of studies are worth in seconds, ranked, with intervals; and profiles side by side."""
     from harness.doe.effects import analyse_all
     from harness.doe.effects.samples import group_profiles
     from harness.report.effects import effects_document
 
-    with empty_json_if_absent(as_json, lambda: effects_document(([], []))):
-        results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
+    results = asking.results(lambda: effects_document(([], [])))
+    heat, response, draw = asking.heat, asking.response, asking.draw
     evaluated = analyse_all(results), group_profiles(results)
     factors = {name for analysis in evaluated[0] for name in analysis.of.factors}
     named = [word.strip() for word in [*heat.split(","), response] if word.strip()]
@@ -258,7 +240,7 @@ def study(
         raise InputError(
             f"--heat {heat}: a heat map is of two factors", "write --heat server.initial_rtt,client.ack_ratio"
         )
-    print_document(effects_document(evaluated), markdown=markdown, as_json=as_json)
+    asking.print(effects_document(evaluated))
     if draw is not None:
         from harness.report.plots.study import study_figures, write_study_figures
 
@@ -285,35 +267,35 @@ def _read_document(file: Path) -> Any:
 
 
 @reports.command("junit")
-def junit(
-    scenarios: StoredScenarios = None, clients: Clients = "all", servers: Servers = "all", store: StoreFolder = None
-) -> None:
+@command_with(StoredArguments)
+def junit(asking: StoredArguments) -> None:
     """Print the verdicts as JUnit XML, for CI systems: a suite a scenario, a case a cell."""
     from harness.report.gate import junit_verdicts
 
-    print_text(junit_verdicts(stored_cells(open_app(store), scenarios, clients, servers)))
+    print_text(junit_verdicts(asking.cells()))
+
+
+@dataclass(frozen=True)
+class SummaryArguments(StoredArguments):
+    """The arguments that select cells, and what they are compared with."""
+
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", help="Store of the runs to compare with; what changed comes first.")
+    ] = None
+    allow: Allow = None
+    within: Within = "3%"
 
 
 @reports.command("summary")
-def summary(
-    scenarios: StoredScenarios = None,
-    clients: Clients = "all",
-    servers: Servers = "all",
-    store: StoreFolder = None,
-    baseline: Annotated[
-        Path | None, typer.Option("--baseline", help="Store of the runs to compare with; what changed comes first.")
-    ] = None,
-    allow: Allow = None,
-    within: Within = "3%",
-) -> None:
+@command_with(SummaryArguments)
+def summary(asking: SummaryArguments) -> None:
     """Print a summary of stored runs in Markdown, for a CI job: what changed since the baseline, verdicts, tables."""
     from harness.report.gate import nightly_document
 
     gate_report = None
-    if baseline is not None:
-        gate_report = build_gate_report(baseline, scenarios, clients, servers, store, allow, within)
-    results = stored_cells(open_app(store), scenarios, clients, servers)
-    print_document(nightly_document(results, gate_report), markdown=True)
+    if asking.baseline is not None:
+        gate_report = build_gate_report(asking, asking.baseline, asking.allow, asking.within)
+    print_document(nightly_document(asking.cells(), gate_report), markdown=True)
 
 
 @reports.command("parameters")
