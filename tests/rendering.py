@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from rich.console import Console
 
@@ -11,7 +11,7 @@ from harness.report.document import Block, Document
 from harness.report.terminal import render_terminal
 
 
-def printed(content: Document | Sequence[Block], width: int = 200) -> str:
+def printed(content: Document | Iterable[Block], width: int = 200) -> str:
     """What a terminal of this many columns shows, without colours."""
     document = content if isinstance(content, Document) else Document({}, content)
     out = io.StringIO()

@@ -6,7 +6,7 @@ Texts are plain. The renderers escape what a stranger may have written: `harness
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -165,11 +165,21 @@ Block = Heading | Paragraph | BulletList | Verbatim | Details | Table
 
 
 @dataclass(frozen=True)
+class DeferredBlocks:
+    """Blocks that are made when they are rendered: of many cells that takes time, which JSON need not wait for."""
+
+    make: Callable[[], Iterable[Block]]
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self.make())
+
+
+@dataclass(frozen=True)
 class Document:
     """A report. `data` is what `--json` prints."""
 
     data: Mapping[str, Any]
-    blocks: Sequence[Block]
+    blocks: Iterable[Block]
 
 
 def render_json(document: Document) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from harness.formatting import escape_html, escape_stored
 from harness.report.document import (
@@ -26,7 +26,7 @@ def render_markdown(document: Document) -> str:
     return render_blocks(document.blocks)
 
 
-def render_blocks(blocks: Sequence[Block]) -> str:
+def render_blocks(blocks: Iterable[Block]) -> str:
     """The text of blocks that are part of a page, ended by a new line; empty without blocks."""
     text = "\n\n".join(rendered for block in blocks if (rendered := _block(block)))
     return f"{text}\n" if text else ""

@@ -31,6 +31,7 @@ from harness.report.document import (
     Block,
     BulletList,
     Column,
+    DeferredBlocks,
     Document,
     Paragraph,
     Phrase,
@@ -82,15 +83,19 @@ def results_document(results: Sequence[CellResult], requested: Sequence[MetricNa
         "cells": [_cell_data(result) for result in results],
         "rankings": [ranking_data(ranking) for ranking in rankings],
     }
+    return Document(data, DeferredBlocks(lambda: _document_blocks(results, requested)))
+
+
+def _document_blocks(results: Sequence[CellResult], requested: Sequence[MetricName]) -> list[Block]:
     if not results:
-        return Document(data, [Paragraph("no stored runs match", medium="terminal")])
+        return [Paragraph("no stored runs match", medium="terminal")]
     reproductions = [result.reproduction for result in results if result.reproduction]
-    epilogue: list[Block] = [
+    return [
+        *results_blocks(results, requested),
         Paragraph(effort_summary(results), "dim", "terminal"),
         Paragraph("again:", "dim", "terminal"),
         BulletList(reproductions, "dim", medium="terminal"),
     ]
-    return Document(data, [*results_blocks(results, requested), *epilogue])
 
 
 def results_blocks(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> list[Block]:

@@ -6,7 +6,7 @@ column, each row becomes a block of lines.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,7 +46,7 @@ def render_terminal(document: Document, console: Console) -> None:
     _print_blocks(document.blocks, console)
 
 
-def _print_blocks(blocks: Sequence[Block], console: Console) -> None:
+def _print_blocks(blocks: Iterable[Block], console: Console) -> None:
     for block in blocks:
         if block.medium == "markdown":
             continue

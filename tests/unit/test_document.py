@@ -17,6 +17,7 @@ from harness.report.document import (
     Block,
     BulletList,
     Column,
+    DeferredBlocks,
     Details,
     Document,
     Heading,
@@ -246,6 +247,18 @@ def test_a_reference_line_that_says_nothing_is_not_printed() -> None:
 def test_json_is_the_data() -> None:
     document = Document({"schema": 1, "cells": []}, [Paragraph("no cells")])
     assert render_json(document) == {"schema": 1, "cells": []}
+
+
+def test_blocks_that_take_time_are_made_when_they_are_rendered() -> None:
+    made: list[str] = []
+
+    def make() -> list[Block]:
+        made.append("again")
+        return [Paragraph("late")]
+
+    document = Document({"schema": 1}, DeferredBlocks(make))
+    assert render_json(document) == {"schema": 1} and made == []
+    assert printed(document) == render_markdown(document) == "late\n" and len(made) == 2
 
 
 def test_one_function_prints_in_the_way_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
