@@ -12,15 +12,7 @@ import typer
 
 from harness.cli.consoles import annotate, console, print_document
 from harness.cli.environment import endpoint_memory, log_limit, open_app, patience, stall
-from harness.cli.options import (
-    AsJson,
-    AsMarkdown,
-    EngineChoice,
-    Jobs,
-    command_with,
-    jobs_of,
-    parse_tolerance,
-)
+from harness.cli.options import AsJson, AsMarkdown, EngineChoice, Jobs, command_with, jobs_of, parse_tolerance
 from harness.cli.signals import FAILED, NOTHING, UNDECIDED, handle_interrupts
 from harness.cli.stored import StoredArguments
 from harness.errors import InputError, NoDataError
@@ -49,8 +41,7 @@ class GateArguments(StoredArguments):
     allow: Allow = None
     within: Within = "3%"
     metrics_asked: Annotated[
-        str,
-        typer.Option("--metrics", help="Metrics to look at besides those of objectives and headlines, by commas."),
+        str, typer.Option("--metrics", help="Metrics to look at besides those of objectives and headlines, by commas.")
     ] = ""
     until: Annotated[
         int | None,

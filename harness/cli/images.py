@@ -28,8 +28,7 @@ def images(
     ] = None,
     manifest: Manifests = None,
     origin: Annotated[
-        str,
-        typer.Option("--from", metavar="REGISTRY", help="Pull what this registry has instead of building it."),
+        str, typer.Option("--from", metavar="REGISTRY", help="Pull what this registry has instead of building it.")
     ] = "",
     push: Annotated[
         str, typer.Option("--push", metavar="REGISTRY", help="Give them to this registry, for --from elsewhere.")

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 def cache(
     tidy: Annotated[
-        bool,
-        typer.Option("--tidy", help="Remove what no image needs any more, and what is over the limit."),
+        bool, typer.Option("--tidy", help="Remove what no image needs any more, and what is over the limit.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -83,8 +82,7 @@ def prune(
         ),
     ] = False,
     artefacts: Annotated[
-        bool,
-        typer.Option("--artefacts", help="Only captures and logs; figures, link proof, series and digests stay."),
+        bool, typer.Option("--artefacts", help="Only captures and logs; figures, link proof, series and digests stay.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would go, and how much; remove nothing.")

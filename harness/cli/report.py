@@ -10,13 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from harness.cli import completion
-from harness.cli.consoles import (
-    console,
-    empty_json_if_absent,
-    print_document,
-    print_json,
-    print_text,
-)
+from harness.cli.consoles import console, empty_json_if_absent, print_document, print_json, print_text
 from harness.cli.environment import ROOT, open_app
 from harness.cli.gate import Allow, Within, build_gate_report
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder, command_with

@@ -9,14 +9,7 @@ from typing import Annotated
 import typer
 
 from harness.cli import completion
-from harness.cli.consoles import (
-    console,
-    empty_json_if_absent,
-    print_document,
-    print_json,
-    print_text,
-    print_warning,
-)
+from harness.cli.consoles import console, empty_json_if_absent, print_document, print_json, print_text, print_warning
 from harness.cli.environment import open_app
 from harness.cli.options import (
     AsJson,

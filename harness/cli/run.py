@@ -184,13 +184,7 @@ def plan(asking: PlanArguments) -> None:
     disk = DiskUse(app.store, asking.artefacts.value, app.cache.www)
     need, free = disk.need(todo, parallel), disk.free()
     shards = _shards(asking.shards or 0, todo, experience.expected)
-    room = {
-        "least": need.least,
-        "stay": need.stay,
-        "meanwhile": need.meanwhile,
-        "served": need.served,
-        "free": free,
-    }
+    room = {"least": need.least, "stay": need.stay, "meanwhile": need.meanwhile, "served": need.served, "free": free}
     print_document(plan_document(planned, stored, seconds, room, shards, studies), as_json=asking.as_json)
     if asking.as_json:
         return

@@ -62,13 +62,7 @@ class Selection:
 
 
 def stored_cells(
-    app: App,
-    words: list[str] | None,
-    clients: str,
-    servers: str,
-    *,
-    every: bool = False,
-    instead: Iterable[str] = (),
+    app: App, words: list[str] | None, clients: str, servers: str, *, every: bool = False, instead: Iterable[str] = ()
 ) -> list[CellResult]:
     """The stored cells of these scenarios or names, and of these implementations. Raises InputError; AbsentError where
     there is none.

@@ -16,17 +16,7 @@ from harness.analysis.metrics.registry import find_metric, unit_of
 from harness.evaluation.cell_result import CellResult, is_observation, unreached_value
 from harness.netem.bounds import bucket_share
 from harness.outcome import ENGINES, Better, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
-from harness.report.document import (
-    SENTENCE_WIDTH,
-    Block,
-    BulletList,
-    Column,
-    Document,
-    Paragraph,
-    Row,
-    Span,
-    Table,
-)
+from harness.report.document import SENTENCE_WIDTH, Block, BulletList, Column, Document, Paragraph, Row, Span, Table
 from harness.report.numbers import interval_text
 from harness.report.results import SYMBOLS
 from harness.scenario.metric_names import MetricName

@@ -82,10 +82,7 @@ def _grids(results: Sequence[CellResult], format_cell: Callable[[CellResult], st
     blocks: list[Block] = []
     for title, cells in _groups(results):
         servers, rows = _rows(cells)
-        columns = [
-            Column("", identifies=True),
-            *(Column(server, right=True, text=_REASON_WIDTH) for server in servers),
-        ]
+        columns = [Column("", identifies=True), *(Column(server, right=True, text=_REASON_WIDTH) for server in servers)]
         grid_rows = [
             Row([client, *("–" if cell is None else _cell(cell, format_cell(cell)) for cell in row_cells)])
             for client, row_cells in rows

@@ -175,10 +175,7 @@ def _pair_cells(result: CellResult, mark: Callable[[str, CellResult], str]) -> l
 
 
 def _row(
-    result: CellResult,
-    parameters: RequestedParameters,
-    headed: Sequence[MetricColumn],
-    requested: Sequence[MetricName],
+    result: CellResult, parameters: RequestedParameters, headed: Sequence[MetricColumn], requested: Sequence[MetricName]
 ) -> Row:
     flows = len(result.cell.scenario.flows)
     missed_metrics = {item.metric for item in result.verdict.objectives if item.verdict == "fail"}
