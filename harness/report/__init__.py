@@ -1,1 +1,1 @@
-"""Reports: documents, pages, figures and the site. All of them take the same frozen results."""
+"""Reports from the same frozen results: documents for terminal, Markdown and JSON, figures, and the site."""
