@@ -1,9 +1,9 @@
 """The command line: arguments and exit codes; nothing else.
 
 A command is thin: it reads its arguments, calls the code that does the work, and prints. Commands share `options`
-(declarations of arguments, and what they mean), `stored` (selection of stored runs), `completion` (proposals of the
-shell), `environment` (variables and folders), `consoles` (output) and `signals` (interrupts and exit codes). A command
-imports what it needs when it runs, so that `harness --help` is quick.
+(declarations of arguments, and what they mean), `stored` (selection of stored runs, and the arguments for it),
+`completion` (proposals of the shell), `environment` (variables and folders), `consoles` (output) and `signals`
+(interrupts and exit codes). A command imports what it needs when it runs, so that `harness --help` is quick.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -17,8 +17,9 @@ from rich.segment import Segment
 from harness.errors import HarnessError, NoDataError
 from harness.formatting import escape_controls, escape_html
 
-Content_contra = TypeVar("Content_contra", contravariant=True)
-Content = TypeVar("Content")
+if TYPE_CHECKING:
+    from harness.report.document import Document
+
 #: Columns that a pipe is taken to have.
 _PIPE_WIDTH = 180
 #: Control characters that JSON may leave unescaped in a string, and that a terminal obeys.
@@ -95,13 +96,15 @@ def print_json(content: dict[str, Any]) -> None:
 
 
 @contextmanager
-def empty_json_if_absent(as_json: bool, nothing: Callable[[], dict[str, Any]]) -> Iterator[None]:
-    """Where nothing is stored, print empty JSON if JSON was requested, and raise AbsentError all the same."""
+def empty_json_if_absent(as_json: bool, nothing: Callable[[], Document]) -> Iterator[None]:
+    """Where nothing is stored, print the data of this document if JSON was requested, and raise NoDataError all the
+    same.
+    """
     try:
         yield
     except NoDataError:
         if as_json:
-            print_json(nothing())
+            print_document(nothing(), as_json=True)
         raise
 
 
@@ -116,30 +119,18 @@ def print_markdown(text: str) -> None:
     print_text(escape_html(text))
 
 
-class View(Protocol[Content_contra]):
-    """A module that shows a result in three ways."""
+def print_document(document: Document, *, markdown: bool = False, as_json: bool = False) -> None:
+    """Print on stdout: as JSON, else in Markdown, else for a terminal."""
+    from harness.report.document import render_json
+    from harness.report.markdown import render_markdown
+    from harness.report.terminal import render_terminal
 
-    def report(self, made: Content_contra, /) -> dict[str, Any]:
-        """As plain data."""
-        ...
-
-    def markdown(self, made: Content_contra, /) -> str:
-        """For a page."""
-        ...
-
-    def show(self, made: Content_contra, console: Console, /) -> None:
-        """For a terminal."""
-        ...
-
-
-def print_view(view: View[Content], content: Content, *, markdown: bool, as_json: bool) -> None:
-    """Print on stdout in the requested way; JSON comes before Markdown."""
     if as_json:
-        print_json(view.report(content))
+        print_json(render_json(document))
     elif markdown:
-        print_markdown(view.markdown(content))
+        print_markdown(render_markdown(document))
     else:
-        view.show(content, table_console())
+        render_terminal(document, table_console())
 
 
 def print_warning(text: str) -> None:

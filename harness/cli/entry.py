@@ -255,8 +255,7 @@ def _print_version(requested: bool) -> None:
 @cli.callback()
 def harness(
     shown: Annotated[
-        bool,
-        typer.Option("--version", help="Print the version and end.", callback=_print_version, is_eager=True),
+        bool, typer.Option("--version", help="Print the version and end.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """QUIC over long, lossy and shared paths: real implementations, real queues, verdicts."""

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import datetime
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.consoles import annotate, console, print_view
+from harness.cli.consoles import annotate, console, print_document
 from harness.cli.environment import endpoint_memory, log_limit, open_app, patience, stall
-from harness.cli.options import (
-    AsJson,
-    AsMarkdown,
-    Clients,
-    EngineChoice,
-    Jobs,
-    Servers,
-    StoredScenarios,
-    StoreFolder,
-    jobs_of,
-    parse_tolerance,
-)
+from harness.cli.options import AsJson, AsMarkdown, EngineChoice, Jobs, command_with, jobs_of, parse_tolerance
 from harness.cli.signals import FAILED, NOTHING, UNDECIDED, handle_interrupts
-from harness.cli.stored import stored_cells
+from harness.cli.stored import StoredArguments
 from harness.errors import InputError, NoDataError
 from harness.formatting import escape_html
 
@@ -43,18 +33,16 @@ Allow = Annotated[
 Within = Annotated[str, typer.Option("--within", help="Change of a figure up to which it counts as the same.")]
 
 
-def gate(
-    baseline: Baseline,
-    scenarios: StoredScenarios = None,
-    clients: Clients = "all",
-    servers: Servers = "all",
-    store: StoreFolder = None,
-    allow: Allow = None,
-    within: Within = "3%",
+@dataclass(frozen=True, kw_only=True)
+class GateArguments(StoredArguments):
+    """The arguments of `harness gate`."""
+
+    baseline: Baseline
+    allow: Allow = None
+    within: Within = "3%"
     metrics_asked: Annotated[
-        str,
-        typer.Option("--metrics", help="Metrics to look at besides those of objectives and headlines, by commas."),
-    ] = "",
+        str, typer.Option("--metrics", help="Metrics to look at besides those of objectives and headlines, by commas.")
+    ] = ""
     until: Annotated[
         int | None,
         typer.Option(
@@ -64,15 +52,15 @@ def gate(
             max=1000,
             help="Repeat what cannot be told until it can, at most N repetitions a cell.",
         ),
-    ] = None,
-    jobs: Jobs = None,
+    ] = None
+    jobs: Jobs = None
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE", help="Write what is decided as JUnit XML, too.")
-    ] = None,
+    ] = None
     summary: Annotated[
         Path | None,
         typer.Option("--summary", metavar="FILE", help="Write what 'harness report summary' prints, too, in Markdown."),
-    ] = None,
+    ] = None
     keep: Annotated[
         Path | None,
         typer.Option(
@@ -81,13 +69,16 @@ def gate(
             help="Keep the baseline's cells that have changed as a store in columns; for docs/changed.md, "
             "results/former.",
         ),
-    ] = None,
+    ] = None
     strict: Annotated[
         bool, typer.Option("--strict", help="What cannot be told, and a cell that is gone, is exit code 4.")
-    ] = False,
-    markdown: AsMarkdown = False,
-    as_json: AsJson = False,
-) -> None:
+    ] = False
+    markdown: AsMarkdown = False
+    as_json: AsJson = False
+
+
+@command_with(GateArguments)
+def gate(asking: GateArguments) -> None:
     """Compare stored runs with a baseline, figure by figure: same, better, worse, new, gone, or cannot tell, and why.
 
     The exit code is 1 when something is worse, or other though its bits are the same, and nobody has accepted it; 5
@@ -95,26 +86,28 @@ def gate(
     """
     from harness.evaluation.regression.baseline import write_changed_cells
     from harness.report import gate as view
-    from harness.report.gate import decisions
-    from harness.report.summary import nightly_summary
+    from harness.report.markdown import render_markdown
 
     def evaluate() -> GateReport:
-        return build_gate_report(baseline, scenarios, clients, servers, store, allow, within, metrics_asked, until)
+        return build_gate_report(
+            asking, asking.baseline, asking.allow, asking.within, asking.metrics_asked, asking.until
+        )
 
-    if until is not None:
-        _repeat(store, evaluate, until, jobs)
+    if asking.until is not None:
+        _repeat(asking.store, evaluate, asking.until, asking.jobs)
     gate_report = evaluate()
-    print_view(view, gate_report, markdown=markdown, as_json=as_json)
-    if junit is not None:
-        _write(junit, decisions(gate_report))
-    if summary is not None:
-        _write(summary, escape_html(nightly_summary(_cells(open_app(store), scenarios, clients, servers), gate_report)))
-    if keep is not None:
+    print_document(view.gate_document(gate_report), markdown=asking.markdown, as_json=asking.as_json)
+    if asking.junit is not None:
+        _write(asking.junit, view.junit_decisions(gate_report))
+    if asking.summary is not None:
+        document = view.nightly_document(_cells(asking, open_app(asking.store)), gate_report)
+        _write(asking.summary, escape_html(render_markdown(document)))
+    if asking.keep is not None:
         write_changed_cells(
-            keep,
+            asking.keep,
             [cell_report.weighed.decision for cell_report in gate_report.cells],
             gate_report.within,
-            open_app(baseline).stored_runs,
+            open_app(asking.baseline).stored_runs,
         )
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for text in view.workflow_commands(gate_report):
@@ -123,16 +116,13 @@ def gate(
         raise typer.Exit(FAILED)
     if not gate_report.counts.keys() - {"new", "gone"}:
         raise typer.Exit(NOTHING)
-    if strict and gate_report.counts.keys() & {"cannot tell", "gone"}:
+    if asking.strict and gate_report.counts.keys() & {"cannot tell", "gone"}:
         raise typer.Exit(UNDECIDED)
 
 
 def build_gate_report(
+    asking: StoredArguments,
     baseline: Path,
-    scenarios: list[str] | None,
-    clients: str,
-    servers: str,
-    store: Path | None,
     allow: Path | None,
     within: str,
     metrics_asked: str = "",
@@ -142,18 +132,18 @@ def build_gate_report(
     from harness.evaluation.regression.accepted_changes import apply_allowances, read_allowances
     from harness.evaluation.regression.decision import decide, match_cells, version_differences
     from harness.execution.more_repetitions import evaluation_sizes
-    from harness.report.chosen import parse_metrics
+    from harness.report.column_selection import parse_metrics
     from harness.report.gate import CellReport, GateReport
 
     tolerance = parse_tolerance("--within", within)
-    app, baseline_app = open_app(store), open_app(baseline)
+    app, baseline_app = open_app(asking.store), open_app(baseline)
     if not baseline.is_dir():
         raise InputError(f"{baseline}: no such folder, so there is no baseline", "'harness run --store' makes one")
     # A cell may be in one store only: that it is missing now is an answer, too.
-    now, base = (_cells(source, scenarios, clients, servers) for source in (app, baseline_app))
+    now, base = (_cells(asking, source) for source in (app, baseline_app))
     allowances = () if allow is None else read_allowances(allow, _names(app, [*now, *base]))
     if not now and not base:
-        stored_cells(app, scenarios, clients, servers)
+        asking.cells(app)
     times = 1 if until is None else 1 + len(evaluation_sizes(until))
     decisions = decide(
         match_cells(base, now), parse_metrics(metrics_asked, [*now, *base]), within=tolerance, looks=times
@@ -217,9 +207,9 @@ def _write(file: Path, text: str) -> None:
         raise InputError(f"{file}: {error.strerror}", "its folder must be there, and take files") from error
 
 
-def _cells(app: App, scenarios: list[str] | None, clients: str, servers: str) -> list[CellResult]:
+def _cells(asking: StoredArguments, app: App) -> list[CellResult]:
     """The selected cells; empty where none is stored."""
     try:
-        return stored_cells(app, scenarios, clients, servers)
+        return asking.cells(app)
     except NoDataError:
         return []

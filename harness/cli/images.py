@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.completion import one_implementation
-from harness.cli.consoles import console, print_error, print_json, table_console
+from harness.cli.consoles import console, print_document, print_error
 from harness.cli.environment import open_app, registry
 from harness.cli.options import AsJson, Manifests, select_implementations
 from harness.cli.signals import FAILED, INFRASTRUCTURE, handle_interrupts
@@ -28,8 +28,7 @@ def images(
     ] = None,
     manifest: Manifests = None,
     origin: Annotated[
-        str,
-        typer.Option("--from", metavar="REGISTRY", help="Pull what this registry has instead of building it."),
+        str, typer.Option("--from", metavar="REGISTRY", help="Pull what this registry has instead of building it.")
     ] = "",
     push: Annotated[
         str, typer.Option("--push", metavar="REGISTRY", help="Give them to this registry, for --from elsewhere.")
@@ -57,7 +56,7 @@ def images(
     With --check, --record or --sbom you may name the other images built here as well: endpoint, rust, go, sim,
     lab-kernel, probe, ns3. An image without a record differs.
     """
-    from harness.report import listing
+    from harness.report.images import images_document
 
     target = registry("--push", push)
     app = open_app(manifests=manifest, origin=registry("--from", origin))
@@ -70,10 +69,7 @@ def images(
         return
     chosen, absent = select_implementations(app, ",".join(names or ["all"]), generators=True)
     results = _build(app, sorted(chosen))
-    if as_json:
-        print_json(listing.images_json(results))
-    else:
-        listing.show_images(results, absent, table_console())
+    print_document(images_document(results, absent), as_json=as_json)
     _print_errors(results)
     if target:
         for name in app.inventory.push(target, [name for name, item in results.items() if item.error is None]):
@@ -104,7 +100,7 @@ def _inspect(app: App, names: Sequence[str], *, check: bool, record: bool, sbom:
     from harness.engine.images import record as recorded
     from harness.engine.images.components import read_composition
     from harness.engine.images.sbom import sbom_of
-    from harness.report import composed
+    from harness.report.images import ImageCheck, image_checks_document
 
     builds, absent = _builds(app, names)
     results = _build(app, builds)
@@ -127,11 +123,8 @@ def _inspect(app: App, names: Sequence[str], *, check: bool, record: bool, sbom:
         if check:
             previous = recorded.read_record(build.folder)
             differences = [] if previous is None else recorded.differences(previous, now)
-            checked[name] = composed.ImageCheck(build.reference, previous is not None, differences)
-    if as_json:
-        print_json(composed.images_json(checked))
-    else:
-        composed.show(checked, table_console())
+            checked[name] = ImageCheck(build.reference, previous is not None, differences)
+    print_document(image_checks_document(checked), as_json=as_json)
     for name, why in absent.items():
         console().print(f"{name}: not built here: {why}", markup=False, soft_wrap=True)
     _print_errors(results)

@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from harness.cli.completion import kinds, scenarios
-from harness.cli.consoles import console, print_error, print_json, print_text, table_console
+from harness.cli.consoles import console, print_document, print_error, print_text
 from harness.cli.environment import open_app
 from harness.cli.options import (
     AsJson,
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
     """List the scenarios and the implementations."""
-    from harness.report import json_report, listing
+    from harness.report.catalogue import ListedImplementation, catalogue_document
 
     app = open_app(manifests=manifest)
     # A wrong file does not hide the others. Its error comes after the list.
@@ -54,14 +54,11 @@ def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
         if (found := read(partial(app.catalogue.manifest, file))) is not None
     }
     entries = [
-        listing.ListedImplementation(item, available, None if available else app.inventory.why_unavailable(item))
+        ListedImplementation(item, available, None if available else app.inventory.why_unavailable(item))
         for item, folder in implementations.values()
         for available in [app.inventory.has_image(item, folder)]
     ]
-    if as_json:
-        print_json(json_report.catalogue(scenarios, entries))
-    else:
-        listing.show(scenarios, entries, table_console())
+    print_document(catalogue_document(scenarios, entries), as_json=as_json)
     for error in wrong.values():
         print_error(error)
     if wrong:
@@ -73,10 +70,10 @@ def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
 
 def explain(scenarios: Scenarios, engine: OnEngine = EngineChoice.COMPOSE) -> None:
     """Print what a scenario's path amounts to, and its path program under an engine."""
-    from harness.report.explain import explain as text
+    from harness.report.explanation import scenario_text
 
     for scenario in open_app().catalogue.find_scenarios(scenarios):
-        print_text(text(scenario, engine.value))
+        print_text(scenario_text(scenario, engine.value))
 
 
 # --- `harness validate`.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.consoles import console, print_json, print_text, table_console
+from harness.cli.consoles import console, print_document, print_text
 from harness.cli.environment import open_app
 from harness.cli.options import (
     AsJson,
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 def cache(
     tidy: Annotated[
-        bool,
-        typer.Option("--tidy", help="Remove what no image needs any more, and what is over the limit."),
+        bool, typer.Option("--tidy", help="Remove what no image needs any more, and what is over the limit.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -38,7 +37,7 @@ def cache(
     from harness.engine.docker_cli import image_ids
     from harness.engine.images.cache import size_of
     from harness.errors import EngineError
-    from harness.report.cached import CacheContent, cached_json, show_cached
+    from harness.report.images import CacheContent, cache_document
 
     app = open_app()
     removed: list[str] = []
@@ -62,10 +61,7 @@ def cache(
         removed,
         {f"{state} (logs of builds and of what was installed)": size_of(state)},
     )
-    if as_json:
-        print_json(cached_json(cached))
-    else:
-        show_cached(cached, table_console())
+    print_document(cache_document(cached), as_json=as_json)
 
 
 # --- `harness prune`.
@@ -86,8 +82,7 @@ def prune(
         ),
     ] = False,
     artefacts: Annotated[
-        bool,
-        typer.Option("--artefacts", help="Only captures and logs; figures, link proof, series and digests stay."),
+        bool, typer.Option("--artefacts", help="Only captures and logs; figures, link proof, series and digests stay.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would go, and how much; remove nothing.")

@@ -22,6 +22,8 @@ from harness.errors import InputError, did_you_mean
 from harness.formatting import format_value
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from harness.execution import App, Options
     from harness.execution.cluster.address import ClusterOptions
     from harness.execution.matrix import Request, Shard, UntilDecided
@@ -414,7 +416,7 @@ def parse_age(option: str, text: str) -> datetime.timedelta | None:
 # --- The arguments and options that `run` and `plan` share, declared once.
 
 
-A = TypeVar("A", bound="RunArguments")
+A = TypeVar("A", bound="DataclassInstance")
 
 Retry = Annotated[str, typer.Option(help="Outcomes to run again, such as crashed,timed_out.", autocompletion=outcomes)]
 Draw = Annotated[

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.completion import implementations
-from harness.cli.consoles import console, print_json, print_text, table_console
+from harness.cli.consoles import console, print_document, print_json
 from harness.cli.environment import REFERENCE, ROOT, lab_kernel, log_limit, open_app, stall
 from harness.cli.options import (
     AsJson,
@@ -58,7 +58,7 @@ def check(
     """
     from harness.check import check as findings_of
     from harness.execution import Options
-    from harness.report import findings as view
+    from harness.report.conformance import findings_document
     from harness.report.progress import ProgressPrinter
 
     app = open_app(store or ROOT / "results" / "checks", manifest)
@@ -68,10 +68,7 @@ def check(
     )
     with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.kill_all):
         findings = list(findings_of(app, chosen.values(), options, talk))
-    if as_json:
-        print_json(view.report(findings, absent))
-    else:
-        view.show(findings, absent, table_console())
+    print_document(findings_document(findings, absent), as_json=as_json)
     if any(item.failed for item in findings):
         raise typer.Exit(FAILED)
 
@@ -100,8 +97,8 @@ def verify(
     The exit code is 1 when any differs.
     """
     from harness.execution import Options
-    from harness.report import verified as view
     from harness.report.progress import ProgressPrinter
+    from harness.report.reruns import rerun_sentence, reruns_document
     from harness.repro.digests import component_digests
     from harness.repro.verify import draw_sample, select_runs, verifiable_runs
     from harness.repro.verify import verify as verified
@@ -126,11 +123,8 @@ def verify(
         comparisons = []
         for comparison in verified(app, reference_app.stored_runs, runs, options, talk):
             comparisons.append(comparison)
-            console().print(f"  {view.sentence(comparison, app.ledger)}", soft_wrap=True, markup=False)
-    if as_json:
-        print_json(view.report(comparisons))
-    else:
-        view.show(comparisons, table_console())
+            console().print(f"  {rerun_sentence(comparison, app.ledger)}", soft_wrap=True, markup=False)
+    print_document(reruns_document(comparisons), as_json=as_json)
     if any(item.repeated.outcome.status == "infrastructure" for item in comparisons):
         raise typer.Exit(INFRASTRUCTURE)
     if any(item.answer == "differs" for item in comparisons):
@@ -159,7 +153,7 @@ def divergence(
 
     A cell is run in virtual time, with a trace of its system calls. The exit code is 1 when the runs part.
     """
-    from harness.report import divergence as view
+    from harness.report.reruns import divergence_document
     from harness.repro.divergence import compare_stored
 
     run_count = 2
@@ -169,10 +163,7 @@ def divergence(
         difference, run_count = _run_until_divergence(what[0], client, server, times, seed, settings, keep, manifest)
     else:
         raise InputError(f"{len(what)} things are named", "name one scenario, or the folders of two stored runs")
-    if as_json:
-        print_json(view.report(difference, run_count))
-    else:
-        print_text(view.text(difference, run_count))
+    print_document(divergence_document(difference, run_count), as_json=as_json)
     raise typer.Exit(MET if difference.identical else FAILED)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,19 +10,11 @@ import typer
 from typer.core import TyperGroup
 
 from harness.cli import completion
-from harness.cli.consoles import (
-    console,
-    empty_json_if_absent,
-    print_json,
-    print_markdown,
-    print_text,
-    print_view,
-    table_console,
-)
+from harness.cli.consoles import console, empty_json_if_absent, print_document, print_json, print_text
 from harness.cli.environment import ROOT, open_app
 from harness.cli.gate import Allow, Within, build_gate_report
-from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
-from harness.cli.stored import stored_cells
+from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder, command_with
+from harness.cli.stored import ReportArguments, StoredArguments, stored_cells
 from harness.errors import InputError, NoDataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -133,137 +126,104 @@ def report(
 
     The commands below print other tables.
     """
-    from harness.report import grid as grid_report
-    from harness.report import json_report, table
-    from harness.report import markdown as markdown_report
-    from harness.report.chosen import parse_metrics
+    from harness.report.column_selection import parse_metrics
+    from harness.report.grid import grid_document
+    from harness.report.results import results_document
 
-    with empty_json_if_absent(as_json, lambda: json_report.report([])):
+    with empty_json_if_absent(as_json, lambda: results_document([])):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every, instead=_subcommands())
     chosen_metrics = parse_metrics(metrics_asked, results)
-    if as_json:
-        print_json(json_report.report(results, chosen_metrics))
-    elif markdown:
-        print_markdown(grid_report.markdown(results) if grid else markdown_report.report(results, chosen_metrics))
-    elif grid:
-        grid_report.show(results, table_console())
-    else:
-        table.show(results, table_console(), chosen_metrics)
+    document = grid_document(results) if grid and not as_json else results_document(results, chosen_metrics)
+    print_document(document, markdown=markdown, as_json=as_json)
 
 
 @reports.command("metrics")
-def metrics(
-    scenarios: StoredScenarios = None,
-    clients: Clients = "all",
-    servers: Servers = "all",
-    store: StoreFolder = None,
-    every: Every = False,
-    markdown: AsMarkdown = False,
-    as_json: AsJson = False,
-) -> None:
+@command_with(ReportArguments)
+def metrics(asking: ReportArguments) -> None:
     """Print the metrics of flows, bottleneck and network of stored runs with several flows."""
-    from harness.report import flow_metrics
+    from harness.report.metrics import metrics_document
 
-    with empty_json_if_absent(as_json, lambda: flow_metrics.report([])):
-        results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
-    print_view(flow_metrics, results, markdown=markdown, as_json=as_json)
+    asking.print_report(metrics_document)
 
 
 @reports.command("moves")
-def moves(
-    scenarios: StoredScenarios = None,
-    clients: Clients = "all",
-    servers: Servers = "all",
-    store: StoreFolder = None,
-    every: Every = False,
-    markdown: AsMarkdown = False,
-    as_json: AsJson = False,
-) -> None:
+@command_with(ReportArguments)
+def moves(asking: ReportArguments) -> None:
     """Print what servers do when a client moves, with the evidence, beside RFC 9000 §9.4 and a published survey."""
-    from harness.report import moves as view
+    from harness.report.migration import cells_with_moves, migration_document
 
-    with empty_json_if_absent(as_json, lambda: view.report([])):
-        results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
-    migrations = view.cells_with_moves(results)
-    print_view(view, migrations, markdown=markdown, as_json=as_json)
+    asking.print_report(lambda results: migration_document(cells_with_moves(results)))
+
+
+@dataclass(frozen=True)
+class InteropArguments(ReportArguments):
+    """The arguments of a report, and what is special to the interop runner."""
+
+    published: Annotated[
+        Path | None, typer.Option("--from", help="A result.json of the interop runner, to be shown beside.")
+    ] = None
+    as_result: Annotated[
+        bool, typer.Option("--result-json", help="Print what the interop runner writes (its result.json).")
+    ] = False
+    list_checks: Annotated[
+        bool, typer.Option("--checks", help="Print what the checks of a scenario can demand, and no results.")
+    ] = False
 
 
 @reports.command("interop")
-def interop(
-    scenarios: StoredScenarios = None,
-    clients: Clients = "all",
-    servers: Servers = "all",
-    store: StoreFolder = None,
-    every: Every = False,
-    published: Annotated[
-        Path | None, typer.Option("--from", help="A result.json of the interop runner, to be shown beside.")
-    ] = None,
-    markdown: AsMarkdown = False,
-    as_result: Annotated[
-        bool, typer.Option("--result-json", help="Print what the interop runner writes (its result.json).")
-    ] = False,
-    list_checks: Annotated[
-        bool, typer.Option("--checks", help="Print what the checks of a scenario can demand, and no results.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+@command_with(InteropArguments)
+def interop(asking: InteropArguments) -> None:
     """Print which of the interop runner's test cases succeed, pair by pair, and the first wrong packet of failures."""
     from harness.analysis.interop import declared_checks
     from harness.analysis.interop.registry import FOLDER
     from harness.analysis.interop.runner_json import to_matrix
     from harness.report import interop as view
 
-    if list_checks:
-        from harness.report import checks
-
-        print_view(checks, list(declared_checks().values()), markdown=markdown, as_json=as_json)
+    if asking.list_checks:
+        asking.print(view.checks_document(list(declared_checks().values())))
         return
+    published, app = asking.published, open_app(asking.store)
     runner_results = to_matrix(_read_document(published), str(published)) if published is not None else None
-    app = open_app(store)
-    with empty_json_if_absent(as_json, lambda: view.report(view.matrix_of([]))):
-        results = stored_cells(app, scenarios or [FOLDER.rstrip("/")], clients, servers, every=every)
+    with empty_json_if_absent(asking.as_json, lambda: view.interop_document(view.matrix_of([]))):
+        words = asking.scenarios or [FOLDER.rstrip("/")]
+        results = stored_cells(app, words, asking.clients, asking.servers, every=asking.every)
         if why := view.empty_reason(results):
             raise NoDataError(why, f"test cases are below {FOLDER}; 'harness report' shows other cells")
     matrix = view.matrix_of(results)
-    if as_result:
+    if asking.as_result:
         titles = {result.cell.scenario.name.removeprefix(FOLDER): result.cell.scenario.title for result in results}
         print_json(view.result_json(results, titles, str(app.paths.store)))
-    elif as_json:
-        print_json(view.report(matrix, runner_results))
-    elif markdown:
-        print_markdown(view.markdown(matrix, runner_results))
     else:
-        view.show(matrix, table_console(), runner_results)
+        asking.print(view.interop_document(matrix, runner_results))
 
 
-@reports.command("study")
-def study(
-    scenarios: StoredScenarios = None,
-    clients: Clients = "all",
-    servers: Servers = "all",
-    store: StoreFolder = None,
-    every: Every = False,
+@dataclass(frozen=True)
+class StudyArguments(ReportArguments):
+    """The arguments of a report, and figures of it."""
+
     draw: Annotated[
         Path | None,
         typer.Option("--figures", help="Folder to draw into: effects ranked, a heat map, a response curve."),
-    ] = None,
+    ] = None
     heat: Annotated[
         str,
         typer.Option("--heat", metavar="NAME,NAME", help="The two factors of the heat map; the greatest two without."),
-    ] = "",
+    ] = ""
     response: Annotated[
         str, typer.Option("--response", metavar="NAME", help="The factor of the response curve; the greatest without.")
-    ] = "",
-    markdown: AsMarkdown = False,
-    as_json: AsJson = False,
-) -> None:
+    ] = ""
+
+
+@reports.command("study")
+@command_with(StudyArguments)
+def study(asking: StudyArguments) -> None:
     """Print what the factors of studies are worth in seconds, ranked, with intervals; and profiles side by side."""
     from harness.doe.effects import analyse_all
     from harness.doe.effects.samples import group_profiles
-    from harness.report import study as view
+    from harness.report.effects import effects_document
 
-    with empty_json_if_absent(as_json, lambda: view.report(([], []))):
-        results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
+    results = asking.results(lambda: effects_document(([], [])))
+    heat, response, draw = asking.heat, asking.response, asking.draw
     evaluated = analyse_all(results), group_profiles(results)
     factors = {name for analysis in evaluated[0] for name in analysis.sample.factors}
     named = [word.strip() for word in [*heat.split(","), response] if word.strip()]
@@ -274,7 +234,7 @@ def study(
         raise InputError(
             f"--heat {heat}: a heat map is of two factors", "write --heat server.initial_rtt,client.ack_ratio"
         )
-    print_view(view, evaluated, markdown=markdown, as_json=as_json)
+    asking.print(effects_document(evaluated))
     if draw is not None:
         from harness.report.plots.study import study_figures, write_study_figures
 
@@ -301,47 +261,43 @@ def _read_document(file: Path) -> Any:
 
 
 @reports.command("junit")
-def junit(
-    scenarios: StoredScenarios = None, clients: Clients = "all", servers: Servers = "all", store: StoreFolder = None
-) -> None:
+@command_with(StoredArguments)
+def junit(asking: StoredArguments) -> None:
     """Print the verdicts as JUnit XML, for CI systems: a suite a scenario, a case a cell."""
-    from harness.report.gate import verdicts
+    from harness.report.gate import junit_verdicts
 
-    print_text(verdicts(stored_cells(open_app(store), scenarios, clients, servers)))
+    print_text(junit_verdicts(asking.cells()))
+
+
+@dataclass(frozen=True)
+class SummaryArguments(StoredArguments):
+    """The arguments that select cells, and what they are compared with."""
+
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", help="Store of the runs to compare with; what changed comes first.")
+    ] = None
+    allow: Allow = None
+    within: Within = "3%"
 
 
 @reports.command("summary")
-def summary(
-    scenarios: StoredScenarios = None,
-    clients: Clients = "all",
-    servers: Servers = "all",
-    store: StoreFolder = None,
-    baseline: Annotated[
-        Path | None, typer.Option("--baseline", help="Store of the runs to compare with; what changed comes first.")
-    ] = None,
-    allow: Allow = None,
-    within: Within = "3%",
-) -> None:
+@command_with(SummaryArguments)
+def summary(asking: SummaryArguments) -> None:
     """Print a summary of stored runs in Markdown, for a CI job: what changed since the baseline, verdicts, tables."""
-    from harness.report.summary import nightly_summary
+    from harness.report.gate import nightly_document
 
     gate_report = None
-    if baseline is not None:
-        gate_report = build_gate_report(baseline, scenarios, clients, servers, store, allow, within)
-    print_markdown(nightly_summary(stored_cells(open_app(store), scenarios, clients, servers), gate_report))
+    if asking.baseline is not None:
+        gate_report = build_gate_report(asking, asking.baseline, asking.allow, asking.within)
+    print_document(nightly_document(asking.cells(), gate_report), markdown=True)
 
 
 @reports.command("parameters")
 def parameters(markdown: AsMarkdown = False, as_json: AsJson = False) -> None:
     """Print the vocabulary of parameters."""
-    from harness.report import explain
+    from harness.report.parameters import vocabulary_document
 
-    if as_json:
-        print_json(explain.report())
-    elif markdown:
-        print_text(explain.markdown())
-    else:
-        explain.show(table_console())
+    print_document(vocabulary_document(), markdown=markdown, as_json=as_json)
 
 
 @reports.command("defaults")
@@ -357,7 +313,7 @@ def defaults(store: StoreFolder = None, markdown: AsMarkdown = False, as_json: A
     catalogue = open_app().catalogue
     implementations = [item for item, _ in catalogue.implementations().values() if item.parameters and item.speaks_quic]
     table = view.defaults(implementations, view.observations(results))
-    print_view(view, table, markdown=markdown, as_json=as_json)
+    print_document(view.defaults_document(table), markdown=markdown, as_json=as_json)
 
 
 @reports.command("html")

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from harness.cli import completion
-from harness.cli.consoles import (
-    console,
-    empty_json_if_absent,
-    print_json,
-    print_markdown,
-    print_text,
-    print_warning,
-    table_console,
-)
+from harness.cli.consoles import console, empty_json_if_absent, print_document, print_json, print_text, print_warning
 from harness.cli.environment import open_app
 from harness.cli.options import (
     AsJson,
@@ -26,40 +19,37 @@ from harness.cli.options import (
     StoredScenarios,
     StoreFolder,
     Strict,
+    command_with,
     parse_span,
     parse_tolerance,
     require_choice,
 )
 from harness.cli.signals import FAILED, INFRASTRUCTURE, NOTHING, exit_code
-from harness.cli.stored import select_stored, stored_cells
+from harness.cli.stored import StoredArguments, select_stored
 from harness.errors import InputError, NoDataError, ResultError
 
 
-def compare(
-    scenarios: StoredScenarios = None,
-    clients: Clients = "all",
-    servers: Servers = "all",
-    store: StoreFolder = None,
-    within: Annotated[str, typer.Option(help="Difference of the medians up to which the engines agree.")] = "3%",
-    markdown: AsMarkdown = False,
-    as_json: AsJson = False,
-) -> None:
+@dataclass(frozen=True)
+class CompareArguments(StoredArguments):
+    """The arguments of `harness compare`."""
+
+    within: Annotated[str, typer.Option(help="Difference of the medians up to which the engines agree.")] = "3%"
+    markdown: AsMarkdown = False
+    as_json: AsJson = False
+
+
+@command_with(CompareArguments)
+def compare(asking: CompareArguments) -> None:
     """Compare the two engines over stored runs of the same cells: medians, differences, and what explains them.
 
     The exit code is 1 when engines disagree and nothing measured explains it, 5 when there is nothing to compare.
     """
-    from harness.report import compare
-    from harness.report.compare import comparisons
+    from harness.report.compare import comparison_document, comparisons
 
-    tolerance = parse_tolerance("--within", within)
-    with empty_json_if_absent(as_json, lambda: compare.report([])):
-        compared = comparisons(stored_cells(open_app(store), scenarios, clients, servers), within=tolerance)
-    if as_json:
-        print_json(compare.report(compared))
-    elif markdown:
-        print_markdown(compare.markdown(compared))
-    else:
-        compare.show(compared, table_console())
+    tolerance = parse_tolerance("--within", asking.within)
+    with empty_json_if_absent(asking.as_json, lambda: comparison_document([])):
+        compared = comparisons(asking.cells(), within=tolerance)
+    print_document(comparison_document(compared), markdown=asking.markdown, as_json=asking.as_json)
     if all(item.within is None for item in compared):
         raise typer.Exit(NOTHING)
     if any(item.within is False and item.reason == "not_explained" for item in compared):
@@ -206,27 +196,28 @@ def plot(
 # --- `harness judge`.
 
 
-def judge(
-    scenarios: StoredScenarios = None,
-    clients: Clients = "all",
-    servers: Servers = "all",
-    store: StoreFolder = None,
-    strict: Strict = False,
-) -> None:
+@dataclass(frozen=True)
+class JudgeArguments(StoredArguments):
+    """The arguments of `harness judge`."""
+
+    strict: Strict = False
+
+
+@command_with(JudgeArguments)
+def judge(asking: JudgeArguments) -> None:
     """Print one line per stored cell: verdict, reason, sentence. The exit code is that of run."""
-    results = stored_cells(open_app(store), scenarios, clients, servers)
+    results = asking.cells()
     for item in results:
         verdict = item.verdict
         print_text(f"{verdict.status:12} {item.cell.scenario.name} {item.name}: {verdict.reason}: {verdict.sentence}")
-    raise typer.Exit(exit_code(results, strict=strict))
+    raise typer.Exit(exit_code(results, strict=asking.strict))
 
 
 # --- `harness measure`.
 
 
-def measure(
-    scenarios: StoredScenarios = None, clients: Clients = "all", servers: Servers = "all", store: StoreFolder = None
-) -> None:
+@command_with(StoredArguments)
+def measure(asking: StoredArguments) -> None:
     """Measure stored runs again from their artefacts. Needs no Docker.
 
     A run whose artefacts were damaged keeps the figures it has, and is named.
@@ -234,9 +225,9 @@ def measure(
     from harness.execution.measured_store import remeasure
     from harness.formatting import format_count
 
-    app = open_app(store)
+    app = open_app(asking.store)
     count = skipped = 0
-    for result in stored_cells(app, scenarios, clients, servers, every=True):
+    for result in asking.cells(app, every=True):
         for run, _ in result.runs:
             if not (app.store.folder(run.cell.key, run.repetition) / "sim").is_dir():
                 continue

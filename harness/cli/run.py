@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from harness.cli.consoles import console, print_json, print_text, print_view, table_console
+from harness.cli.consoles import console, print_document
 from harness.cli.environment import cores
 from harness.cli.options import PlanArguments, RunArguments, command_with
 from harness.cli.report import write_site
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def draw_comparisons(results: Sequence[CellResult], folder: Path) -> None:
     """Draw the rankings of cells of one scenario, and print the files' names. An error here costs no verdict."""
     from harness.evaluation.ranking import rank_cells
-    from harness.report import group_by_scenario
+    from harness.report.results import group_by_scenario
 
     talk = console()
     cell_rankings = [ranking for cells in group_by_scenario(results) for ranking in rank_cells(cells)]
@@ -64,8 +64,9 @@ def run(asking: RunArguments) -> None:
     download.
     """
     from harness.execution.scheduler import UnbuiltError
-    from harness.report import json_report, moves, table
+    from harness.report.migration import cells_with_moves, migration_document
     from harness.report.progress import ProgressPrinter
+    from harness.report.results import results_document
 
     app = asking.open()
     request = asking.request(app)
@@ -84,12 +85,9 @@ def run(asking: RunArguments) -> None:
         unbuilt, results = error, error.results
     except KeyboardInterrupt:
         raise interrupted_exit() from None
-    if asking.as_json:
-        print_json(json_report.report(results))
-    else:
-        table.show(results, table_console())
-        if migrations := moves.cells_with_moves(results):
-            moves.show(migrations, table_console())
+    print_document(results_document(results), as_json=asking.as_json)
+    if not asking.as_json and (migrations := cells_with_moves(results)):
+        print_document(migration_document(migrations))
     if asking.draw:
         draw_comparisons(results, app.store.root / "figures")
         _draw_figures(app, results, asking.jobs or cores(), talk)
@@ -162,7 +160,7 @@ def plan(asking: PlanArguments) -> None:
     from harness.execution.matrix import UntilDecided, named_implementations, study_designs, swept_points
     from harness.execution.repetitions import RepetitionPlan
     from harness.formatting import format_size
-    from harness.report import design, json_report
+    from harness.report.designs import plan_document
     from harness.report.progress import duration_text
 
     app = asking.open()
@@ -186,25 +184,16 @@ def plan(asking: PlanArguments) -> None:
     disk = DiskUse(app.store, asking.artefacts.value, app.cache.www)
     need, free = disk.need(todo, parallel), disk.free()
     shards = _shards(asking.shards or 0, todo, experience.expected_seconds)
+    room = {
+        "least": need.minimum,
+        "stay": need.maximum,
+        "meanwhile": need.temporary,
+        "served": need.served_files,
+        "free": free,
+    }
+    print_document(plan_document(planned, stored, seconds, room, shards, studies), as_json=asking.as_json)
     if asking.as_json:
-        room = {
-            "least": need.minimum,
-            "stay": need.maximum,
-            "meanwhile": need.temporary,
-            "served": need.served_files,
-            "free": free,
-        }
-        designed = {"studies": design.report(studies)} if studies else {}
-        print_json(json_report.plan(planned, stored, seconds, room, shards) | designed)
         return
-    for item in planned:
-        state = "stored" if (item.cell.key, item.repetition) in stored else "to run"
-        cell = item.cell
-        parameters = " ".join(f"{name}={value}" for name, value in cell.parameters.items())
-        pair = f"{cell.client.name}→{cell.server.name}"
-        print_text(f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {pair} {parameters}".rstrip())
-    for line in design.lines(studies):
-        print_text(line)
     undecided = isinstance(request.repetitions, UntilDecided) and len(stored) < len(planned)
     suffix = ", then more until the objectives are decided" if undecided else ""
     minutes = f"about {duration_text(seconds / max(1, min(parallel, len(todo))))} to run" + (
@@ -214,11 +203,6 @@ def plan(asking: PlanArguments) -> None:
         f"{len(matrix)} cells, {len(planned)} runs, {len(stored)} stored, {minutes} (builds not counted){suffix}",
         soft_wrap=True,
     )
-    for share in shards:
-        print_text(
-            f"shard {share.shard}: {share.cells} cells, {share.runs} runs to do, "
-            f"about {duration_text(share.seconds)} on one core"
-        )
     if todo:
         fits = ""
         if (has_room := disk.fits(need)) is False:
@@ -265,7 +249,7 @@ def reach(asking: ReachArguments) -> None:
     where a smaller one ended.
     """
     from harness.doe.settings_search import run_searches as search
-    from harness.report import reach as view
+    from harness.report.designs import searches_document
     from harness.report.progress import ProgressPrinter
 
     if asking.shard or asking.html is not None:
@@ -283,4 +267,4 @@ def reach(asking: ReachArguments) -> None:
             search_result = search(app, request, options, asking.budget, talk, say)
     except KeyboardInterrupt:
         raise interrupted_exit() from None
-    print_view(view, search_result, markdown=asking.markdown, as_json=asking.as_json)
+    print_document(searches_document(search_result), markdown=asking.markdown, as_json=asking.as_json)

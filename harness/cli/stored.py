@@ -1,20 +1,27 @@
-"""Selection of stored cells and runs by words: scenarios, or names of cells and runs as tables print them."""
+"""Selection of stored cells and runs by words: scenarios, or names of cells and runs as tables print them.
+
+And the arguments of commands that select them.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.cli.consoles import empty_json_if_absent, print_document
+from harness.cli.environment import open_app
+from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
 from harness.errors import InputError, NoDataError, did_you_mean
 
 if TYPE_CHECKING:
     from harness.evaluation.cell_result import CellResult
     from harness.execution import App
     from harness.outcome import Cell
+    from harness.report.document import Document
 
 #: A cell's key, or at least six digits of its beginning.
 _KEY = re.compile(r"[0-9a-f]{6,}")
@@ -55,13 +62,7 @@ class Selection:
 
 
 def stored_cells(
-    app: App,
-    words: list[str] | None,
-    clients: str,
-    servers: str,
-    *,
-    every: bool = False,
-    instead: Iterable[str] = (),
+    app: App, words: list[str] | None, clients: str, servers: str, *, every: bool = False, instead: Iterable[str] = ()
 ) -> list[CellResult]:
     """The stored cells of these scenarios or names, and of these implementations. Raises InputError; AbsentError where
     there is none.
@@ -177,3 +178,44 @@ def _unknown_word_error(app: App, word: str, error: InputError) -> InputError:
         return error
     suggestions = " or ".join(f"'{name}'" for name in near)
     return InputError(f"no scenario, and no stored cell or run, is called '{word}'", f"did you mean {suggestions}?")
+
+
+# --- Arguments of commands
+
+
+@dataclass(frozen=True)
+class StoredArguments:
+    """The arguments of a command on stored cells."""
+
+    scenarios: StoredScenarios = None
+    clients: Clients = "all"
+    servers: Servers = "all"
+    store: StoreFolder = None
+
+    def cells(self, app: App | None = None, *, every: bool = False) -> list[CellResult]:
+        """The selected cells, of an app that is open already or of the named store. As `stored_cells`."""
+        return stored_cells(app or open_app(self.store), self.scenarios, self.clients, self.servers, every=every)
+
+
+@dataclass(frozen=True)
+class ReportArguments(StoredArguments):
+    """The arguments of a command that prints a report on stored cells."""
+
+    every: Every = False
+    markdown: AsMarkdown = False
+    as_json: AsJson = False
+
+    def results(self, nothing: Callable[[], Document]) -> list[CellResult]:
+        """The selected cells. Where there is none, the data of `nothing` is printed if JSON was requested. As
+        `stored_cells`.
+        """
+        with empty_json_if_absent(self.as_json, nothing):
+            return self.cells(every=self.every)
+
+    def print_report(self, document_of: Callable[[list[CellResult]], Document]) -> None:
+        """Print the report on the selected cells. As `stored_cells`."""
+        self.print(document_of(self.results(lambda: document_of([]))))
+
+    def print(self, document: Document) -> None:
+        """Print a report in the requested way."""
+        print_document(document, markdown=self.markdown, as_json=self.as_json)

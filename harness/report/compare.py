@@ -12,17 +12,13 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
-from rich.console import Console, Group, RenderableType
-from rich.text import Text
-
 from harness.analysis.metrics.registry import find_metric, unit_of
 from harness.evaluation.cell_result import CellResult, is_observation, unreached_value
-from harness.formatting import escape_stored
 from harness.netem.bounds import bucket_share
 from harness.outcome import ENGINES, Better, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
-from harness.report.layout import SENTENCE_WIDTH, Column, FittedTable, Row
-from harness.report.markdown import table_row
-from harness.report.table import SYMBOLS, interval_text
+from harness.report.document import SENTENCE_WIDTH, Block, BulletList, Column, Document, Paragraph, Row, Span, Table
+from harness.report.numbers import interval_text
+from harness.report.results import SYMBOLS
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import Scenario
@@ -465,7 +461,7 @@ def _percent(share: float) -> str:
     return f"{share * 100:.0f} %"
 
 
-# --- The comparison of engines on a terminal, as Markdown, and as JSON.
+# --- The comparison of engines as a document.
 
 
 SCHEMA = 1
@@ -474,54 +470,26 @@ _HEADINGS = ("client → server", "metric", "n", "compose", "virtual", "differen
 """Before the verdict: n is of compose and virtual; CPU is the cores each container used in real time."""
 
 
-def show(compared: Sequence[MetricComparison], console: Console) -> None:
-    """Print a table per scenario and the metrics that cannot be compared, or say that there are no results."""
+def comparison_document(compared: Sequence[MetricComparison]) -> Document:
+    """A table per scenario and the metrics that cannot be compared, or that there are no results.
+
+    Numbers of the data are in the store's units; null where a time was never reached.
+    """
+    entries = [_entry(comparison) for comparison in compared]
+    return Document({"schema": SCHEMA, **_counts(compared), "comparisons": entries}, comparison_blocks(compared))
+
+
+def comparison_blocks(compared: Sequence[MetricComparison]) -> list[Block]:
+    """The comparison as part of a page."""
     if not compared:
-        console.print("no stored runs match")
-        return
-    console.print(render(compared))
-
-
-def render(compared: Sequence[MetricComparison]) -> RenderableType:
-    """Tables for all scenarios, each followed by the metrics that cannot be compared."""
-    parts: list[RenderableType] = []
+        return [Paragraph("No stored runs match.")]
+    blocks: list[Block] = []
     for group in _scenarios(compared):
-        parts += [_table(group)] if _comparable(group) else [Text(_title(group[0]), style="bold")]
-        parts += [Text(f"  {line}", style="yellow") for line in _incomparable_lines(group)]
-    parts.append(Text(_summary(compared)))
-    return Group(*parts)
-
-
-def markdown(compared: Sequence[MetricComparison]) -> str:
-    """The same as Markdown."""
-    if not compared:
-        return "No stored runs match.\n"
-    blocks = []
-    for group in _scenarios(compared):
-        lines = [
-            f"**{escape_stored(group[0].point.title)}** (`{group[0].point.scenario}`, median [interval] of n runs)",
-            "",
-        ]
-        if _comparable(group):
-            lines += [
-                table_row([*_HEADINGS, "verdict", "explanation"]),
-                table_row(["---", "---", *["---:"] * 5, "---", "---"]),
-            ]
-            rows = (
-                (_cells(comparison), _verdict(comparison)[:2], escape_stored(comparison.explanation))
-                for comparison in _comparable(group)
-            )
-            lines += [table_row([*cells, " ".join(verdict), why]) for cells, verdict, why in rows]
-            lines += [""]
-        lines += [f"- {escape_stored(text)}" for text in _incomparable_lines(group)]
-        blocks.append("\n".join(lines).rstrip())
-    return "\n\n".join([*blocks, _summary(compared)]) + "\n"
-
-
-def report(compared: Iterable[MetricComparison]) -> dict[str, Any]:
-    """What `compare --json` prints: numbers in the store's units; null where a time was never reached."""
-    compared = list(compared)
-    return {"schema": SCHEMA, **_counts(compared), "comparisons": [_entry(comparison) for comparison in compared]}
+        point = group[0].point
+        name = (Span(point.title, strong=True), " (", Span(point.scenario, code=True))
+        blocks += [Paragraph((*name, ", median [interval] of n runs)")), _table(_comparable(group))]
+        blocks.append(BulletList(_incomparable_lines(group), style="yellow"))
+    return [*blocks, Paragraph(_summary(compared))]
 
 
 # --- text
@@ -536,11 +504,7 @@ def _comparable(group: Iterable[MetricComparison]) -> list[MetricComparison]:
     return [comparison for comparison in group if comparison.within is not None]
 
 
-def _title(comparison: MetricComparison) -> str:
-    return f"{comparison.point.scenario} · {comparison.point.title} · compose (real time) and virtual time"
-
-
-def _table(group: Sequence[MetricComparison]) -> FittedTable:
+def _table(group: Sequence[MetricComparison]) -> Table:
     first, *figures = _HEADINGS
     columns = [
         Column(first, identifies=True),
@@ -549,17 +513,12 @@ def _table(group: Sequence[MetricComparison]) -> FittedTable:
         Column("verdict"),
         Column("explanation", text=SENTENCE_WIDTH),
     ]
-    rows = []
-    for comparison in _comparable(group):
-        symbol, word, colour = _verdict(comparison)
-        rows.append(Row([*_cells(comparison), Text(f"{symbol} {word}", style=colour), comparison.explanation]))
-    return FittedTable(_title(group[0]), columns, rows)
+    return Table(columns, [Row([*_cells(item), _verdict(item), item.explanation]) for item in group])
 
 
-def _verdict(comparison: MetricComparison) -> tuple[str, str, str]:
-    """Symbol, word and colour."""
+def _verdict(comparison: MetricComparison) -> Span:
     symbol, colour = SYMBOLS["pass" if comparison.within else "fail"]
-    return symbol, "within" if comparison.within else "outside", colour
+    return Span(f"{symbol} {'within' if comparison.within else 'outside'}", style=colour)
 
 
 def _cells(comparison: MetricComparison) -> list[str]:

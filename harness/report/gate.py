@@ -1,4 +1,4 @@
-"""What the gate decided: for people, as Markdown, as JSON, and as annotations of a CI job."""
+"""What the gate decided: as a document, as JUnit XML, and as annotations of a CI job. The summary of a nightly run."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
-from rich.console import Console
-from rich.text import Text
-
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.regression.accepted_changes import Allowance, AllowedDecision, AppliedAllowances
 from harness.evaluation.regression.decision import ALARMS, OUTCOME, STATUS_ORDER, ChangeStatus, MetricChange
-from harness.formatting import escape_controls, escape_stored, format_count
+from harness.formatting import escape_controls, format_count
 from harness.outcome.deviations import deviation_sentences, find_deviations
-from harness.report import group_by_scenario
-from harness.report.layout import SENTENCE_WIDTH, Column, FittedTable, Row, number_text, unit_text
-from harness.report.markdown import table_row
-from harness.report.ranking import json_number
+from harness.report.document import SENTENCE_WIDTH, Column, Document, Heading, Paragraph, Row, Span, Table
+from harness.report.numbers import json_number, number_text, unit_text
+from harness.report.results import group_by_scenario, results_blocks, totals_blocks
 from harness.stats.intervals import interval
 from harness.stats.two_sample import ALPHA
 
@@ -198,60 +194,38 @@ def departure_notes(gate_report: GateReport) -> list[str]:
     return lines
 
 
-def show(gate_report: GateReport, console: Console) -> None:
-    """Print the cells that are not the same, and a summary."""
+def gate_document(gate_report: GateReport) -> Document:
+    """The cells that are not the same, notes, and a summary."""
     rows = []
     for cell in _changed_cells(gate_report):
         standing = cell.weighed.decision.status
         symbol, colour = _SYMBOLS[standing]
         word = f"{symbol} {standing}{' (accepted)' if cell.weighed.accepted else ''}"
         why = "; ".join(filter(None, [deciding_text(cell), _accepted_text(cell)]))
-        rows.append(Row([Text(word, style=colour), cell.weighed.decision.pair.name, why, ", ".join(cell.causes)]))
-    if rows:
-        columns = [
-            Column("", identifies=True),
-            Column("cell", identifies=True, text=SENTENCE_WIDTH),
-            Column("before → now", text=SENTENCE_WIDTH),
-            Column("what differs in the bits", text=SENTENCE_WIDTH),
-        ]
-        console.print(FittedTable("Since the baseline", columns, rows))
-    for text in departure_notes(gate_report):
-        console.print(text, style="yellow", markup=False, soft_wrap=True)
-    for text in (*acceptance_notes(gate_report.applied), false_alarm_text(gate_report), sentence(gate_report)):
-        console.print(text, markup=False, soft_wrap=True)
-
-
-def markdown(gate_report: GateReport) -> str:
-    """For a job's summary."""
-    lines = [f"**{sentence(gate_report)[0].upper()}{sentence(gate_report)[1:]}.**", ""]
-    shown = _changed_cells(gate_report)
-    if shown:
-        lines += [table_row(["", "cell", "before → now", "what differs in the bits"]), table_row(["---"] * 4)]
-        for cell in shown:
-            symbol, _ = _SYMBOLS[cell.weighed.decision.status]
-            word = f"{symbol} {cell.weighed.decision.status}"
-            why = "; ".join(filter(None, [deciding_text(cell), _accepted_text(cell)]))
-            lines.append(
-                table_row(
-                    [
-                        word,
-                        escape_stored(cell.weighed.decision.pair.name),
-                        escape_stored(why),
-                        escape_stored(", ".join(cell.causes)),
-                    ]
-                )
-            )
-        lines.append("")
-    return "\n".join(
+        rows.append(Row([Span(word, style=colour), cell.weighed.decision.pair.name, why, ", ".join(cell.causes)]))
+    columns = [
+        Column("", identifies=True),
+        Column("cell", identifies=True, text=SENTENCE_WIDTH),
+        Column("before → now", text=SENTENCE_WIDTH),
+        Column("what differs in the bits", text=SENTENCE_WIDTH),
+    ]
+    summary = sentence(gate_report)
+    return Document(
+        _data(gate_report),
         [
-            *lines,
-            *(
-                f"{escape_stored(text)}\n"
-                for text in (*departure_notes(gate_report), *acceptance_notes(gate_report.applied))
-            ),
-            f"{false_alarm_text(gate_report)}\n",
-        ]
+            Paragraph(Span(f"{summary[0].upper()}{summary[1:]}.", strong=True), medium="markdown"),
+            Table(columns, rows),
+            *(Paragraph(text, "yellow") for text in departure_notes(gate_report)),
+            *(Paragraph(text) for text in (*acceptance_notes(gate_report.applied), false_alarm_text(gate_report))),
+            Paragraph(summary, medium="terminal"),
+        ],
     )
+
+
+def nightly_document(results: Sequence[CellResult], gate_report: GateReport | None = None) -> Document:
+    """The summary of a CI job: what changed since the baseline, where there is one, then verdicts and tables."""
+    change = [] if gate_report is None else [Heading("Since the baseline"), *gate_document(gate_report).blocks]
+    return Document({}, [*change, Heading("Verdicts"), *totals_blocks(results), *results_blocks(results)])
 
 
 def workflow_commands(gate_report: GateReport) -> list[str]:
@@ -275,8 +249,7 @@ def _escape_property(text: str) -> str:
     return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def report(gate_report: GateReport) -> dict[str, Any]:
-    """As plain data."""
+def _data(gate_report: GateReport) -> dict[str, Any]:
     return {
         "schema": 1,
         "open": not gate_report.alarms,
@@ -344,7 +317,7 @@ _GATE_ELEMENTS: dict[ChangeStatus, str] = {
 }
 
 
-def verdicts(results: Sequence[CellResult]) -> str:
+def junit_verdicts(results: Sequence[CellResult]) -> str:
     """Render verdicts as JUnit XML: a suite per scenario and engine, a case per cell."""
     suites = []
     for cells in group_by_scenario(results):
@@ -353,7 +326,7 @@ def verdicts(results: Sequence[CellResult]) -> str:
     return _document(suites)
 
 
-def decisions(gate_report: GateReport) -> str:
+def junit_decisions(gate_report: GateReport) -> str:
     """Render the gate's decisions as JUnit XML: one suite, a case per cell."""
     return _document([_suite("gate", map(_decision, gate_report.cells))])
 

@@ -5,16 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from rich.console import Console
-from rich.text import Text
-
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.staleness import outdated_note, row_text
-from harness.formatting import escape_stored
-from harness.report import group_by_scenario
-from harness.report.layout import Column, FittedTable, Row
+from harness.report.document import Block, Column, Document, Paragraph, Row, Span, Table
 from harness.report.parameters import requested_parameters
-from harness.report.table import SYMBOLS
+from harness.report.results import SYMBOLS, group_by_scenario
 from harness.scenario.metric_names import MetricName
 
 #: Metric of a pair's figure.
@@ -54,45 +49,25 @@ def _groups(results: Sequence[CellResult]) -> list[tuple[str, list[CellResult]]]
     return groups
 
 
-def show(results: Sequence[CellResult], console: Console) -> None:
-    """Print the grids."""
-    for title, cells in _groups(results):
-        servers, rows = _rows(cells)
-        columns = [
-            Column("client ↓ server →", identifies=True),
-            *(Column(server, right=True, text=_REASON_WIDTH) for server in servers),
-        ]
-        grid_rows = [
-            Row(
-                [
-                    client,
-                    *(
-                        "–"
-                        if cell is None
-                        else Text(entry(cell).replace("_", " "), style=SYMBOLS[cell.verdict.status][1])
-                        for cell in row_cells
-                    ),
-                ]
-            )
-            for client, row_cells in rows
-        ]
-        console.print(FittedTable(f"{title}: seconds to the last byte", columns, grid_rows))
+def grid_document(results: Sequence[CellResult]) -> Document:
+    """The grids, for people alone: as data, `results_document` has their cells."""
+    return Document({}, grid_blocks(results))
 
 
-def markdown(results: Sequence[CellResult]) -> str:
-    """The same for a page."""
-    return _markdown(results, lambda result: entry(result).replace("_", " "))
+def grid_blocks(results: Sequence[CellResult]) -> list[Block]:
+    """The grids as part of a page."""
+    return _grids(results, lambda result: entry(result).replace("_", " "))
 
 
-def verdicts(results: Sequence[CellResult]) -> str:
+def verdict_grid_blocks(results: Sequence[CellResult]) -> list[Block]:
     """The same with the symbol of each verdict. Implementations that met only themselves are below the grid."""
     peers = {name for result in results for name in _pair(result) if len(set(_pair(result))) > 1}
     cross, isolated = list[CellResult](), list[CellResult]()
     for result in results:
         (cross if not peers or peers.intersection(_pair(result)) else isolated).append(result)
-    text = _markdown(cross, _verdict)
     self_pairs = ", ".join(f"{result.cell.client.name} {row_text(_verdict(result), result)}" for result in isolated)
-    return f"{text}\nOthers, each with itself: {self_pairs}.\n" if isolated else text
+    others = [Paragraph(f"Others, each with itself: {self_pairs}.")] if isolated else []
+    return [*_grids(cross, _verdict), *others]
 
 
 def _pair(result: CellResult) -> tuple[str, str]:
@@ -103,19 +78,20 @@ def _verdict(result: CellResult) -> str:
     return f"{SYMBOLS[result.verdict.status][0]} {entry(result).replace('_', ' ')}"
 
 
-def _markdown(results: Sequence[CellResult], format_cell: Callable[[CellResult], str]) -> str:
-    grids = []
+def _grids(results: Sequence[CellResult], format_cell: Callable[[CellResult], str]) -> list[Block]:
+    blocks: list[Block] = []
     for title, cells in _groups(results):
         servers, rows = _rows(cells)
-        lines = [
-            f"**{escape_stored(title)}**: seconds to the last byte, client ↓ server →",
-            "",
-            "| | " + " | ".join(servers) + " |",
-            "| --- |" + " ---: |" * len(servers),
+        columns = [Column("", identifies=True), *(Column(server, right=True, text=_REASON_WIDTH) for server in servers)]
+        grid_rows = [
+            Row([client, *("–" if cell is None else _cell(cell, format_cell(cell)) for cell in row_cells)])
+            for client, row_cells in rows
         ]
-        for client, row_cells in rows:
-            entries = ["–" if cell is None else row_text(escape_stored(format_cell(cell)), cell) for cell in row_cells]
-            lines.append(f"| {client} | " + " | ".join(entries) + " |")
-        lines += ["", text] if (text := outdated_note(cells)) else []
-        grids.append("\n".join(lines) + "\n")
-    return "\n".join(grids)
+        heading = (Span(title, strong=True), ": seconds to the last byte, client ↓ server →")
+        stale = outdated_note(cells)
+        blocks += [Paragraph(heading), Table(columns, grid_rows), *([Paragraph(stale)] if stale else [])]
+    return blocks
+
+
+def _cell(result: CellResult, text: str) -> Span:
+    return Span(row_text(text, result), style=SYMBOLS[result.verdict.status][1])

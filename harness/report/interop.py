@@ -1,34 +1,51 @@
-"""The interop matrix: clients down, servers across, test cases by their abbreviations; what failed, and why."""
+"""The interop matrix: clients down, servers across, test cases by their abbreviations; what failed, and why.
+
+Of failures: who seems responsible, the first wrong packet, and endpoints' last log lines.
+"""
 
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from itertools import groupby
 from typing import Any
-
-from rich.console import Console
-from rich.text import Text
 
 from harness.analysis.interop.matrix import (
     Disagreement,
     Failure,
     InteropMatrix,
     Pair,
+    Party,
     TestcaseResult,
     disagreements,
     relabel_unsupported,
 )
-from harness.analysis.interop.registry import CASES, FOLDER, MEASUREMENTS, case_of
+from harness.analysis.interop.registry import CASES, FOLDER, MEASUREMENTS, Check, case_of
+from harness.analysis.interop.responsibility import Blame, Responsibility, find_blame
 from harness.analysis.interop.runner_json import to_document
 from harness.analysis.interop.verdict import ResultWord, run_result
 from harness.capture.artefacts import last_log_lines
 from harness.evaluation.cell_result import CellResult
-from harness.formatting import escape_stored
 from harness.outcome import VerdictStatus
-from harness.report import interop_failures
-from harness.report.layout import Column, FittedTable, Row
-from harness.report.markdown import table_row
+from harness.report.document import (
+    SENTENCE_WIDTH,
+    Block,
+    Column,
+    Details,
+    Document,
+    LineBreak,
+    Medium,
+    Paragraph,
+    Phrase,
+    Row,
+    Span,
+    Table,
+    Verbatim,
+    join_phrases,
+)
 
 SCHEMA = 1
 _WORDS: dict[VerdictStatus, ResultWord] = {"pass": "succeeded", "fail": "failed", "unsupported": "unsupported"}
@@ -38,6 +55,8 @@ _MARKS: dict[ResultWord, tuple[str, str]] = {
     "unsupported": ("–", "dim"),
     "inconclusive": ("?", "yellow"),
 }
+#: Minimum width of a folded reason.
+_WHY_WIDTH = 30
 _LEGEND = "✓ succeeded, ✗ failed, – unsupported, ? inconclusive"
 
 
@@ -109,84 +128,9 @@ def _summary(matrix: InteropMatrix) -> str:
     return ", ".join(f"{count} {word}" for word, count in matrix.counts().items() if count)
 
 
-def show(matrix: InteropMatrix, console: Console, published: InteropMatrix | None = None) -> None:
-    """Print the grid, what failed, and where a published matrix disagrees."""
-    _show_grid("Interop: " + _summary(matrix), matrix, console)
-    console.print(_LEGEND)
-    interop_failures.show(matrix, console)
-    if published is not None:
-        _show_grid("Published: " + _summary(published), published, console)
-        mismatches = disagreements(matrix, published)
-        columns = [
-            Column("case"),
-            Column("pair", identifies=True),
-            Column("here"),
-            Column("there"),
-            Column("why", text=30),
-        ]
-        rows = [
-            Row(
-                [
-                    CASES[mismatch.case],
-                    " → ".join(mismatch.pair),
-                    mismatch.ours.word,
-                    mismatch.theirs.word,
-                    mismatch.ours.sentence,
-                ]
-            )
-            for mismatch in mismatches
-        ]
-        console.print(FittedTable(f"{len(mismatches)} disagreements", columns, rows))
-
-
-def _show_grid(title: str, matrix: InteropMatrix, console: Console) -> None:
-    columns = [Column("client ↓ server →", identifies=True), *(Column(name, text=12) for name in matrix.servers)]
-    rows = []
-    for client in matrix.clients:
-        cells: list[str | Text] = [client]
-        for server in matrix.servers:
-            parts = [
-                Text(f"{_MARKS[word][0]} {text}", style=_MARKS[word][1])
-                for word, text in _cases_by_word(matrix, (client, server))
-            ]
-            cells.append(Text(" ").join(parts) if parts else "")
-        rows.append(Row(cells))
-    console.print(FittedTable(title, columns, rows))
-
-
-def markdown(matrix: InteropMatrix, published: InteropMatrix | None = None) -> str:
-    """The same for a page, with failures grouped by responsibility."""
-    lines = [f"{_summary(matrix)}. {_LEGEND}.", "", table_row(["client ↓ server →", *matrix.servers])]
-    lines.append(table_row(["---"] * (1 + len(matrix.servers))))
-    for client in matrix.clients:
-        cells = [
-            "<br>".join(f"{_MARKS[word][0]} {text}" for word, text in _cases_by_word(matrix, (client, server)))
-            for server in matrix.servers
-        ]
-        lines.append(table_row([client, *cells]))
-    lines += interop_failures.markdown(matrix)
-    if published is not None:
-        mismatches = disagreements(matrix, published)
-        lines += ["", f"{len(mismatches)} disagreements with the published matrix.", ""]
-        lines += [table_row(["case", "pair", "here", "there", "why"]), table_row(["---"] * 5)]
-        lines += [
-            table_row(
-                [
-                    CASES[mismatch.case],
-                    " → ".join(mismatch.pair),
-                    mismatch.ours.word,
-                    mismatch.theirs.word,
-                    escape_stored(mismatch.ours.sentence),
-                ]
-            )
-            for mismatch in mismatches
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def report(matrix: InteropMatrix, published: InteropMatrix | None = None) -> dict[str, Any]:
-    """The same as data."""
-    document: dict[str, Any] = {
+def interop_document(matrix: InteropMatrix, published: InteropMatrix | None = None) -> Document:
+    """The grid, what failed, and where a published matrix disagrees."""
+    data: dict[str, Any] = {
         "schema": SCHEMA,
         "clients": list(matrix.clients),
         "servers": list(matrix.servers),
@@ -197,9 +141,46 @@ def report(matrix: InteropMatrix, published: InteropMatrix | None = None) -> dic
             for ((client, server), name), details in matrix.measured.items()
         ],
     }
+    blocks = [Paragraph(f"{_summary(matrix)}. {_LEGEND}."), _grid(matrix), *_failure_blocks(matrix)]
     if published is not None:
-        document["disagreements"] = [_disagreement(mismatch) for mismatch in disagreements(matrix, published)]
-    return document
+        mismatches = disagreements(matrix, published)
+        data["disagreements"] = [_disagreement(mismatch) for mismatch in mismatches]
+        blocks += [
+            Paragraph(f"Published: {_summary(published)}.", medium="terminal"),
+            replace(_grid(published), medium="terminal"),
+            Paragraph(f"{len(mismatches)} disagreements with the published matrix."),
+            _disagreements_table(mismatches),
+        ]
+    return Document(data, blocks)
+
+
+def _grid(matrix: InteropMatrix) -> Table:
+    columns = [Column("client ↓ server →", identifies=True), *(Column(name, text=12) for name in matrix.servers)]
+    return Table(columns, [Row([name, *_grid_cells(matrix, name)]) for name in matrix.clients])
+
+
+def _grid_cells(matrix: InteropMatrix, client: str) -> Iterator[Phrase]:
+    for server in matrix.servers:
+        words = [
+            Span(f"{_MARKS[word][0]} {text}", style=_MARKS[word][1])
+            for word, text in _cases_by_word(matrix, (client, server))
+        ]
+        yield join_phrases(words, LineBreak())
+
+
+def _disagreements_table(mismatches: Sequence[Disagreement]) -> Table:
+    columns = [
+        Column("case"),
+        Column("pair", identifies=True),
+        Column("here"),
+        Column("there"),
+        Column("why", text=_WHY_WIDTH),
+    ]
+    rows = [
+        Row([CASES[item.case], " → ".join(item.pair), item.ours.word, item.theirs.word, item.ours.sentence])
+        for item in mismatches
+    ]
+    return Table(columns, rows)
 
 
 def _entry(pair: Pair, case: str, entry: TestcaseResult) -> dict[str, Any]:
@@ -212,7 +193,7 @@ def _entry(pair: Pair, case: str, entry: TestcaseResult) -> dict[str, Any]:
         "relabelled": entry.relabelled,
         "reason": entry.reason,
         "sentence": entry.sentence,
-        **interop_failures.report(pair, case, entry),
+        **_failure_data(pair, case, entry),
     }
 
 
@@ -240,3 +221,214 @@ def result_json(results: Sequence[CellResult], titles: Mapping[str, str], place:
     start = min(start_times, default=0.0)
     end = max((run_start + wall for run_start, wall in zip(start_times, wall_times, strict=True)), default=0.0)
     return to_document(matrix_of(results), titles, urls, start, end, place)
+
+
+# --- What did not succeed.
+
+
+_OWNER_TITLES: dict[Responsibility | None, str] = {
+    "implementation": "What looks like a bug of an implementation, or something that it does not have",
+    "endpoint": "What looks to be our endpoints' doing",
+    None: "What nobody has looked into",
+}
+#: Number of different sentences that say why an implementation fails with everybody.
+_MAX_SENTENCES = 2
+_EVERYBODY_TITLE = "What an implementation fails with everybody, which counts as unsupported"
+
+
+@dataclass(frozen=True)
+class _FailedEntry:
+    """One entry that did not succeed."""
+
+    pair: Pair
+    case: str
+    entry: TestcaseResult
+
+    @property
+    def finding(self) -> Blame | None:
+        return find_blame(self.pair, self.case, self.entry)
+
+    @property
+    def whose(self) -> Responsibility | None:
+        return None if self.finding is None else self.finding.whose
+
+    @property
+    def where(self) -> str:
+        return " → ".join(self.pair)
+
+    @property
+    def word(self) -> str:
+        return "unsupported (fails with everybody)" if self.entry.relabelled else self.entry.word
+
+
+def _failed_entries(matrix: InteropMatrix) -> list[_FailedEntry]:
+    """Failed, inconclusive and relabelled entries, by pair and case."""
+    return [
+        _FailedEntry(pair, case, entry)
+        for pair in matrix.pairs
+        for case, entry in matrix.cases(pair)
+        if entry.word in ("failed", "inconclusive") or entry.relabelled
+    ]
+
+
+def _failure_blocks(matrix: InteropMatrix) -> list[Block]:
+    """A terminal has a row a failure; a page has a part per responsible party, each finding with all its pairs."""
+    failures = _failed_entries(matrix)
+    if not failures:
+        return []
+    unattributed = [failure for failure in failures if failure.finding is None]
+    everybody_groups = _group_by_everybody([failure for failure in unattributed if failure.entry.relabelled])
+    unexplained = [failure for failure in unattributed if not failure.entry.relabelled]
+    blocks: list[Block] = [_failures_table(failures, "terminal")]
+    for owner, title in _OWNER_TITLES.items():
+        section = unexplained if owner is None else [failure for failure in failures if failure.whose == owner]
+        if section:
+            table = _failures_table(section, "markdown") if owner is None else _findings_table(section)
+            blocks += [_part_title(title, f" ({len(section)})."), table]
+    if everybody_groups:
+        note = f" ({sum(map(len, everybody_groups))}; nobody has looked into it)."
+        blocks += [_part_title(_EVERYBODY_TITLE, note), _everybody_table(everybody_groups)]
+    # On a page one failure of a group represents it.
+    representatives = [*unexplained, *(group[0] for group in everybody_groups)]
+    return [*blocks, *_last_words(failures, "terminal"), *_last_words(representatives, "markdown")]
+
+
+def _part_title(title: str, note: str) -> Paragraph:
+    return Paragraph((Span(title, strong=True), note), medium="markdown")
+
+
+def _failures_table(failures: Sequence[_FailedEntry], medium: Medium) -> Table:
+    columns = [
+        Column("case"),
+        Column("pair", identifies=True),
+        Column("result"),
+        Column("whose", medium="terminal"),
+        Column("why", text=_WHY_WIDTH),
+    ]
+    rows = [
+        Row(
+            [
+                CASES[failure.case],
+                failure.where,
+                failure.word,
+                failure.whose or "",
+                Span(failure.entry.sentence, quoted=True),
+            ]
+        )
+        for failure in failures
+    ]
+    return Table(columns, rows, "What did not succeed" if medium == "terminal" else "", medium)
+
+
+def _findings_table(failures: Sequence[_FailedEntry]) -> Table:
+    """A row per finding: implementation, failure, reason, cases and pairs, and the sentence of the first."""
+    rows = []
+    ordered = sorted(failures, key=lambda failure: str(failure.finding))
+    for finding, group in groupby(ordered, key=lambda failure: failure.finding):
+        members = list(group)
+        assert finding is not None
+        places = ", ".join(f"{CASES[failure.case]} {failure.where}" for failure in members)
+        implementation = f"{finding.implementation} as a {finding.role}"
+        example = (f"{members[0].where}: ", Span(members[0].entry.sentence, quoted=True))
+        cases = ", ".join(CASES[case] for case in finding.cases)
+        fails = Span(finding.reason, code=True) if finding.reason else cases
+        rows.append(Row([implementation, fails, finding.why, places, example]))
+    columns = [Column(heading) for heading in ("who", "fails", "why", "where it shows", "seen there")]
+    return Table(columns, rows, medium="markdown")
+
+
+def _everybody_table(groups: Sequence[Sequence[_FailedEntry]]) -> Table:
+    """A row per group: with whom, and why. Each sentence appears once, the most frequent first."""
+    rows = []
+    for group in groups:
+        assert group[0].entry.failing_party is not None
+        role, name = group[0].entry.failing_party
+        peers = ", ".join(failure.pair[1 if role == "client" else 0] for failure in group)
+        sentences = Counter(failure.entry.sentence for failure in group).most_common(_MAX_SENTENCES)
+        why = join_phrases([Span(sentence, quoted=True) for sentence, _ in sentences], " ")
+        rows.append(Row([CASES[group[0].case], f"{name} as a {role}", peers, why]))
+    return Table([Column(heading) for heading in ("case", "who", "with", "why")], rows, medium="markdown")
+
+
+def _last_words(failures: Sequence[_FailedEntry], medium: Medium) -> list[Block]:
+    """The endpoints' last lines of each failure, where they are kept."""
+    blocks: list[Block] = []
+    for failure in failures:
+        # A line begins with its endpoint's name, so that none of them can end the block.
+        if lines := _last_lines(failure.entry):
+            label = f"{CASES[failure.case]} {failure.where}, {_run_label(failure.entry)}"
+            blocks += [Paragraph(f"{label}:"), Verbatim(lines)]
+    return [Details("What the endpoints said last", blocks, medium)] if blocks else []
+
+
+def _run_label(entry: TestcaseResult) -> str:
+    return f"run {entry.failure.run}" if entry.failure is not None else ""
+
+
+def _last_lines(entry: TestcaseResult) -> list[str]:
+    """'client0| text' of each of the last lines."""
+    if entry.failure is None:
+        return []
+    return [f"{name}| {text}" for name, lines in entry.failure.log_lines.items() for text in lines]
+
+
+def _group_by_everybody(failures: Sequence[_FailedEntry]) -> list[list[_FailedEntry]]:
+    """Group failures by case and by the implementation that fails it with everybody, in the order of the cases."""
+
+    def place(failure: _FailedEntry) -> tuple[int, Party]:
+        assert failure.entry.failing_party is not None
+        return list(CASES).index(failure.case), failure.entry.failing_party
+
+    return [list(group) for _, group in groupby(sorted(failures, key=place), key=place)]
+
+
+def _failure_data(pair: Pair, case: str, entry: TestcaseResult) -> dict[str, Any]:
+    """An entry's failure as data: run, check with its packet, last lines, and who seems responsible."""
+    finding = find_blame(pair, case, entry) if entry.word != "succeeded" else None
+    content: dict[str, Any] = {}
+    if entry.failure is not None:
+        check = entry.failure.check
+        content["failure"] = {
+            "run": entry.failure.run,
+            "check": None if check is None else check.model_dump(mode="json"),
+            "words": {name: list(lines) for name, lines in entry.failure.log_lines.items()},
+        }
+    if finding is not None:
+        content["finding"] = asdict(finding)
+    return content
+
+
+# --- What the checks of test cases can demand.
+
+
+def checks_document(checks: Sequence[Check]) -> Document:
+    """A row per check, from the declaration beside its code."""
+    columns = [
+        Column("check", identifies=True, code=True),
+        Column("takes"),
+        Column("what it demands", text=SENTENCE_WIDTH),
+        Column("source", text=SENTENCE_WIDTH),
+        Column("needs secrets"),
+    ]
+    rows = [
+        Row([check.name, _accepted_values(check), check.title, check.source, "yes" if check.needs_keys else ""])
+        for check in checks
+    ]
+    data = [
+        {
+            "name": check.name,
+            "takes": check.value_kind,
+            "words": list(check.words),
+            "demands": check.title,
+            "source": check.source,
+            "needs_secrets": check.needs_keys,
+        }
+        for check in checks
+    ]
+    title = "What the checks of a scenario can demand (checks: {NAME: value})"
+    return Document({"schema": 1, "checks": data}, [Paragraph(title, medium="terminal"), Table(columns, rows)])
+
+
+def _accepted_values(check: Check) -> Phrase:
+    """The values that a check takes: words, or a kind of value."""
+    return join_phrases([Span(word, code=True) for word in check.words], " or ") if check.words else check.value_kind

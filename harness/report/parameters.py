@@ -1,4 +1,7 @@
-"""The parameters of a table's cells: those that vary become columns, shared ones go into its title."""
+"""Parameters: those of a table's cells, the vocabulary of all, and the defaults in force.
+
+Of a table's cells those that vary become columns, and shared ones go into its title.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
-
-from rich.console import Console
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Cell, Observation
 from harness.planning.sweep import is_path_name
-from harness.report.layout import SENTENCE_WIDTH, Column, FittedTable, Row
+from harness.report.document import SENTENCE_WIDTH, Block, BulletList, Column, Document, Paragraph, Row, Span, Table
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role
 from harness.scenario.schema import Implementation
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
@@ -205,14 +205,18 @@ def _rows(entries: Sequence[Default]) -> list[tuple[str, Role, list[Default]]]:
     return [(name, role, cells) for (name, role), cells in rows.items()]
 
 
-def show(entries: Sequence[Default], console: Console) -> None:
-    """Print the table and the notes below it."""
+def defaults_document(entries: Sequence[Default]) -> Document:
+    """The table, and the notes below it."""
+    return Document({"schema": 1, "defaults": [asdict(entry) for entry in entries]}, defaults_blocks(entries))
+
+
+def defaults_blocks(entries: Sequence[Default]) -> list[Block]:
+    """The defaults as part of a page."""
     columns = [Column("implementation", identifies=True), Column("role", identifies=True)]
-    columns += [Column(name, text=SENTENCE_WIDTH) for name in DEFAULT_COLUMNS]
+    columns += [Column(Span(name, code=True), text=SENTENCE_WIDTH) for name in DEFAULT_COLUMNS]
     rows = [Row([name, role, *(entry.text for entry in cells)]) for name, role, cells in _rows(entries)]
-    console.print(FittedTable("defaults in force (✓ confirmed by stored runs)", columns, rows))
-    for line in notes(entries):
-        console.print(f"  {line}", markup=False, soft_wrap=True)
+    title = Paragraph("defaults in force (✓ confirmed by stored runs)", medium="terminal")
+    return [title, Table(columns, rows), BulletList(notes(entries), bullet="*")]
 
 
 def notes(entries: Sequence[Default]) -> list[str]:
@@ -227,19 +231,20 @@ def notes(entries: Sequence[Default]) -> list[str]:
     ]
 
 
-def markdown(entries: Sequence[Default]) -> str:
-    """The same for a page."""
-    lines = [
-        "| implementation | role | " + " | ".join(f"`{name}`" for name in DEFAULT_COLUMNS) + " |",
-        "| --- | --- | " + " | ".join("---" for _ in DEFAULT_COLUMNS) + " |",
-    ]
-    lines += [
-        f"| {name} | {role} | " + " | ".join(entry.text for entry in cells) + " |"
-        for name, role, cells in _rows(entries)
-    ]
-    return "\n".join([*lines, "", *(f"* {line}" for line in notes(entries))]) + "\n"
+# --- The vocabulary of parameters as a table, generated from the model.
 
 
-def report(entries: Sequence[Default]) -> dict[str, Any]:
-    """What `report defaults --json` prints."""
-    return {"schema": 1, "defaults": [asdict(entry) for entry in entries]}
+def vocabulary_document() -> Document:
+    """Every parameter that there is."""
+    names = ("name", "written", "acts", "meaning", "evidence")
+    rows = [
+        (parameter.name, parameter.written, parameter.acts, parameter.meaning, parameter.evidence)
+        for parameter in PARAMETERS.values()
+    ]
+    data = {"schema": 1, "parameters": [dict(zip(names, row, strict=True)) for row in rows]}
+    headings = ("written as", "whose behaviour", "meaning", "what shows that it took effect")
+    columns = [
+        Column("parameter", identifies=True, code=True),
+        *(Column(heading, text=SENTENCE_WIDTH) for heading in headings),
+    ]
+    return Document(data, [Table(columns, [Row(row) for row in rows])])

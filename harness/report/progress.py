@@ -38,7 +38,8 @@ from harness.execution.events import (
 )
 from harness.formatting import format_count
 from harness.outcome import ENGINES, Cell
-from harness.report.table import verdict_text
+from harness.report.results import verdict_span
+from harness.report.terminal import styled_text
 
 #: Longest silence without a terminal, seconds.
 SILENCE = 30.0
@@ -259,7 +260,7 @@ class ProgressPrinter:
         outcome, run = event.outcome, event.run
         running = self._runs.pop((event.cell.key, run.repetition), None)
         name = running.what if running is not None else _name(event.cell, run.repetition, self._varied)
-        text = verdict_text(event.verdict.status)
+        text = styled_text(verdict_span(event.verdict.status))
         took = f"{run.wall:.1f} s" if run.virtual is None else f"{run.wall:.1f} s, {run.virtual:.1f} s virtual"
         text.append(f" after {took}: {outcome.status}", style="default")
         if outcome.detail:

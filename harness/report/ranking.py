@@ -6,11 +6,13 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from harness.evaluation.ranking import RankedCell, Ranking
 from harness.formatting import format_count
-from harness.report.layout import number_text, unit_text
+from harness.report.document import Block, BulletList, Paragraph
+from harness.report.numbers import json_number, number_text, unit_text
 
 #: Mark before the best cell of a ranking.
 BEST_MARK = "★"
@@ -25,7 +27,7 @@ _PERCENT_BELOW, _MIN_PERCENT = 1.1, 0.01
 MAX_PATHS = 6
 
 
-def text(ranking: Ranking) -> list[str]:
+def ranking_text(ranking: Ranking) -> list[str]:
     """A ranking in lines: one where two cells are compared, else one a cell below a heading."""
     first, *runners_up = _cell_lines(ranking)
     if not runners_up[1:]:
@@ -134,8 +136,8 @@ def _missing_lines(ranking: Ranking) -> list[str]:
     return [f"  without {ranking.name}: {', '.join(ranking.unranked)}"] if ranking.unranked else []
 
 
-def report(ranking: Ranking) -> dict[str, Any]:
-    """The same as plain data. Infinity is a word, as in the store's files."""
+def ranking_data(ranking: Ranking) -> dict[str, Any]:
+    """A ranking as data. Infinity is a word, as in the store's files."""
     return {
         "scenario": ranking.scenario.name,
         "engine": ranking.engine,
@@ -145,7 +147,7 @@ def report(ranking: Ranking) -> dict[str, Any]:
         "where": ranking.path_label,
         "cells": [_cell(cell) for cell in ranking.cells],
         "without": list(ranking.unranked),
-        "text": text(ranking),
+        "text": ranking_text(ranking),
     }
 
 
@@ -171,18 +173,22 @@ def _cell(cell: RankedCell) -> dict[str, Any]:
     return content
 
 
-def json_number(value: float) -> float | str:
-    """A number for JSON, which has none for infinity."""
-    return value if math.isfinite(value) else str(value).replace("inf", "Infinity")
+def ranking_blocks(rankings: Sequence[Ranking]) -> list[Block]:
+    """Several rankings: paragraphs, and lists below those of more than two cells."""
+    blocks: list[Block] = []
+    for is_item, group in groupby(ranking_lines(rankings), key=lambda line: line.startswith(" ")):
+        lines = [line.strip() for line in group]
+        blocks += [BulletList(lines)] if is_item else map(Paragraph, lines)
+    return blocks
 
 
-def lines(rankings: Sequence[Ranking]) -> list[str]:
+def ranking_lines(rankings: Sequence[Ranking]) -> list[str]:
     """Several rankings, one after the other. With many paths: how often each cell comes first."""
     texts: list[str] = []
     for name in dict.fromkeys(ranking.name for ranking in rankings):
         same_metric = [ranking for ranking in rankings if ranking.name == name]
         if len(same_metric) <= MAX_PATHS:
-            texts += [line for ranking in same_metric for line in text(ranking)]
+            texts += [line for ranking in same_metric for line in ranking_text(ranking)]
         else:
             texts.append(_firsts_text(same_metric))
     return texts

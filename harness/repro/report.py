@@ -7,8 +7,7 @@ from typing import Any
 
 from harness.formatting import format_count
 from harness.outcome import Run
-from harness.report.divergence import text
-from harness.report.verified import entry_text
+from harness.report.reruns import divergence_lines, entry_text
 from harness.repro.divergence import compare_stored
 from harness.repro.equivalence import ChangedComponent, GuardComparison, ProofAttempt
 from harness.store.identity import Equivalence, Ledger
@@ -154,7 +153,7 @@ def divergence_text(attempt: ProofAttempt) -> str:
     heading = f"{cell_text(first.stored)}, by the base first and by today's code second:"
     if first.folders is None:
         return heading
-    return f"{heading}\n{text(compare_stored(*first.folders))}"
+    return "\n".join([heading, *divergence_lines(compare_stored(*first.folders))])
 
 
 def report(attempt: ProofAttempt) -> dict[str, Any]:

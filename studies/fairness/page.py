@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_count
-from harness.report.layout import number_text, span_text
 from harness.report.markdown import table_row
+from harness.report.numbers import number_text, span_text
 from harness.report.studies import measured_cells
 from harness.scenario.metric_names import MetricName
 from harness.stats.intervals import harm

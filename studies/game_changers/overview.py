@@ -9,7 +9,8 @@ from harness.doe.effects.samples import ProfileRow, ProfileSample
 from harness.doe.effects.summary import is_negligible, metric_label, round_seconds
 from harness.outcome import Interval
 from harness.report.markdown import table_row
-from harness.report.table import SYMBOLS, interval_text
+from harness.report.numbers import interval_text
+from harness.report.results import SYMBOLS
 from studies.game_changers.claims import GAME
 
 #: Of a time that not all runs had come to before their timeout.

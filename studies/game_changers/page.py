@@ -13,8 +13,10 @@ from harness.doe.effects.samples import ProfileSample, group_profiles
 from harness.doe.effects.summary import metric_label, summarise
 from harness.doe.minimal_settings import stored_searches
 from harness.evaluation.cell_result import CellResult
-from harness.report import reach, study
-from harness.report.markdown import table_row
+from harness.report.designs import searches_blocks
+from harness.report.document import Paragraph
+from harness.report.effects import effects_blocks, profile_table
+from harness.report.markdown import render_blocks, table_row
 from harness.store.identity import lab_digest
 from studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, SOME, SWEEPS, Question
 from studies.game_changers.overview import changes_game, profiles_table, worth_table
@@ -113,11 +115,12 @@ def _mine(results: Sequence[CellResult]) -> list[CellResult]:
 
 
 def _effects(mine: Sequence[Analysis]) -> list[str]:
-    return [study.markdown((mine, [])).rstrip("\n")]
+    return [render_blocks(effects_blocks(mine)).rstrip("\n")]
 
 
 def _by_pair(mine: Sequence[ProfileSample]) -> list[str]:
-    return [text for one in mine for text in (f"{one.client}→{one.server}:", "", *study.profiles_table(one), "")][:-1]
+    blocks = [block for one in mine for block in (Paragraph(f"{one.client}→{one.server}:"), profile_table(one))]
+    return [render_blocks(blocks).rstrip("\n")]
 
 
 def _scenario(kind: str, path: str) -> str:
@@ -274,7 +277,7 @@ def _reach(results: Sequence[CellResult]) -> list[str]:
     for path, name in PATHS.items():
         scenario = _scenario("reach", path)
         mine = stored_searches(_searched(results, scenario))
-        lines += [reach.markdown(mine)] if mine else [f"**{name}** (`{scenario}`)", "", _NONE, ""]
+        lines += [render_blocks(searches_blocks(mine))] if mine else [f"**{name}** (`{scenario}`)", "", _NONE, ""]
     return lines
 
 

@@ -13,8 +13,7 @@ from altair.utils.schemapi import debug_mode
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome.measured import TRACE_FROM, TRACE_STEP
-from harness.report.plots.copied import Marks
-from harness.report.plots.parts import layer_charts, set_size
+from harness.report.plots.parts import Marks, layer_charts, set_size
 from harness.report.plots.theme import INK, OPTIMUM, SOFT, Chart, add_heading, vega_config
 from harness.stats.intervals import interval
 from studies.handover.claims import DOCUMENT, RULES

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
-from harness.report.layout import number_text, span_text
-from harness.report.markdown import table_row
-from harness.report.moves import markdown as table_of_stacks
+from harness.report.markdown import render_blocks, table_row
+from harness.report.migration import migration_blocks
+from harness.report.numbers import number_text, span_text
 from harness.stats.intervals import interval
 from studies.handover.claims import (
     AGAIN,
@@ -84,7 +84,7 @@ def handover(results: Sequence[CellResult]) -> str:
             "address, is rewritten behind a satellite. *not observed* is a transfer that had ended, or a client that",
             "did not move.",
             "",
-            table_of_stacks(stacks),
+            render_blocks(migration_blocks(stacks)),
         ]
     return "\n".join(lines)
 

@@ -10,7 +10,7 @@ from typing import Literal
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.planning.sampling import has_random_path
-from harness.report.layout import number_text
+from harness.report.numbers import number_text
 from harness.report.studies import measured_cells
 from harness.stats.intervals import interval
 from studies.in_sequence.claims import PROXIES, SIZES, Path
@@ -50,10 +50,7 @@ class Row:
 
 def rows(results: Sequence[CellResult], path: Path) -> list[Row]:
     """The rows of a path, in virtual time."""
-    mine = {
-        name: [result for result in measured_cells(results, name) if result.cell.virtual_time]
-        for name in path.scenarios
-    }
+    mine = {name: [one for one in measured_cells(results, name) if one.cell.virtual_time] for name in path.scenarios}
     return [
         *_whole("TCP", "tcp", mine[path.tcp]),
         *_set_as("TCP, no proxy, set as", "tcp", mine.get(path.tcp_settings, []), _OF_ENDS),
@@ -65,17 +62,17 @@ def rows(results: Sequence[CellResult], path: Path) -> list[Row]:
 
 
 def _whole(protocol: str, kind: Kind, results: Sequence[CellResult]) -> Iterator[Row]:
-    for result in results:
-        algorithm = result.cell.parameters.get("flow0.server.congestion_control", "cubic")
-        yield Row(f"{protocol}, no proxy ({algorithm})", kind, result)
+    for one in results:
+        algorithm = one.cell.parameters.get("flow0.server.congestion_control", "cubic")
+        yield Row(f"{protocol}, no proxy ({algorithm})", kind, one)
 
 
 def _set_as(words: str, kind: Kind, results: Sequence[CellResult], names: Sequence[str]) -> Iterator[Row]:
     """The cells that have the settings of one of the document's proxies, in its order."""
     for proxy, settings in PROXIES.items():
-        for result in results:
-            if tuple(str(result.cell.parameters.get(name)) for name in names) == settings:
-                yield Row(f"{words} {proxy}", kind, result)
+        for one in results:
+            if tuple(str(one.cell.parameters.get(name)) for name in names) == settings:
+                yield Row(f"{words} {proxy}", kind, one)
 
 
 def seeds(row: Row) -> str:
@@ -90,10 +87,8 @@ def seeds(row: Row) -> str:
 
 def bounds(row: Row) -> dict[str, float]:
     """Size → objective, s."""
-    objectives = {
-        objective.metric.removeprefix("milestone_"): objective for objective in row.result.cell.scenario.objectives
-    }
-    return {size: objectives[size].bound for size in SIZES if size in objectives}
+    found = {one.metric.removeprefix("milestone_"): one for one in row.result.cell.scenario.objectives}
+    return {size: found[size].bound for size in SIZES if size in found}
 
 
 def met(row: Row, spans: dict[str, Interval | None]) -> list[str]:

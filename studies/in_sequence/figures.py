@@ -12,8 +12,7 @@ import polars as pl
 from altair.utils.schemapi import debug_mode
 
 from harness.evaluation.cell_result import CellResult
-from harness.report.plots.copied import Marks
-from harness.report.plots.parts import layer_charts, set_size
+from harness.report.plots.parts import Marks, layer_charts, set_size
 from harness.report.plots.theme import INK, OPTIMUM, SOFT, vega_config
 from studies.in_sequence.claims import SIZES, Path
 from studies.in_sequence.compared import Kind, Row, bounds, rows

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
-from harness.report.layout import number_text, span_text
 from harness.report.markdown import table_row
+from harness.report.numbers import number_text, span_text
 from harness.scenario.parameters import Role
 from studies.in_sequence.claims import LARGE_LOSSY, MEDIUM, NOT_RUN, ONLY, PAIR, PROXIES, SIZES, SOURCE, WIFI, Path
 from studies.in_sequence.compared import Kind, Row, bounds, met, rows, seeds

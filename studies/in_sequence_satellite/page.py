@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_count
-from harness.report import group_by_scenario
 from harness.report.markdown import table_row
+from harness.report.results import group_by_scenario
 from studies.in_sequence_satellite.claims import CLAIM, CLAIMS
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
-from harness.report.layout import number_text, percentage, span_text
 from harness.report.markdown import table_row
+from harness.report.numbers import number_text, percentage, span_text
 from harness.report.studies import measured_cells
 from studies.link_sharing.claims import CAUSES, SHARING, SHOWCASE
 

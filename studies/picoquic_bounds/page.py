@@ -11,9 +11,9 @@ from itertools import groupby
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.report.markdown import table_row
-from harness.report.resumed import add_mark, seed_of
+from harness.report.numbers import interval_text
+from harness.report.resumption import add_mark, seed_of
 from harness.report.studies import measured_cells
-from harness.report.table import interval_text
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Link, Objective, Path
 from harness.units import Duration, Percentage, Rate

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from harness.evaluation.cell_result import CellResult
-from harness.report.layout import span_text
 from harness.report.markdown import table_row
+from harness.report.numbers import span_text
 from studies.remembered.claims import ALIKE, CHANGED, OTHER, SOURCE, TAKEN, Change
 from studies.remembered.compared import (
     Mechanism,

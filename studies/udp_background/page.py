@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from harness.analysis.metrics.registry import declared_metrics, unit_of
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
-from harness.report.layout import number_text, percentage, span_text, unit_text
 from harness.report.markdown import table_row
+from harness.report.numbers import number_text, percentage, span_text, unit_text
 from harness.report.studies import measured_cells
 from harness.scenario.metric_names import MetricName
 from harness.stats.intervals import interval

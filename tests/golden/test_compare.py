@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
-
-from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from harness.evaluation.cell_result import CellResult
-from harness.report.compare import comparisons, markdown, show
+from harness.report.compare import comparison_document, comparisons
+from harness.report.markdown import render_markdown
 from tests.engine_pairs import completions, repeating, result, run
 from tests.examples import implementation
+from tests.rendering import printed
 
 
 def _results() -> list[CellResult]:
@@ -32,10 +31,9 @@ def _results() -> list[CellResult]:
 
 
 def test_terminal(snapshot: SnapshotAssertion) -> None:
-    out = io.StringIO()
-    show(comparisons(_results()), Console(file=out, width=180))
-    assert "\n".join(line.rstrip() for line in out.getvalue().splitlines()) == snapshot
+    text = printed(comparison_document(comparisons(_results())), 180)
+    assert "\n".join(line.rstrip() for line in text.splitlines()) == snapshot
 
 
 def test_markdown(snapshot: SnapshotAssertion) -> None:
-    assert markdown(comparisons(_results())) == snapshot
+    assert render_markdown(comparison_document(comparisons(_results()))) == snapshot

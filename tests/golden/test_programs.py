@@ -16,7 +16,7 @@ from harness.engine.compose_file import compose_text
 from harness.engine.images.rootfs_export import RootFs
 from harness.engine.virtual.guest_config import world_document
 from harness.netem import Server, compile_path
-from harness.report.explain import explain
+from harness.report.explanation import scenario_text
 from harness.scenario.schema import Flow
 from harness.topology import Lab, build_lab, lab_summary, sim_plan
 from harness.units import Duration, Size
@@ -116,7 +116,7 @@ def test_the_path_program_of_two_access_delays(server: Server, snapshot: Snapsho
 @pytest.mark.parametrize("family", FAMILIES)
 def test_explanations_of_the_scenarios(family: str, one_file: SnapshotAssertion) -> None:
     """A file a family: the first scenario in full, of the others what differs from the most similar."""
-    assert differences({item.name: explain(item, "compose") for item in FAMILIES[family]}) == one_file
+    assert differences({item.name: scenario_text(item, "compose") for item in FAMILIES[family]}) == one_file
 
 
 def test_the_lab_by_hand_is_in_step() -> None:

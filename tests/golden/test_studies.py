@@ -13,8 +13,8 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import Request, build_matrix, named_implementations, swept_points
 from harness.outcome import Absence, LinkProof, MeasuredRun, Outcome, Run
-from harness.report import flow_metrics
-from harness.report.markdown import table_row
+from harness.report.markdown import render_markdown, table_row
+from harness.report.metrics import absences, metrics_document
 from harness.report.studies import SHARED_PAGE
 from studies.in_sequence_satellite.page import claim, satellite
 from studies.red_droptail.page import queues
@@ -22,16 +22,16 @@ from tests.examples import ROOT, SIM, catalogue, images
 from tests.measurements import measurement
 from tools.reference.study_pages import figures, studies, study_pages
 
-KNOWN = {name: implementation for name, (implementation, _) in catalogue().implementations().items()}
+KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
 
 
-def results(scenario: str, server: str, values: Mapping[str, Sequence[float]], **options: str) -> list[CellResult]:
+def results(scenario: str, server: str, values: Mapping[str, Sequence[float]], **asked: str) -> list[CellResult]:
     """A scenario's cells that were asked for these parameters, with as many runs as there are values."""
-    tested_scenario = catalogue().find_scenarios([scenario])[0]
-    request = Request([tested_scenario], [KNOWN["ngtcp2"]], [KNOWN[server]], engine="virtual")
+    one = catalogue().find_scenarios([scenario])[0]
+    request = Request([one], [KNOWN["ngtcp2"]], [KNOWN[server]], engine="virtual")
     names = {*named_implementations(swept_points(request)), "ngtcp2", server}
-    wanted = {name.replace("__", "."): value for name, value in options.items()}
-    cell_results = []
+    wanted = {name.replace("__", "."): value for name, value in asked.items()}
+    made = []
     for cell in build_matrix(request, images(*names), SIM, KNOWN):
         if any(cell.parameters.get(name) != value for name, value in wanted.items()):
             continue
@@ -48,8 +48,8 @@ def results(scenario: str, server: str, values: Mapping[str, Sequence[float]], *
             )
             for number in range(count)
         )
-        cell_results.append(CellResult(cell, runs, judge(cell.scenario, runs, []), tuple(Path("x") for _ in runs)))
-    return cell_results
+        made.append(CellResult(cell, runs, judge(cell.scenario, runs, []), tuple(Path("x") for _ in runs)))
+    return made
 
 
 def sharing() -> list[CellResult]:
@@ -179,7 +179,7 @@ def test_a_study_is_a_folder_with_its_source() -> None:
 
 
 def test_figures_are_named_after_what_they_show() -> None:
-    files = [figure.file for figure in figures()]
+    files = [one.file for one in figures()]
     assert len(set(files)) == len(files)
     sharing = studies()["link_sharing"].figures[0].file
     shown = study_pages([], {sharing})[SHARED_PAGE]
@@ -188,22 +188,23 @@ def test_figures_are_named_after_what_they_show() -> None:
 
 
 def test_a_figure_says_whose_client_it_shows() -> None:
-    (figure,) = studies()["in_sequence"].figures
-    assert figure.file == "quic-medium-picoquic-picoquic-ack_ratio.svg"
-    cells = [
-        build_matrix(Request(catalogue().find_scenarios([figure.scenario]), [KNOWN[client]], [KNOWN["picoquic"]],
+    (one,) = studies()["in_sequence"].figures
+    assert one.file == "quic-medium-picoquic-picoquic-ack_ratio.svg"
+    made = [
+        build_matrix(Request(catalogue().find_scenarios([one.scenario]), [KNOWN[client]], [KNOWN["picoquic"]],
                       engine="virtual"), images(client, "picoquic"), SIM, KNOWN)[0]
         for client in ("picoquic", "ngtcp2")
     ]  # fmt: skip
-    cell_results = [CellResult(cell, (), judge(cell.scenario, (), []), ()) for cell in cells]
-    assert [figure.is_of(result) for result in cell_results] == [True, False]
+    found = [CellResult(cell, (), judge(cell.scenario, (), []), ()) for cell in made]
+    assert [one.is_of(result) for result in found] == [True, False]
 
 
 def test_tables_of_flows(snapshot: SnapshotAssertion) -> None:
-    cell_results = [*background(), *sharing()]
-    assert flow_metrics.markdown(cell_results) == snapshot
-    content = flow_metrics.report(cell_results)
+    found = [*background(), *sharing()]
+    document = metrics_document(found)
+    assert render_markdown(document) == snapshot
+    content = document.data
     assert content["schema"] == 1
     # It was so in the first run of each.
     why = "mean_srtt of flow 0: left out, nothing shows it"
-    assert [flow_metrics.absences(result) for result in cell_results] == [[f"{why} (1 of 2 runs)"], [why]]
+    assert [absences(result) for result in found] == [[f"{why} (1 of 2 runs)"], [why]]

@@ -14,7 +14,7 @@ import pytest
 from harness.engine.images.build import Build, Images
 from harness.execution import App, CheckoutPaths
 from harness.report.site.build import render_site
-from harness.report.site.markdown import cell_address
+from harness.report.site.cell import cell_address
 from harness.store.results import Store
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE

@@ -13,8 +13,8 @@ from harness.analysis.metrics import measure
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.outcome import MeasuredRun, Run, proven_outcome
-from harness.report.json_report import report
-from harness.report.markdown import report as markdown
+from harness.report.markdown import render_markdown
+from harness.report.results import results_document
 from harness.store.records import read_run
 from tests.measurements import by_name
 
@@ -75,8 +75,9 @@ def test_reports_of_a_recorded_run(name: str, snapshot: SnapshotAssertion) -> No
     run, measured = _read(name)
     verdict = judge(run.cell.scenario, [(run, measured)], ["runs/recorded/0"])
     result = CellResult(run.cell, ((run, measured),), verdict, (Path("runs/recorded/0"),))
-    assert _rounded(report([result])) == snapshot(name="json")
-    assert markdown([result]) == snapshot(name="markdown")
+    document = results_document([result])
+    assert _rounded(dict(document.data)) == snapshot(name="json")
+    assert render_markdown(document) == snapshot(name="markdown")
 
 
 def test_the_recorded_lumps_are_told_apart_by_packets() -> None:

@@ -11,15 +11,16 @@ import typer
 
 from harness.analysis.metrics.objectives import mistakes
 from harness.catalogue import Catalogue, Mistake
-from harness.cli.consoles import console, table_console
+from harness.cli.consoles import console, print_document
 from harness.cli.entry import cli, main
 from harness.errors import EngineError, HarnessError, InputError, disk_error
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.execution.events import RunFinished, Warned
 from harness.outcome import MeasuredRun, Outcome, Run
-from harness.report import listing, table
+from harness.report.catalogue import ListedImplementation, catalogue_document
 from harness.report.progress import ProgressPrinter
+from harness.report.results import results_document
 from harness.scenario.schema import Scenario
 from harness.store.results import Store
 from tests.bad_commands import COMMANDS, VARIABLES, BadCommand
@@ -31,9 +32,9 @@ from tests.examples import ROOT, catalogue, cell, implementation, scenario
 
 
 def _say_nothing_raw(error: HarnessError) -> None:
-    text = f"{error.message}\n{error.hint}"
-    assert not [words for words in RAW if words in text], text
-    assert all(len(line) < 400 for line in text.splitlines()), text
+    said = f"{error.message}\n{error.hint}"
+    assert not [words for words in RAW if words in said], said
+    assert all(len(line) < 400 for line in said.splitlines()), said
 
 
 def _refused(file: Path, read: Any) -> InputError:
@@ -68,22 +69,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("bad")
 
 
-@pytest.mark.parametrize("bad", SCENARIOS, ids=lambda bad: bad.mutated[:60])
+@pytest.mark.parametrize("bad", SCENARIOS, ids=lambda bad: bad.new[:60])
 def test_a_bad_scenario(folder: Path, bad: Bad) -> None:
     _check(folder / "case.yaml", bad, SCENARIO, catalogue().scenario)
 
 
-@pytest.mark.parametrize("bad", MOVES, ids=lambda bad: bad.mutated[:60])
+@pytest.mark.parametrize("bad", MOVES, ids=lambda bad: bad.new[:60])
 def test_a_bad_move(folder: Path, bad: Bad) -> None:
     _check(folder / "case.yaml", bad, MOVING, catalogue().scenario)
 
 
-@pytest.mark.parametrize("bad", FAULTS, ids=lambda bad: bad.mutated[:60])
+@pytest.mark.parametrize("bad", FAULTS, ids=lambda bad: bad.new[:60])
 def test_a_bad_fault(folder: Path, bad: Bad) -> None:
     _check(folder / "case.yaml", bad, FAULTY, catalogue().scenario)
 
 
-@pytest.mark.parametrize("bad", SEQUENCES, ids=lambda bad: bad.mutated[:60])
+@pytest.mark.parametrize("bad", SEQUENCES, ids=lambda bad: bad.new[:60])
 def test_bad_segments_in_a_row(folder: Path, bad: Bad) -> None:
     _check(folder / "case.yaml", bad, SEQUENCE, catalogue().scenario)
 
@@ -99,7 +100,7 @@ def test_a_proxy_that_something_may_need(tmp_path: Path, why: str) -> None:
     assert any(catalogue().scenario(tmp_path / "case.yaml").proxies)
 
 
-@pytest.mark.parametrize("bad", MANIFESTS, ids=lambda bad: bad.mutated[:60])
+@pytest.mark.parametrize("bad", MANIFESTS, ids=lambda bad: bad.new[:60])
 def test_a_bad_manifest(folder: Path, bad: Bad) -> None:
     _check(folder / "image.yaml", bad, MANIFEST, catalogue().manifest)
 
@@ -141,7 +142,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         return Catalogue(root, manifests, check, stand_ins) if manifests or stand_ins else catalogue()
 
     monkeypatch.setattr("harness.execution.checkout.Catalogue", read)
-    monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.unavailable", lambda self: {})
+    monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.absent", lambda self: {})
     monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.image_of", accepted)
     monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.make", accepted)
 
@@ -215,15 +216,15 @@ ODD = "[/nope] [bold]:smile: [link=x]{x}"
 
 
 def test_nothing_that_a_person_wrote_is_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    tested_scenario = scenario(title=ODD)
+    one = scenario(title=ODD)
     alpha = implementation("alpha", title=ODD, version=ODD, licence=ODD, notes=ODD)
-    played = cell(tested_scenario, alpha, implementation("beta"))
+    played = cell(one, alpha, implementation("beta"))
     run = Run(cell=played, repetition=0, started_at="",
               outcome=Outcome(status="crashed", role="client", detail=ODD, reason=ODD, log_tail=(ODD,)))  # fmt: skip
-    verdict = judge(tested_scenario, [(run, None)])
+    verdict = judge(one, [(run, None)])
     result = CellResult(played, ((run, MeasuredRun(version=1, warnings=(ODD,))),), verdict, (Path("x"),))
-    table.show([result], table_console())
-    listing.show([tested_scenario], [listing.ListedImplementation(alpha, here=False, absent=ODD)], table_console())
+    print_document(results_document([result]))
+    print_document(catalogue_document([one], [ListedImplementation(alpha, here=False, absent=ODD)]))
     with ProgressPrinter(console()) as talk:
         talk(RunFinished(played, run, run.outcome, verdict))
         talk(Warned(ODD))

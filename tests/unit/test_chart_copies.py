@@ -9,7 +9,7 @@ import altair as alt
 import polars as pl
 import pytest
 
-from harness.report.plots.copied import Layers, Marks
+from harness.report.plots.parts import Layers, Marks
 
 FRAME = pl.DataFrame({"t": [0.0, 1.0], "value": [1.0, 2.0], "flow": ["a", "b"]})
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from harness.analysis.metrics import VERSION
 from harness.check import contract
@@ -15,11 +13,12 @@ from harness.check.parameters import TRIALS, claims, values_to_try
 from harness.execution.matrix import Request, build_matrix
 from harness.outcome import Cell, MeasuredRun, Measurement, Observation, Outcome, Run
 from harness.outcome.conformance import Finding
-from harness.report import findings as view
+from harness.report.conformance import findings_document
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role
 from harness.scenario.schema import Implementation
 from tests.examples import SIM, catalogue, cell, images, implementation
+from tests.rendering import printed
 
 
 def run(*seen: tuple[Role, str, float | str], seconds: float | None = None) -> MeasuredRun:
@@ -180,13 +179,13 @@ def test_values_are_those_the_image_takes() -> None:
 
 
 def test_claims_are_what_can_be_set_or_asked_for() -> None:
-    stack = implementation(
+    one = implementation(
         parameters={
             "initial_rtt": {"client": {"flag": "--rtt={ms}"}, "server": {"default": "333 ms"}},
             "ack_ratio": {"server": {"asks": "--ask={value}"}},
         }
     )
-    assert [(role, name) for role, name, _ in claims(stack)] == [("client", "initial_rtt"), ("server", "ack_ratio")]
+    assert [(role, name) for role, name, _ in claims(one)] == [("client", "initial_rtt"), ("server", "ack_ratio")]
 
 
 def test_every_parameter_of_the_vocabulary_says_what_shows_it() -> None:
@@ -199,7 +198,7 @@ class Matrix:
 
     def __init__(self, *named: Implementation) -> None:
         """`named`: those that flows name."""
-        self._named = {stack.name: stack for stack in named}
+        self._named = {one.name: one for one in named}
 
     def matrix(self, request: Request, listen: object, *, pull: bool) -> list[Cell]:
         names = {item.name for item in (*request.clients, *request.servers)}
@@ -220,15 +219,15 @@ def test_what_is_remembered_is_tried_with_itself(
     how = {"flag": "--seed={value}", "values": ["jump-start", "off"]}
     settings = {"bdp_seed": {"server": how, **({"client": how} if of_client else {})}}
     mine = implementation("mine", roles=roles, parameters=settings)
-    scenarios = {scenario.name: scenario for scenario in catalogue().find_scenarios(["check", "interop"])}
+    known = {one.name: one for one in catalogue().find_scenarios(["check", "interop"])}
     references = [implementation("quic-go", session=True)]
-    subject = session._Subject(Matrix(), mine, references, [], scenarios, lambda event: None)  # type: ignore[arg-type]
+    subject = session._Subject(Matrix(), mine, references, [], known, lambda event: None)  # type: ignore[arg-type]
     tried = [claim for claim in subject.claims if claim.role == "server"]
     (claim,) = tried
-    for value, tested_cell in claim.cells:
-        asked = {name for name, given in tested_cell.parameters.items() if given == value}
-        assert (tested_cell.client.name, tested_cell.server.name, asked) == expected
-        assert tested_cell.scenario.name == "check/learnt"
+    for value, made in claim.cells:
+        asked = {name for name, given in made.parameters.items() if given == value}
+        assert (made.client.name, made.server.name, asked) == expected
+        assert made.scenario.name == "check/learnt"
     assert [value for value, _ in claim.cells] == ["jump-start", "off"]
 
 
@@ -243,17 +242,17 @@ def test_what_is_remembered_is_tried_with_itself(
 )
 def test_a_kernel_is_tried_with_itself_in_the_direction_that_shows_it(role: Role, name: str, direction: str) -> None:
     mine = implementation("mine", protocols=["tcp", "udp"], parameters={name: {"sysctl": "net.ipv4.setting=1 {bytes}"}})
-    scenarios = {scenario.name: scenario for scenario in catalogue().find_scenarios(["check", "interop"])}
+    known = {one.name: one for one in catalogue().find_scenarios(["check", "interop"])}
     references = [implementation("quic-go", session=True)]
-    subject = session._Subject(Matrix(mine), mine, references, [], scenarios, lambda event: None)  # type: ignore[arg-type]
+    subject = session._Subject(Matrix(mine), mine, references, [], known, lambda event: None)  # type: ignore[arg-type]
     assert [(role, protocol) for role, protocol, _ in subject.transfers] == [("client", "tcp"), ("server", "tcp")]
     assert subject.resumption_cell is None
     (claim,) = (one for one in subject.claims if one.role == role)
     assert len(claim.cells) == 2
-    for value, tested_cell in claim.cells:
-        (flow,) = tested_cell.scenario.flows
+    for value, made in claim.cells:
+        (flow,) = made.scenario.flows
         assert (flow.kind, flow.direction, flow.parameters) == ("tcp", direction, {f"{role}.{name}": value})
-        assert tested_cell.implementation("client", 0).name == tested_cell.implementation("server", 0).name == "mine"
+        assert made.implementation("client", 0).name == made.implementation("server", 0).name == "mine"
 
 
 def test_buffers_are_told_by_what_they_hold_back() -> None:
@@ -273,22 +272,20 @@ def test_buffers_are_told_by_what_they_hold_back() -> None:
 def test_a_session_is_kept_when_the_server_saw_it_resumed(tmp_path: Path, told: tuple[str, ...], holds: bool) -> None:
     lines = [f"quic-go-endpoint: resumed={word}\n" for word in told]
     (tmp_path / "server0.log").write_text("".join(lines))
-    stored_run = Run(cell=cell(), repetition=0, outcome=Outcome(status="completed"), started_at="2026-01-01T00:00:00Z")
-    finding = contract.judge_session(stored_run, tmp_path)
-    assert (finding.answer == "holds") is holds
-    assert finding.role == "client"
+    made = Run(cell=cell(), repetition=0, outcome=Outcome(status="completed"), started_at="2026-01-01T00:00:00Z")
+    found = contract.judge_session(made, tmp_path)
+    assert (found.answer == "holds") is holds
+    assert found.role == "client"
 
 
 def test_findings_are_printed_with_a_word_not_only_a_colour() -> None:
-    out = io.StringIO()
-    findings = [
+    found = [
         Finding("mine", "client", "a transfer over h3", "holds", "whole file", "quic-go"),
         Finding("mine", "client", "parameter pacing", "does not hold", "no burst was seen", "quic-go"),
     ]
-    view.show(findings, {"h2o": "it is built elsewhere"}, Console(file=out, width=140))
-    text = out.getvalue()
+    text = printed(findings_document(found, {"h2o": "it is built elsewhere"}), 140)
     assert "✓ holds" in text
     assert "✕ does not hold" in text
     assert "2 questions, 1 do not hold" in text
     assert "h2o: not built here: it is built elsewhere" in text
-    assert view.report(findings, {})["findings"][1]["answer"] == "does not hold"
+    assert findings_document(found, {}).data["findings"][1]["answer"] == "does not hold"

@@ -1,24 +1,24 @@
 from __future__ import annotations
 
-import io
 import json
 import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import DirectionProof, EngineName, Image, LinkProof, MeasuredRun
-from harness.report.compare import CPU_BOUND, MetricComparison, comparisons, default_metrics, markdown, report, show
+from harness.report.compare import CPU_BOUND, MetricComparison, comparison_document, comparisons, default_metrics
+from harness.report.markdown import render_markdown
 from tests.engine_pairs import completions, repeating, result, run
 from tests.examples import cell, implementation, link, path, scenario
+from tests.rendering import printed
 
 
 def one(*results: CellResult, metric: str = "completion", within: float = 0.03) -> MetricComparison:
-    (comparison,) = comparisons(results, [metric], within)
-    return comparison
+    (found,) = comparisons(results, [metric], within)
+    return found
 
 
 def busy(completion: float = 20, **cores: float) -> CellResult:
@@ -31,14 +31,14 @@ def busy(completion: float = 20, **cores: float) -> CellResult:
 
 
 def test_medians_intervals_and_difference() -> None:
-    comparison = one(completions("compose", 20, 22, 21), completions("virtual", 18, 18.9, 20))
-    assert comparison.compose is not None and comparison.compose.interval is not None
-    assert comparison.virtual is not None and comparison.virtual.interval is not None
-    span = comparison.compose.interval
+    found = one(completions("compose", 20, 22, 21), completions("virtual", 18, 18.9, 20))
+    assert found.compose is not None and found.compose.interval is not None
+    assert found.virtual is not None and found.virtual.interval is not None
+    span = found.compose.interval
     assert (span.n, span.median, span.low, span.high) == (3, 21, 20, 22)
-    assert comparison.virtual.interval.median == 18.9
-    assert comparison.difference == pytest.approx(-0.1)
-    assert (comparison.within, comparison.unit, comparison.direction) == (False, "s", "lower")
+    assert found.virtual.interval.median == 18.9
+    assert found.difference == pytest.approx(-0.1)
+    assert (found.within, found.unit, found.direction) == (False, "s", "lower")
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_medians_intervals_and_difference() -> None:
     ],
 )
 def test_tolerance_on_both_sides(virtual: float, within: float, met: bool) -> None:
-    comparison = one(completions("compose", 20.0), completions("virtual", virtual), within=within)
-    assert comparison.within is met and comparison.tolerance == within
-    assert (comparison.reason == "within_tolerance") is met
-    assert (comparison.explanation == "") is met
+    found = one(completions("compose", 20.0), completions("virtual", virtual), within=within)
+    assert found.within is met and found.tolerance == within
+    assert (found.reason == "within_tolerance") is met
+    assert (found.explanation == "") is met
 
 
 def test_a_negative_tolerance_is_refused() -> None:
@@ -74,8 +74,8 @@ def test_metrics_of_the_first_transfer() -> None:
 
 
 def test_points_are_apart_and_in_order() -> None:
-    def both(seconds: float, **overrides: object) -> list[CellResult]:
-        return [completions("virtual", seconds, **overrides), completions("compose", 20, **overrides)]
+    def both(seconds: float, **more: object) -> list[CellResult]:
+        return [completions("virtual", seconds, **more), completions("compose", 20, **more)]
 
     results = [
         *both(23, seed=2),
@@ -84,10 +84,8 @@ def test_points_are_apart_and_in_order() -> None:
         *both(21),
         *both(25, client=implementation("zeta")),
     ]
-    metric_comparisons = comparisons(results, ["completion"])
-    keys = [
-        (item.point.scenario, item.point.client, item.point.parameters, item.point.seed) for item in metric_comparisons
-    ]
+    found = comparisons(results, ["completion"])
+    keys = [(item.point.scenario, item.point.client, item.point.parameters, item.point.seed) for item in found]
     cubic = (("server.congestion_control", "cubic"),)
     assert keys == [
         ("test/a", "alpha", (), 1),
@@ -96,12 +94,12 @@ def test_points_are_apart_and_in_order() -> None:
         ("test/case", "alpha", (), 2),
         ("test/case", "zeta", (), 1),
     ]
-    assert [round(item.difference or 0, 2) for item in metric_comparisons] == [0.2, 0.1, 0.05, 0.15, 0.25]
+    assert [round(item.difference or 0, 2) for item in found] == [0.2, 0.1, 0.05, 0.15, 0.25]
 
 
 def test_a_reworded_scenario_is_the_same_point() -> None:
-    comparison = one(completions("compose", 20), completions("virtual", 20, one=scenario(title="said otherwise")))
-    assert comparison.within is True and comparison.explanation == ""
+    found = one(completions("compose", 20), completions("virtual", 20, one=scenario(title="said otherwise")))
+    assert found.within is True and found.explanation == ""
 
 
 def test_two_cells_of_one_engine_at_a_point_are_refused() -> None:
@@ -114,33 +112,33 @@ def test_two_cells_of_one_engine_at_a_point_are_refused() -> None:
 
 @pytest.mark.parametrize(("there", "missing"), [("compose", "virtual"), ("virtual", "compose")])
 def test_one_engine_only_is_listed(there: Any, missing: str) -> None:
-    comparison = one(completions(there, 20))
-    assert (comparison.within, comparison.difference) == (None, None)
-    assert (comparison.reason, comparison.explanation) == ("one_engine", f"no {missing} runs")
-    side = comparison.compose if there == "compose" else comparison.virtual
+    found = one(completions(there, 20))
+    assert (found.within, found.difference) == (None, None)
+    assert (found.reason, found.explanation) == ("one_engine", f"no {missing} runs")
+    side = found.compose if there == "compose" else found.virtual
     assert side is not None and side.interval is not None and side.interval.median == 20
 
 
 def test_runs_that_crashed_do_not_count() -> None:
     crashed = result("compose", run("crashed", completion=5), run("infrastructure"))
-    comparison = one(crashed, completions("virtual", 20))
-    assert comparison.reason == "no_run_counts"
-    assert comparison.explanation == "no compose run counts (crashed 1, infrastructure 1)"
+    found = one(crashed, completions("virtual", 20))
+    assert found.reason == "no_run_counts"
+    assert found.explanation == "no compose run counts (crashed 1, infrastructure 1)"
 
 
 def test_an_invalid_link_does_not_count() -> None:
     of, measured = run(completion=40)
     assert measured is not None and measured.link is not None
     broken = measured.model_copy(update={"link": measured.link.model_copy(update={"valid": False})})
-    comparison = one(result("compose", (of, broken), run(completion=20)), completions("virtual", 20))
-    assert comparison.difference == 0 and comparison.compose is not None
-    assert (comparison.compose.counted, dict(comparison.compose.outcomes)) == (1, {"completed": 1, "infrastructure": 1})
+    found = one(result("compose", (of, broken), run(completion=20)), completions("virtual", 20))
+    assert found.difference == 0 and found.compose is not None
+    assert (found.compose.counted, dict(found.compose.outcomes)) == (1, {"completed": 1, "infrastructure": 1})
 
 
 def test_a_metric_nobody_measured() -> None:
-    comparison = one(completions("compose", 20), completions("virtual", 20), metric="no_such_metric")
-    assert (comparison.within, comparison.reason, comparison.unit) == (None, "not_measured", "")
-    assert comparison.explanation == "not measured in any compose or virtual run"
+    found = one(completions("compose", 20), completions("virtual", 20), metric="no_such_metric")
+    assert (found.within, found.reason, found.unit) == (None, "not_measured", "")
+    assert found.explanation == "not measured in any compose or virtual run"
     real = result("compose", run(completion=20, first_byte=1))
     assert one(real, completions("virtual", 20), metric="first_byte").explanation == "not measured in any virtual run"
 
@@ -150,32 +148,30 @@ def test_a_metric_nobody_measured() -> None:
 
 def test_a_time_never_reached_is_infinite() -> None:
     late = run("timed_out", received=5_000_000, milestone_2MB=4.0)
-    metric_comparisons = comparisons(
-        [result("compose", late), result("virtual", run(completion=20, milestone_2MB=4.0))]
-    )
-    by = {item.metric: item for item in metric_comparisons}
+    found = comparisons([result("compose", late), result("virtual", run(completion=20, milestone_2MB=4.0))])
+    by = {item.metric: item for item in found}
     assert by["milestone_2MB"].within is True
     assert by["completion"].difference == -1 and by["completion"].within is False
     back = one(completions("compose", 20), result("virtual", late))
     assert back.difference == math.inf and back.within is False
     neither = one(result("compose", late), result("virtual", late, late))
     assert (neither.difference, neither.within, neither.unit, neither.direction) == (0, True, "s", "lower")
-    assert "| never | never |" in markdown([neither])
+    assert "| never | never |" in render_markdown(comparison_document([neither]))
 
 
 def test_some_runs_in_time() -> None:
     mixed = result("compose", run(completion=20), run(completion=20.2), run("timed_out", received=10))
-    comparison = one(mixed, completions("virtual", 20))
-    assert comparison.compose is not None and comparison.compose.interval is not None
-    span = comparison.compose.interval
+    found = one(mixed, completions("virtual", 20))
+    assert found.compose is not None and found.compose.interval is not None
+    span = found.compose.interval
     assert (span.n, span.median, span.high) == (3, 20.2, math.inf)
 
 
 def test_a_time_that_was_reached_but_left_out_is_unknown() -> None:
     """Milestones are left out when they are too vague; that is no reason to take them for infinite."""
     vague = run("timed_out", received=5_000_000)
-    comparison = one(result("compose", vague), completions("virtual", 20), metric="milestone_2MB")
-    assert comparison.reason == "not_measured"
+    found = one(result("compose", vague), completions("virtual", 20), metric="milestone_2MB")
+    assert found.reason == "not_measured"
 
 
 def test_other_figures_of_a_timed_out_run_are_unknown() -> None:
@@ -198,16 +194,16 @@ def test_a_repeat_that_never_began() -> None:
 
 def test_cpu_is_the_median_of_shares() -> None:
     runs = [run(completion=seconds, cpu_server=spent) for seconds, spent in ((20, 10), (40, 12), (20, 19))]
-    comparison = one(result("compose", *runs), completions("virtual", 20))
-    assert comparison.cpu["server"].seconds == 12 and comparison.cpu["server"].share == 0.5
-    assert set(comparison.cpu) == {"server"} and comparison.cores == 2
+    found = one(result("compose", *runs), completions("virtual", 20))
+    assert found.cpu["server"].seconds == 12 and found.cpu["server"].share == 0.5
+    assert set(found.cpu) == {"server"} and found.cores == 2
 
 
 @pytest.mark.parametrize("role", ["client", "server"])
 def test_cpu_bound(role: str) -> None:
-    comparison = one(busy(**{role: 0.95}), completions("virtual", 15))
-    assert comparison.reason == "cpu_bound"
-    assert comparison.explanation.startswith(f"CPU-bound in real time: the {role} used 95 % of a core; only 1 compose")
+    found = one(busy(**{role: 0.95}), completions("virtual", 15))
+    assert found.reason == "cpu_bound"
+    assert found.explanation.startswith(f"CPU-bound in real time: the {role} used 95 % of a core; only 1 compose")
     calm = one(busy(**{role: CPU_BOUND - 0.01}), completions("virtual", 15))
     assert calm.reason == "not_explained"
     assert one(busy(**{role: CPU_BOUND}), completions("virtual", 15)).reason == "cpu_bound"
@@ -219,9 +215,9 @@ def test_a_busy_simulator_alone_explains_nothing() -> None:
 
 
 def test_cores_shared_by_all() -> None:
-    comparison = one(busy(client=0.4, server=0.5, sim=0.6), completions("virtual", 15))
-    assert comparison.reason == "cpu_bound"
-    assert "client, server, sim together used 75 % of the machine's cores (2)" in comparison.explanation
+    found = one(busy(client=0.4, server=0.5, sim=0.6), completions("virtual", 15))
+    assert found.reason == "cpu_bound"
+    assert "client, server, sim together used 75 % of the machine's cores (2)" in found.explanation
     assert one(busy(client=0.3, server=0.4, sim=0.6), completions("virtual", 15)).reason == "not_explained"
     both = one(busy(client=0.3, server=0.9, sim=0.6), completions("virtual", 15)).explanation
     assert both.startswith("CPU-bound in real time: the server used 90 % of a core and client, server, sim together")
@@ -251,9 +247,9 @@ def test_a_token_bucket_that_only_real_time_has_is_a_reason() -> None:
     """5 kB of a queue of 25 kB, with a difference either way."""
     for virtual in (15, 25):
         real, exact = completions("compose", 20, one=SMALL), completions("virtual", virtual, one=SMALL)
-        comparison = one(with_bucket(real, 5000), exact)
-        assert comparison.reason == "token_bucket"
-        assert "5,000 B to client (20 % of the round trip or the queue)" in comparison.explanation
+        found = one(with_bucket(real, 5000), exact)
+        assert found.reason == "token_bucket"
+        assert "5,000 B to client (20 % of the round trip or the queue)" in found.explanation
         # With a bucket in virtual time too, it is no difference; neither is one that is small beside the path.
         assert one(with_bucket(real, 5000), with_bucket(exact, 5000)).reason == "not_explained"
         assert one(with_bucket(real, 500), exact).reason == "not_explained"
@@ -261,16 +257,16 @@ def test_a_token_bucket_that_only_real_time_has_is_a_reason() -> None:
 
 
 def test_cpu_within_tolerance_explains_nothing() -> None:
-    comparison = one(busy(client=0.95), completions("virtual", 20))
-    assert (comparison.reason, comparison.explanation) == ("within_tolerance", "")
-    assert comparison.cpu["client"].share == pytest.approx(0.95)
+    found = one(busy(client=0.95), completions("virtual", 20))
+    assert (found.reason, found.explanation) == ("within_tolerance", "")
+    assert found.cpu["client"].share == pytest.approx(0.95)
 
 
 def test_cpu_of_a_transfer_that_never_completed() -> None:
     """The share is of the client's life then."""
     real = result("compose", run("timed_out", received=10, seconds=50, cpu_client=45))
-    comparison = one(real, completions("virtual", 20))
-    assert comparison.cpu["client"].share == pytest.approx(0.9) and comparison.reason == "cpu_bound"
+    found = one(real, completions("virtual", 20))
+    assert found.cpu["client"].share == pytest.approx(0.9) and found.reason == "cpu_bound"
 
 
 def test_the_repeat_has_cpu_of_its_own() -> None:
@@ -283,27 +279,27 @@ def test_the_repeat_has_cpu_of_its_own() -> None:
 
 def test_full_socket_buffers() -> None:
     real = result("compose", run(completion=20, udp_receive_drops=560))
-    comparison = one(real, completions("virtual", 15))
-    assert comparison.reason == "receive_drops"
-    assert comparison.explanation.startswith("full socket buffers dropped 560 datagrams in real time")
-    cell_result = result("virtual", run(completion=15, udp_receive_drops=560))
-    assert one(real, cell_result).reason == "not_explained"
+    found = one(real, completions("virtual", 15))
+    assert found.reason == "receive_drops"
+    assert found.explanation.startswith("full socket buffers dropped 560 datagrams in real time")
+    same = result("virtual", run(completion=15, udp_receive_drops=560))
+    assert one(real, same).reason == "not_explained"
     assert one(real, completions("virtual", 25)).reason == "not_explained"
 
 
 def test_overlapping_intervals() -> None:
-    comparison = one(completions("compose", 20, 21, 25), completions("virtual", 22, 22, 22))
-    assert comparison.reason == "intervals_overlap"
-    assert comparison.explanation == "the intervals overlap; only 3 compose and 3 virtual runs"
+    found = one(completions("compose", 20, 21, 25), completions("virtual", 22, 22, 22))
+    assert found.reason == "intervals_overlap"
+    assert found.explanation == "the intervals overlap; only 3 compose and 3 virtual runs"
     assert one(completions("compose", 20, 21, 25), completions("virtual", 26, 26)).reason == "not_explained"
     assert one(completions("compose", 20, 21, 25), completions("virtual", 25, 25)).reason == "intervals_overlap"
 
 
 def test_few_runs_are_a_hint_only() -> None:
-    comparison = one(completions("compose", *[20] * 6), completions("virtual", 25))
-    assert (comparison.reason, comparison.explanation) == ("not_explained", "not explained; only 1 virtual run")
-    metric_comparison = one(completions("compose", *[20] * 6), completions("virtual", *[25] * 6))
-    assert metric_comparison.explanation == "not explained"
+    found = one(completions("compose", *[20] * 6), completions("virtual", 25))
+    assert (found.reason, found.explanation) == ("not_explained", "not explained; only 1 virtual run")
+    many = one(completions("compose", *[20] * 6), completions("virtual", *[25] * 6))
+    assert many.explanation == "not explained"
 
 
 def test_other_bits_are_said_even_within_tolerance() -> None:
@@ -319,30 +315,27 @@ def test_other_bits_are_said_even_within_tolerance() -> None:
 
 
 def test_another_simulator_is_no_same_experiment() -> None:
-    image = Image(reference="quic-lab/sim:x", identity="older")
-    before = cell(engine="compose").model_copy(update={"sim_image": image})
+    other = Image(reference="quic-lab/sim:x", identity="older")
+    before = cell(engine="compose").model_copy(update={"sim_image": other})
     near = one(completions("compose", 20, of=before), completions("virtual", 20))
     assert (near.reason, near.explanation) == ("within_tolerance", "not the same experiment, other simulator")
     far = one(completions("compose", 20, of=before), completions("virtual", 15))
     assert far.reason == "other_bits"
     assert far.compose is not None and far.compose.simulator == "older"
-    assert "other simulator" in markdown([near])
+    assert "other simulator" in render_markdown(comparison_document([near]))
 
 
 def _measured_by(version: int, engine: EngineName, *seconds: float) -> CellResult:
     made = [run(completion=value) for value in seconds]
-    pairs = [
-        (stored_run, measured_run.model_copy(update={"version": version}) if measured_run else None)
-        for stored_run, measured_run in made
-    ]
+    pairs = [(one, found.model_copy(update={"version": version}) if found else None) for one, found in made]
     return result(engine, *pairs)
 
 
 def test_figures_of_other_measuring_code_are_said() -> None:
-    comparison = one(_measured_by(3, "compose", 20), _measured_by(4, "virtual", 15))
-    assert comparison.reason == "other_measuring"
-    assert comparison.explanation.startswith("not measured by the same code, versions 3 (compose) and 4 (virtual)")
-    [entry] = report([comparison])["comparisons"]
+    found = one(_measured_by(3, "compose", 20), _measured_by(4, "virtual", 15))
+    assert found.reason == "other_measuring"
+    assert found.explanation.startswith("not measured by the same code, versions 3 (compose) and 4 (virtual)")
+    [entry] = comparison_document([found]).data["comparisons"]
     assert (entry["compose"]["measured_by"], entry["virtual"]["measured_by"]) == ([3], [4])
     # Within one engine, too; and where the medians agree it is said all the same.
     mixed = result("compose", *(pair for made in (3, 4) for pair in _measured_by(made, "compose", 20).runs))
@@ -367,7 +360,9 @@ def _all() -> list[CellResult]:
 
 
 def test_json_is_numbers_and_strict() -> None:
-    content = json.loads(json.dumps(report(comparisons(_all(), ["completion"])), allow_nan=False))
+    content = json.loads(
+        json.dumps(dict(comparison_document(comparisons(_all(), ["completion"])).data), allow_nan=False)
+    )
     assert (content["schema"], content["within"], content["outside"], content["not_comparable"]) == (1, 0, 2, 1)
     first, late, lonely = content["comparisons"]
     assert first["difference"] == -0.25 and first["compose"]["median"] == 20 and first["virtual"]["n"] == 1
@@ -379,9 +374,8 @@ def test_json_is_numbers_and_strict() -> None:
 
 def test_nothing_is_dropped_from_the_texts() -> None:
     compared = comparisons(_all(), ["completion"])
-    out = io.StringIO()
-    show(compared, Console(file=out, width=180))
-    for text in (out.getvalue(), markdown(compared)):
+    document = comparison_document(compared)
+    for text in (printed(document, 180), render_markdown(document)):
         assert "not comparable: lonely → beta: no virtual runs: completion" in text
         assert "0 within ±3 %, 2 outside, 1 not comparable" in text
         assert "CPU-bound in real time: the client used 95 % of a core" in text
@@ -389,14 +383,12 @@ def test_nothing_is_dropped_from_the_texts() -> None:
 
 
 def test_nothing_stored() -> None:
-    out = io.StringIO()
-    show([], Console(file=out))
-    assert out.getvalue() == "no stored runs match\n"
-    assert markdown([]) == "No stored runs match.\n"
-    assert report([])["comparisons"] == []
+    document = comparison_document([])
+    assert printed(document) == render_markdown(document) == "No stored runs match.\n"
+    assert document.data["comparisons"] == []
 
 
 def test_unmeasured_runs_do_not_count() -> None:
     nobody: MeasuredRun | None = None
-    comparison = one(result("compose", (run()[0], nobody)), completions("virtual", 20))
-    assert comparison.reason == "no_run_counts" and comparison.explanation == "no compose run counts (infrastructure 1)"
+    found = one(result("compose", (run()[0], nobody)), completions("virtual", 20))
+    assert found.reason == "no_run_counts" and found.explanation == "no compose run counts (infrastructure 1)"

@@ -16,7 +16,7 @@ from harness.errors import UnfitError
 from harness.evaluation.cell_result import CellResult, unreached_value
 from harness.evaluation.verdict import judge
 from harness.outcome import Ending, LinkProof, MeasuredRun, Outcome, Run, Transfer, Unfinished, Voice, proven_outcome
-from harness.report.unfinished import lines
+from harness.report.diagnosis import failure_lines
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Implementation, Scenario
 from harness.store.parquet.tables import ModelTable
@@ -51,18 +51,13 @@ def closed(by: str, witness: str = "client", error: str = "PROTOCOL_VIOLATION", 
 
 
 def test_a_client_whose_connection_ended_did_not_crash() -> None:
-    outcome = proven_outcome(failed(), measured(IDLE))
-    assert (outcome.status, outcome.role, outcome.exit_code, outcome.failed_transfer) == (
-        "idle_timeout",
-        "client",
-        1,
-        True,
-    )
-    assert outcome.detail == (
+    found = proven_outcome(failed(), measured(IDLE))
+    assert (found.status, found.role, found.exit_code, found.failed_transfer) == ("idle_timeout", "client", 1, True)
+    assert found.detail == (
         "the client's idle timeout of 60 s expired 63.1 s after the first datagram (the client's qlog); "
         "the client ended with exit code 1"
     )
-    assert outcome.log_tail == CRASHED.log_tail
+    assert found.log_tail == CRASHED.log_tail
 
 
 @pytest.mark.parametrize(
@@ -88,9 +83,9 @@ def test_a_crash_that_nobody_explains_is_one() -> None:
 
 def test_a_short_file_behind_exit_code_0_is_told_by_its_connection() -> None:
     short = Outcome(status="wrong_file", role="client", reason="short_file", detail="…")
-    outcome = proven_outcome(failed(short, 0), measured(closed("server", words="too fast")))
-    assert (outcome.status, outcome.role) == ("connection_closed", "server")
-    assert outcome.detail == (
+    found = proven_outcome(failed(short, 0), measured(closed("server", words="too fast")))
+    assert (found.status, found.role) == ("connection_closed", "server")
+    assert found.detail == (
         "the server closed the connection with PROTOCOL_VIOLATION (the capture: “too fast”); "
         "the client ended with exit code 0 and 3000 of 5000000 bytes"
     )
@@ -102,8 +97,8 @@ def test_the_ground_comes_first() -> None:
 
 def test_a_client_that_never_passed_the_gate_did_not_crash() -> None:
     outcome = CRASHED.model_copy(update={"log_tail": ("wait-for-sim: sim:57832 did not open within 60 s",)})
-    for measured_run in (measured(IDLE), None):
-        found = proven_outcome(failed(outcome), measured_run)
+    for known in (measured(IDLE), None):
+        found = proven_outcome(failed(outcome), known)
         assert (found.status, found.role, found.reason) == ("infrastructure", "sim", "gate_closed")
 
 
@@ -134,10 +129,10 @@ def test_a_failed_transfer_is_an_observation_and_a_crash_is_none() -> None:
 
 def test_stored_columns_keep_ends() -> None:
     sheet = ModelTable(MeasuredRun)
-    measured_run = measured(IDLE, unfinished=(Unfinished(flow=0, transfer="first", size=2, received=1, lasted=3),))
-    assert sheet.record(sheet.row(measured_run)) == measured_run
+    kept = measured(IDLE, unfinished=(Unfinished(flow=0, transfer="first", size=2, received=1, lasted=3),))
+    assert sheet.record(sheet.row(kept)) == kept
     # A store that is older than the field has no such column.
-    row = {name: value for name, value in sheet.row(measured_run).items() if name not in ("endings", "unfinished")}
+    row = {name: value for name, value in sheet.row(kept).items() if name not in ("endings", "unfinished")}
     assert sheet.record(row).endings == () and sheet.record(row).unfinished == ()
 
 
@@ -193,17 +188,9 @@ def event(ms: float, name: str, **data: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_a_qlog_tells_how_its_connection_ended(written: dict[str, Any], told: tuple[Any, ...], tmp_path: Path) -> None:
-    (logged_close,) = read_closes(
-        write_qlog(tmp_path / "a.sqlog", event(1, "transport:packet_sent", frames=[]), written)
-    )
-    assert (
-        logged_close.local,
-        logged_close.trigger,
-        logged_close.error,
-        logged_close.reason_phrase,
-        logged_close.without_error,
-    ) == told
-    assert logged_close.t_ns == T0 + 5_000_000
+    (found,) = read_closes(write_qlog(tmp_path / "a.sqlog", event(1, "transport:packet_sent", frames=[]), written))
+    assert (found.local, found.trigger, found.error, found.reason_phrase, found.without_error) == told
+    assert found.t_ns == T0 + 5_000_000
 
 
 # --- a run's folder
@@ -221,7 +208,7 @@ def broken(folder: Path, log: str = "", manifest: dict[str, str] | None = None, 
 
 
 def told(folder: Path, run: Run) -> list[tuple[str, str, str | None, str]]:
-    return [(ending.kind, ending.witness, ending.by, ending.source) for ending in endings(RunView(folder, run))]
+    return [(one.kind, one.witness, one.by, one.source) for one in endings(RunView(folder, run))]
 
 
 IDLE_WORDS = {
@@ -233,21 +220,16 @@ IDLE_WORDS = {
 def test_a_log_tells_it_in_the_words_of_the_manifest(tmp_path: Path) -> None:
     run = broken(tmp_path, "end: /f: timeout: no recent network activity\n", IDLE_WORDS)
     assert told(tmp_path, run) == [("idle_timeout", "client", "client", "the client's log")]
-    (ending,) = endings(RunView(tmp_path, run))
-    assert ending.at is not None and ending.at > 0 and "no recent network activity" in ending.words
-    measured_run = measure(tmp_path, run)
-    assert measured_run.endings == (ending,) and proven_outcome(run, measured_run.model_copy(update={"link": LinkProof(valid=True)})).status == "idle_timeout"  # fmt: skip
+    (one,) = endings(RunView(tmp_path, run))
+    assert one.at is not None and one.at > 0 and "no recent network activity" in one.words
+    found = measure(tmp_path, run)
+    assert found.endings == (one,) and proven_outcome(run, found.model_copy(update={"link": LinkProof(valid=True)})).status == "idle_timeout"  # fmt: skip
 
 
 def test_a_log_has_code_and_reason(tmp_path: Path) -> None:
     run = broken(tmp_path, "end: /f: FLOW_CONTROL_ERROR (remote): too much\n", IDLE_WORDS)
-    (ending,) = endings(RunView(tmp_path, run))
-    assert (ending.kind, ending.by, ending.error, ending.words) == (
-        "connection_closed",
-        "server",
-        "FLOW_CONTROL_ERROR",
-        "too much",
-    )
+    (one,) = endings(RunView(tmp_path, run))
+    assert (one.kind, one.by, one.error, one.words) == ("connection_closed", "server", "FLOW_CONTROL_ERROR", "too much")
 
 
 def silent(folder: Path, seconds: float) -> list[tuple[str, str, str | None, str]]:
@@ -282,8 +264,8 @@ def test_what_follows_the_end_of_the_time_is_no_end_of_its_own(tmp_path: Path) -
 def test_the_timer_is_what_was_asked_for_where_no_qlog_tells(tmp_path: Path) -> None:
     run = broken(tmp_path, "no recent network activity\n", IDLE_WORDS)
     run = run.model_copy(update={"effective": {"client.idle_timeout": "20 s", "server.idle_timeout": "5 s"}})
-    (ending,) = endings(RunView(tmp_path, run))
-    assert ending.timer == 5.0
+    (one,) = endings(RunView(tmp_path, run))
+    assert one.timer == 5.0
 
 
 @pytest.mark.parametrize(("seconds", "kinds"), [(3, []), (20, ["handshake_timeout"])])
@@ -379,16 +361,12 @@ def test_what_came_and_who_was_silent(tmp_path: Path) -> None:
     run = broken(tmp_path, code=None)
     late = run.transfers[0].model_copy(update={"ended_ns": run.transfers[0].ended_ns + 50_000_000_000})
     run = run.model_copy(update={"transfers": (late,), "outcome": Outcome(status="timed_out", role="client")})
-    (unfinished,) = measure(tmp_path, run).unfinished
-    assert unfinished.received == 100_000 and unfinished.progress is not None and 0 < unfinished.progress < 2
-    assert (
-        unfinished.server.datagrams == 202
-        and unfinished.server.arrived <= 202
-        and unfinished.server.what.startswith("1-RTT of 1,252 B")
-    )
-    assert unfinished.silent == ("server", "client")
-    assert unfinished.short.startswith("100 kB of 3 MB came, the last at ")
-    assert "neither end sent anything in the last 50" in unfinished.sentence
+    (one,) = measure(tmp_path, run).unfinished
+    assert one.received == 100_000 and one.progress is not None and 0 < one.progress < 2
+    assert one.server.datagrams == 202 and one.server.arrived <= 202 and one.server.what.startswith("1-RTT of 1,252 B")
+    assert one.silent == ("server", "client")
+    assert one.short.startswith("100 kB of 3 MB came, the last at ")
+    assert "neither end sent anything in the last 50" in one.sentence
 
 
 def voice(last: float | None, since: int = 0, came: int = 0, **fields: Any) -> Voice:
@@ -413,13 +391,13 @@ def test_silence_is_told_by_whose_it_is() -> None:
 
 
 def test_a_report_tells_the_silence_and_the_ends() -> None:
-    measured_run = measured(
+    known = measured(
         IDLE,
         unfinished=(Unfinished(flow=0, transfer="first", size=5_000_000, received=3000, lasted=63, dark=((3, 63),)),),
     )
     run = failed()
-    result = CellResult(run.cell, ((run, measured_run),), judge(run.cell.scenario, [(run, measured_run)]), (Path(),))
-    (line,) = lines([result])
+    result = CellResult(run.cell, ((run, known),), judge(run.cell.scenario, [(run, known)]), (Path(),))
+    (line,) = failure_lines([result])
     assert line.startswith("one→one: 3 kB of 5 MB came; the path was dark from 3 to 63 s; ")
     assert line.endswith(
         "the client's idle timeout of 60 s expired 63.1 s after the first datagram (the client's qlog)."

@@ -24,8 +24,7 @@ from harness.planning.design import (
     least_random_runs,
 )
 from harness.planning.sweep import Point, expand_points
-from harness.report.design import lines as design_lines
-from harness.report.design import report as design_report
+from harness.report.designs import design_data, design_lines
 from harness.scenario.schema import Implementation, Scenario
 from tests.examples import SIM, catalogue, images, implementation, scenario
 
@@ -297,7 +296,7 @@ def test_a_plan_says_what_is_absent_and_what_is_aliased() -> None:
         "  aliased: server.congestion_control × server.initial_cwnd = server.initial_rtt × path.forward.loss",
         "without cells, since they honour too little: alpha→gamma",
     ]
-    data = design_report(found)
+    data = design_data(found)
     assert [(each["cells"], bool(each["too_few"])) for each in data] == [(8, False), (0, True)]
     assert len(data[0]["aliases"]["interactions"]) == 3
     profiles = {"swift": {"server.congestion_control": "cubic"}}

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from harness.analysis.metrics import VERSION, measure
 from harness.evaluation.cell_result import CellResult
@@ -18,11 +17,13 @@ from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Observation, Outcome, Run, proven_outcome
 from harness.outcome.deviations import deviation_sentences, find_deviations
 from harness.report import gate as view
-from harness.report.gate import CellReport, GateReport, decisions
+from harness.report.gate import CellReport, GateReport, junit_decisions
+from harness.report.markdown import render_markdown
 from harness.report.site.cell import cell_page
-from harness.report.site.figures import build_tile
+from harness.report.site.overview import build_tile
 from harness.scenario.parameters import PARAMETERS, Role
 from tests.examples import cell, implementation, scenario
+from tests.rendering import printed
 from tests.unit.shared_flows import write_two_flows
 
 WINDOW = 16 * 2**20
@@ -157,15 +158,15 @@ def passage(base: CellResult | None, now: CellResult) -> GateReport:
 
 def test_the_gate_names_what_departs_and_what_did_before() -> None:
     other, as_set = (result((seen("client", "connection_window", value),)) for value in (524_288, WINDOW))
-    with Console(record=True, width=200) as console:
-        view.show(passage(as_set, other), console)
     said = "client.connection_window was set to 16 MiB, and 524,288 bytes were seen in 1 of 1 run"
-    assert f"not what was set: test/case alpha→beta: {said}" in console.export_text()
-    assert said in view.markdown(passage(as_set, other))
-    assert view.report(passage(as_set, other))["cells"][0]["departures"] == [said]
-    assert said in decisions(passage(as_set, other))
-    assert "not what was set, as in the baseline: test/case alpha→beta" in view.markdown(passage(other, other))
-    assert "not what was set" not in view.markdown(passage(as_set, as_set))
+    assert f"not what was set: test/case alpha→beta: {said}" in printed(view.gate_document(passage(as_set, other)))
+    assert said in render_markdown(view.gate_document(passage(as_set, other)))
+    assert view.gate_document(passage(as_set, other)).data["cells"][0]["departures"] == [said]
+    assert said in junit_decisions(passage(as_set, other))
+    assert "not what was set, as in the baseline: test/case alpha→beta" in render_markdown(
+        view.gate_document(passage(other, other))
+    )
+    assert "not what was set" not in render_markdown(view.gate_document(passage(as_set, as_set)))
 
 
 def test_the_site_colours_what_departs() -> None:

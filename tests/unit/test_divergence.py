@@ -18,7 +18,7 @@ from harness.capture.divergence import compare_runs, first_differing_packet
 from harness.capture.syscalls import RECORD, Records, call_name, first_differing_call, read_calls
 from harness.errors import ResultError
 from harness.outcome import Outcome, RandomBytes, Run
-from harness.report import divergence as view
+from harness.report.reruns import divergence_document, divergence_lines
 from harness.repro.divergence import compare_stored
 from harness.store.results import RUN
 from harness.store.run_comparison import differing_digests
@@ -61,33 +61,33 @@ def test_equal_traces_do_not_part() -> None:
     ],
 )
 def test_what_differs_in_a_call_is_named(change: dict[str, Any], differs: tuple[str, ...]) -> None:
-    call_divergence = first_differing_call(trace(), trace({"at": 13, **change}))
-    assert call_divergence is not None
-    assert call_divergence.differs == differs
-    one, other = call_divergence.calls
+    found = first_differing_call(trace(), trace({"at": 13, **change}))
+    assert found is not None
+    assert found.differs == differs
+    one, other = found.calls
     assert one is not None
     assert other is not None
     assert (one.number, one.time_ns, one.host, one.process, one.name) == (
         14, 5_000_013_000, "client0", "quiche-client", "recvmsg",
     )  # fmt: skip
-    assert [call.number for call in call_divergence.around] == [8, 9, 10, 11, 12, 13]
-    assert [call.number for call in call_divergence.before] == [2, 4, 6, 8, 10, 12]
+    assert [call.number for call in found.around] == [8, 9, 10, 11, 12, 13]
+    assert [call.number for call in found.before] == [2, 4, 6, 8, 10, 12]
 
 
 def test_a_trace_that_ends_early_parts_there() -> None:
     for traces in ((trace(), trace(calls=15)), (trace(calls=15), trace())):
-        call_divergence = first_differing_call(*traces)
-        assert call_divergence is not None
-        assert [call and call.number for call in call_divergence.calls].count(16) == 1
-        assert None in call_divergence.calls
+        found = first_differing_call(*traces)
+        assert found is not None
+        assert [call and call.number for call in found.calls].count(16) == 1
+        assert None in found.calls
 
 
 @given(where=st.lists(st.integers(0, 19), min_size=1, max_size=4))
 def test_the_first_of_several_is_found(where: list[int]) -> None:
-    call_divergence = first_differing_call(trace(), trace(*({"at": index, "result": 7} for index in where)))
-    assert call_divergence is not None
-    assert call_divergence.calls[0] is not None
-    assert call_divergence.calls[0].number == min(where) + 1
+    found = first_differing_call(trace(), trace(*({"at": index, "result": 7} for index in where)))
+    assert found is not None
+    assert found.calls[0] is not None
+    assert found.calls[0].number == min(where) + 1
 
 
 def test_a_trace_is_read_from_its_file_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -152,33 +152,28 @@ def test_the_first_other_packet_is_named(
     tmp_path: Path, other: tuple[int, tuple[bytes, int]], differs: tuple[str, ...], kind: str
 ) -> None:
     files = capture(tmp_path / "a", FRAMES), capture(tmp_path / "b", [*FRAMES[:7], other, *FRAMES[8:]])
-    packet_divergence = first_differing_packet("left", files, 1_000_000_000 - 500, NAMES, QUIC)
-    assert packet_divergence is not None
-    assert (packet_divergence.number, packet_divergence.counts, packet_divergence.differs) == (8, (10, 10), differs)
-    captured_frame, changed = packet_divergence.packets
-    assert captured_frame is not None
+    found = first_differing_packet("left", files, 1_000_000_000 - 500, NAMES, QUIC)
+    assert found is not None
+    assert (found.number, found.counts, found.differs) == (8, (10, 10), differs)
+    one, changed = found.packets
+    assert one is not None
     assert changed is not None
-    assert (captured_frame.t_ns, captured_frame.source, captured_frame.destination, captured_frame.length) == (
-        7500,
-        "server0",
-        "client0",
-        1242,
-    )
+    assert (one.t_ns, one.source, one.destination, one.length) == (7500, "server0", "client0", 1242)
     assert changed.kind == kind
 
 
 def test_equal_captures_do_not_part_and_short_ones_do(tmp_path: Path) -> None:
     whole, short = capture(tmp_path / "a", FRAMES), capture(tmp_path / "b", FRAMES[:4])
     assert first_differing_packet("left", (whole, whole), None, NAMES, QUIC) is None
-    packet_divergence = first_differing_packet("left", (whole, short), None, NAMES, QUIC)
-    assert packet_divergence is not None
-    assert (packet_divergence.number, packet_divergence.differs, packet_divergence.packets[1]) == (5, (), None)
-    assert packet_divergence.packets[0] is not None
-    assert packet_divergence.packets[0].t_ns == 4000
+    found = first_differing_packet("left", (whole, short), None, NAMES, QUIC)
+    assert found is not None
+    assert (found.number, found.differs, found.packets[1]) == (5, (), None)
+    assert found.packets[0] is not None
+    assert found.packets[0].t_ns == 4000
     assert first_differing_packet("left", (short, whole), None, NAMES, QUIC) is not None
 
 
-def store(folder: Path, frames: list[tuple[int, tuple[bytes, int]]], **overrides: Any) -> Run:
+def store(folder: Path, frames: list[tuple[int, tuple[bytes, int]]], **more: Any) -> Run:
     """A run with captures, in its folder."""
     for side in ("left", "right"):
         capture(folder / "sim" / f"trace_node_{side}.pcap", frames)
@@ -186,7 +181,7 @@ def store(folder: Path, frames: list[tuple[int, tuple[bytes, int]]], **overrides
         "cell": cell(), "repetition": 0, "outcome": Outcome(status="completed"), "started_at": "2026-01-01T00:00:00Z",
         "captures": capture_digests(folder), "random": {"client0": RandomBytes(bytes=32, digest="ab" * 32)},
     }  # fmt: skip
-    run = Run(**(content | overrides))
+    run = Run(**(content | more))
     (folder / RUN).write_text(run.model_dump_json(by_alias=True))
     return run
 
@@ -194,27 +189,27 @@ def store(folder: Path, frames: list[tuple[int, tuple[bytes, int]]], **overrides
 def test_stored_runs_that_are_equal(tmp_path: Path) -> None:
     store(tmp_path / "a", FRAMES, cpu="lab", lab_kernel="1")
     store(tmp_path / "b", FRAMES, cpu="host", lab_kernel="1", warnings=("something",))
-    divergence = compare_stored(tmp_path / "a", tmp_path / "b")
-    assert divergence.identical
-    assert divergence.facts == (("cpu", "lab", "host"),)
-    assert "identical" in view.text(divergence)
-    json.dumps(view.report(divergence), allow_nan=False)
+    found = compare_stored(tmp_path / "a", tmp_path / "b")
+    assert found.identical
+    assert found.facts == (("cpu", "lab", "host"),)
+    assert "identical" in "\n".join(divergence_lines(found))
+    json.dumps(dict(divergence_document(found).data), allow_nan=False)
 
 
 def test_stored_runs_that_part(tmp_path: Path) -> None:
     drawn = {"client0": RandomBytes(bytes=64, digest="cd" * 32)}
-    run = store(tmp_path / "a", FRAMES)
-    stored_run = store(tmp_path / "b", [*FRAMES[:3], *FRAMES[4:]], random=drawn)
+    one = store(tmp_path / "a", FRAMES)
+    other = store(tmp_path / "b", [*FRAMES[:3], *FRAMES[4:]], random=drawn)
     calls = first_differing_call(trace(), trace({"at": 3, "result": -11}))
-    divergence = compare_runs(run, stored_run, (tmp_path / "a", tmp_path / "b"), None, calls)
-    assert not divergence.identical
-    assert [item.side for item in divergence.packets] == ["left", "right"]
-    assert [item.endpoint for item in divergence.random] == ["client0"]
-    text = view.text(divergence)
-    assert "left capture: packet 4 of 10 and 9 differs: time and content" in text
-    assert "random bytes of client0: 32 (abababab) in the first run, 64 (cdcdcdcd) in the second" in text
-    assert "recvmsg = EAGAIN" in text
-    assert json.loads(json.dumps(view.report(divergence)))["calls"]["differs"] == ["result"]
+    found = compare_runs(one, other, (tmp_path / "a", tmp_path / "b"), None, calls)
+    assert not found.identical
+    assert [item.side for item in found.packets] == ["left", "right"]
+    assert [item.endpoint for item in found.random] == ["client0"]
+    said = "\n".join(divergence_lines(found))
+    assert "left capture: packet 4 of 10 and 9 differs: time and content" in said
+    assert "random bytes of client0: 32 (abababab) in the first run, 64 (cdcdcdcd) in the second" in said
+    assert "recvmsg = EAGAIN" in said
+    assert json.loads(json.dumps(dict(divergence_document(found).data)))["calls"]["differs"] == ["result"]
 
 
 def test_captures_that_are_gone_are_told_apart_by_their_digests(tmp_path: Path) -> None:
@@ -222,8 +217,8 @@ def test_captures_that_are_gone_are_told_apart_by_their_digests(tmp_path: Path) 
     store(tmp_path / "b", FRAMES[:5])
     for side in ("left", "right"):
         (tmp_path / "b" / "sim" / f"trace_node_{side}.pcap").unlink()
-    divergence = compare_stored(tmp_path / "a", tmp_path / "b")
-    assert (divergence.unseen, divergence.identical) == (("left", "right"), False)
+    found = compare_stored(tmp_path / "a", tmp_path / "b")
+    assert (found.unseen, found.identical) == (("left", "right"), False)
     store(tmp_path / "c", FRAMES, captures={})
     with pytest.raises(ResultError, match="neither a left capture"):
         compare_stored(tmp_path / "c", tmp_path / "b")
@@ -239,7 +234,7 @@ def test_a_benchmark_names_what_differing_digests() -> None:
         "cell": cell(), "repetition": 0, "outcome": Outcome(status="completed"), "started_at": "",
         "captures": {"left": "1", "right": "2"}, "random": {"client0": RandomBytes(bytes=32, digest="ab")},
     }  # fmt: skip
-    run = Run(**content)
-    assert differing_digests(run, run) == ()
-    assert differing_digests(run, Run(**(content | {"captures": {"left": "1", "right": "3"}}))) == ("right capture",)
-    assert differing_digests(run, Run(**(content | {"random": {}}))) == ("random bytes of client0",)
+    one = Run(**content)
+    assert differing_digests(one, one) == ()
+    assert differing_digests(one, Run(**(content | {"captures": {"left": "1", "right": "3"}}))) == ("right capture",)
+    assert differing_digests(one, Run(**(content | {"random": {}}))) == ("random bytes of client0",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.evaluation.cell_result import CellResult
-from harness.report import effort_summary, slowest_families, total_effort
+from harness.report.results import effort_summary, slowest_families, total_effort
 from tests.engine_pairs import result, run
 from tests.examples import scenario
 from tools.reference.readme import with_verdicts

@@ -20,9 +20,9 @@ from harness.execution.matrix import Request
 from harness.outcome import Cell
 from harness.planning.design import design_for_pair
 from harness.planning.sweep import Point, expand_points
-from harness.report import reach as view
+from harness.report.designs import search_sentence, searches_document
+from harness.report.markdown import render_markdown
 from harness.report.plots.study import tornado
-from harness.report.reach import sentence
 from harness.report.site import overview
 from harness.report.site.implementation import implementation_page
 from harness.report.site.study import study_pages
@@ -35,13 +35,13 @@ from tests.engine_pairs import result, run
 from tests.examples import catalogue
 from tests.study_results import of_study, results, told
 
-KNOWN = {name: implementation for name, (implementation, _) in catalogue().implementations().items()}
+KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
 Asked = Mapping[str, ParameterValue]
 
 
 def _scenario(name: str) -> Scenario:
-    (scenario,) = catalogue().find_scenarios([name])
-    return scenario
+    (one,) = catalogue().find_scenarios([name])
+    return one
 
 
 # --- what is shipped
@@ -49,18 +49,18 @@ def _scenario(name: str) -> Scenario:
 
 def _shipped() -> list[str]:
     files = (catalogue().scenario(file) for file in catalogue().scenario_files())
-    return [scenario.name for scenario in files if scenario.study is not None]
+    return [one.name for one in files if one.study is not None]
 
 
 def test_a_fraction_of_every_pair_tells_main_effects_from_two_factors_together() -> None:
     fractions = [name for name in _shipped() if "/fraction-" in name]
     assert len(fractions) == 6
     for name in fractions[:1]:
-        scenario = _scenario(name)
-        (point,) = expand_points(scenario, {}, {})
+        one = _scenario(name)
+        (point,) = expand_points(one, {}, {})
         designs = {
             server: design_for_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN[server]})
-            for server in scenario.servers
+            for server in one.servers
         }
         assert all(len(design.points) in (8, 16, 32) for design in designs.values()), name
         assert not any(design.aliases.of_main for design in designs.values())
@@ -72,15 +72,10 @@ def test_a_fraction_of_every_pair_tells_main_effects_from_two_factors_together()
 
 def test_document_004_s_columns_are_told_as_far_as_they_are_honoured() -> None:
     (point,) = expand_points(_scenario("studies/profiles-50-10"), {}, {})
-    pair_design = design_for_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]})
-    assert pair_design.labels == (
-        "its own parameters",
-        "picoquic's parameters",
-        "h2o's parameters",
-        "curl's parameters",
-    )
-    assert pair_design.points[2].parameters["server.congestion_control"] == "reno"
-    assert "h2o's parameters: server.ack_delay_exponent 10" in pair_design.unsupported
+    made = design_for_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]})
+    assert made.labels == ("its own parameters", "picoquic's parameters", "h2o's parameters", "curl's parameters")
+    assert made.points[2].parameters["server.congestion_control"] == "reno"
+    assert "h2o's parameters: server.ack_delay_exponent 10" in made.unsupported
 
 
 # --- the page
@@ -93,9 +88,9 @@ def _response(asked: Asked, repetition: int) -> float:
 def _studied() -> list[CellResult]:
     pair = {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]}
     return [
-        cell_result
+        found
         for name in ("studies/fraction-50-10", "studies/profiles-50-10")
-        for cell_result in results(_scenario(name), _response, 2, **pair)  # type: ignore[arg-type]
+        for found in results(_scenario(name), _response, 2, **pair)  # type: ignore[arg-type]
     ]
 
 
@@ -105,9 +100,9 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
     assert text == snapshot
     assert every_effect(stored) == snapshot
     assert "| server.initial_cwnd | 3 of 3 | 10.0 s | 100 MB, picoquic→quinn, `studies/fraction-50-10` |" in text
-    drawn = {drawing.file for drawing in DRAWINGS if drawing.draw(stored) is not None}
+    drawn = {one.file for one in DRAWINGS if one.draw(stored) is not None}
     assert drawn == {"studies-effects-50-10-quinn.svg"}
-    assert len({drawing.file for drawing in DRAWINGS}) == len(DRAWINGS)
+    assert len({one.file for one in DRAWINGS}) == len(DRAWINGS)
     assert tornado([]) is None
 
 
@@ -145,10 +140,10 @@ def test_an_answer_goes_by_how_often_a_factor_changes_the_game(changes: int, sai
 def test_what_a_search_was_told_nothing_in_may_be_stored_under_another_studys_name() -> None:
     pair = {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]}
     tried = results(_scenario("studies/reach-50-10"), _response, 1, **pair)  # type: ignore[arg-type]
-    cell_results = [cell_result for cell_result in tried if cell_result.cell.parameters]
+    told_some = [one for one in tried if one.cell.parameters]
     other = results(_scenario("studies/profiles-50-10"), _response, 1, **pair)  # type: ignore[arg-type]
-    assert game_changers(cell_results).partition("What would it take?")[2].count("No runs are stored yet.") == 3
-    with_it = game_changers([*cell_results, *other]).partition("What would it take?")[2]
+    assert game_changers(told_some).partition("What would it take?")[2].count("No runs are stored yet.") == 3
+    with_it = game_changers([*told_some, *other]).partition("What would it take?")[2]
     assert with_it.count("No runs are stored yet.") == 2
 
 
@@ -161,18 +156,18 @@ def test_a_study_that_ran_once_says_that_it_has_no_intervals() -> None:
 
 def test_a_table_of_everybody_says_what_changes_the_game_and_what_hides_it() -> None:
     levels = {"server.initial_cwnd": [10, 100], "server.pacing": ["on", "off"], "client.ack_ratio": [2, 10]}
-    scenario = of_study({"factors": levels, "design": "full"})
+    one = of_study({"factors": levels, "design": "full"})
 
     def seconds(asked: Asked, repetition: int) -> float:
         # With few ACKs it takes a tenth of a second more, and without pacing what nobody would notice.
         slow = 12.0 * (asked.get("server.initial_cwnd") == 10)
         return 6.0 + slow + 0.1 * (asked.get("client.ack_ratio") == 2) + 0.01 * (asked.get("server.pacing") == "off")
 
-    cell_results = [
-        *results(scenario, seconds, 2, server=told("beta")),
-        *results(scenario, seconds, 2, server=told("gamma", without=("initial_cwnd",))),
+    found = [
+        *results(one, seconds, 2, server=told("beta")),
+        *results(one, seconds, 2, server=told("gamma", without=("initial_cwnd",))),
     ]
-    head, _, beta, gamma = worth_table(analyse_all(cell_results))
+    head, _, beta, gamma = worth_table(analyse_all(found))
     assert head == "| worth, seconds of 2 MB / 10 MB | `server.initial_cwnd` | `server.pacing` | `client.ack_ratio` |"
     assert beta == "| beta | **6.0** / **12.0** | · | · |"
     assert gamma == "| gamma | – | · | 0.05 / 0.1 |"
@@ -187,12 +182,12 @@ def test_profiles_of_everybody_stand_beside_each_other() -> None:
         "like quick": {"server.initial_cwnd": 100, "server.pacing": "on"},
     }
     plain = of_study({"profiles": profiles}).model_dump(by_alias=True)
-    scenario = Scenario.model_validate({**plain, "objectives": _objectives(4.0, 7.0)})
+    one = Scenario.model_validate({**plain, "objectives": _objectives(4.0, 7.0)})
 
     def seconds(asked: Asked, repetition: int) -> float:
         return 6.0 if asked.get("server.initial_cwnd") == 100 else 400.0
 
-    made = profiles_table(group_profiles(results(scenario, seconds, 2, server=told("beta", without=("pacing",)))))
+    made = profiles_table(group_profiles(results(one, seconds, 2, server=told("beta", without=("pacing",)))))
     assert made == [
         "| seconds of 2 MB / 10 MB | its own parameters | quick | like quick |",
         "| --- | ---: | ---: | ---: |",
@@ -209,19 +204,19 @@ class _Lab:
     """What `reach` needs of a checkout: cells, and what would come of them."""
 
     def __init__(self, seconds: Any) -> None:
-        self.seconds, self.results = seconds, dict[str, CellResult]()
+        self.seconds, self.ran = seconds, dict[str, CellResult]()
         self.batches: list[int] = []
 
     def matrix(self, request: Request, listen: Listener, *, pull: bool, every: Sequence[Point]) -> list[Cell]:
-        (scenario,), (client,), (server,) = request.scenarios, request.clients, request.servers
-        cell_results = results(scenario, self.seconds, 1, client=client, server=server, every=every)
-        self.results_of = {cell_result.cell.key: cell_result for cell_result in cell_results}
-        return [cell_result.cell for cell_result in cell_results]
+        (one,), (client,), (server,) = request.scenarios, request.clients, request.servers
+        found = results(one, self.seconds, 1, client=client, server=server, every=every)
+        self.found = {each.cell.key: each for each in found}
+        return [each.cell for each in found]
 
     def run_cells(self, matrix: Sequence[Cell], *_: object) -> list[CellResult]:
-        self.batches.append(sum(cell.key not in self.results for cell in matrix))
-        self.results |= {cell.key: self.results_of[cell.key] for cell in matrix}
-        return [self.results[cell.key] for cell in matrix]
+        self.batches.append(sum(cell.key not in self.ran for cell in matrix))
+        self.ran |= {cell.key: self.found[cell.key] for cell in matrix}
+        return [self.ran[cell.key] for cell in matrix]
 
 
 def _objectives(*demanded: float) -> list[dict[str, object]]:
@@ -231,15 +226,13 @@ def _objectives(*demanded: float) -> list[dict[str, object]]:
 def _reach(lab: _Lab, one: Scenario, budget: int = 50) -> Any:
     request = Request([one], [told("alpha")], [told("beta")], engine="virtual")
     said: list[str] = []
-    (search,) = run_searches(cast(App, lab), request, Options(jobs=2), budget, lambda event: None, said.append)
-    return search, said
+    (found,) = run_searches(cast(App, lab), request, Options(jobs=2), budget, lambda event: None, said.append)
+    return found, said
 
 
-def _demanding(**overrides: object) -> Scenario:
-    scenario = of_study({"factors": FACTORS, "design": "one-at-a-time"})
-    return Scenario.model_validate(
-        {**scenario.model_dump(by_alias=True), "objectives": _objectives(4.0, 7.0), **overrides}
-    )
+def _demanding(**more: object) -> Scenario:
+    one = of_study({"factors": FACTORS, "design": "one-at-a-time"})
+    return Scenario.model_validate({**one.model_dump(by_alias=True), "objectives": _objectives(4.0, 7.0), **more})
 
 
 def _needs_two(asked: Asked, repetition: int) -> float:
@@ -248,9 +241,9 @@ def _needs_two(asked: Asked, repetition: int) -> float:
 
 
 def test_what_it_takes_is_searched_and_read_from_the_store_alone() -> None:
-    lab, scenario = _Lab(_needs_two), _demanding()
-    found, said = _reach(lab, scenario)
-    assert sentence(found) == (
+    lab, one = _Lab(_needs_two), _demanding()
+    found, said = _reach(lab, one)
+    assert search_sentence(found) == (
         "alpha→beta: it takes client.ack_ratio 10 and server.initial_cwnd 100: every set of fewer settings was tried "
         "and fails (5 of 8 sets were tried)."
     )
@@ -259,31 +252,31 @@ def test_what_it_takes_is_searched_and_read_from_the_store_alone() -> None:
     assert said[0] == "alpha→beta: as it is"
     assert sum(lab.batches) == 5
     # Once more: nothing is run anew.
-    again, _ = _reach(lab, scenario)
+    again, _ = _reach(lab, one)
     assert again == found
     assert sum(lab.batches) == 5
     # From what is stored; a cell that was told other things does not belong to it.
-    stored = [*lab.results.values()]
+    stored = [*lab.ran.values()]
     (read,) = stored_searches(stored)
     assert read.result == found.result
     assert stored_searches(stored[1:]) == []
-    assert "| alpha→beta | it takes client.ack_ratio 10 and" in view.markdown([read])
-    assert view.report([read])["searches"][0]["answer"] == "cheapest"
+    assert "| alpha→beta | it takes client.ack_ratio 10 and" in render_markdown(searches_document([read]))
+    assert searches_document([read]).data["searches"][0]["answer"] == "cheapest"
 
 
 def test_a_smaller_budget_is_gone_on_from() -> None:
-    lab, scenario = _Lab(_needs_two), _demanding()
-    found, _ = _reach(lab, scenario, budget=3)
-    assert "not decided: 3 of 8 sets were tried, and the best, " in sentence(found)
+    lab, one = _Lab(_needs_two), _demanding()
+    found, _ = _reach(lab, one, budget=3)
+    assert "not decided: 3 of 8 sets were tried, and the best, " in search_sentence(found)
     assert sum(lab.batches) == 3
-    found, _ = _reach(lab, scenario)
-    assert found.result.answer == "cheapest"
+    found, _ = _reach(lab, one)
+    assert found.reached.answer == "cheapest"
     assert sum(lab.batches) == 5
 
 
 def test_none_is_said_when_all_have_failed_or_the_line_is_too_slow() -> None:
     found, _ = _reach(_Lab(lambda asked, n: 30.0), _demanding())
-    assert sentence(found) == (
+    assert search_sentence(found) == (
         "alpha→beta: none of the 8 sets of settings meets all objectives: all were tried, and the best, as it is, takes "
         "4.29 times what is demanded."
     )
@@ -291,10 +284,10 @@ def test_none_is_said_when_all_have_failed_or_the_line_is_too_slow() -> None:
     assert impossible_objective(slow).startswith("milestone_2MB ≤ 1 s, and the line itself takes 1.")
     lab = _Lab(_needs_two)
     found, _ = _reach(lab, slow)
-    assert "nothing that can be told meets milestone_2MB ≤ 1 s" in sentence(found)
-    assert not lab.results
+    assert "nothing that can be told meets milestone_2MB ≤ 1 s" in search_sentence(found)
+    assert not lab.ran
     crashed, _ = _reach(_Lab(lambda asked, n: None), _demanding())
-    assert "does not come to the end of what is timed" in sentence(crashed)
+    assert "does not come to the end of what is timed" in search_sentence(crashed)
 
 
 def test_what_is_searched_has_factors_and_objectives_and_a_ground_that_holds() -> None:
@@ -311,6 +304,6 @@ def test_what_is_searched_has_factors_and_objectives_and_a_ground_that_holds() -
 
 
 def test_a_path_is_nothing_to_tell() -> None:
-    scenario = of_study({"factors": {**FACTORS, "path.forward.loss": ["0 %", "1 %"]}})
-    (point,) = expand_points(scenario, {}, {})
+    one = of_study({"factors": {**FACTORS, "path.forward.loss": ["0 %", "1 %"]}})
+    (point,) = expand_points(one, {}, {})
     assert "path.forward.loss" not in factors_of(point, {"client": told("alpha"), "server": told()})

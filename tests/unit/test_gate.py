@@ -32,7 +32,8 @@ from harness.execution.more_repetitions import repeat_until
 from harness.outcome import Cell, InteropCheck, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.planning.sampling import is_random
 from harness.report import gate as view
-from harness.report.gate import decisions, verdicts
+from harness.report.gate import junit_decisions, junit_verdicts
+from harness.report.markdown import render_markdown
 from harness.store.identity import Ledger
 from harness.store.parquet import ColumnStore
 from harness.store.results import Store
@@ -392,22 +393,22 @@ def _passage() -> view.GateReport:
 def test_the_gate_says_what_shuts_it() -> None:
     passage = _passage()
     assert view.sentence(passage) == "3 cells: 1 worse, 1 cannot tell, 1 same: the gate is shut by 1 cell"
-    content = view.report(passage)
+    content = dict(view.gate_document(passage).data)
     assert content["open"] is False and content["counts"] == {"worse": 1, "cannot tell": 1, "same": 1}
     json.dumps(content, allow_nan=False)
-    text = view.markdown(passage)
+    text = render_markdown(view.gate_document(passage))
     assert "completion 2 → 3 s (× 1.5), n = 1 and 1" in text and "accepted, and not needed: elsewhere" in text
     (command,) = view.workflow_commands(passage)
     assert command.startswith("::error file=scenarios/") and "completion 2 → 3 s" in command
 
 
 def test_junit_is_xml_with_a_case_a_cell() -> None:
-    root = ElementTree.fromstring(decisions(_passage()))
+    root = ElementTree.fromstring(junit_decisions(_passage()))
     (suite,) = root
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
     named = implementation("strange", title="a\x00b")
     odd = result([2.0], where=cell(server=named, engine="virtual"))
-    root = ElementTree.fromstring(verdicts([odd, result([2.0], ends=["crashed"])]))
+    root = ElementTree.fromstring(junit_verdicts([odd, result([2.0], ends=["crashed"])]))
     assert [case.get("classname") for case in root.iter("testcase")] == [odd.cell.scenario.name] * 2
 
 

@@ -22,7 +22,7 @@ from harness.execution.matrix import Request, build_matrix, named_implementation
 from harness.netem import Server, compile_path
 from harness.outcome import Image
 from harness.planning.endpoint_config import UnsupportedError
-from harness.report.explain import explain
+from harness.report.explanation import scenario_text
 from harness.scenario.parameters import PARAMETERS, ROLES
 from harness.scenario.schema import MAXIMUM_REPETITIONS, MTU, Implementation, Scenario
 from harness.topology import build_lab, sim_plan
@@ -54,7 +54,7 @@ def _runs(scenario: Scenario) -> None:
             assert [sim_plan(lab, simulator) for simulator in lab.simulators]
         except UnsupportedError:
             continue
-    assert explain(scenario, "virtual")
+    assert scenario_text(scenario, "virtual")
 
 
 # --- valid in, valid out

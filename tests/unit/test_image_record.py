@@ -14,7 +14,8 @@ from harness.engine.images.build import RECORD, Build
 from harness.engine.images.components import Component, Composition
 from harness.engine.images.record import ImageRecord, base_of, differences, read_record, write_record
 from harness.errors import InputError
-from harness.report import composed
+from harness.report.images import ImageCheck, image_checks_document
+from tests.rendering import printed
 
 SSL = Component("deb", "libssl3t64", "3.5.4-1", "amd64", "openssl", "a" * 64)
 QUICHE = Component("cargo", "quiche", "0.30.0", digest="b" * 64)
@@ -102,21 +103,17 @@ def test_what_an_image_was_built_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert base_of(replace(build, upstream="registry.example/x@sha256:5678")) == "sha256:5678"
 
 
-def test_lines_and_json_of_a_check(capsys: pytest.CaptureFixture[str]) -> None:
-    from rich.console import Console
-
+def test_lines_and_json_of_a_check() -> None:
     checked = {
-        "quiche": composed.ImageCheck(
-            "quic-lab/quiche:1", True, ["libssl3t64 3.5.4-1 → 3.5.5-1 (deb)", "/x was added"]
-        ),
-        "quinn": composed.ImageCheck("quic-lab/quinn:1", True, []),
-        "curl": composed.ImageCheck("quic-lab/curl:1", False, []),
+        "quiche": ImageCheck("quic-lab/quiche:1", True, ["libssl3t64 3.5.4-1 → 3.5.5-1 (deb)", "/x was added"]),
+        "quinn": ImageCheck("quic-lab/quinn:1", True, []),
+        "curl": ImageCheck("quic-lab/curl:1", False, []),
     }
-    composed.show(checked, Console(highlight=False))
-    assert capsys.readouterr().out.splitlines() == [
+    document = image_checks_document(checked)
+    assert printed(document).splitlines() == [
         "quiche: libssl3t64 3.5.4-1 → 3.5.5-1 (deb)",
         "quiche: /x was added",
         "quinn: as recorded",
         "curl: no record yet: 'harness images curl --record' writes it",
     ]
-    assert [item["as_recorded"] for item in composed.images_json(checked)["images"]] == [False, True, False]
+    assert [item["as_recorded"] for item in document.data["images"]] == [False, True, False]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import zstandard
-from rich.console import Console
 
 from harness.analysis.interop.matrix import Failure, InteropMatrix, TestcaseResult, relabel_unsupported
 from harness.analysis.interop.registry import CASES, declared_checks
@@ -16,8 +14,10 @@ from harness.analysis.interop.responsibility import BLAMES, Blame, find_blame
 from harness.capture.artefacts import LINES, WIDTH, last_log_lines
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import InteropCheck, LinkProof, MeasuredRun, Outcome, Run, Verdict
-from harness.report import interop
+from harness.report.interop import interop_document, matrix_of
+from harness.report.markdown import render_markdown
 from tests.examples import catalogue, cell, implementation
+from tests.rendering import printed
 from tests.unit.captures import make_run
 
 WRONG = InteropCheck(
@@ -59,33 +59,29 @@ def test_without_logs_it_is_what_the_record_has(tmp_path: Path) -> None:
 
 
 def _result(folder: Path, *checks: InteropCheck) -> CellResult:
-    scenario = catalogue().find_scenarios(["interop/amplificationlimit"])[0]
-    tested_cell = cell(scenario, implementation("alpha", parameters={}), implementation("quic-go", parameters={}))
-    run = make_run().model_copy(update={"cell": tested_cell})
+    asked = catalogue().find_scenarios(["interop/amplificationlimit"])[0]
+    one = cell(asked, implementation("alpha", parameters={}), implementation("quic-go", parameters={}))
+    run = make_run().model_copy(update={"cell": one})
     verdict = Verdict(status="fail", reason="amplification", sentence="Amplification: 4800 B.")
     return CellResult(
-        tested_cell, ((run, MeasuredRun(version=1, checks=checks, link=LinkProof(valid=True))),), verdict, (folder,)
+        one, ((run, MeasuredRun(version=1, checks=checks, link=LinkProof(valid=True))),), verdict, (folder,)
     )
 
 
 def test_a_cell_that_failed_tells_its_check_its_packet_and_what_was_said(tmp_path: Path) -> None:
     _logs(tmp_path, server0=b"too much\n")
-    (entry,) = interop.report(interop.matrix_of([_result(tmp_path, WRONG)]))["entries"]
+    (entry,) = interop_document(matrix_of([_result(tmp_path, WRONG)])).data["entries"]
     check = entry["failure"]["check"]
     assert (check["check"], check["sender"], check["packet"], check["t"]) == ("amplification", "server", 6, 0.0305)
     assert entry["failure"]["words"] == {"server0": ["too much"]}
     assert entry["finding"]["whose"] == "implementation"
-    (entry,) = interop.report(interop.matrix_of([_result(tmp_path)]))["entries"]
+    (entry,) = interop_document(matrix_of([_result(tmp_path)])).data["entries"]
     assert "failure" not in entry
 
 
 def _matrix(**entries: TestcaseResult) -> InteropMatrix:
     """Entries of amplificationlimit by their server."""
-    made = {
-        ((client, server), "amplificationlimit"): testcase_result
-        for server, testcase_result in entries.items()
-        for client in ("a", "b")
-    }
+    made = {((client, server), "amplificationlimit"): one for server, one in entries.items() for client in ("a", "b")}
     return InteropMatrix(("a", "b"), tuple(entries), made)
 
 
@@ -97,8 +93,8 @@ def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
 ) -> None:
     ours = Blame("server", "ours", "amplification", "endpoint", "We ask for it.", says="4800 B")
     monkeypatch.setattr("harness.analysis.interop.responsibility.BLAMES", (*BLAMES, ours))
-    text = interop.markdown(_matrix(**{"quic-go": FAILED, "ours": FAILED, "other": FAILED}))
-    parts = text.split("\n**")
+    said = render_markdown(interop_document(_matrix(**{"quic-go": FAILED, "ours": FAILED, "other": FAILED})))
+    parts = said.split("\n**")
     assert [part.partition("**")[0] for part in parts[1:]] == [
         "What looks like a bug of an implementation, or something that it does not have",
         "What looks to be our endpoints' doing",
@@ -111,22 +107,22 @@ def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
 
 
 def test_last_words_stand_below_and_end_no_block() -> None:
-    said = interop.markdown(_matrix(other=FAILED))
+    said = render_markdown(interop_document(_matrix(other=FAILED)))
     assert "A a → other, run k/0:\n\n```\nclient0| | bad <b>\nclient0| ```\nserver0| too much\n```" in said
-    out = io.StringIO()
-    interop.show(_matrix(other=FAILED), Console(file=out, width=150))
-    assert "A a → other, run k/0\n  client0| | bad <b>\n" in out.getvalue()
+    assert "A a → other, run k/0:\n  client0| | bad <b>\n" in printed(interop_document(_matrix(other=FAILED)), 150)
     quiet = replace(FAILED, failure=Failure("k/0", WRONG))
-    assert "said last" not in interop.markdown(_matrix(other=quiet))
+    assert "said last" not in render_markdown(interop_document(_matrix(other=quiet)))
 
 
 def test_what_fails_with_everybody_is_one_row_and_one_voice() -> None:
-    testcase_result = replace(FAILED, sentence="Another.", failure=Failure("l/0", WRONG, SAID))
-    unsupported = {("b", "other"): testcase_result, ("c", "other"): FAILED, ("a", "other"): FAILED}
+    other = replace(FAILED, sentence="Another.", failure=Failure("l/0", WRONG, SAID))
+    unsupported = {("b", "other"): other, ("c", "other"): FAILED, ("a", "other"): FAILED}
     entries = {(pair, "amplificationlimit"): one for pair, one in unsupported.items()}
     entries |= {((client, "good"), "amplificationlimit"): TestcaseResult("succeeded") for client in "abc"}
-    text = interop.markdown(relabel_unsupported(InteropMatrix(("a", "b", "c"), ("other", "good"), entries)))
-    head, _, table = text.partition("**What an implementation fails with everybody, which counts as unsupported**")
+    said = render_markdown(
+        interop_document(relabel_unsupported(InteropMatrix(("a", "b", "c"), ("other", "good"), entries)))
+    )
+    head, _, table = said.partition("**What an implementation fails with everybody, which counts as unsupported**")
     assert "nobody has looked into" not in head.lower()
     assert "(3; nobody has looked into it)" in table
     why = "Amplification: 4800 B \\| &lt;b>. Another."

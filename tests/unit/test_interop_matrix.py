@@ -18,6 +18,7 @@ from harness.cli import main
 from harness.cli.signals import USAGE
 from harness.errors import InputError
 from harness.report import interop
+from harness.report.markdown import render_markdown
 from tests.examples import catalogue
 
 
@@ -175,13 +176,18 @@ def test_a_pipe_is_no_document(
 
 
 def test_the_grid_has_every_word_and_the_reason_of_each_failure() -> None:
-    text = interop.markdown(relabel_unsupported(SQUARE), SQUARE)
+    text = render_markdown(interop.interop_document(relabel_unsupported(SQUARE), SQUARE))
     assert "| a | ✓ V2<br>– S | – S |" in text
     assert "| b | ✓ S | – S<br>? V2 |" in text
     assert "| S | a as a client | a | It did not. |" in text
     assert "| S | b as a server | a, b | It did not. |" in text
     assert "| V2 | b → b | inconclusive | It did not. |" in text
-    assert interop.report(SQUARE)["counts"] == {"succeeded": 2, "failed": 3, "unsupported": 0, "inconclusive": 1}
+    assert interop.interop_document(SQUARE).data["counts"] == {
+        "succeeded": 2,
+        "failed": 3,
+        "unsupported": 0,
+        "inconclusive": 1,
+    }
 
 
 def test_every_case_has_a_scenario_with_checks_and_its_words() -> None:

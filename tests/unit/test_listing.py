@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
-from rich.console import Console
 
-from harness.report import json_report, listing, parameters
+from harness.report.catalogue import UNTESTED, ListedImplementation, catalogue_document
+from harness.report.markdown import render_markdown
+from harness.report.parameters import defaults, defaults_document
 from harness.scenario.schema import Implementation
 from tests.examples import catalogue, implementation
+from tests.rendering import printed
 
 
-def entries() -> list[listing.ListedImplementation]:
-    return [
-        listing.ListedImplementation(implementation(name, tested=tested), True, None) for name, tested in TESTED.items()
-    ]
+def entries() -> list[ListedImplementation]:
+    return [ListedImplementation(implementation(name, tested=tested), True, None) for name, tested in TESTED.items()]
 
 
 TESTED = {"alpha": True, "beta": False, "gamma": True}
 
 
 def test_the_list_shows_them_apart() -> None:
-    paper = Console(file=io.StringIO(), width=200)
-    listing.show([], entries(), paper)
-    assert isinstance(paper.file, io.StringIO)
-    first, second = paper.file.getvalue().split(listing.UNTESTED)
+    first, second = printed(catalogue_document([], entries())).split(UNTESTED)
     assert "alpha" in first and "gamma" in first and "beta" not in first
     assert "beta" in second and "alpha" not in second
-    everybody = Console(file=io.StringIO(), width=200)
-    listing.show([], entries()[:1], everybody)
-    assert isinstance(everybody.file, io.StringIO) and listing.UNTESTED not in everybody.file.getvalue()
+    assert UNTESTED not in printed(catalogue_document([], entries()[:1]))
 
 
 def test_the_json_says_so() -> None:
-    told = json_report.catalogue([], entries())["implementations"]
+    told = catalogue_document([], entries()).data["implementations"]
     assert {one["name"]: one["tested"] for one in told} == TESTED
 
 
 def test_the_table_of_defaults_says_so() -> None:
-    text = parameters.markdown(
-        parameters.defaults([listed_implementation.implementation for listed_implementation in entries()], {})
-    )
+    text = render_markdown(defaults_document(defaults([one.implementation for one in entries()], {})))
     assert "| alpha | client |" in text and "| beta (never run) | client |" in text
 
 

@@ -14,7 +14,8 @@ from harness.analysis.metrics.registry import declare, declared_metrics, find_me
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Run
-from harness.report import flow_metrics
+from harness.report.markdown import render_markdown
+from harness.report.metrics import metrics_document
 from tests.unit.shared_flows import write_counters, write_three_flows
 
 #: What a run of that kind cannot have: a file, a repeat, a queue that marks, segments in a row, or what only a QUIC
@@ -69,7 +70,7 @@ def test_tables_and_measured_json_agree(measured: tuple[Run, MeasuredRun], tmp_p
     units = {measurement.name: measurement.unit for measurement in measured_run.measurements}
     rows = [
         row
-        for table in flow_metrics.report([result])["cells"][0]["tables"]  # type: ignore[index]
+        for table in metrics_document([result]).data["cells"][0]["tables"]
         if table["title"] != "Throughput by phase"
         for row in table["rows"]
     ]
@@ -79,7 +80,7 @@ def test_tables_and_measured_json_agree(measured: tuple[Run, MeasuredRun], tmp_p
     assert {"retransmissions", "queue_drops_to_client", "utility_pf", "product_means"} <= {
         row["metric"] for row in rows
     }
-    text = flow_metrics.markdown([result])
+    text = render_markdown(metrics_document([result]))
     assert "| `retransmissions` | packets |" in text and "| `timeouts` |  |" in text
 
 
@@ -88,7 +89,7 @@ def test_an_older_run_is_shown_in_the_declared_unit(measured: tuple[Run, Measure
     old = Measurement(name="retransmissions", value=4, unit="1", flow=1)
     pair = run, measured_run.model_copy(update={"measurements": (old,)})
     result = CellResult(run.cell, (pair,), judge(run.cell.scenario, [pair]), (tmp_path,))
-    assert "| `retransmissions` | packets |" in flow_metrics.markdown([result])
+    assert "| `retransmissions` | packets |" in render_markdown(metrics_document([result]))
 
 
 def test_no_name_is_declared_twice() -> None:

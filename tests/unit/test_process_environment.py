@@ -17,7 +17,7 @@ from harness.catalogue.validation import yaml_files
 from harness.cli import main
 from harness.cli.signals import CLOSED_PIPE, INFRASTRUCTURE, MET, USAGE
 from harness.errors import disk_error
-from harness.report.layout import rate_text
+from harness.report.numbers import rate_text
 from harness.store.merge import merge
 from harness.store.results import Store
 from tests.examples import ROOT

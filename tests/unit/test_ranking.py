@@ -12,10 +12,10 @@ from harness.cli.signals import exit_code
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.ranking import cell_labels, rank_cells
 from harness.outcome import EngineName
-from harness.report import json_report
-from harness.report.markdown import report as markdown
+from harness.report.markdown import render_blocks
 from harness.report.plots.distribution import ranking_specification, write_ranking
-from harness.report.ranking import lines, text
+from harness.report.ranking import ranking_lines, ranking_text
+from harness.report.results import results_blocks, results_document
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Flow
 from harness.units import Size
@@ -38,7 +38,7 @@ SLOW = (45.6, 50.1, 55.2, 56.2, 58.0, 61.1)
 
 
 def _said(results: list[CellResult], *metrics: MetricName) -> list[str]:
-    return lines(rank_cells(results, metrics))
+    return ranking_lines(rank_cells(results, metrics))
 
 
 # --- sentences
@@ -82,7 +82,7 @@ def test_what_ran_out_of_time_counts_as_the_worst() -> None:
     [bbr] = _cells(_cc("bbr", *FAST))
     [line] = _said([cubic, bbr])
     assert line.endswith("cubic: never [50, never], 4 of 6 timed out, slower (p < 0.01, n = 6)")
-    json.dumps(json_report.report([cubic, bbr]), allow_nan=False)
+    json.dumps(dict(results_document([cubic, bbr]).data), allow_nan=False)
     [ranking] = rank_cells([cubic, bbr])
     assert math.isinf(ranking.cells[1].span.median)
 
@@ -125,10 +125,10 @@ def test_contestants_are_compared_on_one_path_each() -> None:
         for loss in ("0 %", "1 %")
         for asked, seconds in (_cc("bbr", *FAST), _cc("cubic", *SLOW))
     ]
-    rankings = rank_cells(cells)
-    assert [ranking.path_label for ranking in rankings] == ["path.down.loss 0 %", "path.down.loss 1 %"]
-    assert [len(ranking.cells) for ranking in rankings] == [2, 2]
-    assert text(rankings[1])[0].startswith("completion (path.down.loss 1 %): ★ server bbr")
+    found = rank_cells(cells)
+    assert [ranking.path_label for ranking in found] == ["path.down.loss 0 %", "path.down.loss 1 %"]
+    assert [len(ranking.cells) for ranking in found] == [2, 2]
+    assert ranking_text(found[1])[0].startswith("completion (path.down.loss 1 %): ★ server bbr")
 
 
 def test_of_many_paths_it_is_counted_who_comes_first() -> None:
@@ -141,7 +141,7 @@ def test_of_many_paths_it_is_counted_who_comes_first() -> None:
         "completion on 8 paths: first is server bbr on 7, server cubic on 1; 8 of 8 distances from the best shown "
         "(Mann and Whitney, Holm on each path); --json has each"
     ]
-    alone = [cell_result for loss in range(8) for cell_result in (
+    alone = [one for loss in range(8) for one in (
         completions("virtual", 1.0 + shift, one=BARE, parameters={"path.down.loss": f"{loss} %", **_cc(name)[0]})
         for shift, name in enumerate(("bbr", "cubic"))
     )]  # fmt: skip
@@ -205,7 +205,7 @@ def test_one_cell_or_none_with_values_is_no_ranking() -> None:
     assert rank_cells([*_cells(_cc("bbr", *FAST)), crashed]) == []
     [ranking] = rank_cells([*_cells(_cc("bbr", 1.0)), crashed, *_cells(_cc("reno", 2.0))])
     assert ranking.unranked == ("server cubic",)
-    assert text(ranking)[-1] == "  without completion: server cubic"
+    assert ranking_text(ranking)[-1] == "  without completion: server cubic"
 
 
 @pytest.mark.parametrize(
@@ -221,8 +221,8 @@ def test_one_cell_or_none_with_values_is_no_ranking() -> None:
 def test_what_a_scenario_is_ranked_by(flows: list[object], names: list[str]) -> None:
     from harness.evaluation.ranking import headline_metrics
 
-    tested_scenario = scenario(flows=[Flow.model_validate(flow) for flow in flows], objectives=[])
-    assert [name.text(len(flows)) for name in headline_metrics(tested_scenario)] == names
+    one = scenario(flows=[Flow.model_validate(flow) for flow in flows], objectives=[])
+    assert [name.text(len(flows)) for name in headline_metrics(one)] == names
 
 
 # --- pages, JSON, figure, exit code
@@ -230,7 +230,7 @@ def test_what_a_scenario_is_ranked_by(flows: list[object], names: list[str]) -> 
 
 def test_json_and_pages_have_the_ranking() -> None:
     cells = _cells(_cc("cubic", *SLOW), _cc("bbr", *FAST))
-    content = json_report.report(cells)
+    content = results_document(cells).data
     assert content["schema"] == 2
     assert {one["verdict"] for one in content["cells"]} == {"measured"}
     [ranking] = content["rankings"]
@@ -240,7 +240,7 @@ def test_json_and_pages_have_the_ranking() -> None:
     assert other["differs"] is True
     assert other["p"]["alone"] == other["p"]["adjusted"] < 0.01
     assert other["factor"]["low"] < other["factor"]["median"] < other["factor"]["high"]
-    assert "\ncompletion: ★ server bbr: 4.41 s" in markdown(cells)
+    assert "\ncompletion: ★ server bbr: 4.41 s" in render_blocks(results_blocks(cells))
 
 
 def test_the_figure_has_every_run_and_the_best_on_top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,6 +288,6 @@ def test_a_figure_of_what_mostly_ran_out_of_time_has_its_words() -> None:
     made = ranking_specification(ranking)
     assert made is not None
     assert "8 of 9 not in time" in json.dumps(made, allow_nan=False)
-    all_late = [result("virtual", *late, one=BARE, parameters=cell_result.cell.parameters) for cell_result in cells]
+    all_late = [result("virtual", *late, one=BARE, parameters=one.cell.parameters) for one in cells]
     [ranking] = rank_cells(all_late)
     assert ranking_specification(ranking) is None

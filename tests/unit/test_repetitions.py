@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from harness.analysis.metrics import VERSION
 from harness.cli.options import parse_repetitions
@@ -26,12 +24,13 @@ from harness.execution.matrix import PlannedRun, UntilDecided, plan_runs
 from harness.execution.repetitions import RepetitionPlan
 from harness.execution.scheduler import Claim
 from harness.outcome import Cell
-from harness.report import table
+from harness.report.results import results_blocks
 from harness.stats.intervals import COVERAGE, decisive_sizes, interval
 from harness.store.identity import Ledger, cell_key
 from harness.store.results import Store
 from tests.engine_pairs import Pair, run
 from tests.examples import ROOT, cell, scenario
+from tests.rendering import printed
 
 IN_TIME = scenario(objectives=[{"metric": "completion", "at_most": "10 s"}])
 
@@ -145,12 +144,8 @@ def test_without_objectives_there_is_nothing_to_decide() -> None:
 
 def _printed(*seconds: float) -> str:
     pairs = _runs(*seconds)
-    console = Console(width=160, file=io.StringIO())
-    console.print(
-        table.render([CellResult(made(), tuple(pairs), judge(IN_TIME, pairs), (Path("/runs"),) * len(pairs))])
-    )
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    cells = [CellResult(made(), tuple(pairs), judge(IN_TIME, pairs), (Path("/runs"),) * len(pairs))]
+    return printed(results_blocks(cells), 160)
 
 
 def test_the_table_counts_verdicts_of_one_run() -> None:

@@ -8,7 +8,7 @@ from harness.capture.divergence import TrailDifference
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.outcome import MeasuredRun, Measurement, Outcome, Run
-from harness.report import verified as view
+from harness.report.reruns import rerun_sentence, reruns_document
 from harness.repro.verify import draw_sample, select_runs
 from harness.store.identity import Equivalence, Ledger, with_key
 from harness.store.run_comparison import RunComparison
@@ -20,13 +20,13 @@ class _Images:
     """Of a store only what was in its images."""
 
     def __init__(self, *known: Contents) -> None:
-        self._known = {contents.digest: contents for contents in known}
+        self._known = {one.digest: one for one in known}
 
     def contents(self, digest: str) -> Contents | None:
         return self._known.get(digest)
 
 
-def _run(captures: str = "same", trail: str = "2:aabb", status: str = "completed", **overrides: object) -> Run:
+def _run(captures: str = "same", trail: str = "2:aabb", status: str = "completed", **more: object) -> Run:
     return Run(
         cell=cell(),
         repetition=0,
@@ -34,7 +34,7 @@ def _run(captures: str = "same", trail: str = "2:aabb", status: str = "completed
         started_at="",
         captures={"left": captures, "right": captures},
         trail=trail,
-        **overrides,
+        **more,
     )
 
 
@@ -55,35 +55,35 @@ def compared(
 
 def sentence(one: RunComparison, ledger: Ledger | None = None) -> str:
     """What is said of it."""
-    return view.sentence(one, ledger or Ledger())
+    return rerun_sentence(one, ledger or Ledger())
 
 
 def test_equal_captures_are_identical_whatever_else_is_other() -> None:
     again = _run(contents={"sim": "d2"})
-    comparison = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0))
-    assert (comparison.answer, comparison.first_difference, comparison.other_images) == ("identical", None, ("sim",))
-    assert sentence(comparison).endswith("identical; other files in the image of sim")
+    found = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0))
+    assert (found.answer, found.first_difference, found.other_images) == ("identical", None, ("sim",))
+    assert sentence(found).endswith("identical; other files in the image of sim")
 
 
 def test_other_captures_with_the_same_figures() -> None:
-    comparison = compared(_run(), _measured(2.0), _run("other", "2:aacc"), _measured(2.0))
-    assert (comparison.answer, comparison.first_difference) == ("same figures", TrailDifference(2, 2))
+    found = compared(_run(), _measured(2.0), _run("other", "2:aacc"), _measured(2.0))
+    assert (found.answer, found.first_difference) == ("same figures", TrailDifference(2, 2))
 
 
 def test_what_differs_is_named_with_its_place_and_its_bits() -> None:
-    contents = Contents("d1", {"openssl": "3.5.1"}, {"/usr/local/bin/server": "aa"})
-    image_contents = Contents("d2", {"openssl": "3.5.2"}, {"/usr/local/bin/server": "bb"})
+    one = Contents("d1", {"openssl": "3.5.1"}, {"/usr/local/bin/server": "aa"})
+    other = Contents("d2", {"openssl": "3.5.2"}, {"/usr/local/bin/server": "bb"})
     again = _run("other", "2:ccbb", contents={"server0": "d2"}, lab_kernel="k2", cpu="host")
     again = again.model_copy(update={"cell": with_key(again.cell.model_copy(update={"engine_code": "new"}))})
-    comparison = compared(
+    found = compared(
         _run(contents={"server0": "d1"}, lab_kernel="k1", cpu="lab"),
         _measured(2.0),
         again,
         _measured(2.5),
-        (_Images(contents), _Images(image_contents)),
+        (_Images(one), _Images(other)),
     )
-    assert comparison.answer == "differs"
-    text = sentence(comparison)
+    assert found.answer == "differs"
+    said = sentence(found)
     for words in (
         "differs",
         "at packet 1 of",
@@ -94,8 +94,8 @@ def test_what_differs_is_named_with_its_place_and_its_bits() -> None:
         "openssl in the image of server0: 3.5.1, here 3.5.2",
         "/usr/local/bin/server in the image of server0",
     ):
-        assert words in text
-    entry = view.report([comparison])["verified"][0]
+        assert words in said
+    entry = reruns_document([found]).data["verified"][0]
     assert entry["packets"] == {"first": 1, "last": 1}
     assert entry["figures"] == [{"metric": "completion", "unit": "s", "reference": 2.0, "here": 2.5}]
 
@@ -104,11 +104,11 @@ def test_what_changed_alike_in_several_images_is_said_once() -> None:
     was = [Contents(f"d{name}", {"libkrb5-3": "u1"}, {}) for name in ("sim", "server0")]
     now = [Contents(f"e{name}", {"libkrb5-3": "u2"}, {}) for name in ("sim", "server0")]
     one, other = ({name: f"{word}{name}" for name in ("sim", "server0")} for word in "de")
-    comparison = compared(
+    found = compared(
         _run(contents=one), _measured(2.0), _run(contents=other), _measured(2.0),
         (_Images(*was), _Images(*now)),
     )  # fmt: skip
-    assert sentence(comparison).endswith("identical; libkrb5-3 in the images of sim, server0: u1, here u2")
+    assert sentence(found).endswith("identical; libkrb5-3 in the images of sim, server0: u1, here u2")
 
 
 def test_digests_by_different_rules_say_nothing_of_each_other() -> None:
@@ -117,11 +117,11 @@ def test_digests_by_different_rules_say_nothing_of_each_other() -> None:
     now = Contents("2-d1", {"openssl": "3.5.1"}, {})
     images = _Images(was), _Images(now)
     again = _run(contents={"sim": "2-d1"})
-    comparison = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0), images)
-    assert (comparison.changed, comparison.other_images) == ((), ())
+    found = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0), images)
+    assert (found.changed, found.other_images) == ((), ())
     images = _Images(was), _Images(replace(now, packages={"openssl": "3.5.2"}))
-    comparison = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0), images)
-    assert [change.name for change in comparison.changed] == ["openssl"]
+    found = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0), images)
+    assert [change.name for change in found.changed] == ["openssl"]
 
 
 def test_an_entry_of_the_ledger_is_named_where_a_run_that_rests_on_it_differs() -> None:
@@ -135,11 +135,11 @@ def test_an_entry_of_the_ledger_is_named_where_a_run_that_rests_on_it_differs() 
     ledger = Ledger().with_entry(entry)
     image = stored.cell.client_image.model_copy(update={"identity": "digest-of-alpha-2"})
     today = with_key(stored.cell.model_copy(update={"client_image": image}), ledger)
-    comparison = compared(
+    found = compared(
         stored, _measured(2.0), _run("other").model_copy(update={"cell": today}), _measured(2.5), ledger=ledger
     )
-    assert comparison.equivalences == (entry,)
-    assert "the ledger holds it for the same by image alpha digest-of-al = digest-of-al" in sentence(comparison, ledger)
+    assert found.equivalences == (entry,)
+    assert "the ledger holds it for the same by image alpha digest-of-al = digest-of-al" in sentence(found, ledger)
     assert "ledger" not in sentence(compared(stored, _measured(2.0), _run("other"), _measured(2.5)))
 
 
@@ -154,14 +154,14 @@ def test_whose_processor_it_was_is_said_where_endpoints_saw_it() -> None:
 
 
 def test_a_reference_without_figures_tells_by_its_captures_alone() -> None:
-    comparison = compared(_run(), MeasuredRun(version=1), _run("other"), _measured(2.0))
-    assert (comparison.answer, comparison.figures) == ("differs", ())
+    found = compared(_run(), MeasuredRun(version=1), _run("other"), _measured(2.0))
+    assert (found.answer, found.figures) == ("differs", ())
 
 
 def test_a_run_that_ended_otherwise_differs() -> None:
-    comparison = compared(_run(), None, _run("other", status="crashed"), None)
-    assert comparison.answer == "differs"
-    assert "completed there, crashed here" in sentence(comparison)
+    found = compared(_run(), None, _run("other", status="crashed"), None)
+    assert found.answer == "differs"
+    assert "completed there, crashed here" in sentence(found)
 
 
 def test_a_sample_is_of_cells_and_the_same_each_time() -> None:

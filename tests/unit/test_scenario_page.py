@@ -13,7 +13,7 @@ from harness.errors import InputError
 from harness.netem import compile_path
 from harness.outcome import ENGINES
 from harness.planning.sweep import expand_points
-from harness.report.explain import explain, loss_words
+from harness.report.explanation import loss_words, scenario_text
 from harness.scenario.schema import GilbertElliott, Link, Scenario
 from harness.topology import server_of
 from harness.units import Percentage
@@ -25,14 +25,14 @@ EXAMPLES = sorted((ROOT / "docs/scenarios").glob("*.yaml"))
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_an_example_is_valid_and_compiles_in_both_times(file: Path) -> None:
-    tested_scenario = catalogue().scenario(file)
-    points = expand_points(tested_scenario, {}, {})
-    assert len(points) == (3 if tested_scenario.vary else 1)
-    for point in points:
+    one = catalogue().scenario(file)
+    made = expand_points(one, {}, {})
+    assert len(made) == (3 if one.vary else 1)
+    for point in made:
         for engine in ENGINES:
             assert compile_path(point.scenario.path, server_of(engine)).lines()
     for engine in ENGINES:
-        assert explain(tested_scenario, engine)
+        assert scenario_text(one, engine)
 
 
 @cache
@@ -103,49 +103,47 @@ def _explained(**forward: Any) -> str:
     path = type(scenario().path).model_validate(
         {**content, "forward": {"rate": "10 Mbit/s", "delay": "50 ms", **forward}}
     )
-    return explain(scenario(path=path), "virtual")
+    return scenario_text(scenario(path=path), "virtual")
 
 
 def test_jitter_in_words() -> None:
-    text = "jitter: each packet's delay is drawn evenly from 50 ms ± 5 ms, so that packets may overtake each other"
-    assert text in _explained(jitter="5 ms")
+    said = "jitter: each packet's delay is drawn evenly from 50 ms ± 5 ms, so that packets may overtake each other"
+    assert said in _explained(jitter="5 ms")
     assert "jitter:" not in _explained()
 
 
 def test_losses_in_words() -> None:
     assert "loss: each packet is lost with a probability of 1 %" in _explained(loss="1 %")
-    text = _explained(loss={"good_to_bad": "1 %", "bad_to_good": "30 %"})
-    assert "in the good state 0 % of the packets are lost; the bad one comes after 100 packets on average" in text
+    said = _explained(loss={"good_to_bad": "1 %", "bad_to_good": "30 %"})
+    assert "in the good state 0 % of the packets are lost; the bad one comes after 100 packets on average" in said
     # 1/0.3 packets; 0.01 / 0.31 of all.
-    assert "lasts 3.33 packets on average and loses 100 %; in the long run 3.2258 % are lost, in bursts" in text
+    assert "lasts 3.33 packets on average and loses 100 %; in the long run 3.2258 % are lost, in bursts" in said
 
 
 def test_a_state_that_is_never_left_is_said() -> None:
-    nothing, percentage = Percentage.parse("0 %"), Percentage.parse("2 %")
-    assert "lasts for good" in loss_words(GilbertElliott(good_to_bad=percentage, bad_to_good=nothing))
-    assert "comes never" in loss_words(GilbertElliott(good_to_bad=nothing, bad_to_good=percentage))
+    nothing, some = Percentage.parse("0 %"), Percentage.parse("2 %")
+    assert "lasts for good" in loss_words(GilbertElliott(good_to_bad=some, bad_to_good=nothing))
+    assert "comes never" in loss_words(GilbertElliott(good_to_bad=nothing, bad_to_good=some))
 
 
 RED = {"discipline": "red", "limit": "100 kB", "min": "25 kB", "max": "75 kB", "probability": "10 %", "wq": 0.002}
 
 
 def test_red_and_ecn_in_words() -> None:
-    text = _explained(queue=RED)
-    assert "RED: drops nothing while the average queue is below 25,000 B (20.0 ms)" in text
-    assert "up to 10 % of the packets at 75,000 B (60.0 ms), and all of them above" in text
-    assert "ECN: off, RED drops" in text
-    text = _explained(queue={**RED, "ecn": True})
-    assert "ECN: packets are marked Congestion Experienced instead of dropped, if their sender set ECT" in text
+    said = _explained(queue=RED)
+    assert "RED: drops nothing while the average queue is below 25,000 B (20.0 ms)" in said
+    assert "up to 10 % of the packets at 75,000 B (60.0 ms), and all of them above" in said
+    assert "ECN: off, RED drops" in said
+    said = _explained(queue={**RED, "ecn": True})
+    assert "ECN: packets are marked Congestion Experienced instead of dropped, if their sender set ECT" in said
     assert "ECN" not in _explained()
 
 
 def test_changes_of_loss_in_words() -> None:
-    tested_scenario = scenario()
-    content = tested_scenario.path.model_dump(mode="json", by_alias=True)
+    one = scenario()
+    content = one.path.model_dump(mode="json", by_alias=True)
     change = {"at": "5 s", "forward": {"loss": {"good_to_bad": "1 %", "bad_to_good": "50 %"}, "rate": "5 Mbit/s"}}
-    text = explain(
-        scenario(path=type(tested_scenario.path).model_validate({**content, "changes": [change]})), "virtual"
-    )
+    text = scenario_text(scenario(path=type(one.path).model_validate({**content, "changes": [change]})), "virtual")
     assert "after 5 s: forward rate 5 Mbit/s, loss: Gilbert–Elliott:" in text
 
 

@@ -14,7 +14,7 @@ from harness.evaluation.cell_result import CellResult, unreached_value
 from harness.evaluation.ranking import headline_metrics
 from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run
-from harness.report.chosen import columns
+from harness.report.column_selection import columns
 from harness.scenario.schema import Flow
 from tests.examples import cell, scenario
 from tests.unit.packet_protection import stream_frame

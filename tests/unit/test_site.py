@@ -21,12 +21,10 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.outcome import InteropCheck, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.report.site import build
+from harness.report.site.build import to_html
 from harness.report.site.cell import MOST, cell_page, read_opening
-from harness.report.site.figures import build_tile, headline, heat
 from harness.report.site.implementation import implementation_page, implementations
-from harness.report.site.markdown import to_html
-from harness.report.site.matrix import build_matrix, heading_spans
-from harness.report.site.overview import overview
+from harness.report.site.overview import build_matrix, build_tile, heading_spans, headline, heat, overview
 from harness.report.site.pictures import axis_ticks, objective_scale, received_picture
 from harness.report.site.study import pack, study_pages
 from harness.scenario.schema import Implementation, Objective
@@ -452,5 +450,5 @@ def test_a_run_ends_with_the_address_of_its_site(
     assert code in (0, None, FAILED)
     said = capsys.readouterr()
     assert said.err.splitlines()[-1] == (tmp_path / "site" / "index.html").as_uri()
-    assert said.out.startswith("test/link-sharing") and "file://" not in said.out
+    assert said.out.startswith("a case (test/link-sharing") and "file://" not in said.out
     assert list(_cells(tmp_path / "site")) == [result.cell.key]

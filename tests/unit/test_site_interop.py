@@ -10,8 +10,8 @@ import pytest
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Verdict, VerdictStatus
 from harness.report.site import build, overview
+from harness.report.site.cell import cell_address
 from harness.report.site.interop import interop_page
-from harness.report.site.markdown import cell_address
 from harness.store.results import Store
 from tests.examples import catalogue, implementation
 from tests.examples import cell as make_cell

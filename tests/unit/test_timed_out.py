@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from harness.evaluation.cell_result import CellResult, unreached_value
 from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Transfer
-from harness.report import grid, json_report, markdown, table
 from harness.report.compare import side_of
+from harness.report.grid import grid_blocks
+from harness.report.markdown import render_blocks
+from harness.report.results import results_blocks, results_document
 from harness.scenario.metric_names import MetricName
 from tests.examples import cell, scenario
 from tests.measurements import measurement
+from tests.rendering import printed
 
 TEN_MB = 10_000_000
 ONE = cell(scenario(objectives=[{"metric": "completion", "at_most": "5 s"}], milestones=["2 MB"]))
@@ -66,21 +67,19 @@ def test_the_verdict_says_so() -> None:
 
 
 def test_the_tables_say_four_of_six_and_why() -> None:
-    out = io.StringIO()
-    table.show([SIX], Console(file=out, width=200))
-    text = out.getvalue()
+    text = printed(results_document([SIX]))
     assert "4/6" in text and "[1.00, never]" in text
     assert "4 of 6 completed: 2 timed out (the transfer did not end within 120 s)" in text
-    page = markdown.report([SIX])
+    page = render_blocks(results_blocks([SIX]))
     assert "| 4/6 |" in page and "2 timed out (the transfer did not end within 120 s)." in page
     # Where most of them did not come to it there is no figure, but a reason.
-    assert "4.03" in grid.markdown([SIX])
+    assert "4.03" in render_blocks(grid_blocks([SIX]))
     late = result(ended(0, 4.0), ended(1, None), ended(2, None, 100))
-    assert "4.0" not in grid.markdown([late]) and "inf" not in grid.markdown([late])
+    assert "4.0" not in render_blocks(grid_blocks([late])) and "inf" not in render_blocks(grid_blocks([late]))
 
 
 def test_json_has_numbers_or_infinity() -> None:
-    content = json.loads(json.dumps(json_report.report([SIX]), allow_nan=False))["cells"][0]
+    content = json.loads(json.dumps(dict(results_document([SIX]).data), allow_nan=False))["cells"][0]
     assert content["outcomes"] == {"completed": 4, "timed_out": 2}
     found = content["measurements"]["completion"]
     assert (len(found["values"]), found["timed_out"], found["high"]) == (4, 2, "Infinity")

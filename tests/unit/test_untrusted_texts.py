@@ -17,13 +17,14 @@ from xml.etree import ElementTree
 
 import pytest
 from markdown_it import MarkdownIt
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from harness.capture.artefacts import last_log_lines
 from harness.cli import consoles, main
 from harness.cli.consoles import (
     annotate,
+    print_document,
     print_error,
     print_json,
     print_markdown,
@@ -37,12 +38,17 @@ from harness.evaluation.regression.accepted_changes import AppliedAllowances
 from harness.evaluation.verdict import judge
 from harness.formatting import escape_cell, escape_controls, escape_html, escape_stored, format_value
 from harness.outcome import MeasuredRun, Outcome, Run, Status
-from harness.report import flow_metrics, gate, grid, interop, markdown, summary, table
-from harness.report.layout import Column, FittedTable, Row
+from harness.report import gate, interop
+from harness.report.document import Column, Row, Table
+from harness.report.grid import grid_document
+from harness.report.markdown import render_markdown
+from harness.report.metrics import metrics_document
 from harness.report.plots.registry import plots
-from harness.report.plots.render import Heading, RenderedFigure, render_page
+from harness.report.plots.render import PageHeading, RenderedFigure, render_page
+from harness.report.results import results_document
 from harness.report.site import build
 from harness.report.site.cell import read_opening
+from harness.report.terminal import FittedTable
 from harness.store.results import Store
 from tests.plot_runs import download_run, page_cache
 
@@ -109,12 +115,12 @@ def _own(text: str) -> str:
 
 def _a_table() -> None:
     table_console().print(
-        FittedTable(STRANGE, [Column(STRANGE, identifies=True), Column("b", text=9)], [Row([STRANGE, STRANGE])])
+        FittedTable(Table([Column(STRANGE, identifies=True), Column("b", text=9)], [Row([STRANGE, STRANGE])], STRANGE))
     )
 
 
 def _a_table_of_rich_s() -> None:
-    made = Table(title=STRANGE)
+    made = Grid(title=STRANGE)
     made.add_column(STRANGE)
     made.add_row(Text(STRANGE, style="red"))
     table_console().print(made)
@@ -135,8 +141,8 @@ def _a_table_of_rich_s() -> None:
     ],
 )
 def test_nothing_that_is_printed_moves_a_terminal(print_it: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = _own(_shown_by(print_it, monkeypatch))
-    assert text and not _LEFT.search(text)
+    said = _own(_shown_by(print_it, monkeypatch))
+    assert said and not _LEFT.search(said)
 
 
 def test_colours_are_printed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,16 +151,16 @@ def test_colours_are_printed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_json_says_what_is_stored(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"text": STRANGE})
-    text = capsys.readouterr().out
-    assert json.loads(text) == {"text": STRANGE} and not _LEFT.search(text)
+    said = capsys.readouterr().out
+    assert json.loads(said) == {"text": STRANGE} and not _LEFT.search(said)
 
 
 def test_no_line_is_a_command_to_a_ci_job_s_runner(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "first\n::set-output name=a::b\n  ::stop-commands::x\n##[add-mask]y\nstd::move"
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     for print_it in (lambda: print_text(text), lambda: print_warning(text), lambda: table_console().print(text)):
-        message = _shown_by(print_it, monkeypatch, terminal=False)
-        assert not re.search(r"^\s*(::|##\[)", message, re.MULTILINE) and "std::move" in message
+        said = _shown_by(print_it, monkeypatch, terminal=False)
+        assert not re.search(r"^\s*(::|##\[)", said, re.MULTILINE) and "std::move" in said
     # Those that are meant are given.
     assert _shown_by(lambda: annotate("::error::x\x1b"), monkeypatch, terminal=False) == "::error::x\\x1b\n"
     monkeypatch.delenv("GITHUB_ACTIONS")
@@ -168,9 +174,9 @@ def _strange(status: Status = "crashed") -> CellResult:
     """A cell all of whose texts are a stranger's."""
     drawn = download_run()
     scenario = drawn.run.cell.scenario.model_copy(update={"title": STRANGE, "description": STRANGE})
-    implementation = drawn.run.cell.client.model_copy(update={"title": STRANGE, "notes": STRANGE, "version": STRANGE,
+    who = drawn.run.cell.client.model_copy(update={"title": STRANGE, "notes": STRANGE, "version": STRANGE,
                                                    "licence": STRANGE})  # fmt: skip
-    cell = drawn.run.cell.model_copy(update={"scenario": scenario, "client": implementation})
+    cell = drawn.run.cell.model_copy(update={"scenario": scenario, "client": who})
     outcome = Outcome(status=status, role="client", reason=STRANGE, detail=STRANGE, log_tail=(STRANGE,) * 2)
     run: Run = drawn.run.model_copy(update={"cell": cell, "outcome": outcome, "warnings": (STRANGE,)})
     measured: MeasuredRun | None = drawn.measured
@@ -181,14 +187,14 @@ def _strange(status: Status = "crashed") -> CellResult:
 @pytest.mark.parametrize("status", ["crashed", "timed_out", "completed"])
 @pytest.mark.parametrize(
     "report",
-    [markdown.report, grid.markdown, flow_metrics.markdown, summary.nightly_summary,
-     lambda results: interop.markdown(interop.matrix_of(results))],
+    [results_document, grid_document, metrics_document, gate.nightly_document,
+     lambda results: interop.interop_document(interop.matrix_of(results))],
 )  # fmt: skip
 def test_no_report_in_markdown_has_a_stranger_s_html(report: object, status: Status) -> None:
     assert callable(report)
-    text = escape_html(report([_strange(status)]))
-    assert not _LEFT.search(text)
-    made = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+    said = escape_html(render_markdown(report([_strange(status)])))
+    assert not _LEFT.search(said)
+    made = MarkdownIt("commonmark", {"html": True}).enable("table").render(said)
     known = {"p", "strong", "em", "code", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "h2", "br", "pre",
              "details", "summary", "hr"}  # fmt: skip
     assert set(re.findall(r"<(\w+)", made)) <= known
@@ -211,19 +217,20 @@ def test_the_command_of_a_summary_prints_no_html(
 
 def test_no_line_of_the_gate_has_html() -> None:
     passage = gate.GateReport((), AppliedAllowances((), (), ()), 0.03)
-    assert escape_html(gate.markdown(passage)) == gate.markdown(passage)
+    text = render_markdown(gate.gate_document(passage))
+    assert escape_html(text) == text
 
 
 def test_junit_is_xml_and_shows_what_was_said() -> None:
-    text = gate.verdicts([_strange()])
+    text = gate.junit_verdicts([_strange()])
     assert not _LEFT.search(text)
     suites = ElementTree.fromstring(text)
     assert escape_controls(ESCAPES) in "".join(suites.itertext()) and len(list(suites.iter("testcase"))) == 1
 
 
 def test_a_table_for_the_terminal_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = _own(_shown_by(lambda: table.show([_strange()], table_console()), monkeypatch))
-    assert not _LEFT.search(text)
+    said = _own(_shown_by(lambda: print_document(results_document([_strange()])), monkeypatch))
+    assert not _LEFT.search(said)
 
 
 def test_the_last_words_of_an_endpoint_are_printable(tmp_path: Path) -> None:
@@ -237,8 +244,8 @@ def test_the_last_words_of_an_endpoint_are_printable(tmp_path: Path) -> None:
 
 def _site(folder: Path) -> Path:
     result = _strange()
-    cell_result = replace(result, folders=(folder / "store",))
-    build.render_site(folder / "site", [cell_result], Store(folder / "store"), lambda wanted: [], page_cache())
+    found = replace(result, folders=(folder / "store",))
+    build.render_site(folder / "site", [found], Store(folder / "store"), lambda wanted: [], page_cache())
     return folder / "site"
 
 
@@ -269,22 +276,20 @@ class _Tags(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tags: list[tuple[str, list[tuple[str, str | None]]]] = []
+        self.seen: list[tuple[str, list[tuple[str, str | None]]]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, attrs))
+        self.seen.append((tag, attrs))
 
 
 def _require_still(text: str) -> None:
     """No tag of a page does something by itself, or leads to anything but a page."""
     tags = _Tags()
     tags.feed(text)
-    assert {tag for tag, _ in tags.tags}.isdisjoint({"img", "iframe", "object", "embed", "base"})
-    for _, attributes in tags.tags:
+    assert {tag for tag, _ in tags.seen}.isdisjoint({"img", "iframe", "object", "embed", "base"})
+    for _, attributes in tags.seen:
         assert not [name for name, _ in attributes if name.startswith("on")]
-        assert not [
-            message for _, message in attributes if (message or "").lower().startswith(("javascript:", "data:text"))
-        ]
+        assert not [said for _, said in attributes if (said or "").lower().startswith(("javascript:", "data:text"))]
 
 
 def _cells(site: Path) -> dict[str, dict[str, str]]:
@@ -307,13 +312,13 @@ def test_stored_texts_are_shown_on_pages_and_obeyed_by_none(tmp_path: Path) -> N
 def test_events_of_a_trace_are_shown(tmp_path: Path) -> None:
     event = {"time": 1.0, "name": f"a{ESCAPES}", "data": {"x": ESCAPES}}
     (tmp_path / "a.sqlog").write_text(f"\x1e{json.dumps(event, ensure_ascii=False)}\n")
-    for _, name, text in read_opening(tmp_path / "a.sqlog").events:
-        assert not _LEFT.search(name + text)
+    for _, name, said in read_opening(tmp_path / "a.sqlog").events:
+        assert not _LEFT.search(name + said)
 
 
 def test_a_page_of_figures_runs_its_own_scripts_by_their_digests() -> None:
     plot = next(iter(plots().values()))
-    heading = Heading(STRANGE, STRANGE, STRANGE)
+    heading = PageHeading(STRANGE, STRANGE, STRANGE)
     text = render_page(heading, [RenderedFigure(plot, {"title": f"{STRANGE}</script>"})], "var own = '</script>';")
     policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
     assert policy is not None

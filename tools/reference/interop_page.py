@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from harness.analysis.interop import declared_checks
 from harness.analysis.interop.registry import CASES, DISABLED, FOLDER, MEASUREMENTS, case_of
 from harness.evaluation.cell_result import CellResult
-from harness.report import checks, effort_summary, interop
-from harness.report.markdown import table_row
+from harness.report.interop import checks_document, interop_document, matrix_of, testcase_cells
+from harness.report.markdown import render_markdown, table_row
+from harness.report.results import effort_summary
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import ONE_SIDED, TESTCASES, Implementation, Scenario, TestcaseName
 
@@ -80,14 +81,14 @@ def interop_page(
         "",
         "## Checks",
         "",
-        *checks.markdown(list(declared_checks().values())).splitlines(),
+        render_markdown(checks_document(list(declared_checks().values()))).rstrip("\n"),
     ]
     lines.append(_IMAGES)
     lines += _images([one for one in implementations if one.build is not None and one.tested and one.speaks_quic])
     lines.append(_DIFFERENCES)
-    matrix = interop.matrix_of(results)
-    shown = interop.markdown(matrix) if matrix.entries else "No runs are stored.\n"
-    judged = [one for one in interop.testcase_cells(results) if case_of(one.cell.scenario.name) is not None]
+    matrix = matrix_of(results)
+    shown = render_markdown(interop_document(matrix)) if matrix.entries else "No runs are stored.\n"
+    judged = [one for one in testcase_cells(results) if case_of(one.cell.scenario.name) is not None]
     took = [f"{effort_summary(judged)}; to decrypt and judge them is not in it.", ""] if judged else []
     return "\n".join([*lines, "## What stored runs show", "", *took, shown])
 

@@ -17,7 +17,7 @@ from harness.engine.compose_file import compose_text
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.regression.baseline import read_comparison
 from harness.execution import App
-from harness.report.metrics_page import metrics_page
+from harness.report.metrics import metrics_page
 from harness.report.plots.registry import plots
 from harness.report.plots.stored import is_queue_pair, is_red
 from harness.scenario.schema import Implementation, Scenario

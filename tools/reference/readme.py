@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from harness.analysis.interop.registry import case_of
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
-from harness.report import because, compare, explain, grid, parameters, slowest_families, total_effort
-from harness.report.compare import comparisons
-from harness.report.markdown import report, summary
+from harness.report.compare import comparison_blocks, comparisons
+from harness.report.diagnosis import diagnosis_blocks
+from harness.report.grid import grid_blocks, verdict_grid_blocks
+from harness.report.markdown import render_blocks, render_markdown
+from harness.report.parameters import defaults, defaults_blocks, observations, vocabulary_document
+from harness.report.results import results_blocks, slowest_families, total_effort, totals_blocks
 from harness.scenario.schema import Implementation
 
 #: The scenario that `make run` runs: its verdicts stand in the README, its tables on the page of results.
@@ -33,7 +36,8 @@ def with_verdicts(text: str, results: Sequence[CellResult]) -> str:
     """
     shown = [result for result in results if result.cell.scenario.name == SHOWN and result.cell.virtual_time]
     plain = [result for result in shown if not result.cell.parameters]
-    content = "\n".join(filter(None, [grid.verdicts(plain), because.markdown(shown), _totals(results)]))
+    tables = render_blocks([*verdict_grid_blocks(plain), *diagnosis_blocks(shown)])
+    content = "\n".join(filter(None, [tables, _totals(results)]))
     return between(text, "verdicts", content, "the README")
 
 
@@ -67,7 +71,8 @@ def with_results(text: str, results: Sequence[CellResult], claims: str) -> str:
     """The text of docs/results.md with its tables made anew, the studies' claims below. InputError likewise."""
     shown = [result for result in results if result.cell.scenario.name == SHOWN]
     everyone = [result for result in results if result.cell.scenario.name == EVERYONE]
-    content = f"{summary(results)}\n{grid.markdown(everyone)}\n{report(shown)}\n{claims}"
+    tables = render_blocks([*totals_blocks(results), *grid_blocks(everyone), *results_blocks(shown)])
+    content = f"{tables}\n{claims}"
     return between(text, "results", content, "docs/results.md")
 
 
@@ -75,8 +80,8 @@ def with_parameters(text: str, implementations: Sequence[Implementation], result
     """The text of images/PARAMETERS.md with the vocabulary and the defaults made anew."""
     page = "images/PARAMETERS.md"
     known = [item for item in implementations if item.parameters]
-    made = parameters.defaults(known, parameters.observations(results))
-    return between(between(text, "parameters", explain.markdown(), page), "defaults", parameters.markdown(made), page)
+    made = render_blocks(defaults_blocks(defaults(known, observations(results))))
+    return between(between(text, "parameters", render_markdown(vocabulary_document()), page), "defaults", made, page)
 
 
 def reference_page(results: Sequence[CellResult]) -> str:
@@ -85,16 +90,16 @@ def reference_page(results: Sequence[CellResult]) -> str:
         "# Reference runs\n\nThe runs behind the README: run.json and measured.json of each, without their artefacts. "
         "This page is generated\n(`make generate`).\n\n"
     )
-    every = summary(results)
+    every = render_blocks(totals_blocks(results))
     # Whose verdicts come from checks stand as a matrix on a page of their own, and cells of a design by their effects.
     results = [
         result
         for result in results
         if case_of(result.cell.scenario.name) is None and result.cell.scenario.study is None
     ]
-    both = f"## Real time against virtual time\n\n{compare.markdown(comparisons(results))}"
+    both = f"## Real time against virtual time\n\n{render_blocks(comparison_blocks(comparisons(results)))}"
     cases = (
         "The test cases of the interop runner are on [a page of their own](../../docs/interop.md), and so is "
         "[what the factors of studies are worth](../../docs/studies.md).\n"
     )
-    return f"{head}{every}\n{cases}\n{report(results)}\n{both}"
+    return f"{head}{every}\n{cases}\n{render_blocks(results_blocks(results))}\n{both}"

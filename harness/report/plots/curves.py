@@ -17,8 +17,8 @@ from harness.evaluation.cell_result import initial_window_bytes
 from harness.netem import slow_start_time
 from harness.netem.mobility import flow_timeline
 from harness.planning.sampling import with_drawn_values
-from harness.report.plots.copied import Marks
 from harness.report.plots.parts import (
+    Marks,
     axis_end,
     format_brief,
     haloed_labels,

@@ -18,8 +18,7 @@ from altair.utils.schemapi import debug_mode
 from harness.evaluation.ranking import Ranking
 from harness.formatting import format_count
 from harness.outcome import ENGINES
-from harness.report.plots.copied import Marks
-from harness.report.plots.parts import axis_end, flow_encodings, flows_in, layer_charts, set_size
+from harness.report.plots.parts import Marks, axis_end, flow_encodings, flows_in, layer_charts, set_size
 from harness.report.plots.registry import plot
 from harness.report.plots.theme import INK, SOFT, Chart, add_heading, vega_config
 from harness.report.plots.view import DrawnFlow, PlotData

@@ -10,8 +10,8 @@ import altair as alt
 import polars as pl
 
 from harness.analysis.timeseries.grid import BIN
-from harness.report.plots.copied import Marks
 from harness.report.plots.parts import (
+    Marks,
     axis_end,
     bin_series,
     flow_encodings,
@@ -223,11 +223,7 @@ def _panel(
     joint = Marks(whole).mark_point(shape="cross", size=130, filled=True, color=INK, opacity=1)
     label = haloed_labels(Marks(whole).encode(x=x, y=y, text="text:N"), dy=16, fontSize=11, color=INK)
     return layer_charts(
-        line,
-        optimum.encode(x=x, y=y),
-        *numbered_markers(run, points, x, y, _SIZE),
-        joint.encode(x=x, y=y),
-        *label,
+        line, optimum.encode(x=x, y=y), *numbered_markers(run, points, x, y, _SIZE), joint.encode(x=x, y=y), *label
     )
 
 

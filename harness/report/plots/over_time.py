@@ -9,9 +9,9 @@ from typing import cast
 import altair as alt
 import polars as pl
 
-from harness.report.plots.copied import Marks
 from harness.report.plots.curves import stack_panels
 from harness.report.plots.parts import (
+    Marks,
     axis_end,
     clip_to_span,
     flow_encodings,
@@ -154,11 +154,7 @@ def sender_throughput(run: PlotData) -> Chart | None:
 # --- Sending rate of each sender over time, with the sawtooth averaged out.
 
 
-@plot(
-    "Sending rate, smoothed",
-    "sending_rate",
-    note=f"transport payload with retransmissions, means over {WINDOW} s",
-)
+@plot("Sending rate, smoothed", "sending_rate", note=f"transport payload with retransmissions, means over {WINDOW} s")
 def sender_throughput_smoothed(run: PlotData) -> Chart | None:
     """Sending rate of each flow in bins of 0.5 s, Mbit/s (INET link sharing, sender_throughput_smoothed)."""
     return rates_over_time(run, "sending_rate", "sending rate (Mbit/s)", smoothed=WINDOW)

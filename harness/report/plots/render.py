@@ -52,7 +52,7 @@ class RenderedFigure:
 
 
 @dataclass(frozen=True)
-class Heading:
+class PageHeading:
     """The heading of a page of figures."""
 
     title: str
@@ -137,7 +137,7 @@ def write_figures(
     `cache`: a folder for the script that all pages share. A run without figures leaves no folder. The page is written
     last.
     """
-    heading = Heading(run.run.cell.scenario.title, run.place, f"cell {run.run.name}")
+    heading = PageHeading(run.run.cell.scenario.title, run.place, f"cell {run.run.name}")
     # A page with selected figures must not replace the page with all of them.
     return _write(
         render_figures(run, partner, only), heading, folder, formats, cache, PAGE if not only else "chosen.html"
@@ -145,7 +145,12 @@ def write_figures(
 
 
 def _write(
-    items: Iterable[RenderedFigure], heading: Heading, folder: Path, formats: Collection[Format], cache: Path, name: str
+    items: Iterable[RenderedFigure],
+    heading: PageHeading,
+    folder: Path,
+    formats: Collection[Format],
+    cache: Path,
+    name: str,
 ) -> list[Path]:
     rendered: list[RenderedFigure] = []
     files: list[Path] = []
@@ -173,7 +178,7 @@ def write_comparison(runs: Sequence[PlotData], folder: Path, formats: Collection
         item for plot in plots().values() if plot.of == "runs" and (item := render_figure(plot, *runs)) is not None
     ]
     names = ", ".join(run.run.name for run in runs)
-    heading = Heading("Runs side by side", " · ".join(word for _, word in common_words(runs)), f"runs {names}")
+    heading = PageHeading("Runs side by side", " · ".join(word for _, word in common_words(runs)), f"runs {names}")
     return _write(rendered, heading, folder, formats, cache, PAGE)
 
 
@@ -253,7 +258,7 @@ def figure_names(file: Path) -> list[str]:
         return re.findall(r'<a href="#(\w+)">', content.read(_HEAD).decode(errors="replace"))
 
 
-def render_page(heading: Heading, rendered: Sequence[RenderedFigure], script: str) -> str:
+def render_page(heading: PageHeading, rendered: Sequence[RenderedFigure], script: str) -> str:
     """One HTML page with figures, their data and the script that draws them."""
     specifications = json.dumps(
         {item.plot.name: item.specification for item in rendered}, separators=(",", ":"), ensure_ascii=False

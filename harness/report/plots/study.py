@@ -16,8 +16,7 @@ from altair.utils.schemapi import debug_mode
 
 from harness.doe.effects import Analysis, Effect, StudySample
 from harness.doe.effects.summary import mean_surface, metric_label
-from harness.report.plots.copied import Marks
-from harness.report.plots.parts import layer_charts, set_size
+from harness.report.plots.parts import Marks, layer_charts, set_size
 from harness.report.plots.theme import INK, SOFT, WIDTH, Chart, Panel, add_heading, vega_config
 from harness.scenario.parameters import ParameterValue
 from harness.store.results import disk_error

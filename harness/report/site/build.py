@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,26 +12,26 @@ from pathlib import Path
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from markupsafe import Markup
 
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import escape_controls, format_count
 from harness.outcome import ENGINES
-from harness.report.layout import number_text
-from harness.report.metrics_page import metrics_page
+from harness.report.metrics import metrics_page
+from harness.report.numbers import interval_text, number_text
 from harness.report.plots.render import page_script
 from harness.report.plots.stored import Search
+from harness.report.results import SYMBOLS
 from harness.report.site import pictures
 from harness.report.site import study as drawn
-from harness.report.site.cell import Qlog, cell_page, read_opening
+from harness.report.site.cell import CELL, Qlog, cell_address, cell_page, read_opening
 from harness.report.site.implementation import implementation_page, implementations
 from harness.report.site.interop import interop_page
-from harness.report.site.markdown import CELL, cell_address, to_html
-from harness.report.site.matrix import heading_spans
-from harness.report.site.overview import MEANING, implementation_names, overview
+from harness.report.site.overview import MEANING, heading_spans, implementation_names, overview
 from harness.report.site.study import study_pages
-from harness.report.table import SYMBOLS, interval_text
 from harness.scenario.parameters import ROLES
 from harness.store.results import StoreReader, disk_error
 from harness.writing import replace_file
@@ -241,3 +242,54 @@ def _address_filter(folder: Path) -> Callable[[Path], str]:
         return quote(os.path.relpath(file, folder).replace(os.sep, "/"))
 
     return address
+
+
+# --- Markdown → HTML, for generated texts. HTML in them is escaped.
+
+
+#: Comments between the parts of generated pages.
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+
+
+def to_html(text: str, place: Callable[[str], str | None]) -> Markup:
+    """A text as HTML.
+
+    `place`: maps the target of a link to its address on the site, or to None where it is not on the site. A link
+    without an address keeps only its text. Pictures are dropped.
+    """
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = parser.parse(_COMMENT.sub("", text))
+    for token in tokens:
+        if token.children:
+            token.children = _resolve_links(token.children, place)
+        if token.type == "table_open":
+            token.attrSet("class", "plain")
+    rendered = parser.renderer.render(tokens, parser.options, {})
+    # A wide table scrolls horizontally, also by keyboard.
+    region = '<div class="scroll" tabindex="0" role="region" aria-label="table">'
+    rendered = rendered.replace('<table class="plain">', f'{region}<table class="plain">')
+    return Markup(_fix_empty_headings(rendered.replace("</table>", "</table></div>")))
+
+
+def _resolve_links(tokens: list[Token], place: Callable[[str], str | None]) -> list[Token]:
+    output: list[Token] = []
+    dropped: list[bool] = []
+    for token in tokens:
+        if token.type == "link_open":
+            target = place(str(token.attrGet("href")))
+            dropped.append(target is None)
+            if target is None:
+                continue
+            token.attrSet("href", target)
+        elif token.type == "link_close":
+            if dropped.pop():
+                continue
+        elif token.type == "image":
+            continue
+        output.append(token)
+    return output
+
+
+def _fix_empty_headings(text: str) -> str:
+    """HTML with empty table headings replaced by plain cells."""
+    return re.sub(r"<th([^>]*)></th>", r"<td\1></td>", text)

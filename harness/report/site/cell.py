@@ -18,6 +18,7 @@ from harness.formatting import escape_controls, format_count
 from harness.outcome import (
     STATES,
     Attribution,
+    Cell,
     DirectionProof,
     InteropCheck,
     LinkProof,
@@ -30,12 +31,18 @@ from harness.outcome import (
 )
 from harness.outcome.deviations import configured_values, deviation_sentences, find_deviations, observed_flow
 from harness.reading import is_regular
-from harness.report.because import OLDER_RULES_NOTE, STATE_NAMES, attributions, uses_older_rules
-from harness.report.because import sentence as time_sentence
-from harness.report.layout import number_text, span_text, unit_text
+from harness.report.diagnosis import (
+    OLDER_RULES_NOTE,
+    STATE_NAMES,
+    attributions,
+    failed_transfers,
+    failure_sentence,
+    time_sentence,
+    uses_older_rules,
+)
+from harness.report.numbers import number_text, span_text, unit_text
+from harness.report.results import SYMBOLS
 from harness.report.site.pictures import WIDTH, Received, Scale, objective_scale, received_picture
-from harness.report.table import SYMBOLS
-from harness.report.unfinished import failed_transfers, sentence
 from harness.scenario.parameters import ROLES
 from harness.topology import flow_label
 
@@ -274,7 +281,7 @@ def cell_page(result: CellResult) -> CellPage:
         tuple(objective_scale(result, objective) for objective in result.verdict.objectives),
         picture,
         time_breakdowns(result),
-        tuple(sentence(*transfer) for transfer in failed_transfers(result)),
+        tuple(failure_sentence(*transfer) for transfer in failed_transfers(result)),
         bands(result, picture),
         tuple(_check_lines(result)),
         tuple(f"{index} {flow_label(cell, index)}" for index in range(len(cell.scenario.flows))),
@@ -516,3 +523,15 @@ def read_opening(path: Path) -> TraceOpening:
         text = content if len(content) <= _MAX_EVENT_TEXT else f"{content[:_MAX_EVENT_TEXT]}…"
         rows.append((round((now - first) * unit, 3), escape_controls(event.name), escape_controls(text)))
     return TraceOpening(tuple(rows), len(rows) == MOST or len(data) == _READ)
+
+
+# --- Its address.
+
+
+#: The page of all cells; its address says which cell it shows.
+CELL = "cell.html"
+
+
+def cell_address(cell: Cell) -> str:
+    """The address of a cell's page, relative to the site's own folder; assets/site.js parses it."""
+    return f"{CELL}?{cell.scenario.name}/{cell.key}"

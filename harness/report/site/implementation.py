@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult
-from harness.report import group_by_scenario
-from harness.report.moves import MoveRow, cells_with_moves
-from harness.report.moves import rows as moves_of
+from harness.report.migration import MoveRow, cells_with_moves
+from harness.report.migration import rows as moves_of
 from harness.report.parameters import Default, defaults, observations
-from harness.report.site.figures import Tile, build_tile
-from harness.report.site.overview import listed_elsewhere
-from harness.report.table import SYMBOLS
+from harness.report.results import SYMBOLS, group_by_scenario
+from harness.report.site.overview import Tile, build_tile, listed_elsewhere
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import Implementation
 

@@ -13,8 +13,8 @@ from harness.analysis.interop.responsibility import find_blame
 from harness.analysis.interop.verdict import ResultWord
 from harness.evaluation.cell_result import CellResult
 from harness.report.interop import matrix_of, testcase_cells
-from harness.report.site.markdown import cell_address
-from harness.report.table import SYMBOLS
+from harness.report.results import SYMBOLS
+from harness.report.site.cell import cell_address
 
 #: Result of a test case → the verdict whose colour and symbol it has.
 _STATUS: Final[dict[ResultWord, str]] = {

@@ -10,7 +10,7 @@ from harness.evaluation.cell_result import CellResult, initial_window_bytes
 from harness.netem import ideal_time, slow_start_time
 from harness.netem.mobility import flow_timeline
 from harness.outcome import Interval, ObjectiveVerdict
-from harness.report.chosen import columns
+from harness.report.column_selection import columns
 from harness.scenario.metric_names import MetricName
 from harness.units import Size
 

@@ -1,4 +1,8 @@
-"""Explain in words why a transfer took as long as it did: time by state, and the excess over its objective. Pure."""
+"""Why a transfer took as long as it did, and why one failed, in words and as data. Pure.
+
+Of a transfer that ended: the time by state, and the excess over its objective. Of one that failed: what was received,
+who was silent, how connections ended.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,18 @@ from typing import Any
 from harness.analysis.time_breakdown import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.staleness import MARK
-from harness.formatting import escape_stored
-from harness.outcome import STATES, Attributed, Attribution, State, StateShare, proven_outcome
-from harness.report.unfinished import short as unfinished
+from harness.outcome import (
+    STATES,
+    Attributed,
+    Attribution,
+    Ending,
+    MeasuredRun,
+    State,
+    StateShare,
+    Unfinished,
+    proven_outcome,
+)
+from harness.report.document import Block, Column, Paragraph, Row, Table
 from harness.units import Size
 
 #: State → its name in texts.
@@ -76,7 +89,7 @@ def notable_parts(transfer: Attribution) -> list[StateShare]:
     )
 
 
-def short(transfer: Attribution) -> str:
+def time_text(transfer: Attribution) -> str:
     """For a column: 'slow start 3.9 s from 10 packets, recovery 2.1 s; line rate 16.1 s'."""
     shares = [
         f"{STATE_NAMES[part.state]} {_seconds_text(part)}{_note_text(part)}" for part in notable_parts(transfer)[:3]
@@ -84,7 +97,7 @@ def short(transfer: Attribution) -> str:
     return "; ".join(filter(None, [", ".join(shares), f"line rate {transfer.seconds_in('line_rate'):.1f} s"]))
 
 
-def sentence(transfer: Attribution, result: CellResult) -> str:
+def time_sentence(transfer: Attribution, result: CellResult) -> str:
     """'100 MB in 24.6 s, 4.6 s over: 3.9 s in slow start from 10 packets, …; line rate for 16.1 s.'"""
     parts = [f"{_seconds_text(part)} {_state_phrase(part.state)}{_note_text(part)}" for part in notable_parts(transfer)]
     setup = transfer.seconds_in("handshake") + transfer.seconds_in("request")
@@ -109,31 +122,33 @@ def _excess_text(transfer: Attribution, result: CellResult) -> str:
     return "" if excess is None else f", {excess:.1f} s over"
 
 
-def markdown(results: Sequence[CellResult]) -> str:
+def diagnosis_blocks(results: Sequence[CellResult]) -> list[Block]:
     """A table of the pairs that miss an objective, the slowest first: the excess, and where the time went.
 
     Pairs whose runs failed follow, with the last line of their log. Pairs with the same line share a row. Empty where
     there is neither.
     """
     late = [
-        (found[0], result) for result in results if result.verdict.status == "fail" and (found := attributions(result))
+        (transfers[0], result)
+        for result in results
+        if result.verdict.status == "fail" and (transfers := attributions(result))
     ]
     failed: dict[str, list[str]] = {}
     for result in sorted(results, key=lambda cell: cell.name):
         if failure := _failure(result):
             failed.setdefault(failure, []).append(result.name)
-    if not late and not failed:
-        return ""
-    lines = ["| client → server | s | over | because |", "| --- | ---: | ---: | --- |"]
+    rows = []
     for transfer, result in sorted(late, key=lambda pair: (-pair[0].seconds, pair[1].name)):
         excess = excess_seconds(transfer, result)
         too_long = "–" if excess is None else f"{excess:.2f}"
         mark = f" {MARK}" if uses_older_rules(result) else ""
-        lines.append(f"| {result.name} | {transfer.seconds:.2f} | {too_long} | {short(transfer)}{mark} |")
-    lines += [f"| {', '.join(names)} | – | – | {escape_stored(failure)} |" for failure, names in failed.items()]
-    if any(uses_older_rules(result) for _, result in late):
-        lines += ["", f"{MARK} {OLDER_RULES_NOTE}"]
-    return "\n".join(lines) + "\n"
+        rows.append(Row([result.name, f"{transfer.seconds:.2f}", too_long, f"{time_text(transfer)}{mark}"]))
+    rows += [Row([", ".join(names), "–", "–", failure]) for failure, names in failed.items()]
+    if not rows:
+        return []
+    columns = [Column("client → server"), Column("s", right=True), Column("over", right=True), Column("because")]
+    outdated = any(uses_older_rules(result) for _, result in late)
+    return [Table(columns, rows), *([Paragraph(f"{MARK} {OLDER_RULES_NOTE}")] if outdated else [])]
 
 
 def _failure(result: CellResult) -> str:
@@ -142,7 +157,7 @@ def _failure(result: CellResult) -> str:
     failure = next((outcome for outcome in outcomes if outcome.status not in ("completed", "unsupported")), None)
     if failure is None or attributions(result):
         return ""
-    if failure.failed_transfer and (reason := unfinished(result)):
+    if failure.failed_transfer and (reason := failure_text(result)):
         return f"{failure.status.replace('_', ' ')} {failure.role or ''}".rstrip() + f": {reason}"
     reason = (
         f": “{failure.log_tail[-1].strip()}”" if failure.log_tail else f": {failure.detail}" if failure.detail else ""
@@ -166,14 +181,14 @@ def _state_phrase(state: State) -> str:
     return words.get(state, STATE_NAMES[state] if bare else f"in {STATE_NAMES[state]}")
 
 
-def report(result: CellResult) -> list[dict[str, Any]]:
+def time_data(result: CellResult) -> list[dict[str, Any]]:
     """Data of a cell for `--json`: an entry per transfer, times in s. `bound_without` is a bound, not a forecast."""
     return [
         {
             "flow": transfer.flow,
             "transfer": transfer.transfer,
             "seconds": transfer.seconds,
-            "sentence": sentence(transfer, result),
+            "sentence": time_sentence(transfer, result),
             "parts": [
                 {**part.model_dump(mode="json"), "bound_without": transfer.bound_without(part.state)}
                 for part in transfer.parts
@@ -184,13 +199,74 @@ def report(result: CellResult) -> list[dict[str, Any]]:
     ]
 
 
-def lines(results: Sequence[CellResult]) -> list[str]:
+def time_lines(results: Sequence[CellResult]) -> list[str]:
     """A sentence per transfer of the cells that miss an objective, or that have none."""
     return [
         f"{result.name}{'' if len(transfers) == 1 else f' flow {transfer.flow} ({transfer.transfer})'}: "
-        f"{sentence(transfer, result)}"
+        f"{time_sentence(transfer, result)}"
         for result in results
         if result.verdict.status in ("fail", "measured")
         for transfers in [attributions(result)]
         for transfer in transfers
+    ]
+
+
+# --- Transfers that failed.
+
+
+def failed_transfers(result: CellResult) -> list[tuple[Unfinished, list[Ending]]]:
+    """The transfers of the first run that failed, with the known ends of their connections.
+
+    Empty where none failed, or nothing is known of it.
+    """
+    failed_runs: list[MeasuredRun] = [
+        measured
+        for run, measured in result.runs
+        if measured is not None and measured.unfinished and proven_outcome(run, measured).failed_transfer
+    ]
+    if not failed_runs:
+        return []
+    return [
+        (
+            transfer,
+            [end for end in failed_runs[0].endings if (end.flow, end.transfer) == (transfer.flow, transfer.transfer)],
+        )
+        for transfer in failed_runs[0].unfinished
+    ]
+
+
+def failure_text(result: CellResult) -> str:
+    """For a column; empty where nothing is known."""
+    transfers = failed_transfers(result)
+    return transfers[0][0].short if transfers else ""
+
+
+def failure_sentence(transfer: Unfinished, endings: Sequence[Ending]) -> str:
+    """'351 kB of 1 MB came, the last at 0.4 s; the server was silent for the last 59.6 s, …'"""
+    # A witness may report an end twice, in its qlog and in its log. Such an end appears once.
+    distinct = {(end.witness, end.kind, end.by): end for end in reversed(endings)}
+    return "; ".join([transfer.sentence, *(end.sentence for end in endings if end in distinct.values())]) + "."
+
+
+def failure_lines(results: Sequence[CellResult]) -> list[str]:
+    """A sentence for each transfer that failed."""
+    return [
+        f"{result.name}{'' if len(transfers) == 1 else f' flow {transfer.flow} ({transfer.transfer})'}: "
+        f"{failure_sentence(transfer, endings)}"
+        for result in results
+        for transfers in [failed_transfers(result)]
+        for transfer, endings in transfers
+    ]
+
+
+def failure_data(result: CellResult) -> list[dict[str, Any]]:
+    """What `--json` has of a cell whose transfers failed: the figures behind each sentence."""
+    return [
+        {
+            **transfer.model_dump(mode="json"),
+            "silent": list(transfer.silent),
+            "sentence": failure_sentence(transfer, endings),
+            "endings": [end.model_dump(mode="json") for end in endings],
+        }
+        for transfer, endings in failed_transfers(result)
     ]

@@ -7,12 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rich.console import Console
-
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Handover, proven_outcome
-from harness.report.layout import Column, FittedTable, Row, number_text, span_text
-from harness.report.markdown import table_row
+from harness.report.document import Block, BulletList, Column, Document, Paragraph, Row, Table
+from harness.report.numbers import number_text, span_text
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
 from harness.topology import flow_label
@@ -237,24 +235,32 @@ _HEADINGS = (
 )
 
 
-def show(results: Sequence[CellResult], console: Console) -> None:
-    """Print the table, and below it the evidence of each row."""
+#: How narrow a column of texts may become.
+_TEXT_WIDTHS = dict.fromkeys(("client and server", "changed", "window", "contradicts", "scenario", "runs", "move"), 10)
+
+
+def migration_document(results: Sequence[CellResult]) -> Document:
+    """The table of moves, and on a terminal the evidence of each row."""
+    move_rows = rows(results)
+    data = {"schema": SCHEMA, "survey": SURVEY, "moves": [_data(row) for row in move_rows]}
+    return Document(data, migration_blocks(results))
+
+
+def migration_blocks(results: Sequence[CellResult]) -> list[Block]:
+    """The table of moves as part of a page."""
     move_rows = rows(results)
     if not move_rows:
-        console.print("no stored run has a client that moves", markup=False)
-        return
-    text_widths = dict.fromkeys(
-        ("client and server", "changed", "window", "contradicts", "scenario", "runs", "move"), 10
-    )
+        return [Paragraph("no stored run has a client that moves")]
     columns = [
-        Column(heading, identifies=heading in ("server", "move"), text=text_widths.get(heading, 0))
+        Column(heading, identifies=heading in ("server", "move"), text=_TEXT_WIDTHS.get(heading, 0))
         for heading in _HEADINGS
     ]
-    console.print(FittedTable(_TITLE, columns, [Row(_cells(row)) for row in move_rows]))
-    for row in move_rows:
-        for text_ in _evidence(row):
-            console.print(f"  {text_}", markup=False, soft_wrap=True, style="bright_black")
-    console.print(f"contradicts: where a published survey says otherwise ({SURVEY})", markup=False, soft_wrap=True)
+    evidence = [text for row in move_rows for text in _evidence(row)]
+    return [
+        Table(columns, [Row(_cells(row)) for row in move_rows], _TITLE),
+        BulletList(evidence, "bright_black", medium="terminal"),
+        Paragraph(f"Contradicts: where a published survey says otherwise ({SURVEY})."),
+    ]
 
 
 def _evidence(row: MoveRow) -> Iterator[str]:
@@ -272,34 +278,19 @@ def _evidence(row: MoveRow) -> Iterator[str]:
         yield f"{prefix}: not observed in {row.unseen.count(why)} of {len(row.seen) + len(row.unseen)} runs: {why}"
 
 
-def markdown(results: Sequence[CellResult]) -> str:
-    """The same for a page."""
-    lines = [f"**{_TITLE}**", "", table_row(_HEADINGS), table_row(["---"] * len(_HEADINGS))]
-    lines += [table_row(_cells(row)) for row in rows(results)]
-    return "\n".join([*lines, "", f"Contradicts: where a published survey says otherwise ({SURVEY}).", ""])
-
-
-def report(results: Sequence[CellResult]) -> dict[str, Any]:
-    """What `report moves --json` prints."""
+def _data(row: MoveRow) -> dict[str, Any]:
     return {
-        "schema": SCHEMA,
-        "survey": SURVEY,
-        "moves": [
-            {
-                "key": row.result.cell.key,
-                "scenario": row.scenario.name,
-                "client": row.result.cell.implementation("client", row.flow).name,
-                "server": row.server,
-                "parameters": dict(row.result.cell.parameters),
-                "engine": row.result.cell.engine,
-                "flow": row.flow,
-                "move": row.move,
-                "outcomes": row.result.outcomes,
-                "conduct": row.conduct if row.seen else "not known",
-                "contradiction": row.contradiction if row.seen else "",
-                "runs": [handover.model_dump(mode="json") for handover in row.seen],
-                "not_observed": list(row.unseen),
-            }
-            for row in rows(results)
-        ],
+        "key": row.result.cell.key,
+        "scenario": row.scenario.name,
+        "client": row.result.cell.implementation("client", row.flow).name,
+        "server": row.server,
+        "parameters": dict(row.result.cell.parameters),
+        "engine": row.result.cell.engine,
+        "flow": row.flow,
+        "move": row.move,
+        "outcomes": row.result.outcomes,
+        "conduct": row.conduct if row.seen else "not known",
+        "contradiction": row.contradiction if row.seen else "",
+        "runs": [handover.model_dump(mode="json") for handover in row.seen],
+        "not_observed": list(row.unseen),
     }

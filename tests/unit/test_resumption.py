@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from harness.outcome import Cell
 from harness.planning.endpoint_config import UnsupportedError, configure_endpoints
-from harness.report import json_report, markdown, table
-from harness.report.resumed import footnotes, seed_of
+from harness.report.markdown import render_blocks
+from harness.report.results import results_document, scenario_blocks
+from harness.report.resumption import footnotes, seed_of
 from harness.scenario.schema import Implementation, Scenario
 from tests.bounds import PICOQUIC, results, scenario
 from tests.examples import cell, implementation
+from tests.rendering import printed
 
 SENTENCE = "the second connection starts from what the first learnt (picoquic, bdp_seed: jump-start"
 
 
-def again(**overrides: Any) -> Scenario:
+def again(**more: Any) -> Scenario:
     """A scenario with a repeat, in which nobody asks for a seed unless told."""
     plain = {"server.congestion_control": "bbr"}
-    return scenario("satellite-seeded").model_copy(update={"parameters": plain, "vary": {}, **overrides})
+    return scenario("satellite-seeded").model_copy(update={"parameters": plain, "vary": {}, **more})
 
 
-def forgetful(**overrides: Any) -> Implementation:
-    return implementation("forgetful", session=True, parameters={**PARAMETERS, **overrides})
+def forgetful(**more: Any) -> Implementation:
+    return implementation("forgetful", session=True, parameters={**PARAMETERS, **more})
 
 
 PARAMETERS = {"congestion_control": {"server": {"flag": "--cc={value}"}}}
@@ -47,22 +47,22 @@ PARAMETERS = {"congestion_control": {"server": {"flag": "--cc={value}"}}}
 def test_what_a_repeat_starts_from(
     one: Scenario, client: Implementation, server: Implementation, sentence: str
 ) -> None:
-    cell_results = results(one, [4.8], client=client, server=server)[:1]
-    assert footnotes(cell_results) == ([sentence] if sentence else [])
+    made = results(one, [4.8], client=client, server=server)[:1]
+    assert footnotes(made) == ([sentence] if sentence else [])
 
 
 def test_every_format_says_so() -> None:
-    cell_results = results(again(), [4.8], figures={"milestone_100MB": 6.0})
+    made = results(again(), [4.8], figures={"milestone_100MB": 6.0})
     forgot = results(again(), [9.8], figures={"milestone_100MB": 6.0}, server=forgetful())
-    text = markdown.scenario_markdown([*cell_results, *forgot])
+    text = render_blocks(scenario_blocks([*made, *forgot]))
     assert "| 6.00 | 4.80 † |" in text and "| 6.00 | 9.80 |" in text
     assert text.rstrip().endswith(f"† {SENTENCE} by default)")
-    assert "†" not in markdown.scenario_markdown(forgot)
-    out = io.StringIO()
-    table.show([*cell_results, *forgot], Console(file=out, width=200))
-    assert "4.80 †" in out.getvalue() and "9.80 †" not in out.getvalue()
-    assert f"† {SENTENCE} by default)" in out.getvalue()
-    seeds = [cell["repeat_seed"] for cell in json_report.report([*cell_results, *forgot])["cells"]]
+    assert "†" not in render_blocks(scenario_blocks(forgot))
+    document = results_document([*made, *forgot])
+    text = printed(document)
+    assert "4.80 †" in text and "9.80 †" not in text
+    assert f"† {SENTENCE} by default)" in text
+    seeds = [cell["repeat_seed"] for cell in document.data["cells"]]
     assert seeds == [{"server": "picoquic", "value": "jump-start", "asked": False}, None]
 
 
@@ -72,9 +72,9 @@ def test_a_flow_s_own_parameter_counts() -> None:
     assert seed_of(result.cell) is None
 
 
-def asked(value: str, client: Implementation, **overrides: Any) -> Cell:
-    tested_scenario = again(parameters={"server.congestion_control": "bbr", "server.bdp_seed": value}, **overrides)
-    return cell(tested_scenario, client, PICOQUIC)
+def asked(value: str, client: Implementation, **more: Any) -> Cell:
+    one = again(parameters={"server.congestion_control": "bbr", "server.bdp_seed": value}, **more)
+    return cell(one, client, PICOQUIC)
 
 
 def test_a_seed_is_for_a_client_that_resumes() -> None:

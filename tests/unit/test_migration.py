@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from harness.analysis.metrics import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import Request, build_matrix
 from harness.outcome import Handover, LinkProof, MeasuredRun, Outcome, Run
-from harness.report import moves
+from harness.report import migration
+from harness.report.markdown import render_markdown
 from tests.examples import SIM, catalogue, images
 from tests.measurements import measurement
+from tests.rendering import printed
 
 KNOWN = {name: implementation for name, (implementation, _) in catalogue().implementations().items()}
 CLIENT = "picoquic"
@@ -67,7 +67,7 @@ PORT = {"how": "nat-port", "address_changed": False, "destination_id_changed": F
     ],
 )
 def test_what_a_server_does_by_the_rfc(seen: tuple[Handover, ...], conduct: str) -> None:
-    (row,) = moves.rows([result("quinn", *seen)])
+    (row,) = migration.rows([result("quinn", *seen)])
     assert row.conduct == conduct
 
 
@@ -87,29 +87,26 @@ def test_what_a_server_does_by_the_rfc(seen: tuple[Handover, ...], conduct: str)
     ],
 )
 def test_a_contradiction_of_the_survey_is_said(server: str, seen: Handover, contradicts: bool) -> None:
-    (row,) = moves.rows([result(server, seen)])
+    (row,) = migration.rows([result(server, seen)])
     assert bool(row.contradiction) == contradicts
 
 
 def test_the_table_and_its_json() -> None:
     late = handover(why_not="it came 0.082 s after the end of the transfer")
     results = [result("quic-go", RESET, late), result("quiche", late)]
-    out = io.StringIO()
-    moves.show(results, Console(file=out, width=260))
-    text = out.getvalue()
+    document = migration.migration_document(results)
+    text = printed(document, 260)
     assert "begins anew" in text and "280 → 12" in text
     assert "not observed in 1 of 2 runs: it came 0.082 s after" in text
-    content = moves.report(results)
+    content = document.data
     assert [(one["server"], len(one["runs"]), one["not_observed"]) for one in content["moves"]] == [
         ("quic-go", 1, [late.why_not]),
         ("quiche", 0, [late.why_not]),
     ]
     assert content["moves"][0]["conduct"] == "begins anew"
-    page = moves.markdown(results)
+    page = render_markdown(document)
     assert page.count("\n| quic") == 2 and "not observed: it came" in page
 
 
 def test_nothing_that_moves_is_said() -> None:
-    out = io.StringIO()
-    moves.show([], Console(file=out, width=120))
-    assert out.getvalue().strip() == "no stored run has a client that moves"
+    assert printed(migration.migration_document([]), 120).strip() == "no stored run has a client that moves"

@@ -15,16 +15,20 @@ from harness.evaluation.cell_result import CellResult
 from harness.execution import measured_store
 from harness.execution.measured_store import StoredResults
 from harness.outcome import Attributed, Attribution, MeasuredRun, Outcome, State, StateShare
-from harness.report import because, json_report, table
-from harness.report.layout import Column, FittedTable, Row
+from harness.report import diagnosis
+from harness.report.document import Column, Row, Table
+from harness.report.markdown import render_blocks
+from harness.report.results import results_blocks, results_document
 from harness.report.site.cell import bands, cell_page
 from harness.report.site.cell import time_breakdowns as bars
 from harness.report.site.pictures import LEFT, received_picture
+from harness.report.terminal import FittedTable
 from harness.store.parquet import ColumnStore, write_columns
 from harness.store.parquet.tables import StoredRun
 from harness.store.results import Store
 from tests.engine_pairs import result, run
 from tests.examples import scenario
+from tests.rendering import printed
 from tests.unit.captures import Link, Recipe, write_run
 
 PARTS: dict[State, tuple[float, str]] = {
@@ -49,70 +53,71 @@ def attribution(scale: float = 1.0) -> Attribution:
 
 def told(*scales: float, bound: str = "20 s", version: int = VERSION) -> CellResult:
     """A cell that was to have 10 MB within a time, with a run for each scale of the parts."""
-    tested_scenario = scenario(objectives=[{"metric": "milestone_10MB", "at_most": bound}])
+    asked = scenario(objectives=[{"metric": "milestone_10MB", "at_most": bound}])
     pairs = []
     for scale in scales:
         one = attribution(scale)
-        stored_run, measured = run(milestone_10MB=one.seconds, completion=one.seconds)
+        made, measured = run(milestone_10MB=one.seconds, completion=one.seconds)
         assert measured is not None
-        pairs.append(
-            (stored_run, measured.model_copy(update={"attributed": Attributed(version=version, transfers=(one,))}))
-        )
-    return result("virtual", *pairs, one=tested_scenario)
+        pairs.append((made, measured.model_copy(update={"attributed": Attributed(version=version, transfers=(one,))})))
+    return result("virtual", *pairs, one=asked)
 
 
 def test_the_sentence_has_what_was_beyond_what_every_transfer_needs() -> None:
-    assert because.sentence(attribution(), told(1.0)) == (
+    assert diagnosis.time_sentence(attribution(), told(1.0)) == (
         "10 MB in 24.6 s, 4.6 s over: 3.9 s in slow start from 10 packets, 2.1 s in recovery (12 packets lost), "
         "1.2 s with the sender idle with 64 kB in flight; line rate for 16.1 s, handshake and request 1.3 s."
     )
-    assert ", 4.6 s over" not in because.sentence(attribution(), told(1.0, bound="25 s"))
+    assert ", 4.6 s over" not in diagnosis.time_sentence(attribution(), told(1.0, bound="25 s"))
 
 
 def test_a_column_has_the_three_largest() -> None:
-    assert because.short(attribution()) == (
+    assert diagnosis.time_text(attribution()) == (
         "slow start 3.9 s from 10 packets, recovery 2.1 s (12 packets lost), sender idle 1.2 s with 64 kB in flight; "
         "line rate 16.1 s"
     )
 
 
 def test_the_run_in_the_middle_speaks_for_its_cell() -> None:
-    (one,) = because.attributions(told(2.0, 1.0, 3.0))
+    (one,) = diagnosis.attributions(told(2.0, 1.0, 3.0))
     assert one == attribution(2.0)
-    assert because.attributions(result("virtual", run(completion=1.0))) == []
+    assert diagnosis.attributions(result("virtual", run(completion=1.0))) == []
 
 
 def test_what_is_short_of_an_objective_says_why_and_what_meets_it_does_not() -> None:
     missed, met = told(1.0), told(1.0, bound="25 s")
-    assert because.lines([missed, met]) == [f"{missed.name}: {because.sentence(attribution(), missed)}"]
+    assert diagnosis.time_lines([missed, met]) == [f"{missed.name}: {diagnosis.time_sentence(attribution(), missed)}"]
 
 
 def test_the_readme_has_a_line_for_each_that_misses_the_slowest_first() -> None:
-    made = because.markdown([told(1.0), told(1.0, bound="25 s"), told(2.0)])
+    made = render_blocks(diagnosis.diagnosis_blocks([told(1.0), told(1.0, bound="25 s"), told(2.0)]))
     head, _, *lines = made.splitlines()
     assert head == "| client → server | s | over | because |"
     assert [line.split(" | ")[1:3] for line in lines] == [["49.20", "29.20"], ["24.60", "4.60"]]
-    assert lines[1].endswith(f"| {because.short(attribution())} |")
-    assert because.markdown([told(1.0, bound="25 s"), result("virtual", run(completion=1.0))]) == ""
+    assert lines[1].endswith(f"| {diagnosis.time_text(attribution())} |")
+    assert (
+        render_blocks(diagnosis.diagnosis_blocks([told(1.0, bound="25 s"), result("virtual", run(completion=1.0))]))
+        == ""
+    )
 
 
 def test_what_older_rules_told_is_marked() -> None:
     older, today = told(1.0, version=VERSION - 1), told(2.0)
-    _, _, first, second, *rest = because.markdown([today, older]).splitlines()
-    assert "‡" not in first and second.endswith(" ‡ |") and rest == ["", f"‡ {because.OLDER_RULES_NOTE}"]
+    _, _, first, second, *rest = render_blocks(diagnosis.diagnosis_blocks([today, older])).splitlines()
+    assert "‡" not in first and second.endswith(" ‡ |") and rest == ["", f"‡ {diagnosis.OLDER_RULES_NOTE}"]
     assert (
-        bars(older)[0].sentence.endswith(because.OLDER_RULES_NOTE)
-        and because.OLDER_RULES_NOTE not in bars(today)[0].sentence
+        bars(older)[0].sentence.endswith(diagnosis.OLDER_RULES_NOTE)
+        and diagnosis.OLDER_RULES_NOTE not in bars(today)[0].sentence
     )
 
 
 def test_the_readme_names_each_that_failed_with_the_last_word_of_its_log() -> None:
-    stored_run, measured = run(completion=1.0)
+    made, measured = run(completion=1.0)
     end = Outcome(status="crashed", role="client", exit_code=1, log_tail=("begun", "too many gaps | really\n"))
     silent = Outcome(status="timed_out", role="client", detail="not done after 120 s")
-    crashed = result("virtual", (stored_run.model_copy(update={"outcome": end}), measured))
-    late = result("virtual", (stored_run.model_copy(update={"outcome": silent}), measured))
-    lines = because.markdown([crashed, late, crashed]).splitlines()[2:]
+    crashed = result("virtual", (made.model_copy(update={"outcome": end}), measured))
+    late = result("virtual", (made.model_copy(update={"outcome": silent}), measured))
+    lines = render_blocks(diagnosis.diagnosis_blocks([crashed, late, crashed])).splitlines()[2:]
     assert lines == [
         f"| {crashed.name}, {crashed.name} | – | – | crashed client: “too many gaps \\| really” |",
         f"| {late.name} | – | – | timed out client: not done after 120 s |",
@@ -120,15 +125,13 @@ def test_the_readme_names_each_that_failed_with_the_last_word_of_its_log() -> No
     # One that failed once and else shows where its time went is in the table by that.
     (whole,) = (told(1.0),)
     mixed = result(
-        "virtual", *whole.runs, (stored_run.model_copy(update={"outcome": end}), measured), one=whole.cell.scenario
+        "virtual", *whole.runs, (made.model_copy(update={"outcome": end}), measured), one=whole.cell.scenario
     )
-    assert "crashed" not in because.markdown([mixed])
+    assert "crashed" not in render_blocks(diagnosis.diagnosis_blocks([mixed]))
 
 
 def _printed(results: list[CellResult], width: int) -> str:
-    out = io.StringIO()
-    Console(file=out, width=width).print(table.render(results))
-    return out.getvalue()
+    return printed(results_blocks(results), width)
 
 
 def test_the_table_has_the_column_where_it_fits() -> None:
@@ -141,17 +144,17 @@ def test_the_table_has_the_column_where_it_fits() -> None:
 
 def test_a_column_that_is_there_if_it_fits_does_not_make_parts() -> None:
     columns = [Column("who", identifies=True), Column("a"), Column("why", text=24, if_fits=True)]
-    fitted_table = FittedTable("title", columns, [Row(["x" * 10, "1", "because " * 20])])
+    made = FittedTable(Table(columns, [Row(["x" * 10, "1", "because " * 20])], "title"))
     out = io.StringIO()
-    Console(file=out, width=30).print(fitted_table)
+    Console(file=out, width=30).print(made)
     assert "parts" not in out.getvalue() and "why" not in out.getvalue()
     out = io.StringIO()
-    Console(file=out, width=60).print(fitted_table)
+    Console(file=out, width=60).print(made)
     assert "why" in out.getvalue()
 
 
 def test_json_has_parts_that_add_up_and_bounds() -> None:
-    (cell,) = json_report.report([told(1.0)])["cells"]
+    (cell,) = results_document([told(1.0)]).data["cells"]
     (one,) = cell["because"]
     assert sum(part["seconds"] for part in one["parts"]) == pytest.approx(one["seconds"])
     slow = next(part for part in one["parts"] if part["state"] == "slow_start")
@@ -160,14 +163,14 @@ def test_json_has_parts_that_add_up_and_bounds() -> None:
 
 
 def test_the_site_has_a_bar_and_bands_below_the_curve() -> None:
-    cell_result = told(1.0)
-    (transfer_breakdown,) = bars(cell_result)
-    assert sum(share.percent for share in transfer_breakdown.shares) == pytest.approx(100, abs=0.1)
-    assert transfer_breakdown.shares[-1].word == "line rate" and transfer_breakdown.shares[0].word == ""
-    assert transfer_breakdown.rows[2] == ["", "slow start", "3.90", "15.8", "20.70", "from 10 packets"]
-    picture = received_picture(cell_result)
+    found = told(1.0)
+    (one,) = bars(found)
+    assert sum(share.percent for share in one.shares) == pytest.approx(100, abs=0.1)
+    assert one.shares[-1].word == "line rate" and one.shares[0].word == ""
+    assert one.rows[2] == ["", "slow start", "3.90", "15.8", "20.70", "from 10 packets"]
+    picture = received_picture(found)
     assert picture is not None
-    made = bands(cell_result, picture)
+    made = bands(found, picture)
     assert [band.state for band in made] == [
         "handshake",
         "request",
@@ -178,29 +181,29 @@ def test_the_site_has_a_bar_and_bands_below_the_curve() -> None:
     ]
     assert made[0].x == LEFT
     assert sum(band.width for band in made) == pytest.approx(picture.x(24.6) - LEFT, abs=0.7)
-    page = cell_page(cell_result)
-    assert page.because == (transfer_breakdown,) and page.bands == made
+    page = cell_page(found)
+    assert page.because == (one,) and page.bands == made
     assert cell_page(result("virtual", run(completion=1.0))).because == ()
 
 
 def test_columns_keep_it(tmp_path: Path) -> None:
-    (stored_run, measured), *_ = told(1.0).runs
+    (made, measured), *_ = told(1.0).runs
     assert measured is not None
-    write_columns(tmp_path, [StoredRun(stored_run, measured)], [])
-    measured_run = ColumnStore(tmp_path).measured(stored_run.cell.key, 0)
-    assert measured_run is not None and measured_run.attributed == measured.attributed
+    write_columns(tmp_path, [StoredRun(made, measured)], [])
+    kept = ColumnStore(tmp_path).measured(made.cell.key, 0)
+    assert kept is not None and kept.attributed == measured.attributed
     # Stores that are older than it are read.
     frame = pl.read_parquet(tmp_path / "runs.parquet").drop("measured_attributed")
     frame.write_parquet(tmp_path / "runs.parquet")
-    older = ColumnStore(tmp_path).measured(stored_run.cell.key, 0)
+    older = ColumnStore(tmp_path).measured(made.cell.key, 0)
     assert older == measured.model_copy(update={"attributed": None})
 
 
 def test_a_run_s_artefacts_tell_where_its_time_went(tmp_path: Path) -> None:
     """Data at 1.3 times the link's rate, from the beginning: the bottleneck serves without a gap but for what its queue
     drops, and the way before takes two round trips of 100 ms."""
-    stored_run = write_run(tmp_path, Recipe(configured=Link(burst_bytes=None), configured_up=Link(burst_bytes=None)))
-    (one,) = attribute(tmp_path, stored_run).transfers
+    made = write_run(tmp_path, Recipe(configured=Link(burst_bytes=None), configured_up=Link(burst_bytes=None)))
+    (one,) = attribute(tmp_path, made).transfers
     assert sum(part.seconds for part in one.parts) == pytest.approx(one.seconds, abs=1e-9)
     assert one.seconds_in("handshake") == pytest.approx(0.102, abs=0.001)
     assert one.seconds_in("request") == pytest.approx(0.105, abs=0.005)
@@ -208,43 +211,43 @@ def test_a_run_s_artefacts_tell_where_its_time_went(tmp_path: Path) -> None:
 
 
 def test_without_captures_the_reason_is_said(tmp_path: Path) -> None:
-    stored_run = write_run(tmp_path, Recipe())
+    made = write_run(tmp_path, Recipe())
     for name in ("left", "right"):
         (tmp_path / f"sim/trace_node_{name}.pcap").unlink()
-    attributed = attribute(tmp_path, stored_run)
-    assert attributed.transfers == ()
-    (absent,) = attributed.absent
+    found = attribute(tmp_path, made)
+    assert found.transfers == ()
+    (absent,) = found.absent
     assert "no datagram of the client was captured" in absent.why
 
 
 def _kept(folder: Path) -> tuple[Store, Path]:
     store = Store(folder / "store")
     place = store.begin("0" * 16, 0)
-    stored_run = write_run(place, Recipe())
+    made = write_run(place, Recipe())
     measured = MeasuredRun(version=MEASURING, warnings=("as it was",))
-    return store, store.finish(place, stored_run, measured)
+    return store, store.finish(place, made, measured)
 
 
 def test_it_is_looked_for_again_by_itself(tmp_path: Path) -> None:
     """Measurements stay as they are: only where the time went is of an older version, or was never looked for."""
     store, _ = _kept(tmp_path)
-    (stored_run,) = store.runs("0" * 16)
-    measured_run = StoredResults(store, store).measured(stored_run)
-    assert measured_run is not None and measured_run.attributed is not None
-    assert measured_run.attributed.version == VERSION and measured_run.attributed.transfers
-    assert (measured_run.warnings, measured_run.measurements) == (("as it was",), ())
-    assert store.measured("0" * 16, 0) == measured_run
+    (made,) = store.runs("0" * 16)
+    found = StoredResults(store, store).measured(made)
+    assert found is not None and found.attributed is not None
+    assert found.attributed.version == VERSION and found.attributed.transfers
+    assert (found.warnings, found.measurements) == (("as it was",), ())
+    assert store.measured("0" * 16, 0) == found
 
 
 def test_what_is_of_today_is_not_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, _ = _kept(tmp_path)
-    (stored_run,) = store.runs("0" * 16)
-    first = StoredResults(store, store).measured(stored_run)
+    (made,) = store.runs("0" * 16)
+    first = StoredResults(store, store).measured(made)
 
     def never(*_: object) -> Attributed:
         raise AssertionError("it is of today")
 
     monkeypatch.setattr(measured_store, "attribute", never)
-    assert StoredResults(store, store).measured(stored_run) == first
+    assert StoredResults(store, store).measured(made) == first
     # A store that is not written to is shown as it is.
-    assert StoredResults(store, None).measured(stored_run) == first
+    assert StoredResults(store, None).measured(made) == first

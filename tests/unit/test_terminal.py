@@ -7,21 +7,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
-from rich.text import Text
 
 from harness.cli.consoles import table_console
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import MeasuredRun
-from harness.report import explain, flow_metrics, grid, listing, table
-from harness.report.chosen import columns, flow_columns, parse_metrics, ranking_metrics
-from harness.report.layout import Column, FittedTable, Row
-from harness.report.table import ReferenceLine
+from harness.report.catalogue import ListedImplementation, catalogue_document
+from harness.report.column_selection import columns, flow_columns, parse_metrics, ranking_metrics
+from harness.report.document import Column, Row, Table
+from harness.report.grid import grid_blocks, verdict_grid_blocks
+from harness.report.markdown import render_blocks, render_markdown
+from harness.report.metrics import metrics_document
+from harness.report.parameters import vocabulary_document
+from harness.report.results import ReferenceLine, results_document, scenario_table
+from harness.report.terminal import FittedTable
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import PARAMETERS
 from harness.scenario.schema import Flow
 from tests.engine_pairs import completions, result, run
 from tests.examples import implementation, scenario
+from tests.rendering import printed
 
 
 def _printed(what: object, width: int) -> str:
@@ -44,29 +49,29 @@ ROWS = [Row([f"client-{row}", f"server-{row}", *(f"{row}.{index}" for index in r
 
 
 def test_a_table_that_has_room_is_one() -> None:
-    text = _printed(FittedTable("title", COLUMNS, ROWS), 120)
+    text = _printed(FittedTable(Table(COLUMNS, ROWS, "title")), 120)
     assert "parts" not in text
     assert text.count("client-1") == 1
 
 
 def test_one_that_has_not_is_stacked_and_says_so() -> None:
-    text = _printed(FittedTable("title", COLUMNS, ROWS), 60)
+    text = _printed(FittedTable(Table(COLUMNS, ROWS, "title")), 60)
     assert "in 2 parts: it needs 95 columns, and here are 60 (COLUMNS=95" in text
     assert text.count("client-1") == 2
     assert "2.5" in text
     assert max(map(len, text.splitlines())) <= 60
     # It has what it said it needs.
-    assert "parts" not in _printed(FittedTable("title", COLUMNS, ROWS), 95)
+    assert "parts" not in _printed(FittedTable(Table(COLUMNS, ROWS, "title")), 95)
 
 
 def test_where_nothing_fits_rows_become_lines() -> None:
-    text = _printed(FittedTable("title", COLUMNS, ROWS), 24)
+    text = _printed(FittedTable(Table(COLUMNS, ROWS, "title")), 24)
     assert "client: client-1\nserver: server-1\nfigure0 s: 1.0\n" in text
 
 
 def test_what_people_wrote_is_no_markup() -> None:
     text = _printed(
-        FittedTable("[/nope] [red]", [Column("[/a]", identifies=True), Column("b")], [Row(["[/x]", "[b]"])]), 80
+        FittedTable(Table([Column("[/a]", identifies=True), Column("b")], [Row(["[/x]", "[b]"])], "[/nope] [red]")), 80
     )
     for word in ("[/nope] [red]", "[/a]", "[/x]", "[b]"):
         assert word in text
@@ -74,7 +79,7 @@ def test_what_people_wrote_is_no_markup() -> None:
 
 def test_reference_lines_are_told_from_rows() -> None:
     rows = [*ROWS, Row(["", "a line of words that is longer than any server's name", *["9"] * 6], reference=True)]
-    wide = _printed(FittedTable("title", COLUMNS, rows), 120)
+    wide = _printed(FittedTable(Table(COLUMNS, rows, "title")), 120)
     assert max(map(len, wide.splitlines())) <= 95
     assert "alineofwordsthatislongerthananyserver'sname" in _words(wide).replace("9", "") or "a line" in wide
 
@@ -86,8 +91,8 @@ def test_reference_lines_are_told_from_rows() -> None:
 )
 def test_no_width_drops_anything(heads: list[tuple[str, bool]], width: int) -> None:
     shown = [Column(name, identifies=told) for name, told in heads]
-    rows = [Row([Text(f"{name}{row}") for name, _ in heads]) for row in range(2)]
-    text = _printed(FittedTable("t", shown, rows), width)
+    rows = [Row([f"{name}{row}" for name, _ in heads]) for row in range(2)]
+    text = _printed(FittedTable(Table(shown, rows, "t")), width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
     for name, _ in heads:
@@ -126,7 +131,7 @@ def _sweep() -> list[CellResult]:
 @pytest.mark.parametrize("width", [40, 80, 180])
 def test_every_row_of_a_sweep_is_known_by_its_values(width: int) -> None:
     cells = _sweep()
-    text = _words(_printed(table.scenario_table(cells), width))
+    text = _words(printed([scenario_table(cells)], width))
     words = ("reno", "cubic", "a-client-named-well", "beta", "congestion_control", "loss")
     if width > 40:
         assert [word for word in words if word not in text] == []
@@ -140,24 +145,23 @@ def test_a_grid_of_many_servers_is_stacked() -> None:
         completions("virtual", 4.0, one=scenario(objectives=[]), server=implementation(f"server-number-{index}"))
         for index in range(9)
     ]
-    out = io.StringIO()
-    grid.show(cells, Console(file=out, width=80))
-    assert "parts" in out.getvalue()
-    assert all(f"server-number-{index}" in out.getvalue() for index in range(9))
+    text = printed(grid_blocks(cells), 80)
+    assert "parts" in text
+    assert all(f"server-number-{index}" in text for index in range(9))
 
 
 def test_who_met_nobody_but_itself_stands_below_the_grid() -> None:
     def met(client: str, server: str) -> CellResult:
-        implementations = {"client": implementation(client), "server": implementation(server)}
-        return completions("virtual", 4.0, one=scenario(objectives=[]), **implementations)
+        who = {"client": implementation(client), "server": implementation(server)}
+        return completions("virtual", 4.0, one=scenario(objectives=[]), **who)
 
     crowd = [met(client, server) for client in ("alpha", "beta") for server in ("alpha", "beta")]
-    text = grid.verdicts([*crowd, met("gamma", "gamma"), met("delta", "delta")])
+    text = render_blocks(verdict_grid_blocks([*crowd, met("gamma", "gamma"), met("delta", "delta")]))
     assert "| | alpha | beta |\n" in text
     assert "| alpha | ● 4.00 | ● 4.00 |\n" in text
     assert text.endswith("\n\nOthers, each with itself: gamma ● 4.00, delta ● 4.00.\n")
-    assert "Others" not in grid.verdicts(crowd)
-    assert "| | delta | gamma |" in grid.verdicts([met("gamma", "gamma"), met("delta", "delta")])
+    assert "Others" not in render_blocks(verdict_grid_blocks(crowd))
+    assert "| | delta | gamma |" in render_blocks(verdict_grid_blocks([met("gamma", "gamma"), met("delta", "delta")]))
 
 
 def _flows(count: int) -> CellResult:
@@ -168,54 +172,45 @@ def _flows(count: int) -> CellResult:
 
 
 def test_forty_flows_are_rows() -> None:
-    cell_result = _flows(40)
-    out = io.StringIO()
-    table.show([cell_result], Console(file=out, width=80))
-    text = out.getvalue()
+    one = _flows(40)
+    text = printed(results_document([one]), 80)
     assert max(map(len, (line for line in text.splitlines() if "harness run" not in line))) <= 80
     for flow in (0, 17, 39):
         assert re.search(rf"│ {flow} beta[^│]*│ *{flow + 0.5:.3g} │", text) or f"{flow} " in text
     assert "39.5" in text
-    out = io.StringIO()
-    flow_metrics.show([cell_result], Console(file=out, width=80))
-    assert "39.5" in out.getvalue() and "89" in out.getvalue()
-    assert len(out.getvalue().splitlines()) < 150
-    page = flow_metrics.markdown([cell_result])
+    metrics = metrics_document([one])
+    text = printed(metrics, 80)
+    assert "39.5" in text and "89" in text
+    assert len(text.splitlines()) < 150
+    page = render_markdown(metrics)
     assert max(line.count("|") for line in page.splitlines()) < 20
 
 
 def test_a_few_flows_stay_columns() -> None:
-    cell_result = _flows(3)
-    assert [heading for _, heading in columns(cell_result.cell.scenario)][:3] == [
+    one = _flows(3)
+    assert [heading for _, heading in columns(one.cell.scenario)][:3] == [
         "flow0 Mbit/s",
         "flow1 Mbit/s",
         "flow2 Mbit/s",
     ]
-    assert flow_columns(cell_result.cell.scenario) == []
+    assert flow_columns(one.cell.scenario) == []
 
 
 def test_lists_keep_names_whole_at_80_columns() -> None:
-    implementations = [implementation(f"implementation-number-{index}") for index in range(3)]
-    out = io.StringIO()
-    console = Console(file=out, width=80)
-    listing.show(
-        [],
-        [
-            listing.ListedImplementation(stack, False, "its published image is not on this machine")
-            for stack in implementations
-        ],
-        console,
-    )
-    explain.show(console)
-    text = out.getvalue()
-    assert all(stack.name in text for stack in implementations)
+    known = [implementation(f"implementation-number-{index}") for index in range(3)]
+    absent = "its published image is not on this machine"
+    listed = catalogue_document([], [ListedImplementation(one, False, absent) for one in known])
+    text = printed(listed, 80) + printed(vocabulary_document(), 80)
+    assert all(one.name in text for one in known)
     assert all(name in text for name in PARAMETERS)
     assert max(map(len, text.splitlines())) <= 80
 
 
 def test_sentences_are_folded_before_a_table_is_stacked() -> None:
     columns = [Column("name", identifies=True), Column("said", text=12), Column("more", text=12)]
-    text = _printed(FittedTable("t", columns, [Row(["one", "many words in a row " * 5, "and others, too " * 5])]), 60)
+    text = _printed(
+        FittedTable(Table(columns, [Row(["one", "many words in a row " * 5, "and others, too " * 5])], "t")), 60
+    )
     assert "parts" not in text
     # What room there is goes to them.
     assert max(map(len, text.splitlines())) in (59, 60)
@@ -239,20 +234,19 @@ def test_metrics_are_shown_when_asked() -> None:
     ]
     asked = parse_metrics("goodput,completion", cells)
     assert asked == (MetricName("goodput"), MetricName("completion"))
-    out = io.StringIO()
-    table.show(cells, Console(file=out, width=160), asked)
-    assert "goodput Mbit/s" in out.getvalue() and "completion s" in out.getvalue() and "2MB" not in out.getvalue()
-    assert "goodput: ★ server cubic: 50 Mbit/s; reno: 40 Mbit/s, 1.25 times less" in out.getvalue()
+    text = printed(results_document(cells, asked), 160)
+    assert "goodput Mbit/s" in text and "completion s" in text and "2MB" not in text
+    assert "goodput: ★ server cubic: 50 Mbit/s; reno: 40 Mbit/s, 1.25 times less" in text
 
 
 def test_a_flow_s_metric_is_of_each_flow_or_of_the_one_that_is_named() -> None:
-    few, tested_scenario = _flows(2).cell.scenario, _flows(12).cell.scenario
+    few, many = _flows(2).cell.scenario, _flows(12).cell.scenario
     name = MetricName("mean_srtt")
     assert [found.flow for found, _ in columns(few, [name])] == [0, 1]
-    assert columns(tested_scenario, [name]) == []
-    assert flow_columns(tested_scenario, [name]) == [(name, "mean_srtt ms")]
-    assert [heading for _, heading in columns(tested_scenario, [MetricName("mean_srtt", 3)])] == ["flow3_mean_srtt ms"]
-    assert ranking_metrics(tested_scenario, [name]) == []
+    assert columns(many, [name]) == []
+    assert flow_columns(many, [name]) == [(name, "mean_srtt ms")]
+    assert [heading for _, heading in columns(many, [MetricName("mean_srtt", 3)])] == ["flow3_mean_srtt ms"]
+    assert ranking_metrics(many, [name]) == []
 
 
 @pytest.mark.parametrize(
@@ -273,10 +267,10 @@ def test_a_metric_that_cannot_be_is_an_error_with_a_hint(words: str, message: st
 
 
 def test_a_metric_that_nobody_measured_is_a_dash() -> None:
-    cell_result = completions("virtual", 4.0, one=scenario(objectives=[]))
-    text = _printed(table.scenario_table([cell_result], parse_metrics("timeouts", [cell_result])), 120)
+    one = completions("virtual", 4.0, one=scenario(objectives=[]))
+    text = printed([scenario_table([one], parse_metrics("timeouts", [one]))], 120)
     assert re.search(r"│ +– │ no_objectives", text)
-    assert isinstance(cell_result.runs[0][1], MeasuredRun)
+    assert isinstance(one.runs[0][1], MeasuredRun)
 
 
 # --- what rows are held against

@@ -1,19 +1,22 @@
-"""Metrics of flows, the bottleneck and the network, in tables laid out like CCPerf's (ccperf.net)."""
+"""Metrics of flows, the bottleneck and the network, in tables laid out like CCPerf's (ccperf.net).
+
+And docs/metrics.md: every metric as it is declared.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from rich.console import Console
-
-from harness.analysis.metrics.registry import Layer, declared_metrics, unit_of
+from harness.analysis.metrics.registry import Layer, Metric, declared_metrics, unit_of
 from harness.evaluation.cell_result import CellResult
-from harness.formatting import escape_stored, format_count
+from harness.formatting import format_count
 from harness.outcome import Interval
-from harness.report.chosen import MOST_FLOWS
-from harness.report.layout import Column, FittedTable, Row, span_text, unit_text
+from harness.report.column_selection import MOST_FLOWS
+from harness.report.document import Block, BulletList, Column, Document, Paragraph, Phrase, Row, Span, Table
 from harness.report.markdown import table_row
+from harness.report.numbers import span_text, unit_text
 from harness.scenario.metric_names import MetricName
 from harness.topology import flow_label
 
@@ -139,8 +142,7 @@ def absences(result: CellResult) -> list[str]:
     ]
 
 
-def heading(result: CellResult) -> str:
-    """Heading of a cell's tables."""
+def _title(result: CellResult) -> Phrase:
     completed, total = result.outcomes.get("completed", 0), len(result.runs)
     runs = (
         format_count(completed, "run")
@@ -148,90 +150,103 @@ def heading(result: CellResult) -> str:
         else f"{completed} of {format_count(total, 'run')} completed"
     )
     parameters = "".join(f", {name} {value}" for name, value in result.cell.parameters.items())
-    return (
-        f"{result.cell.scenario.title} (`{result.cell.scenario.name}`, engine {result.cell.engine}{parameters}; {runs})"
-    )
+    scenario = result.cell.scenario
+    suffix = f", engine {result.cell.engine}{parameters}; {runs})"
+    return Span(scenario.title, strong=True), " (", Span(scenario.name, code=True), suffix
 
 
-def _lay_out(table: MetricTable) -> tuple[list[str], int, list[list[str]]]:
-    """Return (headings, number of label columns, rows).
-
-    A row is a metric, or a flow where a row has no room for all flows.
-    """
+def _lay_out(table: MetricTable) -> Table:
+    """The table with a row per metric, or per flow where a row has no room for all flows. The title heads the rows."""
     if len(table.columns) <= MOST_FLOWS + 1:
-        rows = [[name, unit_text(unit), *map(span_text, values)] for name, unit, values in table.rows]
-        return ["metric", "unit", *table.columns], 2, rows
-    headings = [f"{name} {unit_text(unit)}".rstrip() for name, unit, _ in table.rows]
+        columns = [Column(table.title, identifies=True, code=True), Column("unit", identifies=True)]
+        columns += [Column(name, right=True) for name in table.columns]
+        return Table(
+            columns, [Row([name, unit_text(unit), *map(span_text, spans)]) for name, unit, spans in table.rows]
+        )
+    columns = [Column(table.title, identifies=True)]
+    columns += [Column(f"{name} {unit_text(unit)}".rstrip(), right=True) for name, unit, _ in table.rows]
     rows = [
-        [column, *(span_text(values[index]) for _, _, values in table.rows)]
-        for index, column in enumerate(table.columns)
+        Row([name, *(span_text(spans[index]) for _, _, spans in table.rows)])
+        for index, name in enumerate(table.columns)
     ]
-    return ["flow", *headings], 1, rows
+    return Table(columns, rows)
 
 
-def markdown(results: Sequence[CellResult]) -> str:
-    """All cells' tables."""
-    lines: list[str] = []
+def metrics_document(results: Sequence[CellResult]) -> Document:
+    """All cells' tables. Numbers of the data are numbers."""
+    blocks: list[Block] = []
     for result in results:
-        metric_tables = tables(result)
-        if metric_tables:
-            lines += [f"**{escape_stored(heading(result))}**", ""]
-        for table in metric_tables:
-            headings, label_count, rows = _lay_out(table)
-            lines += [
-                table_row([table.title, *headings[1:]]),
-                table_row([*["---"] * label_count, *["---:"] * (len(headings) - label_count)]),
-                *(table_row([f"`{first}`" if label_count == 2 else first, *values]) for first, *values in rows),
-                "",
-            ]
-        if metric_tables and (reasons := absences(result)):
-            lines += [*(f"- {escape_stored(reason)}" for reason in reasons), ""]
-    return "\n".join(lines)
+        if metric_tables := tables(result):
+            blocks += [Paragraph(_title(result)), *map(_lay_out, metric_tables), BulletList(absences(result))]
+    return Document({"schema": 1, "cells": [_cell_data(result) for result in results]}, blocks)
 
 
-def show(results: Sequence[CellResult], console: Console) -> None:
-    """The same on a terminal."""
-    for result in results:
-        metric_tables = tables(result)
-        if metric_tables:
-            console.print(heading(result), markup=False)
-        for table in metric_tables:
-            headings, label_count, rows = _lay_out(table)
-            columns = [
-                Column(head, identifies=index < label_count, right=index >= label_count)
-                for index, head in enumerate(headings)
-            ]
-            console.print(FittedTable(table.title, columns, [Row(row) for row in rows]))
-        for reason in absences(result) if metric_tables else ():
-            console.print(reason, markup=False)
+def _cell_data(result: CellResult) -> dict[str, Any]:
+    return {
+        "scenario": result.cell.scenario.name,
+        "engine": result.cell.engine,
+        "client": result.cell.client.name,
+        "server": result.cell.server.name,
+        "parameters": dict(result.cell.parameters),
+        "tables": [
+            {
+                "title": table.title,
+                "columns": list(table.columns),
+                "rows": [
+                    {
+                        "metric": name,
+                        "unit": unit,
+                        "values": [None if span is None else span.model_dump(mode="json") for span in spans],
+                    }
+                    for name, unit, spans in table.rows
+                ],
+            }
+            for table in tables(result)
+        ],
+        "absent": absences(result),
+    }
 
 
-def report(results: Sequence[CellResult]) -> dict[str, object]:
-    """The same as plain data: numbers are numbers."""
-    cells = [
-        {
-            "scenario": result.cell.scenario.name,
-            "engine": result.cell.engine,
-            "client": result.cell.client.name,
-            "server": result.cell.server.name,
-            "parameters": dict(result.cell.parameters),
-            "tables": [
-                {
-                    "title": table.title,
-                    "columns": list(table.columns),
-                    "rows": [
-                        {
-                            "metric": name,
-                            "unit": unit,
-                            "values": [None if span is None else span.model_dump(mode="json") for span in values],
-                        }
-                        for name, unit, values in table.rows
-                    ],
-                }
-                for table in tables(result)
-            ],
-            "absent": absences(result),
-        }
-        for result in results
+# --- Every metric as it is declared.
+
+
+_SECTIONS: tuple[tuple[Layer, str, str], ...] = (
+    (
+        "flow",
+        "Flows and their transfers",
+        "A download that is repeated has each for the first and for the second connection: `repeat_completion`. In a "
+        "run of several flows each has its own: `flow1_mean_srtt`. `throughput` is of a phase: "
+        "`phase2_flow0_throughput`.",
+    ),
+    (
+        "move",
+        "Moves of clients",
+        "A flow's moves have each their own, numbered from 1 in order of time, the repetitions of `every` among them: "
+        "`move1_handover_throughput`, `flow1_move2_delivery_gap`. The server's stack's answer to each is in "
+        "`measured.json` as data (`moves`) and in the table of `harness report moves`.",
+    ),
+    ("link", "The link", "Over all flows."),
+    ("network", "All flows together", "In runs of several flows. `jain` is of a phase: `phase2_jain`."),
+)
+_BETTER = {"higher": "↑", "lower": "↓", "neutral": ""}
+
+
+def metrics_page() -> str:
+    """The page."""
+    lines = [
+        "# Metrics",
+        "",
+        "Generated (`make generate`) from the declarations in",
+        "[`harness/analysis/metrics`](../harness/analysis/metrics). Objectives, tables, JSON and `measured.json` use",
+        "these names and units; 1 is a number or a share. ↑ higher is better, ↓ lower is.",
     ]
-    return {"schema": 1, "cells": cells}
+    for layer, title, text in _SECTIONS:
+        lines += ["", f"## {title}", "", text, ""]
+        lines += [table_row(["metric", "unit", "", "what it is", "formula", "source"]), table_row(["---"] * 6)]
+        lines += [table_row(_row(metric)) for metric in declared_metrics().values() if metric.layer == layer]
+    return "\n".join(lines) + "\n"
+
+
+def _row(metric: Metric) -> list[str]:
+    name = f"`{metric.name.replace('*', 'SIZE')}`"
+    return [name, metric.unit, _BETTER[metric.better], metric.title, metric.formula, metric.source]

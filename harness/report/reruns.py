@@ -1,15 +1,17 @@
-"""Repeated reference runs, for people and as JSON."""
+"""Runs that were made again: reference runs compared with theirs, and where two runs of a cell diverge."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
-
-from harness.capture.divergence import TrailDifference
+from harness.capture.divergence import CapturedFrame, Divergence, PacketDivergence, TrailDifference
+from harness.capture.syscalls import Call, CallDivergence
 from harness.formatting import format_count
+from harness.outcome import RandomBytes
+from harness.report.document import Document, Paragraph
 from harness.store.build_diff import VersionChange
 from harness.store.identity import Equivalence, Ledger
 from harness.store.run_comparison import MetricDifference, RunComparison
@@ -18,7 +20,7 @@ from harness.store.run_comparison import MetricDifference, RunComparison
 _MAX_NAMED = 4
 
 
-def sentence(comparison: RunComparison, ledger: Ledger) -> str:
+def rerun_sentence(comparison: RunComparison, ledger: Ledger) -> str:
     """The result of one repeated run, in a line. Where it differs, with the ledger's entries that call it the same."""
     cell = comparison.reference.cell
     name = f"{comparison.reference.name} {cell.scenario.name} {cell.client.name}→{cell.server.name}"
@@ -100,16 +102,12 @@ def _abbreviate(texts: Sequence[str]) -> str:
     return ", ".join([*texts[:_MAX_NAMED], *([f"{hidden} more"] if hidden > 0 else [])])
 
 
-def show(comparisons: Sequence[RunComparison], console: Console) -> None:
-    """Print a summary."""
+def reruns_document(comparisons: Sequence[RunComparison]) -> Document:
+    """How many runs came out as before; as data, each of them."""
     counts = Counter(comparison.answer for comparison in comparisons)
     parts = ", ".join(f"{count} {answer}" for answer, count in sorted(counts.items()))
-    console.print(f"{format_count(len(comparisons), 'reference run')} made again: {parts or 'none'}", markup=False)
-
-
-def report(comparisons: Sequence[RunComparison]) -> dict[str, Any]:
-    """The same as plain data."""
-    return {"verified": [_entry(comparison) for comparison in comparisons]}
+    summary = f"{format_count(len(comparisons), 'reference run')} made again: {parts or 'none'}"
+    return Document({"verified": [_entry(comparison) for comparison in comparisons]}, [Paragraph(summary)])
 
 
 def _entry(comparison: RunComparison) -> dict[str, Any]:
@@ -141,3 +139,78 @@ def _entry(comparison: RunComparison) -> dict[str, Any]:
         "other_files": list(comparison.other_images),
         "joining": [entry.model_dump(mode="json", by_alias=True) for entry in comparison.equivalences],
     }
+
+
+# --- Where two runs diverge.
+
+
+def divergence_document(divergence: Divergence, times: int = 2) -> Document:
+    """Where two runs diverge. `times`: number of compared runs."""
+    data = {
+        "schema": 1,
+        "identical": divergence.identical,
+        "runs": times,
+        "facts": [dict(zip(("name", "first", "second"), fact, strict=True)) for fact in divergence.facts],
+        "packets": [asdict(item) for item in divergence.packets],
+        "unseen": list(divergence.unseen),
+        "random": [
+            {"endpoint": item.endpoint, "drawn": [stream.model_dump() if stream else None for stream in item.drawn]}
+            for item in divergence.random
+        ],
+        "calls": None if divergence.calls is None else asdict(divergence.calls),
+    }
+    return Document(data, [Paragraph(line) for line in divergence_lines(divergence, times)])
+
+
+def divergence_lines(divergence: Divergence, times: int = 2) -> list[str]:
+    """In words, a fact per line. `times`: number of compared runs."""
+    lines = [*_facts(divergence)]
+    if divergence.identical:
+        return [*lines, f"identical: the captures and random streams of {format_count(times, 'run')}"]
+    lines += [line for item in divergence.packets for line in _packets(item)]
+    lines += [f"{side} capture: the digests differ, and the files are not there" for side in divergence.unseen]
+    lines += [
+        f"random bytes of {item.endpoint}: {_random_text(item.drawn[0])} in the first run, "
+        f"{_random_text(item.drawn[1])} in the second"
+        for item in divergence.random
+    ]
+    if divergence.calls is not None:
+        lines += _calls(divergence.calls)
+    return lines
+
+
+def _facts(divergence: Divergence) -> Iterator[str]:
+    for name, first, second in divergence.facts:
+        yield f"{name}: {first or 'unknown'} in the first run, {second or 'unknown'} in the second"
+
+
+def _random_text(drawn: RandomBytes | None) -> str:
+    return "none" if drawn is None else f"{drawn.bytes} ({drawn.digest[:8]})"
+
+
+def _packets(item: PacketDivergence) -> Iterator[str]:
+    differences = " and ".join(item.differs) or "one capture has ended"
+    yield f"{item.side} capture: packet {item.number} of {item.counts[0]} and {item.counts[1]} differs: {differences}"
+    for name, packet in zip(("first", "second"), item.packets, strict=True):
+        yield f"  {name} run: {'no more packets' if packet is None else _packet(packet)}"
+
+
+def _packet(packet: CapturedFrame) -> str:
+    header = f"{packet.t_ns / 1e9:.9f} s  {packet.source} → {packet.destination}"
+    return f"{header}  {packet.kind}, {packet.length} bytes on the wire"
+
+
+def _calls(item: CallDivergence) -> Iterator[str]:
+    first_call = next(call for call in item.calls if call is not None)
+    yield f"system calls: number {first_call.number} differs: {' and '.join(item.differs)}"
+    for name, call in zip(("first", "second"), item.calls, strict=True):
+        yield f"  {name} run: {'no more calls' if call is None else _call(call)}"
+    yield f"  before it, of {first_call.host} {first_call.process} (pid {first_call.pid}):"
+    yield from (f"    {_call(call)}" for call in item.before)
+    yield "  before it, of anybody:"
+    yield from (f"    {_call(call)}" for call in item.around)
+
+
+def _call(call: Call) -> str:
+    looks = f", {format_count(call.looks, 'clock read')} before it" if call.looks else ""
+    return f"{call.time_ns / 1e9:.9f} s  {call.host} {call.process} (pid {call.pid})  {call.name} = {call.result_text}{looks}"

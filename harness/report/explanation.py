@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
-
-from rich.console import Console
 
 from harness.netem import (
     Server,
@@ -21,8 +18,6 @@ from harness.netem import (
 from harness.netem.mobility import flow_timeline
 from harness.outcome import EngineName
 from harness.planning.design import max_cells
-from harness.report.layout import SENTENCE_WIDTH, Column, FittedTable, Row
-from harness.scenario.parameters import PARAMETERS
 from harness.scenario.schema import GilbertElliott, Link, LinkChange, Move, Path, Proxy, Red, Scenario, Service
 from harness.topology import server_of
 from harness.topology.mobility import compile_moves, outages_by_path
@@ -216,7 +211,7 @@ def _study(scenario: Scenario) -> list[str]:
     return [cells, *(f"  {name}: {text}" for name, text in variations.items())]
 
 
-def explain(scenario: Scenario, engine: EngineName) -> str:
+def scenario_text(scenario: Scenario, engine: EngineName) -> str:
     """The scenario, its paths' figures, reference times for each size, objectives, and the programs under an engine.
 
     Drawn values appear as the file gives them. Reference times are those of the first path, or of all segments in
@@ -248,36 +243,3 @@ def explain(scenario: Scenario, engine: EngineName) -> str:
         program = compile_path(path, server, outages=outages_by_path(scenario).get(name, ()), mappings=mappings)
         lines += [f"  {line}" for line in program.lines()]
     return "\n".join(lines) + "\n"
-
-
-# --- The vocabulary of parameters as a table, generated from the model.
-
-
-_HEADINGS = ("parameter", "written as", "whose behaviour", "meaning", "what shows that it took effect")
-
-
-def _rows() -> list[tuple[str, str, str, str, str]]:
-    return [
-        (parameter.name, parameter.written, parameter.acts, parameter.meaning, parameter.evidence)
-        for parameter in PARAMETERS.values()
-    ]
-
-
-def show(console: Console) -> None:
-    """Print the table."""
-    first, *headings = _HEADINGS
-    columns = [Column(first, identifies=True), *(Column(heading, text=SENTENCE_WIDTH) for heading in headings)]
-    console.print(FittedTable("parameters", columns, [Row(row) for row in _rows()]))
-
-
-def markdown() -> str:
-    """The same for a page."""
-    lines = ["| " + " | ".join(_HEADINGS) + " |", "|" + " --- |" * len(_HEADINGS)]
-    lines += [f"| `{name}` | " + " | ".join(fields) + " |" for name, *fields in _rows()]
-    return "\n".join(lines) + "\n"
-
-
-def report() -> dict[str, Any]:
-    """What `report parameters --json` prints."""
-    names = ("name", "written", "acts", "meaning", "evidence")
-    return {"schema": 1, "parameters": [dict(zip(names, row, strict=True)) for row in _rows()]}

@@ -1,15 +1,12 @@
-"""Lists of scenarios, of implementations with their properties and availability, and of images with their sizes."""
+"""The catalogue: scenarios, and implementations with their properties and whether they are here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-
-from harness.engine.images.build import ImageBuild
-from harness.report.layout import SENTENCE_WIDTH, Column, FittedTable, Row
+from harness.report.document import SENTENCE_WIDTH, Column, Document, Paragraph, Row, Table
 from harness.scenario.parameters import PARAMETERS, Role
 from harness.scenario.schema import Implementation, Scenario
 
@@ -57,17 +54,39 @@ def _parameters(entry: ListedImplementation) -> str:
     return "; ".join([*texts, *moves]) or "–"
 
 
-def show(scenarios: Sequence[Scenario], entries: Sequence[ListedImplementation], console: Console) -> None:
-    """Print the scenarios and the implementations. Those that were never run have a table of their own."""
-    for scenario in scenarios:
-        console.print(f"{scenario.name:32} {scenario.title}", markup=False, soft_wrap=True)
-    for title, tested in (("implementations", True), (UNTESTED, False)):
-        section = [entry for entry in entries if entry.implementation.tested == tested]
-        if section:
-            console.print(_table(title, section))
+def catalogue_document(scenarios: Sequence[Scenario], entries: Sequence[ListedImplementation]) -> Document:
+    """The scenarios and the implementations. Those that were never run have a table of their own."""
+    data = {
+        "schema": 1,
+        "scenarios": [{"name": item.name, "title": item.title, "repetitions": item.repetitions} for item in scenarios],
+        "implementations": [_data(entry) for entry in entries],
+    }
+    tables = [
+        _table(title, section)
+        for title, tested in (("implementations", True), (UNTESTED, False))
+        if (section := [entry for entry in entries if entry.implementation.tested == tested])
+    ]
+    return Document(data, [*(Paragraph(f"{item.name:32} {item.title}") for item in scenarios), *tables])
 
 
-def _table(title: str, entries: Sequence[ListedImplementation]) -> FittedTable:
+def _data(entry: ListedImplementation) -> dict[str, Any]:
+    item = entry.implementation
+    return {
+        "name": item.name,
+        "title": item.title,
+        "version": item.version,
+        "licence": item.licence,
+        "tested": item.tested,
+        "roles": list(item.roles),
+        "protocols": list(item.protocols),
+        "source": item.image or "built here",
+        "parameters": {role: entry.settable(role) for role in item.roles},
+        "here": entry.here,
+        "absent": entry.absent,
+    }
+
+
+def _table(title: str, entries: Sequence[ListedImplementation]) -> Table:
     texts = ("roles", "protocols", "parameters it can be told", "here?")
     columns = [Column("name", identifies=True), Column("version", text=SENTENCE_WIDTH), Column("licence")]
     columns += [Column(heading, text=SENTENCE_WIDTH) for heading in texts]
@@ -76,40 +95,4 @@ def _table(title: str, entries: Sequence[ListedImplementation]) -> FittedTable:
         item = entry.implementation
         roles, protocols = ", ".join(item.roles), ", ".join(item.protocols)
         rows.append(Row([item.name, item.version, item.licence, roles, protocols, _parameters(entry), entry.state]))
-    return FittedTable(title, columns, rows)
-
-
-def images_json(images: Mapping[str, ImageBuild]) -> dict[str, Any]:
-    """What `images --json` prints."""
-    return {
-        "schema": 1,
-        "images": [
-            {
-                "name": name,
-                "reference": item.reference,
-                "bytes": item.size,
-                "seconds": round(item.seconds, 1),
-                "was_there": item.was_present,
-                "error": item.error.message if item.error else None,
-            }
-            for name, item in images.items()
-        ],
-    }
-
-
-def show_images(images: Mapping[str, ImageBuild], absent: Mapping[str, str], console: Console) -> None:
-    """Print each image with its size and build time, and the names of those that could not be built."""
-    columns = [
-        Column("name", identifies=True),
-        Column("image"),
-        Column("MB", right=True),
-        Column("s", right=True),
-        Column(""),
-    ]
-    rows = []
-    for name, item in images.items():
-        state = "failed" if item.error else "was there" if item.was_present else "built"
-        rows.append(Row([name, item.reference, f"{item.size / 1e6:.0f}", f"{item.seconds:.1f}", state]))
-    console.print(FittedTable("images", columns, rows))
-    for name, why in absent.items():
-        console.print(f"{name}: not built here: {why}", markup=False, soft_wrap=True)
+    return Table(columns, rows, title)
