@@ -213,4 +213,5 @@ def _calls(item: CallDivergence) -> Iterator[str]:
 
 def _call(call: Call) -> str:
     looks = f", {format_count(call.looks, 'clock read')} before it" if call.looks else ""
-    return f"{call.time_ns / 1e9:.9f} s  {call.host} {call.process} (pid {call.pid})  {call.name} = {call.result_text}{looks}"
+    caller = f"{call.host} {call.process} (pid {call.pid})"
+    return f"{call.time_ns / 1e9:.9f} s  {caller}  {call.name} = {call.result_text}{looks}"
