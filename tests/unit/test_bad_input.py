@@ -69,22 +69,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("bad")
 
 
-@pytest.mark.parametrize("bad", SCENARIOS, ids=lambda bad: bad.new[:60])
+@pytest.mark.parametrize("bad", SCENARIOS, ids=lambda bad: bad.mutated[:60])
 def test_a_bad_scenario(folder: Path, bad: Bad) -> None:
     _check(folder / "case.yaml", bad, SCENARIO, catalogue().scenario)
 
 
-@pytest.mark.parametrize("bad", MOVES, ids=lambda bad: bad.new[:60])
+@pytest.mark.parametrize("bad", MOVES, ids=lambda bad: bad.mutated[:60])
 def test_a_bad_move(folder: Path, bad: Bad) -> None:
     _check(folder / "case.yaml", bad, MOVING, catalogue().scenario)
 
 
-@pytest.mark.parametrize("bad", FAULTS, ids=lambda bad: bad.new[:60])
+@pytest.mark.parametrize("bad", FAULTS, ids=lambda bad: bad.mutated[:60])
 def test_a_bad_fault(folder: Path, bad: Bad) -> None:
     _check(folder / "case.yaml", bad, FAULTY, catalogue().scenario)
 
 
-@pytest.mark.parametrize("bad", SEQUENCES, ids=lambda bad: bad.new[:60])
+@pytest.mark.parametrize("bad", SEQUENCES, ids=lambda bad: bad.mutated[:60])
 def test_bad_segments_in_a_row(folder: Path, bad: Bad) -> None:
     _check(folder / "case.yaml", bad, SEQUENCE, catalogue().scenario)
 
@@ -100,7 +100,7 @@ def test_a_proxy_that_something_may_need(tmp_path: Path, why: str) -> None:
     assert any(catalogue().scenario(tmp_path / "case.yaml").proxies)
 
 
-@pytest.mark.parametrize("bad", MANIFESTS, ids=lambda bad: bad.new[:60])
+@pytest.mark.parametrize("bad", MANIFESTS, ids=lambda bad: bad.mutated[:60])
 def test_a_bad_manifest(folder: Path, bad: Bad) -> None:
     _check(folder / "image.yaml", bad, MANIFEST, catalogue().manifest)
 

@@ -270,7 +270,7 @@ def test_a_smaller_budget_is_gone_on_from() -> None:
     assert "not decided: 3 of 8 sets were tried, and the best, " in search_sentence(found)
     assert sum(lab.batches) == 3
     found, _ = _reach(lab, one)
-    assert found.reached.answer == "cheapest"
+    assert found.result.answer == "cheapest"
     assert sum(lab.batches) == 5
 
 
