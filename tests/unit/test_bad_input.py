@@ -142,7 +142,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         return Catalogue(root, manifests, check, stand_ins) if manifests or stand_ins else catalogue()
 
     monkeypatch.setattr("harness.execution.checkout.Catalogue", read)
-    monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.absent", lambda self: {})
+    monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.unavailable", lambda self: {})
     monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.image_of", accepted)
     monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.make", accepted)
 
