@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Literal
 
 Medium = Literal["terminal", "markdown"]
@@ -172,6 +173,26 @@ class DeferredBlocks:
 
     def __iter__(self) -> Iterator[Block]:
         return iter(self.make())
+
+
+class DeferredData(Mapping[str, Any]):
+    """Data that is made when somebody looks into it: of many cells that takes time, which blocks need not wait for."""
+
+    def __init__(self, make: Callable[[], Mapping[str, Any]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _content(self) -> Mapping[str, Any]:
+        return self._make()
+
+    def __getitem__(self, key: str) -> Any:
+        return self._content[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._content)
+
+    def __len__(self) -> int:
+        return len(self._content)
 
 
 @dataclass(frozen=True)

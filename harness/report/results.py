@@ -32,6 +32,7 @@ from harness.report.document import (
     BulletList,
     Column,
     DeferredBlocks,
+    DeferredData,
     Document,
     Paragraph,
     Phrase,
@@ -73,17 +74,21 @@ def results_document(results: Sequence[CellResult], requested: Sequence[MetricNa
 
     `requested`: metrics that replace the scenarios' own, and by which cells are ranked.
     """
+    data = DeferredData(lambda: _document_data(results, requested))
+    return Document(data, DeferredBlocks(lambda: _document_blocks(results, requested)))
+
+
+def _document_data(results: Sequence[CellResult], requested: Sequence[MetricName]) -> dict[str, Any]:
     rankings = [
         ranking
         for cells in group_by_scenario(results)
         for ranking in rank_cells(cells, ranking_metrics(cells[0].cell.scenario, requested))
     ]
-    data = {
+    return {
         "schema": SCHEMA,
         "cells": [_cell_data(result) for result in results],
         "rankings": [ranking_data(ranking) for ranking in rankings],
     }
-    return Document(data, DeferredBlocks(lambda: _document_blocks(results, requested)))
 
 
 def _document_blocks(results: Sequence[CellResult], requested: Sequence[MetricName]) -> list[Block]:

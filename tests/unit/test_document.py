@@ -18,6 +18,7 @@ from harness.report.document import (
     BulletList,
     Column,
     DeferredBlocks,
+    DeferredData,
     Details,
     Document,
     Heading,
@@ -259,6 +260,18 @@ def test_blocks_that_take_time_are_made_when_they_are_rendered() -> None:
     document = Document({"schema": 1}, DeferredBlocks(make))
     assert render_json(document) == {"schema": 1} and made == []
     assert printed(document) == render_markdown(document) == "late\n" and len(made) == 2
+
+
+def test_data_that_takes_time_is_made_when_it_is_looked_into() -> None:
+    made: list[str] = []
+
+    def make() -> dict[str, int]:
+        made.append("again")
+        return {"schema": 1, "cells": 0}
+
+    document = Document(DeferredData(make), [Paragraph("early")])
+    assert printed(document) == "early\n" and made == []
+    assert render_json(document) == {"schema": 1, "cells": 0} and len(document.data) == 2 and len(made) == 1
 
 
 def test_one_function_prints_in_the_way_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
