@@ -78,16 +78,14 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runs(guest: Path) -> dict[str, tuple[Run, MeasuredRun | None]]:
     """The run of each scenario, by its title."""
     app = App(CheckoutPaths(ROOT, guest / "results", ROOT / ".state", CACHE))
+    log = (guest / "order.log").read_text()
+    assert (guest / "code").read_text().strip() == "0", log[-4000:]
     stored = [run for key in app.store.cell_keys() for run in app.store.runs(key)]
+    assert len(stored) == len(SCENARIOS), log[-4000:]
     return {run.cell.scenario.title: (run, app.results.measured(run)) for run in stored}
 
 
-def test_every_scenario_runs_on_the_hosts_kernel_by_default(
-    guest: Path, runs: dict[str, tuple[Run, MeasuredRun | None]]
-) -> None:
-    log = (guest / "order.log").read_text()
-    assert (guest / "code").read_text().strip() == "0", log[-4000:]
-    assert len(runs) == len(SCENARIOS), log[-4000:]
+def test_every_scenario_runs_on_the_hosts_kernel_by_default(runs: dict[str, tuple[Run, MeasuredRun | None]]) -> None:
     for title, (run, _) in runs.items():
         assert run.outcome.status == "completed", f"{title}: {run.outcome.detail}"
         assert run.cell.sim_kernel == "auto" and run.sim_kernel.startswith("host 6.12."), title
