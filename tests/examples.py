@@ -14,6 +14,7 @@ from harness.outcome import Cell, Image
 from harness.planning.endpoint_config import UnsupportedError
 from harness.scenario.schema import Flow, Implementation, Link, Objective, Scenario
 from harness.scenario.schema import Path as EmulatedPath
+from harness.store.identity import with_key
 from harness.topology import Lab, build_lab
 from harness.units import Duration, Rate, Size
 
@@ -92,7 +93,7 @@ def _cell(one: Scenario, client: Implementation, server: Implementation, **more:
     request = Request([one], [client], [server], **more)  # type: ignore[arg-type]
     # The implementations of examples are published images, which would take the lab kernel.
     (made, *_) = build_matrix(request, images(client.name, server.name), SIM)
-    return made.model_copy(update={"sim_kernel": request.sim_kernel})
+    return with_key(made.model_copy(update={"sim_kernel": request.sim_kernel}))
 
 
 @cache

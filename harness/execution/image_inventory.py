@@ -50,7 +50,7 @@ class ImageInventory:
         return {
             name: why
             for name, (implementation, _) in self._implementations.items()
-            if implementation.elsewhere
+            if (implementation.elsewhere or implementation.architectures)
             and not self.has_image(implementation)
             and (why := self.why_unavailable(implementation))
         }

@@ -195,8 +195,8 @@ class Implementation(Part):
 
     @property
     def elsewhere(self) -> bool:
-        """Whether some machines cannot build it: it needs a published image, a repository or a kind of processor."""
-        return bool(self.image or self.upstream_image or self.upstream_repository or self.architectures)
+        """Whether it needs a published image or a repository."""
+        return bool(self.image or self.upstream_image or self.upstream_repository)
 
     @property
     def transfers_files(self) -> bool:
