@@ -15,6 +15,7 @@ from harness.engine.images.rootfs_export import RootFileSystems
 from harness.errors import EngineError, InputError, did_you_mean
 from harness.execution.events import ImageStarted, Listener
 from harness.outcome import Cell, Image
+from harness.planning.endpoint_config import UnsupportedError
 from harness.scenario.schema import Implementation
 from harness.topology import build_lab
 
@@ -106,13 +107,13 @@ class ImageInventory:
 
     def _sim_build(self, cell: Cell) -> Build:
         # Only `auto` asks what the paths need.
-        features = lab_features(build_lab(cell, 0)) if cell.sim_kernel == "auto" else ()
+        features = _features_of(cell) if cell.sim_kernel == "auto" else ()
         return self._images.sim_build(cell.sim_kernel, features)
 
     def host_cannot(self, cell: Cell) -> str:
         """Why the host's kernel cannot run a cell's paths, in one line; empty where it can, or nobody asks for it."""
         kernel = self._images.host_kernel.read() if cell.sim_kernel == "auto" else None
-        return "" if kernel is None else kernel.explain(lab_features(build_lab(cell, 0)), this_machine())
+        return "" if kernel is None else kernel.explain(_features_of(cell), this_machine())
 
     # --- making
 
@@ -164,6 +165,14 @@ class ImageInventory:
         for build in (self._images.sim_build("lab"), *filter(None, builds)):
             if inspect_image(build.reference) is not None:
                 yield destination.push(build.reference, build.identity)
+
+
+def _features_of(cell: Cell) -> tuple[str, ...]:
+    """The features of a kernel that a cell's paths need; none where the cell is unsupported: no run is made of it."""
+    try:
+        return lab_features(build_lab(cell, 0))
+    except UnsupportedError:
+        return ()
 
 
 def _announcer(listen: Listener) -> Announce:

@@ -182,3 +182,13 @@ def test_a_spoilt_run_waits_for_the_machine_and_is_tried_a_few_times(
     assert next(proofs, None) is None
     assert next(held_up, None) is None
     assert sum(isinstance(event, RunFinished) for event in events) == len(valid)
+
+
+def test_a_cell_that_cannot_run_needs_no_features_of_a_kernel(app: App) -> None:
+    """It is unsupported, which is an answer. Nobody asks what its paths would need."""
+    transfer = app.catalogue.find_scenarios(["interop/transfer"])
+    ngtcp2 = app.catalogue.find_implementations("ngtcp2", "client")
+    (cell,) = app.matrix(Request(transfer, ngtcp2, ngtcp2), lambda event: None, pull=False)
+    app.images.host_kernel.write(json.dumps(dict.fromkeys(FEATURES, "tc: unknown")))
+    assert app.inventory.host_cannot(cell) == ""
+    assert [build.target for build in app.inventory.builds_of(cell) if build.name == "sim"] == ["host"]
