@@ -136,7 +136,7 @@ def test_the_host_kernel_runs_the_path_or_says_what_it_lacks(warm: Harness, harn
     )
     if lacks_queues(this_machine()):
         assert cell["outcomes"] == {"infrastructure": 1}
-        assert "the host kernel cannot run the path program: no netem (tc qdisc add" in cell["sentence"]
+        assert "the host kernel cannot run the path program: no " in cell["sentence"]
     else:
         assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
         assert cell["link"]["kernel"].startswith("host ")
