@@ -18,8 +18,9 @@ from typing import BinaryIO
 
 from harness.formatting import format_size
 
-#: Flags for a folder from which others are opened: it is not read, so that no read permission is needed.
-_FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: Flags for a folder from which others are opened: it is not read, so that no read permission is needed. macOS has no
+#: O_PATH.
+_FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: The most levels of folders, and the most files and folders in all, of a run: an honest one has five levels, and some
 #: hundreds of files with a qlog per connection.
 MAX_DEPTH, MAX_ENTRIES = 32, 100_000

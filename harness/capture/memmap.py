@@ -34,8 +34,11 @@ def allocate(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
         return np.empty(shape, kind)
     folder = os.environ.get("TMPDIR") or (str(_FOLDER) if os.access(_FOLDER, os.W_OK) else None)
     with tempfile.TemporaryFile(dir=folder) as file:
-        # Writing to a hole in the file would end this process if the disk were full.
-        os.posix_fallocate(file.fileno(), 0, size)
+        if hasattr(os, "posix_fallocate"):
+            # Writing to a hole in the file would end this process if the disk were full.
+            os.posix_fallocate(file.fileno(), 0, size)
+        else:
+            file.truncate(size)
         return np.frombuffer(mmap.mmap(file.fileno(), size), kind).reshape(shape)
 
 

@@ -24,7 +24,7 @@ from typer.main import get_command
 from harness.cli.cluster import cluster
 from harness.cli.completion import join_split_words
 from harness.cli.consoles import print_error, print_text
-from harness.cli.environment import ROOT, version
+from harness.cli.environment import ROOT, require_linux, version
 from harness.cli.gate import gate
 from harness.cli.images import images
 from harness.cli.inspect import explain, lab, list_, schema, validate
@@ -167,6 +167,10 @@ COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
 }
 #: For people who work on the repository; the help does not show them.
 HIDDEN: dict[str, Callable[..., None]] = {"digests": digests}
+#: Those that need Linux for more than to read: they run labs, build images for them, or change what is there.
+LINUX_COMMANDS = frozenset(
+    ("images", "run", "reach", "merge", "clean", "check", "cluster", "divergence", "verify", "equivalent")
+)
 
 
 class CommandGroup(TyperGroup):
@@ -201,6 +205,12 @@ class _OrderedCommands(CommandGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*COMMANDS, *HIDDEN]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Refuse at once what this machine cannot do."""
+        if args[0] in LINUX_COMMANDS and not {"-h", "--help"}.intersection(args):
+            require_linux(args[0])
+        return super().resolve_command(ctx, args)
 
 
 def _empty_value_error(option: str) -> HarnessError:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from harness.cli.consoles import print_warning
-from harness.errors import InputError
+from harness.errors import EngineError, InputError
 
 if TYPE_CHECKING:
     from harness.engine.kernel import LabKernel
@@ -75,7 +76,16 @@ def registry(option: str = "HARNESS_REGISTRY", text: str | None = None) -> str:
 
 def cores() -> int:
     """How many cores this process may use."""
-    return len(os.sched_getaffinity(0))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def require_linux(command: str) -> None:
+    """EngineError on a machine without Linux, for a command that runs labs or looks after what they leave."""
+    if not sys.platform.startswith("linux"):
+        raise EngineError(
+            f"'harness {command}' needs Linux, and this is {sys.platform}: here the harness works in a container",
+            "docs/where-it-runs.md has the command; what only reads stored runs and scenarios works here",
+        )
 
 
 def host_cpu() -> bool:

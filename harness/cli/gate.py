@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.consoles import annotate, console, print_document
-from harness.cli.environment import endpoint_memory, log_limit, open_app, patience, stall
+from harness.cli.environment import endpoint_memory, log_limit, open_app, patience, require_linux, stall
 from harness.cli.options import AsJson, AsMarkdown, EngineChoice, Jobs, command_with, jobs_of, parse_tolerance
 from harness.cli.signals import FAILED, NOTHING, UNDECIDED, handle_interrupts
 from harness.cli.stored import StoredArguments
@@ -232,6 +232,7 @@ def _repeat(store: Path | None, evaluate: Callable[[], GateReport], max_repetiti
     from harness.execution.more_repetitions import repeat_until
     from harness.report.progress import ProgressPrinter
 
+    require_linux("gate --until")
     app = open_app(store)
     options = Options(
         patience=patience(),

@@ -5,6 +5,14 @@
 # started.
 set -euo pipefail
 
+# BSD's userland lacks timeout, flock and readlink -f, and macOS has bash 3.2: nothing below is tried there.
+system=$(uname -s)
+if [ "$system" != Linux ]; then
+  printf "error: labs need Linux, and this is %s: here the harness works in a container\n" "$system" >&2
+  printf "hint: docs/where-it-runs.md has the command\n" >&2
+  exit 3
+fi
+
 for word; do
   case $word in
     --yes) export HARNESS_YES=yes ;;

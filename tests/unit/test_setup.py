@@ -16,7 +16,7 @@ from tests.examples import ROOT
 SETUP = ROOT / "harness" / "setup"
 #: What the scripts take of the machine. Everything else they would run is not there, or is played.
 _TOOLS = ("bash", "sh", "env", "id", "grep", "sed", "tail", "head", "tr", "ls", "mkdir", "touch", "find", "flock", "seq",
-          "sleep", "cat", "dirname", "sort", "timeout", "rm", "mktemp", "xargs")  # fmt: skip
+          "sleep", "cat", "dirname", "sort", "timeout", "rm", "mktemp", "xargs", "uname")  # fmt: skip
 _DOCKER = """
 case "$1" in
   version) [ -e "$PLAYED/answers" ] && echo 28.0 ;;
@@ -314,3 +314,16 @@ def test_a_processor_without_avx2_gets_the_compatible_runtime(
     (machine.folder / "root/proc").mkdir(exist_ok=True)
     (machine.folder / "root/proc/cpuinfo").write_text(f"flags : {_FLAGS if lacks else 'fpu sse2'}\n")
     assert "about to install the Python environment" in machine.run("python.sh", str(checkout)).stderr
+
+
+@pytest.mark.parametrize("system", ["Darwin", "MINGW64_NT-10.0", "FreeBSD"])
+def test_another_system_than_linux_is_refused_at_once(machine: Machine, system: str) -> None:
+    (machine.folder / "bin" / "uname").unlink()
+    machine.play("uname", f"echo {system}\n")
+    process = machine.run("setup.sh")
+    assert process.returncode == 3
+    assert process.stderr.splitlines() == [
+        f"error: labs need Linux, and this is {system}: here the harness works in a container",
+        "hint: docs/where-it-runs.md has the command",
+    ]
+    assert machine.calls == ["uname -s"]
