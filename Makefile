@@ -112,7 +112,8 @@ lab: setup
 	.venv/bin/pytest -q -m "lab and alone" --maxfail 5
 	.venv/bin/pytest -q -m "lab and not alone" -n auto --dist loadfile --maxfail 5
 
-# The compose engine on a stock kernel's own queues, by an ordinary user: a guest with Docker, some 15 minutes. Nightly.
+# The compose engine on a stock kernel's own queues, by an ordinary user: a guest with Docker, some 15 minutes. Images for
+# arm64, with their programs translated: some 15 minutes at first, as Debian for arm64 is built. Nightly.
 hosts: setup
 	.venv/bin/pytest -q -m hosts
 

@@ -1,4 +1,4 @@
-"""Tests on machines of their own: guests with stock kernels and Docker. `make hosts` runs them."""
+"""Tests on machines of their own: guests with stock kernels and Docker, and arm64 programs. `make hosts` runs them."""
 
 from __future__ import annotations
 
