@@ -42,6 +42,14 @@ def images(
     record: Annotated[
         bool, typer.Option("--record", help="Write down what is in each image, as components.json beside its recipe.")
     ] = False,
+    container: Annotated[
+        str,
+        typer.Option(
+            "--container",
+            metavar="IMAGE",
+            help="Make one image of the harness, the lab kernel and these implementations, for who has Docker alone.",
+        ),
+    ] = "",
     sbom: Annotated[
         Path | None,
         typer.Option("--sbom", metavar="FOLDER", help="Write an SBOM of each image (CycloneDX 1.6) into this folder."),
@@ -71,11 +79,33 @@ def images(
     results = _build(app, sorted(chosen))
     print_document(images_document(results, absent), as_json=as_json)
     _print_errors(results)
+    built = [name for name, item in results.items() if item.error is None and name in chosen]
+    if container:
+        _build_container(app, container, built)
     if target:
         for name in app.inventory.push(target, [name for name, item in results.items() if item.error is None]):
             console().print(f"pushed {name}", markup=False, soft_wrap=True)
     if any(item.error is not None for item in results.values()):
         raise typer.Exit(INFRASTRUCTURE)
+
+
+def _build_container(app: App, image: str, names: Sequence[str]) -> None:
+    """Build the image of the harness in a container, with these implementations. Raises EngineError."""
+    import tempfile
+
+    from harness.engine.docker_cli import docker, inspect_image
+    from harness.engine.images.build import Build
+    from harness.formatting import format_size
+
+    with tempfile.TemporaryDirectory(prefix="quic-lab-container-") as folder:
+        app.inventory.write_container_context(Path(folder), app.paths.root, names, app.contents)
+        build = Build("container", Path(folder), 240)
+        result = _build(app, {build.name: build})[build.name]
+    if result.error is not None:
+        raise result.error
+    docker("tag", build.reference, image)
+    size = format_size((inspect_image(image) or {}).get("Size", 0))
+    console().print(f"made {image}, {size}, with {', '.join(names)}", markup=False, soft_wrap=True)
 
 
 def _build(app: App, requested: Sequence[str] | Mapping[str, Build]) -> dict[str, ImageBuild]:

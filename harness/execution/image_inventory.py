@@ -7,12 +7,14 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.catalogue import Catalogue
-from harness.engine.docker_cli import inspect_image
+from harness.engine.docker_cli import daemon_versions, inspect_image
 from harness.engine.images.build import Announce, Build, ImageBuild, Images, build_in_parallel, why_unavailable
+from harness.engine.images.contents import ContentsCache
 from harness.engine.images.host_kernel import lab_features, this_machine
 from harness.engine.images.registry import Registry
 from harness.engine.images.rootfs_export import RootFileSystems
 from harness.errors import EngineError, InputError, did_you_mean
+from harness.execution.container_image import PackedImages, write_context
 from harness.execution.events import ImageStarted, Listener
 from harness.outcome import Cell, Image
 from harness.planning.endpoint_config import UnsupportedError
@@ -26,10 +28,14 @@ NOT_PRESENT = "not-present:"
 class ImageInventory:
     """The images of one checkout on this machine."""
 
-    def __init__(self, catalogue: Catalogue, images: Images, exported: RootFileSystems) -> None:
+    def __init__(
+        self, catalogue: Catalogue, images: Images, exported: RootFileSystems, packed: PackedImages | None = None
+    ) -> None:
+        """`packed`: the images that this container brings along."""
         self._catalogue = catalogue
         self._images = images
         self._exported = exported
+        self._packed = packed
 
     @cached_property
     def _implementations(self) -> dict[str, tuple[Implementation, Path]]:
@@ -51,7 +57,7 @@ class ImageInventory:
         return {
             name: why
             for name, (implementation, _) in self._implementations.items()
-            if (implementation.elsewhere or implementation.architectures)
+            if (self._packed or implementation.elsewhere or implementation.architectures)
             and not self.has_image(implementation)
             and (why := self.why_unavailable(implementation))
         }
@@ -59,6 +65,8 @@ class ImageInventory:
     def why_unavailable(self, implementation: Implementation) -> str | None:
         """Why an implementation without an image on this machine cannot be built here; None if it can."""
         try:
+            if self._packed:
+                daemon_versions()
             return why_unavailable(implementation)
         except EngineError as error:
             return f"it has not been used yet, and the Docker daemon does not answer: {error.message}"
@@ -78,7 +86,9 @@ class ImageInventory:
                     return True
         except EngineError:
             pass
-        return reference is not None and self._exported.known(reference) is not None
+        return reference is not None and (
+            self._exported.known(reference) is not None or reference in (self._packed or ())
+        )
 
     def image_of(self, implementation: Implementation, listen: Listener, *, pull: bool) -> Image:
         """The image of an implementation, for a cell's key; a published one is pulled if `pull` is set."""
@@ -102,8 +112,19 @@ class ImageInventory:
         player_builds = [self._images.build_of(*self._implementations[name]) for name in players]
         needed = [self._sim_build(cell), *(build for build in player_builds if build is not None)]
         if cell.virtual_time:
-            return [build for build in needed if self._exported.known(build.reference) is None]
+            return [build for build in needed if not self._is_exported(build.reference)]
         return needed
+
+    def _is_exported(self, reference: str) -> bool:
+        """Whether an image was exported. One that this container brings along is unpacked first."""
+        if self._exported.known(reference) is not None:
+            return True
+        return self._packed is not None and self._packed.unpack(reference)
+
+    def write_container_context(self, folder: Path, root: Path, names: Sequence[str], contents: ContentsCache) -> None:
+        """Write the build context of a container image with these implementations; see `write_context`."""
+        builds = [self._images.sim_build("lab"), *self.builds(names, ()).values()]
+        write_context(folder, root, self._exported, contents, [build.reference for build in builds])
 
     def _sim_build(self, cell: Cell) -> Build:
         # Only `auto` asks what the paths need.
