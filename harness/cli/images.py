@@ -43,12 +43,7 @@ def images(
         bool, typer.Option("--record", help="Write down what is in each image, as components.json beside its recipe.")
     ] = False,
     container: Annotated[
-        str,
-        typer.Option(
-            "--container",
-            metavar="IMAGE",
-            help="Make one image of the harness, the lab kernel and these implementations, for who has Docker alone.",
-        ),
+        str, typer.Option("--container", metavar="IMAGE", help="Make one image of the harness and these images.")
     ] = "",
     sbom: Annotated[
         Path | None,
@@ -69,8 +64,8 @@ def images(
     target = registry("--push", push)
     app = open_app(manifests=manifest, origin=registry("--from", origin))
     if check or record or sbom is not None:
-        if target:
-            raise InputError("--push goes with none of --check, --record, --sbom", "give two commands")
+        if target or container:
+            raise InputError("--push and --container go with none of --check, --record, --sbom", "give two commands")
         if as_json and not check:
             raise InputError("--json goes with --check: nothing else here prints data", "leave --json out")
         _inspect(app, names or [], check=check, record=record, sbom=sbom, as_json=as_json)
@@ -79,9 +74,9 @@ def images(
     results = _build(app, sorted(chosen))
     print_document(images_document(results, absent), as_json=as_json)
     _print_errors(results)
-    built = [name for name, item in results.items() if item.error is None and name in chosen]
     if container:
-        _build_container(app, container, built)
+        packed = {name: item for name, item in results.items() if item.error is None and name in ("sim", *chosen)}
+        _build_container(app, container, packed)
     if target:
         for name in app.inventory.push(target, [name for name, item in results.items() if item.error is None]):
             console().print(f"pushed {name}", markup=False, soft_wrap=True)
@@ -89,23 +84,21 @@ def images(
         raise typer.Exit(INFRASTRUCTURE)
 
 
-def _build_container(app: App, image: str, names: Sequence[str]) -> None:
-    """Build the image of the harness in a container, with these implementations. Raises EngineError."""
+def _build_container(app: App, image: str, packed: Mapping[str, ImageBuild]) -> None:
+    """Build the image of the harness in a container, with these images. Raises EngineError, OSError."""
     import tempfile
 
-    from harness.engine.docker_cli import docker, inspect_image
+    from harness.engine.docker_cli import docker
     from harness.engine.images.build import Build
     from harness.formatting import format_size
 
-    with tempfile.TemporaryDirectory(prefix="quic-lab-container-") as folder:
-        app.inventory.write_container_context(Path(folder), app.paths.root, names, app.contents)
-        build = Build("container", Path(folder), 240)
-        result = _build(app, {build.name: build})[build.name]
+    with tempfile.TemporaryDirectory(prefix="quic-lab-context-") as folder:
+        app.inventory.write_context(Path(folder), app.paths.root, packed.values(), app.contents)
+        result = _build(app, {"container": Build("container", Path(folder), 60)})["container"]
     if result.error is not None:
         raise result.error
-    docker("tag", build.reference, image)
-    size = format_size((inspect_image(image) or {}).get("Size", 0))
-    console().print(f"made {image}, {size}, with {', '.join(names)}", markup=False, soft_wrap=True)
+    docker("tag", result.reference, image)
+    console().print(f"made {image}: {format_size(result.size)}, {', '.join(packed)}", markup=False, soft_wrap=True)
 
 
 def _build(app: App, requested: Sequence[str] | Mapping[str, Build]) -> dict[str, ImageBuild]:

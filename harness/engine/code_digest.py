@@ -102,7 +102,6 @@ EXCLUDED_MODULES = (
     "__init__",
     "build_queue",
     "code_digest",
-    "container",
     "docker.__init__",
     "docker.host_jitter",
     "docker_cli",

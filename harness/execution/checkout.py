@@ -9,8 +9,8 @@ from pathlib import Path
 from harness.analysis.metrics.objectives import mistakes
 from harness.catalogue import Catalogue
 from harness.engine.code_digest import engine_code
-from harness.engine.container import require_visible
 from harness.engine.docker.host_jitter import QuietWait
+from harness.engine.docker_cli import require_visible
 from harness.engine.images.build import Images
 from harness.engine.images.cache import Cache
 from harness.engine.images.contents import ContentsCache
@@ -21,9 +21,8 @@ from harness.engine.served_files import make_served_files
 from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.execution import locks
-from harness.execution.cluster.image_transfer import ParcelSource
+from harness.execution.cluster.image_transfer import PackedImages, ParcelSource
 from harness.execution.cluster_backend import run_on_cluster
-from harness.execution.container_image import PackedImages
 from harness.execution.engines import create_engine, docker_versions, remove_orphans
 from harness.execution.estimates import DiskUse, load_experience, missing_bytes, require_room
 from harness.execution.events import Listener, PlanMade, WaitingForMachine, Warned
@@ -194,7 +193,7 @@ class App:
         with_docker = ENGINES[engine].needs_docker
         provenance = self.provenance(docker_versions(required=with_docker))
         if with_docker:
-            require_visible([self.paths.store, self.paths.cache])
+            require_visible([self.paths.store, self.paths.cache, locks.LOCK_FILE.parent])
         removed = [*remove_orphans(self.cache, required=with_docker), *self.store.remove_orphans()]
         locks.remove_stale_claims(self.store.root)
         if removed:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
@@ -14,24 +18,25 @@ from harness.engine.images.host_kernel import lab_features, this_machine
 from harness.engine.images.registry import Registry
 from harness.engine.images.rootfs_export import RootFileSystems
 from harness.errors import EngineError, InputError, did_you_mean
-from harness.execution.container_image import PackedImages, write_context
+from harness.execution.cluster.image_transfer import PARCEL_INDEX, PackedImages, ParcelSource
 from harness.execution.events import ImageStarted, Listener
 from harness.outcome import Cell, Image
 from harness.planning.endpoint_config import UnsupportedError
 from harness.scenario.schema import Implementation
+from harness.store.provenance import commit_of
 from harness.topology import build_lab
 
 #: Prefix of the identity of a published image that is not on this machine, since its real identity is not known.
 NOT_PRESENT = "not-present:"
+#: The part of a checkout that a container of the harness has.
+PACKED = ("harness", "images", "scenarios", "studies", "results/[er]*", "pyproject.toml", "requirements.lock")
 
 
 class ImageInventory:
     """The images of one checkout on this machine."""
 
-    def __init__(
-        self, catalogue: Catalogue, images: Images, exported: RootFileSystems, packed: PackedImages | None = None
-    ) -> None:
-        """`packed`: the images that this container brings along."""
+    def __init__(self, catalogue: Catalogue, images: Images, exported: RootFileSystems, packed: PackedImages) -> None:
+        """`packed`: those that this container brings along."""
         self._catalogue = catalogue
         self._images = images
         self._exported = exported
@@ -57,7 +62,7 @@ class ImageInventory:
         return {
             name: why
             for name, (implementation, _) in self._implementations.items()
-            if (self._packed or implementation.elsewhere or implementation.architectures)
+            if (self._packed.references or implementation.elsewhere or implementation.architectures)
             and not self.has_image(implementation)
             and (why := self.why_unavailable(implementation))
         }
@@ -65,7 +70,7 @@ class ImageInventory:
     def why_unavailable(self, implementation: Implementation) -> str | None:
         """Why an implementation without an image on this machine cannot be built here; None if it can."""
         try:
-            if self._packed:
+            if self._packed.references:
                 daemon_versions()
             return why_unavailable(implementation)
         except EngineError as error:
@@ -86,9 +91,8 @@ class ImageInventory:
                     return True
         except EngineError:
             pass
-        return reference is not None and (
-            self._exported.known(reference) is not None or reference in (self._packed or ())
-        )
+        known = reference is not None and self._exported.known(reference) is not None
+        return known or reference in self._packed.references
 
     def image_of(self, implementation: Implementation, listen: Listener, *, pull: bool) -> Image:
         """The image of an implementation, for a cell's key; a published one is pulled if `pull` is set."""
@@ -112,19 +116,9 @@ class ImageInventory:
         player_builds = [self._images.build_of(*self._implementations[name]) for name in players]
         needed = [self._sim_build(cell), *(build for build in player_builds if build is not None)]
         if cell.virtual_time:
-            return [build for build in needed if not self._is_exported(build.reference)]
+            exported, packed = self._exported, self._packed
+            return [item for item in needed if not exported.known(item.reference) and not packed.unpack(item.reference)]
         return needed
-
-    def _is_exported(self, reference: str) -> bool:
-        """Whether an image was exported. One that this container brings along is unpacked first."""
-        if self._exported.known(reference) is not None:
-            return True
-        return self._packed is not None and self._packed.unpack(reference)
-
-    def write_container_context(self, folder: Path, root: Path, names: Sequence[str], contents: ContentsCache) -> None:
-        """Write the build context of a container image with these implementations; see `write_context`."""
-        builds = [self._images.sim_build("lab"), *self.builds(names, ()).values()]
-        write_context(folder, root, self._exported, contents, [build.reference for build in builds])
 
     def _sim_build(self, cell: Cell) -> Build:
         # Only `auto` asks what the paths need.
@@ -186,6 +180,21 @@ class ImageInventory:
         for build in (self._images.sim_build("lab"), *filter(None, builds)):
             if inspect_image(build.reference) is not None:
                 yield destination.push(build.reference, build.identity)
+
+    def write_context(self, folder: Path, root: Path, images: Iterable[ImageBuild], contents: ContentsCache) -> None:
+        """Write the context of images/container: recipe, Git's files of the checkout, parcels of images. OSError."""
+        words = ("git", "-C", str(root), "ls-files", "-z", *PACKED)
+        listing = subprocess.run(words, capture_output=True, text=True, check=False)
+        if listing.returncode != 0:
+            raise EngineError(f"{root}: git ls-files: {listing.stderr.strip()}", "use a clone of the repository")
+        shutil.copytree(root / "images" / "container", folder, dirs_exist_ok=True)
+        for path in filter(None, listing.stdout.split("\0")):
+            (folder / "checkout" / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(root / path, folder / "checkout" / path)
+        (folder / "checkout" / "commit").write_text(commit_of(root))
+        with ParcelSource(self._exported, contents, str(folder / "parcels")) as source:
+            descriptions = [asdict(source.describe(image.reference)) for image in images]
+        (folder / "parcels" / PARCEL_INDEX).write_text(json.dumps(descriptions))
 
 
 def _features_of(cell: Cell) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ if [ -n "${DOCKER_HOST:-}" ] || [ -S /var/run/docker.sock ]; then
 else
   : "${HARNESS_ENGINE:=virtual}" "${HARNESS_CACHE:=/cache}" "${HARNESS_STATE:=/cache/.state}"
 fi
-export HARNESS_STORE HARNESS_ENGINE HARNESS_CACHE HARNESS_STATE
+HARNESS_COMMIT=$(cat /opt/quic-lab/commit)
+export HARNESS_STORE HARNESS_ENGINE HARNESS_CACHE HARNESS_STATE HARNESS_COMMIT
 
 # Without --user, whoever owns the folder of the results is who writes there.
 folder=$HARNESS_STORE
