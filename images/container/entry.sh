@@ -2,6 +2,9 @@
 # Starts the harness in its container: where results go, which engine is the default, and whose the results are.
 set -eu
 
+# A cluster's worker or scheduler of the same package (docs/cluster.md).
+[ "${1:-}" != dask ] || exec "$@"
+
 here=${PWD%/}
 if [ -z "${HARNESS_STORE:-}" ]; then
   HARNESS_STORE=/results
@@ -13,12 +16,10 @@ if [ -z "${HARNESS_STORE:-}" ]; then
   fi
 fi
 if [ -n "${DOCKER_HOST:-}" ] || [ -S /var/run/docker.sock ]; then
-  # The daemon gives these to the containers of endpoints by their paths.
-  : "${HARNESS_ENGINE:=compose}" "${HARNESS_CACHE:=${here:+$here/.}cache}" "${HARNESS_STATE:=${here:-/cache}/.state}"
-  [ -n "$here" ] || HARNESS_CACHE=/cache
-else
-  : "${HARNESS_ENGINE:=virtual}" "${HARNESS_CACHE:=/cache}" "${HARNESS_STATE:=/cache/.state}"
+  # The daemon gives these folders to the containers of endpoints by their paths.
+  : "${HARNESS_ENGINE:=compose}" "${HARNESS_CACHE:=${here:+$here/.cache}}" "${HARNESS_STATE:=${here:+$here/.state}}"
 fi
+: "${HARNESS_ENGINE:=virtual}" "${HARNESS_CACHE:=/cache}" "${HARNESS_STATE:=/cache/.state}"
 HARNESS_COMMIT=$(cat /opt/quic-lab/commit)
 export HARNESS_STORE HARNESS_ENGINE HARNESS_CACHE HARNESS_STATE HARNESS_COMMIT
 
