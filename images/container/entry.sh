@@ -28,9 +28,9 @@ folder=$HARNESS_STORE
 [ -d "$folder" ] || folder=${here:-/}
 user=$(stat -c %u "$folder") group=$(stat -c %g "$folder")
 if [ "$(id -u)" = 0 ] && [ "$user" != 0 ]; then
-  export HOME=/tmp
+  export HOME="$HARNESS_STATE"
   socket=$(stat -c %g /var/run/docker.sock 2>/dev/null) || socket=$group
   exec setpriv --reuid "$user" --regid "$group" --groups "$socket" harness "$@"
 fi
-[ -w "${HOME:-/}" ] || export HOME=/tmp
+[ -w "${HOME:-/}" ] || export HOME="$HARNESS_STATE"
 exec harness "$@"

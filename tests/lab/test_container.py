@@ -37,7 +37,9 @@ def image(place: str) -> Iterator[str]:
     assert made.returncode == 0, made.stderr
     assert f"made {name}: " in made.stderr
     docker("push", "--quiet", name)
-    docker("rmi", name)
+    # By all names that it has here, but for those that somebody else gave it.
+    names = docker("image", "inspect", "--format", '{{join .RepoTags " "}}', name).split()
+    docker("rmi", *(tag for tag in names if tag == name or tag.startswith("quic-lab/container:")))
     docker("pull", "--quiet", name)
     yield name
     docker("rmi", name)
