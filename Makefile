@@ -11,6 +11,8 @@ SERVERS ?=
 # A registry that images are taken from, where it has them, instead of built.
 FROM ?= $(HARNESS_REGISTRY)
 export HARNESS_REGISTRY := $(FROM)
+# Name of the image that `make container` makes.
+IMAGE ?= quic-lab:dev
 # Of `make interop`.
 INTEROP ?= all
 # compose (real time, containers) or virtual (virtual time, one kernel).
@@ -37,12 +39,12 @@ HARNESS := .venv/bin/harness
 
 # What people, jobs and the environment set reaches the shell as variables of its own, never as part of a recipe: it is
 # split into words, and run as nothing.
-export SCENARIO CLIENTS SERVERS REPEAT INTEROP ENGINE FAULTS SEED ONLY NIGHT BASELINE ALLOW UNTIL SHARD WORDS
+export SCENARIO CLIENTS SERVERS REPEAT INTEROP ENGINE FAULTS SEED ONLY NIGHT BASELINE ALLOW UNTIL SHARD WORDS IMAGE
 
 # Where it is set, every process would compile every module anew: that is half a minute of the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup locks images run interop nightly night gate proofs test check unit lab hosts chaos bench generate golden reference reference-real clean
+.PHONY: setup locks images container run interop nightly night gate proofs test check unit lab hosts chaos bench generate golden reference reference-real clean
 
 setup:
 	@harness/setup/setup.sh $(if $(YES),--yes)
@@ -54,6 +56,10 @@ locks: setup images
 # Every image that can be built here, with its size; those that need a registry or a repository are named.
 images: setup
 	@$(HARNESS) images
+
+# The harness, the lab kernel and some implementations in one image, for who has Docker alone (docs/where-it-runs.md).
+container: setup
+	@$(HARNESS) images $$(echo "$$CLIENTS" | tr , ' ') --container "$$IMAGE"
 
 # Exit code 1 means that some verdict failed: an answer, not an accident.
 run: setup

@@ -24,6 +24,11 @@ ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "results" / "reference"
 
 
+def store_folder(*parts: str) -> Path:
+    """HARNESS_STORE: the folder of the results, or a path below it; results/ of the checkout without."""
+    return Path(os.environ.get("HARNESS_STORE") or ROOT / "results").joinpath(*parts)
+
+
 def version() -> str:
     """Version of the harness, its commit where it is a checkout, and version of Python."""
     import platform
@@ -48,7 +53,7 @@ def open_app(
 ) -> App:
     """The checkout, with a store, additional implementations, and images that replace those of implementations.
 
-    `store`: results/ without. `origin`: a registry to pull images from; that of HARNESS_REGISTRY without.
+    `store`: that of HARNESS_STORE without. `origin`: a registry to pull images from; that of HARNESS_REGISTRY without.
     """
     from harness.execution import App, CheckoutPaths
 
@@ -57,7 +62,7 @@ def open_app(
     if store is not None and store.exists() and not store.is_dir():
         raise InputError(f"--store {store}: not a folder", "name a folder of results, or one that is to be made")
     return App(
-        CheckoutPaths(ROOT, store or ROOT / "results", state, cache, host_cpu(), cache_limit(), origin or registry()),
+        CheckoutPaths(ROOT, store or store_folder(), state, cache, host_cpu(), cache_limit(), origin or registry()),
         manifests or [],
         print_warning,
         stand_ins or {},

@@ -42,6 +42,9 @@ def images(
     record: Annotated[
         bool, typer.Option("--record", help="Write down what is in each image, as components.json beside its recipe.")
     ] = False,
+    container: Annotated[
+        str, typer.Option("--container", metavar="IMAGE", help="Make one image of the harness and these images.")
+    ] = "",
     sbom: Annotated[
         Path | None,
         typer.Option("--sbom", metavar="FOLDER", help="Write an SBOM of each image (CycloneDX 1.6) into this folder."),
@@ -61,8 +64,8 @@ def images(
     target = registry("--push", push)
     app = open_app(manifests=manifest, origin=registry("--from", origin))
     if check or record or sbom is not None:
-        if target:
-            raise InputError("--push goes with none of --check, --record, --sbom", "give two commands")
+        if target or container:
+            raise InputError("--push and --container go with none of --check, --record, --sbom", "give two commands")
         if as_json and not check:
             raise InputError("--json goes with --check: nothing else here prints data", "leave --json out")
         _inspect(app, names or [], check=check, record=record, sbom=sbom, as_json=as_json)
@@ -71,11 +74,31 @@ def images(
     results = _build(app, sorted(chosen))
     print_document(images_document(results, absent), as_json=as_json)
     _print_errors(results)
+    if container:
+        packed = {name: item for name, item in results.items() if item.error is None and name in ("sim", *chosen)}
+        _build_container(app, container, packed)
     if target:
         for name in app.inventory.push(target, [name for name, item in results.items() if item.error is None]):
             console().print(f"pushed {name}", markup=False, soft_wrap=True)
     if any(item.error is not None for item in results.values()):
         raise typer.Exit(INFRASTRUCTURE)
+
+
+def _build_container(app: App, image: str, packed: Mapping[str, ImageBuild]) -> None:
+    """Build the image of the harness in a container, with these images. Raises EngineError, OSError."""
+    import tempfile
+
+    from harness.engine.docker_cli import docker
+    from harness.engine.images.build import Build
+    from harness.formatting import format_size
+
+    with tempfile.TemporaryDirectory(prefix="quic-lab-context-") as folder:
+        app.inventory.write_context(Path(folder), app.paths.root, packed.values(), app.contents)
+        result = _build(app, {"container": Build("container", Path(folder), 60)})["container"]
+    if result.error is not None:
+        raise result.error
+    docker("tag", result.reference, image)
+    console().print(f"made {image}: {format_size(result.size)}, {', '.join(packed)}", markup=False, soft_wrap=True)
 
 
 def _build(app: App, requested: Sequence[str] | Mapping[str, Build]) -> dict[str, ImageBuild]:

@@ -94,7 +94,10 @@ StandIns = Annotated[
     ),
 ]
 Kernel = Annotated[KernelChoice, typer.Option("--sim-kernel", help="Whose queues: auto, host or lab.")]
-OnEngine = Annotated[EngineChoice, typer.Option("--engine", help="compose (real time) or virtual (virtual time).")]
+OnEngine = Annotated[
+    EngineChoice,
+    typer.Option("--engine", help="compose (real time) or virtual (virtual time).", envvar="HARNESS_ENGINE"),
+]
 Jobs = Annotated[
     int | None, typer.Option(help="Runs side by side, in virtual time only; one per core without.", min=1, max=1024)
 ]

@@ -13,7 +13,7 @@ import typer
 
 from harness.cli.completion import implementations
 from harness.cli.consoles import console, print_document, print_json
-from harness.cli.environment import REFERENCE, ROOT, lab_kernel, log_limit, open_app, stall
+from harness.cli.environment import REFERENCE, ROOT, lab_kernel, log_limit, open_app, stall, store_folder
 from harness.cli.options import (
     AsJson,
     EngineChoice,
@@ -61,7 +61,7 @@ def check(
     from harness.report.conformance import findings_document
     from harness.report.progress import ProgressPrinter
 
-    app = open_app(store or ROOT / "results" / "checks", manifest)
+    app = open_app(store or store_folder("checks"), manifest)
     chosen, absent = select_implementations(app, names)
     options = Options(
         fresh=fresh, log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()

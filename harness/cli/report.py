@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from harness.cli import completion
 from harness.cli.consoles import console, empty_json_if_absent, print_document, print_json, print_text
-from harness.cli.environment import ROOT, open_app
+from harness.cli.environment import open_app, store_folder
 from harness.cli.gate import Allow, Within, build_gate_report
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder, command_with
 from harness.cli.stored import ReportArguments, StoredArguments, stored_cells
@@ -307,7 +307,7 @@ def defaults(store: StoreFolder = None, markdown: AsMarkdown = False, as_json: A
 
     results = [
         result
-        for folder in ([store] if store else [ROOT / "results", ROOT / "results" / "checks"])
+        for folder in ([store] if store else [store_folder(), store_folder("checks")])
         for result in open_app(folder).results.find(lambda cell: True, every=True)
     ]
     catalogue = open_app().catalogue

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +186,32 @@ def daemon_versions() -> dict[str, str]:
     version = docker("version", "--format", "{{.Server.Version}}").stdout.strip()
     compose = docker("compose", "version", "--short").stdout.strip()
     return {"docker": version, "compose": compose}
+
+
+def container_id(mounts: str) -> str:
+    """The ID of a process's container, from its /proc/self/mountinfo; empty where that has none."""
+    # Docker mounts this file from the container's folder.
+    match = re.search(r"/containers/([0-9a-f]{64})/hostname /etc/hostname ", mounts)
+    return match[1] if match else ""
+
+
+def require_visible(folders: Sequence[Path]) -> None:
+    """EngineError where this is a container, and others cannot have its folders by the same paths. OSError."""
+    if not os.environ.get("HARNESS_CONTAINER"):
+        return
+    own = container_id(Path("/proc/self/mountinfo").read_text()) or os.uname().nodename
+    image = docker("inspect", "--type", "container", "--format", "{{.Image}}", own).stdout.strip()
+    mounts, tests = list[str](), list[str]()
+    with ExitStack() as stack:
+        for folder in dict.fromkeys(folder.resolve() for folder in folders):
+            folder.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(tempfile.NamedTemporaryFile(prefix=".quic-lab.", dir=folder))
+            # Unlike --volume this makes no folder on the daemon's machine.
+            mounts += ["--mount", f"type=bind,source={folder},target={folder},readonly"]
+            tests += ["-a", "-e", file.name]
+        words = ("--rm", "--network", "none", *mounts, "--entrypoint", "test", image, *tests[1:])
+        if docker("run", *words, check=False).returncode != 0:
+            raise EngineError(
+                f"the Docker daemon does not see {', '.join(map(str, folders))} of this container by these paths",
+                'start it with -v "$PWD:$PWD" -w "$PWD" -v /tmp:/tmp as well, or use --engine virtual',
+            )

@@ -10,6 +10,7 @@ from harness.analysis.metrics.objectives import mistakes
 from harness.catalogue import Catalogue
 from harness.engine.code_digest import engine_code
 from harness.engine.docker.host_jitter import QuietWait
+from harness.engine.docker_cli import require_visible
 from harness.engine.images.build import Images
 from harness.engine.images.cache import Cache
 from harness.engine.images.contents import ContentsCache
@@ -20,7 +21,7 @@ from harness.engine.served_files import make_served_files
 from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.execution import locks
-from harness.execution.cluster.image_transfer import ParcelSource
+from harness.execution.cluster.image_transfer import PackedImages, ParcelSource
 from harness.execution.cluster_backend import run_on_cluster
 from harness.execution.engines import create_engine, docker_versions, remove_orphans
 from harness.execution.estimates import DiskUse, load_experience, missing_bytes, require_room
@@ -85,7 +86,7 @@ class App:
         self.cache = Cache(places.cache, places.cache_limit)
         self.root_file_systems = RootFileSystems(self.cache)
         self.contents = ContentsCache(places.cache)
-        self.inventory = ImageInventory(self.catalogue, self.images, self.root_file_systems)
+        self.inventory = ImageInventory(self.catalogue, self.images, self.root_file_systems, PackedImages(self.cache))
 
     def _rekey(self, warn: Callable[[str], object]) -> None:
         """Update the keys of stored runs to the current ledger; a store that cannot be written keeps its keys."""
@@ -191,6 +192,8 @@ class App:
         engine = matrix[0].engine if matrix else Request.engine
         with_docker = ENGINES[engine].needs_docker
         provenance = self.provenance(docker_versions(required=with_docker))
+        if with_docker:
+            require_visible([self.paths.store, self.paths.cache, locks.LOCK_FILE.parent])
         removed = [*remove_orphans(self.cache, required=with_docker), *self.store.remove_orphans()]
         locks.remove_stale_claims(self.store.root)
         if removed:

@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
 from harness.catalogue import Catalogue
-from harness.engine.docker_cli import inspect_image
+from harness.engine.docker_cli import daemon_versions, inspect_image
 from harness.engine.images.build import Announce, Build, ImageBuild, Images, build_in_parallel, why_unavailable
+from harness.engine.images.contents import ContentsCache
 from harness.engine.images.host_kernel import lab_features, this_machine
 from harness.engine.images.registry import Registry
 from harness.engine.images.rootfs_export import RootFileSystems
 from harness.errors import EngineError, InputError, did_you_mean
+from harness.execution.cluster.image_transfer import PARCEL_INDEX, PackedImages, ParcelSource
 from harness.execution.events import ImageStarted, Listener
 from harness.outcome import Cell, Image
 from harness.planning.endpoint_config import UnsupportedError
 from harness.scenario.schema import Implementation
+from harness.store.provenance import commit_of
 from harness.topology import build_lab
 
 #: Prefix of the identity of a published image that is not on this machine, since its real identity is not known.
 NOT_PRESENT = "not-present:"
+#: The part of a checkout that a container of the harness has.
+PACKED = ("harness", "images", "scenarios", "studies", "results/[er]*", "pyproject.toml", "requirements.lock")
 
 
 class ImageInventory:
     """The images of one checkout on this machine."""
 
-    def __init__(self, catalogue: Catalogue, images: Images, exported: RootFileSystems) -> None:
+    def __init__(self, catalogue: Catalogue, images: Images, exported: RootFileSystems, packed: PackedImages) -> None:
+        """`packed`: those that this container brings along."""
         self._catalogue = catalogue
         self._images = images
         self._exported = exported
+        self._packed = packed
 
     @cached_property
     def _implementations(self) -> dict[str, tuple[Implementation, Path]]:
@@ -51,7 +62,7 @@ class ImageInventory:
         return {
             name: why
             for name, (implementation, _) in self._implementations.items()
-            if (implementation.elsewhere or implementation.architectures)
+            if (self._packed.references or implementation.elsewhere or implementation.architectures)
             and not self.has_image(implementation)
             and (why := self.why_unavailable(implementation))
         }
@@ -59,6 +70,8 @@ class ImageInventory:
     def why_unavailable(self, implementation: Implementation) -> str | None:
         """Why an implementation without an image on this machine cannot be built here; None if it can."""
         try:
+            if self._packed.references:
+                daemon_versions()
             return why_unavailable(implementation)
         except EngineError as error:
             return f"it has not been used yet, and the Docker daemon does not answer: {error.message}"
@@ -78,7 +91,8 @@ class ImageInventory:
                     return True
         except EngineError:
             pass
-        return reference is not None and self._exported.known(reference) is not None
+        known = reference is not None and self._exported.known(reference) is not None
+        return known or reference in self._packed.references
 
     def image_of(self, implementation: Implementation, listen: Listener, *, pull: bool) -> Image:
         """The image of an implementation, for a cell's key; a published one is pulled if `pull` is set."""
@@ -102,7 +116,8 @@ class ImageInventory:
         player_builds = [self._images.build_of(*self._implementations[name]) for name in players]
         needed = [self._sim_build(cell), *(build for build in player_builds if build is not None)]
         if cell.virtual_time:
-            return [build for build in needed if self._exported.known(build.reference) is None]
+            exported, packed = self._exported, self._packed
+            return [item for item in needed if not exported.known(item.reference) and not packed.unpack(item.reference)]
         return needed
 
     def _sim_build(self, cell: Cell) -> Build:
@@ -165,6 +180,21 @@ class ImageInventory:
         for build in (self._images.sim_build("lab"), *filter(None, builds)):
             if inspect_image(build.reference) is not None:
                 yield destination.push(build.reference, build.identity)
+
+    def write_context(self, folder: Path, root: Path, images: Iterable[ImageBuild], contents: ContentsCache) -> None:
+        """Write the context of images/container: recipe, Git's files of the checkout, parcels of images. OSError."""
+        words = ("git", "-C", str(root), "ls-files", "-z", *PACKED)
+        listing = subprocess.run(words, capture_output=True, text=True, check=False)
+        if listing.returncode != 0:
+            raise EngineError(f"{root}: git ls-files: {listing.stderr.strip()}", "use a clone of the repository")
+        shutil.copytree(root / "images" / "container", folder, dirs_exist_ok=True)
+        for path in filter(None, listing.stdout.split("\0")):
+            (folder / "checkout" / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(root / path, folder / "checkout" / path)
+        (folder / "checkout" / "commit").write_text(commit_of(root))
+        with ParcelSource(self._exported, contents, str(folder / "parcels")) as source:
+            descriptions = [asdict(source.describe(image.reference)) for image in images]
+        (folder / "parcels" / PARCEL_INDEX).write_text(json.dumps(descriptions))
 
 
 def _features_of(cell: Cell) -> tuple[str, ...]:

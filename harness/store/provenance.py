@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -51,12 +52,12 @@ class Provenance:
 
 
 def commit_of(root: Path) -> str:
-    """The commit of a checkout, with + appended if tracked files were changed; empty where git gives none."""
+    """The commit of a checkout, with + appended if tracked files were changed; empty without git HARNESS_COMMIT."""
     try:
         commit = _git(root, "rev-parse", "HEAD")
         changed = _git(root, "status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.SubprocessError):
-        return ""
+        return os.environ.get("HARNESS_COMMIT", "")
     return commit + ("+" if changed else "")
 
 

@@ -90,7 +90,8 @@ def test_all_are_those_that_are_built_here(
     [
         (("quiche-qns", "--check"), "quiche-qns is published: it has no recipe here"),
         (("quice", "--check"), "no implementation 'quice'"),
-        (("--check", "--push", "localhost:5000"), "--push goes with none of --check"),
+        (("--check", "--push", "localhost:5000"), "--push and --container go with none of --check"),
+        (("--sbom", "x", "--container", "lab:1"), "--push and --container go with none of --check"),
         (("--record", "--json"), "--json goes with --check"),
     ],
 )

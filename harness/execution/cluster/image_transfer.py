@@ -50,6 +50,8 @@ from harness.writing import path_below
 #: Bytes of a piece: the unit of reading, and of one message to a worker.
 PIECE_BYTES = 4 << 20
 _LENGTH = 8
+#: File with the descriptions of images, beside their parcels.
+PARCEL_INDEX = "images.json"
 #: zstd's level: 100 MB take half a second and become 35 MB.
 _LEVEL = 3
 #: Maximum length of a head, bytes: that of an image with 100,000 files is 15 MB.
@@ -433,3 +435,33 @@ class ParcelSource:
             raise EngineError(
                 f"--cluster-files {self.files}: {error}", "name a folder that can be written to"
             ) from error
+
+
+def read_parcel(files: str, digest: str) -> Iterator[bytes]:
+    """The pieces of a parcel in a folder or at a URL (fsspec). EngineError."""
+    import fsspec
+
+    place = f"{files.rstrip('/')}/{digest}.parcel"
+    try:
+        with fsspec.open(place, "rb") as file:
+            while piece := file.read(PIECE_BYTES):
+                yield piece
+    except (OSError, ImportError, ValueError) as error:
+        raise EngineError(f"{place}: {error}", "can it be reached from here?") from error
+
+
+class PackedImages:
+    """Images that a container of the harness brings along (images/container): the parcels in HARNESS_PARCELS."""
+
+    def __init__(self, cache: Cache) -> None:
+        folder = os.environ.get("HARNESS_PARCELS", "")
+        content = json.loads(Path(folder, PARCEL_INDEX).read_bytes()) if folder else []
+        images = {item["reference"]: SentImage(**item) for item in content}
+        self.references = frozenset(images)
+        self._roots = ReceivedRoots(cache, images, lambda digest: read_parcel(folder, digest))
+
+    def unpack(self, reference: str) -> bool:
+        """Unpack an image into the cache, unless it is there; False where there is none of that name. EngineError."""
+        if reference in self.references:
+            self._roots.of(reference)
+        return reference in self.references

@@ -31,7 +31,7 @@ from harness.engine.process_owner import lives, owner
 from harness.engine.virtual.uml_guest import remove_orphans
 from harness.errors import EngineError, HarnessError
 from harness.evaluation.retention import keeps_artefacts
-from harness.execution.cluster.image_transfer import ReceivedRoots, WorkerEngine
+from harness.execution.cluster.image_transfer import ReceivedRoots, WorkerEngine, read_parcel
 from harness.execution.cluster.messages import (
     CORE,
     MEMORY,
@@ -149,7 +149,7 @@ async def deliver(stream_id: str, piece: bytes | None, why: str = "") -> bool:
 def _fetch_parcel(order: RunOrder, digest: str, demand: PendingTask) -> Iterator[bytes]:
     """The pieces of a parcel: from the place that the order names, else from the driver."""
     if order.files:
-        yield from _read(order.files, digest)
+        yield from read_parcel(order.files, digest)
         return
     from distributed import get_worker
 
@@ -177,18 +177,6 @@ def _fetch_parcel(order: RunOrder, digest: str, demand: PendingTask) -> Iterator
             yield piece
     finally:
         del _arrivals[stream_id]
-
-
-def _read(files: str, digest: str) -> Iterator[bytes]:
-    import fsspec
-
-    place = f"{files.rstrip('/')}/{digest}.parcel"
-    try:
-        with fsspec.open(place, "rb") as file:
-            while piece := file.read(4 << 20):
-                yield piece
-    except (OSError, ImportError, ValueError) as error:
-        raise EngineError(f"{place}: {error}", "can this worker reach what --cluster-files names?") from error
 
 
 # --- a run
