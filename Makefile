@@ -77,7 +77,9 @@ night: setup
 
 # An open gate makes the night the next one's baseline. summary.markdown, junit.xml and site/ are in the night's folder.
 gate: setup
-	@harness/setup/gate.sh $(HARNESS) "$$NIGHT" "$$BASELINE" $${ALLOW:+--allow "$$ALLOW"} $${UNTIL:+--until "$$UNTIL"}
+	@$(HARNESS) report html "$$NIGHT/site" --store "$$NIGHT" >/dev/null
+	@$(HARNESS) gate --baseline "$$BASELINE" --store "$$NIGHT" --update-baseline \
+	  --junit "$$NIGHT/junit.xml" --summary "$$NIGHT/summary.markdown" $${ALLOW:+--allow "$$ALLOW"} $${UNTIL:+--until "$$UNTIL"}
 
 # The interop runner's test cases, everyone who is here with everyone, in virtual time; goes on where it was interrupted.
 interop: setup

@@ -92,8 +92,8 @@ def cell(
 def _cell(one: Scenario, client: Implementation, server: Implementation, **more: object) -> Cell:
     request = Request([one], [client], [server], **more)  # type: ignore[arg-type]
     # The implementations of examples are published images, which would take the lab kernel.
-    (made, *_) = build_matrix(request, images(client.name, server.name), SIM)
-    return with_key(made.model_copy(update={"sim_kernel": request.sim_kernel}))
+    planned_cell = build_matrix(request, images(client.name, server.name), SIM)[0]
+    return with_key(planned_cell.model_copy(update={"sim_kernel": request.sim_kernel}))
 
 
 @cache
@@ -101,14 +101,14 @@ def _plain_cell() -> Cell:
     return _cell(scenario(), implementation("alpha"), implementation("beta"))
 
 
-def labs(one: Scenario) -> Iterator[Lab]:
+def labs(definition: Scenario) -> Iterator[Lab]:
     """The lab of each cell of a scenario, of picoquic with itself, as far as it can take part."""
     contestants = {name: item for name, (item, _) in catalogue().implementations().items()}
     player = contestants["picoquic"]
-    request = Request([one], [player], [player])
-    for made in build_matrix(request, images(*contestants), SIM, contestants):
+    request = Request([definition], [player], [player])
+    for planned_cell in build_matrix(request, images(*contestants), SIM, contestants):
         with suppress(UnsupportedError):
-            yield build_lab(made, 0)
+            yield build_lab(planned_cell, 0)
 
 
 @cache

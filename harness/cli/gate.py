@@ -16,7 +16,7 @@ from harness.cli.options import AsJson, AsMarkdown, EngineChoice, Jobs, command_
 from harness.cli.signals import FAILED, NOTHING, UNDECIDED, handle_interrupts
 from harness.cli.stored import StoredArguments
 from harness.errors import InputError, NoDataError
-from harness.formatting import escape_html
+from harness.formatting import escape_html, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +70,13 @@ class GateArguments(StoredArguments):
             "results/former.",
         ),
     ] = None
+    update_baseline: Annotated[
+        bool,
+        typer.Option(
+            "--update-baseline",
+            help="Take these runs into the baseline if the gate is open; where there is no baseline, they become it.",
+        ),
+    ] = False
     strict: Annotated[
         bool, typer.Option("--strict", help="What cannot be told, and a cell that is gone, is exit code 4.")
     ] = False
@@ -86,7 +93,10 @@ def gate(asking: GateArguments) -> None:
     """
     from harness.evaluation.regression.baseline import write_changed_cells
     from harness.report import gate as view
-    from harness.report.markdown import render_markdown
+
+    if asking.update_baseline and not asking.baseline.exists():
+        _start_baseline(asking)
+        return
 
     def evaluate() -> GateReport:
         return build_gate_report(
@@ -100,8 +110,7 @@ def gate(asking: GateArguments) -> None:
     if asking.junit is not None:
         _write(asking.junit, view.junit_decisions(gate_report))
     if asking.summary is not None:
-        document = view.nightly_document(_cells(asking, open_app(asking.store)), gate_report)
-        _write(asking.summary, escape_html(render_markdown(document)))
+        _write_summary(asking.summary, _cells(asking, open_app(asking.store)), gate_report)
     if asking.keep is not None:
         write_changed_cells(
             asking.keep,
@@ -112,12 +121,56 @@ def gate(asking: GateArguments) -> None:
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for text in view.workflow_commands(gate_report):
             annotate(text)
+    if (code := _exit_code(gate_report, asking.strict)) is not None:
+        raise typer.Exit(code)
+    if asking.update_baseline:
+        # Cells that these runs lack stay in the baseline, so that they are missed as long as they are.
+        _update_baseline(asking, asking.cells(open_app(asking.store)))
+
+
+def _exit_code(gate_report: GateReport, strict: bool) -> int | None:
+    """The exit code of a gate that is not open; None for an open one."""
     if gate_report.alarms:
-        raise typer.Exit(FAILED)
+        return FAILED
     if not gate_report.counts.keys() - {"new", "gone"}:
-        raise typer.Exit(NOTHING)
-    if asking.strict and gate_report.counts.keys() & {"cannot tell", "gone"}:
-        raise typer.Exit(UNDECIDED)
+        return NOTHING
+    if strict and gate_report.counts.keys() & {"cannot tell", "gone"}:
+        return UNDECIDED
+    return None
+
+
+def _start_baseline(asking: GateArguments) -> None:
+    """Make the selected runs the baseline, and write what was asked for beside it."""
+    from harness.report.document import Document, Paragraph
+    from harness.report.gate import junit_verdicts
+
+    cells = asking.cells(open_app(asking.store))
+    if asking.junit is not None:
+        _write(asking.junit, junit_verdicts(cells))
+    if asking.summary is not None:
+        _write_summary(asking.summary, cells, None)
+    _update_baseline(asking, cells)
+    text = f"There was no baseline; it is now these {format_count(len(cells), 'cell')}: {asking.baseline}"
+    document = Document(
+        {"baseline": str(asking.baseline), "cells": [cell.cell.key for cell in cells]}, [Paragraph(text)]
+    )
+    print_document(document, markdown=asking.markdown, as_json=asking.as_json)
+
+
+def _update_baseline(asking: GateArguments, cells: list[CellResult]) -> None:
+    """Copy the runs of cells into the baseline, without artefacts and series."""
+    from harness.evaluation.publish import publish_runs, rekey
+
+    app = open_app(asking.store)
+    publish_runs(asking.baseline, cells, app.stored_runs, lambda run: False)
+    rekey(asking.baseline, app.ledger)
+
+
+def _write_summary(file: Path, cells: list[CellResult], gate_report: GateReport | None) -> None:
+    from harness.report.gate import nightly_document
+    from harness.report.markdown import render_markdown
+
+    _write(file, escape_html(render_markdown(nightly_document(cells, gate_report))))
 
 
 def build_gate_report(

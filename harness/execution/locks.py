@@ -7,21 +7,19 @@ that ends. The file is removed when the run is complete; the next process takes 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TextIO
+from typing import BinaryIO, Self, TextIO
 
 from harness.errors import EngineError
 from harness.outcome import ENGINES, EngineName
-from harness.reading import open_folder
+from harness.reading import open_folder, open_regular
 
 #: Maximum number of characters of a process number.
 _MAX_PID_LENGTH = 20
@@ -122,37 +120,28 @@ def machine_lock(engine: EngineName, waits: Callable[[], object], path: Path = L
     except OSError as error:
         raise EngineError(f"{path}: {error.strerror}", f"remove the file, or let {path.parent} be written") from error
     operation = (fcntl.LOCK_SH if ENGINES[engine].virtual_time else fcntl.LOCK_EX) | fcntl.LOCK_NB
-    try:
+    with lock:
         announced = False
-        while not _try_lock(lock, operation, path):
+        while not _try_lock(lock.fileno(), operation, path):
             if not announced:
                 waits()
                 announced = True
             time.sleep(_RETRY_INTERVAL)
         yield
-    finally:
-        os.close(lock)
 
 
-def _open_lock(path: Path) -> int:
+def _open_lock(path: Path) -> BinaryIO:
     """Open the machine's lock file, or create it so that every user can open it. Raises OSError.
 
     It is opened for reading, which flock(2) does not mind. Only its owner may write it. And in a folder that all users
     share, the kernel lets nobody open another user's file with O_CREAT (proc_sys_fs(5), protected_regular).
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     while True:
         with contextlib.suppress(FileNotFoundError):
-            lock = os.open(path, flags)
-            if stat.S_ISREG(os.fstat(lock).st_mode):
-                return lock
-            os.close(lock)
-            raise FileExistsError(errno.EEXIST, "it is there, and is not a file", str(path))
-        with contextlib.suppress(FileExistsError):
-            lock = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
+            return open_regular(path.parent.resolve() / path.name)
+        with contextlib.suppress(FileExistsError), path.open("x") as created:
             # The umask may have taken others' right to read it.
-            os.fchmod(lock, 0o644)
-            os.close(lock)
+            os.fchmod(created.fileno(), 0o644)
 
 
 def _try_lock(lock: int, operation: int, path: Path) -> bool:

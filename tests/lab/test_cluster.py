@@ -111,7 +111,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
              str(port)],
             cwd=ROOT, stdout=log, stderr=log,
         )  # fmt: skip
-        exit_stack.callback(scheduler.wait)
+        exit_stack.callback(scheduler.wait, 30)
         exit_stack.callback(scheduler.send_signal, signal.SIGINT)
         wait_for(lambda: "Scheduler at" in (tmp_path / "scheduler.log").read_text())
         for number, machine in enumerate(machines):

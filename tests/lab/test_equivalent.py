@@ -137,8 +137,8 @@ def _stored_are(repository: Repository, count: int) -> None:
     assert len(cells) == 3
     code = "import sys\nfrom pathlib import Path\nfrom harness.cli.environment import open_app\n" \
         "app, kept = open_app(), open_app(Path(sys.argv[1]))\n" \
-        "runs = [run for key in kept.stored.cell_keys() for run in kept.stored.runs(key)]\n" \
-        "print(sum(app.today(run.cell).key == run.cell.key for run in runs))"  # fmt: skip
+        "runs = [run for key in kept.stored_runs.cell_keys() for run in kept.stored_runs.runs(key)]\n" \
+        "print(sum(app.current_cell(run.cell).key == run.cell.key for run in runs))"  # fmt: skip
     process = subprocess.run(
         [sys.executable, "-c", code, str(repository.reference)], capture_output=True, text=True, check=True,
         cwd=repository.folder, env={**os.environ, "PYTHONPATH": repository.packages},

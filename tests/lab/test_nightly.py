@@ -41,7 +41,7 @@ def test_nights_in_which_nothing_changed_and_one_with_a_regression(warm: Harness
 
     first = _nightly(case, nights / "1", baseline)
     assert first.returncode == 0, first.stderr
-    assert "this night is it now" in first.stdout
+    assert "There was no baseline; it is now these 2 cells" in first.stdout
 
     # In two shards, as on two machines.
     for shard in ("1/2", "2/2"):

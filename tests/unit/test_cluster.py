@@ -559,8 +559,15 @@ def test_another_text_of_any_module_is_another_version(tmp_path: Path) -> None:
 
 
 def test_whoever_needs_no_cluster_waits_for_none() -> None:
-    text = "import sys; import harness.execution; from harness.cli import main; print(*sys.modules)"
+    text = "import sys; from harness.execution import App; from harness.cli import main; print(*sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, env=environment)
     assert not {"distributed", "dask", "tornado", "fsspec"} & set(process.stdout.split())
     assert owner()
+
+
+def test_a_scheduler_of_a_cluster_loads_no_checkout() -> None:
+    """polars would take SIGINT from it: it would wait for Dask's process after Ctrl-C."""
+    text = "import sys; from harness.execution.cluster.address import scheduler_command; print(*sys.modules)"
+    process = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert not {"polars", "numpy", "harness.execution.checkout"} & set(process.stdout.split())

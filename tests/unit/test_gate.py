@@ -9,6 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from harness.analysis.metrics import VERSION
 from harness.cli.entry import cli
@@ -413,8 +414,6 @@ def test_junit_is_xml_with_a_case_a_cell() -> None:
 
 
 def test_the_command_on_a_store_beside_itself(tmp_path: Path) -> None:
-    from typer.testing import CliRunner
-
     store = Store(tmp_path / "one")
     for run, measured in result([2.0, 2.1]).runs:
         store.finish(store.begin(run.cell.key, run.repetition), run, measured)
@@ -431,3 +430,30 @@ def test_the_command_on_a_store_beside_itself(tmp_path: Path) -> None:
     assert isinstance(nowhere.exception, InputError) and "nowhere" in str(nowhere.exception)
     absent = CliRunner().invoke(cli, ["gate", "--baseline", str(tmp_path / "none"), "--store", str(tmp_path / "one")])
     assert absent.exit_code != 0
+
+
+def test_the_first_runs_become_the_baseline_and_an_open_gate_takes_runs_into_it(tmp_path: Path) -> None:
+    def stored(name: str, seconds: list[float]) -> Path:
+        store = Store(tmp_path / name)
+        for run, measured in result(seconds).runs:
+            store.finish(store.begin(run.cell.key, run.repetition), run, measured)
+        return tmp_path / name
+
+    baseline, summary = tmp_path / "baseline", tmp_path / "summary.markdown"
+
+    def gate(store: Path) -> Result:
+        words = ["--baseline", str(baseline), "--store", str(store), "--update-baseline", "--summary", str(summary)]
+        return CliRunner().invoke(cli, ["gate", *words])
+
+    first = gate(stored("first", [2.0, 2.0]))
+    assert first.exit_code == 0 and "There was no baseline; it is now these 1 cell" in first.stdout, first.output
+    assert "## Verdicts" in summary.read_text() and "## Since the baseline" not in summary.read_text()
+    before = {file.name: file.read_bytes() for file in baseline.iterdir()}
+
+    worse = gate(stored("worse", [9.0, 9.0]))
+    assert worse.exit_code == 1 and "the gate is shut" in worse.stdout, worse.output
+    assert {file.name: file.read_bytes() for file in baseline.iterdir()} == before
+
+    more = gate(stored("more", [2.0, 2.0, 2.0]))
+    assert more.exit_code == 0 and "## Since the baseline" in summary.read_text(), more.output
+    assert len(ColumnStore(baseline).entries()) == 3

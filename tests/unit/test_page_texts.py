@@ -139,6 +139,25 @@ def test_every_command_on_the_pages_exists() -> None:
     assert used <= set(known)
 
 
+def test_scripts_run_commands_and_options_that_exist() -> None:
+    """The Makefile, workflows, and scripts of setup: what none of the fast tests runs."""
+    root = get_command(cli)
+    scripts = [ROOT / "Makefile", *(ROOT / ".github" / "workflows").glob("*.yml"), *(ROOT / "harness/setup").glob("*")]
+    runs = []
+    for script in scripts:
+        text = script.read_text(encoding="utf-8").replace("\\\n", " ")
+        runs += re.findall(r"(?:\$\(HARNESS\)|\.venv/bin/harness|\"\$harness\") ([a-z][^\n;]*)", text)
+    assert len(runs) > 10
+    for words in (line.split() for line in runs):
+        command = root
+        while words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words.pop(0)]  # type: ignore[attr-defined]
+        assert command is not root, words
+        options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        used = {option for word in words for option in re.findall(r"^(?:\$\{\w+:\+)?(--[a-z-]+)", word)}
+        assert used <= options, (command.name, used - options)
+
+
 def test_every_make_target_on_the_pages_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
     used = {word for page in PAGES for word in re.findall(r"`make ([a-z]+)`", page.read_text("utf-8"))}

@@ -204,16 +204,17 @@ class _Session:
             blamed = next(f"client{item.transfer.flow}" for item in checks if item.outcome is not None)
         if final.status != "completed":
             final = exit_rules.with_log_tail(final, tail(self.project.log_file(blamed)))
+        events = read_events(self._folder)
         refused = final.status == "crashed" and any(word in "\n".join(final.log_tail) for word in _PERMISSION_ERRORS)
         return EngineResult(
             outcome=final,
             transfers=tuple(item.transfer for item in checks),
             phases=self._phases,
-            sim_kernel=kernel_of(read_events(self._folder)),
+            sim_kernel=kernel_of(events),
             image_ids=self.project.image_ids,
             warnings=(
                 *self._cautions(),
-                *unrepeatable(read_events(self._folder)),
+                *unrepeatable(events),
                 *([_PERMISSION_WARNING.format(blamed)] if refused else ()),
             ),
             containers=self._confined(),
