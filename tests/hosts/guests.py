@@ -44,8 +44,15 @@ def build_docker_guest(simulator: str, scratch: Path) -> str:
 
 
 def prepare_share(share: Path, references: Sequence[str], order: str) -> None:
-    """Put into a shared folder what a guest needs: the order of its user, and the images that its Docker loads."""
+    """Put into a shared folder what a guest needs: its user's order, this checkout, and the images that Docker loads."""
     (share / "order").write_text(order)
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z", "--", ":!results"], capture_output=True, text=True, check=True
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        copy = share / "checkout" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, copy)
     (share / "images").mkdir()
     subprocess.run(["docker", "save", "--output", str(share / "images" / "all.tar"), *references], check=True)
 
