@@ -35,7 +35,7 @@ def _qdisc(*words: str) -> tuple[Command, ...]:
 
 _INGRESS = _qdisc("handle", "ffff:", "ingress")
 _MATCH_ALL = ("tc", "filter", "add", "dev", _DEVICE, "parent", "ffff:", "protocol", "ip", "prio", "1")
-_U32 = (*_MATCH_ALL, "u32", "match", "u32", "0", "0")
+_U32 = (*_MATCH_ALL, "u32", "match", "u32", "0", "0", "action")
 
 
 def _nft(text: str) -> tuple[Command, ...]:
@@ -48,12 +48,10 @@ FEATURES: Mapping[str, Feature] = {
         "CONFIG_IFB", (("ip", "link", "add", "probe_ifb", "type", "ifb"), ("ip", "link", "del", "probe_ifb"))
     ),
     "ingress": Feature("CONFIG_NET_SCH_INGRESS", _INGRESS),
-    "u32": Feature("CONFIG_NET_CLS_U32", (*_INGRESS, (*_U32, "flowid", "ffff:1"))),
-    "matchall": Feature("CONFIG_NET_CLS_MATCHALL", (*_INGRESS, (*_MATCH_ALL, "matchall", "flowid", "ffff:1"))),
-    # tc's word for its action.
-    "pass": Feature("CONFIG_NET_ACT_GACT", (*_INGRESS, (*_U32, "action", "pass"))),
+    "u32": Feature("CONFIG_NET_CLS_U32", (*_INGRESS, (*_U32, "pass"))),
+    "matchall": Feature("CONFIG_NET_CLS_MATCHALL", (*_INGRESS, (*_MATCH_ALL, "matchall", "action", "pass"))),
     "mirred": Feature(
-        "CONFIG_NET_ACT_MIRRED", (*_INGRESS, (*_U32, "action", "mirred", "egress", "redirect", "dev", _DEVICE))
+        "CONFIG_NET_ACT_MIRRED", (*_INGRESS, (*_U32, "mirred", "egress", "redirect", "dev", _DEVICE))
     ),
     "tbf": Feature("CONFIG_NET_SCH_TBF", _qdisc("root", "tbf", "rate", "1mbit", "burst", "3kb", "limit", "10kb")),
     "hfsc": Feature("CONFIG_NET_SCH_HFSC", _qdisc("root", "handle", "1:", "hfsc")),
