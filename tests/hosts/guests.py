@@ -45,6 +45,8 @@ def build_docker_guest(simulator: str, scratch: Path) -> str:
 
 def prepare_share(share: Path, references: Sequence[str], order: str) -> None:
     """Put into a shared folder what a guest needs: its user's order, this checkout, and the images that Docker loads."""
+    # A guest's user comes in, too.
+    share.chmod(0o755)
     (share / "order").write_text(order)
     listed = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z", "--", ":!results"], capture_output=True, text=True, check=True

@@ -26,24 +26,26 @@ _ORDER = f"""
 cp -r /share/checkout /tmp/checkout
 cd /tmp/checkout
 export PYTHONPATH=/tmp/checkout:/tmp/checkout/images/sim
-export HARNESS_STATE=/tmp/state HARNESS_CACHE=/tmp/cache
+# Emulated, no link keeps its time: a run is not repeated for that, and its verdict is no pass.
+export HARNESS_STATE=/tmp/state HARNESS_CACHE=/tmp/cache HARNESS_PATIENCE='0 s'
 /venv/bin/python -m harness.cli run tests/hosts/rules --clients ngtcp2 --servers ngtcp2 --repeat 1 \\
   --engine compose --store /tmp/results --no-figures
-code=$?
 echo "left over: $(docker ps --all --quiet | wc -l) containers"
 simulator=$(docker image ls --format '{{{{.Repository}}}}:{{{{.Tag}}}}' | grep /sim:)
-# A container as the engine makes one, beside a compiler in the user's own slice.
-container=$(docker run --detach --cgroup-parent {SLICE} --entrypoint sh "$simulator" -c 'while :; do :; done')
+# A container as the engine makes one, beside a compiler in the user's own slice. It ends by itself: with all of the
+# processor, it leaves little to a daemon that is to end it.
+work="timeout 120 sh -c 'while :; do :; done'"
+container=$(docker run --detach --cgroup-parent {SLICE} --entrypoint sh "$simulator" -c "$work & $work")
 for _ in $(seq $(nproc)); do (while :; do :; done) & done
-for _ in $(seq $(($(nproc) - 1))); do docker exec --detach "$container" sh -c 'while :; do :; done'; done
 sleep 20
 group=/sys/fs/cgroup/{SLICE}/docker-$container.scope
-before=$(sed -n 's/^usage_usec //p' $group/cpu.stat)
+before=$(sed -n 's/^usage_usec //p' $group/cpu.stat) began=$(date +%s%N)
 sleep 20
-after=$(sed -n 's/^usage_usec //p' $group/cpu.stat)
-echo "container's share: $(((after - before) / 20000 / $(nproc)))"
-docker rm --force "$container"
-exit $code
+after=$(sed -n 's/^usage_usec //p' $group/cpu.stat) ended=$(date +%s%N)
+echo "container's share: $(((after - before) * 100000 / (ended - began) / $(nproc))) %"
+kill $(jobs -p)
+docker wait "$container"
+docker rm "$container"
 """
 
 
@@ -94,4 +96,4 @@ def test_a_client_moved_and_datagrams_were_dropped(runs: dict[str, tuple[Run, Me
 
 def test_containers_outweigh_the_shell_that_compiles(machine: Path) -> None:
     (line,) = [line for line in (machine / "order.log").read_text().splitlines() if line.startswith("container's share")]
-    assert int(line.rpartition(" ")[2]) >= 80, line
+    assert int(line.split()[-2]) >= 80, line
