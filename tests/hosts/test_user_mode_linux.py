@@ -7,18 +7,14 @@ which does not run in it. `make hosts` runs this; it takes some 15 minutes.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from harness.execution import App, CheckoutPaths
 from harness.outcome import MeasuredRun, Run
-from tests.examples import ROOT
-from tests.lab.conftest import CACHE, build_image
+from tests.hosts.guests import FOLDER, build_docker_guest, build_images, prepare_share, stored_runs
 
-FOLDER = Path(__file__).parent
 SCENARIOS = sorted((FOLDER / "cells").glob("*.yaml"))
 #: Of the whole guest, s. A cell takes 20 to 40 s there.
 PATIENCE = 1500
@@ -27,12 +23,15 @@ _KERNEL = (
     "con=null", "con0=null,fd:1", "init=/opt/init-docker", "ubd0=/share/disk",
 )  # fmt: skip
 _ORDER = """
-cd /checkout
-export PYTHONPATH=/checkout:/checkout/images/sim PYTHONDONTWRITEBYTECODE=1
+cp -r /share/checkout /tmp/checkout
+cd /tmp/checkout
+export PYTHONPATH=/tmp/checkout:/tmp/checkout/images/sim
 export HARNESS_STATE=/tmp/state HARNESS_CACHE=/tmp/cache
 /venv/bin/python -m harness.cli run tests/hosts/cells --clients ngtcp2 --servers ngtcp2 --repeat 1 \\
   --engine compose --store /tmp/results --no-figures
 code=$?
+# The part of the lab's own tests that goes on where one cell ends: networks, simulators, seeds.
+/venv/bin/python -m pytest -q -p no:cacheprovider tests/lab/test_networks.py >/tmp/results/networks.log 2>&1
 echo "left over: $(docker ps --all --quiet | wc -l) containers, $(docker network ls --quiet --filter label=org.quic-lab.owner | wc -l) networks"
 exit $code
 """
@@ -41,48 +40,25 @@ exit $code
 @pytest.fixture(scope="module")
 def guest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what the guest left: its results and what its user saw."""
-    app = App(CheckoutPaths(ROOT, ROOT / "results", ROOT / ".state", CACHE))
-    endpoint = app.images.build_of(*app.catalogue.implementations()["ngtcp2"])
-    assert endpoint is not None
-    builds = (app.images.sim_build("host"), endpoint)
-    for build in builds:
-        app.images.make(build, lambda name, seconds: None)
-    hosts = build_image("quic-lab-test/hosts:1", FOLDER, "--build-arg", f"SIM={builds[0].reference}")
-    context = tmp_path_factory.mktemp("context")
-    shutil.copytree(FOLDER / "docker", context, dirs_exist_ok=True)
-    shutil.copy(ROOT / "requirements.lock", context)
-    authority = ["--secret", "id=ca,src=/etc/ssl/certs/ca-certificates.crt"]
-    image = build_image("quic-lab-test/hosts-docker:1", context, "--build-arg", f"HOSTS={hosts}", *authority)
-
+    simulator, *endpoints = build_images(["ngtcp2", "picoquic"])
+    image = build_docker_guest(simulator, tmp_path_factory.mktemp("context"))
     share = tmp_path_factory.mktemp("guest")
-    (share / "order").write_text(_ORDER)
-    (share / "images").mkdir()
-    references = [build.reference for build in builds]
-    subprocess.run(["docker", "save", "--output", str(share / "images" / "all.tar"), *references], check=True)
+    prepare_share(share, [simulator, *endpoints], _ORDER)
     with (share / "disk").open("wb") as disk:
         disk.truncate(6 << 30)
     subprocess.run(["mkfs.ext4", "-q", "-F", str(share / "disk")], check=True)
     docker = ["docker", "run", "--rm", "--network", "none", "--tmpfs", "/dev/shm:exec,size=4g"]
-    mounts = ["--volume", f"{share}:/share", "--volume", f"{ROOT}:/checkout:ro"]
     subprocess.run(
-        [*docker, *mounts, image, *_KERNEL],
-        check=False,
-        capture_output=True,
-        timeout=PATIENCE,
+        [*docker, "--volume", f"{share}:/share", image, *_KERNEL], check=False, capture_output=True, timeout=PATIENCE,
         stdin=subprocess.DEVNULL,
-    )
+    )  # fmt: skip
     return share
 
 
 @pytest.fixture(scope="module")
 def runs(guest: Path) -> dict[str, tuple[Run, MeasuredRun | None]]:
     """The run of each scenario, by its title."""
-    app = App(CheckoutPaths(ROOT, guest / "results", ROOT / ".state", CACHE))
-    log = (guest / "order.log").read_text()
-    assert (guest / "code").read_text().strip() == "0", log[-4000:]
-    stored = [run for key in app.store.cell_keys() for run in app.store.runs(key)]
-    assert len(stored) == len(SCENARIOS), log[-4000:]
-    return {run.cell.scenario.title: (run, app.results.measured(run)) for run in stored}
+    return stored_runs(guest, len(SCENARIOS))
 
 
 def test_every_scenario_runs_on_the_hosts_kernel_by_default(runs: dict[str, tuple[Run, MeasuredRun | None]]) -> None:
@@ -102,6 +78,11 @@ def test_the_links_are_proven(runs: dict[str, tuple[Run, MeasuredRun | None]]) -
 
 def test_nothing_is_left_behind(guest: Path) -> None:
     assert "left over: 0 containers, 0 networks" in (guest / "order.log").read_text()
+
+
+def test_the_labs_tests_of_networks_pass(guest: Path) -> None:
+    log = (guest / "results" / "networks.log").read_text()
+    assert "2 passed" in log, log[-4000:]
 
 
 def test_the_seeds_of_losses_are_taken(runs: dict[str, tuple[Run, MeasuredRun | None]]) -> None:
