@@ -118,8 +118,9 @@ lab: setup
 	.venv/bin/pytest -q -m "lab and alone" --maxfail 5
 	.venv/bin/pytest -q -m "lab and not alone" -n auto --dist loadfile --maxfail 5
 
-# The compose engine on a stock kernel's own queues, by an ordinary user: a guest with Docker, some 15 minutes. Images for
-# arm64, with their programs translated: some 15 minutes at first, as Debian for arm64 is built. Nightly.
+# Machines that people have, nightly: a stock kernel's own queues, by an ordinary user (a guest with Docker); NAT, moves,
+# faults and systemd (an emulated machine; with USE_KVM=1 by KVM); and images for arm64, with their programs translated.
+# Some 25 minutes, and at first 15 more, as Debian for arm64 and its images are built.
 hosts: setup
 	.venv/bin/pytest -q -m hosts
 
