@@ -15,7 +15,6 @@ import pytest
 
 from harness.engine.docker.daemon import SLICE
 from harness.outcome import MeasuredRun, Run
-from tests.examples import ROOT
 from tests.hosts.guests import FOLDER, build_docker_guest, build_images, prepare_share, stored_runs
 from tests.lab.conftest import build_image
 
