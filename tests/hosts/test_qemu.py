@@ -58,7 +58,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     emulator = build_image("quic-lab-test/emulator:1", FOLDER / "qemu", *words, "--target", "emulator")
     share = tmp_path_factory.mktemp("machine")
     prepare_share(share, [simulator, *endpoints], _ORDER)
-    container = subprocess.run(["docker", "create", root, "/sbin/init"], capture_output=True, text=True, check=True).stdout.strip()
+    container = subprocess.run(
+        ["docker", "create", root, "/sbin/init"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     try:
         subprocess.run(["docker", "export", "--output", str(share / "root.tar"), container], check=True)
     finally:
@@ -94,5 +96,7 @@ def test_a_client_moved_and_datagrams_were_dropped(runs: dict[str, tuple[Run, Me
 
 
 def test_containers_outweigh_the_shell_that_compiles(machine: Path) -> None:
-    (line,) = [line for line in (machine / "order.log").read_text().splitlines() if line.startswith("container's share")]
+    (line,) = [
+        line for line in (machine / "order.log").read_text().splitlines() if line.startswith("container's share")
+    ]
     assert int(line.split()[-2]) >= 80, line
