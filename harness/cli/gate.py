@@ -125,7 +125,8 @@ def gate(asking: GateArguments) -> None:
         raise typer.Exit(code)
     if asking.update_baseline:
         # Cells that these runs lack stay in the baseline, so that they are missed as long as they are.
-        _update_baseline(asking, asking.cells(open_app(asking.store)))
+        app = open_app(asking.store)
+        _update_baseline(asking.baseline, asking.cells(app), app)
 
 
 def _exit_code(gate_report: GateReport, strict: bool) -> int | None:
@@ -144,12 +145,13 @@ def _start_baseline(asking: GateArguments) -> None:
     from harness.report.document import Document, Paragraph
     from harness.report.gate import junit_verdicts
 
-    cells = asking.cells(open_app(asking.store))
+    app = open_app(asking.store)
+    cells = asking.cells(app)
     if asking.junit is not None:
         _write(asking.junit, junit_verdicts(cells))
     if asking.summary is not None:
         _write_summary(asking.summary, cells, None)
-    _update_baseline(asking, cells)
+    _update_baseline(asking.baseline, cells, app)
     text = f"There was no baseline; it is now these {format_count(len(cells), 'cell')}: {asking.baseline}"
     document = Document(
         {"baseline": str(asking.baseline), "cells": [cell.cell.key for cell in cells]}, [Paragraph(text)]
@@ -157,13 +159,12 @@ def _start_baseline(asking: GateArguments) -> None:
     print_document(document, markdown=asking.markdown, as_json=asking.as_json)
 
 
-def _update_baseline(asking: GateArguments, cells: list[CellResult]) -> None:
-    """Copy the runs of cells into the baseline, without artefacts and series."""
+def _update_baseline(baseline: Path, cells: list[CellResult], app: App) -> None:
+    """Copy the runs of an app's cells into the baseline, without artefacts and series."""
     from harness.evaluation.publish import publish_runs, rekey
 
-    app = open_app(asking.store)
-    publish_runs(asking.baseline, cells, app.stored_runs, lambda run: False)
-    rekey(asking.baseline, app.ledger)
+    publish_runs(baseline, cells, app.stored_runs, lambda run: False)
+    rekey(baseline, app.ledger)
 
 
 def _write_summary(file: Path, cells: list[CellResult], gate_report: GateReport | None) -> None:

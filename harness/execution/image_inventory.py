@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -23,7 +22,7 @@ from harness.execution.events import ImageStarted, Listener
 from harness.outcome import Cell, Image
 from harness.planning.endpoint_config import UnsupportedError
 from harness.scenario.schema import Implementation
-from harness.store.provenance import commit_of
+from harness.store.provenance import commit_of, copy_tracked_files
 from harness.topology import build_lab
 
 #: Prefix of the identity of a published image that is not on this machine, since its real identity is not known.
@@ -183,14 +182,8 @@ class ImageInventory:
 
     def write_context(self, folder: Path, root: Path, images: Iterable[ImageBuild], contents: ContentsCache) -> None:
         """Write the context of images/container: recipe, Git's files of the checkout, parcels of images. OSError."""
-        words = ("git", "-C", str(root), "ls-files", "-z", *PACKED)
-        listing = subprocess.run(words, capture_output=True, text=True, check=False)
-        if listing.returncode != 0:
-            raise EngineError(f"{root}: git ls-files: {listing.stderr.strip()}", "use a clone of the repository")
         shutil.copytree(root / "images" / "container", folder, dirs_exist_ok=True)
-        for path in filter(None, listing.stdout.split("\0")):
-            (folder / "checkout" / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(root / path, folder / "checkout" / path)
+        copy_tracked_files(root, folder / "checkout", *PACKED)
         (folder / "checkout" / "commit").write_text(commit_of(root))
         with ParcelSource(self._exported, contents, str(folder / "parcels")) as source:
             descriptions = [asdict(source.describe(image.reference)) for image in images]

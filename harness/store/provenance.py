@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -59,6 +60,21 @@ def commit_of(root: Path) -> str:
     except (OSError, subprocess.SubprocessError):
         return os.environ.get("HARNESS_COMMIT", "")
     return commit + ("+" if changed else "")
+
+
+def copy_tracked_files(root: Path, folder: Path, *patterns: str) -> None:
+    """Copy the files that Git has of a checkout, as they are now; those of the patterns (gitglossary(7), pathspec).
+
+    A file that was removed and not yet committed is left out. EngineError where `root` is no clone; OSError.
+    """
+    words = ("git", "-C", str(root), "ls-files", "-z", "--", *patterns)
+    listing = subprocess.run(words, capture_output=True, text=True, check=False)
+    if listing.returncode != 0:
+        raise EngineError(f"{root}: git ls-files: {listing.stderr.strip()}", "use a clone of the repository")
+    for name in filter(None, listing.stdout.split("\0")):
+        if (root / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, folder / name)
 
 
 def _git(root: Path, *words: str) -> str:

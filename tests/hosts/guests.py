@@ -9,21 +9,24 @@ from pathlib import Path
 
 from harness.execution import App, CheckoutPaths
 from harness.outcome import MeasuredRun, Run
+from harness.store.provenance import copy_tracked_files
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE, build_image
 
 FOLDER = Path(__file__).parent
 #: Authorities of this machine: a proxy may sign for the sources of packages.
 _AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
+#: The words of `docker build` that hand them on.
+AUTHORITIES = ("--secret", f"id=ca,src={_AUTHORITIES}") if _AUTHORITIES.exists() else ()
 
 
-def _app(store: Path) -> App:
+def app_with(store: Path) -> App:
     return App(CheckoutPaths(ROOT, store, ROOT / ".state", CACHE))
 
 
 def build_images(names: Sequence[str]) -> list[str]:
     """Build the simulator for the host's kernel and implementations. Their references, the simulator's first."""
-    app = _app(ROOT / "results")
+    app = app_with(ROOT / "results")
     implementations = app.catalogue.implementations()
     builds = [app.images.sim_build("host"), *(app.images.build_of(*implementations[name]) for name in names)]
     references = []
@@ -39,8 +42,7 @@ def build_docker_guest(simulator: str, scratch: Path) -> str:
     kernels = build_image("quic-lab-test/hosts:1", FOLDER, "--build-arg", f"SIM={simulator}")
     shutil.copytree(FOLDER / "docker", scratch, dirs_exist_ok=True)
     shutil.copy(ROOT / "requirements.lock", scratch)
-    secret = ["--secret", f"id=ca,src={_AUTHORITIES}"] if _AUTHORITIES.exists() else []
-    return build_image("quic-lab-test/hosts-docker:1", scratch, "--build-arg", f"HOSTS={kernels}", *secret)
+    return build_image("quic-lab-test/hosts-docker:1", scratch, "--build-arg", f"HOSTS={kernels}", *AUTHORITIES)
 
 
 def prepare_share(share: Path, references: Sequence[str], order: str) -> None:
@@ -48,13 +50,7 @@ def prepare_share(share: Path, references: Sequence[str], order: str) -> None:
     # A guest's user comes in, too.
     share.chmod(0o755)
     (share / "order").write_text(order)
-    listed = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "-z", "--", ":!results"], capture_output=True, text=True, check=True
-    )
-    for name in filter(None, listed.stdout.split("\0")):
-        copy = share / "checkout" / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, copy)
+    copy_tracked_files(ROOT, share / "checkout", ":!results")
     (share / "images").mkdir()
     subprocess.run(["docker", "save", "--output", str(share / "images" / "all.tar"), *references], check=True)
 
@@ -63,7 +59,7 @@ def stored_runs(share: Path, count: int) -> dict[str, tuple[Run, MeasuredRun | N
     """The runs that a guest left, by their scenarios' titles; there must be `count`, and its order must have passed."""
     log = (share / "order.log").read_text() if (share / "order.log").exists() else "the order was not begun"
     assert (share / "code").exists() and (share / "code").read_text().strip() == "0", log[-4000:]
-    app = _app(share / "results")
+    app = app_with(share / "results")
     runs = [run for key in app.store.cell_keys() for run in app.store.runs(key)]
     assert len(runs) == count, log[-4000:]
     return {run.cell.scenario.title: (run, app.results.measured(run)) for run in runs}

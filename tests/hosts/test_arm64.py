@@ -18,14 +18,13 @@ from typing import Any
 
 import pytest
 
-from harness.execution import App, CheckoutPaths
 from tests.examples import ROOT
-from tests.lab.conftest import CACHE, Harness, build_image
+from tests.hosts.guests import AUTHORITIES, app_with
+from tests.lab.conftest import Harness, build_image
 
 FOLDER = Path(__file__).parent / "arm64"
 #: One with programs and a library of Debian's and one of wheels, which a processor may lack.
 IMPLEMENTATIONS = ("ngtcp2", "aioquic")
-AUTHORITY = Path("/etc/ssl/certs/ca-certificates.crt")
 PATH = {"rate": "1 Mbit/s", "delay": "20 ms", "queue": "1 BDP"}
 _ARM64 = ("--platform", "linux/arm64")
 _HANDLER = "/mnt/quic-lab-arm64"
@@ -64,11 +63,9 @@ def translator() -> Iterator[None]:
 
 def _build(name: str, folder: Path, *words: str, **arguments: str) -> str:
     """Build an image for arm64. Returns its reference."""
-    if AUTHORITY.exists():
-        words = (*words, "--secret", f"id=ca,src={AUTHORITY}")
     for argument, value in arguments.items():
         words = (*words, "--build-arg", f"{argument}={value}")
-    return build_image(f"quic-lab-test/arm64-{name}:1", folder, *_ARM64, *words)
+    return build_image(f"quic-lab-test/arm64-{name}:1", folder, *_ARM64, *AUTHORITIES, *words)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +103,7 @@ def test_unknown_test_cases_are_refused(images: dict[str, str], name: str, role:
 @pytest.fixture(scope="module")
 def transfers(images: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Harness, list[dict[str, Any]]]:
     """Everyone with everyone, in real time: the store, and the cells."""
-    app = App(CheckoutPaths(ROOT, ROOT / "results", ROOT / ".state", CACHE))
+    app = app_with(ROOT / "results")
     build = app.images.build_of(*app.catalogue.implementations()["ngtcp2"])
     assert build is not None
     native = build.bases["ENDPOINT"]

@@ -92,7 +92,8 @@ def test_a_client_moved_and_datagrams_were_dropped(runs: dict[str, tuple[Run, Me
         _, measured = runs[title]
         assert measured is not None and measured.moves and not measured.moves[0].why_not, title
     _, dropped = runs["Datagrams dropped by number"]
-    assert dropped is not None
+    assert dropped is not None and dropped.link is not None
+    assert not [problem for problem in dropped.link.problems if "were to be dropped" in problem]
 
 
 def test_containers_outweigh_the_shell_that_compiles(machine: Path) -> None:

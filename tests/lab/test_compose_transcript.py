@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from harness.repro.checkout import Checkout
 from harness.repro.compose_transcript import MEASURED, SHARED_RESOURCES, differences, transcript
+from harness.store.provenance import copy_tracked_files
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE, Harness, left_overs
 
@@ -26,13 +25,7 @@ ALTERATIONS = {
 
 
 def _altered_checkout(folder: Path) -> Checkout:
-    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True, check=True)
-    for name in filter(None, listed.stdout.split("\0")):
-        source, target = ROOT / name, folder / name
-        # A file that was removed and not yet committed is in the list, too.
-        if source.is_file() and not name.startswith("results/reference/"):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
+    copy_tracked_files(ROOT, folder, ":!results/reference")
     for name, (old, new) in ALTERATIONS.items():
         text = (folder / name).read_text()
         assert old in text

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from harness.store.provenance import copy_tracked_files
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE, LINKS, Harness
 
@@ -72,13 +72,7 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """The copy, with a reference of three cells."""
     harness = Harness(tmp_path_factory.mktemp("equivalent"))
     made = Repository(harness.folder / "checkout", harness.folder / "reference")
-    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True, check=True)
-    for name in filter(None, listed.stdout.split("\0")):
-        source, target = ROOT / name, made.folder / name
-        # A file that was removed and not yet committed is in the list, too.
-        if source.is_file() and not name.startswith("results/reference/"):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
+    copy_tracked_files(ROOT, made.folder, ":!results/reference")
     made.git("init", "--quiet")
     made.git("add", "--all")
     made.git("commit", "--quiet", "--message", "As it was")
