@@ -289,9 +289,25 @@ put(Path("drivers/net/veth.c"), r"^\tskb_tx_timestamp\(skb\);\n", behind="\tskb_
 
 # A serial link whose rate changes, and may be 0: no queueing discipline of the kernel's own is one. tbf makes it known:
 # a function of its own that is called at boot would be a look at the clock, and all times after it later by that.
-add("sch_serial.c", Path("net/sched/sch_serial.c"))
-add("sch_serial.h", Path("net/sched/sch_serial.h"))
-put(Path("net/sched/Makefile"), r"^obj-\$\(CONFIG_NET_SCH_TBF\)\t\+= sch_tbf\.o\n", behind="obj-y += sch_serial.o\n")
+# Beside it stands a way whose delay and loss follow a series, and what came later of the kernel's own.
+for name in ("sch_serial.c", "sch_serial.h", "sch_series.c", "sch_series.h", "sch_transit.c"):
+    add(name, Path("net/sched") / name)
+put(
+    Path("net/sched/Makefile"),
+    r"^obj-\$\(CONFIG_NET_SCH_TBF\)\t\+= sch_tbf\.o\n",
+    behind="obj-y += sch_serial.o sch_series.o sch_transit.o\n",
+)
+for file, start in (
+    ("sch_sfq", "sfq_module_init"),
+    ("sch_dualpi2", "dualpi2_module_init"),
+    ("act_police", "police_init_module"),
+    ("act_skbedit", "skbedit_init_module"),
+):
+    change(
+        Path(f"net/sched/{file}.c"),
+        (rf"^static int __init (?={start}\(void\)$)", f"int {start}(void);\nint __init "),
+        (rf"^module_init\({start}\);?\n", ""),
+    )
 
 # A change of a token bucket fills it, so that the head of the queue leaves at once; and whoever waits for tokens at the
 # former rate goes on waiting for them. Here the bucket keeps its bytes, and the head is looked at again.

@@ -104,24 +104,26 @@ static int write_all(const char *path, const char *text)
 	return done ? 0 : -1;
 }
 
-/* A user namespace whose users are those of the host from base on: its descriptor, or -1. */
+/* A user namespace whose users are those of the host from base on: its descriptor, or -1 with errno. */
 static int namespace_of_users(void)
 {
 	char path[64], map[64];
-	int ready[2], fd = -1;
-	char byte = 0;
+	int ready[2], fd = -1, error = EIO;
+	unsigned char byte = 0;
 	pid_t child;
 
 	if (pipe2(ready, O_CLOEXEC) != 0)
 		return -1;
 	child = fork();
 	if (child == 0) {
-		byte = unshare(CLONE_NEWUSER) == 0;
+		byte = unshare(CLONE_NEWUSER) == 0 ? 0 : errno;
 		if (write(ready[1], &byte, 1) == 1)
 			pause();
 		_exit(0);
 	}
-	if (child > 0 && read(ready[0], &byte, 1) == 1 && byte) {
+	if (child > 0 && read(ready[0], &byte, 1) == 1)
+		error = byte;
+	if (!error) {
 		snprintf(map, sizeof(map), "0 %ld %d\n", base, USERS);
 		snprintf(path, sizeof(path), "/proc/%d/uid_map", child);
 		if (write_all(path, map) == 0) {
@@ -131,6 +133,7 @@ static int namespace_of_users(void)
 				fd = open(path, O_RDONLY | O_CLOEXEC);
 			}
 		}
+		error = errno;
 	}
 	if (child > 0) {
 		kill(child, SIGKILL);
@@ -138,6 +141,7 @@ static int namespace_of_users(void)
 	}
 	close(ready[0]);
 	close(ready[1]);
+	errno = error;
 	return fd;
 }
 

@@ -18,7 +18,7 @@ from typing import TextIO
 
 from simulator.neighbours import NotReadyError, pin
 from simulator.plan import Plan
-from simulator.shell import CommandError, Events, Prepared, run_program
+from simulator.shell import CommandError, Events, Prepared, run_program, with_paths
 from simulator.split import routes
 from simulator.together import LOOK, Together
 from simulator.wire import (
@@ -158,11 +158,11 @@ class Agent:
         pin(wanted, self._plan.wait_seconds, self._stopped, self._begun)
 
     def _real(self, commands: list[list[str]]) -> list[list[str]]:
-        """Commands with the interfaces' real names; the program says left and right."""
+        """Commands with the interfaces' real names, for left and right, and with whole paths of files."""
         return [
-            [self._interfaces.get(word, word) if before in ("dev", "iifname") else word
+            [self._interfaces.get(word, word) if before in ("dev", "iif", "iifname") else word
              for before, word in zip(["", *command], command, strict=False)]
-            for command in commands
+            for command in with_paths(commands, self._plan.folder)
         ]  # fmt: skip
 
     def _await_servers(self) -> None:

@@ -24,7 +24,7 @@ class Feature:
     """Something of a kernel that path programs use."""
 
     option: str
-    """Its option in the kernel's configuration (Kconfig)."""
+    """Its option in the kernel's configuration (Kconfig); empty where only the lab kernel has it."""
     trial: tuple[Command, ...]
     """Commands that only a kernel with the feature takes, on an interface without queueing disciplines."""
 
@@ -35,7 +35,7 @@ def _qdisc(*words: str) -> tuple[Command, ...]:
 
 _INGRESS = _qdisc("handle", "ffff:", "ingress")
 _MATCH_ALL = ("tc", "filter", "add", "dev", _DEVICE, "parent", "ffff:", "protocol", "ip", "prio", "1")
-_U32 = (*_MATCH_ALL, "u32", "match", "u32", "0", "0", "action")
+_U32 = (*_MATCH_ALL, "u32", "match", "u32", "0", "0")
 
 
 def _nft(text: str) -> tuple[Command, ...]:
@@ -43,16 +43,34 @@ def _nft(text: str) -> tuple[Command, ...]:
 
 
 #: By name. That of a queueing discipline is tc's.
+#: Disciplines of a queue that few paths need, and that not every kernel has.
+MANAGED_QUEUES = ("codel", "fq_codel", "pie", "fq_pie", "cake", "sfq", "dualpi2")
+#: Disciplines that only the lab kernel has → words with which tc takes them.
+LAB_DISCIPLINES = {"serial": ("rate", "1000000bit"), "transit": ()}
 FEATURES: Mapping[str, Feature] = {
     "ifb": Feature(
         "CONFIG_IFB", (("ip", "link", "add", "probe_ifb", "type", "ifb"), ("ip", "link", "del", "probe_ifb"))
     ),
-    "ingress": Feature("CONFIG_NET_SCH_INGRESS", _INGRESS),
-    "u32": Feature("CONFIG_NET_CLS_U32", (*_INGRESS, (*_U32, "pass"))),
-    "matchall": Feature("CONFIG_NET_CLS_MATCHALL", (*_INGRESS, (*_MATCH_ALL, "matchall", "action", "pass"))),
-    "mirred": Feature(
-        "CONFIG_NET_ACT_MIRRED", (*_INGRESS, (*_U32, "mirred", "egress", "redirect", "dev", _DEVICE))
+    "rule": Feature(
+        "CONFIG_IP_MULTIPLE_TABLES",
+        tuple(
+            ("ip", version, "rule", verb, "iif", _DEVICE, "lookup", "101", "pref", "100")
+            for version in ("-4", "-6") for verb in ("add", "del")
+        ),
     ),
+    "ingress": Feature("CONFIG_NET_SCH_INGRESS", _INGRESS),
+    "u32": Feature("CONFIG_NET_CLS_U32", (*_INGRESS, (*_U32, "flowid", "ffff:1"))),
+    "matchall": Feature("CONFIG_NET_CLS_MATCHALL", (*_INGRESS, (*_MATCH_ALL, "matchall", "flowid", "ffff:1"))),
+    # tc's word for its action.
+    "pass": Feature("CONFIG_NET_ACT_GACT", (*_INGRESS, (*_U32, "action", "pass"))),
+    "mirred": Feature(
+        "CONFIG_NET_ACT_MIRRED", (*_INGRESS, (*_U32, "action", "mirred", "egress", "redirect", "dev", _DEVICE))
+    ),
+    "police": Feature(
+        "CONFIG_NET_ACT_POLICE",
+        (*_INGRESS, (*_U32, "action", "police", "rate", "1mbit", "burst", "10kb", "conform-exceed", "drop/ok")),
+    ),
+    "skbedit": Feature("CONFIG_NET_ACT_SKBEDIT", (*_INGRESS, (*_U32, "action", "skbedit", "mark", "1"))),
     "tbf": Feature("CONFIG_NET_SCH_TBF", _qdisc("root", "tbf", "rate", "1mbit", "burst", "3kb", "limit", "10kb")),
     "hfsc": Feature("CONFIG_NET_SCH_HFSC", _qdisc("root", "handle", "1:", "hfsc")),
     "prio": Feature("CONFIG_NET_SCH_PRIO", _qdisc("root", "prio", "bands", "2", "priomap", *["0"] * 16)),
@@ -63,6 +81,11 @@ FEATURES: Mapping[str, Feature] = {
         _qdisc("root", "red", "limit", "50000", "min", "15000", "max", "40000", "avpkt", "1280", "burst", "85",
                "bandwidth", "1mbit", "probability", "0.1"),
     ),
+    **{
+        name: Feature(f"CONFIG_NET_SCH_{name.upper()}", _qdisc("root", name))
+        for name in MANAGED_QUEUES
+    },
+    **{name: Feature("", _qdisc("root", name, *words)) for name, words in LAB_DISCIPLINES.items()},
     "netem": Feature("CONFIG_NET_SCH_NETEM", _qdisc("root", "netem", "limit", "10", "delay", "1ms")),
     "netem slot": Feature(
         "CONFIG_NET_SCH_NETEM",
@@ -94,7 +117,7 @@ SEED_RELEASE = "6.6"
 def needed_features(commands: Iterable[Iterable[str]]) -> tuple[str, ...]:
     """The features that commands of a path program use, in the order of `FEATURES`.
 
-    A word that names none, such as the lab kernel's own discipline `serial`, is not looked for.
+    A word that names none is not looked for.
     """
     words = [list(command) for command in commands]
     needed = {word for command in words if command[0] in ("ip", "tc") for word in command if word in FEATURES}

@@ -23,7 +23,7 @@ from typing import Any
 from simulator.container import mount_host
 from simulator.init import then_off
 from simulator.ports import SIM, connect, inside, mac
-from simulator.shell import CommandError, Prepared, run, run_program
+from simulator.shell import CommandError, Prepared, run, run_program, with_paths
 from simulator.wire import sniffer, udp_destination, write_sysctl
 from simulator.world import LAB, furnish, say
 
@@ -260,7 +260,7 @@ def trial(number: int, plan: dict[str, Any]) -> dict[str, Any]:
     """
     before = links()
     with inside(SIM):
-        run_program(plan["setup"])
+        run_program(with_paths(plan["setup"], OUT))
     receiver = next(name for name in HOSTS if name != plan["sender"])
     arrivals = _receiver(receiver)
     sock, tap = _sender(plan["sender"], receiver)
@@ -281,7 +281,7 @@ def trial(number: int, plan: dict[str, Any]) -> dict[str, Any]:
     with inside(SIM):
         qdiscs = json.loads(run(("tc", "-s", "-j", "qdisc", "show")))
     remove(qdiscs, before)
-    return {"qdiscs": qdiscs, "changed_ns": changed, "repeated": repeated}
+    return {"qdiscs": qdiscs, "changed_ns": changed, "repeated": repeated, "zero_ns": zero}
 
 
 def measure(folder: str) -> None:

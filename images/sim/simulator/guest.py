@@ -23,7 +23,7 @@ def configure(plan: Plan) -> None:
     commands = [["ip", "link", "set", "dev", "lo", "up"]]
     for index, side in enumerate(("left", "right")):
         commands.append(["ip", "link", "set", "dev", f"vec{index}", "name", side])
-        commands.append(["ip", "link", "set", "dev", side, "mtu", "1500", "up"])
+        commands.append(["ip", "link", "set", "dev", side, "mtu", str(plan.mtu), "up"])
         for address in plan.addresses[side]:
             # nodad: duplicate address detection would hold IPv6 back for a second.
             nodad = ["nodad"] if ":" in address else []

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulator.plan import Plan
+from simulator.plan import ETHERNET_MTU, Plan
 from simulator.shell import run
 from simulator.wire import ETH_P_ALL
 
@@ -80,6 +80,7 @@ class LabKernel:
         self._sockets = {side: raw_socket(wires[side].interface) for side in ("left", "right")}
         vectors = [
             f"vec{index}:transport=fd,fd={self._sockets[side].fileno()},depth={VECTOR_DEPTH},mac={wires[side].mac}"
+            + (f",mtu={plan.mtu}" if plan.mtu > ETHERNET_MTU else "")
             for index, side in enumerate(("left", "right"))
         ]
         command = [

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 Command = list[str]
+ETHERNET_MTU = 1500
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,12 @@ class Plan:
     """To what lies behind the simulators, or proxies, beside this one."""
     whole_frames: bool = False
     """Captures keep whole frames, not their heads alone."""
+    mtu: int = ETHERNET_MTU
+    """IP MTU of the interfaces, where it is no less."""
     after: str = ""
     """The simulator that must have its servers' answers before this one delays anything; '' for none."""
+    folder: Path = Path()
+    """Where the files lie that commands name."""
 
 
 def read_plan(path: Path) -> Plan:
@@ -80,5 +85,7 @@ def read_plan(path: Path) -> Plan:
         peers=tuple(raw.get("peers", ())),
         routes=tuple(Route(**item) for item in raw.get("routes", ())),
         whole_frames=raw.get("whole_frames", False),
+        mtu=raw.get("mtu", ETHERNET_MTU),
         after=raw.get("after", ""),
+        folder=path.parent,
     )

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from simulator.plan import ETHERNET_MTU
 from simulator.rtnetlink import settle
 from simulator.shell import run_program
 from simulator.wire import switch_off, write_sysctl
 
 SIM = "sim"
-ETHERNET_MTU = 1500
 NAMESPACES = Path("/run/netns")
 #: Until a kernel has said what it says when interfaces come up (multicast reports, duplicate address detection; RFC
 #: 3810 §9.11, RFC 4862 §5.4), seconds: it would pass a path beside the flows.
@@ -53,8 +53,8 @@ class Port:
     simulator: bool = False
 
 
-def _wires(network: str, ports: list[Port]) -> list[list[str]]:
-    """A network: a direct wire between two, a bridge where there are more."""
+def _wires(network: str, ports: list[Port], mtu: int = ETHERNET_MTU) -> list[list[str]]:
+    """A network: a direct wire between two, a bridge where there are more, which carries what its ports send."""
     if len(ports) == 2:
         one, other = ports
         return [
@@ -64,15 +64,20 @@ def _wires(network: str, ports: list[Port]) -> list[list[str]]:
     bridge = f"br-{network}"
     commands = [
         ["ip", "link", "add", bridge, "type", "bridge", "forward_delay", "0", "mcast_snooping", "0"],
-        ["ip", "link", "set", "dev", bridge, "up"],
+        ["ip", "link", "set", "dev", bridge, *_larger(mtu), "up"],
     ]
     for number, port in enumerate(ports):
         # What is plugged into the bridge; 15 characters at most.
         plug = f"sim{number or ''}-{network}" if port.simulator else f"{port.owner}{port.device.removeprefix('eth0')}"
         peer = ["peer", "name", port.device, "netns", port.owner, "address", mac(port.addresses)]
         commands.append(["ip", "link", "add", plug, "type", "veth", *peer])
-        commands.append(["ip", "link", "set", "dev", plug, "master", bridge, "up"])
+        commands.append(["ip", "link", "set", "dev", plug, "master", bridge, *_larger(mtu), "up"])
     return commands
+
+
+def _larger(mtu: int) -> list[str]:
+    """Words for a device of a bridge, whose own MTU does for smaller ones."""
+    return ["mtu", str(mtu)] if mtu > ETHERNET_MTU else []
 
 
 def _own(devices: Mapping[str, list[str]], mtu: int) -> list[list[str]]:
@@ -133,7 +138,7 @@ def connect_all(
             networks[network].append(Port(name, f"eth{number}", addresses))
     commands = [["ip", "netns", "add", name] for name in (*simulators, *hosts)]
     for number, (network, ports) in enumerate(networks.items()):
-        commands += _wires(network if network in ("left", "right") else f"left{number}", ports)
+        commands += _wires(network if network in ("left", "right") else f"left{number}", ports, mtu)
     run_program(commands)
     for name in (*simulators, *hosts):
         own = [(port, ports) for ports in networks.values() for port in ports if port.owner == name]

@@ -24,9 +24,21 @@ def run(command: Iterable[str]) -> str:
     return done.stdout
 
 
+def with_paths(commands: list[list[str]], folder: Path) -> list[list[str]]:
+    """Commands whose files, named behind the word `trace`, are in a folder."""
+    return [
+        [str(folder / word) if before == "trace" else word
+         for before, word in zip(["", *command], command, strict=False)]
+        for command in commands
+    ]  # fmt: skip
+
+
 #: How tools are told to read their commands, a line each, from standard input.
 _READING = {
     "ip": ("ip", "-batch", "-"),
+    # Of rules a line does not say which IP version is meant.
+    "ip -4": ("ip", "-4", "-batch", "-"),
+    "ip -6": ("ip", "-6", "-batch", "-"),
     "tc": ("tc", "-batch", "-"),
     # All lines or none.
     "nft": ("nft", "-f", "-"),
@@ -41,12 +53,14 @@ class _Batch:
     def __init__(self, commands: list[list[str]]) -> None:
         self._commands = commands
         pipe = subprocess.PIPE
-        words = _READING[commands[0][0]]
+        tool = _tool(commands[0])
+        self._words = len(tool.split())
+        words = _READING[tool]
         self._process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
     def run(self) -> None:
         """Run them in order. CommandError when one fails."""
-        text = "".join(" ".join(command[1:]) + "\n" for command in self._commands)
+        text = "".join(" ".join(command[self._words :]) + "\n" for command in self._commands)
         _, said = self._process.communicate(text)
         if self._process.returncode == 0:
             return
@@ -78,7 +92,12 @@ def run_program(commands: list[list[str]]) -> None:
 
 
 def _batches(commands: list[list[str]]) -> list[list[list[str]]]:
-    return [list(group) for _, group in groupby(commands, key=lambda command: command[0])]
+    return [list(group) for _, group in groupby(commands, key=_tool)]
+
+
+def _tool(command: list[str]) -> str:
+    """A command's tool, with the IP version where it begins with one."""
+    return " ".join(command[:2]) if command[1] in ("-4", "-6") else command[0]
 
 
 class Events:
