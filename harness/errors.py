@@ -7,7 +7,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 
@@ -86,12 +86,17 @@ def describe_error(error: BaseException) -> str:
 _MOST_NAMES = 12
 
 
+def similar_names(word: str, names: Sequence[str]) -> str:
+    """A hint that asks for the known names that an unknown one resembles; empty if none does."""
+    matches = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
+    return "did you mean " + " or ".join(f"'{name}'" for name in matches) + "?" if matches else ""
+
+
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """A hint for an unknown name: the nearest of the known names, else all of them."""
     names = sorted(set(candidates) - {""})
-    matches = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
-    if matches:
-        return "did you mean " + " or ".join(f"'{name}'" for name in matches) + "?"
+    if similar := similar_names(word, names):
+        return similar
     if len(names) > _MOST_NAMES:
         return f"known: {', '.join(names[:_MOST_NAMES])} … ({len(names)} in all)"
     return "known: " + ", ".join(names) if names else "none is known"

@@ -46,7 +46,6 @@ FAULTS = [
     Bad(_DARK, "blackhole: ▸{after: 0 s, lasts: 2 s}", "after is no time at all", "after: 2 s"),
     Bad(_DARK, "blackhole: ▸{after: 5 s, lasts: 0 s}", "lasts is no time at all", "lasts: 2 s"),
     Bad(_DARK, "blackhole: {after: 5 s, lasts: 2 s, repeat: ▸0}", "at least 1, not 0", "limit"),
-    Bad("path:\n", "path:\n  ▸changes: [{at: 1 s, forward: {delay: 1 ms}}]\n", "a path that goes dark keeps", "changes"),
     Bad(_DARK, "blackhole: ▸{after: 5 s}", "'lasts' is missing", "lasts"),
     # --- test cases
     Bad("testcase: transfer", "testcase: ▸transfers", "expected 'handshake'", "'transfer'"),

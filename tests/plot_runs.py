@@ -148,7 +148,7 @@ def series_of(one: Scenario) -> pl.DataFrame:
     """All series of a scenario's flows, as `series.parquet` has them."""
     path, rows = one.path, list[Row]()
     rate, base, packet = path.to_client.rate.value, path.rtt.seconds, path.mtu + 14
-    limit = path.to_client.held.bytes_at(path.to_client.rate, path.rtt, packet)
+    limit = path.to_client.queue.capacity.bytes_at(path.to_client.rate, path.rtt, packet)
     if isinstance(path.to_client.queue, Red):
         limit = int(limit * 0.6)
     end = max(flow.stop.seconds for flow in one.flows if flow.stop is not None)

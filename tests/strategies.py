@@ -43,12 +43,12 @@ from harness.scenario.schema import (
     Objective,
     Path,
     Poisson,
+    PoissonService,
     Protocol,
     Queue,
     Rebinding,
     Red,
     Scenario,
-    Service,
     UniformGaps,
 )
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
@@ -96,9 +96,11 @@ LOSSES = SHARES | st.builds(
 
 
 @st.composite
-def services(draw: st.DrawFn) -> Service:
+def services(draw: st.DrawFn) -> PoissonService:
     cold, more = draw(DURATIONS), draw(st.none() | MOMENTS)
-    return Service(process="poisson", cold_start=cold, period=None if more is None else Duration(cold.value + more))
+    return PoissonService(
+        process="poisson", cold_start=cold, period=None if more is None else Duration(cold.value + more)
+    )
 
 
 @st.composite

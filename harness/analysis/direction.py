@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -12,7 +12,9 @@ from harness.analysis.link_estimates import phases_with_faults
 from harness.analysis.link_replay import (
     GUARD_REAL,
     GUARD_VIRTUAL,
+    NO_SERIES,
     Cuts,
+    DirectionSeries,
     DropCounts,
     Ints,
     LinkPhase,
@@ -22,12 +24,15 @@ from harness.analysis.link_replay import (
     phases_of,
     replay_calibrated,
     replay_random_service,
+    series_of,
+    silences_of,
 )
 from harness.capture import capture, matching
 from harness.capture.artefacts import Artefacts
 from harness.capture.counters import running_total
 from harness.capture.matching import MatchedPackets
 from harness.netem.program import Fault
+from harness.scenario.schema import DISCIPLINES
 from harness.topology.lab_file import LinkSettings
 
 Side = Literal["to_client", "to_server"]
@@ -45,20 +50,33 @@ class LinkDirection:
     phases: tuple[LinkPhase, ...]
     passage: MatchedPackets
     replay: Replay
+    series: DirectionSeries = NO_SERIES
 
     @property
     def served_at_random(self) -> bool:
         """Whether a service process decides when packets leave, so that departures cannot be predicted."""
-        return self.settings.service != "constant"
+        return self.settings.service == "poisson"
+
+    @property
+    def is_punctual(self) -> bool:
+        """Whether each packet leaves at a time that follows from its arrival: without jitter and opportunities."""
+        follows = self.series.transit is not None
+        return (self.settings.jitter_ns == 0 or follows) and self.settings.service != "slots"
 
     def departures_ns(self) -> Ints:
         """When each packet left the queue, shape (n,): its departure from the simulator less the link's delay.
 
         Its own transmission time is subtracted too, if it is sent outside the queue. The delay is the one in force when
         the packet leaves. -1 for a packet that never left. If a packet left the queue but not the simulator (random
-        loss), the replay's departure is used. Under jitter this is off by the jitter.
+        loss), or waited for slots behind it, the replay's departure is used. Under jitter this is off by the jitter.
         """
         passage = self.passage
+        if self.series.transit is not None:
+            behind = self.replay.due_ns - self.replay.departure_ns
+            left = np.where(passage.arrived, passage.out_ns - behind, self.replay.departure_ns)
+            return np.asarray(left - self.replay.transmission_ns, np.int64)
+        if self.settings.service == "slots":
+            return self.replay.departure_ns - self.replay.transmission_ns
         starts = np.array([phase.start_ns for phase in self.phases[1:]], np.int64)
         delays = np.array([phase.delay_ns for phase in self.phases], np.int64)
         departures = passage.out_ns - delays[np.searchsorted(starts, passage.entered.t_ns, side="right")]
@@ -82,17 +100,23 @@ def direction_of(run: Artefacts, name: Side, passage: MatchedPackets | None) -> 
         passage, cuts = entered_packets(run, passage), Cuts()
     else:
         cuts = cuts_to_client(run, passage)
+    guard = GUARD_VIRTUAL if run.run.cell.virtual_time else GUARD_REAL
+    cuts = replace(cuts, silences=silences_of(run, name, guard))
+    link = run.emulated_path.to_client if name == "to_client" else run.emulated_path.to_server
+    if link.ecn == "drop":
+        cuts = replace(cuts, refused=capture.ecn(passage.entered.traffic_class) != capture.NOT_ECT)
     passage = passage.without_access_delay(access[passage.entered.flow])
     faults = direction_faults(run, name)
     phases = phases_with_faults(phases_of(run, name), faults)
     # Datagrams that are dropped or damaged by rule are not counted.
     lost = _NO_COUNTS if faults else _drops(run, settings.egress)
     counted = DropCounts(_drops(run, settings.device), lost)
-    if settings.service != "constant":
+    if settings.service == "poisson":
         return LinkDirection(name, settings, phases, passage, replay_random_service(passage, phases, counted, cuts))
-    red = settings.discipline == "red"
-    guard = GUARD_VIRTUAL if run.run.cell.virtual_time else GUARD_REAL
-    return LinkDirection(name, settings, phases, passage, replay_calibrated(passage, phases, red, counted, cuts, guard))
+    discipline = DISCIPLINES[settings.discipline]
+    series = series_of(run, name)
+    replayed = replay_calibrated(passage, phases, discipline, counted, cuts, guard, series)
+    return LinkDirection(name, settings, phases, passage, replayed, series)
 
 
 def _drops(run: Artefacts, device: str) -> tuple[Ints, Ints]:
@@ -129,11 +153,9 @@ class LinkView(Artefacts):
         if ingress is None or egress is None or self.lab is None:
             return None
         alone = self.is_one_path or self.in_sequence
-        links = [self.lab.links] if alone else [path.links for path in self.lab.paths]
-        settings = [link.to_client if to_client else link.to_server for link in links]
-        return matching.match(
-            ingress, egress, to_client, min(direction.delay_ns - direction.jitter_ns for direction in settings)
-        )
+        labs = [self.lab] if alone else [self.lab.for_path(path.path) for path in self.lab.paths]
+        least = min(lab.least_delay_ns("to_client" if to_client else "to_server") for lab in labs)
+        return matching.match(ingress, egress, to_client, least)
 
     @cached_property
     def directions(self) -> dict[Side, LinkDirection]:

@@ -177,8 +177,6 @@ def _oversize_count(view: RunView, window: TransferWindow, role: Role, max_paylo
 
 
 def _blackholes(view: RunView, duration: float) -> Iterator[tuple[float, float]]:
-    """When the path was configured to forward nothing (`path.blackhole`), within the transfer's time, s."""
-    blackhole = view.emulated_path.blackhole
-    for begin, end in blackhole.times if blackhole is not None else ():
-        if begin.seconds < duration:
-            yield begin.seconds, end.seconds
+    """When the path was configured to forward nothing, in a direction or both, within the transfer's time, s."""
+    times = {(begin.seconds, end.seconds) for begin, end, _ in view.emulated_path.outages}
+    yield from ((begin, end) for begin, end in sorted(times) if begin < duration)

@@ -13,7 +13,7 @@ from harness.analysis.link_replay import Fate, LinkPhase, Replay
 from harness.capture.matching import MatchedPackets
 from harness.netem import fault_share
 from harness.netem.program import Fault
-from harness.scenario.schema import GilbertElliott
+from harness.scenario.schema import GilbertElliott, TimedGilbertElliott
 from harness.units import Percentage
 
 #: A shorter busy period does not show the rate, ns.
@@ -36,7 +36,7 @@ def busy_rate(passage: MatchedPackets, replayed: Replay, phase: int) -> BusyRate
     In a busy period a serial server is never idle, and a bucket is empty after each packet. So the bytes behind its
     first packet leave at the rate. Bytes that netem lost afterwards were served too.
     """
-    accepted = np.flatnonzero(replayed.fate != Fate.QUEUE_DROP)
+    accepted = replayed.accepted
     served = np.cumsum(passage.entered.length[accepted])
     in_phase = replayed.phase[accepted] == phase
     # A packet lost behind the queue has no lateness, but it does not end a busy period.
@@ -86,12 +86,15 @@ def unqueued_delay_ns(passage: MatchedPackets, replayed: Replay, phase: int, ask
     return int((passage.out_ns[alone] - passage.entered.t_ns[alone]).min()) if alone.any() else None
 
 
-def loss_probability(lost: int, packets: int, expected: float, model: Percentage | GilbertElliott) -> float:
+def loss_probability(
+    lost: int, packets: int, expected: float, model: Percentage | GilbertElliott | TimedGilbertElliott
+) -> float:
     """Two-sided probability of a number of random losses at least this extreme, given the requested mean.
 
     Binomial for independent losses. Losses of a Gilbert–Elliott channel come in runs: neighbouring states correlate
     with 1-p-r, which leaves n·(p+r)/(2-p-r) independent packets (variance of a two-state chain's mean). The test then
-    uses that number of packets, and the same share of losses.
+    uses that number of packets, and the same share of losses. States that last for a time are known: `expected` is the
+    mean of the packets' own chances, and their losses are independent.
     """
     if isinstance(model, GilbertElliott):
         switching = model.good_to_bad.fraction + model.bad_to_good.fraction
@@ -174,7 +177,8 @@ def fault_problems(
     """
     # Packets that entered after the last one that left may still be in flight.
     last = int(np.flatnonzero(passage.arrived).max(initial=-1))
-    passed = (replayed.fate != Fate.QUEUE_DROP) & (np.arange(len(passage.arrived)) <= last)
+    elsewhere = [Fate.QUEUE_DROP, Fate.REFUSED, Fate.TOO_LARGE]
+    passed = ~np.isin(replayed.fate, elsewhere) & (np.arange(len(passage.arrived)) <= last)
     lost = passed & ~passage.arrived & (replayed.fate != Fate.CUT)
     damaged = passage.missed_at_ingress if any(fault.kind == "corrupt" for fault in faults) else 0
     entering = int(passed.sum())

@@ -7,6 +7,7 @@ only: when should each packet have left?
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -21,7 +22,9 @@ from harness.capture.artefacts import Artefacts
 from harness.capture.capture import Capture
 from harness.capture.matching import MatchedPackets
 from harness.netem.bounds import SLOWEST_TBF_RATE, default_bucket_bytes
-from harness.netem.program import AddressMapping
+from harness.netem.program import AddressMapping, SizeLimit
+from harness.netem.series import DeliveryCourse, RateCourse, SeriesContent, transit_at
+from harness.scenario.schema import FRAME_HEADER, Discipline
 from harness.topology.lab_file import FlowAddresses, LinkSettings, LinkSettingsChange
 
 # --- The link as it was configured, phase by phase: from one scheduled change to the next.
@@ -45,6 +48,16 @@ class LinkPhase:
     """
     limit_bytes: int | None
     limit_packets: int | None
+    jitter_ns: int = 0
+    """How much earlier than the delay a packet may leave."""
+    changes: int = 0
+    """How many of the path's changes came before it or begin it: its place among the link's states."""
+    mtu: SizeLimit | None = None
+    """The largest packet that passes; None where that is what the interfaces carry."""
+
+    def is_too_large(self, length: int) -> bool:
+        """Whether a frame of that length, Ethernet header included, is larger than what passes."""
+        return self.mtu is not None and length - FRAME_HEADER > self.mtu.size
 
 
 def phases_of(run: Artefacts, direction: Literal["to_client", "to_server"]) -> tuple[LinkPhase, ...]:
@@ -65,17 +78,19 @@ def phases_of(run: Artefacts, direction: Literal["to_client", "to_server"]) -> t
             initial.burst_bytes,
             initial.limit_bytes,
             initial.limit_packets,
+            initial.jitter_ns,
+            mtu=initial.mtu,
         )
     ]
     for index, change in enumerate(run.lab.changes):
         new: LinkSettingsChange | None = getattr(change, direction)
         applied = run.events.applied(index, change.at)
         if new is not None and applied is not None:
-            phases.append(_next_phase(phases[-1], new, applied))
+            phases.append(_next_phase(phases[-1], new, applied, index + 1))
     return tuple(phases)
 
 
-def _next_phase(before: LinkPhase, new: LinkSettingsChange, start_ns: int) -> LinkPhase:
+def _next_phase(before: LinkPhase, new: LinkSettingsChange, start_ns: int, changes: int) -> LinkPhase:
     rate = before.rate_bps if new.rate_bps is None else new.rate_bps
     burst = new.burst_bytes
     if burst is None and before.burst_bytes is not None:
@@ -90,6 +105,9 @@ def _next_phase(before: LinkPhase, new: LinkSettingsChange, start_ns: int) -> Li
         burst,
         before.limit_bytes if new.limit_bytes is None else new.limit_bytes,
         before.limit_packets if new.limit_packets is None else new.limit_packets,
+        before.jitter_ns if new.jitter_ns is None else new.jitter_ns,
+        changes,
+        before.mtu if new.mtu is None else new.mtu,
     )
 
 
@@ -116,6 +134,7 @@ class Bottleneck(ABC):
         self.queue: list[int] = []  # accepted packets in order; those before `head` have left
         self.head = 0
         self.backlog = 0
+        self.transit: Transit | None = None
 
     def advance(self, now: float) -> None:
         """Let packets leave the queue, and apply changes, until `now`."""
@@ -127,6 +146,16 @@ class Bottleneck(ABC):
             head += 1
         self.head, self.backlog = head, backlog
 
+    def may_be_too_large(self, length: int, departure: float, guard: float) -> bool:
+        """Whether a packet is larger than what passes within `guard` of when it is sent, or of its departure."""
+        ends = [*(phase.start_ns for phase in self.phases[1:]), math.inf]
+        sent = departure - length * _per_byte(self.phase_at(departure).rate_bps)
+        return any(
+            phase.is_too_large(length)
+            for phase, end in zip(self.phases, ends, strict=True)
+            if phase.start_ns <= departure + guard and end > sent - guard
+        )
+
     def phase_at(self, moment: float) -> LinkPhase:
         """The phase in force at a time from now on."""
         phase = self.phase
@@ -135,6 +164,12 @@ class Bottleneck(ABC):
                 break
             phase = later
         return phase
+
+    def delay_at(self, moment: float) -> int:
+        """The delay of a packet that leaves at a time from now on, ns."""
+        if self.transit is not None and math.isfinite(moment):
+            return int(self.transit.delays_ns(np.array([round(moment)]))[0])
+        return self.phase_at(moment).delay_ns
 
     @abstractmethod
     def would_leave(self, length: int, now: float) -> float:
@@ -205,6 +240,94 @@ class SerialServer(Bottleneck):
         return math.inf, number
 
 
+class TracedServer(SerialServer):
+    """The same with a rate that follows a series."""
+
+    def __init__(self, phases: Sequence[LinkPhase], lengths: list[int], course: RateCourse) -> None:
+        super().__init__(phases, lengths)
+        self.course = course
+
+    def _sent(self, length: int, start: float) -> tuple[float, int]:
+        return (self.course.sent(length, start) if math.isfinite(start) else math.inf), 0
+
+
+class DeliveryServer(Bottleneck):
+    """A packet-delivery trace: packets leave at its opportunities, and wait in the queue until then."""
+
+    def __init__(self, phases: Sequence[LinkPhase], lengths: list[int], course: DeliveryCourse) -> None:
+        super().__init__(phases, lengths)
+        self.course = course
+
+    def would_leave(self, length: int, now: float) -> float:
+        """At the opportunities that those accepted before leave over."""
+        return copy.copy(self.course).sent(length, now)[1]
+
+    def _serve(self, index: int, ready: float) -> None:
+        self.starts[index], self.departures[index] = self.course.sent(self.lengths[index], ready)
+        # Each waits for an opportunity.
+        self.waited[index] = True
+
+
+@dataclass(frozen=True)
+class Transit:
+    """The way behind a bottleneck whose delay and loss follow a series; times are ns after the first arrival."""
+
+    content: SeriesContent
+    base_ns: int
+    start_ns: int
+
+    def delays_ns(self, moments: Ints) -> Ints:
+        """The delay in force at moments, shape (n,)."""
+        return transit_at(self.content, self.base_ns, self.start_ns, moments)[0]
+
+    def losses(self, moments: Ints) -> npt.NDArray[np.float64]:
+        """The chance of loss in force at moments, shape (n,)."""
+        return transit_at(self.content, self.base_ns, self.start_ns, moments)[1]
+
+
+@dataclass(frozen=True)
+class DirectionSeries:
+    """The series of one direction, and when each stood at its beginning and was started, ns."""
+
+    rate: tuple[SeriesContent, int, int] | None = None
+    transit: tuple[SeriesContent, int, int] | None = None
+
+    @property
+    def kinds(self) -> set[str]:
+        """Those that started."""
+        return {name for name in ("rate", "transit") if getattr(self, name) is not None}
+
+    def bottleneck(self, phases: Sequence[LinkPhase], lengths: list[int], base: int) -> Bottleneck | None:
+        """The server whose rate follows a series, with times from `base` on; None without one."""
+        if self.rate is None:
+            return None
+        content, beginning, start = self.rate
+        if content.opportunity:
+            return DeliveryServer(phases, lengths, DeliveryCourse(content, beginning - base, start - base))
+        return TracedServer(phases, lengths, RateCourse(content, beginning - base, start - base))
+
+    def transit_from(self, base: int) -> Transit | None:
+        """The way behind it, with times from `base` on; None where it follows no series."""
+        if self.transit is None:
+            return None
+        content, beginning, start = self.transit
+        return Transit(content, beginning - base, start - base)
+
+
+def series_of(run: Artefacts, direction: Literal["to_client", "to_server"]) -> DirectionSeries:
+    """The series of one direction. Raises OSError, or ValueError, where its file cannot be read."""
+    found: dict[str, tuple[SeriesContent, int, int]] = {}
+    for item in run.lab.series if run.lab is not None else ():
+        if item.direction != direction or run.lab is None:
+            continue
+        settings: LinkSettings = getattr(run.lab.links, direction)
+        start = run.series_starts.get(settings.device if item.kind == "rate" else settings.egress)
+        if start is not None:
+            content = SeriesContent.decode((run.folder / item.file).read_bytes())
+            found[item.kind] = (content, start - item.offset_ns, start)
+    return DirectionSeries(found.get("rate"), found.get("transit"))
+
+
 class TokenBucket(Bottleneck):
     """tbf (net/sched/sch_tbf.c): a bucket of `burst` bytes, full at the start, filled at the rate.
 
@@ -253,7 +376,55 @@ class TokenBucket(Bottleneck):
             filled_from = until - min(tokens * self._time(number), self._depth(number))
 
 
-# --- Packets that a path does not deliver because of its clients' moves: an outage, or a forgotten address mapping.
+class PolicedLink(Bottleneck):
+    """A policer (net/sched/act_police.c): a packet leaves when it comes, or never.
+
+    The bucket is full at the start, and when its rate changes (tcf_police_init). A packet that finds too few tokens
+    takes none. One that was delivered although it found too few takes them all the same, so that `tokens` tells by how
+    much that was wrong.
+    """
+
+    def __init__(self, phases: Sequence[LinkPhase], lengths: list[int]) -> None:
+        super().__init__(phases, lengths)
+        self.now = 0.0
+        self.filled_at = 0.0
+        self.tokens = self._depth()
+        """Time at the rate for the bytes in the bucket at `filled_at`, ns."""
+
+    def _depth(self) -> float:
+        assert self.phase.burst_bytes is not None
+        return self.phase.burst_bytes * _per_byte(self.phase.rate_bps)
+
+    def advance(self, now: float) -> None:
+        """Fill the bucket until `now`."""
+        former = self.phase
+        super().advance(now)
+        self.now = now
+        if self.phase is not former and self.phase.rate_bps != former.rate_bps:
+            self.tokens, self.filled_at = self._depth(), float(self.phase.start_ns)
+        self.tokens = min(self.tokens + now - self.filled_at, self._depth())
+        self.filled_at = now
+
+    def surplus(self, length: int) -> float:
+        """Tokens beyond those that a packet takes which comes now, ns; it is dropped if they are less than 0."""
+        return self.tokens - length * _per_byte(self.phase.rate_bps)
+
+    def is_full(self, length: int) -> bool:
+        """Whether a packet that comes now is dropped."""
+        return self.phase.limit_bytes is not None and self.surplus(length) < 0
+
+    def would_leave(self, length: int, now: float) -> float:
+        """At once."""
+        return now
+
+    def _serve(self, index: int, ready: float) -> None:
+        if (left := self.surplus(self.lengths[index])) >= 0 or self.phase.limit_bytes is not None:
+            self.tokens = left
+        self.starts[index] = self.departures[index] = ready
+
+
+# --- Packets that a path does not deliver because it is dark, has forgotten an address mapping, or has a node on its
+# way that refuses them.
 #
 # Neither counts as loss in the link proof.
 
@@ -271,8 +442,16 @@ class Cuts:
 
     outages: Sequence[tuple[int, int]] = ()
     """(start, end) of the times in which nothing left."""
+    silences: Sequence[tuple[int, int]] = ()
+    """(start, end) of the times in which what left the queue was dropped, with all that is uncertain about them."""
     mapping_lost_ns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """When the address mapping of each of n packets was lost, shape (n,), or empty if that does not matter."""
+    refused: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    """Which of n packets a node behind the queue drops by rule, shape (n,), or empty if there is no such node."""
+
+    def refuses(self, index: int) -> bool:
+        """Whether a packet that leaves the queue is dropped by rule."""
+        return bool(len(self.refused)) and bool(self.refused[index])
 
     def explain(self, index: int, queued: float, due: float, base: int) -> bool:
         """Whether a cut explains a missing packet that leaves the queue at `queued` and is due at `due`, ns after
@@ -280,18 +459,30 @@ class Cuts:
         """
         if any(start - _MOVE_GUARD <= due + base < end + _MOVE_GUARD for start, end in self.outages):
             return True
+        if any(start <= queued + base < end for start, end in self.silences):
+            return True
         return bool(len(self.mapping_lost_ns)) and queued + base >= self.mapping_lost_ns[index] - _MOVE_GUARD
 
 
-def outages_of(run: Artefacts) -> list[tuple[int, int]]:
-    """The outages of the path, (start, end) by the simulator's events; an outage that never began is left out."""
+def outages_of(run: Artefacts, direction: Literal["to_client", "to_server"] | None = None) -> list[tuple[int, int]]:
+    """The outages of the whole path, or those of a direction alone: (start, end) by the simulator's events.
+
+    An outage that never began is left out.
+    """
     outages = []
     for outage in run.lab.outages if run.lab is not None else ():
+        if outage.direction != direction:
+            continue
         start = run.events.applied(-1, outage.from_ns / 1e9)
         end = None if outage.until_ns is None else run.events.applied(-1, outage.until_ns / 1e9)
         if start is not None:
             outages.append((start, _FOREVER if end is None else end))
     return outages
+
+
+def silences_of(run: Artefacts, direction: Literal["to_client", "to_server"], guard: int) -> list[tuple[int, int]]:
+    """The outages of a direction alone, with `guard` ns before and behind each."""
+    return [(start - guard, min(end + guard, _FOREVER)) for start, end in outages_of(run, direction)]
 
 
 def entered_packets(run: Artefacts, passage: MatchedPackets) -> MatchedPackets:
@@ -304,7 +495,7 @@ def entered_packets(run: Artefacts, passage: MatchedPackets) -> MatchedPackets:
 
 def cuts_to_client(run: Artefacts, passage: MatchedPackets) -> Cuts:
     """The cuts in the direction towards the clients."""
-    return Cuts(outages_of(run), _mapping_expiry(run, passage.entered))
+    return Cuts(outages_of(run), mapping_lost_ns=_mapping_expiry(run, passage.entered))
 
 
 def _mapping_expiry(run: Artefacts, entered: Capture) -> Ints:
@@ -341,6 +532,7 @@ def _is_addressed_to(
 
 
 NO_CUTS = Cuts()
+NO_SERIES = DirectionSeries()
 #: A packet due this close to the end of the capture may have been late and still in flight, ns.
 _END_GUARD = 100_000_000
 #: In virtual time a count may be this much older than its timestamp, because the counter is read before the clock (the
@@ -366,6 +558,10 @@ class Fate(IntEnum):
     """Not out when the capture ended."""
     CUT = 4
     """Queued, but by the time it should have left the path was gone, or had forgotten where it belongs."""
+    REFUSED = 5
+    """Dropped behind the queue, because a node on the way drops packets with such a header."""
+    TOO_LARGE = 6
+    """Larger than the path's MTU when it left the queue: a router does not forward it."""
 
 
 @dataclass(frozen=True)
@@ -385,6 +581,14 @@ class Replay:
     """Index of the phase in which it departed."""
     comparable: npt.NDArray[np.bool_]
     """It was delivered and departed away from a change, so its lateness is meaningful."""
+    uncounted: npt.NDArray[np.bool_]
+    """The queue dropped it after the kernel's counters were read last."""
+
+    @property
+    def accepted(self) -> Ints:
+        """The rows of the packets that the queue did not drop, in order of departure, shape (m,)."""
+        rows = np.flatnonzero(self.fate != Fate.QUEUE_DROP)
+        return rows[np.argsort(self.departure_ns[rows], kind="stable")]
 
     def lateness_ns(self, passage: MatchedPackets) -> Ints:
         """Actual minus ideal departure of the calm packets."""
@@ -396,7 +600,7 @@ class Replay:
         A timer that wakes tbf later than a bucketful loses capacity for good, so lateness accumulates as long as the
         queue is busy. That is an error of the rate, and a small one does not distort what a sender sees.
         """
-        accepted = np.flatnonzero(self.fate != Fate.QUEUE_DROP)
+        accepted = self.accepted
         since = np.zeros(len(self.fate), np.int64)
         since[accepted] = self._busy_for(passage, accepted)
         late = self.lateness_ns(passage)
@@ -425,16 +629,20 @@ class _Budget:
     times: Ints
     totals: Ints
     used: int = 0
+    is_over: bool = False
+    """Whether the last packet that was asked about may have been dropped after the last sample, uncounted."""
 
-    def take(self, now: float) -> bool | None:
-        """Whether the count had a drop left for a packet of that time; None after the last sample."""
+    def take(self, now: float, latest: float | None = None) -> bool | None:
+        """Whether the count had a drop left for a packet of that time; None after the last sample.
+
+        `latest`: until when the packet may have been dropped, if that is later than `now`.
+        """
         sample = int(np.searchsorted(self.times, now + _READ_LAG))
-        if sample == len(self.times):
-            return None
-        if self.used >= self.totals[sample]:
-            return False
-        self.used += 1
-        return True
+        has_drop = sample < len(self.times) and bool(self.used < self.totals[sample])
+        last = now if latest is None else latest
+        self.is_over = not has_drop and (not len(self.times) or bool(last + _READ_LAG > self.times[-1]))
+        self.used += has_drop
+        return None if self.is_over else has_drop
 
 
 @dataclass(frozen=True)
@@ -450,42 +658,83 @@ class DropCounts:
 def replay(
     passage: MatchedPackets,
     phases: Sequence[LinkPhase],
-    red: bool,
+    discipline: type[Discipline],
     counted: DropCounts,
     cuts: Cuts = NO_CUTS,
     guard: int = GUARD_REAL,
+    series: DirectionSeries = NO_SERIES,
 ) -> Replay:
     """Replay one direction.
 
-    `red`: the queue is RED and may drop at any length. `guard`: so close to a change a departure proves nothing, ns.
+    `guard`: so close to a change a departure proves nothing, ns. Where the discipline has a queue for each flow, it
+    chooses who is next, and the server is replayed in the order in which packets left.
     """
     t_ns = passage.entered.t_ns
     base = int(t_ns[0]) if len(t_ns) else 0
-    server = SerialServer if phases[0].burst_bytes is None else TokenBucket
-    link = server([replace(phase, start_ns=phase.start_ns - base) for phase in phases], passage.entered.length.tolist())
+    server: type[Bottleneck] = SerialServer if phases[0].burst_bytes is None else TokenBucket
+    server = server if discipline.holds else PolicedLink
+    shifted, lengths = [replace(phase, start_ns=phase.start_ns - base) for phase in phases], passage.entered.length
+    link = series.bottleneck(shifted, lengths.tolist(), base) or server(shifted, lengths.tolist())
+    link.transit = series.transit_from(base)
     queue, loss = (_Budget(times - base, totals) for times, totals in (counted.queue, counted.loss))
-    fates = np.zeros(len(t_ns), np.uint8)
+    fates, uncounted = np.zeros(len(t_ns), np.uint8), np.zeros(len(t_ns), np.bool_)
     # A packet has passed its flow's access delay only so long after it was due.
     last_due = passage.end_ns - base - (passage.access_ns if passage.access_ns is not None else np.zeros_like(t_ns))
-    ends = last_due.tolist()
-    for index, (now, arrived) in enumerate(zip((t_ns - base).tolist(), passage.arrived.tolist(), strict=True)):
+    ends, arrivals, arrived = last_due.tolist(), (t_ns - base).tolist(), passage.arrived.tolist()
+    for index in _service_order(passage) if discipline.separates_flows else range(len(t_ns)):
+        now = arrivals[index]
         link.advance(now)
-        if not arrived:
+        if not arrived[index]:
             departure = link.would_leave(link.lengths[index], now)
-            if cuts.explain(index, departure, departure + link.phase_at(departure).delay_ns, base):
-                full = red or link.is_full(link.lengths[index])
+            if cuts.explain(index, departure, departure + link.delay_at(departure), base):
+                full = _may_be_full(discipline, link, link.lengths[index])
                 fate = Fate.QUEUE_DROP if full and queue.take(now) else Fate.CUT
+            elif cuts.refuses(index):
+                full = _may_be_full(discipline, link, link.lengths[index])
+                dropped = full and _counted_drop(discipline, now, departure, queue)
+                fate = Fate.QUEUE_DROP if dropped else Fate.REFUSED
+            elif link.may_be_too_large(link.lengths[index], departure, guard):
+                full = _may_be_full(discipline, link, link.lengths[index])
+                fate = Fate.QUEUE_DROP if full and queue.take(now) else Fate.TOO_LARGE
             else:
-                fate = _fate(link, link.lengths[index], now, ends[index], queue, loss, red)
+                fate = _fate(link, link.lengths[index], now, ends[index], queue, loss, discipline)
             fates[index] = fate
             if fate is Fate.QUEUE_DROP:
+                uncounted[index] = queue.is_over
                 continue
         link.accept(index, now)
     link.advance(np.inf)
-    return _build_replay(passage, phases, link, fates, base, guard)
+    return _build_replay(passage, phases, link, fates, uncounted, base, guard)
 
 
-def _fate(link: Bottleneck, length: int, now: int, end: int, queue: _Budget, loss: _Budget, red: bool) -> Fate:
+def _service_order(passage: MatchedPackets) -> list[int]:
+    """The packets in the order in which they left; one that did not, ahead of the next of its flow that did."""
+    left = np.where(passage.arrived, passage.out_ns, _NEVER)
+    for flow in np.unique(passage.entered.flow):
+        rows = np.flatnonzero(passage.entered.flow == flow)
+        # The earliest departure of this packet and all behind it.
+        left[rows] = np.minimum.accumulate(left[rows][::-1])[::-1]
+    order = np.lexsort((np.arange(len(left)), left))
+    rows_in_order: list[int] = order.tolist()
+    return rows_in_order
+
+
+def _may_be_full(discipline: type[Discipline], link: Bottleneck, length: int) -> bool:
+    """Whether the queue may have dropped a packet; one of several queues drops packets of the longest."""
+    return discipline.drops_early or discipline.separates_flows or link.is_full(length)
+
+
+def _counted_drop(discipline: type[Discipline], now: float, departure: float, queue: _Budget) -> bool | None:
+    """Whether the queue's count has a drop for a packet that arrives `now` and would leave at `departure`."""
+    if discipline.separates_flows and len(queue.times):
+        # Packets are not replayed in the order of these decisions: all that were counted may be meant.
+        return queue.take(float(queue.times[-1]) - _READ_LAG, latest=departure)
+    return queue.take(departure if discipline.drops_at_dequeue else now)
+
+
+def _fate(
+    link: Bottleneck, length: int, now: int, end: int, queue: _Budget, loss: _Budget, discipline: type[Discipline]
+) -> Fate:
     """Why a packet that entered did not leave.
 
     Without random loss, the queue dropped it unless the kernel did not count that. With random loss, a drop-tail queue
@@ -494,18 +743,20 @@ def _fate(link: Bottleneck, length: int, now: int, end: int, queue: _Budget, los
     """
     departure = link.would_leave(length, now)
     phase = link.phase_at(departure)
-    margin = end - departure - phase.delay_ns  # how long before the end of the capture it was due
-    lossy, full = phase.mean_loss > 0, link.is_full(length)
-    if red or full or not lossy:
-        dropped = queue.take(now)
+    margin = end - departure - link.delay_at(departure)  # how long before the end of the capture it was due
+    lossy, full = phase.mean_loss > 0, _may_be_full(discipline, link, length)
+    if full or not lossy:
+        dropped = _counted_drop(discipline, now, departure, queue)
         if dropped is None:
-            dropped = full or (margin > 0 and not lossy)
+            # What such a queue holds at the end waits for its turn, which tells nothing yet of its being dropped.
+            waits = discipline.separates_flows or discipline.drops_at_dequeue
+            dropped = (full and not waits) or (margin > 0 and (waits or not lossy))
         if dropped:
             return Fate.QUEUE_DROP
     if margin < 0:
         return Fate.IN_FLIGHT
     lost = loss.take(departure) if lossy else False
-    if lost is False and lossy and not (red or full) and queue.take(now):
+    if lost is False and lossy and not full and queue.take(now):
         return Fate.QUEUE_DROP
     return Fate.LOST if lost or margin > _END_GUARD else Fate.IN_FLIGHT
 
@@ -526,17 +777,24 @@ def replay_random_service(
     fates = np.zeros(len(t_ns), np.uint8)
     cut = np.array([cuts.explain(row, time, time, 0) for row, time in enumerate(t_ns.tolist())], np.bool_) & ~arrived
     fates[cut] = Fate.CUT
-    missing = np.flatnonzero(~arrived & ~cut)
+    starts = np.array([phase.start_ns for phase in phases[1:]], np.int64)
+    phase_of = np.searchsorted(starts, t_ns, side="right").astype(np.int64)
+    lengths = passage.entered.length.tolist()
+    large = np.array([phases[of].is_too_large(length) for of, length in zip(phase_of, lengths, strict=True)], np.bool_)
+    large &= ~arrived & ~cut
+    fates[large] = Fate.TOO_LARGE
+    missing = np.flatnonzero(~arrived & ~cut & ~large)
     before = missing[missing < last]
     fates[missing] = Fate.IN_FLIGHT
-    fates[before[:drops]], fates[before[drops:]] = Fate.QUEUE_DROP, Fate.LOST
-    starts = np.array([phase.start_ns for phase in phases[1:]], np.int64)
+    refused = np.array([cuts.refuses(row) for row in before.tolist()], np.bool_)
+    # The queue dropped those that nothing else explains, first.
+    dropped = before[np.argsort(refused, kind="stable")][:drops]
+    fates[before] = np.where(refused, Fate.REFUSED, Fate.LOST)
+    fates[dropped] = Fate.QUEUE_DROP
     unknown = np.full(len(t_ns), -1, np.int64)
     never = np.zeros(len(t_ns), np.bool_)
     own_ns = np.zeros(len(t_ns), np.int64)
-    return Replay(
-        unknown, own_ns, unknown, never, fates, np.searchsorted(starts, t_ns, side="right").astype(np.int64), never
-    )
+    return Replay(unknown, own_ns, unknown, never, fates, phase_of, never, uncounted=never)
 
 
 def _build_replay(
@@ -544,6 +802,7 @@ def _build_replay(
     phases: Sequence[LinkPhase],
     link: Bottleneck,
     fates: npt.NDArray[np.uint8],
+    uncounted: npt.NDArray[np.bool_],
     base: int,
     guard: int,
 ) -> Replay:
@@ -555,29 +814,48 @@ def _build_replay(
     phase = np.searchsorted(starts, departure, side="right")
     delays = np.array([phase_settings.delay_ns for phase_settings in phases], np.int64)
     due = np.where(accepted, departure + delays[phase], -1)
+    if link.transit is not None:
+        due = np.where(accepted, _due_in_order(passage, link.transit, departure, fates, base), -1)
     calm = passage.arrived & accepted
     for start in starts:
         calm &= np.abs(departure - start) > guard
     own_ns = np.where(accepted & np.isfinite(departures), np.round(departures - np.array(link.starts)), 0).astype(
         np.int64
     )
-    return Replay(departure, own_ns, due, np.array(link.waited, np.bool_), fates, phase.astype(np.int64), calm)
+    waited = np.array(link.waited, np.bool_)
+    return Replay(departure, own_ns, due, waited, fates, phase.astype(np.int64), calm, uncounted)
+
+
+def _due_in_order(
+    passage: MatchedPackets, transit: Transit, departure: Ints, fates: npt.NDArray[np.uint8], base: int
+) -> Ints:
+    """When packets are due behind a way with a changing delay, on which none overtakes another."""
+    moments = np.where(departure >= _NEVER, 0, departure - base)
+    due = np.where(departure >= _NEVER, _NEVER, departure + transit.delays_ns(moments))
+    # Those of flows with another access delay have a line of their own, and one that is lost is in none.
+    lines = passage.access_ns if passage.access_ns is not None else np.zeros(len(due), np.int64)
+    for line in np.unique(lines):
+        rows = np.flatnonzero((lines == line) & ((fates == Fate.DELIVERED) | (fates == Fate.IN_FLIGHT)))
+        rows = rows[np.argsort(departure[rows], kind="stable")]
+        due[rows] = np.maximum.accumulate(due[rows])
+    return due
 
 
 def replay_calibrated(
     passage: MatchedPackets,
     phases: Sequence[LinkPhase],
-    red: bool,
+    discipline: type[Discipline],
     counted: DropCounts,
     cuts: Cuts = NO_CUTS,
     guard: int = GUARD_REAL,
+    series: DirectionSeries = NO_SERIES,
 ) -> Replay:
     """Replay with each change of rate moved, by at most `guard`, to the time that departures show.
 
     The event that reports a change is written some milliseconds after the kernel made it. A change from rate a to b
     that is replayed x too late makes packets x·(a-b)/b late until the queue is empty again.
     """
-    result = replay(passage, phases, red, counted, cuts, guard)
+    result = replay(passage, phases, discipline, counted, cuts, guard, series)
     adjusted = list(phases)
     for index in range(1, len(phases)):
         before, after = phases[index - 1].rate_bps, phases[index].rate_bps
@@ -589,5 +867,5 @@ def replay_calibrated(
         shift = round(late * after / (before - after))
         if 0 < abs(shift) <= guard:
             adjusted[index] = replace(phases[index], start_ns=phases[index].start_ns - shift)
-            result = replay(passage, adjusted, red, counted, cuts, guard)
+            result = replay(passage, adjusted, discipline, counted, cuts, guard, series)
     return result

@@ -45,6 +45,8 @@ COUNTERS, EVENTS, CAPTURE_DROPS, SENDS = "sim/counters.jsonl", "sim/events.jsonl
 CAPTURE = {side: f"sim/{name}" for side, name in CAPTURES.items()}
 #: Files of an endpoint, below its folder.
 KEYS, TCP, IPERF3, QLOG = "keys.log", "tcp.csv", "iperf3.json", "qlog"
+#: Below the folder of plans.
+SERIES = "**/*.series"
 _RUN_FILES = (LAB, GROWTH, CPU, WAITS, COUNTERS, EVENTS, CAPTURE_DROPS, SENDS)
 _ENDPOINT_FILES = (KEYS, TCP, IPERF3)
 #: What every simulator has.
@@ -92,6 +94,7 @@ def find_changed_files(folder: Path, run: Run) -> dict[str, str]:
 
 def _other_files(folder: Path, flows: int) -> Iterator[str]:
     yield from _RUN_FILES
+    yield from (file.relative_to(folder).as_posix() for file in sorted((folder / "plan").glob(SERIES)))
     for simulator in simulator_folders(folder)[1:]:
         yield from (simulator_file(simulator.name, place) for place in _SIMULATOR_FILES)
     for flow in range(flows):
@@ -285,6 +288,12 @@ class Artefacts:
         """Statistics of the queueing disciplines (see `capture.counters`); None for several paths together."""
         place = simulator_file(self._simulator, COUNTERS)
         return self._read(place, counters.read_counters) if self.is_one_path else None
+
+    @cached_property
+    def series_starts(self) -> dict[str, int]:
+        """When the series of each device started (see `capture.counters`)."""
+        place = simulator_file(self._simulator, COUNTERS)
+        return (self._read(place, counters.read_series_starts) or {}) if self.is_one_path else {}
 
     @cached_property
     def events(self) -> Events:

@@ -24,12 +24,15 @@ Keys = npt.NDArray[np.uint64]
 Windows = npt.NDArray[np.uint16]
 Shifts = npt.NDArray[np.int8]
 
-#: IP protocol numbers.
-TCP, UDP = 6, 17
+#: IP protocol numbers, that of IPv6's fragment header (RFC 8200 §4.5), and EtherTypes.
+TCP, UDP, _FRAGMENT = 6, 17, 44
+_IPV4, _IPV6 = 0x0800, 0x86DD
 #: Codepoints of ECN (RFC 3168 §5): not capable of it; marked.
-NOT_ECT, CE = 0b00, 0b11
+NOT_ECT, ECT_1, ECT_0, CE = 0b00, 0b01, 0b10, 0b11
 #: Of a segment's flags (RFC 9293 §3.1).
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
+#: DF, and MF and the upper bits of the offset, in the byte of an IPv4 header with its flags (RFC 791 §3.1).
+_DONT_FRAGMENT, _MORE_FRAGMENTS, _UPPER_OFFSET = 0x40, 0x20, 0x1F
 #: Window scale of a segment that has no such option, and the largest that counts (RFC 7323 §2.3).
 NO_SHIFT, MAX_SHIFT = -1, 14
 #: Offset of the header of UDP or TCP behind an Ethernet header and an IPv4 header without options, or an IPv6 header.
@@ -65,6 +68,10 @@ class Capture:
     """IP protocol: `TCP` or `UDP`."""
     traffic_class: Bytes
     """The IP header's byte of DSCP and ECN (RFC 2474 §3, RFC 3168 §5): Type of Service in IPv4."""
+    may_fragment: Flags
+    """An IPv4 packet without DF: a router may cut it into fragments (RFC 791 §2.3)."""
+    continues: Flags
+    """A fragment that does not begin its datagram: no payload and no ports, which the first fragment has."""
     source_port: Ints
     destination_port: Ints
     length: Ints
@@ -101,6 +108,9 @@ class Capture:
 
     def select(self, chosen: npt.NDArray[np.generic]) -> Capture:
         """The packets chosen by a mask or by indices."""
+        if chosen.dtype == np.bool_:
+            # Every column would search the whole mask, also for the few packets of one of many flows.
+            chosen = np.flatnonzero(chosen)
         columns = {name: take_rows(getattr(self, name), chosen) for name in _COLUMNS}
         return Capture(**columns, truncated=self.truncated)
 
@@ -144,8 +154,9 @@ def merge_captures(captures: Sequence[Capture]) -> Capture:
 def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
     """Read a pcap, compressed or not. Raises OSError; ValueError where it is no Ethernet pcap.
 
-    IPv4 headers with options, IPv6 extension headers, fragments and VLAN tags do not occur between the
-    endpoints and are left out.
+    A fragment that does not begin a datagram (RFC 791 §2.3, RFC 8200 §4.5) is a packet of its flow without payload: the
+    first one has the header of the whole. IPv4 headers with options, other IPv6 extension headers and VLAN tags do not
+    occur between the endpoints and are left out.
     """
     with open_file(path) as file:
         parts: list[Capture] = []
@@ -166,19 +177,27 @@ def _concatenate_parts(parts: Sequence[Capture]) -> Capture:
 
 def _packets(records: pcap.Records, flows: Sequence[FlowAddresses]) -> Capture:
     """The packets of flows among some frames, in the order of these."""
-    ip, protocol = _transport(records.heads)
-    flow, to_client, client_address = _flows(records.heads, ip, protocol, flows)
-    chosen = np.flatnonzero(flow >= 0)
-    heads, ip, protocol = records.heads[chosen], ip[chosen], protocol[chosen]
+    all_heads, offset, identification = _defragmented(records.heads)
+    ip, protocol = _transport(all_heads)
+    flow, to_client, client_address = _flows(all_heads, ip, protocol, flows)
+    chosen = np.flatnonzero((flow >= 0) & ((offset == 0) | (protocol == UDP)))
+    heads, ip, protocol = all_heads[chosen], ip[chosen], protocol[chosen]
     flow, to_client, client_address = flow[chosen], to_client[chosen], client_address[chosen]
+    continues = offset[chosen] > 0
     udp, visible = _udp(heads, ip, protocol)
+    udp[continues], visible[continues] = (0, 0, 8), 0
     segments = _segments(heads, ip, protocol)
     payload = np.where(protocol == TCP, segments.payload, udp[:, 2] - 8)
     over_quic = np.isin(flow, [item.flow for item in flows if item.kind == "quic"])
     form = np.where(over_quic, invariants.packet_forms(visible), invariants.Form.NONE).astype(np.uint8)
     captured = _captured_payload(np.minimum(records.captured[chosen], pcap.HEAD), ip, protocol, payload)
     one_rtt, after_initial = _find_coalesced(visible, form, payload, captured)
-    key = _keys(flow, to_client, ip, _stable_header(udp, flow, to_client, flows), visible, segments)
+    stable = _stable_header(udp, flow, to_client, flows)
+    if continues.any():
+        stable = stable.copy()
+        of_packet = identification[chosen][continues]
+        stable[continues] = np.stack([of_packet >> 16, of_packet & 0xFFFF, offset[chosen][continues]], axis=1)
+    key = _keys(flow, to_client, ip, stable, visible, segments)
     return Capture(
         t_ns=records.t_ns[chosen],
         to_client=to_client,
@@ -187,6 +206,8 @@ def _packets(records: pcap.Records, flows: Sequence[FlowAddresses]) -> Capture:
         ip=ip,
         protocol=protocol,
         traffic_class=_traffic_class(heads, ip),
+        may_fragment=(ip == 4) & (heads[:, 20] & _DONT_FRAGMENT == 0),
+        continues=continues,
         source_port=udp[:, 0],
         destination_port=udp[:, 1],
         length=records.length[chosen],
@@ -211,12 +232,33 @@ def ecn(traffic_class: Bytes) -> Bytes:
     return traffic_class & np.uint8(0b11)
 
 
-def _transport(heads: Bytes) -> tuple[Ints, Bytes]:
-    """IP version and protocol of each frame; version 0 for one without a whole header of UDP or TCP."""
+def _defragmented(heads: Bytes) -> tuple[Bytes, Ints, Ints]:
+    """Heads without the fragment headers of IPv6; offset (in units of 8 B) and identification of each packet, 0 for one
+    that is no fragment.
+    """
+    offset, identification = np.zeros(len(heads), np.int64), np.zeros(len(heads), np.int64)
     ethertype = np.ascontiguousarray(heads[:, 12:14]).view(">u2")[:, 0]
-    unfragmented = (heads[:, 20] & 0x1F == 0) & (heads[:, 21] == 0)  # fragment offset 0
-    four = (ethertype == 0x0800) & (heads[:, 14] == 0x45) & np.isin(heads[:, 23], (TCP, UDP)) & unfragmented
-    six = (ethertype == 0x86DD) & (heads[:, 14] >> 4 == 6) & np.isin(heads[:, 20], (TCP, UDP))
+    four = np.flatnonzero(
+        (ethertype == _IPV4) & ((heads[:, 20] & (_MORE_FRAGMENTS | _UPPER_OFFSET) != 0) | (heads[:, 21] != 0))
+    )
+    six = np.flatnonzero((ethertype == _IPV6) & (heads[:, 20] == _FRAGMENT))
+    if len(four):
+        offset[four] = _field(heads[four], 20, 2) & 0x1FFF
+        identification[four] = _field(heads[four], 18, 2)
+    if len(six):
+        heads, at = heads.copy(), _TRANSPORT_AT[6]
+        offset[six] = _field(heads[six], at + 2, 2) >> 3
+        identification[six] = _field(heads[six], at + 4, 4)
+        heads[six, 20] = heads[six, at]
+        heads[six, at:] = np.pad(heads[six, at + 8 :], ((0, 0), (0, 8)))
+    return heads, offset, identification
+
+
+def _transport(heads: Bytes) -> tuple[Ints, Bytes]:
+    """IP version and protocol of each frame; version 0 for one that is neither UDP nor TCP."""
+    ethertype = np.ascontiguousarray(heads[:, 12:14]).view(">u2")[:, 0]
+    four = (ethertype == _IPV4) & (heads[:, 14] == 0x45) & np.isin(heads[:, 23], (TCP, UDP))
+    six = (ethertype == _IPV6) & (heads[:, 14] >> 4 == 6) & np.isin(heads[:, 20], (TCP, UDP))
     return np.where(four, 4, np.where(six, 6, 0)), np.where(six, heads[:, 20], heads[:, 23])
 
 

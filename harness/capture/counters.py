@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,10 +22,10 @@ def read_counters(path: Path) -> pl.DataFrame:
     """One row per sample and device, in order of time. Raises OSError.
 
     Columns: t_ns, device, and of the device's root discipline bytes, packets, drops, overlimits (cumulative),
-    backlog (bytes) and qlen (packets); early, pdrop and marked are those of a RED queue on the device, 0
-    elsewhere (early counts forced drops too, pdrop those of the hard limit; net/sched/sch_red.c). The drops of a tbf
-    or hfsc include those of the queue inside it (tbf_enqueue, hfsc_enqueue), those of a netem or prio the losses of
-    the netems inside (netem_dequeue, prio_enqueue).
+    backlog (bytes) and qlen (packets). early (drops that active queue management decided), pdrop (those of the hard
+    limit) and marked are those of a managed queue on the device, 0 elsewhere (RED's early counts forced drops too;
+    net/sched/sch_red.c). The drops of a tbf or hfsc include those of the queue inside it (tbf_enqueue, hfsc_enqueue),
+    those of a netem or prio the losses of the netems inside (netem_dequeue, prio_enqueue).
     """
     rows = []
     for sample in read_objects(path):
@@ -34,19 +35,66 @@ def read_counters(path: Path) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=_COUNTERS_SCHEMA, orient="row").sort("t_ns", maintain_order=True)
 
 
+def _number(item: dict[str, Any], *names: str) -> int:
+    """The sum of the named counts of a discipline that are there."""
+    return sum(value for name in names if isinstance(value := item.get(name), int))
+
+
+def _codel_causes(item: dict[str, Any]) -> dict[str, int]:
+    limit = _number(item, "drop_overlimit", "drop_overmemory")
+    marked = _number(item, "ecn_mark", "ce_mark")
+    return {"early": _number(item, "drops") - limit, "pdrop": limit, "marked": marked}
+
+
+def _pie_causes(item: dict[str, Any]) -> dict[str, int]:
+    limit = _number(item, "overlimit", "overmemory")
+    return {"early": _number(item, "dropped"), "pdrop": limit, "marked": _number(item, "ecn_mark")}
+
+
+def _cake_causes(item: dict[str, Any]) -> dict[str, int]:
+    classes = [entry for entry in item.get("tins", ()) if isinstance(entry, dict)]
+    early, marked = (sum(_number(entry, name) for entry in classes) for name in ("drops", "ecn_mark"))
+    return {"early": early, "pdrop": max(0, _number(item, "drops") - early), "marked": marked}
+
+
+#: Kind of a managed queue → its drops and marks by cause, from tc's words (iproute2, tc/q_*.c).
+_CAUSES: Mapping[str, Callable[[dict[str, Any]], dict[str, int]]] = {
+    "red": lambda item: item,
+    "codel": _codel_causes,
+    "fq_codel": _codel_causes,
+    "pie": _pie_causes,
+    "fq_pie": _pie_causes,
+    "cake": _cake_causes,
+    "dualpi2": lambda item: {"early": _number(item, "drops"), "marked": _number(item, "ecn_mark", "step_mark")},
+}
+
+
 def _rows(t_ns: int, disciplines: list[dict[str, Any]]) -> list[tuple[object, ...]]:
     """A row for each device with a root discipline."""
-    red = {item.get("dev"): item for item in disciplines if item.get("kind") == "red"}
+    managed = {item.get("dev"): counts(item) for item in disciplines if (counts := _CAUSES.get(str(item.get("kind"))))}
     rows: list[tuple[object, ...]] = []
     for item in disciplines:
         # In an outage a path has a discipline that drops everything. These drops are no losses.
         if item.get("kind") == "blackhole":
             continue
         if item.get("root") is True and isinstance(item.get("dev"), str):
-            early = red.get(item["dev"], {})
-            values = [(early if name in ("early", "pdrop", "marked") else item).get(name) for name in _COUNTS]
+            causes = managed.get(item["dev"], {})
+            values = [(causes if name in ("early", "pdrop", "marked") else item).get(name) for name in _COUNTS]
             rows.append((t_ns, item["dev"], *(value if isinstance(value, int) else 0 for value in values)))
     return rows
+
+
+def read_series_starts(path: Path) -> dict[str, int]:
+    """Device → when the series of its disciplines started, ns since the epoch, as the kernel says. Raises OSError."""
+    starts: dict[str, int] = {}
+    for sample in read_objects(path):
+        disciplines = sample.get("qdiscs")
+        for item in disciplines if isinstance(disciplines, list) else ():
+            options = item.get("options") if isinstance(item, dict) else None
+            started = options.get("started") if isinstance(options, dict) else None
+            if isinstance(started, int) and isinstance(item.get("dev"), str):
+                starts.setdefault(item["dev"], started)
+    return starts
 
 
 def running_total(counters: pl.DataFrame, device: str, count: str) -> tuple[np.ndarray, np.ndarray]:

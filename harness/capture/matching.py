@@ -25,6 +25,8 @@ class MatchedPackets:
     """The time subtracted from `out_ns`, shape (n,): the access delay of each packet's flow."""
     out_class: Bytes | None = None
     """Byte of DSCP and ECN of each departure, shape (n,), 0 where a packet never left; None where not evaluated."""
+    copies: int = 0
+    """Datagrams that left once more than they entered."""
 
     @property
     def arrived(self) -> npt.NDArray[np.bool_]:
@@ -65,11 +67,16 @@ def match(ingress: Capture, egress: Capture, to_client: bool, at_least_ns: int =
     exits = np.full(len(entered), -1, np.int64)
     entered_rows, left_rows = _lookup(_number_keys(entered.key), _number_keys(departed.key))
     exits[entered_rows] = left_rows
-    matched = len(entered_rows) + _rematch(entered, departed, exits, at_least_ns)
+    _rematch(entered, departed, exits, at_least_ns)
     end_ns = int(egress.t_ns[-1]) if len(egress) else 0
     # An extra row at index -1 stands for packets that never left.
     out_ns, out_class = np.append(departed.t_ns, -1)[exits], np.append(departed.traffic_class, np.uint8(0))[exits]
-    return MatchedPackets(entered, out_ns, len(departed) - matched, end_ns, out_class=out_class)
+    unmatched = np.ones(len(departed), np.bool_)
+    unmatched[exits[exits >= 0]] = False
+    # The simulator itself fragments a packet that is larger than the path's MTU; the first fragment is the packet.
+    unmatched &= ~departed.continues
+    copies = int(np.isin(departed.key[unmatched], entered.key).sum())
+    return MatchedPackets(entered, out_ns, int(unmatched.sum()) - copies, end_ns, out_class=out_class, copies=copies)
 
 
 def _number_keys(keys: Keys) -> Keys:
@@ -95,20 +102,18 @@ def _lookup(needles: Keys, haystack: Keys) -> tuple[Ints, Ints]:
     return matches, at[matches]
 
 
-def _rematch(entered: Capture, departed: Capture, exits: Ints, at_least_ns: int) -> int:
-    """Rematch, in place, packets with equal keys of which some were lost. Gives the change in the number of matches.
+def _rematch(entered: Capture, departed: Capture, exits: Ints, at_least_ns: int) -> None:
+    """Rematch, in place, packets with equal keys of which some were lost.
 
     `exits`: the index of each entered packet among the departed ones, shape (n,); -1 for none.
     """
     keys, count = np.unique(entered.key, return_counts=True)
     duplicates = keys[count > 1]
-    change = 0
     for key in duplicates:
         rows = np.flatnonzero(entered.key == key)
         candidates = np.flatnonzero(departed.key == key)
         if len(rows) == len(candidates):
             continue
-        change -= int((exits[rows] >= 0).sum())
         exits[rows] = -1
         unmatched = rows.tolist()
         for exit_ in candidates[::-1]:
@@ -116,5 +121,3 @@ def _rematch(entered: Capture, departed: Capture, exits: Ints, at_least_ns: int)
             if earlier:
                 exits[earlier[-1]] = exit_
                 unmatched.remove(earlier[-1])
-                change += 1
-    return change

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from harness.catalogue import limits, support
 from harness.catalogue.support import SupportChecker
@@ -58,6 +59,18 @@ _RESERVED_VARIABLES = frozenset(
 _LINKER = "LD_"
 #: Line ends and control characters, which words of a command line must not have.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+
+
+def _entries_of_flows(written: Sequence[Mapping[str, Any]]) -> list[int]:
+    """For each flow of a scenario the index of its entry in the file; an entry with a count stands for several."""
+    return [index for index, entry in enumerate(written) for _ in range(entry.get("count", 1))]
+
+
+def _as_written(mistake: Mistake, entries: Sequence[int]) -> Mistake:
+    """A mistake with the index of a flow's entry in the file in place of the flow's own."""
+    if len(mistake.location) < 2 or mistake.location[0] != "flows" or not isinstance(mistake.location[1], int):
+        return mistake
+    return replace(mistake, location=("flows", entries[mistake.location[1]], *mistake.location[2:]))
 
 
 def manifest_mistakes(implementation: Implementation) -> Iterator[Mistake]:
@@ -156,14 +169,17 @@ class Catalogue:
     def _load_scenario(self, file: Path) -> tuple[Scenario, Positions]:
         data, positions = read_yaml(file)
         scenario = validate_data(data, positions, Scenario, {"name": self.scenario_name(file)})
-        if problems := list(self._scenario_mistakes(scenario)):
+        # The same mistake of flows that one entry stands for is one.
+        entries = _entries_of_flows(data["flows"])
+        problems = dict.fromkeys(_as_written(mistake, entries) for mistake in self._scenario_mistakes(scenario))
+        if problems:
             raise to_error(problems, positions)
         return scenario, positions
 
     def _scenario_mistakes(self, scenario: Scenario) -> Iterator[Mistake]:
         """The mistakes of a scenario that its schema does not find."""
         for name, path in scenario.every_path.items():
-            if (mistake := find_inexpressible(path)) is not None:
+            if (mistake := find_inexpressible(path, scenario.horizon)) is not None:
                 yield Mistake((*limits.path_location(scenario, name), *mistake.location), mistake.text, mistake.hint)
                 return
         yield from limits.mistakes(scenario)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from harness.formatting import format_value
 from harness.netem import ideal_time
 from harness.netem.mobility import flow_paths, flow_timeline
-from harness.scenario.schema import Flow, Path, Scenario
+from harness.scenario.schema import Blackhole, Flow, Path, Scenario
 from harness.scenario.validation_errors import Location, Mistake
 from harness.topology.build import request_urls, served_files
 from harness.units import Duration
@@ -51,8 +51,15 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
     for name, path in scenario.every_path.items():
         for index, change in enumerate(path.changes):
             yield from _too_long((*path_location(scenario, name), "changes", index, "at"), change.at)
-        yield from _blackhole((*path_location(scenario, name), "blackhole"), path, scenario)
+        for owner, blackhole in (
+            ((), path.blackhole),
+            (("forward",), path.forward.blackhole),
+            (("return",), path.return_.blackhole),
+        ):
+            if blackhole is not None:
+                yield from _blackhole((*path_location(scenario, name), *owner, "blackhole"), blackhole, scenario)
     yield from _sequence(scenario)
+    yield from _duplication(scenario)
     for index, flow in enumerate(scenario.flows):
         yield from _flow(("flows", index), flow, scenario)
     # With `zip` a value may occur in several pairs; the sweep itself rejects equal pairs.
@@ -85,6 +92,17 @@ def _sequence(scenario: Scenario) -> Iterator[Mistake]:
             yield Mistake(("flows", index, "access_delay"), text, "give a segment a longer delay", named=False)
 
 
+def _duplication(scenario: Scenario) -> Iterator[Mistake]:
+    """Access delays on a path with a link that duplicates: a netem each, and one that duplicates must be alone."""
+    if not any(link.duplicate.value for path in scenario.every_path.values() for link in (path.forward, path.return_)):
+        return
+    for index, flow in enumerate(scenario.flows):
+        if flow.access_delay.value:
+            text = "a flow has no access delay of its own where a link duplicates packets: the kernel refuses that"
+            hint = "leave out access_delay, or duplicate; or give the flow a path of its own, with a longer delay"
+            yield Mistake(("flows", index, "access_delay"), text, hint, named=False)
+
+
 def _unused_keys(scenario: Scenario) -> Iterator[Mistake]:
     """Keys that apply to nothing in the scenario."""
     if scenario.study is not None and scenario.combine == "zip":
@@ -96,31 +114,21 @@ def _unused_keys(scenario: Scenario) -> Iterator[Mistake]:
                 yield Mistake((name,), text, f"leave out {name}, or give a flow kind: quic")
 
 
-def _blackhole(location: Location, path: Path, scenario: Scenario) -> Iterator[Mistake]:
-    if path.blackhole is None:
+def _blackhole(location: Location, blackhole: Blackhole, scenario: Scenario) -> Iterator[Mistake]:
+    for name, time in (("after", blackhole.after), ("lasts", blackhole.longest)):
+        yield from _too_long((*location, name), time)
+    if max(blackhole.after, blackhole.longest) > MAX_DURATION:
         return
-    for name in ("after", "lasts"):
-        yield from _too_long((*location, name), getattr(path.blackhole, name))
-    if max(path.blackhole.after, path.blackhole.lasts) > MAX_DURATION:
-        return
-    _, end = path.blackhole.times[-1]
+    _, end = blackhole.times[-1]
     if end > MAX_DURATION:
-        text = f"the last of {path.blackhole.repeat} times ends at {end}, and a run lasts {MAX_DURATION} at most"
+        text = f"the last of {blackhole.repeat} times ends at {end}, and a run lasts {MAX_DURATION} at most"
         yield Mistake((*location, "repeat"), text, "write fewer, or shorter ones")
-    yield from _after_end((*location, "after"), path.blackhole.after, scenario)
-
-
-def _end(flow: Flow, scenario: Scenario) -> Duration:
-    """Latest end of a flow, on the same clock as its start."""
-    if flow.stop is not None:
-        return flow.stop
-    first_end = flow.start + scenario.timeout
-    return first_end if flow.repeat_after is None else first_end + flow.repeat_after + scenario.timeout
+    yield from _after_end((*location, "after"), blackhole.after, scenario)
 
 
 def _after_end(location: Location, time: Duration, scenario: Scenario) -> Iterator[Mistake]:
     """A time after the end of all flows."""
-    end = max(_end(flow, scenario) for flow in scenario.flows)
+    end = scenario.horizon
     if time >= end:
         yield Mistake(location, f"it comes at {time}, and by {end} every flow has ended", "write an earlier time")
 
@@ -145,7 +153,7 @@ def _flow(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistak
         for name in ("at", "gap", "overlap", "every"):
             if (time := getattr(move, name)) is not None:
                 yield from _too_long((*location, "moves", number, name), time)
-        if MAX_DURATION > move.at >= (end := _end(flow, scenario)):
+        if MAX_DURATION > move.at >= (end := scenario.latest_end(flow)):
             text = f"it moves at {move.at}, and by {end} the flow has ended"
             yield Mistake((*location, "moves", number, "at"), text, "write an earlier time")
     path = _whole(scenario).get(scenario.start(flow), scenario.path)
@@ -160,7 +168,9 @@ def _flow(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistak
 def _starts(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
     """A client that starts during an outage must not wait longer for the path than it can."""
     path = _whole(scenario).get(scenario.start(flow), scenario.path)
-    for begin, end in path.blackhole.times if path.blackhole is not None and flow.start.value else ():
+    if path.blackhole is None or not path.is_plain or not flow.start.value:
+        return  # outages of a direction let a client's questions to the simulator pass
+    for begin, end in path.blackhole.times:
         if begin <= flow.start < end and end.value - flow.start.value > GATE_TIMEOUT.value:
             text = (
                 f"the path is dark from {begin} to {end}, and no client waits longer than {GATE_TIMEOUT} for "

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from harness.execution.cluster.address import ClusterOptions
     from harness.execution.matrix import Request, Shard, UntilDecided
     from harness.planning.sweep import Combine
-    from harness.scenario.schema import Implementation
+    from harness.scenario.schema import Implementation, Scenario
 
 
 class KernelChoice(StrEnum):
@@ -203,6 +203,8 @@ def request_of(
     if absent:
         console().print(f"left out of 'all', not built here ('harness list' says why): {', '.join(absent)}")
     selected = app.catalogue.find_scenarios(scenarios)
+    for scenario in selected if engine == EngineChoice.COMPOSE else ():
+        require_few_flows(scenario)
     parameters = _parse_assignments("--set", settings)
     sweeps = {
         name: _parse_values("--vary", name, values, once=not zipped)
@@ -367,6 +369,18 @@ def cluster_options(
             "add --engine virtual, or leave --cluster out",
         )
     return address.parse_cluster_options(cluster, folder, files, verify)
+
+
+def require_few_flows(scenario: Scenario) -> None:
+    """InputError for more flows than Docker's networks of a lab have addresses for."""
+    from harness.topology.addresses import FIRST_FLOWS
+
+    if (flows := len(scenario.flows)) > FIRST_FLOWS:
+        raise InputError(
+            f"{scenario.name}: {flows} flows in real time are {2 * flows} containers, and a Docker network has one "
+            f"subnet, with addresses for {FIRST_FLOWS} flows",
+            "add --engine virtual, or write fewer flows",
+        )
 
 
 def jobs_of(jobs: int | None, engine: EngineChoice) -> int:

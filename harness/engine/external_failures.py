@@ -72,6 +72,15 @@ def memory_failure(victim: str, kills: int) -> ExternalFailure:
     )
 
 
+def starvation(victim: str) -> ExternalFailure:
+    """The failure of a guest that was ended here before this machine had no memory left."""
+    return ExternalFailure(
+        "out_of_memory",
+        f"{victim} was ended because this machine has hardly any memory left: free memory ('free -m'), or run fewer "
+        "cells side by side (--jobs), and give the same command again",
+    )
+
+
 def kill_failure(victim: str, cause: str) -> ExternalFailure:
     """The failure of a process that somebody else ended. `cause`: by what."""
     return ExternalFailure(

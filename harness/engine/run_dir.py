@@ -10,9 +10,10 @@ from typing import Any
 from harness.engine.certificates import certificates
 from harness.engine.compose_file import CLOCK, compose_text
 from harness.engine.docker_cli import json_lines
+from harness.netem import series_content
 from harness.outcome import Cpu, RandomBytes
 from harness.reading import read_regular
-from harness.topology import Lab, Simulator, lab_summary, sim_plan
+from harness.topology import Lab, Simulator, lab_summary, plan_folder, sim_plan
 
 #: Bytes that are read of a simulator's file at most.
 MAX_EVENT_BYTES = 256 << 20
@@ -33,6 +34,8 @@ def prepare_folder(lab: Lab, folder: Path, cache: Path) -> dict[str, str]:
         plan = folder / plan_path(lab, simulator)
         plan.parent.mkdir(exist_ok=True)
         plan.write_text(json.dumps(sim_plan(lab, simulator)))
+        for series in simulator.program.series:
+            (plan.parent / series.file).write_bytes(series_content(series).encode())
     (folder / "lab.json").write_text(json.dumps(lab_summary(lab), indent=1))
     (folder / "compose.yaml").write_text(compose_text(lab))
     variables = {
@@ -47,8 +50,8 @@ def prepare_folder(lab: Lab, folder: Path, cache: Path) -> dict[str, str]:
 
 
 def plan_path(lab: Lab, simulator: Simulator) -> str:
-    """Path of a simulator's plan in a run's folder. The first simulator's is the same with one and with several."""
-    return "plan/plan.json" if simulator is lab.simulators[0] else f"plan/{simulator.name}/plan.json"
+    """Path of a simulator's plan in a run's folder."""
+    return f"{plan_folder(lab, simulator)}/plan.json"
 
 
 def file_digest(file: Path) -> str:

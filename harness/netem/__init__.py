@@ -22,7 +22,9 @@ from harness.netem.bounds import (
     ack_limited_time,
     bdp_bytes,
     burst_bytes,
+    early_share,
     ideal_time,
+    overtaking_share,
     queue_bytes,
     size_bytes,
     slow_start_time,
@@ -30,17 +32,33 @@ from harness.netem.bounds import (
 from harness.netem.compile import compile_path
 from harness.netem.limits import find_inexpressible
 from harness.netem.nftables import hit_share as fault_share
-from harness.netem.program import AddressMapping, Command, Fault, LinkProgram, Outage, PathProgram, TimedCommands
+from harness.netem.patterns import draw_value, realise
+from harness.netem.program import (
+    AddressMapping,
+    Command,
+    Fault,
+    LinkProgram,
+    LinkSeries,
+    Outage,
+    PathProgram,
+    TimedCommands,
+)
+from harness.netem.series import MODEL_PERIOD, DeliveryCourse, RateCourse, SeriesContent, series_content, transit_at
 from harness.netem.timeline import PathState, Timeline, timeline
 
 __all__ = [
+    "MODEL_PERIOD",
     "AddressMapping",
     "Command",
+    "DeliveryCourse",
     "Fault",
     "LinkProgram",
+    "LinkSeries",
     "Outage",
     "PathProgram",
     "PathState",
+    "RateCourse",
+    "SeriesContent",
     "Server",
     "TimedCommands",
     "Timeline",
@@ -49,11 +67,17 @@ __all__ = [
     "bdp_bytes",
     "burst_bytes",
     "compile_path",
+    "draw_value",
+    "early_share",
     "fault_share",
     "find_inexpressible",
     "ideal_time",
+    "overtaking_share",
     "queue_bytes",
+    "realise",
+    "series_content",
     "size_bytes",
     "slow_start_time",
     "timeline",
+    "transit_at",
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from typing import cast
 
 from harness.netem.bounds import (
     FRAME,
@@ -11,12 +13,26 @@ from harness.netem.bounds import (
     Server,
     burst_bytes,
     curve_rate,
+    full_frame,
     opportunity_gap,
     queue_bytes,
     size_bytes,
 )
-from harness.netem.program import Command, Side
-from harness.scenario.schema import DropTail, Link, Red
+from harness.netem.program import Command, Direction, LinkSeries, Side
+from harness.scenario.schema import (
+    Cake,
+    Codel,
+    DropTail,
+    DualPi2,
+    FqCodel,
+    FqPie,
+    Link,
+    Pie,
+    Policer,
+    Red,
+    Sfq,
+    StepMarker,
+)
 from harness.units import Duration, Rate
 
 # --- RED's weight and burst as iproute2 computes them, and the RED settings that it or the kernel refuses.
@@ -110,7 +126,7 @@ def _decay_ticks(log: int, average: int, rate: Rate) -> float:
 #: TCP port on which the simulator announces that the path is up.
 READY_PORT = 57832
 #: Ahead of a queue with a service process: cuts super-packets and never holds one back (tc tbf rate, burst).
-UNLIMITED_BUCKET = ("10gbit", 2 * FRAME)
+UNLIMITED_RATE = "10gbit"
 #: Quantiles of the exponential distribution for netem (images/sim/exponential.py), and the mean and deviation given to
 #: tc, in mean gaps: they give the table the range from zero to ten mean gaps.
 _EXPONENTIAL, _CENTRE, _DEVIATION = "exponential", 5.0, 1.25
@@ -202,9 +218,16 @@ def serial_command(verb: str, device: str, rate: Rate) -> Command:
 
     On a change the packet in service continues with its remaining bits at the new rate, which may be 0. hfsc would
     restart its curve and let the next packet go (hfsc_change_usc). netem would keep the end of service that it computed
-    at the former rate (netem_enqueue).
+    at the former rate (netem_enqueue). A queue that has become empty is asked for a packet once, so that RED's average
+    decays from then on.
     """
     return ("tc", "qdisc", verb, "dev", device, "root", "handle", "1:", "serial", "rate", f"{rate.value}bit")
+
+
+def trace_command(device: str, series: LinkSeries) -> Command:
+    """The same server with a rate, or opportunities, from a series. Its file is in the simulator's folder."""
+    words = ("serial", "trace", series.file, "offset", f"{series.offset_ns}ns")
+    return ("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", *words)
 
 
 def hfsc_class_command(verb: str, device: str, rate: Rate) -> Command:
@@ -243,6 +266,68 @@ def _queue_command(link: Link, device: str, rtt: Duration, parent: str = "1:") -
         if queue.size.unit == "packets":
             return (*child, "pfifo", "limit", str(round(queue.size.amount)))
         return (*child, "bfifo", "limit", str(queue_bytes(link, rtt)))
+    if isinstance(queue, Red):
+        return (*child, *_red_words(queue, link, rtt))
+    assert not isinstance(queue, Policer), "a policer has no queue"
+    return (*child, *_aqm_words(queue, max(1, queue_bytes(link, rtt) // FRAME)))
+
+
+def queue_change_command(link: Link, device: str, limit: int, parent: str) -> Command:
+    """Give the queue behind `parent` another limit, which tc counts in packets, or in bytes for CAKE and a bfifo.
+
+    The other parameters stay: FQ-CoDel and FQ-PIE refuse them in a change (net/sched/sch_fq_codel.c, fq_codel_change).
+    """
+    queue = link.queue
+    change = ("tc", "qdisc", "change", "dev", device, "parent", parent, "handle", "10:")
+    if isinstance(queue, DropTail):
+        return (*change, "pfifo" if queue.size.unit == "packets" else "bfifo", "limit", str(limit))
+    if isinstance(queue, Cake):
+        return (*change, "cake", "memlimit", str(limit))
+    return (*change, "codel" if isinstance(queue, StepMarker) else queue.discipline, "limit", str(limit))
+
+
+#: In place of CoDel's target and interval: it never drops.
+_NEVER = Duration.parse("1000 s")
+#: Room for a packet in the kernel's memory, bytes: the disciplines that count memory are to count packets.
+_PACKET_MEMORY = 4096
+
+
+def _microseconds(duration: Duration) -> str:
+    return f"{duration.value // 1000}us"
+
+
+def _aqm_words(queue: Codel | Pie | Cake | Sfq | DualPi2 | StepMarker, packets: int) -> list[str]:
+    """Tc's words for a discipline that may hold so many packets."""
+    if isinstance(queue, Cake):
+        ack_filter = "ack-filter" if queue.ack_filter else "no-ack-filter"
+        limit = ["memlimit", str(queue.limit.bytes), "rtt", _microseconds(queue.rtt)]
+        # The packets are those of the wire already, and their addresses are the hosts' own.
+        return ["cake", "unlimited", queue.priorities, queue.isolation, "nonat", "nowash", ack_filter, "raw", *limit]
+    words = [queue.discipline, "limit", str(packets)]
+    if isinstance(queue, StepMarker):
+        never = _microseconds(_NEVER)
+        threshold = ["ce_threshold", _microseconds(queue.threshold)]
+        return ["codel", *words[1:], "target", never, "interval", never, *threshold, "noecn"]
+    if isinstance(queue, Sfq):
+        return [*words, "depth", str(queue.depth), "quantum", str(queue.quantum.bytes)]
+    if isinstance(queue, DualPi2):
+        words += ["target", _microseconds(queue.target), "tupdate", _microseconds(queue.tupdate)]
+        words += ["step_thresh", _microseconds(queue.step_threshold), "coupling_factor", str(queue.coupling)]
+        return [*words, "c_protection", str(round(queue.classic_protection.fraction * 100))]
+    if isinstance(queue, FqCodel | FqPie):
+        memory = str(max(32 << 20, packets * _PACKET_MEMORY))
+        words += ["flows", str(queue.flows), "quantum", str(queue.quantum.bytes), "memory_limit", memory]
+    if isinstance(queue, Codel):
+        words += ["target", _microseconds(queue.target), "interval", _microseconds(queue.interval)]
+        words += [] if queue.ce_threshold is None else ["ce_threshold", _microseconds(queue.ce_threshold)]
+    else:
+        words += ["target", _microseconds(queue.target), "tupdate", _microseconds(queue.tupdate)]
+        words += ["alpha", str(queue.alpha), "beta", str(queue.beta)]
+    return [*words, "ecn" if queue.ecn else "noecn"]
+
+
+def _red_words(queue: Red, link: Link, rtt: Duration) -> list[str]:
+    """Tc's words for RED."""
     limit, low, high = (size_bytes(size, link, rtt) for size in (queue.limit, queue.min, queue.max))
     average = queue.average_packet.bytes
     burst = queue.burst if queue.burst is not None else red_burst(queue.wq or 0.002, low, average)
@@ -263,7 +348,7 @@ def _queue_command(link: Link, device: str, rtt: Duration, parent: str = "1:") -
         "probability",
         f"{queue.probability.fraction:g}",
     ]
-    return (*child, *words, *(["ecn"] if queue.ecn else []))
+    return [*words, *(["ecn"] if queue.ecn else [])]
 
 
 def redirect_commands(side: Side, device: str, reserved: int = 0) -> tuple[Command, ...]:
@@ -310,22 +395,34 @@ def redirect_commands(side: Side, device: str, reserved: int = 0) -> tuple[Comma
 
 
 def bottleneck_commands(
-    link: Link, device: str, rtt: Duration, mtu: int, seed: int, server: Server, *, changing: bool
+    link: Link,
+    device: str,
+    rtt: Duration,
+    mtu: int,
+    seed: int,
+    server: Server,
+    *,
+    serial: bool,
+    series: LinkSeries | None = None,
 ) -> tuple[Command, ...]:
-    """The queue of one direction and its server. `changing`: its rate will change.
+    """The queue of one direction and its server. `serial`: that is the lab kernel's own (`serial_command`), with the
+    rate of a `series` if there is one.
 
-    Below hfsc, too, RED sees neither idle times nor the packet in service: nothing asks an empty queue for a packet.
+    Below tbf, RED does not see idle times: nothing asks an empty queue for a packet. The lab kernel's own server does.
     With a service process there are three disciplines: tbf, which takes whatever its child releases; RED, if
     configured, which sees all waiting packets as the backlog of its child; and the server. tbf peeks, so that RED does
     not take the time between opportunities for idle time. RED must then dequeue the very packet that was peeked at
     (net/sched/sch_red.c, red_dequeue: qdisc_dequeue_peeked). The lab kernel's does, but on an older one netem's first
     packet never leaves.
     """
-    if link.service is not None:
+    if link.poisson is not None:
         return _service_process_commands(link, device, rtt, mtu, seed)
-    burst = burst_bytes(link, server)
-    if burst is None and changing:
-        return (serial_command("add", device, link.rate), _queue_command(link, device, rtt, "1:1"))
+    if isinstance(link.queue, Policer):
+        return _policer_commands(link.queue, link.rate, device)
+    burst = burst_bytes(link, server, mtu)
+    if serial:
+        root = serial_command("add", device, link.rate) if series is None else trace_command(device, series)
+        return (root, _queue_command(link, device, rtt, "1:1"))
     if burst is None:
         root = ("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "hfsc")
         # A default class would do, but tc then writes counters that are no JSON (iproute2, tc/q_hfsc.c).
@@ -343,10 +440,57 @@ def bottleneck_commands(
     return (bucket,) if own else (bucket, _queue_command(link, device, rtt))
 
 
+# --- policer
+
+
+#: The number of the police action of each direction in its network namespace: its rate is changed by it.
+POLICERS: Mapping[Direction, int] = {"to_client": 1, "to_server": 2}
+#: The kernel counts the time in which a bucket fills in 32 bits of these ticks (struct tc_police; tc_calc_xmittime).
+MAX_BUCKET_TICKS = (1 << 32) - 1
+#: Mark of packets that a policer has remarked, on their way to nftables.
+REMARKED = 0x9C
+#: Packets that the device's own queue holds while the kernel has no time to pass them on.
+_PASSING = 10_000
+
+
+def bucket_ticks(burst: int, rate: Rate) -> int:
+    """The time in which a policer's bucket fills, in the kernel's ticks of 64 ns."""
+    return math.ceil(_TICKS * burst * 8 / rate.value)
+
+
+def police_words(queue: Policer, rate: Rate, index: int) -> Command:
+    """Tc's words for the token bucket.
+
+    net/sched/act_police.c, tcf_police_act: the bucket is counted in ns of the rate, and a packet takes the time of its
+    length (psched_l2t_ns). The length is that on the ifb, where the frame has its Ethernet header. Larger packets than
+    `mtu` would exceed it always, and the default is 2 kB.
+    """
+    bucket = ("rate", f"{rate.value}bit", "burst", str(queue.burst.bytes), "mtu", "65535")
+    return ("police", *bucket, "conform-exceed", "drop/ok" if queue.drops else "pipe/ok", "index", str(index))
+
+
+def _policer_commands(queue: Policer, rate: Rate, device: str) -> tuple[Command, ...]:
+    """A policer as the filter of the device's discipline, which counts what the filter drops (net/sched/sch_prio.c).
+
+    One filter for both versions of IP, so that they have one bucket.
+    """
+    root = ("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "prio", "bands", "2", "priomap", *["0"] * 16)
+    passing = ("tc", "qdisc", "add", "dev", device, "parent", "1:1", "handle", "10:", "pfifo", "limit", str(_PASSING))
+    match_all = ("protocol", "all", "matchall", "classid", "1:1")
+    remark = () if queue.drops else ("action", "skbedit", "mark", str(REMARKED))
+    action = ("action", *police_words(queue, rate, POLICERS[cast(Direction, device)]), *remark)
+    return (root, passing, ("tc", "filter", "add", "dev", device, "parent", "1:", *match_all, *action))
+
+
+def policer_change_command(queue: Policer, rate: Rate, device: str) -> Command:
+    """Another rate for a policer, whose bucket is full then (net/sched/act_police.c, tcf_police_init)."""
+    return ("tc", "actions", "replace", "action", *police_words(queue, rate, POLICERS[cast(Direction, device)]))
+
+
 def _service_process_commands(link: Link, device: str, rtt: Duration, mtu: int, seed: int) -> tuple[Command, ...]:
-    assert link.service is not None
-    rate, burst = UNLIMITED_BUCKET
-    limit = round(link.held.amount)
+    assert link.poisson is not None
+    rate, burst = UNLIMITED_RATE, 2 * full_frame(mtu)
+    limit = round(link.queue.capacity.amount)
     shaper = (
         "tc",
         "qdisc",
@@ -362,9 +506,9 @@ def _service_process_commands(link: Link, device: str, rtt: Duration, mtu: int, 
         "burst",
         str(burst),
         "limit",
-        str(limit * FRAME),
+        str(limit * full_frame(mtu)),
     )
-    cold = bool(link.service.cold_start.value)
+    cold = bool(link.poisson.cold_start.value)
     # The server has its own drop-tail queue.
     queue = (_queue_command(link, device, rtt),) if isinstance(link.queue, Red) else ()
     return (shaper, *queue, _slot_command("add", link, device, limit, mtu, seed, cold=cold))
@@ -372,10 +516,10 @@ def _service_process_commands(link: Link, device: str, rtt: Duration, mtu: int, 
 
 def cold_start_commands(link: Link, device: str, mtu: int, seed: int) -> list[tuple[int, Command]]:
     """(time in ns, command) each time that a service process leaves its cold start or enters it again."""
-    service = link.service
+    service = link.poisson
     if service is None or not service.cold_start.value:
         return []
-    limit = round(link.held.amount)
+    limit = round(link.queue.capacity.amount)
     timed, begin = [], 0
     while begin < COLD_START_HORIZON.value:
         if begin:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from harness.netem.timeline import Timeline, timeline
-from harness.scenario.schema import FRAME_HEADER, MTU, Link, Path, Red
+from harness.netem.timeline import Timeline
+from harness.scenario.schema import FRAME_HEADER, MTU, Link, Path, Policer, Reorder
 from harness.units import Duration, QueueSize, Rate, Size
 
 #: The server of a queue with constant service, unless a scenario configures a bucket: in virtual time one packet after
@@ -25,6 +25,8 @@ WAKE_UP_DELAY = 0.004
 SLOWEST_TBF_RATE = Rate(8)
 #: RFC 9002 §7.2: ten datagrams of 1200 bytes.
 INITIAL_WINDOW = 12_000
+#: IP version → the smallest packet with a QUIC Initial (RFC 9000 §14.1: 1200 B of payload), headers included, bytes.
+SMALLEST_INITIAL = {4: 1228, 6: 1248}
 #: An acknowledgement as tc counts it: Ethernet, IPv4 and UDP headers, a short-header packet with an ACK frame, bytes.
 ACK_FRAME = FRAME_HEADER + 28 + 42
 #: File bytes in a full datagram: 1500 less the headers of IPv4, UDP, a short-header packet and a frame.
@@ -38,8 +40,7 @@ def bdp_bytes(rate: Rate, rtt: Duration) -> int:
 
 def queue_bytes(link: Link, rtt: Duration) -> int:
     """The hard limit of the link's queue in bytes (packets count as full frames)."""
-    size = link.queue.limit if isinstance(link.queue, Red) else link.queue.size
-    return size.bytes_at(link.rate, rtt, FRAME)
+    return link.queue.capacity.bytes_at(link.rate, rtt, FRAME)
 
 
 def size_bytes(size: QueueSize, link: Link, rtt: Duration) -> int:
@@ -47,24 +48,32 @@ def size_bytes(size: QueueSize, link: Link, rtt: Duration) -> int:
     return size.bytes_at(link.rate, rtt, FRAME)
 
 
-def burst_bytes(link: Link, server: Server) -> int | None:
+def burst_bytes(link: Link, server: Server, mtu: int = MTU) -> int | None:
     """Bytes of the link's token bucket: as configured, else what the server needs; None where there is no bucket.
 
     In real time a timer wakes up late. A bucket smaller than the bytes that pass meanwhile loses capacity for good, and
     a larger one lets bursts through. So it has two frames, or the bytes that pass while a timer may be late, if more.
+    `mtu`: of the interfaces; a bucket smaller than a frame would drop it.
     """
-    if link.service is not None:
+    if link.poisson is not None or link.follows_rate:
         return None
+    if isinstance(link.queue, Policer):
+        return link.queue.burst.bytes
     if link.burst is not None:
         return link.burst.bytes
     if server == "serial":
         return None
-    return default_bucket_bytes(link.rate.value, WAKE_UP_DELAY)
+    return default_bucket_bytes(link.rate.value, WAKE_UP_DELAY, full_frame(mtu))
 
 
-def default_bucket_bytes(rate_bps: int, wake_up: float) -> int:
+def full_frame(mtu: int) -> int:
+    """A full frame of a path as tc counts it, bytes; on a path of a small MTU still Ethernet's."""
+    return max(FRAME, mtu + FRAME_HEADER)
+
+
+def default_bucket_bytes(rate_bps: int, wake_up: float, frame: int = FRAME) -> int:
     """Bytes of the default token bucket: two frames, or the bytes that pass in `wake_up` s, whichever is more."""
-    return max(2 * FRAME, math.ceil(rate_bps * wake_up / 8))
+    return max(2 * frame, math.ceil(rate_bps * wake_up / 8))
 
 
 def bucket_share(link: Link, burst: int, rtt: Duration) -> float:
@@ -83,8 +92,35 @@ def opportunity_gap(link: Link, mtu: int = MTU) -> Duration:
 
 def netem_limit(link: Link) -> int:
     """Packets that netem must hold so that it never drops: the smallest frames that fit into the delay."""
-    in_flight = link.rate.value * (link.delay.seconds + link.jitter.seconds) / 8 / 60
+    wait = 0.0 if link.slots is None else link.slots.gaps[1].seconds
+    in_flight = link.rate.value * (link.delay.seconds + link.variation.largest.seconds + wait) / 8 / 60
     return 1000 + math.ceil(1.25 * in_flight)
+
+
+def overtaking_share(link: Link, frame: int = FRAME) -> float:
+    """The share of the packets of a full link that a later one overtakes, with a uniform jitter that keeps no order.
+
+    A packet whose deviation is x is overtaken by the k-th behind it if that one's is below x - k·gap, the gap being a
+    frame's transmission time. NaN for other distributions.
+    """
+    variation = link.variation
+    if variation.distribution != "uniform" or variation.correlation.value:
+        return math.nan
+    span, gap = 2 * variation.deviation.seconds, link.rate.time_for(frame)
+    steps = 1000
+    kept = 0.0
+    for step in range(steps):
+        remaining, stays = span * (step + 0.5) / steps - gap, 1.0
+        while remaining > 0 and stays > 1e-9:
+            stays *= 1 - remaining / span
+            remaining -= gap
+        kept += stays / steps
+    return 1 - kept
+
+
+def early_share(reorder: Reorder) -> float:
+    """The long-run share of packets that leave early: after each, gap - 1 may not (sch_netem.c, netem_enqueue)."""
+    return 1 / (reorder.gap - 1 + 1 / reorder.share.fraction)
 
 
 #: tc counts a service curve in whole bytes per second, the kernel its inverse slope in 2^-14 ticks of 64 ns per byte
@@ -105,11 +141,11 @@ def curve_rate(rate: Rate) -> int:
 def ideal_time(course: Timeline, size: Size) -> float:
     """Seconds from the first datagram to the last byte at line rate at once: two round trips, then the bytes.
 
-    One round trip for the handshake (RFC 9001 §4.1), one for the request. No headers, loss or queue. Infinite where
-    the path never carries so much.
+    One round trip for the handshake (RFC 9001 §4.1), one for the request. No headers, loss or queue. A policer lets
+    the bytes of its bucket pass at once. Infinite where the path never carries so much.
     """
     answers = _response_start(course)
-    return course.at_client(course.carried(size.bytes * 8, answers))
+    return course.at_client(course.carried(max(0.0, size.bytes * 8 - course.bucket_bits), answers))
 
 
 def _response_start(course: Timeline) -> float:
@@ -125,9 +161,12 @@ def ack_limited_rate(path: Path, ack_ratio: float) -> float:
     return path.to_server.rate.value / 8 / ACK_FRAME * ack_ratio * DATA_PAYLOAD
 
 
-def ack_limited_time(path: Path, size: Size, ack_ratio: float) -> float:
-    """Seconds when a file comes no faster than the return path carries its acknowledgements, from the start."""
-    return max(ideal_time(timeline(path), size), 2 * path.rtt.seconds + size.bytes / ack_limited_rate(path, ack_ratio))
+def ack_limited_time(path: Path, course: Timeline, size: Size, ack_ratio: float) -> float:
+    """Seconds when a file comes no faster than the return path carries its acknowledgements, from the start.
+
+    `course`: the path over time.
+    """
+    return max(ideal_time(course, size), 2 * path.rtt.seconds + size.bytes / ack_limited_rate(path, ack_ratio))
 
 
 def slow_start_time(course: Timeline, size: Size, initial_window: int = INITIAL_WINDOW) -> float:
@@ -142,7 +181,7 @@ def slow_start_time(course: Timeline, size: Size, initial_window: int = INITIAL_
         # A round starts when the first ACK of the last one is back, or when the link is free again.
         link_free = course.carried(min(window, remaining) * 8, max(round_start, link_free))
         if window >= remaining:
-            return course.at_client(link_free)
+            return course.at_client(max(round_start, link_free - course.head_start(link_free)))
         remaining -= window
         window *= 2
         round_start += course.round_trip(round_start)

@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
+from itertools import pairwise
+from types import MappingProxyType
 
 from harness.netem.bottleneck import (
     READY_PORT,
     bottleneck_commands,
     cold_start_commands,
+    policer_change_command,
+    queue_change_command,
     redirect_commands,
     serial_command,
     tbf_command,
 )
-from harness.netem.bounds import Server, burst_bytes, netem_limit, queue_bytes
-from harness.netem.nftables import DROP_PRIORITIES, fault_setup, link_faults, nat_commands, nat_setup, outage_commands
+from harness.netem.bounds import FRAME, Server, burst_bytes, netem_limit, queue_bytes
+from harness.netem.link_states import link_states, queue_limit
+from harness.netem.nftables import (
+    DROP_PRIORITIES,
+    direction_outage_commands,
+    direction_outage_setup,
+    ecn_setup,
+    fault_setup,
+    link_faults,
+    nat_commands,
+    nat_setup,
+    outage_commands,
+    remark_setup,
+)
+from harness.netem.path_mtu import Gateways, mtu_change, mtu_setup, size_limit
 from harness.netem.program import (
     AddressMapping,
     Command,
     Direction,
     LinkProgram,
+    LinkSeries,
     LinkState,
     Outage,
     PathChange,
@@ -28,8 +47,26 @@ from harness.netem.program import (
     Side,
     TimedCommands,
 )
-from harness.scenario.schema import MTU, DropTail, GilbertElliott, Link, LinkChange, Path
-from harness.units import Duration, Percentage
+from harness.netem.series import rate_series, transit_series
+from harness.scenario.schema import (
+    MTU,
+    Cake,
+    DropTail,
+    GilbertElliott,
+    Jitter,
+    Link,
+    Path,
+    PathMtu,
+    Policer,
+    Reorder,
+    Slots,
+    TimedGilbertElliott,
+)
+from harness.units import Duration, Percentage, Rate
+
+#: Distance of the seeds of service processes from those of the netems behind them.
+_SLOT_SEED = 100
+
 
 # --- The egress of a path: a packet's transmission time at a serial link, then delay, jitter and loss.
 
@@ -50,7 +87,7 @@ def gate_bypasses_egress(states: Sequence[Link], side: Side, access: Access) -> 
     delayed all the same, so that the programs of these paths stay as they were.
     """
     largest_access = max([Duration(0), *access.values()])
-    slow = max(link.delay + link.jitter + largest_access for link in states) > _GATE_DELAY
+    slow = max(largest_delay(link) + link.variation.largest + largest_access for link in states) > _GATE_DELAY
     return side == "left" and (slow or states[0].mean_loss >= _GATE_LOSS)
 
 
@@ -62,14 +99,50 @@ def _nanoseconds(duration: Duration) -> str:
     return f"{duration.value}ns"
 
 
-def _loss_words(loss: Percentage | GilbertElliott, seed: int) -> list[str]:
+#: A netem with a rate sends packets in the order in which they came (net/sched/sch_netem.c, netem_enqueue). At this one
+#: a frame takes 12 ns.
+_ORDERING_RATE = "1000gbit"
+
+
+def _delay_words(link: Link, delay: Duration) -> list[str]:
+    """Tc's words for the delay and its variation."""
+    words = ["delay", _nanoseconds(delay)]
+    variation = link.variation
+    if not variation.deviation.value:
+        return words
+    words.append(_nanoseconds(variation.deviation))
+    if variation.correlation.value:
+        words.append(_percent(variation.correlation.fraction))
+    if variation.distribution != "uniform":
+        words += ["distribution", variation.distribution]
+    return [*words, "rate", _ORDERING_RATE] if variation.order == "kept" else words
+
+
+def _reorder_words(reorder: Reorder) -> list[str]:
+    correlation = [_percent(reorder.correlation.fraction)] if reorder.correlation.value else []
+    return ["reorder", _percent(reorder.share.fraction), *correlation, "gap", str(reorder.gap)]
+
+
+def _chance_words(link: Link, seed: int) -> list[str]:
+    """Tc's words for what becomes of packets by chance, and for the seed of that."""
+    words = _loss_words(link.loss)
+    if link.reorder is not None and link.reorder.ahead is None:
+        words += _reorder_words(link.reorder)
+    if link.duplicate.value:
+        words += ["duplicate", _percent(link.duplicate.fraction)]
+    # A jitter in its short form was never seeded.
+    return [*words, "seed", str(seed)] if words or isinstance(link.jitter, Jitter) else []
+
+
+def _loss_words(loss: Percentage | GilbertElliott | TimedGilbertElliott) -> list[str]:
+    assert not isinstance(loss, TimedGilbertElliott), "its losses are in a series"
     if isinstance(loss, Percentage):
         words = ["loss", "random", _percent(loss.fraction)] if loss.value else []
     else:
         # tc: gemodel p r 1-h 1-k, where 1-h is the loss in the bad state and 1-k in the good one.
         chances = (loss.good_to_bad, loss.bad_to_good, loss.loss_in_bad, loss.loss_in_good)
         words = ["loss", "gemodel", *(_percent(chance.fraction) for chance in chances)]
-    return [*words, "seed", str(seed)] if words else []
+    return words
 
 
 def netem_command(
@@ -79,9 +152,7 @@ def netem_command(
 
     `access_delay`: on top of the link's own delay. `room`: packets that it must be able to hold at least.
     """
-    delay = ["delay", _nanoseconds(link.delay + access_delay)]
-    if link.jitter.value:
-        delay.append(_nanoseconds(link.jitter))
+    ahead = Duration(0) if link.reorder is None or link.reorder.ahead is None else link.reorder.ahead
     return (
         "tc",
         "qdisc",
@@ -92,14 +163,51 @@ def netem_command(
         "netem",
         "limit",
         str(max(room, netem_limit(link.model_copy(update={"delay": link.delay + access_delay})))),
-        *delay,
-        *_loss_words(link.loss, seed),
+        *_delay_words(link, Duration(link.delay.value + access_delay.value - ahead.value)),
+        *_chance_words(link, seed),
     )
+
+
+#: Distance of the seeds of netems that let packets overtake from those of the netems that delay.
+_REORDER_SEED = 50
+
+
+def overtaking_command(link: Link, side: Side, place: Command, seed: int, room: int) -> Command | None:
+    """The netem behind a delaying one whose packets wait the last part of the delay, or do not; None without one."""
+    if link.reorder is None or link.reorder.ahead is None:
+        return None
+    handle = place[place.index("handle") + 1]
+    delay = ("delay", _nanoseconds(link.reorder.ahead), *_reorder_words(link.reorder))
+    parent = ("parent", f"{handle}1", "handle", f"{int(handle.rstrip(':'), 16) + 0x100:x}:")
+    chance = ("seed", str(seed + _REORDER_SEED))
+    return ("tc", "qdisc", "add", "dev", side, *parent, "netem", "limit", str(room), *delay, *chance)
+
+
+def transit_command(
+    link: Link, side: Side, place: Command, access_delay: Duration, seed: int, room: int, series: LinkSeries
+) -> Command:
+    """The lab kernel's own discipline for delay and loss from a series (images/lab-kernel/sch_transit.c), in order."""
+    words = ["trace", series.file, "offset", f"{series.offset_ns}ns", "extra", _nanoseconds(access_delay)]
+    return ("tc", "qdisc", "add", "dev", side, *place, "transit", *words, "seed", str(seed), "limit", str(room))
 
 
 def is_serial(link: Link, server: Server) -> bool:
     """Whether the link sends packets one after the other, each in its transmission time."""
-    return link.service is None and burst_bytes(link, server) is None
+    return link.poisson is None and burst_bytes(link, server) is None
+
+
+def has_serial_discipline(states: Sequence[Link], server: Server) -> bool:
+    """Whether one discipline is the whole serial server of a link (`serial_command`); else hfsc and a netem share it.
+
+    Where the rate changes, where packets wait for slots, and where the queue is managed: hfsc never asks an empty queue
+    for a packet, so that RED would take its average for that of a queue that never rests.
+    """
+    link, varies = states[0], len({state.rate for state in states}) > 1
+    managed = not isinstance(link.queue, DropTail)
+    # A netem that duplicates packets stands no other on its device (net/sched/sch_netem.c, check_netem_in_tree), and
+    # one with a rate makes other gaps between slots (netem_dequeue draws them anew until a packet has been sent).
+    alone = any(state.duplicate.value for state in states) or link.slots is not None
+    return is_serial(link, server) and (varies or managed or alone or link.follows_rate)
 
 
 def phase_seed(seed: int, phase: int) -> int:
@@ -156,29 +264,78 @@ def transmission_command(verb: str, link: Link, side: Side, limit: int) -> Comma
     )
 
 
+def _largest_rate(link: Link) -> Rate:
+    """The rate, or the largest that a trace has for it."""
+    follows = link.traced.rate if link.traced is not None else None
+    return link.rate if follows is None else Rate(math.ceil(follows.largest))
+
+
+def largest_delay(link: Link) -> Duration:
+    """The delay, or the largest that a trace has for it."""
+    follows = link.traced.delay if link.traced is not None else None
+    return link.delay if follows is None else Duration(math.ceil(follows.largest))
+
+
+def slots_command(slots: Slots, side: Side, limit: int, seed: int) -> Command:
+    """A netem that keeps packets until an opportunity comes, ahead of the one that delays them.
+
+    net/sched/sch_netem.c, netem_dequeue: a packet that comes after the last opportunity draws the time until the next
+    one, and all that come meanwhile leave with it. An opportunity whose packets or bytes are used up draws the time
+    until the next at once (get_slot_next). This netem has no delay: a packet that is not due yet would draw again each
+    time that another comes.
+    """
+    shortest, longest = slots.gaps
+    packets = () if slots.packets is None else ("packets", str(slots.packets))
+    size = () if slots.bytes is None else ("bytes", str(slots.bytes.bytes))
+    gaps = ("slot", _nanoseconds(shortest), _nanoseconds(longest), *packets, *size)
+    root = ("tc", "qdisc", "add", "dev", side, "root", "handle", "1:")
+    return (*root, "netem", "limit", str(limit), *gaps, "seed", str(seed))
+
+
 def egress_packet_limit(states: Sequence[Link], access: Access) -> int:
     """Packets that the egress of one direction may hold in any state of the path; a netem counts its child's, too."""
     largest_access = max([Duration(0), *access.values()])
     worst_case = {
-        "rate": max(link.rate for link in states),
-        "delay": max(link.delay for link in states) + largest_access,
+        "rate": max(_largest_rate(link) for link in states),
+        "delay": max(largest_delay(link) for link in states) + largest_access,
     }
-    return netem_limit(states[0].model_copy(update=worst_case))
+    most_varied = max(states, key=lambda link: link.variation.largest)
+    return netem_limit(most_varied.model_copy(update=worst_case))
 
 
 def egress_commands(
-    link: Link, side: Side, access: Access, seed: int, room: int, serial: bool, gate: bool = False, *, varies: bool
+    link: Link,
+    side: Side,
+    access: Access,
+    seed: int,
+    room: int,
+    serial: bool,
+    gate: bool = False,
+    *,
+    varies: bool,
+    series: LinkSeries | None = None,
 ) -> tuple[Command, ...]:
-    """A serial server's transmission; then delay, jitter and loss of one direction, with its flows' access delays.
+    """A serial server's transmission, or slots; then delay, jitter and loss of one direction, with its flows' access
+    delays.
 
-    `room`: packets that it may hold in any state of the path. `varies`: there are several states. `gate`: whether the
-    answers of the simulator's gate bypass all of it but the transmission.
+    `serial`: whether one of these two comes first. `room`: packets that it may hold in any state of the path. `varies`:
+    there are several states. `gate`: whether the answers of the simulator's gate bypass all of it but these two.
+    `series`: that of the delay and the loss.
     """
-    serializer = (transmission_command("add", link, side, room),) if serial else ()
+    serializer: tuple[Command, ...] = (transmission_command("add", link, side, room),) if serial else ()
+    if link.slots is not None:
+        serializer = (slots_command(link.slots, side, room, seed + _SLOT_SEED),)
     places = netem_places(access, serial, gate)
     netems = tuple(
-        netem_command("add", link, side, place, access_delay, seed + 2 * band, room if varies else 0)
+        command
         for band, (place, access_delay) in enumerate(places)
+        for command in (
+            netem_command("add", link, side, place, access_delay, seed + 2 * band, room if varies else 0)
+            if series is None
+            else transit_command(link, side, place, access_delay, seed + 2 * band, room, series),
+            overtaking_command(link, side, place, seed + 2 * band, room),
+        )
+        if command is not None
     )
     if len(places) == 1 and not gate:
         return (*serializer, *netems)
@@ -247,36 +404,44 @@ def egress_commands(
 # --- compile
 
 
-#: Distance of the seeds of service processes from those of the netems behind them.
-_SLOT_SEED = 100
+def _earliest_ns(link: Link) -> int:
+    """How much earlier than the delay a packet may leave."""
+    follows = link.traced.delay if link.traced is not None else None
+    if follows is not None:
+        return link.delay.value - math.floor(follows.least)
+    if link.reorder is not None:
+        return (link.reorder.ahead or link.delay).value
+    return min(link.variation.largest, link.delay).value
 
 
-def _link_program(link: Link, device: str, ingress: Side, egress: Side, rtt: Duration, server: Server) -> LinkProgram:
-    packets = link.held.unit == "packets" and (isinstance(link.queue, DropTail) or link.service is not None)
+def _has_limit(link: Link) -> bool:
+    """Whether the bottleneck ever drops a packet for want of room; a policer that remarks takes all."""
+    return not isinstance(link.queue, Policer) or link.queue.drops
+
+
+def _link_program(
+    link: Link, device: str, ingress: Side, egress: Side, rtt: Duration, server: Server, mtu: int
+) -> LinkProgram:
+    packets = link.queue.capacity.unit == "packets" and (isinstance(link.queue, DropTail) or link.poisson is not None)
     return LinkProgram(
         device=device,
         ingress=ingress,
         egress=egress,
         rate_bps=link.rate.value,
         delay_ns=link.delay.value,
-        jitter_ns=link.jitter.value,
-        burst_bytes=burst_bytes(link, server),
-        limit_bytes=None if packets else queue_bytes(link, rtt),
-        limit_packets=round(link.held.amount) if packets else None,
+        jitter_ns=_earliest_ns(link),
+        burst_bytes=burst_bytes(link, server, mtu),
+        limit_bytes=None if packets or not _has_limit(link) else queue_bytes(link, rtt),
+        limit_packets=round(link.queue.capacity.amount) if packets else None,
         discipline=link.queue.discipline,
         service="constant" if link.service is None else link.service.process,
-        mean_loss=link.mean_loss,
+        mean_loss=_netem_loss(link),
+        mtu=size_limit(link.path_mtu),
     )
 
 
-def _apply_change(link: Link, change: LinkChange | None) -> Link:
-    """The link after a change. Its queue keeps its bytes."""
-    if change is None:
-        return link
-    updates: dict[str, object] = {
-        name: value for name in ("rate", "delay", "loss") if (value := getattr(change, name)) is not None
-    }
-    return link.model_copy(update=updates)
+#: What a netem is told anew.
+_NETEM_KEYS = ("delay", "jitter", "reorder", "duplicate", "loss")
 
 
 def _change_commands(
@@ -284,28 +449,38 @@ def _change_commands(
     after: Link,
     device: str,
     egress: Side,
-    limit: int,
+    limits: tuple[int, int],
+    bucket: int,
     room: int,
     access: Access,
     seed: int,
     server: Server,
+    mtu: int,
     *,
     transmits: bool,
     gate: bool,
 ) -> list[Command]:
     """The commands of a change.
 
-    `limit`: of the queue, in its unit; `room`: packets that the egress may hold.
+    `limits`: of the queue, in its unit, before and after; `bucket`: the limit that a token bucket is told, which only a
+    fifo inside it heeds (net/sched/sch_fifo.c, fifo_set_limit); `room`: packets that the egress may hold.
     """
     commands: list[Command] = []
-    burst = burst_bytes(after, server)
-    if after.rate != before.rate:
+    burst = burst_bytes(after, server, mtu)
+    resized = limits[0] != limits[1]
+    if isinstance(after.queue, Policer):
+        if after.rate != before.rate:
+            commands.append(policer_change_command(after.queue, after.rate, device))
+    # A bucket's own queue has its limit.
+    elif after.rate != before.rate or (resized and burst is not None and isinstance(after.queue, DropTail)):
         commands.append(
             serial_command("change", device, after.rate)
             if burst is None
-            else tbf_command("change", device, after.rate, burst, limit)
+            else tbf_command("change", device, after.rate, burst, bucket)
         )
-    if after.delay != before.delay or after.loss != before.loss:
+    if resized and (burst is None or not isinstance(after.queue, DropTail)):
+        commands.append(queue_change_command(after, device, limits[1], "1:1" if burst is None else "1:"))
+    if any(getattr(before, key) != getattr(after, key) for key in _NETEM_KEYS):
         commands.extend(
             # Packets in flight at that time came at the former rate and delay.
             netem_command("change", after, egress, place, access_delay, seed + 2 * band, room)
@@ -314,15 +489,28 @@ def _change_commands(
     return commands
 
 
-def _changed_state(before: Link, after: Link, server: Server) -> LinkState | None:
-    if before == after:
+def _changed_state(before: Link, after: Link, limits: tuple[int, int], server: Server, mtu: int) -> LinkState | None:
+    resized = limits[0] != limits[1]
+    if before == after and not resized:
         return None
+    packets = isinstance(after.queue, DropTail) and after.queue.size.unit == "packets"
     return LinkState(
         rate_bps=after.rate.value if after.rate != before.rate else None,
         delay_ns=after.delay.value if after.delay != before.delay else None,
-        burst_bytes=burst_bytes(after, server) if after.rate != before.rate else None,
-        mean_loss=after.mean_loss if after.loss != before.loss else None,
+        burst_bytes=burst_bytes(after, server, mtu) if after.rate != before.rate else None,
+        mean_loss=_netem_loss(after) if _netem_loss(after) != _netem_loss(before) else None,
+        jitter_ns=_earliest_ns(after) if _earliest_ns(after) != _earliest_ns(before) else None,
+        limit_packets=limits[1] if resized and packets else None,
+        limit_bytes=limits[1] * (1 if isinstance(after.queue, DropTail | Cake) else FRAME)
+        if resized and not packets
+        else None,
+        mtu=size_limit(after.path_mtu) if after.path_mtu != before.path_mtu else None,
     )
+
+
+def _netem_loss(link: Link) -> float:
+    """Share of packets of which nothing arrives: of a packet with a copy one may be lost."""
+    return link.mean_loss * (1 - link.duplicate.fraction)
 
 
 _DIRECTIONS: tuple[tuple[Direction, Side, Side], ...] = (
@@ -338,35 +526,59 @@ def compile_path(
     access: Access | None = None,
     outages: Sequence[Outage] = (),
     mappings: Sequence[AddressMapping] = (),
+    gateways: Gateways = MappingProxyType({}),
 ) -> PathProgram:
     """The program of a path. `seed` makes netem's loss and service times repeat, packet for packet; each change and
     outage has a seed of its own that follows from it.
 
     `server`: the server of a queue at a constant rate where the path configures no token bucket (`burst`). `access`:
-    addresses of endpoints with an access delay of their own. `outages`: times without forwarding; such a path has no
-    changes. `mappings`: how it rewrites clients' addresses. ValueError for a queue that tc cannot express.
+    addresses of endpoints with an access delay of their own. `outages`: times without forwarding; a path with changes
+    has only those of a direction. `mappings`: how it rewrites clients' addresses. `gateways`: the next routers, of
+    segments in a row. ValueError for a queue that tc cannot express, and for changes that repeat or are drawn
+    (`harness.netem.patterns.realise`).
     """
+    if not path.is_plain:
+        raise ValueError("changes that repeat, or are drawn, have no commands before they are realised")
     rtt, access = path.rtt, access or {}
     links: dict[Direction, Link] = {"to_client": path.to_client, "to_server": path.to_server}
-    # Queues are sized once: a change of rate keeps the bytes.
-    limits = {name: _queue_limit(link, rtt) for name, link in links.items()}
     seeds = {"to_client": seed, "to_server": seed + 1}
-    states = {name: _states_of_link(path, name) for name in links}
+    states = link_states(path)
+    limits = {name: _queue_limits(states[name], rtt) for name in links}
+    whole_outages = [outage for outage in outages if outage.direction is None]
     rooms = {name: egress_packet_limit(states[name], access) for name in links}
     gates = {name: gate_bypasses_egress(states[name], egress, access) for name, _, egress in _DIRECTIONS}
     setup: list[Command] = []
     if path.mtu != MTU:
         setup.extend(("ip", "link", "set", "dev", side, "mtu", str(path.mtu)) for side in ("left", "right"))
     timed: list[tuple[int, Command]] = []
-    # Whether the egress takes a packet's transmission time: for a serial server with a constant rate.
-    changing = {name: len({state.rate for state in states[name]}) > 1 for name in links}
-    transmits = {name: is_serial(link, server) and not changing[name] for name, link in links.items()}
+    # What a router says to senders, and the fragments that it makes, leave with the flows' packets, and must take none
+    # of their transmission time.
+    routes = any(state.path_mtu is not None and state.path_mtu.icmp for of_link in states.values() for state in of_link)
+    # Whether the egress takes a packet's transmission time, or has slots, ahead of the delay.
+    serial = {
+        name: has_serial_discipline(states[name], server) or (routes and is_serial(link, server))
+        for name, link in links.items()
+    }
+    transmits = {
+        name: (is_serial(link, server) and not serial[name]) or link.slots is not None for name, link in links.items()
+    }
+    rate_of = {name: rate_series(link, name, seed) for name, link in links.items()}
+    transit_of = {name: transit_series(link, name, seed, seeds[name]) for name, link in links.items()}
     for name, ingress, egress in _DIRECTIONS:
         link = links[name]
-        spare = len(DROP_PRIORITIES) if outages and ingress == "left" else 0
+        spare = len(DROP_PRIORITIES) if whole_outages and ingress == "left" else 0
         setup.extend(redirect_commands(ingress, name, spare))
         setup.extend(
-            bottleneck_commands(link, name, rtt, path.mtu, seeds[name] + _SLOT_SEED, server, changing=changing[name])
+            bottleneck_commands(
+                link,
+                name,
+                rtt,
+                path.mtu,
+                seeds[name] + _SLOT_SEED,
+                server,
+                serial=serial[name],
+                series=rate_of[name],
+            )
         )
         varies = len(set(states[name])) > 1
         egresses = [
@@ -379,19 +591,22 @@ def compile_path(
                 transmits[name],
                 gates[name],
                 varies=varies,
+                series=transit_of[name],
             )
-            for phase in range(len(outages) + 1)
+            for phase in range(len(whole_outages) + 1)
         ]
         setup.extend(egresses[0])
         if egress == "left":
-            timed.extend(outage_commands(outages, egresses[1:]))
+            timed.extend(outage_commands(whole_outages, egresses[1:]))
         timed.extend(cold_start_commands(link, name, path.mtu, seeds[name] + _SLOT_SEED))
+        timed.extend((0, command) for command in start_commands(setup, {name, egress}))
     figures = {
-        name: _link_program(links[name], name, ingress, egress, rtt, server) for name, ingress, egress in _DIRECTIONS
+        name: _link_program(links[name], name, ingress, egress, rtt, server, path.mtu)
+        for name, ingress, egress in _DIRECTIONS
     }
     timeline = []
     for index, change in enumerate(path.changes):
-        link_states: dict[str, LinkState | None] = {}
+        changed: dict[str, LinkState | None] = {}
         for name, _, egress in _DIRECTIONS:
             before, after = states[name][index : index + 2]
             commands = _change_commands(
@@ -399,19 +614,33 @@ def compile_path(
                 after,
                 name,
                 egress,
-                limits[name],
+                (limits[name][index], limits[name][index + 1]),
+                limits[name][index + 1] if isinstance(links[name].queue, DropTail) else queue_bytes(links[name], rtt),
                 rooms[name],
                 access,
                 phase_seed(seeds[name], index + 1),
                 server,
+                path.mtu,
                 transmits=transmits[name],
                 gate=gates[name],
             )
+            commands += mtu_change(before.path_mtu, after.path_mtu, name, egress, gateways, path.mtu)
             timed.extend((change.at.value, command) for command in commands)
-            link_states[name] = _changed_state(before, after, server)
+            limits_now = limits[name][index], limits[name][index + 1]
+            changed[name] = _changed_state(before, after, limits_now, server, path.mtu)
         timeline.append(
-            PathChange(at=change.at.seconds, to_client=link_states["to_client"], to_server=link_states["to_server"])
+            PathChange(at=change.at.seconds, to_client=changed["to_client"], to_server=changed["to_server"])
         )
+    ingresses = {name: ingress for name, ingress, _ in _DIRECTIONS}
+    setup.extend(remark_setup(links, ingresses))
+    setup.extend(direction_outage_setup(outages, ingresses))
+    timed.extend(direction_outage_commands(outages))
+    mtus: dict[Direction, list[PathMtu | None]] = {
+        name: [link.path_mtu for link in of_link] for name, of_link in states.items()
+    }
+    sides = {name: (ingress, egress) for name, ingress, egress in _DIRECTIONS}
+    setup.extend(mtu_setup(mtus, sides, path.mtu, gateways))
+    setup.extend(ecn_setup(links, {name: ingress for name, ingress, _ in _DIRECTIONS}))
     faults = link_faults(links)
     setup.extend(fault_setup(faults, {name: ingress for name, ingress, _ in _DIRECTIONS}, seed))
     setup.extend(nat_setup(mappings))
@@ -424,22 +653,25 @@ def compile_path(
         outages=tuple(outages),
         mappings=tuple(mappings),
         faults=faults,
+        series=tuple(series for name in links for series in (rate_of[name], transit_of[name]) if series is not None),
     )
 
 
-def _queue_limit(link: Link, rtt: Duration) -> int:
-    """The limit that a change of tbf gives its inner fifo, in that fifo's unit, bytes or packets (fifo_set_limit)."""
-    packets = isinstance(link.queue, DropTail) and link.queue.size.unit == "packets"
-    return round(link.held.amount) if packets else queue_bytes(link, rtt)
+def start_commands(setup: Sequence[Command], devices: set[str]) -> list[Command]:
+    """The commands that start the series of a direction's devices."""
+    return [
+        (*command[:2], "change", *command[3 : command.index("trace")], "start")
+        for command in setup
+        if command[0] == "tc" and "trace" in command and command[4] in devices
+    ]
 
 
-def _states_of_link(path: Path, name: str) -> list[Link]:
-    """One direction of the link, at first and after each change."""
-    states = [path.to_client if name == "to_client" else path.to_server]
-    for change in path.changes:
-        side = path.change_to_client(change) if name == "to_client" else path.change_to_server(change)
-        states.append(_apply_change(states[-1], side))
-    return states
+def _queue_limits(states: Sequence[Link], rtt: Duration) -> tuple[int, ...]:
+    """The limit of a queue at first and after each change: a change of rate alone keeps the bytes."""
+    limits = [queue_limit(states[0], rtt)]
+    for before, after in pairwise(states):
+        limits.append(limits[-1] if after.queue == before.queue else queue_limit(after, rtt))
+    return tuple(limits)
 
 
 def _group_by_time(timed: list[tuple[int, Command]]) -> tuple[TimedCommands, ...]:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from harness.errors import did_you_mean
 from harness.formatting import format_value
-from harness.netem import PathState, Timeline, timeline
+from harness.netem import PathState, Timeline, realise, timeline
 from harness.scenario.schema import Flow, Move, Rebinding, Scenario
 from harness.scenario.validation_errors import Location, Mistake
 
@@ -114,7 +114,8 @@ def find_lost_paths(scenario: Scenario) -> list[PathLoss]:
 def flow_timeline(scenario: Scenario, flow: Flow | None = None) -> Timeline:
     """A flow's path over time, with changes, outages and moves. The default is the first flow.
 
-    For segments in a row it is the path from end to end.
+    For segments in a row it is the path from end to end. Ranges of changes are taken as the seed 0 draws them, where no
+    values were drawn yet.
     """
     flow = scenario.flows[0] if flow is None else flow
     if scenario.in_sequence:
@@ -124,11 +125,14 @@ def flow_timeline(scenario: Scenario, flow: Flow | None = None) -> Timeline:
         until = math.inf if loss.until_ns is None else loss.until_ns / 1e9
         holes.setdefault(loss.path, []).append((loss.at_ns / 1e9, until))
     states: list[PathState] = []
+    bucket_bits = 0.0
     for stay in client_stays(scenario, flow):
-        segment = timeline(scenario.every_path[stay.path]).cut(holes.get(stay.path, ()))
+        course = timeline(realise(scenario.every_path[stay.path], 0, scenario.horizon, stay.path))
+        bucket_bits = bucket_bits if states else course.bucket_bits
+        segment = course.cut(holes.get(stay.path, ()))
         until = math.inf if stay.until_ns == _FOREVER else stay.until_ns / 1e9
         states += segment.during(stay.since_ns / 1e9, until)
-    return Timeline(tuple(states))
+    return Timeline(tuple(states), bucket_bits)
 
 
 def find_mistakes(scenario: Scenario) -> Iterator[Mistake]:
@@ -182,10 +186,10 @@ def _loss_mistakes(scenario: Scenario, loss: PathLoss) -> Iterator[Mistake]:
                 yield Mistake(loss.location, text, "move that flow first, or give it a path of its own")
                 return
     path = scenario.paths[loss.path]
-    if path.changes:
+    if path.changes or not path.is_plain:
         text = f"a client loses this path at {loss.at_ns / 1e9:g} s: its figures stay as they are"
         yield Mistake(("paths", loss.path, "changes"), text, "leave out changes, or how: interface and overlap")
     for name, link in (("forward", path.forward), ("return", path.return_)):
-        if link.service is not None:
+        if link.poisson is not None:
             text = f"a client loses this path at {loss.at_ns / 1e9:g} s, and a service process goes on for ever"
             yield Mistake(("paths", loss.path, name, "service"), text, "leave out service, or how: interface")

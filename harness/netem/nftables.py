@@ -17,8 +17,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
+from harness.netem.bottleneck import REMARKED
 from harness.netem.program import AddressMapping, Command, Direction, Fault, Outage, Side
-from harness.scenario.schema import Corrupt, Drop, Link
+from harness.scenario.schema import Corrupt, Drop, Link, Policer, Remark
 
 _FAULTS = "inet faults"
 #: One of so many first bytes of a UDP payload is changed. Every QUIC packet has the second number of bytes (RFC 9001
@@ -30,6 +31,46 @@ _RANGE, _HEADER = 1 << 32, 64
 _COUNTER = "{ typeof meta mark; flags dynamic, timeout; timeout 1d; gc-interval 10ms; size 65535; }"
 #: A Version Negotiation packet: a long header, and the version is 0 (RFC 9000 §17.2.1).
 _VERSION_NEGOTIATION = f"@th,{_HEADER},1 1 @th,{_HEADER + 8},32 0"
+
+
+#: What a node on the way does to ECN → nftables' words for each IP version, whose name comes first.
+_ECN = {
+    "bleach": "{0} ecn != not-ect {0} ecn set not-ect",
+    "ect1-to-ect0": "{0} ecn ect1 {0} ecn set ect0",
+    "mark": "{0} ecn != not-ect {0} ecn set ce",
+    "drop": "{0} ecn != not-ect drop",
+}
+
+
+def ecn_setup(links: Mapping[Direction, Link], ingress: Mapping[Direction, Side]) -> tuple[Command, ...]:
+    """The commands for a path with a node that changes ECN; none for others. `ingress`: where packets enter."""
+    lines = [
+        f"add rule inet marking through iifname {ingress[direction]} {_ECN[link.ecn].format(version)}"
+        for direction, link in links.items()
+        if link.ecn is not None
+        for version in ("ip", "ip6")
+    ]
+    if not lines:
+        return ()
+    # Ahead of faults: what is dropped here is not counted there.
+    chain = "add chain inet marking through { type filter hook forward priority 5; }"
+    return tuple(("nft", *line.split(" ")) for line in ("add table inet marking", chain, *lines))
+
+
+def remark_setup(links: Mapping[Direction, Link], ingress: Mapping[Direction, Side]) -> tuple[Command, ...]:
+    """The commands for a path with a policer that remarks; none for others. `ingress`: where packets enter."""
+    lines = [
+        f"add rule inet policing through iifname {ingress[direction]} meta mark {REMARKED} "
+        f"{version} dscp set {link.queue.exceed.dscp}"
+        for direction, link in links.items()
+        if isinstance(link.queue, Policer) and isinstance(link.queue.exceed, Remark)
+        for version in ("ip", "ip6")
+    ]
+    if not lines:
+        return ()
+    # Ahead of the counters of faults, which use the mark as well.
+    chain = "add chain inet policing through { type filter hook forward priority 4; }"
+    return tuple(("nft", *line.split(" ")) for line in ("add table inet policing", chain, *lines))
 
 
 def link_faults(links: Mapping[Direction, Link]) -> tuple[Fault, ...]:
@@ -250,4 +291,38 @@ def outage_commands(outages: Sequence[Outage], egresses: Sequence[Sequence[Comma
         if outage.until_ns is not None:
             remove_blackhole, *remove_filters = _OUTAGE_END
             timed += [(outage.until_ns, command) for command in (remove_blackhole, *egress, *remove_filters)]
+    return timed
+
+
+# --- One direction that forwards nothing for a while. What leaves its queue then is dropped; what left before arrives.
+#
+# No queueing discipline is replaced, so that a path may change as well.
+
+
+_OUTAGES = "inet outages"
+
+
+def direction_outage_setup(outages: Sequence[Outage], ingress: Mapping[Direction, Side]) -> tuple[Command, ...]:
+    """The commands for a path with outages of one direction; none for others. `ingress`: where packets enter."""
+    directions = sorted({outage.direction for outage in outages if outage.direction is not None})
+    if not directions:
+        return ()
+    # Ahead of what changes ECN, and of faults: those count only what passes.
+    lines = [f"add table {_OUTAGES}", f"add chain {_OUTAGES} through {{ type filter hook forward priority 4; }}"]
+    for direction in directions:
+        lines.append(f"add chain {_OUTAGES} {direction}")
+        lines.append(f"add rule {_OUTAGES} through iifname {ingress[direction]} jump {direction}")
+    return tuple(("nft", *line.split(" ")) for line in lines)
+
+
+def direction_outage_commands(outages: Sequence[Outage]) -> list[tuple[int, Command]]:
+    """(time in ns, command) for the outages of one direction: all packets are dropped, and pass again."""
+    timed: list[tuple[int, Command]] = []
+    for outage in outages:
+        if outage.direction is None:
+            continue
+        place = (*_OUTAGES.split(" "), outage.direction)
+        timed.append((outage.from_ns, ("nft", "add", "rule", *place, "drop")))
+        if outage.until_ns is not None:
+            timed.append((outage.until_ns, ("nft", "flush", "chain", *place)))
     return timed

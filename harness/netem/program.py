@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+
+from harness.scenario.schema import DisciplineName, TimedGilbertElliott, Trace
 
 #: One command as an argument vector. The interfaces are called `left` (client side) and `right`.
 Command = tuple[str, ...]
@@ -16,6 +18,13 @@ class Record(BaseModel):
     """A frozen part of the program. Keys that a later version adds to a stored one are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+    #: Fields that are written only where they have a value, so that what is older stays as it was.
+    later: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _without_later(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = handler(self)
+        return {name: value for name, value in content.items() if name not in self.later or value is not None}
 
 
 class TimedCommands(Record):
@@ -23,6 +32,15 @@ class TimedCommands(Record):
 
     at_ns: int
     commands: tuple[Command, ...]
+
+
+class SizeLimit(Record):
+    """The largest IP packet that a direction carries, where it is less than its interfaces carry."""
+
+    size: int
+    """Bytes, header included."""
+    icmp: bool
+    """Whether the sender of a larger packet is told, and one over IPv4 without DF is fragmented."""
 
 
 class LinkProgram(Record):
@@ -39,9 +57,10 @@ class LinkProgram(Record):
     """The token bucket; None for a serial server, and for a service process."""
     limit_bytes: int | None
     limit_packets: int | None
-    discipline: Literal["droptail", "red"]
-    service: Literal["constant", "poisson"] = "constant"
+    discipline: DisciplineName
+    service: Literal["constant", "poisson", "slots"] = "constant"
     mean_loss: float
+    mtu: SizeLimit | None = None
 
 
 class LinkState(Record):
@@ -51,6 +70,13 @@ class LinkState(Record):
     delay_ns: int | None = None
     burst_bytes: int | None = None
     mean_loss: float | None = None
+    jitter_ns: int | None = None
+    """How much earlier than the delay a packet may leave."""
+    limit_bytes: int | None = None
+    limit_packets: int | None = None
+    mtu: SizeLimit | None = None
+
+    later = frozenset({"jitter_ns", "limit_bytes", "limit_packets", "mtu"})
 
 
 class PathChange(Record):
@@ -67,6 +93,11 @@ class Outage(Record):
     from_ns: int
     until_ns: int | None
     """None where it never does again."""
+    direction: Direction | None = None
+    """The only direction that it concerns, whose packets are dropped when they leave the queue. None for both: the
+    clients' side is gone, with what is in flight to it."""
+
+    later = frozenset({"direction"})
 
 
 class AddressMapping(Record):
@@ -93,6 +124,26 @@ class Fault(Record):
     burst: int | None = None
 
 
+class LinkSeries(Record):
+    """A file from which a direction's rate, or its delay and loss, come over time."""
+
+    direction: Direction
+    kind: Literal["rate", "transit"]
+    file: str
+    """Its name, which follows from what it is made of."""
+    offset_ns: int
+    """Where it starts, at the client's first datagram."""
+    traces: tuple[Trace | None, ...] = ()
+    """What it is made of: the trace of the rate, or those of delay and loss."""
+    delay_ns: int = 0
+    loss: float = 0.0
+    """Delay and loss where no trace says them."""
+    model: TimedGilbertElliott | None = None
+    """The model of the loss in time."""
+    seed: int = 0
+    """Of the model."""
+
+
 class PathProgram(Record):
     """The commands, and the figures they stand for."""
 
@@ -104,6 +155,7 @@ class PathProgram(Record):
     outages: tuple[Outage, ...] = ()
     mappings: tuple[AddressMapping, ...] = ()
     faults: tuple[Fault, ...] = ()
+    series: tuple[LinkSeries, ...] = ()
 
     def lines(self) -> list[str]:
         """The program as a person would type it."""

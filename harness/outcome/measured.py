@@ -487,6 +487,8 @@ class DirectionProof(Fact):
     """Drops of netem's random loss (asked for)."""
     unasked_drops: int = 0
     """Packets that vanished and nobody was asked to drop."""
+    size_drops: int = 0
+    """Packets larger than the path's MTU that did not pass (asked for)."""
     lateness_p50_ms: Finite | None = None
     """Departure against the ideal departure of the same arrivals."""
     lateness_p99_ms: Finite | None = None

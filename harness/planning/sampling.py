@@ -6,17 +6,18 @@ The drawn values are stored with the run, under the names that the scenario give
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
-from harness.netem import find_inexpressible
+from harness.errors import UnfitError
+from harness.netem import draw_value, find_inexpressible, realise
 from harness.outcome import Cell
-from harness.planning.sweep import SweepError, find_place
+from harness.planning.link_properties import NESTED_QUANTITIES, set_property
+from harness.planning.sweep import SweepError, find_place, property_of
 from harness.scenario.parameters import ParameterValue
-from harness.scenario.schema import FORMS, MAXIMUM_DRAWN, Path, Red, Scenario
+from harness.scenario.schema import FORMS, MAXIMUM_DRAWN, Path, Scenario
 from harness.scenario.validation_errors import Location, Mistake, find_mistakes
 from harness.units import Duration, Percentage, Quantity, Rate, Size
 
@@ -27,32 +28,50 @@ _KINDS: dict[str, type[Quantity]] = {
     "jitter": Duration,
     "loss": Percentage,
     "burst": Size,
+    "reorder": Percentage,
+    "duplicate": Percentage,
+    **NESTED_QUANTITIES,
 }
-#: A drawn value lies a multiple of this step above the lower limit, in the base unit: 1 kbit/s, 1 µs, 0.0001 %, 1 B.
-_STEP: dict[type[Quantity], int] = {Rate: 1000, Duration: 1000, Percentage: 1000, Size: 1}
+#: Name of the seed that values of changes were drawn by, among the values of a run.
+CHANGES_SEED = "changes.seed"
 
 
 def sample_values(scenario: Scenario, seed: int) -> dict[str, str]:
     """The values of a run with this seed, by name, in written form. Raises ValueError for an invalid range."""
-    return {name: _draw_value(name, limits, seed) for name, limits in scenario.draw.items()}
+    values = {name: _draw_value(name, limits, seed) for name, limits in scenario.draw.items()}
+    if any(path.draws for path in scenario.every_path.values()):
+        values[CHANGES_SEED] = str(seed)
+    return values
 
 
 def _draw_value(name: str, limits: tuple[object, object], seed: int) -> str:
     kind, low, high = _limits(name, limits)
-    grain = _STEP[kind]
-    # Python guarantees a stable sequence across versions only for random() and a seed that is a string.
-    share = random.Random(f"{seed} {name}").random()
-    return str(kind(low + grain * int(share * ((high - low) // grain + 1))))
+    return str(draw_value(kind, low, high, f"{seed} {name}"))
 
 
 def _limits(name: str, limits: tuple[object, object]) -> tuple[type[Quantity], int, int]:
-    kind = _KINDS[name.rpartition(".")[2]]
+    kind = _KINDS[property_of(name)]
     low, high = (kind.parse(str(limit)).value for limit in limits)
     return kind, low, high
 
 
 def with_drawn_values(scenario: Scenario, values: Mapping[str, ParameterValue]) -> Scenario:
-    """The scenario of one run, with the drawn value in place of each range. Raises ValidationError."""
+    """The scenario of one run, with the drawn value in place of each range, and each change where it comes.
+
+    Raises ValidationError.
+    """
+    return with_plain_changes(_with_properties(scenario, values), int(values.get(CHANGES_SEED, 0)))
+
+
+def with_plain_changes(scenario: Scenario, seed: int) -> Scenario:
+    """The scenario with every change of its paths as it comes in a run with this seed."""
+    paths = scenario.every_path
+    if all(path.is_plain for path in paths.values()):
+        return scenario
+    return scenario.with_paths({name: realise(path, seed, scenario.horizon, name) for name, path in paths.items()})
+
+
+def _with_properties(scenario: Scenario, values: Mapping[str, ParameterValue]) -> Scenario:
     if not scenario.draw:
         return scenario
     contents = _contents(scenario, {name: values[name] for name in scenario.draw})
@@ -65,9 +84,8 @@ def _contents(scenario: Scenario, values: Mapping[str, ParameterValue]) -> dict[
     contents: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         path, direction, prop = find_place(scenario, name)
-        contents.setdefault(path, scenario.every_path[path].model_dump(mode="json", by_alias=True))[direction][prop] = (
-            value
-        )
+        content = contents.setdefault(path, scenario.every_path[path].model_dump(mode="json", by_alias=True))
+        set_property(content[direction], prop, value)
     return contents
 
 
@@ -92,15 +110,15 @@ def range_mistakes(scenario: Scenario) -> Iterator[Mistake]:
 
 def _name_mistakes(scenario: Scenario, name: str) -> Iterator[Mistake]:
     location: Location = ("draw", name)
-    prop = name.rpartition(".")[2]
     try:
-        find_place(scenario, name)
+        _, _, prop = find_place(scenario, name)
     except SweepError as error:
         yield Mistake(location, error.reason, error.hint, of_key=True)
         return
     if prop not in _KINDS:
-        text = f"a {prop} is not drawn: it is no single number"
-        yield Mistake(location, text, f"draw one of {', '.join(_KINDS)}", of_key=True)
+        text = f"a {prop} is not drawn: it is no quantity with a unit"
+        plain = [kind for kind in _KINDS if "." not in kind]
+        yield Mistake(location, text, f"draw one of {', '.join(plain)}", of_key=True)
         return
     kind = _KINDS[prop]
     for index, limit in enumerate(scenario.draw[name]):
@@ -116,9 +134,11 @@ def _name_mistakes(scenario: Scenario, name: str) -> Iterator[Mistake]:
 
 def _is_same_place(scenario: Scenario, name: str, varied: str) -> bool:
     try:
-        return find_place(scenario, name) == find_place(scenario, varied)
+        (*drawn_link, drawn), (*varied_link, prop) = find_place(scenario, name), find_place(scenario, varied)
     except SweepError:
         return False
+    # A key of what is varied as a whole is the same place, too.
+    return drawn_link == varied_link and (drawn == prop or drawn.startswith(f"{prop}.") or prop.startswith(f"{drawn}."))
 
 
 def _corner_mistakes(scenario: Scenario, names: list[str]) -> Iterator[Mistake]:
@@ -128,9 +148,13 @@ def _corner_mistakes(scenario: Scenario, names: list[str]) -> Iterator[Mistake]:
         yield Mistake(("draw", names[MAXIMUM_DRAWN]), text, "leave some out", of_key=True)
         return
     for corner in itertools.product(*(scenario.draw[name] for name in names)):
-        ((path, content),) = _contents(scenario, dict(zip(names, map(str, corner), strict=True))).items()
         try:
-            mistake = find_inexpressible(type(scenario.every_path[path]).model_validate(content))
+            ((path, content),) = _contents(scenario, dict(zip(names, map(str, corner), strict=True))).items()
+        except UnfitError as error:
+            yield Mistake(("draw", names[0]), str(error), error.hint, of_key=True)
+            return
+        try:
+            mistake = find_inexpressible(type(scenario.every_path[path]).model_validate(content), scenario.horizon)
         except ValidationError as errors:
             mistake = find_mistakes(errors, content, forms=FORMS)[0]
         if mistake is not None:
@@ -169,12 +193,18 @@ def has_random_path(scenario: Scenario) -> bool:
 def _is_random_path(path: Path) -> bool:
     links = [path.forward, path.return_]
     changed_links = [link for change in path.changes for link in (change.forward, change.return_) if link is not None]
-    return any(
-        link.mean_loss > 0
-        or link.jitter.value > 0
-        or link.service is not None
-        or isinstance(link.queue, Red)
-        or link.corrupt is not None
-        or (link.drop is not None and link.drop.rate is not None)
-        for link in links
-    ) or any(link.loss is not None for link in changed_links)
+    return (
+        any(
+            link.mean_loss > 0
+            or link.variation.deviation.value > 0
+            or link.reorder is not None
+            or link.duplicate.value > 0
+            or link.service is not None
+            or link.queue.draws
+            or link.corrupt is not None
+            or (link.drop is not None and link.drop.rate is not None)
+            for link in links
+        )
+        or any({"loss", "jitter", "reorder", "duplicate"} & {*link.named} or link.ranges for link in changed_links)
+        or path.draws
+    )

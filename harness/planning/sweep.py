@@ -2,10 +2,10 @@
 
 A dimension is a parameter of an endpoint, in one role (`client.initial_rtt`) or in both (`initial_rtt`), or a
 property of the path (`path.forward.rate`, `path.down.loss`; of one of several `paths.campus.forward.rate`; of a segment
-`path.wifi.forward.loss`; of all proxies `path.proxy.initial_cwnd`). `forward` leads to the terminal and `return` away
-from it; `down` leads to the client and `up` to the server, wherever the terminal is. With several flows it may also be
-one flow's own: who plays it (`flow1.server`), a parameter (`flow1.server.congestion_control`) or its access delay
-(`flow1.access_delay`).
+`path.wifi.forward.loss`; of all proxies `path.proxy.initial_cwnd`). A property may be a key of a part of the link
+(`path.forward.queue.target`). `forward` leads to the terminal and `return` away from it; `down` leads to the client and
+`up` to the server, wherever the terminal is. With several flows it may also be one flow's own: who plays it
+(`flow1.server`), a parameter (`flow1.server.congestion_control`) or its access delay (`flow1.access_delay`).
 """
 
 from __future__ import annotations
@@ -19,17 +19,21 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from harness.errors import InputError, did_you_mean
+from harness.errors import InputError, UnfitError, did_you_mean
 from harness.formatting import format_value
 from harness.netem import find_inexpressible
+from harness.planning.link_properties import NESTED, property_text, set_property
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue
 from harness.scenario.schema import FORMS, Experiment, Flow, Proxy, Scenario, Segment
 from harness.scenario.validation_errors import find_mistakes
 
 Combine = Literal["product", "zip"]
 DIRECTIONS = ("forward", "return", "down", "up")
-PROPERTIES = ("rate", "delay", "jitter", "loss", "queue", "burst")
-_PATH = re.compile(r"(?:path|paths?\.([^.]*))\.([^.]*)\.([^.]*)")
+PROPERTIES = ("rate", "delay", "jitter", "loss", "queue", "burst", "reorder", "duplicate", "ecn", "mtu")
+#: A direction stands first, or behind the name of a path; a segment may have the name of a direction.
+_PATH = re.compile(
+    rf"(?:path|paths?\.([^.]*))\.({'|'.join(DIRECTIONS)})\.((?!(?:{'|'.join(DIRECTIONS)})\.)[^.]*(?:\.[^.]*)?)"
+)
 #: A setting of all proxies of a path.
 _PROXY = re.compile(r"path\.proxy\.([^.]*)")
 SETTINGS = tuple(name for name in Proxy.model_fields if name != "proxy")
@@ -67,7 +71,7 @@ def dimensions() -> list[str]:
     return [
         *(f"{role}.{name}" for role in ROLES for name in PARAMETERS),
         *PARAMETERS,
-        *(f"path.{direction}.{name}" for direction in DIRECTIONS for name in PROPERTIES),
+        *(f"path.{direction}.{name}" for direction in DIRECTIONS for name in (*PROPERTIES, *NESTED)),
     ]
 
 
@@ -81,8 +85,13 @@ def is_dimension(name: str) -> bool:
         return proxy[1] in SETTINGS
     match = _PATH.fullmatch(name)
     if match is not None:
-        return match[2] in DIRECTIONS and match[3] in PROPERTIES
+        return is_property(match[3])
     return _FLOW.fullmatch(name) is not None or name in dimensions()
+
+
+def is_property(name: str) -> bool:
+    """Whether a link has such a property, or such a key of one (queue.target)."""
+    return name in PROPERTIES or name in NESTED
 
 
 def is_path_name(name: str) -> bool:
@@ -219,19 +228,25 @@ def _value_error(errors: ValidationError, content: object, name: str, value: obj
     return SweepError(first.text, first.hint, name, value)
 
 
+def property_of(name: str) -> str:
+    """The property that a name stands for, or the key of one; the text of the name where it has another form."""
+    match = _PATH.fullmatch(name)
+    return name if match is None else match[3]
+
+
 def find_place(scenario: Scenario, name: str) -> tuple[str, str, str]:
     """(path, forward or return, property) that a name stands for. Raises SweepError.
 
     The path is its name in `Scenario.every_path`.
     """
     match = _PATH.fullmatch(name)
-    if match is None or match[2] not in DIRECTIONS or match[3] not in PROPERTIES:
+    if match is None or not is_property(match[3]):
         start = "paths.NAME" if scenario.paths else "path.NAME" if scenario.in_sequence else "path"
-        raise SweepError(
-            f"'{name}' is not a property of the path",
-            f"write {start}.DIRECTION.PROPERTY: one of {', '.join(DIRECTIONS)}, then one of {', '.join(PROPERTIES)}",
-            name,
-        )
+        hint = f"write {start}.DIRECTION.PROPERTY: one of {', '.join(DIRECTIONS)}, then one of {', '.join(PROPERTIES)}"
+        if match is not None and "." in match[3]:
+            keys = [key for key in NESTED if key.partition(".")[0] == match[3].partition(".")[0]]
+            hint = did_you_mean(match[3], keys or NESTED)
+        raise SweepError(f"'{name}' is not a property of the path", hint, name)
     path, direction, prop = match[1] or "", match[2], match[3]
     if path not in scenario.every_path or name.startswith("paths.") != bool(scenario.paths):
         if not scenario.paths and not scenario.in_sequence:
@@ -252,18 +267,26 @@ def _with_property(scenario: Scenario, name: str, value: object) -> tuple[Scenar
     """The scenario with one property of a path changed, and the value as it is written in results."""
     path, direction, prop = find_place(scenario, name)
     content: dict[str, Any] = scenario.every_path[path].model_dump(mode="json", by_alias=True)
-    content[direction][prop] = value
     try:
+        set_property(content[direction], prop, _mtu(content[direction][prop], value) if prop == "mtu" else value)
         changed = type(scenario.every_path[path]).model_validate(content)
+    except UnfitError as error:
+        raise SweepError(str(error), error.hint, name, value) from error
     except ValidationError as errors:
         raise _value_error(errors, content, name, value) from errors
-    if mistake := find_inexpressible(changed):
+    if mistake := find_inexpressible(changed, scenario.horizon):
         raise SweepError(mistake.text, mistake.hint, name, value)
     link = changed.forward if direction == "forward" else changed.return_
-    text = getattr(link, prop)
-    # Queues and loss models are written as they were given; everything else in its canonical form.
-    stored_value = str(text) if prop in ("rate", "delay", "jitter", "burst") else str(value)
+    # Queues, loss models and reordering are written as they were given; everything else in its canonical form.
+    stored_value = str(value) if prop in ("queue", "loss", "reorder") else property_text(link, prop)
     return scenario.with_paths({**scenario.every_path, path: changed}), stored_value
+
+
+def _mtu(before: object, value: object) -> object:
+    """A new MTU of a direction, told by ICMP or not as the one before it."""
+    # The command line passes numbers as strings.
+    size = int(value) if isinstance(value, str) and value.isdecimal() else value
+    return {**before, "size": size} if isinstance(before, dict) else size
 
 
 def _with_setting(scenario: Scenario, name: str, value: object) -> tuple[Scenario, str]:

@@ -407,7 +407,7 @@ def _buckets(engines: Mapping[EngineName, CellResult], tolerance: float) -> list
     path, buckets = real.cell.scenario.path, []
     for name, link in (("to_client", path.to_client), ("to_server", path.to_server)):
         burst, virtual_burst = (_burst(result, name) for result in (real, virtual))
-        if burst is None or virtual_burst is not None:
+        if burst is None or virtual_burst is not None or not link.queue.holds:
             continue
         share = bucket_share(link, burst, path.rtt)
         if share >= tolerance:

@@ -199,16 +199,23 @@ def time_data(result: CellResult) -> list[dict[str, Any]]:
     ]
 
 
+#: The most transfers of a cell that have a sentence each.
+_MOST_SENTENCES = 50
+
+
 def time_lines(results: Sequence[CellResult]) -> list[str]:
-    """A sentence per transfer of the cells that miss an objective, or that have none."""
-    return [
-        f"{result.name}{'' if len(transfers) == 1 else f' flow {transfer.flow} ({transfer.transfer})'}: "
-        f"{time_sentence(transfer, result)}"
-        for result in results
-        if result.verdict.status in ("fail", "measured")
-        for transfers in [attributions(result)]
-        for transfer in transfers
-    ]
+    """A sentence per transfer of the cells that miss an objective, or that have none; of very many the first ones."""
+    lines = []
+    for result in results:
+        if result.verdict.status not in ("fail", "measured"):
+            continue
+        transfers = attributions(result)
+        for transfer in transfers[:_MOST_SENTENCES]:
+            place = "" if len(transfers) == 1 else f" flow {transfer.flow} ({transfer.transfer})"
+            lines.append(f"{result.name}{place}: {time_sentence(transfer, result)}")
+        if (more := len(transfers) - _MOST_SENTENCES) > 0:
+            lines.append(f"{result.name}: and {more} more transfers")
+    return lines
 
 
 # --- Transfers that failed.

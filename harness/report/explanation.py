@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from harness.netem import (
@@ -9,41 +10,112 @@ from harness.netem import (
     bdp_bytes,
     burst_bytes,
     compile_path,
+    early_share,
     fault_share,
     ideal_time,
+    overtaking_share,
     queue_bytes,
     size_bytes,
     slow_start_time,
 )
+from harness.netem.bounds import SMALLEST_INITIAL
 from harness.netem.mobility import flow_timeline
 from harness.outcome import EngineName
 from harness.planning.design import max_cells
-from harness.scenario.schema import GilbertElliott, Link, LinkChange, Move, Path, Proxy, Red, Scenario, Service
+from harness.planning.sampling import with_plain_changes
+from harness.scenario.schema import (
+    MTU,
+    OPPORTUNITY,
+    SMALLEST_MTU,
+    Cake,
+    Change,
+    Codel,
+    DualPi2,
+    FqCodel,
+    FqPie,
+    GilbertElliott,
+    Jitter,
+    Link,
+    LinkChange,
+    Move,
+    Path,
+    PathMtu,
+    Pie,
+    PoissonService,
+    Policer,
+    Proxy,
+    Red,
+    Reorder,
+    Scenario,
+    Sfq,
+    Slots,
+    StepMarker,
+    TimedGilbertElliott,
+    Trace,
+)
 from harness.topology import server_of
 from harness.topology.mobility import compile_moves, outages_by_path
-from harness.units import Duration, Percentage, Size
+from harness.units import Duration, Percentage, Rate, Size
+
+
+def _slots(slots: Slots) -> str:
+    """Opportunities in a sentence."""
+    shortest, longest = slots.gaps
+    wait = f"{longest}" if shortest == longest else f"{shortest} to {longest} (drawn evenly)"
+    limits = [f"{slots.packets} packets"] if slots.packets is not None else []
+    limits += [f"{slots.bytes}"] if slots.bytes is not None else []
+    most = (
+        f", {' or '.join(limits)} at most, which carry {slots.capacity / 1e6:.4g} Mbit/s of 1200-byte datagrams"
+        if limits
+        else ""
+    )
+    return (
+        f"slots: sent at the rate, packets wait for an opportunity and leave together{most}; it comes {wait} after the "
+        "first of them, or after one that was used up"
+    )
 
 
 def _jitter(link: Link) -> list[str]:
     """How the delay varies."""
-    if not link.jitter.value:
-        return []
-    return [
-        f"    jitter: each packet's delay is drawn evenly from {link.delay} ± {link.jitter}, "
-        "so that packets may overtake each other"
-    ]
+    variation, lines = link.variation, list[str]()
+    if variation.deviation.value:
+        drawn = (
+            f"drawn evenly from {link.delay} ± {variation.deviation}"
+            if variation.distribution == "uniform"
+            else f"{link.delay} on average, by a {variation.distribution} distribution with a deviation of "
+            f"{variation.deviation}"
+        )
+        share = overtaking_share(link)
+        overtaken = "" if math.isnan(share) else f": on a full link {_share(share)} of the packets are overtaken"
+        order = "a packet waits for the one before it" if variation.order == "kept" else "packets overtake each other"
+        lines.append(
+            f"    jitter: each packet's delay is {drawn}; {order}{overtaken if variation.order == 'free' else ''}"
+        )
+    if link.reorder is not None:
+        ahead = "at once" if link.reorder.ahead is None else f"{link.reorder.ahead} early"
+        gap = "" if link.reorder.gap == 1 else f", and no two within {link.reorder.gap}"
+        lines.append(f"    reordering: {_share(early_share(link.reorder))} of the packets leave {ahead}{gap}")
+    if link.duplicate.value:
+        lines.append(f"    duplication: {_share(link.duplicate.fraction)} of the packets arrive twice")
+    return lines
 
 
 def _share(value: float) -> str:
     return f"{value * 100:.5g} %"
 
 
-def loss_words(loss: Percentage | GilbertElliott) -> str:
+def loss_words(loss: Percentage | GilbertElliott | TimedGilbertElliott) -> str:
     """A loss model in a sentence."""
     if isinstance(loss, Percentage):
         if loss.fraction in (0, 1):
             return "every packet is lost" if loss.fraction else "no packet is lost"
         return f"each packet is lost with a probability of {loss}, whatever became of the one before"
+    if isinstance(loss, TimedGilbertElliott):
+        return (
+            f"Gilbert–Elliott in time: the good state lasts {loss.good} on average and loses {loss.loss_in_good}, "
+            f"the bad one lasts {loss.bad} and loses {loss.loss_in_bad}; in the long run {_share(loss.mean)} of the "
+            "packets are lost"
+        )
     leave, enter = loss.bad_to_good.fraction, loss.good_to_bad.fraction
     duration = f"{1 / leave:.3g} packets on average" if leave else "for good"
     frequency = f"after {1 / enter:.3g} packets on average" if enter else "never"
@@ -54,8 +126,82 @@ def loss_words(loss: Percentage | GilbertElliott) -> str:
     )
 
 
+def _course(trace: Trace) -> str:
+    """How a trace runs: its file, its size, and where it starts."""
+    kind = "opportunities" if trace.opportunities else "rows"
+    start = "starts anywhere, by the seed" if trace.offset == "drawn" else f"starts at {trace.offset}"
+    end = "begins again at its end" if trace.loop else "is played once"
+    return f"{trace.trace} ({trace.entries:,} {kind} in {trace.period}, {start}, {end})"
+
+
+def _traced_rate(trace: Trace) -> list[str]:
+    if trace.opportunities:
+        return [
+            f"packet-delivery trace: {_course(trace)}; the rate is its mean",
+            f"an opportunity carries {OPPORTUNITY} B of one packet or several, and what nobody uses is lost",
+        ]
+    return [
+        f"rate: follows {_course(trace)}, from {trace.least / 1e6:.5g} to {trace.largest / 1e6:.5g} Mbit/s, mean above",
+        "serial: a packet leaves when all before it, and then it, have been sent; no credit is saved",
+    ]
+
+
+def _traced_transit(link: Link) -> list[str]:
+    """The delay and the loss of a link that follow traces."""
+    lines = []
+    if link.traced is not None and (trace := link.traced.delay) is not None:
+        lines.append(
+            f"delay: follows {_course(trace)}, from {trace.least / 1e6:.5g} to {trace.largest / 1e6:.5g} ms, mean "
+            "above; no packet overtakes another"
+        )
+    if link.traced is not None and (trace := link.traced.loss) is not None:
+        lines.append(
+            f"loss: follows {_course(trace)}, from {_share(trace.least)} to {_share(trace.largest)}, "
+            f"mean {_share(trace.mean)}"
+        )
+    return lines
+
+
+#: What a node on the way does to ECN, as a sentence.
+_ECN = {
+    "bleach": "cleared on the way: packets arrive as Not-ECT",
+    "ect1-to-ect0": "ECT(1) is rewritten as ECT(0) on the way",
+    "mark": "every packet that allows it is marked Congestion Experienced on the way",
+    "drop": "packets with ECT or Congestion Experienced are dropped on the way",
+}
+
+
+def _mtu_words(path_mtu: PathMtu) -> str:
+    """What becomes of packets that are larger than an MTU, in a sentence."""
+    large = f"packets above {path_mtu.size} B"
+    if not path_mtu.icmp:
+        words = f"{large} vanish without a word (a black hole)"
+    else:
+        words = (
+            f"{large} are not forwarded, and their sender is told (ICMP, Packet Too Big); over IPv4 without DF they "
+            "are fragmented"
+        )
+        if path_mtu.size < SMALLEST_MTU:
+            words += f"; over IPv6 no sender is told of less than {SMALLEST_MTU} B"
+    refused = [f"IPv{version}" for version, size in SMALLEST_INITIAL.items() if path_mtu.size < size]
+    if refused:
+        words += (
+            f"; no QUIC handshake passes over {' and '.join(refused)}, whose datagrams have 1200 B of payload at least "
+            "(RFC 9000 §14.1)"
+        )
+    return words
+
+
+def _mtu(link: Link) -> list[str]:
+    return [] if link.path_mtu is None else [f"    MTU {link.path_mtu.size} B: {_mtu_words(link.path_mtu)}"]
+
+
 def _loss(link: Link) -> list[str]:
-    lines = [f"    loss: {loss_words(link.loss)}"] if link.mean_loss else []
+    lines = [f"    {line}" for line in _traced_transit(link)]
+    if link.mean_loss and (link.traced is None or link.traced.loss is None):
+        lines.append(f"    loss: {loss_words(link.loss)}")
+    if link.ecn is not None:
+        lines.append(f"    ECN: {_ECN[link.ecn]}")
     if link.drop is not None and link.drop.packets:
         lines.append(f"    dropped: UDP datagrams {', '.join(map(str, link.drop.packets))}, counted behind the queue")
     for name, fault in (("dropped", link.drop), ("damaged, in one byte", link.corrupt)):
@@ -90,7 +236,55 @@ def _red(link: Link, rtt: Duration) -> list[str]:
     ]
 
 
-def _cold_start(service: Service) -> str:
+def _managed(link: Link) -> list[str]:
+    """What other active queue management drops or marks, and when."""
+    queue = link.queue
+    lines: list[str] = []
+    if isinstance(queue, Codel):
+        lines = [
+            f"CoDel: drops from the head once every packet has waited longer than {queue.target} for {queue.interval}, "
+            "then more and more often"
+        ]
+    elif isinstance(queue, Pie):
+        lines = [
+            f"PIE: drops by chance what arrives; every {queue.tupdate} (in whole ticks of the kernel's clock, 10 ms in "
+            f"the lab kernel) it corrects the chance, for a wait of {queue.target}"
+        ]
+    elif isinstance(queue, Cake):
+        lines = [
+            f"CAKE: {queue.priorities}, {queue.isolation}; drops from the head of a queue whose packets wait too long "
+            f"for a round trip of {queue.rtt}"
+        ]
+    elif isinstance(queue, Sfq):
+        lines = [f"SFQ: flows, chosen by a hash, send {queue.quantum} each in turn; a full queue cuts the longest"]
+    elif isinstance(queue, DualPi2):
+        lines = [
+            "DualPI2: ECT(1) and CE have a queue of low latency, marked by a chance that is coupled to the other's and "
+            f"above a wait of {queue.step_threshold}",
+            f"the other packets are dropped or marked by chance, for a wait of {queue.target}, corrected every "
+            f"{queue.tupdate} (in whole ticks of the kernel's clock)",
+        ]
+    elif isinstance(queue, StepMarker):
+        lines = [f"step: packets that waited longer than {queue.threshold} are marked; a full queue drops what arrives"]
+    if isinstance(queue, FqCodel | FqPie):
+        lines.append(f"flows: {queue.flows:,} queues, chosen by a hash; each may send {queue.quantum} in its turn")
+    if isinstance(queue, Codel) and queue.ce_threshold is not None:
+        lines.append(f"ECN: packets that waited longer than {queue.ce_threshold} are marked as well")
+    if isinstance(queue, Codel | Pie):
+        lines.append("ECN: marks what its sender allows to be marked, instead of a drop" if queue.ecn else "ECN: off")
+    return [f"    {line}" for line in lines]
+
+
+def _policer(queue: Policer, rate: Rate) -> str:
+    """A policer in a sentence."""
+    fate = "is dropped" if isinstance(queue.exceed, str) else f"gets DSCP {queue.exceed.dscp} and passes"
+    return (
+        f"policer: {queue.burst.bytes:,} B ({rate.time_for(queue.burst.bytes) * 1000:.1f} ms at the rate) pass at once "
+        f"after a rest, and then what the rate allows; what exceeds that {fate}; nothing waits"
+    )
+
+
+def _cold_start(service: PoissonService) -> str:
     """How the service process starts and restarts."""
     if not service.cold_start.value:
         return ""
@@ -98,11 +292,15 @@ def _cold_start(service: Service) -> str:
     return f"; for the first {service.cold_start} one comes every 100 ms{restart}"
 
 
-def _server(link: Link, server: Server) -> list[str]:
+def _server(link: Link, server: Server, mtu: int) -> list[str]:
     """How packets leave the queue, and the effect on them."""
-    if link.service is not None:
-        return [f"    served by a Poisson process: one packet at each opportunity{_cold_start(link.service)}"]
-    burst = burst_bytes(link, server)
+    if link.poisson is not None:
+        return [f"    served by a Poisson process: one packet at each opportunity{_cold_start(link.poisson)}"]
+    if link.traced is not None and link.traced.rate is not None:
+        return [f"    {line}" for line in _traced_rate(link.traced.rate)]
+    if isinstance(link.queue, Policer):
+        return [f"    {_policer(link.queue, link.rate)}"]
+    burst = burst_bytes(link, server, mtu)
     if burst is None:
         return ["    serial: a packet leaves when all before it, and then it, have been sent; no credit is saved"]
     return [
@@ -111,26 +309,66 @@ def _server(link: Link, server: Server) -> list[str]:
     ]
 
 
-def _link(name: str, link: Link, rtt: Duration, server: Server) -> list[str]:
+def _link(name: str, link: Link, path: Path, server: Server) -> list[str]:
+    rtt = path.rtt
     queue = queue_bytes(link, rtt)
     milliseconds = link.rate.time_for(queue) * 1000
     loss = f", loss {_share(link.mean_loss)}" if link.mean_loss else ""
+    room = f"queue ({link.queue.discipline}) {queue:,} B = {milliseconds:.1f} ms" if link.queue.holds else "no queue"
     return [
         f"  {name}: {link.rate}, {link.delay} one way{loss}",
-        f"    BDP {bdp_bytes(link.rate, rtt):,} B · queue ({link.queue.discipline}) {queue:,} B = "
-        f"{milliseconds:.1f} ms",
-        *_server(link, server),
+        f"    BDP {bdp_bytes(link.rate, rtt):,} B · {room}",
+        *_server(link, server, path.mtu),
         *_red(link, rtt),
+        *_managed(link),
+        *([f"    {_slots(link.slots)}"] if link.slots is not None else []),
         *_jitter(link),
+        *_mtu(link),
         *_loss(link),
     ]
 
 
+def _value_words(name: str, value: object) -> str:
+    """A value that a change sets, or what it is drawn from."""
+    if isinstance(value, tuple):
+        return f"{name} drawn from {value[0]} to {value[1]}"
+    if isinstance(value, Percentage | GilbertElliott) and name == "loss":
+        return f"loss: {loss_words(value)}"
+    if isinstance(value, Jitter):
+        return f"jitter {value.deviation} ({value.distribution}, order {value.order})"
+    if isinstance(value, Reorder):
+        return f"reordering of {value.share}"
+    return f"{name} {value}"
+
+
 def _change_words(new: LinkChange) -> list[str]:
     """What a change sets."""
-    settings = (("rate", new.rate), ("delay", new.delay))
-    words = [f"{name} {value}" for name, value in settings if value is not None]
-    return words if new.loss is None else [*words, f"loss: {loss_words(new.loss)}"]
+    words = [_value_words(name, getattr(new, name)) for name in new.named if name not in ("outage", "mtu")]
+    if new.path_mtu is not None:
+        words.append(f"MTU {new.path_mtu.size} B: {_mtu_words(new.path_mtu)}")
+    return words if new.outage is None else [*words, f"nothing passes for {_time_words(new.outage)}"]
+
+
+def _time_words(time: Duration | tuple[Duration, Duration]) -> str:
+    return f"{time[0]} to {time[1]}" if isinstance(time, tuple) else str(time)
+
+
+def _repetition(change: Change) -> str:
+    if change.every is None:
+        return ""
+    return f", and every {change.every}" + ("" if change.until is None else f" until {change.until}")
+
+
+def _outages(path: Path) -> list[str]:
+    """When nothing passes, apart from the changes; of the whole path where the program alone does not say it."""
+    whole = path.blackhole if path.blackhole is not None and not path.is_plain else None
+    lines = []
+    for name, item in (("both ways", whole), ("forward", path.forward.blackhole), ("return", path.return_.blackhole)):
+        if item is None:
+            continue
+        often = f", every {item.every}" if item.every is not None else f", {item.repeat} times" * (item.repeat > 1)
+        lines.append(f"  from {item.after}: {name} nothing passes for {_time_words(item.lasts)}{often}")
+    return lines
 
 
 def _sizes(scenario: Scenario) -> list[Size]:
@@ -162,13 +400,16 @@ def _path(name: str, path: Path, server: Server, scenario: Scenario) -> list[str
     kind, end = "path", f", terminal at the {path.terminal}'s end"
     if scenario.in_sequence:
         kind, end = "segment", ""
-    lines = [f"{_path_label(kind, name)} (RTT {path.rtt}{end})"]
-    lines += _link("forward (to the terminal)", path.forward, path.rtt, server)
-    lines += _link("return (from the terminal)", path.return_, path.rtt, server)
+    interfaces = f", MTU {path.mtu} B" if path.mtu != MTU else ""
+    lines = [f"{_path_label(kind, name)} (RTT {path.rtt}{end}{interfaces})"]
+    lines += _link("forward (to the terminal)", path.forward, path, server)
+    lines += _link("return (from the terminal)", path.return_, path, server)
     for change in path.changes:
-        for name, new in (("forward", change.forward), ("return", change.return_)):
-            if new is not None:
-                lines.append(f"  after {change.at}: {name} {', '.join(_change_words(new))}")
+        for name, new in change.sides:
+            lines.append(f"  after {change.at}{_repetition(change)}: {name} {', '.join(_change_words(new))}")
+    lines += _outages(path)
+    if path.draws:
+        lines.append("  drawn anew for each repetition of a run; the program below and the times are those of seed 0")
     return lines
 
 
@@ -234,12 +475,13 @@ def scenario_text(scenario: Scenario, engine: EngineName) -> str:
             f"{ideal_time(reference_path, size):10.2f}  {objective}"
         )
     nat_mappings = [mapping for flow in compile_moves(scenario, 0) for mapping in flow.mappings.items()]
-    for name, path in scenario.every_path.items():
+    plain = with_plain_changes(scenario, 0)
+    for name, path in plain.every_path.items():
         head = f"path program{f' of {name}' if name else ''}, engine {engine}"
         lines += ["", f"{head} (left: the clients' interface, right: the servers')"]
         mappings = [
             mapping for path_name, path_mappings in nat_mappings for mapping in path_mappings if path_name == name
         ]
-        program = compile_path(path, server, outages=outages_by_path(scenario).get(name, ()), mappings=mappings)
+        program = compile_path(path, server, outages=outages_by_path(plain).get(name, ()), mappings=mappings)
         lines += [f"  {line}" for line in program.lines()]
     return "\n".join(lines) + "\n"

@@ -214,8 +214,14 @@ def _because(result: CellResult) -> str:
     return diagnosis.time_text(transfers[0]) if transfers else diagnosis.failure_text(result)
 
 
+#: The most flows of a cell that have a row each.
+_MOST_FLOWS = 50
+
+
 def flow_table(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> Table | None:
-    """The flows of one scenario's cells, a row each; None where the cells' own rows show all of them."""
+    """The flows of one scenario's cells, a row each, of very many the first ones; None where the cells' own rows show
+    all of them.
+    """
     headed = flow_columns(results[0].cell.scenario, requested)
     if not headed:
         return None
@@ -236,7 +242,7 @@ def flow_table(results: Sequence[CellResult], requested: Sequence[MetricName] = 
             ]
         )
         for result in results
-        for flow in range(len(result.cell.scenario.flows))
+        for flow in range(min(len(result.cell.scenario.flows), _MOST_FLOWS))
     ]
     return Table(shown_columns, rows)
 
@@ -256,6 +262,8 @@ def _notes(results: Sequence[CellResult]) -> list[Block]:
 
 def _terminal_notes(results: Sequence[CellResult]) -> list[Phrase]:
     notes: list[Phrase] = []
+    if (flows := max((len(result.cell.scenario.flows) for result in results), default=0)) > _MOST_FLOWS:
+        notes.append(f"the first {_MOST_FLOWS} of {flows} flows are listed; measured.json of each run has all")
     if reasons := diagnosis.time_lines(results):
         notes += ["where the time went:", *(f"  {line}" for line in reasons)]
     if reasons := diagnosis.failure_lines(results):
@@ -363,7 +371,8 @@ def parameter_entries(result: CellResult, parameters: RequestedParameters) -> li
 
 def _ack_limited(cell: Cell, size: Size) -> float:
     """The time that acknowledgements take, s, with the requested ratio, else RFC 9000's two (§13.2.2)."""
-    return ack_limited_time(cell.scenario.path, size, float(cell.parameters.get(_ACK_RATIO, 2)))
+    ratio = float(cell.parameters.get(_ACK_RATIO, 2))
+    return ack_limited_time(cell.scenario.path, flow_timeline(cell.scenario), size, ratio)
 
 
 def _distinguishing(group: Sequence[Cell], cells: Sequence[Cell]) -> dict[str, str]:

@@ -14,7 +14,7 @@ import yaml
 from pydantic import ValidationError
 
 from harness.errors import InputError
-from harness.scenario.schema import FORMS, Part
+from harness.scenario.schema import FOLDER, FORMS, Part
 from harness.scenario.validation_errors import Location, Mistake, find_mistakes
 
 # --- A YAML file → plain data with positions, within limits that no sensible file reaches.
@@ -334,7 +334,8 @@ def validate_data(data: Any, positions: Positions, model: type[M], extra: Mappin
         raise InputError(f"{file}:1:1: expected a mapping of keys to values", "see scenarios/ and images/ for examples")
     content = {**(extra or {}), **data}
     try:
-        return model.model_validate(content)
+        # Files that a scenario names are in its folder.
+        return model.model_validate(content, context={FOLDER: file.parent})
     except ValidationError as errors:
         raise to_error(find_mistakes(errors, content, model, FORMS), positions) from errors
 

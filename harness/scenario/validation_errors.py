@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from harness.errors import did_you_mean
+from harness.errors import did_you_mean, similar_names
 from harness.formatting import format_value
 
 Location = tuple[int | str, ...]
@@ -134,11 +135,10 @@ def find_mistakes(
         for outer in candidates
         if outer.type != "too_short" or not any(_within(outer, inner) for inner in candidates)
     ]
-    owners = _owners(model) if model is not None else {}
     mistakes: dict[Mistake, None] = {}
     # Unknown keys first: a missing key is often one of them, misspelt.
     for error in sorted(_select_errors(candidates, content), key=lambda error: error.type != "extra_forbidden"):
-        mistakes.setdefault(_mistake(error, content, owners, forms or {}))
+        mistakes.setdefault(_mistake(error, content, model, forms or {}))
     return list(mistakes)
 
 
@@ -176,8 +176,9 @@ def _with_message(by_member: Mapping[str, list[_LocatedError]]) -> str:
 
 
 def _mistake(
-    located: _LocatedError, content: object, owners: Mapping[str, list[str]], forms: Mapping[str, str]
+    located: _LocatedError, content: object, model: type[BaseModel] | None, forms: Mapping[str, str]
 ) -> Mistake:
+    owners = _owners(model) if model is not None else {}
     error, value = located.error, located.error.get("input")
     context: Mapping[str, Any] = error.get("ctx") or {}
     name = ".".join(map(str, located.location))
@@ -188,9 +189,8 @@ def _mistake(
         text = f"'{missing}' is missing" + (f" in {name}" if name else "")
         return Mistake(located.location, text, f"add {missing}: …", named=False)
     if located.type == "extra_forbidden":
-        return Mistake(
-            located.location, f"unknown key '{name}'", _key_hint(located.location, owners), of_key=True, named=False
-        )
+        hint = _key_hint(str(located.location[-1]), _keys_at(model, located), owners)
+        return Mistake(located.location, f"unknown key '{name}'", hint, of_key=True, named=False)
     of_key = error["loc"][-1:] == (_KEY,)
     if located.type in ("value_error", "assertion_error"):
         cause = context.get("error")
@@ -230,7 +230,8 @@ def _literal(value: object, context: Mapping[str, Any], forms: Mapping[str, str]
 def _pattern(value: object, context: Mapping[str, Any], forms: Mapping[str, str]) -> tuple[str, str, str] | None:
     form = forms.get(str(context["pattern"]))
     if form is None:
-        return None
+        pattern = str(context["pattern"])
+        return f"{format_value(value)} does not match {pattern}", f"write what the pattern {pattern} allows", ""
     expected, _, example = form.partition("; ")
     return f"{format_value(value)} is not {expected}", f"for example {example}" if example else "", ""
 
@@ -284,8 +285,63 @@ def _owners(model: type[BaseModel]) -> dict[str, list[str]]:
     return owners
 
 
-def _key_hint(location: Location, owners: Mapping[str, list[str]]) -> str:
-    key = str(location[-1])
-    if key in owners:
-        return f"'{key}' is a key of {' and '.join(owners[key])}"
-    return did_you_mean(key, owners)
+def _keys_at(model: type[BaseModel] | None, located: _LocatedError) -> list[str]:
+    """The keys that the model has at the place of an unknown one, in the model's order."""
+    annotations: list[Any] = [] if model is None else [model]
+    for part in located.location[:-1]:
+        annotations = [inner for member in _members(annotations) for inner in _inner(member, part)]
+    models = [member for member in _members(annotations) if isinstance(member, type) and issubclass(member, BaseModel)]
+    tried = {member for location, member in located.unions if location == located.location[:-1]}
+    models = [member for member in models if tried & _names_in_union(member)] or models
+    return list(dict.fromkeys(key for member in models for key in _fields(member)))
+
+
+def _fields(model: type[BaseModel]) -> dict[str, Any]:
+    """Key → its annotation."""
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+
+
+def _members(annotations: Iterable[Any]) -> Iterator[Any]:
+    """The annotations, and those of unions one by one."""
+    for annotation in annotations:
+        if get_origin(annotation) is Annotated:
+            yield from _members(get_args(annotation)[:1])
+        elif get_origin(annotation) in (Union, UnionType):
+            yield from _members(get_args(annotation))
+        else:
+            yield annotation
+
+
+def _inner(annotation: Any, part: int | str) -> Iterator[Any]:
+    """The annotation of what stands at a key or an index of a value."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        fields = _fields(annotation)
+        if part in fields:
+            yield fields[str(part)]
+    elif isinstance(origin, type) and issubclass(origin, Mapping):
+        yield arguments[1]
+    elif origin in (tuple, list):
+        yield from (argument for argument in arguments if argument is not Ellipsis)
+
+
+def _names_in_union(model: type[BaseModel]) -> set[str]:
+    """How pydantic may call a member of a union: its class, or the values of its discriminator."""
+    literals = [annotation for annotation in _fields(model).values() if get_origin(annotation) is Literal]
+    return {model.__name__, *(str(value) for literal in literals for value in get_args(literal))}
+
+
+#: Models that a hint names, when more have a key.
+_MOST_OWNERS = 3
+
+
+def _key_hint(key: str, here: Sequence[str], owners: Mapping[str, list[str]]) -> str:
+    """What to write instead of an unknown key: a similar key of that place, or all of them; and who has such a key."""
+    similar = similar_names(key, here)
+    names = owners.get(key, [])
+    others = [f"{len(names) - _MOST_OWNERS} others"] if len(names) > _MOST_OWNERS else []
+    whose = f"'{key}' is a key of {' and '.join([*names[:_MOST_OWNERS], *others])}"
+    if similar:
+        return similar + (f" {whose}" if names else "")
+    keys = f"the keys here are {', '.join(here)}" if here else did_you_mean(key, owners)
+    return f"{whose}; {keys}" if names else keys

@@ -409,17 +409,50 @@ def lab_digest(cell: Cell) -> str:
     There is no lab where an implementation does not support the request. The digest is then that of the request and
     of the reason.
     """
-    draw = cell.scenario.model_dump(mode="json", include={"draw"})
+    draw = cell.scenario.model_dump(mode="json", include={"draw"}) | _drawn_changes(cell.scenario)
     try:
         # Drawn values differ between repetitions, so their distributions are added.
         content = digest_content(build_lab(cell, 0)) | draw
     except UnsupportedError as error:
-        request = cell.scenario.model_dump(
-            mode="json", by_alias=True, include={"path_", "paths", "flows", "ip_version", "protocol", "testcase"}
+        request = _without_later_keys(
+            cell.scenario.model_dump(
+                mode="json", by_alias=True, include={"path_", "paths", "flows", "ip_version", "protocol", "testcase"}
+            )
         )
         refusal = [cell.client.name, cell.server.name, error.role, error.reason, error.detail]
         content = {"unsupported": refusal, "asked": request, "parameters": cell.parameters} | draw
     return _digest(drop_empty(content))
+
+
+#: Keys of a flow, and of a link, that came after cells without a lab had been stored: key → what it is by default.
+_LATER_OF_FLOWS: Mapping[str, object] = {"count": 1, "every": "0 ns"}
+_LATER_OF_LINKS: Mapping[str, object] = {"duplicate": "0 %"}
+
+
+def _without_later_keys(request: dict[str, Any]) -> dict[str, Any]:
+    """A request without the later keys that say what was the only possibility before (`drop_empty` has the others)."""
+    flows = [_without(flow, _LATER_OF_FLOWS) for flow in request["flows"]]
+    return {**{key: _of_links(value) for key, value in request.items()}, "flows": flows}
+
+
+def _of_links(content: Any) -> Any:
+    if isinstance(content, list):
+        return [_of_links(item) for item in content]
+    if isinstance(content, dict):
+        return {key: _of_links(value) for key, value in _without(content, _LATER_OF_LINKS).items()}
+    return content
+
+
+def _without(content: Mapping[str, Any], later: Mapping[str, object]) -> dict[str, Any]:
+    return {key: value for key, value in content.items() if key not in later or value != later[key]}
+
+
+def _drawn_changes(scenario: Scenario) -> dict[str, Any]:
+    """What the paths' changes are drawn from; empty where nothing is drawn."""
+    drawn = {name: path for name, path in scenario.every_path.items() if path.draws}
+    keys: Any = {"changes": True, "blackhole": True, "forward": {"blackhole"}, "return_": {"blackhole"}}
+    contents = {name: path.model_dump(mode="json", by_alias=True, include=keys) for name, path in drawn.items()}
+    return {"drawn_changes": contents} if contents else {}
 
 
 def drop_empty(content: Any) -> Any:

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from harness.formatting import format_count, format_size, format_value
 from harness.outcome import MEASURED_SCHEMA, RUN_SCHEMA, MeasuredRun, Run
 from harness.reading import checked_size, open_regular, read_regular
-from harness.store.parquet_reader import ParquetFooter, read_footer
+from harness.reading.parquet import ParquetFooter, read_footer
 from harness.writing import replace_file
 
 #: The most bytes of a record (the largest of the reference's has a thousandth of it), and of a file with a table.

@@ -6,7 +6,14 @@ there. A second lab on the same machine takes another slot, with the third byte 
 """
 
 from harness.topology.build import build_lab, flow_label, run_seed, server_of
-from harness.topology.run_files import PROXY_COMMAND, digest_content, lab_summary, proxy_environment, sim_plan
+from harness.topology.run_files import (
+    PROXY_COMMAND,
+    digest_content,
+    lab_summary,
+    plan_folder,
+    proxy_environment,
+    sim_plan,
+)
 from harness.topology.spec import (
     CLIENT_END,
     CLIENT_START,
@@ -40,6 +47,7 @@ __all__ = [
     "digest_content",
     "flow_label",
     "lab_summary",
+    "plan_folder",
     "proxy_environment",
     "run_seed",
     "server_of",

@@ -2,6 +2,10 @@
 
 Each path has a network of clients; the servers' network is shared. The networks of the clients of further paths are far
 enough apart for the slots between them. Between segments in a row there are further networks, without endpoints.
+
+The first network of a side has room for 50 flows, beside the addresses that a path writes in place of a client's. More
+flows have addresses in the networks behind it, which are on the same wire. The simulator has host 2 of each of them, as
+endpoints expect (images/endpoint/setup.sh).
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ Side = Literal["left", "right"]
 #: Host parts of addresses. From the first simulator the others count up on the servers' side. From the first flow's
 #: endpoints further flows count up. The last is of the addresses that a path writes in place of a client's.
 FIRST_SIMULATOR, FIRST_ENDPOINT, FIRST_MAPPED = 2, 100, 150
+#: Flows with addresses in the first network of a side, and in each further one; the first host there.
+FIRST_FLOWS, FURTHER_FLOWS, _FURTHER_ENDPOINT = 50, 200, 50
 #: Addresses that a path has for rewriting, before it reuses them.
 MAPPED_COUNT = 100
 #: Distance of two paths' networks of clients, in the third byte; slots lie between.
@@ -32,6 +38,29 @@ def network(side: Side, slot: int, path: int = 0) -> tuple[str, str]:
 def address(side: Side, slot: int, host: int, path: int = 0) -> tuple[str, str]:
     """A host's addresses on a side, IPv4 and IPv6."""
     return _host_addresses(_third_byte(side, slot, path), host)
+
+
+def flow_address(side: Side, slot: int, flow: int, path: int = 0) -> tuple[str, str]:
+    """The addresses of a flow's client (left) or server (right), IPv4 and IPv6."""
+    if flow < FIRST_FLOWS:
+        return address(side, slot, FIRST_ENDPOINT + flow, path)
+    number, host = divmod(flow - FIRST_FLOWS, FURTHER_FLOWS)
+    return _host_addresses(_third_byte(side, slot, path) + 1 + number, _FURTHER_ENDPOINT + host)
+
+
+def further_networks(side: Side, slot: int, flows: int, path: int = 0) -> tuple[tuple[str, str], ...]:
+    """The networks of a side behind its first that so many flows need, IPv4 and IPv6 each."""
+    return tuple(_network_prefixes(third) for third in _further_bytes(side, slot, flows, path))
+
+
+def further_addresses(side: Side, slot: int, host: int, flows: int, path: int = 0) -> tuple[tuple[str, str], ...]:
+    """A host's addresses in these networks, IPv4 and IPv6 each."""
+    return tuple(_host_addresses(third, host) for third in _further_bytes(side, slot, flows, path))
+
+
+def _further_bytes(side: Side, slot: int, flows: int, path: int) -> range:
+    first = _third_byte(side, slot, path) + 1
+    return range(first, first - (FIRST_FLOWS - flows) // FURTHER_FLOWS) if flows > FIRST_FLOWS else range(0)
 
 
 def network_between(number: int, slot: int) -> tuple[str, str]:

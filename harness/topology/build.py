@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
-from harness.netem import PathProgram, Server, compile_path
+from harness.netem import MODEL_PERIOD, PathProgram, Server, compile_path
+from harness.netem.bounds import full_frame
 from harness.netem.mobility import flow_paths
 from harness.outcome import ENGINES, Cell, EngineName
 from harness.planning.endpoint_config import (
@@ -20,7 +22,15 @@ from harness.planning.endpoint_config import (
 from harness.planning.sampling import sample_values, with_drawn_values
 from harness.scenario.parameters import ROLES, ParameterValue, Role
 from harness.scenario.schema import ConstantRate, Files, Flow, Path, Poisson, Scenario, Traffic, UniformGaps
-from harness.topology.addresses import FIRST_ENDPOINT, FIRST_SIMULATOR, Side, address, network
+from harness.topology.addresses import (
+    FIRST_SIMULATOR,
+    Side,
+    address,
+    flow_address,
+    further_addresses,
+    further_networks,
+    network,
+)
 from harness.topology.mobility import FlowMoves, compile_moves, outages_by_path
 from harness.topology.segments import Layout, Station, segment_layout
 from harness.topology.spec import SERVER_PORT, Host, Interface, Lab, LabFile, LabFlow, LabMove, Network, Simulator
@@ -143,7 +153,7 @@ def client_interfaces(scenario: Scenario, index: int, slot: int) -> tuple[Interf
     interfaces = []
     for name in flow_paths(scenario, scenario.flows[index]):
         number = paths.index(name)
-        ipv4, ipv6 = address("left", slot, FIRST_ENDPOINT + index, number)
+        ipv4, ipv6 = flow_address("left", slot, index, number)
         interfaces.append(Interface(network=client_network(name, number), ipv4=ipv4, ipv6=ipv6))
     return tuple(interfaces)
 
@@ -170,7 +180,7 @@ def flow_hosts(
     scenario = cell.scenario
     interfaces = client_interfaces(scenario, index, slot)
     left, left6 = interfaces[0].addresses
-    right, right6 = address("right", slot, FIRST_ENDPOINT + index)
+    right, right6 = flow_address("right", slot, index)
     servers = {"server4": (right,), "server6": (right6,), "server46": (right, right6)}
     clients = {"client4": (left,), "client6": (left6,), "client46": (left, left6)}
     start_path = list(scenario.every_path).index(scenario.start(scenario.flows[index]))
@@ -220,12 +230,17 @@ _PATH_SEED = 1000
 
 def _networks(scenario: Scenario, slot: int) -> dict[str, Network]:
     """The networks of parallel paths."""
-    networks = {}
-    for number, name in enumerate(scenario.every_path):
-        ipv4, ipv6 = network("left", slot, number)
-        networks[client_network(name, number)] = Network(side="left", ipv4=ipv4, ipv6=ipv6)
-    ipv4, ipv6 = network("right", slot)
-    return {**networks, "right": Network(side="right", ipv4=ipv4, ipv6=ipv6)}
+    flows = len(scenario.flows)
+
+    def on_side(side: Side, number: int = 0) -> Network:
+        ipv4, ipv6 = network(side, slot, number)
+        further = itertools.chain.from_iterable(further_networks(side, slot, flows, number))
+        return Network(side=side, ipv4=ipv4, ipv6=ipv6, further=tuple(further))
+
+    networks = {
+        client_network(name, number): on_side("left", number) for number, name in enumerate(scenario.every_path)
+    }
+    return {**networks, "right": on_side("right")}
 
 
 def _simulators(
@@ -242,6 +257,7 @@ def _simulators(
             _access_delays(scenario, slot, number),
             path_outages.get(name, ()),
             sorted(mappings, key=lambda mapping: mapping.at_ns),
+            _gateways(places[number]),
         )
         place = places[number]
         simulators.append(
@@ -251,28 +267,38 @@ def _simulators(
                 left=place.left,
                 right=place.right,
                 program=program,
-                memory_mib=_guest_memory(program),
+                memory_mib=_guest_memory(program, path.mtu),
                 routes=place.routes,
             )
         )
     return simulators
 
 
+def _gateways(place: Station) -> dict[Side, list[str]]:
+    """The addresses of the next station on each side of one of several in a row; empty elsewhere."""
+    gateways: dict[Side, list[str]] = {}
+    for route in place.routes:
+        known = gateways.setdefault(route.side, [])
+        known += [route.via] if route.via not in known else []
+    return gateways
+
+
 def _simulator_stations(scenario: Scenario, slot: int) -> tuple[Station, ...]:
     """The stations of the simulators of parallel paths, in order."""
-    stations = []
-    for number, name in enumerate(scenario.every_path):
-        (left, left6), (right, right6) = (
-            address("left", slot, FIRST_SIMULATOR, number),
-            address("right", slot, FIRST_SIMULATOR + number),
+    flows = len(scenario.flows)
+
+    def interface(name: str, side: Side, host: int, number: int = 0) -> Interface:
+        ipv4, ipv6 = address(side, slot, host, number)
+        further = itertools.chain.from_iterable(further_addresses(side, slot, host, flows, number))
+        return Interface(network=name, ipv4=ipv4, ipv6=ipv6, further=tuple(further))
+
+    return tuple(
+        Station(
+            left=interface(client_network(name, number), "left", FIRST_SIMULATOR, number),
+            right=interface("right", "right", FIRST_SIMULATOR + number),
         )
-        stations.append(
-            Station(
-                left=Interface(network=client_network(name, number), ipv4=left, ipv6=left6),
-                right=Interface(network="right", ipv4=right, ipv6=right6),
-            )
-        )
-    return tuple(stations)
+        for number, name in enumerate(scenario.every_path)
+    )
 
 
 def _layout(scenario: Scenario, slot: int) -> Layout:
@@ -292,12 +318,25 @@ def flow_label(cell: Cell, index: int) -> str:
     return name + (f" ({algorithm})" if algorithm is not None else "")
 
 
-def _guest_memory(program: PathProgram) -> int:
+def _guest_memory(program: PathProgram, mtu: int) -> int:
     """MiB for the lab kernel: a base, and twice what the queues and delay lines can hold."""
+    frame = full_frame(mtu)
     buffered = sum(
-        (link.limit_bytes or (link.limit_packets or 0) * 1514) + link.rate_bps * link.delay_ns / 8e9
+        (link.limit_bytes or (link.limit_packets or 0) * frame) + link.rate_bps * link.delay_ns / 8e9
         for link in program.links.values()
     )
+    for series in program.series:
+        if series.model is not None:
+            # Two words of three a state; the mean number of states.
+            buffered += 96 * MODEL_PERIOD.value / (series.model.good.value + series.model.bad.value)
+        for trace in (trace for trace in series.traces if trace is not None):
+            # Twice an entry's words, and what its largest rate or delay adds to the line.
+            buffered += 48 * trace.entries
+            link = program.links[series.direction]
+            if series.kind == "rate":
+                buffered += trace.largest * link.delay_ns / 8e9
+            elif trace is series.traces[0]:
+                buffered += link.rate_bps * trace.largest / 8e9
     # An skb costs about three times a small packet and twice a full one (truesize).
     return 192 + 64 * math.ceil(3 * buffered / 2**20 / 64)
 
@@ -371,7 +410,7 @@ def _access_delays(scenario: Scenario, slot: int, path: int) -> dict[str, Durati
         for index, flow in enumerate(scenario.flows)
         if flow.access_delay.value
         for side in get_args(Side)
-        for host_address in address(side, slot, FIRST_ENDPOINT + index, path)
+        for host_address in flow_address(side, slot, index, path)
     }
 
 

@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.netem.program import AddressMapping, Fault, Outage
+from harness.netem.program import AddressMapping, Fault, Outage, SizeLimit
+from harness.scenario.schema import DisciplineName
 from harness.topology.spec import LabMove
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -87,10 +88,13 @@ class LinkSettings(_LabModel):
     """The token bucket that serves the queue; None where packets leave one after the other, each in its own time."""
     limit_bytes: int | None = None
     limit_packets: int | None = None
-    discipline: Literal["droptail", "red"] = "droptail"
-    service: Literal["constant", "poisson"] = "constant"
-    """How the queue is served: at the rate, or one packet at each of its random opportunities."""
+    discipline: DisciplineName = "droptail"
+    service: Literal["constant", "poisson", "slots"] = "constant"
+    """How the queue is served: at the rate, or one packet at each of its random opportunities. With slots at the rate,
+    and then packets wait for an opportunity that several have together."""
     mean_loss: float = 0.0
+    mtu: SizeLimit | None = None
+    """The largest packet that passes; None where it is what the interfaces carry."""
 
 
 class LinkSettingsChange(_LabModel):
@@ -100,8 +104,10 @@ class LinkSettingsChange(_LabModel):
     delay_ns: int | None = None
     burst_bytes: int | None = None
     mean_loss: float | None = None
+    mtu: SizeLimit | None = None
     limit_bytes: int | None = None
     limit_packets: int | None = None
+    jitter_ns: int | None = None
 
 
 class ScheduledChange(_LabModel):
@@ -124,6 +130,17 @@ class Links(_LabModel):
         return sum(link.delay_ns - link.jitter_ns for link in (self.to_client, self.to_server))
 
 
+class SeriesFacts(_LabModel):
+    """A file from which one direction's rate, or its delay and loss, came over time."""
+
+    direction: Literal["to_client", "to_server"]
+    kind: Literal["rate", "transit"]
+    file: Annotated[str, Field(pattern=r"^plan/([a-z0-9-]+/)?[0-9a-f]{16}\.series$")]
+    """In the run's folder."""
+    offset_ns: int
+    """Where it started."""
+
+
 class PathFacts(_LabModel):
     """One of several paths."""
 
@@ -137,6 +154,7 @@ class PathFacts(_LabModel):
     outages: tuple[Outage, ...] = ()
     mappings: tuple[AddressMapping, ...] = ()
     faults: tuple[Fault, ...] = ()
+    series: tuple[SeriesFacts, ...] = ()
 
 
 class ProxyFacts(_LabModel):
@@ -169,11 +187,27 @@ class LabFacts(_LabModel):
     """Of the path that is looked at."""
     faults: tuple[Fault, ...] = ()
     """Of the path that is looked at."""
+    series: tuple[SeriesFacts, ...] = ()
+    """Of the path that is looked at."""
+
+    def least_delay_ns(self, direction: Literal["to_client", "to_server"]) -> int:
+        """The shortest delay that a packet of a direction may have at any time, without any queue."""
+        link: LinkSettings = getattr(self.links, direction)
+        delay, jitter = link.delay_ns, link.jitter_ns
+        least = delay - jitter
+        for change in self.changes:
+            new: LinkSettingsChange | None = getattr(change, direction)
+            if new is not None:
+                delay = delay if new.delay_ns is None else new.delay_ns
+                jitter = jitter if new.jitter_ns is None else new.jitter_ns
+                least = min(least, delay - jitter)
+        return least
 
     def for_path(self, path: str) -> LabFacts:
         """The lab with one of its paths, and the flows' addresses on that path."""
         (path_facts,) = (facts for facts in self.paths if facts.path == path)
         networks = [ipaddress.ip_network(network) for network in path_facts.networks]
         flows = tuple(flow.within(networks) for flow in self.flows)
-        settings = {name: getattr(path_facts, name) for name in ("links", "changes", "outages", "mappings", "faults")}
+        names = ("links", "changes", "outages", "mappings", "faults", "series")
+        settings = {name: getattr(path_facts, name) for name in names}
         return self.model_copy(update={**settings, "flows": flows, "paths": (path_facts,)})

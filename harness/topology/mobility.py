@@ -9,7 +9,7 @@ from decimal import Decimal
 from harness.netem import AddressMapping, Outage
 from harness.netem.mobility import AppliedRebinding, client_moves, find_lost_paths, path_rebindings
 from harness.scenario.schema import Move, Scenario
-from harness.topology.addresses import FIRST_ENDPOINT, FIRST_MAPPED, MAPPED_COUNT, address
+from harness.topology.addresses import FIRST_MAPPED, MAPPED_COUNT, address, flow_address
 from harness.topology.spec import LabMove
 from harness.units import Duration
 
@@ -40,7 +40,7 @@ def compile_moves(scenario: Scenario, slot: int) -> list[FlowMoves]:
 def _compile_flow_moves(scenario: Scenario, index: int, slot: int, paths: list[str], used: dict[str, int]) -> FlowMoves:
     """`used`: for each path the number of mapping addresses that were assigned so far."""
     flow = scenario.flows[index]
-    own_addresses = {path: address("left", slot, FIRST_ENDPOINT + index, number) for number, path in enumerate(paths)}
+    own_addresses = {path: flow_address("left", slot, index, number) for number, path in enumerate(paths)}
     external: dict[str, tuple[Addresses, int | None]] = {
         path: (addresses, None) for path, addresses in own_addresses.items()
     }
@@ -85,12 +85,14 @@ def _seconds(time: Duration) -> str:
 
 
 def outages_by_path(scenario: Scenario) -> dict[str, tuple[Outage, ...]]:
-    """Path → its outages, in order of time."""
-    by_path: dict[str, dict[int, Outage]] = {}
+    """Path → its outages, in order of time. The paths' changes are plain."""
+    by_path: dict[str, dict[tuple[int, str], Outage]] = {}
     for name, path in scenario.every_path.items():
-        for begin, end in path.blackhole.times if path.blackhole is not None else ():
-            by_path.setdefault(name, {})[begin.value] = Outage(from_ns=begin.value, until_ns=end.value)
+        for begin, end, side in path.outages:
+            direction = None if side is None else path.direction(side)
+            outage = Outage(from_ns=begin.value, until_ns=end.value, direction=direction)
+            by_path.setdefault(name, {})[begin.value, direction or ""] = outage
     for loss in find_lost_paths(scenario):
         # Several clients that lose it together make one outage.
-        by_path.setdefault(loss.path, {})[loss.at_ns] = Outage(from_ns=loss.at_ns, until_ns=loss.until_ns)
+        by_path.setdefault(loss.path, {})[loss.at_ns, ""] = Outage(from_ns=loss.at_ns, until_ns=loss.until_ns)
     return {path: tuple(by_start[at] for at in sorted(by_start)) for path, by_start in by_path.items()}

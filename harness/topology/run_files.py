@@ -9,7 +9,18 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from harness.netem import PathProgram
-from harness.topology.lab_file import Endpoint, FlowAddresses, LabFacts, Links, PathFacts, ProxyFacts, ScheduledChange
+from harness.netem.program import LinkProgram, LinkState
+from harness.scenario.schema import MTU
+from harness.topology.lab_file import (
+    Endpoint,
+    FlowAddresses,
+    LabFacts,
+    Links,
+    PathFacts,
+    ProxyFacts,
+    ScheduledChange,
+    SeriesFacts,
+)
 from harness.topology.spec import (
     SAMPLE,
     SERVER_PORT,
@@ -32,6 +43,8 @@ def sim_plan(lab: Lab, simulator: Simulator) -> dict[str, Any]:
     """A simulator's plan (see images/sim/simulator/plan.py), as plain data."""
     first = simulator is lab.simulators[0]
     captures: dict[str, Any] = {"whole_frames": True} if lab.whole_frames else {}
+    if lab.mtu > MTU:
+        captures |= {"mtu": lab.mtu}
     multi_path: dict[str, Any] = (
         {} if len(lab.simulators) == 1 else {"name": simulator.name, "peers": _simulator_names(lab)}
     )
@@ -113,7 +126,7 @@ def lab_facts(lab: Lab) -> LabFacts:
     first = lab.simulators[0]
     program = first.program
     whole = lab.whole if lab.whole is not None else program
-    has_events = bool(program.outages or program.faults)
+    has_events = bool(program.outages or program.faults or any(other.program.series for other in lab.simulators))
     optional: dict[str, Any] = {}
     if len(lab.simulators) > 1 or any(flow.moves for flow in lab.flows) or has_events:
         optional["paths"] = tuple(_path(lab, simulator) for simulator in lab.simulators)
@@ -135,11 +148,25 @@ def _complete(items: Sequence[M]) -> tuple[M, ...]:
 
 
 def _links(program: PathProgram) -> Links:
-    return Links.model_validate({name: link.model_dump() for name, link in program.links.items()})
+    return Links.model_validate({name: _without_own_mtu(link) for name, link in program.links.items()})
+
+
+def _without_own_mtu(link: LinkProgram | LinkState) -> dict[str, Any]:
+    """The figures of a direction; its MTU is absent where it is its interfaces'."""
+    return link.model_dump(exclude={"mtu"} if link.mtu is None else None)
 
 
 def _changes(program: PathProgram) -> tuple[ScheduledChange, ...]:
-    return tuple(ScheduledChange.model_validate(change.model_dump()) for change in program.timeline)
+    return tuple(
+        ScheduledChange.model_validate(
+            {"at": change.at}
+            | {
+                name: None if state is None else _without_own_mtu(state)
+                for name, state in (("to_client", change.to_client), ("to_server", change.to_server))
+            }
+        )
+        for change in program.timeline
+    )
 
 
 def _proxy(lab: Lab, proxy: ProxyHost) -> ProxyFacts:
@@ -156,16 +183,33 @@ def _path(lab: Lab, simulator: Simulator) -> PathFacts:
     network = lab.networks[(lab.simulators[0] if lab.whole is not None else simulator).left.network]
     program = simulator.program
     faults: dict[str, Any] = {"faults": _complete(program.faults)} if program.faults else {}
+    series = _series(lab, simulator)
     return PathFacts(
         path=simulator.path,
         simulator=simulator.name,
-        networks=(network.ipv4, network.ipv6),
+        networks=(network.ipv4, network.ipv6, *network.further),
         links=_links(program),
         changes=_changes(program),
         outages=_complete(program.outages),
         mappings=_complete(program.mappings),
         **faults,
+        **series,
     )
+
+
+def plan_folder(lab: Lab, simulator: Simulator) -> str:
+    """The folder of a simulator's plan in a run's folder. The first simulator's is the same with one and with more."""
+    return "plan" if simulator is lab.simulators[0] else f"plan/{simulator.name}"
+
+
+def _series(lab: Lab, simulator: Simulator) -> dict[str, Any]:
+    """The series of a simulator, as a field of its path; nothing where there are none."""
+    folder = plan_folder(lab, simulator)
+    items = [
+        SeriesFacts(direction=item.direction, kind=item.kind, file=f"{folder}/{item.file}", offset_ns=item.offset_ns)
+        for item in simulator.program.series
+    ]
+    return {"series": tuple(items)} if items else {}
 
 
 def _flow(lab: Lab, flow: LabFlow) -> FlowAddresses:

@@ -36,6 +36,8 @@ class Interface(Spec):
     network: str
     ipv4: str
     ipv6: str
+    further: tuple[str, ...] = ()
+    """Its addresses in the networks of further flows on the same wire, IPv4 and IPv6."""
 
     @property
     def addresses(self) -> tuple[str, str]:
@@ -45,7 +47,7 @@ class Interface(Spec):
     @property
     def prefixed(self) -> list[str]:
         """The addresses with the lengths of their networks' prefixes."""
-        return [f"{self.ipv4}/24", f"{self.ipv6}/64"]
+        return [f"{address}/{64 if ':' in address else 24}" for address in (self.ipv4, self.ipv6, *self.further)]
 
 
 class Host(Spec):
@@ -89,6 +91,8 @@ class Network(Spec):
     """None between two segments."""
     ipv4: str
     ipv6: str
+    further: tuple[str, ...] = ()
+    """The networks of further flows on the same wire, IPv4 and IPv6."""
 
 
 class Route(Spec):

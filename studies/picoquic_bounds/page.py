@@ -15,7 +15,7 @@ from harness.report.numbers import interval_text
 from harness.report.resumption import add_mark, seed_of
 from harness.report.studies import measured_cells
 from harness.scenario.metric_names import MetricName
-from harness.scenario.schema import Link, Objective, Path
+from harness.scenario.schema import Link, Objective, Path, fixed
 from harness.units import Duration, Percentage, Rate
 from studies.picoquic_bounds.claims import ABSENT, NOTES, Figures
 
@@ -273,7 +273,7 @@ def path_text(path: Path) -> str:
     """A path in a few words: rates to and from the client, round trip, loss, jitter."""
     down, up = path.to_client, path.to_server
     changes = [
-        f"then {Duration(2 * change.delay.value) if change.delay is not None else change.rate}"
+        f"then {Duration(2 * fixed(change.delay).value) if change.delay is not None else change.rate}"
         for step in path.changes
         if (change := step.forward) is not None and (change.rate or change.delay)
     ]
@@ -285,7 +285,7 @@ def path_text(path: Path) -> str:
     words = [f"{_number(down)}/{_number(up)} Mbit/s", str(path.rtt), *changes, *holes]
     if down.mean_loss:
         words.append(f"{down.mean_loss:.2%} lost")
-    if down.jitter != Duration(0):
+    if down.variation.deviation.value:
         words.append(f"jitter ± {down.jitter}")
     return ", ".join(words)
 

@@ -15,10 +15,11 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from harness.engine.compose_file import compose_text
 from harness.engine.images.rootfs_export import RootFs
 from harness.engine.virtual.guest_config import world_document
-from harness.netem import Server, compile_path
+from harness.netem import Server, compile_path, realise
 from harness.report.explanation import scenario_text
 from harness.scenario.schema import Flow
 from harness.topology import Lab, build_lab, lab_summary, sim_plan
+from harness.topology.mobility import outages_by_path
 from harness.units import Duration, Size
 from tests.examples import ROOT, catalogue, cell, implementation, link, path, scenario
 from tools.reference.by_hand import open_cell
@@ -41,6 +42,20 @@ RED = {
 PATHS = {
     "red by weight, marking": path(forward=link("5.65 Mbit/s", queue={**RED, "wq": 0.002, "ecn": True})),
     "red by burst": path(forward=link("5.65 Mbit/s", queue={**RED, "burst": 85})),
+    "CoDel, and FQ-CoDel that marks": path(
+        **{
+            "forward": link(queue={"discipline": "codel", "target": "10 ms", "interval": "200 ms"}),
+            "return": link(queue={"discipline": "fq_codel", "limit": "500 kB", "flows": 64, "ecn": True}),
+        }
+    ),
+    "PIE, and FQ-PIE with their defaults": path(**{"forward": link(queue="pie"), "return": link(queue="fq_pie")}),
+    "SFQ, and DualPI2": path(**{"forward": link(queue="sfq"), "return": link(queue="dualpi2")}),
+    "CAKE, and a step marker": path(
+        **{
+            "forward": link(queue={"discipline": "cake", "isolation": "triple-isolate", "priorities": "diffserv4"}),
+            "return": link(queue={"discipline": "step", "threshold": "1 ms", "limit": "100 ms"}),
+        }
+    ),
     "a queue in packets and one in milliseconds": path(
         **{"forward": link(queue="25 packets"), "return": link(queue="100 ms")}
     ),
@@ -62,13 +77,56 @@ PATHS = {
         }
     ),
     "bursts that end": path(forward=link(drop={"rate": "2 %", "burst": 3}), **{"return": link(drop={"rate": "30 %"})}),
+    "a policer that drops, and one that remarks": path(
+        **{
+            "forward": link("20 Mbit/s", queue="policer 100 kB"),
+            "return": link(queue={"discipline": "policer", "burst": "30 kB", "exceed": {"dscp": 8}}),
+        },
+        changes=[{"at": "5 s", "forward": {"rate": "10 Mbit/s"}}],
+    ),
+    "slots of several packets, both ways": path(
+        **{
+            "forward": link(
+                "20 Mbit/s",
+                loss="1 %",
+                service={"process": "slots", "packets": 42, "bytes": "64 kB", "every": ["800 us", "10 ms"]},
+            ),
+            "return": link("5 Mbit/s", queue="fq_codel", service={"process": "slots", "every": "5 ms"}),
+        }
+    ),
+    "an MTU that senders are told of, one below IPv6's least, and jumbo frames": path(
+        **{"mtu": 9000, "forward": link("10 Mbit/s", mtu=1420), "return": link("1 Mbit/s", mtu=1000)}
+    ),
+    "a black hole that comes, is told of, and goes": path(
+        changes=[
+            {"at": "5 s", "forward": {"mtu": {"size": 1280, "icmp": False}}},
+            {"at": "7.5 s", "forward": {"mtu": 1280}, "return": {"mtu": {"size": 1280, "icmp": False}}},
+            {"at": "9 s", "forward": {"mtu": 1500}, "return": {"mtu": 1500}},
+        ]
+    ),
     "everything changes": path(
         changes=[
             {"at": "5 s", "forward": {"rate": "10 Mbit/s", "loss": "1 %"}},
             {"at": "7.5 s", "forward": {"delay": "300 ms"}, "return": {"rate": "1 Mbit/s", "loss": "0.5 %"}},
         ]
     ),
-}
+    "a pattern of all values, and outages of a direction": realise(
+        path(
+            forward=link("20 Mbit/s", "20 ms", queue="fq_codel", blackhole={"after": "5 s", "lasts": "50 ms", "every": "5 s"}),
+            changes=[
+                {
+                    "at": "5 s", "every": "5 s",
+                    "forward": {"rate": ["10 Mbit/s", "30 Mbit/s"], "delay": ["15 ms", "35 ms"], "queue": "100 ms"},
+                    "return": {"jitter": "2 ms", "duplicate": ["0 %", "1 %"], "outage": ["20 ms", "80 ms"]},
+                },
+                {"at": "7 s", "every": "10 s", "forward": {"rate": "0 bit/s"}, "return": {"reorder": "1 %", "loss": "1 %"}},
+                {"at": "8 s", "every": "10 s", "forward": {"rate": "5 Mbit/s"}, "return": {"reorder": "none"}},
+            ],
+        ),
+        42,
+        Duration.parse("20 s"),
+    ),
+}  # fmt: skip
 
 
 class TextFile(SingleFileSnapshotExtension):
@@ -102,7 +160,8 @@ def differences(texts: Mapping[str, str]) -> str:
 @pytest.mark.parametrize("server", get_args(Server))
 @pytest.mark.parametrize("name", PATHS)
 def test_path_programs(name: str, server: Server, snapshot: SnapshotAssertion) -> None:
-    assert "\n".join(compile_path(PATHS[name], server, seed=42).lines()) == snapshot
+    outages = outages_by_path(scenario(path=PATHS[name])).get("", ())
+    assert "\n".join(compile_path(PATHS[name], server, seed=42, outages=outages).lines()) == snapshot
 
 
 @pytest.mark.parametrize("server", get_args(Server))

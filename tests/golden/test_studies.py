@@ -172,6 +172,8 @@ def test_a_study_is_a_folder_with_its_source() -> None:
         "picoquic.md",
         "handover.md",
         "in-sequence.md",
+        "leo.md",
+        "path-mtu.md",
         "remembered.md",
         "studies.md",
     }

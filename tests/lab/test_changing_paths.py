@@ -57,7 +57,7 @@ def steady(path: EmulatedPath) -> EmulatedPath:
     links = (("forward", path.forward), ("return", path.return_))
     return EmulatedPath.model_validate(
         {
-            name: {"rate": f"{link.rate.value} bit/s", "delay": str(link.delay), "queue": str(link.held)}
+            name: {"rate": f"{link.rate.value} bit/s", "delay": str(link.delay), "queue": str(link.queue.capacity)}
             for name, link in links
         }
     )

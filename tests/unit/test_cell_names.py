@@ -13,6 +13,7 @@ from harness.cli.environment import open_app
 from harness.cli.stored import select_stored, stored_cells
 from harness.evaluation.cell_result import cell_names
 from harness.outcome import MeasuredRun, Outcome, Run
+from harness.store.identity import _without_later_keys
 from harness.store.results import Store
 from tests.examples import catalogue, cell
 from tests.plot_runs import download_run
@@ -160,3 +161,16 @@ def test_too_many_runs_for_one_figure_are_refused(
     code, files, err = _plotted(capsys, monkeypatch, tmp_path, *(f"{run.run.cell.key}/{number}" for number in range(9)))
     assert (code, files) == (2, [])
     assert "9 runs in one figure" in err and "8 at most" in err
+
+
+def test_a_cell_without_a_lab_keeps_its_digest_when_keys_are_added() -> None:
+    """What a later key is by default was the only possibility before, so that it is in no digest."""
+    flow = {"download": "1 MB"}
+    request = {"path_": {"forward": {"rate": "1 Mbit/s", "duplicate": "0 %"}}, "flows": [{**flow, "count": 1}]}
+    assert _without_later_keys(request) == {"path_": {"forward": {"rate": "1 Mbit/s"}}, "flows": [flow]}
+    request["flows"] = [{**flow, "count": 2, "every": "0 ns"}]
+    request["path_"] = [{"return": {"duplicate": "1 %"}}]
+    assert _without_later_keys(request) == {
+        "path_": [{"return": {"duplicate": "1 %"}}],
+        "flows": [{**flow, "count": 2}],
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +13,11 @@ import polars as pl
 import pytest
 
 from harness.analysis.metrics import measure_with_series
+from harness.analysis.metrics.link_proof import prove
 from harness.analysis.run_view import RunView
 from harness.analysis.timeseries import BOTTLENECK
 from harness.outcome import MeasuredRun, Run
-from tests.unit.captures import SCENARIO, Recipe, write_run
+from tests.unit.captures import SCENARIO, Link, Recipe, write_run
 
 ECT_0, CE, NOT_ECT = 0b10, 0b11, 0b00
 #: DSCP AF41, which marking leaves alone (RFC 2474 §3).
@@ -101,10 +103,55 @@ def test_where_nobody_is_capable_that_is_said(tmp_path: Path) -> None:
     measured = measure_with_series(tmp_path, _written(tmp_path, lambda side, number: NOT_ECT))[0]
     assert _marks(measured) == {"ecn_marks_to_client": 0.0}
     [message] = [text for text in measured.warnings if "ECN" in text]
-    assert message == "no packet to client was ECN-capable, so that RED dropped what it would have marked"
+    assert message == "no packet to client was ECN-capable, so that RED marked none"
 
 
 def test_a_queue_that_only_drops_has_no_marks(tmp_path: Path) -> None:
     measured = measure_with_series(tmp_path, _written(tmp_path, lambda side, number: ECT_0, ecn=False))[0]
     assert _marks(measured) == {}
     assert not [text for text in measured.warnings if "ECN" in text]
+
+
+def test_red_behind_a_bucket_gets_a_caution_and_behind_a_serial_server_none(tmp_path: Path) -> None:
+    for name, burst in (("bucket", 3028), ("serial", None)):
+        link = Link(burst_bytes=burst)
+        recipe = Recipe(configured=link, packets=400, size=400_000, load=0.8, scenario=_scenario(ecn=False))
+        run = write_run(tmp_path / name, recipe)
+        file = tmp_path / name / "lab.json"
+        lab = json.loads(file.read_text())
+        lab["links"]["to_client"]["discipline"] = "red"
+        file.write_text(json.dumps(lab))
+        cautions = [text for text in prove(RunView(tmp_path / name, run))[1] if "RED's average does not decay" in text]
+        assert len(cautions) == (burst is not None)
+        assert all("after a rest RED drops as if the queue were as long as before" in text for text in cautions)
+
+
+# --- a node on the way that drops what is ECN-capable
+
+
+def _dropped_by_rule(folder: Path, *, capable: Callable[[bool], bool], asked: bool = True) -> list[str]:
+    """The proof's problems of a link on which packets vanish behind a queue that is often full.
+
+    `capable`: whether a packet that vanished (True) or arrived (False) came with ECT(0).
+    """
+    forward = {**SCENARIO["path"]["forward"], **({"ecn": "drop"} if asked else {})}
+    scenario = {"path": {**SCENARIO["path"], "forward": forward}}
+    run = write_run(folder, Recipe(actual=Link(unexplained_loss=0.05), scenario=scenario))
+    passage = RunView(folder, run).to_client
+    assert passage is not None and 50 < (~passage.arrived).sum() < len(passage.arrived) / 2
+    vanished = (~passage.arrived).tolist()
+    file = folder / "sim" / "trace_node_right.pcap"
+    file.write_bytes(_marked(file.read_bytes(), lambda number: ECT_0 if capable(vanished[number]) else NOT_ECT))
+    proof, _ = prove(RunView(folder, run))
+    return list(proof.problems)
+
+
+def test_what_a_node_on_the_way_drops_by_rule_was_asked(tmp_path: Path) -> None:
+    assert _dropped_by_rule(tmp_path / "asked", capable=lambda vanished: vanished) == []
+    assert "vanished" in _dropped_by_rule(tmp_path / "not", capable=lambda vanished: vanished, asked=False)[0]
+
+
+def test_what_such_a_node_lets_pass_or_drops_without_ecn_is_a_problem(tmp_path: Path) -> None:
+    assert "vanished" in _dropped_by_rule(tmp_path / "none", capable=lambda vanished: False)[0]
+    problems = _dropped_by_rule(tmp_path / "all", capable=lambda vanished: True)
+    assert any("packets left with ECN that was to be changed" in problem for problem in problems)

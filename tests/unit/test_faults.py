@@ -190,7 +190,7 @@ def _passage(fates: Sequence[Fate], appeared: int = 0) -> tuple[MatchedPackets, 
     nothing = np.zeros(n, np.int64)
     # Of a capture only the length is asked.
     passage = MatchedPackets(SimpleNamespace(t_ns=nothing), out, appeared, n)  # type: ignore[arg-type]
-    return passage, Replay(nothing, nothing, nothing, nothing > 0, fate, nothing, nothing > 0)
+    return passage, Replay(nothing, nothing, nothing, nothing > 0, fate, nothing, nothing > 0, nothing > 0)
 
 
 def _said(faults: Sequence[Fault], fates: Sequence[Fate], appeared: int = 0) -> list[str]:

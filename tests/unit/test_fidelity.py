@@ -289,7 +289,8 @@ def test_the_gauges_plan_has_the_streams_and_its_results_are_read_back(tmp_path)
     assert trial.stream.frame_bytes.tolist() == [100, 100, 200]
     assert memory_mib([trial]) < 200
     (tmp_path / "passages.json").write_text(
-        '{"trials": [{"qdiscs": [{"dev": "left", "kind": "netem"}], "changed_ns": [5000100000], "repeated": 0}]}'
+        '{"trials": [{"qdiscs": [{"dev": "left", "kind": "netem"}], "changed_ns": [5000100000], "repeated": 0, '
+        '"zero_ns": 7}]}'
     )
     (tmp_path / "passage-0.csv").write_text("sequence,sent_ns,received_ns\n0,0,100\n1,1000,-1\n2,5000,5200\n")
     (passage,) = read_passages(tmp_path, [trial])

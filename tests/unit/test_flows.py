@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from ipaddress import ip_interface
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from harness.cli.options import require_few_flows
 from harness.engine.compose_file import compose_document
 from harness.errors import InputError
 from harness.execution.matrix import Request, build_matrix, named_implementations, swept_points
@@ -312,3 +315,96 @@ def test_a_scenario_says_who_is_in_it_where_nobody_else_does() -> None:
     assert [cell.server.name for cell in by_default] == ["gamma"]
     cells = build_matrix(Request([tested_scenario], everyone[:1], everyone[:2]), pictures, SIM)
     assert [cell.server.name for cell in cells] == ["alpha", "beta"]
+
+
+# --- several equal flows, and several hundred
+
+
+def test_an_entry_with_a_count_stands_for_several_flows() -> None:
+    counted = scenario(flows=[{"download": "1 MB", "count": 3, "every": "2 s", "start": "1 s"}, {"download": "5 MB"}])
+    starts = [flow.start.seconds for flow in counted.flows]
+    assert starts == [1, 3, 5, 0] and [flow.count for flow in counted.flows] == [1, 1, 1, 1]
+    written = [{"download": "1 MB", "start": f"{start} s"} for start in (1, 3, 5)]
+    assert counted == scenario(flows=[*written, {"download": "5 MB"}])
+    # What is stored has all flows, and is read as such.
+    assert Scenario.model_validate(counted.model_dump(mode="json", by_alias=True)) == counted
+
+
+@pytest.mark.parametrize(
+    ("flow", "words"),
+    [
+        ({"download": "1 MB", "count": 0}, "greater than or equal to 1"),
+        ({"download": "1 MB", "count": 501}, "less than or equal to 500"),
+        ({"download": "1 MB", "every": "1 s"}, "no other to start after"),
+        ({"stop": "5 s", "count": 10, "every": "1 s"}, "the last of 10 flows starts at 9 s"),
+        (
+            {"download": "1 MB", "count": 2, "every": "1 s", "moves": [{"at": "2 s", "how": "nat-port"}]},
+            "flows that move start together",
+        ),
+        ({"download": "100 kB", "connections": 100}, "unknown key 'connections'"),
+    ],
+)
+def test_counts_that_cannot_be(flow: object, words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        Flow.model_validate(flow)
+
+
+def test_several_connections_are_several_clients() -> None:
+    with pytest.raises(ValidationError) as failure:
+        Flow.model_validate({"download": "100 kB", "connections": 100})
+    assert failure.value.errors()[0]["ctx"]["error"].hint == "write count: 100, for as many clients"
+
+
+def test_more_flows_than_a_lab_has_room_for() -> None:
+    with pytest.raises(ValidationError, match="600 flows, and a lab has room for 500"):
+        scenario(flows=[{"download": "1 MB", "count": 300}] * 2, objectives=[])
+    with pytest.raises(ValidationError, match="several paths has addresses for 50"):
+        scenario(path=None, paths={"a": path(), "b": path()}, flows=[{"download": "1 MB", "count": 51}], objectives=[])
+
+
+def test_flows_beyond_the_fiftieth_have_addresses_in_further_networks() -> None:
+    many = build_lab(made({"download": "1 MB", "count": 500})[0], 0)
+    few = build_lab(made({"download": "1 MB", "count": 50})[0], 0)
+    # The first fifty have the addresses that they have without the others.
+    assert [host.interfaces for host in many.hosts[:100]] == [host.interfaces for host in few.hosts]
+    addresses = [address for host in many.hosts for address in host.addresses]
+    assert len(set(addresses)) == len(addresses) == 2000
+    sim = many.simulators[0]
+    for side, interface in sim.interfaces.items():
+        networks = [ip_interface(text).network for text in interface.prefixed]
+        assert not any(one.overlaps(other) for one, other in combinations(networks, 2) if one.version == other.version)
+        for host in many.hosts:
+            if (host.role == "client") == (side == "left"):
+                # Each endpoint finds the simulator at host 2 of its own network (images/endpoint/setup.sh).
+                own = ip_interface(f"{host.ipv4}/24").network
+                assert str(own[2]) in (interface.ipv4, *interface.further)
+                assert any(ip_interface(host.ipv6).ip in network for network in networks)
+    # Other networks of the lab are elsewhere.
+    left, right = (ip_interface(sim.interfaces[side].prefixed[0]).network for side in ("left", "right"))
+    assert len({left, right}) == 2
+    plan = lab_summary(many)
+    assert len(plan["flows"]) == 500 and few.simulators[0].left.further == ()
+
+
+def test_real_time_has_room_for_fifty_flows() -> None:
+    require_few_flows(scenario(flows=[{"download": "1 MB", "count": 50}], objectives=[]))
+    with pytest.raises(InputError, match="102 containers") as failure:
+        require_few_flows(scenario(flows=[{"download": "1 MB", "count": 51}], objectives=[]))
+    assert "--engine virtual" in failure.value.hint
+
+
+def test_a_mistake_of_counted_flows_is_told_once_at_their_entry(tmp_path: Path) -> None:
+    text = """schema: 1
+title: counted
+path:
+  forward: {rate: 10 Mbit/s, delay: 20 ms}
+  return: {rate: 10 Mbit/s, delay: 20 ms}
+flows:
+  - {download: 1 MB, count: 30}
+  - {download: 1 MB, count: 20, access_delay: 9 h}
+"""
+    file = tmp_path / "counted.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError) as failure:
+        catalogue().scenario(file)
+    assert str(failure.value).count("counted.yaml:8:") == len(str(failure.value).splitlines()) == 1

@@ -22,6 +22,7 @@ from harness.execution.matrix import Request, build_matrix, named_implementation
 from harness.netem import Server, compile_path
 from harness.outcome import Image
 from harness.planning.endpoint_config import UnsupportedError
+from harness.planning.sampling import with_plain_changes
 from harness.report.explanation import scenario_text
 from harness.scenario.parameters import PARAMETERS, ROLES
 from harness.scenario.schema import MAXIMUM_REPETITIONS, MTU, Implementation, Scenario
@@ -47,7 +48,7 @@ def _runs(scenario: Scenario) -> None:
     stacks = {name: implementations[name] for name in named_implementations(swept)}
     for server in get_args(Server):
         for point in swept:
-            compile_path(point.scenario.path, server)
+            compile_path(with_plain_changes(point.scenario, 1).path, server)
     for cell in build_matrix(request, images, SIM, stacks)[:2]:
         try:
             lab = build_lab(cell, 0)

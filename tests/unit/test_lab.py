@@ -134,5 +134,5 @@ def test_loss_differs_between_repetitions_and_not_between_cells_of_a_study() -> 
 
 
 def test_too_many_flows() -> None:
-    with pytest.raises(ValidationError, match="at most 50"):
-        scenario(flows=_flows(51), objectives=[])
+    with pytest.raises(ValidationError, match="at most 500"):
+        scenario(flows=_flows(501), objectives=[])

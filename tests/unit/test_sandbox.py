@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.engine.external_failures import starvation
 from harness.engine.images.cache import Cache
 from harness.engine.virtual import uml_guest as guests
 from harness.engine.virtual.engine import FORBIDDEN, VirtualEngine
@@ -100,6 +101,22 @@ def test_a_guest_that_fills_memory_or_the_disk_is_ended(tmp_path: Path, monkeypa
         guest = Guest(kernel, tmp_path, 1, 5, 0, core=min(os.sched_getaffinity(0)))
         end = guest.run(["/init"], lab, tmp_path / "console", 60, lambda word: None, disk=4_000_000)
         assert words in end.exceeded, end
+
+
+def test_a_guest_is_ended_before_the_machine_has_no_memory_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("HARNESS_SANDBOX", "off")
+    monkeypatch.setattr(guests, "LOOK", 0.1)
+    monkeypatch.setattr(guests, "free_memory", lambda: 1 << 20)
+    kernel = tmp_path / "kernel"
+    kernel.write_text("#!/bin/sh\nwhile :; do echo @0; sleep 0.05; done\n")
+    kernel.chmod(0o755)
+    guest = Guest(kernel, tmp_path, 1, 5, 0, core=min(os.sched_getaffinity(0)))
+    end = guest.run(["/init"], tmp_path, tmp_path / "console", 60, lambda word: None)
+    assert end.starved and not end.exceeded and not end.said_over
+    assert "hardly any memory left" in starvation("the lab kernel").detail
 
 
 def test_the_kernel_is_told_from_its_sandbox_and_its_programs() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import yaml
 from harness.errors import InputError
 from harness.netem import compile_path
 from harness.outcome import ENGINES
+from harness.planning.sampling import with_plain_changes
 from harness.planning.sweep import expand_points
 from harness.report.explanation import loss_words, scenario_text
 from harness.scenario.schema import GilbertElliott, Link, Scenario
@@ -27,10 +29,12 @@ EXAMPLES = sorted((ROOT / "docs/scenarios").glob("*.yaml"))
 def test_an_example_is_valid_and_compiles_in_both_times(file: Path) -> None:
     one = catalogue().scenario(file)
     made = expand_points(one, {}, {})
-    assert len(made) == (3 if one.vary else 1)
+    counts = [len(values) for values in one.vary.values()] or [1]
+    assert len(made) == (math.prod(counts) if one.combine == "product" else counts[0])
     for point in made:
         for engine in ENGINES:
-            assert compile_path(point.scenario.path, server_of(engine)).lines()
+            plain = with_plain_changes(point.scenario, 1)
+            assert all(compile_path(path, server_of(engine)).lines() for path in plain.every_path.values())
     for engine in ENGINES:
         assert scenario_text(one, engine)
 
@@ -54,12 +58,14 @@ def test_every_key_of_the_model_is_on_the_page_with_an_example() -> None:
             continue
         section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         rows = {line.split(" | ")[0].removeprefix("| "): line.split(" | ") for line in section.splitlines()}
+        # Of a path with a profile nothing is required.
+        required = [*part.get("required", ()), *part.get("else", {}).get("required", ())]
         for key, about in part["properties"].items():
             row = rows[f"`{key}`"]
             # Key, what it takes, default, example, meaning.
             assert len(row) == 5 and row[1], key
-            assert row[3] or key == "name", key
-            assert (row[2] == "**required**") == (key in part.get("required", ())), key
+            assert row[3] or key == "name" or about.get("readOnly"), key
+            assert (row[2] == "**required**") == (key in required), key
             assert " ".join(about.get("description", "").split())[:30] in row[4] or row[4] != " |", key
 
 
@@ -67,9 +73,9 @@ def test_every_key_of_the_model_is_on_the_page_with_an_example() -> None:
     ("key", "words"),
     [
         ("ip_version", ("`4` or `6` or `46`", "`4`", "`6`")),
-        ("jitter", ("duration", "`0 ns`", "`2 ms`")),
+        ("jitter", ("duration or [Jitter](#jitter)", "`0 ns`", "`2 ms`")),
         ("wq", ("number above 0 to 0.5", "none", "`0.002`")),
-        ("mtu", ("whole number from 1280 to 1500", "`1500`", "`1500`")),
+        ("mtu", ("whole number from 1280 to 9000", "`1500`", "`1500`")),
         ("loss_in_bad", ("fraction", "`100 %`", "`50 %`")),
         ("packet", ("two of size", "**required**", "`[500 B, 1000 B]`")),
         ("at_most", ("duration or rate or number", "none", "`8 s`")),
@@ -83,7 +89,7 @@ def test_keys_have_their_unit_default_and_example(key: str, words: tuple[str, st
 
 def test_a_key_without_an_example_is_an_error() -> None:
     files, read = _read()
-    with pytest.raises(InputError, match="no example has the key discipline of Red"):
+    with pytest.raises(InputError, match="no example has the key limit of Red"):
         scenario_page(*({name: one for name, one in part.items() if name != "red-ecn.yaml"} for part in (files, read)))  # type: ignore[arg-type]
 
 
@@ -107,9 +113,62 @@ def _explained(**forward: Any) -> str:
 
 
 def test_jitter_in_words() -> None:
-    said = "jitter: each packet's delay is drawn evenly from 50 ms ± 5 ms, so that packets may overtake each other"
+    said = "jitter: each packet's delay is drawn evenly from 50 ms ± 5 ms; packets overtake each other"
     assert said in _explained(jitter="5 ms")
     assert "jitter:" not in _explained()
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (
+            {"jitter": {"deviation": "5 ms", "distribution": "normal"}},
+            "jitter: each packet's delay is 50 ms on average, by a normal distribution with a deviation of 5 ms; a packet "
+            "waits for the one before it",
+        ),
+        ({"reorder": "25 %"}, "reordering: 25 % of the packets leave at once"),
+        (
+            {"reorder": {"share": "10 %", "gap": 11, "ahead": "3 ms"}},
+            "reordering: 5 % of the packets leave 3 ms early, and no two within 11",
+        ),
+        ({"duplicate": "3 %"}, "duplication: 3 % of the packets arrive twice"),
+        ({"ecn": "bleach"}, "ECN: cleared on the way: packets arrive as Not-ECT"),
+        ({"ecn": "mark"}, "ECN: every packet that allows it is marked Congestion Experienced on the way"),
+        ({"ecn": "ect1-to-ect0"}, "ECN: ECT(1) is rewritten as ECT(0) on the way"),
+        ({"ecn": "drop"}, "ECN: packets with ECT or Congestion Experienced are dropped on the way"),
+    ],
+)
+def test_what_becomes_of_packets_behind_the_queue_in_words(keys: dict[str, Any], words: str) -> None:
+    assert f"{words}\n" in _explained(**keys)
+
+
+@pytest.mark.parametrize(
+    ("queue", "words"),
+    [
+        ("codel", ["every packet has waited longer than 5 ms for 100 ms", "ECN: off"]),
+        ({"discipline": "codel", "ecn": True}, ["ECN: marks what its sender allows to be marked, instead of a drop"]),
+        (
+            {"discipline": "codel", "ce_threshold": "1 ms"},
+            ["ECN: packets that waited longer than 1 ms are marked as well"],
+        ),
+        ("fq_codel", ["CoDel: drops from the head", "flows: 1,024 queues, chosen by a hash; each may send 1514 B"]),
+        ("pie", ["PIE: drops by chance what arrives; every 15 ms", "for a wait of 15 ms"]),
+        ("fq_pie", ["PIE: drops by chance", "flows: 1,024 queues"]),
+        ("cake", ["CAKE: besteffort, flows; drops from the head", "a round trip of 100 ms"]),
+        ("sfq", ["SFQ: flows, chosen by a hash, send 1514 B each in turn; a full queue cuts the longest"]),
+        (
+            "dualpi2",
+            ["DualPI2: ECT(1) and CE have a queue of low latency", "above a wait of 1 ms", "for a wait of 15 ms"],
+        ),
+        (
+            {"discipline": "step", "threshold": "1 ms"},
+            ["step: packets that waited longer than 1 ms are marked; a full queue drops what arrives"],
+        ),
+    ],
+)
+def test_disciplines_in_words(queue: object, words: list[str]) -> None:
+    said = _explained(queue=queue)
+    assert all(part in said for part in words), said
 
 
 def test_losses_in_words() -> None:

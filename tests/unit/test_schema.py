@@ -45,10 +45,11 @@ def test_a_queue_may_be_written_as_its_size() -> None:
 def test_red_may_be_written_as_its_limit(limit: str, low: str, high: str) -> None:
     red = {"discipline": "red", "limit": limit, "min": low, "max": high, "probability": "10 %", "wq": 0.002}
     assert link(queue=f"RED {limit}") == link(queue={**red, "average_packet": "1500 B"})
+    assert link(queue=f"red {limit}") == link(queue=f"RED {limit}")
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), [("RED", "not a queue size"), ("RED 1", "not a queue size"), ("red 1 BDP", "not a")]
+    ("text", "reason"), [("RED", "not a queue size"), ("RED 1", "not a queue size"), ("red", "not a queue size")]
 )
 def test_red_needs_a_limit(text: str, reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):

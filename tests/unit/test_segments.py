@@ -39,7 +39,7 @@ def test_from_end_to_end_it_is_the_slowest_rate_and_all_delays_and_losses() -> N
     for link in (one.path.forward, one.path.return_):
         assert (link.rate, link.delay) == (Rate.parse("10 Mbit/s"), Duration.parse("303 ms"))
         assert (link.jitter, link.loss) == (Duration.parse("1 ms"), Percentage.parse("28 %"))
-        assert link.held.bytes_at(link.rate, one.path.rtt, 1514) == 125_000
+        assert link.queue.capacity.bytes_at(link.rate, one.path.rtt, 1514) == 125_000
     # The clients are behind the last one.
     assert list(one.every_path) == ["b", "a"]
 

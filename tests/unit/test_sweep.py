@@ -76,7 +76,7 @@ def test_queues_by_their_discipline() -> None:
         "Red",
         "DropTail",
     ]
-    assert points[0].scenario.path.forward.held == QueueSize.parse("1 BDP")
+    assert points[0].scenario.path.forward.queue.capacity == QueueSize.parse("1 BDP")
     cells = [cell().model_copy(update={"parameters": dict(point.parameters)}) for point in points]
     in_order = [tested_cell.parameters["path.forward.queue"] for tested_cell in sorted(cells, key=sort_key)]
     assert in_order == ["0.5 BDP", "1 BDP", "RED 0.5 BDP", "RED 1 BDP"]
@@ -143,3 +143,66 @@ def test_columns_are_what_differs() -> None:
     mixed = requested_parameters([*cells, cell()])
     assert mixed.varied == ("client.initial_rtt", "server.congestion_control", "server.initial_rtt")
     assert mixed.cells(cell()) == ["–", "–", "–"]
+
+
+# --- keys of a link's parts
+
+
+def test_keys_of_a_queue_a_jitter_and_a_reordering_are_varied_as_they_are_written() -> None:
+    forward = link(queue="codel", jitter={"deviation": "5 ms", "distribution": "normal"}, reorder="1 %", loss="1 %")
+    one = scenario(path=path(forward=forward))
+    points = expand_points(one, {"path.down.queue.ecn": "true"}, {"path.forward.queue.target": ["5 ms", "20 ms"]})
+    links = [point.scenario.path.forward for point in points]
+    assert [(str(item.queue.target), item.queue.ecn) for item in links] == [("5 ms", True), ("20 ms", True)]  # type: ignore[union-attr]
+    assert points[1].parameters == {"path.down.queue.ecn": "True", "path.forward.queue.target": "20 ms"}
+    (changed,) = expand_points(
+        one,
+        {"path.forward.jitter.deviation": "2 ms", "path.forward.reorder.gap": "5", "path.down.duplicate": "3 %"},
+        {},
+    )
+    made = changed.scenario.path.forward
+    assert made.variation.distribution == "normal" and str(made.variation.deviation) == "2 ms"
+    assert made.reorder is not None and made.reorder.gap == 5 and made.duplicate.fraction == 0.03
+
+
+@pytest.mark.parametrize("words", [["true", "false"], [True, False], ["on", "off"]])
+def test_a_switch_of_a_queue_is_varied(words: list[object]) -> None:
+    one = scenario(path=path(forward=link(queue="pie")), vary={"path.forward.queue.ecn": words})
+    assert [point.scenario.path.forward.queue.may_mark for point in expand_points(one, {}, {})] == [True, False]
+
+
+def test_a_discipline_s_key_may_be_varied_with_the_discipline() -> None:
+    one = scenario(vary={"path.forward.queue": ["codel", "fq_codel"], "path.forward.queue.target": ["5 ms", "10 ms"]})
+    queues = [point.scenario.path.forward.queue for point in expand_points(one, {}, {})]
+    assert [(queue.discipline, str(queue.target)) for queue in queues] == [  # type: ignore[union-attr]
+        ("codel", "5 ms"),
+        ("codel", "10 ms"),
+        ("fq_codel", "5 ms"),
+        ("fq_codel", "10 ms"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words", "hint"),
+    [
+        ("path.forward.queue.target", "5 ms", "a droptail queue has no target", "size"),
+        ("path.forward.jitter.deviation", "5 ms", "its jitter is '0 ns', which has no deviation", "with its keys"),
+        ("path.forward.reorder.share", "5 %", "its reorder is none, which has no share", "with its keys"),
+        ("path.forward.queue.taget", "5 ms", "not a property of the path", "'queue.target'"),
+        ("path.forward.reorder", "0 %", "reorders nothing", "1 %"),
+        ("path.forward.ecn", "clear", "expected", "bleach"),
+    ],
+)
+def test_a_key_that_a_link_s_part_lacks(name: str, value: str, words: str, hint: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        expand_points(scenario(), {name: value}, {})
+    assert hint in caught.value.hint
+
+
+def test_a_segment_may_have_a_direction_s_name() -> None:
+    segments = [{"name": name, "forward": link(), "return": link()} for name in ("forward", "last")]
+    (point,) = expand_points(scenario(path=segments), {"path.forward.forward.delay": "7 ms"}, {})
+    assert {name: str(part.forward.delay) for name, part in point.scenario.every_path.items()} == {
+        "forward": "7 ms",
+        "last": "325 ms",
+    }

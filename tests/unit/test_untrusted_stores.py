@@ -30,13 +30,13 @@ from harness.execution.measured_store import StoredResults
 from harness.execution.runner import remove_partial_downloads, special_files, thin_logs
 from harness.outcome import Outcome, Run, Transfer, Verdict
 from harness.reading import MAX_DEPTH, UnfitFileError, open_folder, open_regular, read_regular, read_tree
+from harness.reading.parquet import read_footer
 from harness.report.plots.stored import run_folder
 from harness.scenario.schema import Implementation, Scenario
 from harness.store.compression import compress_artefacts
 from harness.store.merge import merge
 from harness.store.parquet import ColumnStore, write_columns
 from harness.store.parquet.tables import StoredRun
-from harness.store.parquet_reader import read_footer
 from harness.store.records import SERIES_SCHEMA, TableError, read_frame, read_run
 from harness.store.results import MEASURED, RUN, SERIES, Store
 from harness.topology import Lab, build_lab

@@ -23,7 +23,7 @@ from harness.engine.images.rootfs_export import RootFs
 from harness.engine.run_dir import cpu_of, kernel_of, random_bytes
 from harness.engine.virtual import uml_guest as guests
 from harness.engine.virtual.engine import VirtualEngine, console_tail, outcome_of, transfers_of
-from harness.engine.virtual.guest_config import guest_memory_mib, sample_ns, world_document
+from harness.engine.virtual.guest_config import guest_memory_mib, sample_ns, used_memory_mib, world_document
 from harness.engine.virtual.uml_guest import Guest, GuestEnd, _StallDetector, ram_folder
 from harness.errors import EngineError
 from harness.topology import Lab, build_lab
@@ -94,6 +94,18 @@ def test_an_endpoint_that_is_not_root_writes_to_memory_that_is_there() -> None:
     )
     # Two hosts a flow; 1 MB twice and 2 MB once, and as much again of logs.
     assert more == 2 * 2 * (2_000_000 + 2_000_000) // 2**20
+
+
+def test_a_guest_of_many_endpoints_has_memory_for_them_and_needs_what_it_uses() -> None:
+    def sizes(count: int) -> tuple[int, int]:
+        many = build_lab(cell(scenario(flows=[{"download": "1 MB", "count": count}], objectives=[])), 0)
+        memory = guest_memory_mib(many, images(many))
+        return memory, used_memory_mib(many, memory)
+
+    (one, used_by_one), (fifty, _), (hundred, _), (most, used_by_most) = map(sizes, (1, 50, 100, 500))
+    # Up to fifty flows a guest has what it always had: its size is part of what its random numbers start from.
+    assert fifty - one == 98 * 160 and hundred - fifty == 100 * 32
+    assert used_by_one < one and used_by_most < 6 << 10 < most < 48 << 10
 
 
 def test_kernels_are_set_as_asked_and_have_memory_for_it(tmp_path: Path) -> None:
@@ -174,7 +186,7 @@ def test_of_a_panic_the_first_lines_are_shown(tmp_path: Path) -> None:
 def test_memory_is_looked_for_before_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert ram_folder(1) == tmp_path
-    with pytest.raises(EngineError, match="may need"):
+    with pytest.raises(EngineError, match=r"needs .* MiB at least"):
         ram_folder(1 << 60)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "nowhere"))
     with pytest.raises(EngineError, match="nowhere"):

@@ -20,7 +20,7 @@ from harness.engine.kernel import OWN
 from harness.engine.run_dir import MAX_EVENT_BYTES
 from harness.engine.virtual.uml_guest import LAB, STALL, Guest
 from harness.errors import EngineError
-from harness.netem import PathProgram
+from harness.netem import PathProgram, series_content
 from harness.reading import read_regular
 
 _INIT = ["/usr/bin/python3", "-S", "-m", "simulator.gauge"]
@@ -135,6 +135,8 @@ class Passage:
     """When the commands of each scheduled change had been applied, ns after the first packet."""
     repeated: int
     """Packets that arrived more than once."""
+    zero_ns: int = 0
+    """The start of the stream, ns since the epoch."""
 
     @property
     def delay_ns(self) -> Floats:
@@ -216,6 +218,7 @@ def _passage(file: Path, item: dict[str, Any], trial: Trial) -> Passage:
         qdiscs=tuple(item["qdiscs"]),
         changed_ns=tuple(item["changed_ns"]),
         repeated=item["repeated"],
+        zero_ns=item["zero_ns"],
     )
 
 
@@ -238,6 +241,8 @@ def gauge(
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "plan.json").write_text(json.dumps(plan_document(trials)))
+    for series in (series for trial in trials for series in trial.program.series):
+        (folder / series.file).write_bytes(series_content(series).encode())
     guest = Guest(kernel or rootfs / "opt/lab/linux", rootfs, memory_mib(trials), seed, _CLOCK_START, core)
     console = folder / "console.log"
     end = guest.run([*_INIT, LAB], folder, console, stall, phase, settings=OWN.settings)

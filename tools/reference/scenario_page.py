@@ -22,7 +22,8 @@ from harness.netem import find_inexpressible
 from harness.planning.sweep import DIRECTIONS, PROPERTIES
 from harness.report.markdown import table_row
 from harness.scenario.parameters import PARAMETERS, WrittenNumber, WrittenValue
-from harness.scenario.schema import Scenario
+from harness.scenario.schema import Link, Scenario, Trace
+from harness.scenario.schema.trace import READ
 from harness.units import Duration, Percentage, Quantity, QueueSize, Rate, Size
 
 #: (model, key) → how somebody wrote it.
@@ -43,6 +44,22 @@ schema, so that an editor completes keys and checks values; `harness validate` n
 column, and `harness explain` says in words and figures what a file amounts to before anything runs. An unknown key is
 an error.
 
+## A link, from its queue to its end
+
+A packet passes these in order. Each is a key of a [link](#link), and all but `rate` and `delay` may be left out.
+
+1. `queue` holds it until the bottleneck has sent those before it. A size alone (`50 kB`, `25 packets`, `100 ms`,
+   `1 BDP`) is a queue that drops what does not fit. The name of a discipline alone has Linux's defaults: `codel`,
+   `fq_codel`, `pie`, `fq_pie`, `cake`, `sfq`, `dualpi2`. With keys you choose the parameters:
+   `{discipline: codel, target: 10 ms}`.
+2. `rate` is how fast the bottleneck sends. `service` and `burst` say when, if not one packet behind the other.
+3. `ecn` is a node that changes the ECN field: it clears it (`bleach`), rewrites ECT(1) as ECT(0), marks, or drops.
+4. `drop` and `corrupt` hit UDP datagrams by their number or by chance.
+5. `loss` loses some packets, independently or in bursts. `duplicate` sends some twice.
+6. `delay` is the time on the way. `jitter` varies it: a time alone varies it evenly, and packets overtake each other.
+   With keys you choose the distribution, and a packet waits for the one before it unless you write `order: free`.
+   `reorder` lets some packets leave early.
+
 ## How values are written
 
 A number stands with its unit, always: `50 Mbit/s`, never `50000000`.
@@ -58,7 +75,7 @@ def scenario_page(files: Mapping[str, str], scenarios: Mapping[str, Scenario]) -
     examples: Examples = {}
     for name, text in files.items():
         for path in scenarios[name].every_path.values():
-            if why := find_inexpressible(path):
+            if why := find_inexpressible(path, scenarios[name].horizon):
                 raise InputError(f"{name}: path: {why}")
         _collect(scenarios[name], yaml.safe_load(text), examples)
     lines = [_HEAD + "\n".join(_values())]
@@ -85,8 +102,9 @@ def _values() -> Iterator[str]:
         "MB are 10⁶ bytes, MiB 2²⁰. Rates count frames with their Ethernet header. What `vary` and `--vary` may name: "
         f"`client.X`, `server.X`, or `X` alone for both, X being one of {', '.join(sorted(PARAMETERS))}; "
         f"`path.DIRECTION.PROPERTY`, of {', '.join(DIRECTIONS)} and {', '.join(PROPERTIES)}, or of one of several "
-        "paths `paths.NAME.DIRECTION.PROPERTY`, which `draw` may name, too, but for queues; and of one flow "
-        "`flow1.client`, `flow1.server`, `flow1.access_delay`, `flow1.server.X`."
+        "paths `paths.NAME.DIRECTION.PROPERTY`. A property may be a key of one (`path.forward.queue.target`, "
+        "`path.forward.jitter.deviation`, `path.forward.reorder.share`). `draw` may name those that are one number "
+        "with a unit. Of one flow: `flow1.client`, `flow1.server`, `flow1.access_delay`, `flow1.server.X`."
     )
 
 
@@ -109,8 +127,10 @@ def _table(model: type[BaseModel], examples: Examples) -> Iterator[str]:
 
 
 def _filled_in(model: type[BaseModel], key: str) -> bool:
-    """Whether a file leaves a key out: a scenario's name is that of its file."""
-    return model is Scenario and key == "name"
+    """Whether a file leaves a key out: a scenario's name is that of its file, and a trace says what is in it."""
+    return (model is Scenario and key == "name") or (
+        model is Trace and model.model_fields[key].json_schema_extra == READ
+    )
 
 
 def _default(field: FieldInfo) -> str:
@@ -137,6 +157,9 @@ def _collect(part: BaseModel, data: object, examples: Examples) -> None:
     """Take the keys of one part of an example, as they were read and as they were written, and of what is in it."""
     if not isinstance(data, dict):
         return
+    if isinstance(part, Link) and part.traced is not None:
+        # What a link follows is written in place of its values.
+        data = {**data, "traced": {name: data[name] for name, _ in part.traced.all}}
     for name, field in type(part).model_fields.items():
         key = field.alias or name
         if key not in data:
@@ -149,11 +172,24 @@ def _collect(part: BaseModel, data: object, examples: Examples) -> None:
         elif known is None:
             examples[type(part).__name__, key] = _BELOW
         value = getattr(part, name)
-        parts = value if isinstance(value, tuple) else (value,)
-        written = data[key] if isinstance(value, tuple) else [data[key]]
-        for one, own in zip(parts, written, strict=True):
+        written = data[key]
+        if key == "flows" and isinstance(part, Scenario):
+            # An entry with a count stands for several flows.
+            written = [entry for entry in written for _ in range(entry.get("count", 1))]
+        for one, own in _parts(value, written):
             if isinstance(one, BaseModel):
                 _collect(one, own, examples)
+
+
+def _parts(value: object, written: Any) -> Iterator[tuple[object, object]]:
+    """The parts of a value, of a list or under names of their own, as they were read and as they were written."""
+    if isinstance(value, tuple):
+        # A short form, as a time for a range of times, has no parts.
+        yield from zip(value, written, strict=True) if isinstance(written, list) else ()
+    elif isinstance(value, dict):
+        yield from ((part, written[name]) for name, part in value.items() if name in written)
+    else:
+        yield value, written
 
 
 def _models(root: type[BaseModel]) -> list[type[BaseModel]]:

@@ -6,6 +6,7 @@ from harness.analysis.link_replay import Fate
 from harness.analysis.metrics.kinds import MetricResult, Value, link_metric
 from harness.analysis.shared_flows import SharedBottleneck
 from harness.capture.counters import count_increase
+from harness.scenario.schema import DISCIPLINES
 
 _CAPTURES = "both captures"
 
@@ -70,21 +71,21 @@ def mean_link_rate(link: SharedBottleneck) -> MetricResult:
 @link_metric(
     unit="packets",
     better="lower",
-    title="packets that RED dropped early, in all the run",
-    formula="early: those RED decided, with chance or above its upper threshold",
-    source="struct tc_red_xstats, net/sched/sch_red.c",
+    title="packets that active queue management dropped early, in all the run",
+    formula="drops that the discipline decided while the queue was not full",
+    source="the kernel's counters of the discipline (struct tc_red_xstats and its like)",
 )
 def early_drops_to_client(link: SharedBottleneck) -> MetricResult:
-    """Together with limit_drops_to_client they are queue_drops_to_client; a queue without RED has only that metric."""
+    """Together with limit_drops_to_client they are queue_drops_to_client; a drop-tail queue has only that metric."""
     return _drops(link, "early")
 
 
 @link_metric(
     unit="packets",
     better="lower",
-    title="packets that RED's hard limit dropped, in all the run",
-    formula="pdrop",
-    source="struct tc_red_xstats, net/sched/sch_red.c",
+    title="packets that the hard limit of a managed queue dropped, in all the run",
+    formula="drops of a full queue",
+    source="the kernel's counters of the discipline (struct tc_red_xstats and its like)",
 )
 def limit_drops_to_client(link: SharedBottleneck) -> MetricResult:
     """See early_drops_to_client."""
@@ -93,7 +94,8 @@ def limit_drops_to_client(link: SharedBottleneck) -> MetricResult:
 
 def _drops(link: SharedBottleneck, cause: str) -> MetricResult:
     counters, span = link.view.counters, link.view.span(0)
-    if link.direction.settings.discipline != "red" or counters is None or span is None:
+    managed = DISCIPLINES[link.direction.settings.discipline].drops_early
+    if not managed or counters is None or span is None:
         return None
     value = count_increase(counters, link.direction.settings.device, cause, *span)
     return None if value is None else Value(value, "counters")

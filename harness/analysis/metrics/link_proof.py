@@ -7,6 +7,7 @@ kernel's counters. Outside a tolerance the run is invalid, and the problem state
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -22,14 +23,19 @@ from harness.analysis.link_estimates import (
     quantiles_ms,
     unqueued_delay_ns,
 )
-from harness.analysis.link_replay import Fate, outages_of
+from harness.analysis.link_impairments import impairment_problems
+from harness.analysis.link_replay import GUARD_REAL, GUARD_VIRTUAL, Fate, Replay, outages_of
+from harness.analysis.policing import policing_problems
 from harness.analysis.run_view import RunView
+from harness.analysis.slots import slots_problems
 from harness.analysis.tcp_split import legs_of, opened_connections, split_flows
 from harness.capture.counters import count_increase
 from harness.netem.bottleneck import COLD_GAP
-from harness.netem.bounds import FRAME, bucket_share
+from harness.netem.bounds import FRAME, SMALLEST_INITIAL, bucket_share, full_frame
+from harness.netem.link_states import link_states
 from harness.outcome import DirectionProof, LinkProof
-from harness.scenario.schema import FRAME_HEADER, Link
+from harness.scenario.schema import FRAME_HEADER, GilbertElliott, Link, Policer, TimedGilbertElliott
+from harness.units import Percentage
 
 #: Allowed delay above what was requested, or below it (hardly any, for rounding of µs captures and clock reads), ns.
 DELAY_ABOVE, DELAY_BELOW = 1_000_000, 200_000
@@ -46,6 +52,8 @@ LATENESS_SHARE = 0.01
 #: Bytes that answer the readiness check of a client that begins later: over IPv4 a SYN-ACK and the ACK of its FIN. They
 #: pass the queue towards the clients, and are not packets of a flow.
 READY_ANSWER = 74 + 66
+#: Clients that began within so long of the first one had their answers before it had the link, ns.
+TOGETHER = 1_000_000
 #: Above this share of the allowed lateness, a run in real time is valid, but gets a caution.
 LATENESS_CAUTION = 0.5
 #: From this share of the round trip or of the queue on, a token bucket that was not requested gets a caution.
@@ -56,6 +64,8 @@ UNPROVEN_CAUTION = 0.5
 IMPROBABLE = 1e-6
 #: How late a scheduled change may be, ms, and how long before the end it must have been due to count as missed, s.
 CHANGE_LATE, CHANGE_MISSED = 100.0, 1.0
+#: How far apart two looks at a packet may be in virtual time where nothing delays it: a few clock reads, ns.
+CLOCK_READS = 10_000
 _FOREVER = 2**62
 
 
@@ -106,7 +116,8 @@ def _proof(view: RunView, direction: LinkDirection) -> DirectionProof:
     first = passage.arrived & (replayed.phase == 0)
     delays = (passage.out_ns - passage.entered.t_ns - replayed.transmission_ns)[first]
     rate = busy_rate(passage, replayed, 0)
-    lateness = quantiles_ms(replayed.excess_ns(passage, _drift(view)), 50, 99) if settings.jitter_ns == 0 else None
+    steady = _steady(direction)
+    lateness = quantiles_ms(steady.excess_ns(passage, _drift(view)), 50, 99) if direction.is_punctual else None
     return DirectionProof(
         packets=len(passage.entered),
         min_delay_ms=float(delays.min()) / 1e6 if len(delays) else None,
@@ -117,6 +128,7 @@ def _proof(view: RunView, direction: LinkDirection) -> DirectionProof:
         queue_drops=queue_drops,
         loss_drops=loss_drops,
         unasked_drops=unasked,
+        size_drops=int((replayed.fate == Fate.TOO_LARGE).sum()),
         lateness_p50_ms=None if lateness is None else lateness[0],
         lateness_p99_ms=None if lateness is None else lateness[1],
         oversize_frames=_oversize(view, direction.name),
@@ -131,7 +143,7 @@ def _count_drops(view: RunView, direction: LinkDirection) -> tuple[int, int, int
     """
     fate = direction.replay.fate
     if view.counters is not None and len(view.counters):
-        fate = fate[direction.passage.entered.t_ns <= view.counters["t_ns"][-1]]
+        fate = fate[(direction.passage.entered.t_ns <= view.counters["t_ns"][-1]) & ~direction.replay.uncounted]
     fates = np.bincount(fate, minlength=len(Fate))
     lossy = any(phase.mean_loss > 0 for phase in direction.phases)
     queue = loss = None
@@ -140,12 +152,22 @@ def _count_drops(view: RunView, direction: LinkDirection) -> tuple[int, int, int
         loss = count_increase(view.counters, direction.settings.egress, "drops", 0, _FOREVER)
     queue_drops = int(fates[Fate.QUEUE_DROP]) if queue is None else queue
     loss_drops = int(fates[Fate.LOST]) if loss is None else loss
-    if direction_faults(view, direction.name):
+    if direction_faults(view, direction.name) or _carries_answers(view, direction):
         loss_drops = int(fates[Fate.LOST])  # compared with the requested loss below
     elif not lossy:
         loss_drops = 0  # netem dropped for lack of room, which was not requested
     vanished = int(fates[Fate.QUEUE_DROP] + fates[Fate.LOST])
     return queue_drops, loss_drops, max(0, vanished - queue_drops - loss_drops)
+
+
+def _carries_answers(view: RunView, direction: LinkDirection) -> bool:
+    """Whether random loss counts ICMP messages of the simulator, too, which are no packets of a flow."""
+    return any(
+        phase.mtu is not None and phase.mtu.icmp
+        for name, other in view.directions.items()
+        if name != direction.name
+        for phase in other.phases
+    )
 
 
 def _oversize(view: RunView, name: Side) -> int:
@@ -164,6 +186,10 @@ def _oversize(view: RunView, name: Side) -> int:
 def _largest_frame(view: RunView) -> int:
     """A full frame of the path as tc counts it, bytes."""
     return FRAME if view.lab is None else view.lab.mtu + FRAME_HEADER
+
+
+def _full_frame(view: RunView) -> int:
+    return FRAME if view.lab is None else full_frame(view.lab.mtu)
 
 
 def _split_problems(view: RunView) -> Iterator[str]:
@@ -205,7 +231,9 @@ def _empty_problems(view: RunView) -> list[str]:
 
 def _problems(view: RunView, direction: LinkDirection, proof: DirectionProof) -> list[str]:
     name, packets = direction.name, max(proof.packets, 1)
-    problems = [*_delay_problems(view, direction), *_rate_problems(direction)]
+    problems = [*_delay_problems(view, direction), *_rate_problems(view, direction)]
+    asked = {item.kind for item in view.lab.series if item.direction == name} if view.lab is not None else set()
+    problems += [f"{name}: the trace of its {kind} never started" for kind in asked - direction.series.kinds]
     allowed = max(VANISHED_PACKETS, VANISHED_SHARE * packets, view.capture_drops)
     if proof.unasked_drops > allowed:
         problems.append(
@@ -215,14 +243,41 @@ def _problems(view: RunView, direction: LinkDirection, proof: DirectionProof) ->
     if proof.oversize_frames:
         largest = _largest_frame(view)
         problems.append(f"{name}: {proof.oversize_frames} frames above {largest} B: an offload was left on")
-    return [*problems, *_lateness_problems(view, direction), *_loss_problems(view, direction, proof)]
+    tolerance_ns = round(_allowed_lateness(view, direction) * 1e6)
+    return [
+        *problems,
+        *_lateness_problems(view, direction),
+        *_loss_problems(view, direction, proof),
+        *_outage_problems(view, direction),
+        *impairment_problems(direction, _states(view, direction), tolerance_ns, IMPROBABLE),
+        *_policing_problems(view, direction, tolerance_ns),
+        *_slots_problems(view, direction, tolerance_ns),
+    ]
+
+
+def _slots_problems(view: RunView, direction: LinkDirection, tolerance_ns: int) -> Iterator[str]:
+    if (slots := _link(view, direction).slots) is not None:
+        yield from slots_problems(direction, slots, CLOCK_READS if view.run.cell.virtual_time else tolerance_ns)
+
+
+def _policing_problems(view: RunView, direction: LinkDirection, tolerance_ns: int) -> Iterator[str]:
+    queue = _link(view, direction).queue
+    if not isinstance(queue, Policer):
+        return
+    if view.run.cell.virtual_time:
+        yield from policing_problems(direction, queue, CLOCK_READS, GUARD_VIRTUAL)
+    else:
+        yield from policing_problems(direction, queue, tolerance_ns, GUARD_REAL)
 
 
 def _delay_problems(view: RunView, direction: LinkDirection) -> list[str]:
-    problems = []
-    jitter = direction.settings.jitter_ns
-    above = jitter + DELAY_ABOVE + _longest_gap_ns(view, direction)
+    problems: list[str] = []
+    if direction.series.transit is not None:
+        # Each packet is compared with the delay of its own moment (`_lateness_problems`).
+        return problems
     for index, phase in enumerate(direction.phases):
+        jitter = phase.jitter_ns
+        above = jitter + DELAY_ABOVE + _longest_gap_ns(view, direction)
         if direction.served_at_random:
             delay_ns = unqueued_delay_ns(direction.passage, direction.replay, index, phase.delay_ns)
         else:
@@ -237,24 +292,32 @@ def _delay_problems(view: RunView, direction: LinkDirection) -> list[str]:
 
 
 def _longest_gap_ns(view: RunView, direction: LinkDirection) -> int:
-    """How long the only packet of a queue may wait for an opportunity; 0 if the service is no random process.
+    """How long the only packet of a queue may wait for an opportunity; 0 if there are none.
 
-    The gaps are at most ten times their mean (`harness.netem.bottleneck`), or those of a cold start.
+    The gaps of a random service are at most ten times their mean (`harness.netem.bottleneck`), or those of a cold
+    start.
     """
+    if (slots := _link(view, direction).slots) is not None:
+        return slots.gaps[1].value
     if not direction.served_at_random:
         return 0
-    service = _link(view, direction).service
+    service = _link(view, direction).poisson
     cold = COLD_GAP.value if service is not None and service.cold_start.value else 0
     return max(cold, round(10 * _largest_frame(view) * 8e9 / direction.settings.rate_bps))
 
 
-def _rate_problems(direction: LinkDirection) -> list[str]:
-    problems = []
+def _rate_problems(view: RunView, direction: LinkDirection) -> list[str]:
+    problems: list[str] = []
+    if direction.series.rate is not None:
+        return problems
+    # A busy period's first packet, and its last, may have waited for an opportunity.
+    slots = _link(view, direction).slots
+    wait_ns = _largest_jitter_ns(direction) if slots is None else slots.gaps[1].value
     for index, phase in enumerate(direction.phases):
         rate = busy_rate(direction.passage, direction.replay, index) if phase.rate_bps else None
         if rate is None:
             continue
-        edge = (RATE_EDGE + 2 * direction.settings.jitter_ns / 1e9) * rate.periods / rate.seconds
+        edge = (RATE_EDGE + 2 * wait_ns / 1e9) * rate.periods / rate.seconds
         if abs(rate.bits_per_second / phase.rate_bps - 1) > RATE + edge:
             problems.append(
                 f"{direction.name}: {rate.bits_per_second / 1e6:.3f} Mbit/s in {rate.seconds:.1f} s of busy "
@@ -264,9 +327,9 @@ def _rate_problems(direction: LinkDirection) -> list[str]:
 
 
 def _lateness_problems(view: RunView, direction: LinkDirection) -> list[str]:
-    if direction.settings.jitter_ns:
+    if not direction.is_punctual:
         return []
-    lateness = quantiles_ms(direction.replay.excess_ns(direction.passage, _drift(view)), 1, 99)
+    lateness = quantiles_ms(_steady(direction).excess_ns(direction.passage, _drift(view)), 1, 99)
     allowed = _allowed_lateness(view, direction)
     if lateness is None or max(-lateness[0], lateness[1]) <= allowed:
         return []
@@ -274,6 +337,33 @@ def _lateness_problems(view: RunView, direction: LinkDirection) -> list[str]:
     return [
         f"{direction.name}: packets left {worst:.1f} ms {word} at the {share} percentile (tolerance {allowed:.1f} ms)"
     ]
+
+
+def _steady(direction: LinkDirection) -> Replay:
+    """The replay, in which only packets of phases without jitter are comparable."""
+    replayed = direction.replay
+    steady = np.array([phase.jitter_ns == 0 for phase in direction.phases])
+    if steady.all() or direction.series.transit is not None:
+        return replayed
+    return replace(replayed, comparable=replayed.comparable & steady[replayed.phase])
+
+
+def _largest_jitter_ns(direction: LinkDirection) -> int:
+    return max(phase.jitter_ns for phase in direction.phases)
+
+
+def _outage_problems(view: RunView, direction: LinkDirection) -> Iterator[str]:
+    """Packets that passed while their direction was to forward nothing."""
+    guard = GUARD_VIRTUAL if view.run.cell.virtual_time else GUARD_REAL
+    replayed = direction.replay
+    for start, end in outages_of(view, direction.name):
+        leaves = replayed.departure_ns
+        dark = (leaves >= start + guard) & (leaves < end - guard) & (replayed.fate == Fate.DELIVERED)
+        if dark.any() and not direction.served_at_random:
+            yield (
+                f"{direction.name}: {int(dark.sum())} packets passed in {(end - start) / 1e6:.0f} ms in which nothing "
+                "was to pass"
+            )
 
 
 def _drift(view: RunView) -> float:
@@ -285,24 +375,40 @@ def _allowed_lateness(view: RunView, direction: LinkDirection) -> float:
     share = LATENESS_SHARE * view.emulated_path.rtt.seconds * 1e3 if not view.run.cell.virtual_time else 0.0
     answers = _later_clients(view) * READY_ANSWER * 8e3 / slowest if direction.name == "to_client" else 0.0
     lateness = LATENESS_VIRTUAL if view.run.cell.virtual_time else LATENESS_REAL
-    return max(lateness, share, 2 * FRAME * 8e3 / slowest) + answers
+    return max(lateness, share, 2 * _full_frame(view) * 8e3 / slowest) + answers
 
 
 def _later_clients(view: RunView) -> int:
-    return sum(flow.start.seconds > 0 for flow in view.run.cell.scenario.flows)
+    """Clients whose readiness check may have been answered while others had the link already.
+
+    Where many start together, the last of them come much later: each process takes its time to start.
+    """
+    began = {window.transfer.flow: window.zero_ns for window in reversed(view.windows) if window.zero_ns is not None}
+    first = min(began.values(), default=0)
+    return sum(
+        flow.start.seconds > 0 or began.get(number, first) > first + TOGETHER
+        for number, flow in enumerate(view.run.cell.scenario.flows)
+    )
 
 
 def _loss_problems(view: RunView, direction: LinkDirection, proof: DirectionProof) -> list[str]:
     if faults := direction_faults(view, direction.name):
         return list(fault_problems(direction.name, direction.passage, direction.replay, faults, IMPROBABLE))
-    entering = proof.packets - proof.queue_drops
+    elsewhere = [Fate.QUEUE_DROP, Fate.REFUSED, Fate.TOO_LARGE]
+    entering = proof.packets - proof.queue_drops - proof.size_drops
+    entering -= int((direction.replay.fate == Fate.REFUSED).sum())
     losses = np.array([phase.mean_loss for phase in direction.phases])
-    phase = direction.replay.phase[direction.replay.fate != Fate.QUEUE_DROP]
+    phase = direction.replay.phase[~np.isin(direction.replay.fate, elsewhere)]
     expected = float(losses[phase].mean()) if len(phase) else 0.0
+    if direction.series.transit is not None and len(phase):
+        moments = direction.replay.departure_ns[direction.replay.fate != Fate.QUEUE_DROP]
+        transit = direction.series.transit_from(0)
+        assert transit is not None
+        expected = float(transit.losses(moments).mean())
     if entering <= 0 or expected == 0:
         return []
     problems = []
-    probability = loss_probability(proof.loss_drops, entering, expected, _link(view, direction).loss)
+    probability = loss_probability(proof.loss_drops, entering, expected, _burstiest(view, direction))
     if probability < IMPROBABLE:
         problems.append(
             f"{direction.name}: random loss took {proof.loss_drops} of {entering} packets "
@@ -317,16 +423,24 @@ def _loss_problems(view: RunView, direction: LinkDirection, proof: DirectionProo
     return problems
 
 
+def _burstiest(view: RunView, direction: LinkDirection) -> Percentage | GilbertElliott | TimedGilbertElliott:
+    """The loss model whose losses come in the longest runs, of those that the link had: the mildest test."""
+    models = [state.loss for state in _states(view, direction)]
+    bursty = [model for model in models if isinstance(model, GilbertElliott)]
+    return min(bursty, key=lambda model: model.good_to_bad.fraction + model.bad_to_good.fraction, default=models[0])
+
+
 def _losses_by_phase(view: RunView, direction: LinkDirection) -> list[npt.NDArray[np.bool_]]:
     """For each phase, which of the packets that reached the random loss were lost, in order of departure.
 
     A phase begins with a change of delay or loss, which is when netem is seeded, or with the end of an outage.
     """
     replayed, phases = direction.replay, direction.phases
+    seeded = ("delay_ns", "mean_loss", "jitter_ns")
     starts = [
         after.start_ns
         for before, after in pairwise(phases)
-        if (before.delay_ns, before.mean_loss) != (after.delay_ns, after.mean_loss)
+        if any(getattr(before, name) != getattr(after, name) for name in seeded)
     ]
     if direction.name == "to_client":
         starts += [end for _, end in outages_of(view)]
@@ -369,9 +483,10 @@ def _scheduled_changes(path: RunView) -> Iterator[tuple[int, float, str]]:
         if change.to_client is not None or change.to_server is not None:  # otherwise nothing changes
             yield index, change.at, f"change {index}"
     for outage in lab.outages:
-        yield -1, outage.from_ns / 1e9, "the loss of the path"
+        whose = "the path" if outage.direction is None else outage.direction
+        yield -1, outage.from_ns / 1e9, f"the loss of {whose}"
         if outage.until_ns is not None:
-            yield -1, outage.until_ns / 1e9, "the return of the path"
+            yield -1, outage.until_ns / 1e9, f"the return of {whose}"
     for mapping in lab.mappings:
         yield -1, mapping.at_ns / 1e9, "the rewriting of an address"
 
@@ -383,13 +498,18 @@ def _cautions(view: RunView, direction: LinkDirection, proof: DirectionProof) ->
     if not view.run.cell.virtual_time and late is not None and late > LATENESS_CAUTION * allowed:
         cautions.append(f"{direction.name}: packets left {late:.1f} ms late at the 99th percentile")
     link = _link(view, direction)
-    if proof.burst_bytes is not None and link.burst is None and not direction.served_at_random:
+    if proof.burst_bytes is not None and link.burst is None and link.queue.holds and not direction.served_at_random:
         share = bucket_share(link, proof.burst_bytes, view.emulated_path.rtt)
         if share >= BUCKET_CAUTION:
             cautions.append(
                 f"{direction.name}: a token bucket of {proof.burst_bytes:,} B lets bursts through that "
                 f"a serial link would queue: {share:.0%} of the round trip or the queue"
             )
+    if direction.settings.discipline == "red" and proof.burst_bytes is not None:
+        cautions.append(
+            f"{direction.name}: RED's average does not decay while the link is idle, because a token bucket serves its "
+            "queue: after a rest RED drops as if the queue were as long as before"
+        )
     unproven = _unproven(direction)
     if unproven >= UNPROVEN_CAUTION:
         cautions.append(f"{direction.name}: {unproven:.0%} of the packets left too close to a change to prove anything")
@@ -400,11 +520,18 @@ def _cautions(view: RunView, direction: LinkDirection, proof: DirectionProof) ->
         )
     if view.counters is None:
         cautions.append(f"{direction.name}: without the kernel's counters, drops are what the replay takes them for")
+    smallest = min((phase.mtu.size for phase in direction.phases if phase.mtu is not None), default=None)
+    quic = any(flow.kind == "quic" for flow in view.run.cell.scenario.flows)
+    initial = SMALLEST_INITIAL[6 if view.run.cell.scenario.ip_version == 6 else 4]
+    if smallest is not None and quic and smallest < initial:
+        needs = f"which needs {initial} B (RFC 9000 §14)"
+        cautions.append(f"{direction.name}: at an MTU of {smallest} B no QUIC handshake passes, {needs}")
     damaged = any(fault.kind == "corrupt" for fault in direction_faults(view, direction.name))
-    if direction.passage.missed_at_ingress and not damaged and not view.capture_drops:
-        cautions.append(
-            f"{direction.name}: {direction.passage.missed_at_ingress} packets left that were not seen entering"
-        )
+    missed = direction.passage.missed_at_ingress + (
+        0 if any(state.duplicate.value for state in _states(view, direction)) else direction.passage.copies
+    )
+    if missed and not damaged and not view.capture_drops:
+        cautions.append(f"{direction.name}: {missed} packets left that were not seen entering")
     return cautions
 
 
@@ -425,6 +552,16 @@ def _link(view: RunView, direction: LinkDirection) -> Link:
     """One direction as the scenario describes it."""
     path = view.emulated_path
     return path.to_client if direction.name == "to_client" else path.to_server
+
+
+def _states(view: RunView, direction: LinkDirection) -> tuple[Link, ...]:
+    """One direction as the scenario describes it, at first and after each change.
+
+    A change that only lab.json has is taken for one that leaves everything else as it was.
+    """
+    states = link_states(view.emulated_path)[direction.name]
+    count = 1 + max(phase.changes for phase in direction.phases)
+    return (*states, *states[-1:] * (count - len(states)))
 
 
 def _host_share(view: RunView, name: str) -> float | None:

@@ -207,8 +207,9 @@ def by_phase(view: RunView) -> Iterator[Finding]:
     """For each phase the throughput of its flows, and of those without congestion control; and Jain's index."""
     flows = flows_of(view)
     for phase in _contended_phases(flows):
+        active = {flow.number for flow in phase.flows}
         for flow in flows:
-            if flow in phase.flows or not flow.responsive:
+            if flow.number in active or not flow.responsive:
                 value = throughput(flow, phase)
                 yield _THROUGHPUT.of(value, "both captures", flow=flow.number, phase=phase.number)
         if len(phase.flows) > 1:

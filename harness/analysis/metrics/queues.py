@@ -16,7 +16,6 @@ from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import NOT_ECT, Capture, ecn
 from harness.capture.counters import count_increase
 from harness.scenario.metric_names import TransferName
-from harness.scenario.schema import Red
 from harness.topology.lab_file import LinkSettings
 
 _DIRECTIONS = ("to_client", "to_server")
@@ -26,7 +25,7 @@ DROPS = {
         layer="link",
         unit="packets",
         better="lower",
-        title=f"packets {to.replace('_', ' ')} that the bottleneck's queue dropped, being full or by RED's decision",
+        title=f"packets {to.replace('_', ' ')} that the bottleneck's queue dropped, full or by its discipline",
         formula="count over all flows, from the start of the first transfer to the end of the last",
         source="the kernel's counters; CCPerf's total_qdisc_drops_l2",
     )
@@ -49,10 +48,10 @@ MARKS = {
         layer="link",
         unit="packets",
         better="neutral",
-        title=f"packets {to.replace('_', ' ')} that RED with ECN marked instead of dropping them",
+        title=f"packets {to.replace('_', ' ')} that the bottleneck's queue marked Congestion Experienced",
         formula="count over all flows of those that came without Congestion Experienced and left with it, from the "
         "start of the first transfer to the end of the last; only where the queue may mark",
-        source="both captures; RFC 3168 §5; red_enqueue (net/sched/sch_red.c)",
+        source="both captures; RFC 3168 §5",
     )
     for to in _DIRECTIONS
 }
@@ -103,7 +102,8 @@ def marks(view: RunView) -> Iterator[Finding]:
     path = view.emulated_path
     for to, link in (("to_client", path.to_client), ("to_server", path.to_server)):
         passage = getattr(view, to)
-        if passage is None or not isinstance(link.queue, Red) or not link.queue.ecn:
+        # A node that marks, clears or drops marks behind the queue hides what the queue did.
+        if passage is None or not link.queue.may_mark or link.ecn in ("mark", "bleach", "drop"):
             continue
         entered, marked = passage.entered, passage.marked
         for index, transfer in enumerate(get_args(TransferName)):
@@ -112,9 +112,7 @@ def marks(view: RunView) -> Iterator[Finding]:
                 inside = (entered.t_ns >= span[0]) & (entered.t_ns < span[1])
                 yield MARKS[to].of((marked & inside).sum(), "both captures", transfer=transfer)
         if len(entered) and (ecn(entered.traffic_class) == NOT_ECT).all():
-            yield Caution(
-                f"no packet {to.replace('_', ' ')} was ECN-capable, so that RED dropped what it would have marked"
-            )
+            yield Caution(f"no packet {to.replace('_', ' ')} was ECN-capable, so that {link.queue.title} marked none")
 
 
 @measures

@@ -40,6 +40,7 @@ from harness.capture.matching import MatchedPackets
 from harness.capture.quic.frames import NON_ELICITING
 from harness.capture.quic.invariants import Form
 from harness.capture.streams import largest_stream
+from harness.scenario.schema import DISCIPLINES
 
 # --- Flow control credit over time: QUIC's from decrypted packets (RFC 9000 §4.1), TCP's from every segment's header.
 
@@ -339,7 +340,7 @@ def _service_times(down: LinkDirection) -> tuple[Ints, Ints]:
         ends[rows] = np.maximum.accumulate(departures[rows])
         starts[rows] = np.maximum(t_ns[rows], np.concatenate([[0], ends[rows][:-1]]))
         return starts, ends
-    if down.settings.burst_bytes is None:
+    if down.settings.burst_bytes is None or not DISCIPLINES[down.settings.discipline].holds:
         starts[rows], ends[rows] = departures[rows] - replayed.transmission_ns[rows], departures[rows]
         return starts, ends
     service_ns = np.round(passage.entered.length[rows] * 8e9 / np.maximum(rates, 1)[replayed.phase[rows]]).astype(

@@ -102,6 +102,26 @@ SERIES: Final[dict[str, Description]] = {
     "loss": Description(
         "flow", "a row for each packet that random loss took behind the queue: when it came, whose it was", _CAPTURES
     ),
+    "too_large": Description(
+        "flow",
+        "a row for each packet that did not pass because it was larger than the path's MTU: when it came, whose it was",
+        _CAPTURES,
+    ),
+    "datagram_size": Description(
+        "B",
+        f"largest payload of UDP or TCP that left the sender in one packet, per bin of {BIN} s that has any",
+        "capture at the sender's side",
+    ),
+    "datagram_size_received": Description(
+        "B",
+        f"the same of what arrived at the receiver's side, per bin of {BIN} s that has any",
+        "capture at the receiver's side",
+    ),
+    "datagram_size_return": Description(
+        "B",
+        f"the same of what left the receiver towards the sender, per bin of {BIN} s that has any",
+        "capture at the receiver's side",
+    ),
     "capacity": Description("Mbit/s", "layer-2 rate of the bottleneck, from each change on", "lab.json"),
     "jain": Description(
         "1",

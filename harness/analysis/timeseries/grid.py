@@ -44,6 +44,15 @@ def bin_sums(t_ns: Ints, amounts: npt.ArrayLike, first: int, last: int) -> Float
     return counts.astype(np.float64)
 
 
+def bin_maxima(t_ns: Ints, amounts: Ints, first: int, last: int) -> Points:
+    """The largest amount in each of the bins first … last that has any."""
+    bins = bin_of(t_ns)
+    inside = (bins >= first) & (bins <= last)
+    largest = np.full(max(0, last - first + 1), -1, np.int64)
+    np.maximum.at(largest, bins[inside] - first, amounts[inside])
+    return Points(bin_starts(first, last)[largest >= 0], largest[largest >= 0].astype(np.float64))
+
+
 def bin_starts(first: int, last: int) -> Floats:
     """Start times of the bins first … last, s."""
     return np.arange(first, last + 1) / round(1 / BIN)

@@ -16,6 +16,7 @@ from harness.analysis.timeseries.grid import (
     Floats,
     Ints,
     Points,
+    bin_maxima,
     bin_of,
     bin_rates,
     bin_starts,
@@ -101,7 +102,7 @@ def _fairness(rates: Mapping[int, Points], lifetimes: Mapping[int, Lifetime], fl
 
 
 def bottleneck_series(direction: LinkDirection, zero_ns: int) -> dict[str, Points]:
-    """queue_length, queue_packets, queue_delay, sending_rate, drops, drop, mark, loss and capacity of one direction."""
+    """The queue, what left it, what was dropped, marked, lost or too large, and capacity, of one direction."""
     entered = direction.passage.entered
     if not len(entered):
         return {}
@@ -122,6 +123,7 @@ def bottleneck_series(direction: LinkDirection, zero_ns: int) -> dict[str, Point
         "drop": _packet_flows(direction, dropped, zero_ns),
         "mark": _packet_flows(direction, direction.passage.marked, zero_ns),
         "loss": _packet_flows(direction, direction.replay.fate == Fate.LOST, zero_ns),
+        "too_large": _packet_flows(direction, direction.replay.fate == Fate.TOO_LARGE, zero_ns),
         "capacity": _capacity(direction, zero_ns, end_ns),
     }
 
@@ -174,7 +176,7 @@ def _capacity(direction: LinkDirection, zero_ns: int, end_ns: int) -> Points:
 
 
 def wire_series(view: LinkView, flow: FlowAddresses, lifetime: Lifetime) -> dict[str, Points]:
-    """throughput, sending_rate, ack_ratio, one_way_delay and drops of a flow, over all bins in which it had packets."""
+    """Rates, sizes, ack_ratio, one_way_delay and drops of a flow, over all bins in which it had packets."""
     sent, received = lifetime.sent, lifetime.received
     first = int(bin_of(np.array([lifetime.start_ns]))[0])
     last = int(bin_of(np.array([max(lifetime.end_ns - 1, int(sent.t_ns[-1]) - lifetime.zero_ns, lifetime.last_ns)]))[0])
@@ -182,6 +184,7 @@ def wire_series(view: LinkView, flow: FlowAddresses, lifetime: Lifetime) -> dict
         "throughput": bin_rates(received.t_ns - lifetime.zero_ns, received.payload, first, last),
         "sending_rate": bin_rates(sent.t_ns - lifetime.zero_ns, sent.payload, first, last),
         "ack_ratio": NO_POINTS if flow.kind == "udp" else _ack_ratio(lifetime, first, last),
+        **_datagram_sizes(lifetime, first, last),
     }
     side: Side = "to_client" if flow.sender == "server" else "to_server"
     directions = [path.directions[side] for path in view.every_path if side in path.directions]
@@ -193,6 +196,19 @@ def wire_series(view: LinkView, flow: FlowAddresses, lifetime: Lifetime) -> dict
         series["one_way_delay"] = _delays(passages, lifetime, first, last)
         series["drops"] = _drops(directions, lifetime, first, last)
     return series
+
+
+def _datagram_sizes(lifetime: Lifetime, first: int, last: int) -> dict[str, Points]:
+    """The largest payload of the sender's packets, of those that arrived, and of the receiver's packets, per bin."""
+    packets = {
+        "datagram_size": lifetime.sent,
+        "datagram_size_received": lifetime.received,
+        "datagram_size_return": lifetime.return_packets,
+    }
+    return {
+        name: bin_maxima(capture.t_ns - lifetime.zero_ns, capture.payload, first, last)
+        for name, capture in packets.items()
+    }
 
 
 def _ack_ratio(lifetime: Lifetime, first: int, last: int) -> Points:

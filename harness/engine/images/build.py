@@ -38,7 +38,7 @@ from harness.engine.docker_cli import (
     parent_death_prefix,
     tail,
 )
-from harness.engine.images.host_kernel import ALL_FEATURES, HostKernel, HostKernelRecord, lacks_queues, this_machine
+from harness.engine.images.host_kernel import COMMON_FEATURES, HostKernel, HostKernelRecord, lacks_queues, this_machine
 from harness.engine.images.registry import Registry
 from harness.errors import EngineError, HarnessError
 from harness.outcome import Image
@@ -231,7 +231,7 @@ class Images:
             return self.published(implementation.image)
         return Image(reference=build.reference, identity=build.identity)
 
-    def sim(self, kernel: str, features: Sequence[str] = ALL_FEATURES) -> Image:
+    def sim(self, kernel: str, features: Sequence[str] = COMMON_FEATURES) -> Image:
         """The simulator for a kernel: host, lab, or auto. `features`: those that a cell's paths need of a kernel.
 
         What the host's kernel has decides about auto, once it was asked.
@@ -244,7 +244,7 @@ class Images:
         text = f"{folder_hash(self._folder / 'sim')}{self.lab_kernel.identity}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-    def sim_build(self, kernel: str, features: Sequence[str] = ALL_FEATURES) -> Build:
+    def sim_build(self, kernel: str, features: Sequence[str] = COMMON_FEATURES) -> Build:
         """The build of the simulator that a kernel choice needs on this machine, as far as is known.
 
         The lab kernel steps in for auto where the host's kernel was not asked yet, or lacks one of `features`.
@@ -293,7 +293,7 @@ class Images:
             lacking = self.host_kernel.read() or HostKernel({})
             raise EngineError(
                 f"the lab kernel is for x86-64 alone, and this machine is {platform.machine()}",
-                lacking.explain(ALL_FEATURES, this_machine()) or "use --engine compose with --sim-kernel host",
+                lacking.explain(COMMON_FEATURES, this_machine()) or "use --engine compose with --sim-kernel host",
             )
         missing = build.missing()
         if missing and self._pull_build(build):

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulator.features import FEATURES, needed_features
+from simulator.features import FEATURES, LAB_DISCIPLINES, MANAGED_QUEUES, needed_features
 
 from harness.topology import Lab
 
-ALL_FEATURES = tuple(FEATURES)
+#: Those that most paths need: a kernel that has them is one to run on.
+COMMON_FEATURES = tuple(name for name in FEATURES if name not in (*MANAGED_QUEUES, *LAB_DISCIPLINES))
 
 
 def lab_features(lab: Lab) -> tuple[str, ...]:
@@ -79,6 +80,8 @@ def lacks_queues(machine: MachineFiles) -> bool:
 def remedy(feature: str, machine: MachineFiles) -> str:
     """What would bring a missing feature to a machine's kernel, as half a sentence."""
     option, options = FEATURES[feature].option, machine.options
+    if not option:
+        return "only the lab kernel has it"
     if options is None:
         return f"it needs {option}"
     if option not in options:

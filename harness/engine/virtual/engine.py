@@ -22,13 +22,13 @@ from typing import Any
 from harness.engine import EngineResult, Progress, exit_rules
 from harness.engine.certificates import VIRTUAL_START, virtual_certificates
 from harness.engine.docker_cli import tail
-from harness.engine.external_failures import kill_failure, memory_failure, memory_kills, wait_failure
+from harness.engine.external_failures import kill_failure, memory_failure, memory_kills, starvation, wait_failure
 from harness.engine.images.cache import Cache
 from harness.engine.images.rootfs_export import LockedRoots, RootFileSystems, RootFs
 from harness.engine.kernel import OWN, LabKernel
 from harness.engine.run_dir import cpu_of, file_digest, kernel_of, prepare_folder, random_bytes, read_events
 from harness.engine.served_files import locked_served_files
-from harness.engine.virtual.guest_config import guest_memory_mib, roots_of, world_document
+from harness.engine.virtual.guest_config import guest_memory_mib, roots_of, used_memory_mib, world_document
 from harness.engine.virtual.uml_guest import DISK, LAB, STALL, Guest, GuestEnd, remove_orphans
 from harness.errors import EngineError
 from harness.outcome import EngineName, Outcome, Transfer
@@ -145,7 +145,9 @@ class VirtualEngine:
             settings["LAB_TRACE"] = str(self._trace)
         clock = int(VIRTUAL_START.timestamp()) * 10**9
         core, kills = self._cores.get(), memory_kills()
-        guest = Guest(kernel, Path(sim.rootfs), guest_memory_mib(lab, images), lab.seed, clock, core)
+        memory = guest_memory_mib(lab, images)
+        used = used_memory_mib(lab, memory)
+        guest = Guest(kernel, Path(sim.rootfs), memory, lab.seed, clock, core, used_mib=used)
         try:
             self._running.add(guest)
             if self._cancelled:
@@ -218,6 +220,10 @@ class VirtualEngine:
                 "needs (docs/untrusted.md)"
             )
             return Outcome(status="infrastructure", role="sim", reason="exceeded", detail=detail), ""
+        if end.starved:
+            return exit_rules.external_outcome(
+                "sim", starvation(f"the lab kernel, {end.clock:.1f} s into the lab,")
+            ), ""
         if end.signal == signal.SIGKILL:
             victim = f"the lab kernel, {end.clock:.1f} s into the lab,"
             failure = memory_failure(victim, kills) if kills else kill_failure(victim, "SIGKILL")

@@ -15,6 +15,11 @@ from harness.topology import CLIENT_END, PROXY_COMMAND, Host, Lab, ProxyHost, pr
 
 #: Memory of a guest beside that of its queues, MiB: kernel, init and page cache; processes of each endpoint.
 BASE_MEMORY, ENDPOINT_MEMORY = 384, 160
+#: Beyond so many endpoints each further one gets less: not all need the most at the same time, and the kernel's list of
+#: pages takes a 64th of a guest's memory.
+MANY_ENDPOINTS, FURTHER_ENDPOINT_MEMORY = 100, 32
+#: What a guest and each of its endpoints use at least, MiB. The memory file is sparse: what nobody writes takes none.
+USED_BASE, USED_ENDPOINT = 128, 4
 #: The kernel limits TCP's buffers once they take this fraction of its memory, 1/TCP_SHARE (tcp_init_mem,
 #: net/ipv4/tcp.c).
 TCP_SHARE = 16
@@ -36,7 +41,14 @@ def guest_memory_mib(lab: Lab, images: Mapping[str, RootFs]) -> int:
     buffers = sum(int(text.split()[-1]) for text in texts if text.split()[-1].isdecimal())
     buffered_mib = (written_bytes + TCP_SHARE * buffers) // 2**20
     simulators = sum(simulator.memory_mib for simulator in lab.simulators)
-    return simulators + BASE_MEMORY + ENDPOINT_MEMORY * len(nodes) + buffered_mib
+    many, further = min(len(nodes), MANY_ENDPOINTS), max(0, len(nodes) - MANY_ENDPOINTS)
+    endpoints = ENDPOINT_MEMORY * many + FURTHER_ENDPOINT_MEMORY * further
+    return simulators + BASE_MEMORY + endpoints + buffered_mib
+
+
+def used_memory_mib(lab: Lab, memory_mib: int) -> int:
+    """Memory that a lab's guest uses at least, MiB. `memory_mib`: all that it has."""
+    return min(memory_mib, USED_BASE + memory_mib // 64 + USED_ENDPOINT * (len(lab.hosts) + len(lab.proxies)))
 
 
 def _runs_as_root(image: RootFs) -> bool:

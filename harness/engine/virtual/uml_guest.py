@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import queue
 import shutil
@@ -82,6 +83,8 @@ class GuestEnd:
     """Its sandbox: 'on', and the layers that this host lacks; or 'off'."""
     exceeded: str = ""
     """What it used too much of, so that it was ended; empty where it did not."""
+    starved: bool = False
+    """This machine had hardly any memory left, so that it was ended."""
 
 
 def guest_path(name: str) -> str:
@@ -105,7 +108,7 @@ def ram_folder(needed: int) -> Path:
     free = status.f_bavail * status.f_frsize
     if free < needed + _SLACK:
         raise EngineError(
-            f"{folder} has {free / 2**20:.0f} MiB free, and a lab of this size may need {needed / 2**20:.0f} MiB",
+            f"{folder} has {free / 2**20:.0f} MiB free, and a lab of this size needs {needed / 2**20:.0f} MiB at least",
             "free memory, run fewer cells side by side (--jobs), or set TMPDIR to a roomier folder",
         )
     return folder
@@ -135,27 +138,46 @@ class _Start:
 
 
 def require_memory(needed: int) -> None:
-    """EngineError where this machine has less free memory than a guest may need. `needed`: bytes."""
+    """EngineError where this machine has less free memory than a guest needs at least. `needed`: bytes."""
+    free = free_memory()
+    if free < needed + _SLACK:
+        raise EngineError(
+            f"this machine has {free / 2**20:.0f} MiB of memory left, and a lab of this size needs "
+            f"{needed / 2**20:.0f} MiB at least",
+            "free memory, or run fewer cells side by side (--jobs)",
+        )
+
+
+def free_memory() -> float:
+    """Bytes of memory that this machine has left (proc_meminfo(5), MemAvailable); infinite where it does not say."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
-                free = int(line.split()[1]) << 10
-                if free < needed + _SLACK:
-                    raise EngineError(
-                        f"this machine has {free / 2**20:.0f} MiB of memory left, and a lab of this size may need "
-                        f"{needed / 2**20:.0f} MiB",
-                        "free memory, or run fewer cells side by side (--jobs)",
-                    )
+                return int(line.split()[1]) << 10
+    return math.inf
 
 
 class Guest:
     """A lab kernel with its init, from start to end."""
 
-    def __init__(self, kernel: Path, rootfs: Path, memory_mib: int, seed: int, start_ns: int, core: int) -> None:
-        """`rootfs`: the guest's root on this machine; `start_ns`: start of its clock, ns since the epoch."""
+    def __init__(
+        self,
+        kernel: Path,
+        rootfs: Path,
+        memory_mib: int,
+        seed: int,
+        start_ns: int,
+        core: int,
+        used_mib: int | None = None,
+    ) -> None:
+        """`rootfs`: the guest's root on this machine; `start_ns`: start of its clock, ns since the epoch.
+
+        `used_mib`: how much of its memory it uses at least, by default all.
+        """
         self._kernel = kernel
         self._rootfs = rootfs
         self._memory = memory_mib
+        self._used = memory_mib if used_mib is None else used_mib
         self._seed = seed
         self._start_ns = start_ns
         self._core = core
@@ -234,10 +256,10 @@ class Guest:
         needed, program, kernel = self._memory << 20, self._rootfs / PROGRAM, self.command(init)
         sandbox = SANDBOXES.of(program, self._kernel, places) if is_enabled() else None
         if sandbox is not None and sandbox.own_memory:
-            require_memory(needed)
+            require_memory(self._used << 20)
             folder = _memory_folder()
         else:
-            folder = ram_folder(needed)
+            folder = ram_folder(self._used << 20)
         with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}.{owner()}.", dir=folder) as scratch:
             if sandbox is not None:
                 with tempfile.TemporaryFile() as report:
@@ -316,8 +338,8 @@ class Guest:
             if stillness.asleep():
                 return GuestEnd(False, clock, phases, asleep=True)
             exceeded = bounds.exceeded()
-            if exceeded:
-                return GuestEnd(False, clock, phases, exceeded=exceeded)
+            if exceeded or bounds.starved:
+                return GuestEnd(False, clock, phases, exceeded=exceeded, starved=bounds.starved)
             try:
                 line = self._lines.get(timeout=min(stall / 8, LOOK))
             except queue.Empty:
@@ -390,12 +412,15 @@ class _UsageLimits:
         self._folder = folder
         self._disk = disk
         self._looked = time.monotonic()
+        self.starved = False
+        """Whether this machine had hardly any memory left at the last check."""
 
     def exceeded(self) -> str:
         """What a guest has used too much of, as text; empty where it has not. Checked every LOOK seconds."""
         if time.monotonic() - self._looked < LOOK:
             return ""
         self._looked = time.monotonic()
+        self.starved = free_memory() < _SLACK
         private = sum(_private_bytes(process) for process in _group_stats(self._group))
         if private > PRIVATE:
             return f"{format_size(private)} of memory beside its guest's"

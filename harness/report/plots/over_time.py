@@ -120,7 +120,7 @@ def drop_rows(run: PlotData, span: tuple[float, float]) -> Chart:
     spot = ((pl.col("t") - span[0]) / (span[1] - span[0]) * 2 * WIDTH).floor().alias("spot")
     drops = (
         run.of_bottleneck("drop")
-        .filter(pl.col("t").is_between(*span))
+        .filter(pl.col("t").is_between(*span) & pl.col("value").cast(pl.Int16).is_in(list(names)))
         .unique(["value", spot], keep="first", maintain_order=True)
         .select("t", flow=pl.col("value").cast(pl.Int16).replace_strict(names, default="", return_dtype=pl.String))
     )

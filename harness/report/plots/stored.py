@@ -19,7 +19,7 @@ from harness.outcome import Cell, MeasuredRun, Run
 from harness.report.plots.curves import run_labels
 from harness.report.plots.render import PAGE, Format, figure_names, write_figures
 from harness.report.plots.view import PlotData
-from harness.scenario.schema import FRAME_HEADER, Red
+from harness.scenario.schema import FRAME_HEADER, DropTail, Red
 from harness.store.results import MEASURED, RUN, SERIES, Store, StoreReader
 
 # --- Pairs of runs: RED and DropTail on the same path, with the same flows.
@@ -30,12 +30,17 @@ def is_red(cell: Cell) -> bool:
     return isinstance(cell.scenario.path.to_client.queue, Red)
 
 
+def is_droptail(cell: Cell) -> bool:
+    """Whether the bottleneck towards the client is a drop-tail queue."""
+    return isinstance(cell.scenario.path.to_client.queue, DropTail)
+
+
 def is_queue_pair(red: Cell, candidate: Cell) -> bool:
-    """Whether two cells differ only in the discipline of the bottleneck's queue: `red` has RED, `candidate` has not.
+    """Whether two cells differ only in the bottleneck's discipline: `red` has RED, `candidate` is drop-tail.
 
     The size of the queue is the same.
     """
-    return is_red(red) and not is_red(candidate) and _key_without_queue(red) == _key_without_queue(candidate)
+    return is_red(red) and is_droptail(candidate) and _key_without_queue(red) == _key_without_queue(candidate)
 
 
 def _key_without_queue(cell: Cell) -> object:
@@ -44,7 +49,8 @@ def _key_without_queue(cell: Cell) -> object:
     link = "forward" if scenario.path.terminal == "client" else "return"
     del path[link]["queue"]
     packet = scenario.path.mtu + FRAME_HEADER
-    queue_bytes = scenario.path.to_client.held.bytes_at(scenario.path.to_client.rate, scenario.path.rtt, packet)
+    link_to_client = scenario.path.to_client
+    queue_bytes = link_to_client.queue.capacity.bytes_at(link_to_client.rate, scenario.path.rtt, packet)
     parameters = {name: value for name, value in cell.parameters.items() if not name.startswith(f"path.{link}.queue")}
     flows = [flow.model_dump(mode="json") for flow in scenario.flows]
     return path, queue_bytes, flows, parameters, cell.client.name, cell.server.name, cell.engine, cell.seed

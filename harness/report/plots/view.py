@@ -14,12 +14,14 @@ from harness.analysis.timeseries.grid import BIN
 from harness.outcome import ENGINES, MeasuredRun, Run
 from harness.planning.sampling import with_drawn_values
 from harness.report.plots.theme import Look, choose_look
-from harness.scenario.schema import FRAME_HEADER, DropTail, Link, Red
+from harness.scenario.schema import FRAME_HEADER, Link, Red
 from harness.scenario.schema import Path as EmulatedPath
 from harness.topology import flow_label
 
 #: Length of a detail, s, unless the path is so long that this is less than `_ROUND_TRIPS` round trips.
 _DETAIL, _ROUND_TRIPS = 3.0, 50
+#: The most flows of a figure: more looks and names than that nobody tells apart.
+MOST_DRAWN = 20
 #: Time for a flow to converge to its share before a detail begins, s.
 _SETTLING = 2.0
 
@@ -75,7 +77,12 @@ class PlotData:
             "engine": ENGINES[cell.engine].time,
             "seed": f"seed {cell.seed}",
             "repetition": f"repetition {self.run.repetition}",
+            **({"flows": f"{len(self.flows)} of {count} flows"} if (count := self._count) > len(self.flows) else {}),
         }
+
+    @property
+    def _count(self) -> int:
+        return len(self.run.cell.scenario.flows)
 
     @property
     def place(self) -> str:
@@ -84,10 +91,15 @@ class PlotData:
 
     @cached_property
     def flows(self) -> tuple[DrawnFlow, ...]:
-        """The flows in their order. Flows of the same sender and kind get different looks."""
+        """The drawn flows in their order: all, or `MOST_DRAWN` of them at even distances. Flows of the same sender and
+        kind get different looks.
+        """
+        drawn = {number * self._count // MOST_DRAWN for number in range(MOST_DRAWN)}
         cell, flows = self.run.cell, list[DrawnFlow]()
         alike, order = Counter[tuple[str, str]](), Counter[bool]()
         for index, flow in enumerate(cell.scenario.flows):
+            if index not in drawn:
+                continue
             # The sender determines a flow's rate, so the look is that of the sender.
             sender, responsive = cell.implementation(flow.sender, index), flow.kind != "udp"
             flows.append(
@@ -154,7 +166,7 @@ class PlotData:
 
     def of_flows(self, name: str) -> pl.DataFrame:
         """A series of all flows that have it; the column flow has the flows' names."""
-        return self._of(name, pl.col("flow") >= 0)
+        return self._of(name, pl.col("flow").is_in([flow.index for flow in self.flows]))
 
     def of_bottleneck(self, name: str) -> pl.DataFrame:
         """A series of the bottleneck towards the client."""
@@ -204,13 +216,13 @@ class PlotData:
     @property
     def queue_limit(self) -> float:
         """Limit of the queue, kB."""
-        return self.link.held.bytes_at(self.link.rate, self.path.rtt, self.packet) / 1000
+        return self.link.queue.capacity.bytes_at(self.link.rate, self.path.rtt, self.packet) / 1000
 
     @property
     def thresholds(self) -> tuple[float, float] | None:
         """RED's min and max of the average queue, kB; None without RED."""
         queue = self.link.queue
-        if isinstance(queue, DropTail):
+        if not isinstance(queue, Red):
             return None
         low, high = (
             threshold.bytes_at(self.link.rate, self.path.rtt, self.packet) / 1000
@@ -220,5 +232,5 @@ class PlotData:
 
     @property
     def discipline(self) -> str:
-        """RED or DropTail."""
-        return "RED" if isinstance(self.link.queue, Red) else "DropTail"
+        """The name of the queue's discipline, as papers write it."""
+        return self.link.queue.title

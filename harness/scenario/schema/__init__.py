@@ -1,7 +1,7 @@
 """What a person writes down: scenarios, paths, links, queues, flows, objectives, implementations.
 
-Everything here is frozen and validated, and does no I/O. The JSON Schema that editors use is generated
-from these classes (`harness schema`), so their docstrings are its documentation.
+Everything here is frozen and validated, and does no I/O but for the trace files that a scenario names. The JSON
+Schema that editors use is generated from these classes (`harness schema`), so their docstrings are its documentation.
 """
 
 from harness.scenario.schema.base import FORMS, NAME, PATH_NAME, Part
@@ -9,6 +9,7 @@ from harness.scenario.schema.faults import Blackhole, Corrupt, Drop
 from harness.scenario.schema.flow import (
     GENERATOR,
     GENERATOR_LIMIT,
+    MAXIMUM_FLOWS,
     ONE_SIDED,
     TESTCASES,
     Bulk,
@@ -24,66 +25,97 @@ from harness.scenario.schema.flow import (
     UniformGaps,
     asked_of,
 )
+from harness.scenario.schema.impairments import GilbertElliott, Jitter, Reorder, TimedGilbertElliott
 from harness.scenario.schema.implementation import Container, Implementation, Protocol
 from harness.scenario.schema.mobility import ClientMove, Move, MoveKind, Rebinding
 from harness.scenario.schema.objective import Objective
-from harness.scenario.schema.path import (
+from harness.scenario.schema.path import Change, Link, LinkChange, Path, PoissonService, Slots
+from harness.scenario.schema.path_mtu import PathMtu
+from harness.scenario.schema.profiles import PROFILES, ProfileName, profile_references, profile_title
+from harness.scenario.schema.queue import (
+    DISCIPLINES,
     FRAME_HEADER,
+    LARGEST_MTU,
     MTU,
-    Change,
+    SMALLEST_MTU,
+    Cake,
+    Codel,
+    Discipline,
+    DisciplineName,
     DropTail,
-    GilbertElliott,
-    Link,
-    LinkChange,
-    Path,
+    DualPi2,
+    FqCodel,
+    FqPie,
+    Pie,
+    Policer,
     Queue,
     Red,
-    Service,
+    Remark,
+    Sfq,
+    StepMarker,
 )
+from harness.scenario.schema.ranges import fixed, largest, smallest
 from harness.scenario.schema.scenario import (
     MAXIMUM_ACCESS_DELAYS,
     MAXIMUM_DRAWN,
-    MAXIMUM_FLOWS,
+    MAXIMUM_FLOWS_OF_SEVERAL,
     MAXIMUM_PATHS,
     MAXIMUM_REPETITIONS,
     Scenario,
 )
 from harness.scenario.schema.segments import MAXIMUM_SEGMENTS, Proxy, Segment
 from harness.scenario.schema.study import LEAST_RESOLUTION, DesignKind, Experiment
+from harness.scenario.schema.trace import FOLDER, OPPORTUNITY, TUNNEL_HEADER, Property, Trace, TraceContent, Traced
 
 __all__ = [
+    "DISCIPLINES",
+    "FOLDER",
     "FORMS",
     "FRAME_HEADER",
     "GENERATOR",
     "GENERATOR_LIMIT",
+    "LARGEST_MTU",
     "LEAST_RESOLUTION",
     "MAXIMUM_ACCESS_DELAYS",
     "MAXIMUM_DRAWN",
     "MAXIMUM_FLOWS",
+    "MAXIMUM_FLOWS_OF_SEVERAL",
     "MAXIMUM_PATHS",
     "MAXIMUM_REPETITIONS",
     "MAXIMUM_SEGMENTS",
     "MTU",
     "NAME",
     "ONE_SIDED",
+    "OPPORTUNITY",
     "PATH_NAME",
+    "PROFILES",
+    "SMALLEST_MTU",
     "TESTCASES",
+    "TUNNEL_HEADER",
     "Blackhole",
     "Bulk",
+    "Cake",
     "Change",
     "ClientMove",
+    "Codel",
     "ConstantRate",
     "Container",
     "Corrupt",
     "DesignKind",
+    "Discipline",
+    "DisciplineName",
     "Drop",
     "DropTail",
+    "DualPi2",
     "Experiment",
     "Files",
     "Flow",
     "FlowKind",
+    "FqCodel",
+    "FqPie",
     "GilbertElliott",
     "Implementation",
+    "Jitter",
     "LabFlowKind",
     "Link",
     "LinkChange",
@@ -92,18 +124,37 @@ __all__ = [
     "Objective",
     "Part",
     "Path",
+    "PathMtu",
+    "Pie",
     "Poisson",
+    "PoissonService",
+    "Policer",
+    "ProfileName",
+    "Property",
     "Protocol",
     "Proxy",
     "Queue",
     "Rebinding",
     "Red",
     "Refusal",
+    "Remark",
+    "Reorder",
     "Scenario",
     "Segment",
-    "Service",
+    "Sfq",
+    "Slots",
+    "StepMarker",
     "TestcaseName",
+    "TimedGilbertElliott",
+    "Trace",
+    "TraceContent",
+    "Traced",
     "Traffic",
     "UniformGaps",
     "asked_of",
+    "fixed",
+    "largest",
+    "profile_references",
+    "profile_title",
+    "smallest",
 ]

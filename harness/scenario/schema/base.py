@@ -16,6 +16,8 @@ SCENARIO_NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
 BUILD_FOLDER = r"^(\.|[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*)$"
 #: Pattern of the name of one of several paths: the name of a container, a network and a namespace contains it.
 PATH_NAME = r"^[a-z][a-z0-9-]{0,15}$"
+#: Pattern of a file in a scenario's folder, or below.
+FILE_BESIDE = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}){0,7}$"
 #: Pattern of a study's design, which selects the combinations of factors to run.
 DESIGN = r"^(full|one-at-a-time|fractional\([1-9][0-9]?\)|random\([1-9][0-9]{0,3}\))$"
 #: Pattern of the name of a set of settings, which appears in tables and sentences.
@@ -33,6 +35,7 @@ WEB_ADDRESS = r"^https?://[^\s/]+(/\S*)?$"
 FORMS = {
     NAME: "a name of lowercase letters, digits, '.', '_' and '-'; quic-go",
     SCENARIO_NAME: "a name of letters, digits, '.', '_', '-' and '/': it is that of the file; satellite/medium",
+    FILE_BESIDE: "the name of a file in the scenario's folder, or below; lte.trace",
     BUILD_FOLDER: "a folder, '.' or the name of one below; .",
     PATH_NAME: "the name of a path: lowercase letters, digits and '-', 16 at most, a letter first; campus",
     DESIGN: "a design: full, fractional(RESOLUTION), one-at-a-time or random(NUMBER); fractional(4)",

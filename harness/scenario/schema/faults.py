@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
 from harness.scenario.schema.base import Part
+from harness.scenario.schema.ranges import Durations, largest, smallest
 from harness.units import Duration, Percentage
 
 #: Maximum number of rules per direction: each packet passes one per counted number, and one per step of a burst.
@@ -69,26 +70,56 @@ class Corrupt(Part):
 
 
 class Blackhole(Part):
-    """Times in which a path forwards nothing, in either direction, and says nothing."""
+    """Times in which nothing is forwarded, and nothing is said: by a path in both directions, by a link in its own."""
 
     after: Duration
     """How long it forwards first, counted from the client's first datagram."""
-    lasts: Duration
-    """How long it then does not. (`on` and `off`, as the published simulator has it, are true and false in YAML.)"""
+    lasts: Durations
+    """How long it then does not; a list of two is a range that each outage's length is drawn from. (`on` and `off`, as
+    the published simulator has it, are true and false in YAML.)"""
     repeat: Annotated[int, Field(strict=True, ge=1, le=MAXIMUM_REPEAT)] = 1
     """How often both come, one after the other."""
+    every: Duration | None = None
+    """Instead of `repeat`: an outage begins so long after the one before it began, until no flow can still be running.
+    """
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        for name, value in (("after", self.after), ("lasts", self.lasts)):
-            if not value.value:
+        for name, value in (("after", self.after), ("lasts", self.shortest), ("every", self.every)):
+            if value is not None and not value.value:
                 raise UnfitError(f"{name} is no time at all", f"write {name}: 2 s, say")
+        if isinstance(self.lasts, tuple) and self.lasts[0] > self.lasts[1]:
+            raise UnfitError("a range goes from the least to the most", f"write [{self.lasts[1]}, {self.lasts[0]}]")
+        if self.every is not None and self.repeat > 1:
+            raise UnfitError("repeat and every both say how often it comes", "leave one of the two out")
+        if self.every is not None and self.every <= self.longest:
+            raise UnfitError(
+                f"it begins every {self.every}, and lasts up to {self.longest}",
+                "write a longer every, or shorter lasts",
+            )
+        if isinstance(self.lasts, tuple) and self.repeat > 1:
+            raise UnfitError("lasts is drawn, so that no repetition has a time of its own", "write every: 15 s, say")
         return self
 
     @property
+    def shortest(self) -> Duration:
+        """The shortest that an outage may last."""
+        return smallest(self.lasts)
+
+    @property
+    def longest(self) -> Duration:
+        """The longest that an outage may last."""
+        return largest(self.lasts)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all its times are known without a seed and the length of a run."""
+        return self.every is None and not isinstance(self.lasts, tuple)
+
+    @property
     def times(self) -> tuple[tuple[Duration, Duration], ...]:
-        """From when to when nothing passes."""
-        period = self.after.value + self.lasts.value
+        """From when to when nothing passes, at the longest; of one that comes again and again the first time."""
+        period = self.after.value + self.longest.value
         return tuple(
             (Duration(self.after.value + period * number), Duration(period * (number + 1)))
             for number in range(self.repeat)

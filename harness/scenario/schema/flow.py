@@ -12,7 +12,7 @@ from harness.formatting import format_value
 from harness.scenario.parameters import ROLES, ParameterValue, Role, WrittenValue, canonical_value
 from harness.scenario.schema.base import NAME, PATH_NAME, Part, short_or
 from harness.scenario.schema.mobility import ClientMove, Move
-from harness.scenario.schema.path import MTU
+from harness.scenario.schema.queue import MTU
 from harness.units import Duration, Rate, Size
 
 # --- Several files of one transfer.
@@ -116,6 +116,9 @@ Traffic = Annotated[Bulk | ConstantRate | Poisson | UniformGaps, Field(discrimin
 # --- flow
 
 
+#: Maximum number of flows of a scenario: twice the target of 250 (issue 42). A bridge has room for 1023 ports
+#: (BR_MAX_PORTS, net/bridge/br_private.h), and the address plan for 650 flows.
+MAXIMUM_FLOWS = 500
 FlowKind = Literal["quic", "tcp", "udp"]
 #: Kind of a flow in a lab. A download uses a protocol that both implementations speak: QUIC, or HTTPS over TCP.
 LabFlowKind = Literal["quic", "https", "tcp", "udp"]
@@ -126,6 +129,10 @@ GENERATOR = "linux"
 class Flow(Part):
     """One client and one server, each a host of its own. Data flows from the server to the client unless told."""
 
+    count: Annotated[int, Field(strict=True, ge=1, le=MAXIMUM_FLOWS)] = 1
+    """How many flows like this one there are: clients with a server each."""
+    every: Duration = Duration(0)
+    """Of several, each starts so long after the one before it; by default all start at once."""
     kind: FlowKind = "quic"
     """quic: a download, over HTTPS and TCP where its implementations speak that. tcp, udp: a generator's traffic."""
     download: Size | None = None
@@ -154,6 +161,43 @@ class Flow(Part):
     """How its client's address changes under the transfer, in order of time."""
     parameters: dict[str, WrittenValue] = {}
     """Endpoint parameters of this flow alone, as client.NAME or server.NAME."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_connection(cls, value: object) -> object:
+        if isinstance(value, dict) and "connections" in value:
+            raise UnfitError(
+                "a flow is one client, which has one connection at a time: unknown key 'connections'",
+                f"write count: {format_value(value['connections'])}, for as many clients",
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _possible_count(self) -> Self:
+        if not self.every.value:
+            return self
+        if self.count == 1:
+            raise UnfitError("one flow has no other to start after", "write count: 10, say, or leave out every")
+        if self.moves:
+            raise UnfitError(
+                "moves count from the first datagram of the run: flows that move start together", "leave out every"
+            )
+        last = self.start.value + (self.count - 1) * self.every.value
+        if self.stop is not None and self.stop.value <= last:
+            raise UnfitError(
+                f"the last of {self.count} flows starts at {Duration(last)}, and they stop at {self.stop}",
+                "write a later stop, or a shorter time between starts",
+            )
+        return self
+
+    @property
+    def each(self) -> tuple[Flow, ...]:
+        """The flows that this one stands for."""
+        if self.count == 1:
+            return (self,)
+        one = {"count": 1, "every": Duration(0)}
+        starts = (Duration(self.start.value + number * self.every.value) for number in range(self.count))
+        return tuple(self.model_copy(update={**one, "start": start}) for start in starts)
 
     @field_validator("traffic", mode="before")
     @classmethod

@@ -11,15 +11,16 @@ from harness.errors import UnfitError
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import ROLES, ParameterValue, Role, WrittenNumber, WrittenValue, canonical_value
 from harness.scenario.schema.base import NAME, PATH_NAME, SCENARIO_NAME, Part
-from harness.scenario.schema.flow import ONE_SIDED, Flow, TestcaseName
+from harness.scenario.schema.flow import MAXIMUM_FLOWS, ONE_SIDED, Flow, TestcaseName
 from harness.scenario.schema.objective import Objective
 from harness.scenario.schema.path import Path
 from harness.scenario.schema.segments import AnyPath, Proxy, Segment, boundaries, end_to_end
 from harness.scenario.schema.study import Experiment
 from harness.units import Duration, Size
 
-#: Maximum number of flows of a lab, by the addresses of its networks.
-MAXIMUM_FLOWS = 50
+#: Maximum number of flows where there are several paths, or segments in a row: those of the first network of a side
+#: (harness.topology.addresses). The further networks are behind the simulator of one path.
+MAXIMUM_FLOWS_OF_SEVERAL = 50
 #: Maximum repetitions of a cell: intervals are narrow long before.
 MAXIMUM_REPETITIONS = 1000
 #: Maximum number of different access delays of a scenario's flows: the classes of sch_prio, less the default one.
@@ -57,7 +58,8 @@ class Scenario(Part):
     paths: Annotated[dict[PathName, Path], Field(max_length=MAXIMUM_PATHS)] = {}
     """Several, by name, instead of `path`: each between its own clients and all servers. Flows start on the first."""
     flows: Annotated[tuple[Flow, ...], Field(min_length=1, max_length=MAXIMUM_FLOWS)]
-    """The clients, each with its server; all share the path."""
+    """The clients, each with its server; all share the path. 500 at most, 50 with several paths or segments, and 50 in
+    real time; `count` stands for several equal ones."""
     clients: tuple[Annotated[str, Field(pattern=NAME)], ...] = ()
     """Who the clients are where the command line names nobody; everybody by default."""
     servers: tuple[Annotated[str, Field(pattern=NAME)], ...] = ()
@@ -93,6 +95,14 @@ class Scenario(Part):
     study: Experiment | None = None
     """Instead of a sweep: factors, and a design that says which of their combinations each pair runs."""
 
+    @field_validator("flows")
+    @classmethod
+    def _each(cls, value: tuple[Flow, ...]) -> tuple[Flow, ...]:
+        flows = tuple(flow for entry in value for flow in entry.each)
+        if len(flows) > MAXIMUM_FLOWS:
+            raise UnfitError(f"{len(flows)} flows, and a lab has room for {MAXIMUM_FLOWS}", "write a smaller count")
+        return flows
+
     @field_validator("parameters")
     @classmethod
     def _canonical(cls, value: dict[str, ParameterValue]) -> dict[str, ParameterValue]:
@@ -123,6 +133,12 @@ class Scenario(Part):
                 raise UnfitError(
                     f"objective on {objective.metric}, but no flow has repeat_after", "give a flow repeat_after: 1 s"
                 )
+        if len(self.flows) > MAXIMUM_FLOWS_OF_SEVERAL and (self.paths or self.in_sequence):
+            kind = "segments" if self.in_sequence else "paths"
+            raise UnfitError(
+                f"{len(self.flows)} flows, and a lab with several {kind} has addresses for {MAXIMUM_FLOWS_OF_SEVERAL}",
+                "write one path, or fewer flows",
+            )
         delays = {flow.access_delay for flow in self.flows} - {Duration(0)}
         if len(delays) > MAXIMUM_ACCESS_DELAYS:
             raise UnfitError(
@@ -206,6 +222,18 @@ class Scenario(Part):
     def start(self, flow: Flow) -> str:
         """The name of the path that a flow starts on."""
         return flow.path if flow.path is not None else next(iter(self.every_path))
+
+    def latest_end(self, flow: Flow) -> Duration:
+        """The latest time at which a flow can still be running, on the same clock as its start."""
+        if flow.stop is not None:
+            return flow.stop
+        first_end = flow.start + self.timeout
+        return first_end if flow.repeat_after is None else first_end + flow.repeat_after + self.timeout
+
+    @property
+    def horizon(self) -> Duration:
+        """When no flow can still be running: no change that repeats comes then or later."""
+        return max(self.latest_end(flow) for flow in self.flows)
 
     def milestones_within(self) -> list[Size]:
         """The milestones that the largest of the flows' amounts has."""

@@ -12,7 +12,8 @@ from pydantic_core import InitErrorDetails
 
 from harness.errors import UnfitError
 from harness.scenario.schema.base import PATH_NAME, Part
-from harness.scenario.schema.path import FRAME_HEADER, DropTail, Link, Path
+from harness.scenario.schema.path import Link, Path
+from harness.scenario.schema.queue import FRAME_HEADER, DropTail
 from harness.units import Duration, Percentage, QueueSize, Size
 
 #: Maximum number of segments of a path: each has its own simulator, and the address plan has room for so many.
@@ -137,12 +138,12 @@ def end_to_end(segments: Sequence[Path]) -> Path:
 def _end_to_end(links: Sequence[Link], segments: Sequence[Path]) -> Link:
     slowest = min(range(len(links)), key=lambda index: links[index].rate)
     link, rtt = links[slowest], segments[slowest].rtt
-    queue_bytes = link.held.bytes_at(link.rate, rtt, segments[slowest].mtu + FRAME_HEADER)
+    queue_bytes = link.queue.capacity.bytes_at(link.rate, rtt, segments[slowest].mtu + FRAME_HEADER)
     delivery = math.prod(1 - hop.mean_loss for hop in links)
     return Link(
         rate=link.rate,
         delay=Duration(sum(hop.delay.value for hop in links)),
-        jitter=Duration(sum(hop.jitter.value for hop in links)),
+        jitter=Duration(sum(hop.variation.deviation.value for hop in links)),
         loss=Percentage(round((1 - delivery) * 10**9)),
-        queue=DropTail(size=QueueSize.parse(f"{max(queue_bytes, 1)} B")),
+        queue=DropTail(size=QueueSize.parse(f"{max(queue_bytes, 1)} B")) if link.queue.holds else link.queue,
     )

@@ -15,7 +15,7 @@ import numpy as np
 
 from harness.netem.bounds import queue_bytes
 from harness.netem.compile import phase_seed
-from harness.scenario.schema import GilbertElliott, Path
+from harness.scenario.schema import GilbertElliott, Path, TimedGilbertElliott, fixed
 from harness.units import Percentage
 from tools.bench.fidelity.losses import netem_losses
 from tools.bench.fidelity.prediction import Booleans, Floats, Integers
@@ -111,6 +111,7 @@ def _states(
     """(since, bit/s), and what lies behind the server, over time."""
     link = path.to_client if to_client else path.to_server
     rate, delay, loss = link.rate, link.delay, link.loss
+    assert not isinstance(loss, TimedGilbertElliott), "this model loses packets by their number"
     rates = [(-math.inf, float(rate.value))]
     airs = [_Air(-math.inf, float(delay.value), loss, 0)]
     for number, change in enumerate(path.changes, 1):
@@ -118,10 +119,13 @@ def _states(
         if new is None:
             continue
         if new.rate is not None:
-            rates.append((times[number - 1], float(new.rate.value)))
-        after = (delay if new.delay is None else new.delay, loss if new.loss is None else new.loss)
-        if after != (delay, loss):
-            delay, loss = after
+            rates.append((times[number - 1], float(fixed(new.rate).value)))
+        before = (delay, loss)
+        if new.delay is not None:
+            delay = fixed(new.delay)
+        if new.loss is not None and not isinstance(new.loss, tuple):
+            loss = new.loss
+        if (delay, loss) != before:
             airs.append(_Air(air_times[number - 1], float(delay.value), loss, number))
     return rates, airs
 
