@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from harness.scenario.schema import GilbertElliott, Link
 from harness.units import Duration, Percentage
 from tests.examples import link, path
 from tools.bench.fidelity import (
+    IdleDecay,
     Prediction,
     RedParameters,
     ceiling_ns,
@@ -179,7 +182,18 @@ def test_red_parameters_are_those_tc_would_set() -> None:
         "average_packet": "1280 B",
     }  # fmt: skip
     found = red_parameters(link("10 Mbit/s", "40 ms", queue=queue), Duration.parse("80 ms"))
-    assert found == RedParameters(50_000, 15_000, 40_000, 9, 0.1)
+    assert replace(found, decay=None) == RedParameters(50_000, 15_000, 40_000, 9, 0.1)
+    # A packet takes 16,000 ticks: 31 halvings of a weight of 2^-9 are 31 · 16,000 · 511.5 ticks, in 484 cells of 2^19.
+    assert found.decay is not None
+    assert (found.decay.cell_log, found.decay.shifts[:2], found.decay.shifts[-1]) == (19, (0, 1), 31)
+
+
+def test_an_average_decays_by_its_table_and_within_a_cell_in_a_line() -> None:
+    decay = IdleDecay(10, (0, *range(1, 256)))
+    average = np.array([1000, 1000, 1000, 1000])
+    # Not at all, a quarter of a cell, two cells, and more than the table has.
+    decayed = decay.decayed(average, np.array([0.0, 256_000.0, 2_500_000.0, 1e12]))
+    assert decayed.tolist() == [1000, 750, 250, 0]
     with pytest.raises(ValueError, match="not RED"):
         red_parameters(Link.model_validate({"rate": "1 Mbit/s", "delay": "1 ms"}), Duration.parse("2 ms"))
 

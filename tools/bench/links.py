@@ -167,8 +167,8 @@ def _most(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
 def random_early_detection(path: Path | None = None, runs: int = RED_RUNS, burst: str | None = None) -> Experiment:
     """RED's drops, early and for want of room, over many runs, against its rules.
 
-    Two seconds of 1.25 load around two seconds of silence, in which the average must not move. `path` is what is
-    measured; what is expected is always that of `RED`, on a serial link without a `burst`.
+    Two seconds of 1.25 load around two seconds of silence, in which the average decays on a serial link. `path` is what
+    is measured; what is expected is always that of `RED`, on a serial link without a `burst`.
     """
     reference = symmetric(queue=RED, burst=burst)
     program = compile_path(path or reference, "serial")

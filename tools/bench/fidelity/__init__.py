@@ -8,10 +8,11 @@ from tools.bench.fidelity.bottleneck import ceiling_ns, first_other_gap, tail_dr
 from tools.bench.fidelity.losses import gilbert_elliott, loss_runs, netem_losses, run_length_probabilities
 from tools.bench.fidelity.path import Crossing, changes_ns, crossing
 from tools.bench.fidelity.prediction import Prediction
-from tools.bench.fidelity.red import RedParameters, red, red_parameters
+from tools.bench.fidelity.red import IdleDecay, RedParameters, red, red_parameters
 
 __all__ = [
     "Crossing",
+    "IdleDecay",
     "Prediction",
     "RedParameters",
     "ceiling_ns",

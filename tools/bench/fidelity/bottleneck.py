@@ -43,6 +43,13 @@ class Queue(ABC):
         self._tail[rows] += 1
         return np.where(which, departure, np.nan)
 
+    def idle_ns(self, now: float) -> Floats:
+        """For how long each queue has known, at a time, that it is empty; 0 where it does not. Shape (runs,).
+
+        Behind a bucket none does: tbf only peeks, and never asks an empty queue.
+        """
+        return np.zeros(len(self._rows))
+
     @abstractmethod
     def _serve(self, now: float, own_ns: float, which: Booleans) -> tuple[Floats, Floats]:
         """When a packet that takes `own_ns` at the rate leaves the queue, and the link. Both of shape (runs,)."""
@@ -54,6 +61,11 @@ class _Serial(Queue):
     def __init__(self, runs: int, packets: int, rate_bps: int) -> None:
         super().__init__(runs, packets, rate_bps)
         self._free_at = np.full(runs, -np.inf)
+
+    def idle_ns(self, now: float) -> Floats:
+        """Since the last packet has been sent: then the lab kernel's `serial` asked for another (sch_serial.c)."""
+        sent = np.isfinite(self._free_at)
+        return np.where(sent, np.maximum(0.0, now - np.where(sent, self._free_at, now)), 0.0)
 
     def _serve(self, now: float, own_ns: float, which: Booleans) -> tuple[Floats, Floats]:
         begins = np.maximum(now, self._free_at)
