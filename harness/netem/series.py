@@ -289,14 +289,3 @@ def transit_at(
     rows = np.maximum(np.searchsorted(content.times_ns, passed, side="right") - 1, 0)
     delays, losses = content.columns
     return delays[rows], losses[rows] / _CERTAIN
-
-
-__all__ = [
-    "DeliveryCourse",
-    "RateCourse",
-    "SeriesContent",
-    "rate_series",
-    "series_content",
-    "transit_at",
-    "transit_series",
-]

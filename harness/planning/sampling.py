@@ -192,7 +192,7 @@ def has_random_path(scenario: Scenario) -> bool:
 
 def _is_random_path(path: Path) -> bool:
     links = [path.forward, path.return_]
-    changed_links = [link for change in path.changes for link in (change.forward, change.return_) if link is not None]
+    changed_links = [link for change in path.changes for _, link in change.sides]
     return (
         any(
             link.mean_loss > 0

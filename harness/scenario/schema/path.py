@@ -12,7 +12,7 @@ from harness.errors import UnfitError
 from harness.scenario.schema.base import Part, short_or
 from harness.scenario.schema.faults import Blackhole, Corrupt, Drop
 from harness.scenario.schema.impairments import GilbertElliott, Jitter, Loss, Reorder, TimedGilbertElliott
-from harness.scenario.schema.path_mtu import PacketSize, PathMtu
+from harness.scenario.schema.path_mtu import PacketSize, PathMtu, in_full
 from harness.scenario.schema.profiles import PROFILES, ProfileName, with_profile
 from harness.scenario.schema.queue import (
     FRAME_HEADER,
@@ -323,7 +323,7 @@ class Link(Part):
     @property
     def path_mtu(self) -> PathMtu | None:
         """The MTU in its long form; None where it is the interfaces' own."""
-        return PathMtu(size=self.mtu) if isinstance(self.mtu, int) else self.mtu
+        return in_full(self.mtu)
 
     @property
     def may_reorder(self) -> bool:
@@ -412,7 +412,7 @@ class LinkChange(Part):
     @property
     def path_mtu(self) -> PathMtu | None:
         """The new MTU in its long form; None where it stays."""
-        return PathMtu(size=self.mtu) if isinstance(self.mtu, int) else self.mtu
+        return in_full(self.mtu)
 
 
 class Change(Part):
@@ -514,8 +514,7 @@ class Path(Part):
         changes = [
             (f"changes: after {change.at}, {name}", side.path_mtu)
             for change in self.changes
-            for name, side in (("forward", change.forward), ("return", change.return_))
-            if side is not None
+            for name, side in change.sides
         ]
         for place, path_mtu in (("forward", self.forward.path_mtu), ("return", self.return_.path_mtu), *changes):
             if path_mtu is not None and path_mtu.size > self.mtu:
@@ -548,17 +547,15 @@ class Path(Part):
     @model_validator(mode="after")
     def _follows(self) -> Self:
         for index, change in enumerate(self.changes):
-            for name, link, new in (
-                ("forward", self.forward, change.forward),
-                ("return", self.return_, change.return_),
-            ):
+            for name, new in change.sides:
+                link = self.link(name)
                 for key, trace in link.traced.all if link.traced is not None else ():
-                    if new is not None and getattr(new, key) is not None:
+                    if getattr(new, key) is not None:
                         raise UnfitError(
                             f"changes.{index}.{name}.{key}: it follows {trace.trace}", "put the change into the trace"
                         )
                 behind = {"delay", "jitter", "reorder", "duplicate", "loss"}
-                if new is not None and link.follows_transit and behind & set(new.named):
+                if link.follows_transit and behind & set(new.named):
                     raise UnfitError(
                         f"changes.{index}.{name}: where delay or loss follow a trace, or have states that last for a "
                         "time, neither changes otherwise",
@@ -577,22 +574,22 @@ class Path(Part):
         repeats = any(change.every is not None for change in self.changes)
         if not repeats and times != sorted(set(times)):
             raise UnfitError("changes must be in order of time, each at a time of its own", "put the earlier one first")
-        for change in self.changes:
-            for link, side in ((self.forward, change.forward), (self.return_, change.return_)):
-                if not link.queue.holds and side is not None and side.rate and not smallest(side.rate).value:
-                    raise UnfitError(
-                        "a policer at a rate of 0 would pass nothing but its bucket",
-                        "write blackhole, or a rate of 1 kbit/s",
-                    )
-        for change in self.changes:
-            for link, side in ((self.forward, change.forward), (self.return_, change.return_)):
-                if link.slots is not None and side is not None and side.rate is not None:
-                    link.model_copy(update={"rate": largest(side.rate)})._can_have_slots(link.slots)
-        if any(link.poisson is not None for link in (self.forward, self.return_)) and any(
-            side is not None and side.rate is not None
+        rates = [
+            (self.link(name), side.rate)
             for change in self.changes
-            for side in (change.forward, change.return_)
-        ):
+            for name, side in change.sides
+            if side.rate is not None
+        ]
+        for link, rate in rates:
+            if not link.queue.holds and not smallest(rate).value:
+                raise UnfitError(
+                    "a policer at a rate of 0 would pass nothing but its bucket",
+                    "write blackhole, or a rate of 1 kbit/s",
+                )
+        for link, rate in rates:
+            if link.slots is not None:
+                link.model_copy(update={"rate": largest(rate)})._can_have_slots(link.slots)
+        if rates and any(link.poisson is not None for link in (self.forward, self.return_)):
             raise UnfitError("a path with a service process keeps its rate", "leave out the rate of the change")
         return self
 
@@ -617,6 +614,10 @@ class Path(Part):
     def rtt(self) -> Duration:
         """Round-trip propagation delay at the start."""
         return self.forward.delay + self.return_.delay
+
+    def link(self, side: Literal["forward", "return"]) -> Link:
+        """One of its directions."""
+        return self.forward if side == "forward" else self.return_
 
     def direction(self, side: Literal["forward", "return"]) -> Literal["to_client", "to_server"]:
         """Where one of its directions leads."""

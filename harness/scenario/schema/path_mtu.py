@@ -25,3 +25,8 @@ class PathMtu(Part):
     icmp: bool = True
     """Whether the sender of a larger packet is told: 'Fragmentation Needed' (RFC 1191), 'Packet Too Big' (RFC 8201).
     Without, a larger packet vanishes (a black hole). With, a packet over IPv4 that allows it (no DF) is fragmented."""
+
+
+def in_full(mtu: int | PathMtu | None) -> PathMtu | None:
+    """An MTU in its long form: a size alone is one that senders are told of."""
+    return PathMtu(size=mtu) if isinstance(mtu, int) else mtu

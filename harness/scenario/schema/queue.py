@@ -68,18 +68,23 @@ class DropTail(Discipline):
         return self.size
 
 
-class Aqm(Discipline):
-    """Active queue management (RFC 7567): it drops, or marks, before the queue is full."""
+class Limited(Discipline):
+    """A discipline that drops what does not fit below its `limit`."""
 
     limit: QueueSize
     """Hard limit of the queue; a size in another unit than packets counts full frames."""
-    ecn: bool = False
-    """Mark instead of dropping where the packet allows it."""
 
     @property
     def capacity(self) -> QueueSize:
         """The hard limit of the queue."""
         return self.limit
+
+
+class Aqm(Limited):
+    """Active queue management (RFC 7567): it drops, or marks, before the queue is full."""
+
+    ecn: bool = False
+    """Mark instead of dropping where the packet allows it."""
 
     @property
     def may_mark(self) -> bool:
@@ -124,6 +129,19 @@ class Red(Aqm):
         return self
 
 
+class HashedFlows(Aqm):
+    """A queue for each flow, by a hash, served in turn."""
+
+    separates_flows: ClassVar[bool] = True
+
+    limit: QueueSize = QueueSize.parse("10240 packets")
+    """Hard limit of all queues together; a size in another unit than packets counts full frames."""
+    flows: Annotated[int, Field(strict=True, ge=1, le=65536)] = 1024
+    """Number of queues; flows are distributed by a hash of addresses and ports."""
+    quantum: Size = Size(MTU + FRAME_HEADER)
+    """Bytes that a flow may send in its turn."""
+
+
 def _kernel_time(value: Duration) -> Duration:
     if not _MIN_TIME <= value <= _MAX_TIME:
         raise UnfitError(f"the kernel has {_MIN_TIME} to {_MAX_TIME}, not {value}", "write '5 ms', say")
@@ -159,19 +177,11 @@ class Codel(Aqm):
         return self.ecn or self.ce_threshold is not None
 
 
-class FqCodel(Codel):
+class FqCodel(HashedFlows, Codel):
     """A queue with CoDel for each flow, served in turn (RFC 8290; net/sched/sch_fq_codel.c)."""
 
     title: ClassVar[str] = "FQ-CoDel"
-    separates_flows: ClassVar[bool] = True
-
     discipline: Literal["fq_codel"]  # type: ignore[assignment]
-    limit: QueueSize = QueueSize.parse("10240 packets")
-    """Hard limit of all queues together; a size in another unit than packets counts full frames."""
-    flows: Annotated[int, Field(strict=True, ge=1, le=65536)] = 1024
-    """Number of queues; flows are distributed by a hash of addresses and ports."""
-    quantum: Size = Size(MTU + FRAME_HEADER)
-    """Bytes that a flow may send in its turn."""
 
 
 class Pie(Aqm):
@@ -196,19 +206,11 @@ class Pie(Aqm):
     _times = field_validator("target", "tupdate")(_kernel_time)
 
 
-class FqPie(Pie):
+class FqPie(HashedFlows, Pie):
     """A queue with PIE for each flow, served in turn (net/sched/sch_fq_pie.c)."""
 
     title: ClassVar[str] = "FQ-PIE"
-    separates_flows: ClassVar[bool] = True
-
     discipline: Literal["fq_pie"]  # type: ignore[assignment]
-    limit: QueueSize = QueueSize.parse("10240 packets")
-    """Hard limit of all queues together; a size in another unit than packets counts full frames."""
-    flows: Annotated[int, Field(strict=True, ge=1, le=65536)] = 1024
-    """Number of queues; flows are distributed by a hash of addresses and ports."""
-    quantum: Size = Size(MTU + FRAME_HEADER)
-    """Bytes that a flow may send in its turn."""
 
 
 class Cake(Discipline):
@@ -247,7 +249,7 @@ class Cake(Discipline):
         return True
 
 
-class Sfq(Discipline):
+class Sfq(Limited):
     """Stochastic Fairness Queueing (McKenney 1990; net/sched/sch_sfq.c): flows in turn, and the longest is cut."""
 
     title: ClassVar[str] = "SFQ"
@@ -261,13 +263,8 @@ class Sfq(Discipline):
     quantum: Size = Size.parse("1514 B")
     """Bytes that a flow may send in its turn."""
 
-    @property
-    def capacity(self) -> QueueSize:
-        """The hard limit of the queue."""
-        return self.limit
 
-
-class DualPi2(Discipline):
+class DualPi2(Limited):
     """The coupled queues of L4S (RFC 9332; net/sched/sch_dualpi2.c): ECT(1) and CE in one, other packets in another."""
 
     title: ClassVar[str] = "DualPI2"
@@ -299,17 +296,12 @@ class DualPi2(Discipline):
         return value
 
     @property
-    def capacity(self) -> QueueSize:
-        """The hard limit of the queue."""
-        return self.limit
-
-    @property
     def may_mark(self) -> bool:
         """Whether it marks packets Congestion Experienced (RFC 3168)."""
         return True
 
 
-class StepMarker(Discipline):
+class StepMarker(Limited):
     """A first-in first-out queue that marks what waited longer than a threshold, as DCTCP's (RFC 8257)."""
 
     title: ClassVar[str] = "step marker"
@@ -320,11 +312,6 @@ class StepMarker(Discipline):
     """Wait above which a packet that allows ECN is marked."""
 
     _times = field_validator("threshold")(_kernel_time)
-
-    @property
-    def capacity(self) -> QueueSize:
-        """The hard limit of the queue."""
-        return self.limit
 
     @property
     def may_mark(self) -> bool:

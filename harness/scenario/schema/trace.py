@@ -21,6 +21,7 @@ from harness.errors import UnfitError
 from harness.reading import read_regular
 from harness.reading.parquet import read_footer
 from harness.scenario.schema.base import FILE_BESIDE, Part
+from harness.scenario.schema.queue import FRAME_HEADER, MTU
 from harness.units import Duration
 
 Ints = npt.NDArray[np.int64]
@@ -39,7 +40,7 @@ LONGEST, SHORTEST_STEP = Duration.parse("1 h"), Duration.parse("1 ms")
 #: (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", 2015; frontend/link_queue.hh, PACKET_SIZE).
 OPPORTUNITY, TUNNEL_HEADER = 1504, 4
 #: The same packet as this lab counts it, with its Ethernet header.
-_FRAME = 1514
+_FRAME = MTU + FRAME_HEADER
 #: A delay beyond this, or a mean rate below, is one in another unit.
 _LONGEST_DELAY, _LOWEST_RATE = Duration.parse("60 s"), 1000.0
 
@@ -63,8 +64,6 @@ COLUMNS: Mapping[str, tuple[Literal["t", "rate", "delay", "loss"], float]] = {
     "loss": ("loss", 1.0),
     "loss_percent": ("loss", 0.01),
 }
-#: What the model counts in, and another unit that a column may have.
-_UNITS = {"t": ("s", "t_ms"), "rate": ("bit/s", "rate_mbps"), "delay": ("s", "delay_ms"), "loss": ("1", "loss_percent")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,7 +377,7 @@ def _series(columns: Mapping[str, npt.NDArray[np.float64]], name: str) -> TraceC
         row = int(np.argmin(steps)) + 1
         raise UnfitError(
             f"{name}:{row + 2}: a step of {steps.min() / 1e6:.3g} ms, and {SHORTEST_STEP} is the shortest",
-            f"its times count {_UNITS['t'][0]}; another column is {_UNITS['t'][1]}",
+            "its times count s; another column is t_ms",
         )
     period = int(times[-1] + steps[-1])
     _require_length(period, name)
