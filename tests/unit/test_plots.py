@@ -118,7 +118,7 @@ def test_a_flow_alone_is_drawn_as_wide_as_any(name: str) -> None:
         re.search(rf"role-legend-{part}.*?translate\((\d+),", svg, re.DOTALL) for part in ("symbol", "label")
     )
     # A legend's line is 20 pixels long, and its word begins beyond its end. Rows and drops have no legend.
-    assert (symbol is None) == (name in ("congestion_window", "drop_rate"))
+    assert (symbol is None) == (name in ("congestion_window", "drop_rate", "marks_and_drops"))
     if symbol is not None:
         assert label is not None
         assert int(label[1]) - int(symbol[1]) > 10

@@ -59,6 +59,8 @@ class Frames(NamedTuple):
     """The IDs of NEW_CONNECTION_ID frames (§19.15), as far as they were captured."""
     credits: tuple[tuple[int | None, int], ...] = ()
     """Credit of MAX_STREAM_DATA frames (§19.10), with their stream, and of MAX_DATA frames (§19.9), with none."""
+    ecn_counts: tuple[int, int, int] | None = None
+    """ECT(0), ECT(1) and CE counts of the last ACK frame that has all three (§19.3.2), packets; None without one."""
 
 
 class FrameError(ValueError):
@@ -166,6 +168,7 @@ def read_frames(data: bytes, size: int) -> Frames:
     granted: list[tuple[int | None, int]] = []
     acknowledged: int | None = None
     close: CloseFrame | None = None
+    ecn_counts: tuple[int, int, int] | None = None
     readable = 0
     try:
         while reader.position < min(size, len(data)):
@@ -175,7 +178,7 @@ def read_frames(data: bytes, size: int) -> Frames:
                 streams.append(_stream(reader, kind))
             elif kind in (ACK, ACK_ECN):
                 acknowledged = reader.integer()
-                _acknowledgement(reader, kind, acknowledged)
+                ecn_counts = _acknowledgement(reader, kind, acknowledged) or ecn_counts
             elif kind in (CONNECTION_CLOSE, APPLICATION_CLOSE):
                 close = _close(reader, kind, close)
             elif kind in probes:
@@ -203,6 +206,7 @@ def read_frames(data: bytes, size: int) -> Frames:
         tuple(crypto),
         tuple(new_ids),
         tuple(granted),
+        ecn_counts,
     )
 
 
@@ -264,8 +268,8 @@ def _new_id(reader: _Reader) -> bytes:
     return reader.data[start : start + length]
 
 
-def _acknowledgement(reader: _Reader, kind: int, largest: int) -> None:
-    """The rest of an ACK frame (RFC 9000 §19.3)."""
+def _acknowledgement(reader: _Reader, kind: int, largest: int) -> tuple[int, int, int] | None:
+    """The rest of an ACK frame (RFC 9000 §19.3): its ECN counts, if it has some."""
     reader.integer()
     ranges = reader.integer()
     smallest = largest - reader.integer()
@@ -276,8 +280,7 @@ def _acknowledgement(reader: _Reader, kind: int, largest: int) -> None:
             break
     if smallest < 0:
         raise FrameError("an ACK frame acknowledges packet numbers below 0")
-    for _ in range(3 if kind == ACK_ECN else 0):
-        reader.integer()
+    return (reader.integer(), reader.integer(), reader.integer()) if kind == ACK_ECN else None
 
 
 # --- The frames of many packets at once, for packets that have the usual frames only.
@@ -318,6 +321,7 @@ class _FrameReading:
         self._unknown = np.zeros(len(captured), np.bool_)
         """It has frames that are not read here."""
         self._acknowledged = np.full(len(captured), -1, np.int64)
+        self._ecn_counts = np.full((len(captured), 3), -1, np.int64)
         self._types: list[tuple[Ints, Ints]] = []
         self._streams: list[tuple[Ints, ...]] = []
         self._credits: list[tuple[Ints, Ints, Ints]] = []
@@ -399,10 +403,13 @@ class _FrameReading:
             range_index += 1
         sound = self._is_valid(rows)
         self._unknown[rows[sound & (smallest < 0)]] = True
-        counts = np.flatnonzero(sound & (kind == ACK_ECN))
-        for _ in range(3):
-            counts = counts[self._is_valid(rows[counts])]
-            self._integer(rows[counts])
+        with_counts = np.flatnonzero(sound & (kind == ACK_ECN))
+        counts = np.zeros((len(rows), 3), np.int64)
+        for codepoint in range(3):
+            with_counts = with_counts[self._is_valid(rows[with_counts])]
+            counts[with_counts, codepoint] = self._integer(rows[with_counts])
+        with_counts = with_counts[self._is_valid(rows[with_counts])]
+        self._ecn_counts[rows[with_counts]] = counts[with_counts]
 
     def _credit(self, rows: Ints, kind: Ints) -> None:
         stream = np.full(len(rows), -1, np.int64)
@@ -444,11 +451,17 @@ class _FrameReading:
                 granted[row] = (*granted.get(row, ()), (None if stream < 0 else stream, limit))
         hidden = (self._size - self._readable).tolist()
         acknowledged = self._acknowledged.tolist()
+        counted = [(first, second, third) if first >= 0 else None for first, second, third in self._ecn_counts.tolist()]
         for row, unsupported in enumerate(self._unknown.tolist()):
             if unsupported:
                 yield None
                 continue
             largest = acknowledged[row]
             yield Frames(
-                streams[row], types[row], None if largest < 0 else largest, hidden[row], credits=granted.get(row, ())
+                streams[row],
+                types[row],
+                None if largest < 0 else largest,
+                hidden[row],
+                credits=granted.get(row, ()),
+                ecn_counts=counted[row],
             )

@@ -133,6 +133,50 @@ def drop_rows(run: PlotData, span: tuple[float, float]) -> Chart:
     return set_size(cast(alt.Chart, ticks.encode(x=time_axis(span), y=rows, color=colour)), max(16 * len(flows), 20))
 
 
+# --- What became of packets that the path marked or did not carry, over time.
+
+
+#: Series → what befell its packets, and the axis of their panel.
+_FATES = {
+    "mark": ("marked by the queue (ECN)", "marks (1/s)"),
+    "drop": ("dropped by the queue", "drops (1/s)"),
+    "loss": ("lost at random behind it", "losses (1/s)"),
+    "too_large": ("too large for the path", "drops (1/s)"),
+}
+_FATE_HEIGHT = 90
+
+
+@plot(
+    "Marks and drops by cause",
+    "queue_length",
+    note=f"per second over {WINDOW} s, of all flows; a panel for each cause that there was",
+)
+def marks_and_drops(run: PlotData) -> Chart | None:
+    """Packets that the queue marked, packets that it dropped, and those lost or too large behind it, 1/s."""
+    seen = {name: frame for name in _FATES if not (frame := run.of_bottleneck(name)).is_empty()}
+    if not seen:
+        return None
+    panels = [_fate_panel(run, name, frame, labels=name == list(seen)[-1]) for name, frame in seen.items()]
+    return separate_scales(alt.vconcat(*panels, spacing=8))
+
+
+def _fate_panel(run: PlotData, name: str, frame: pl.DataFrame, *, labels: bool) -> Chart:
+    shown = rates(frame, run.end)
+    # The last bin has a width, too.
+    shown = pl.concat([shown, shown.tail(1).with_columns(t=pl.lit(run.end))])
+    what, axis = _FATES[name]
+    early, limit = (run.network(f"{cause}_drops_to_client") for cause in ("early", "limit"))
+    if name == "drop" and early is not None and limit is not None:
+        what += f": {early:,.0f} by its discipline, {limit:,.0f} at its limit"
+    area = (
+        Marks(shown)
+        .mark_area(interpolate="step-after", color=FILL, line={"color": INK, "strokeWidth": 1}, clip=True)
+        .encode(x=time_axis((0.0, run.end), labels=labels), y=value_axis(axis, axis_end(shown["value"].max()), ticks=3))
+    )
+    title = alt.TitleParams(f"{len(frame):,} {what}", fontSize=11, fontWeight="normal", anchor="start", offset=3)
+    return set_size(cast(alt.Chart, area), _FATE_HEIGHT).properties(title=title)
+
+
 # --- Throughput at each receiver over time.
 
 

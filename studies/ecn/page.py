@@ -1,0 +1,203 @@
+"""The page: who validates ECN, who falls back, and who reacts to marks, from stored runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.evaluation.cell_result import CellResult
+from harness.report.markdown import table_row
+from harness.report.numbers import number_text, span_text
+from harness.scenario.parameters import Role
+from studies.ecn.claims import ALL_MARKED, BLEACHED, CASES, DROPPED, FOLDER, MARKED, MARKINGS, SOURCE, STATED, UNMARKED
+from studies.ecn.compared import TARGET_MS, TOLERANCE, Stack, stacks
+
+_MARKING_COLUMNS = ("stack", "its marks are counted back", *(case.title for case in MARKINGS))
+_REACTION_COLUMNS = (
+    "stack", "download, s", "ECN off", "median wait, ms", "ECN off", "marked, packets", "dropped, ECN off",
+    "3 MB if all are marked, s", "10 MB if ECN is dropped, s",
+)  # fmt: skip
+_TITLES: tuple[tuple[Role, str], ...] = (
+    ("server", "Servers, which send the data"),
+    ("client", "Clients, which send acknowledgements"),
+)
+
+
+def ecn(results: Sequence[CellResult]) -> str:
+    """The page."""
+    lines = [
+        "# ECN: who validates it, who falls back, who reacts",
+        "",
+        "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
+        "",
+        f"{SOURCE}: {STATED}.",
+        "Each stack downloads 10 MB from itself over 20 Mbit/s, behind CoDel. The paths differ in what becomes of ECN,",
+        "in both directions, and the delay is drawn anew for each repetition:",
+        "",
+        *(f"* **{case.title}** (`{case.scenario}`): {case.words}." for case in CASES),
+        "",
+        "What a sender marked is read at its own side, before any node on the way. It *stops* where ten datagrams or",
+        "more follow its last ECN-capable one, or several for 1 s. The number is that of its ECN-capable datagrams;",
+        "the time runs from its first datagram to the last of these. msquic has ECN off by default, and is also there",
+        "with it on; picoquic is also there with `prague` at its server, which sends ECT(1).",
+        "",
+        "```",
+        f"harness run {FOLDER} --engine virtual --clients NAME --servers NAME  # one stack",
+        f"python -m tools.reference run --only {FOLDER}                          # all of this page",
+        "```",
+        "",
+    ]
+    found = stacks(results)
+    if not found:
+        return "\n".join([*lines, "No runs are stored.", ""])
+    lines += [*sentences(found), ""]
+    for role, title in _TITLES:
+        lines += [f"## {title}", "", table_row(_MARKING_COLUMNS), table_row(["---"] * len(_MARKING_COLUMNS))]
+        lines += [*(table_row(_marking_cells(stack, role)) for stack in found), ""]
+    lines += [
+        "## What marks do",
+        "",
+        f"A sender *reacts* where marks keep the median wait of its packets within {TOLERANCE} times CoDel's target of "
+        f"{TARGET_MS:g} ms.",
+        "`prague` is made for queues that mark much more (RFC 9331): a mark now and then is nearly nothing to it.",
+        "",
+        table_row(_REACTION_COLUMNS),
+        table_row(["---", *["---:"] * (len(_REACTION_COLUMNS) - 1)]),
+    ]
+    return "\n".join([*lines, *(table_row(_reaction_cells(stack)) for stack in found), ""])
+
+
+def _marking_cells(stack: Stack, role: Role) -> list[str]:
+    undisturbed = stack.marking(MARKED.scenario, role)
+    counted = "–"
+    if undisturbed is not None and undisturbed.behaviour != "never" and undisturbed.reports is not None:
+        counted = "yes" if undisturbed.reports else "no"
+    return [stack.name, counted, *(_marking_text(stack, case.scenario, role) for case in MARKINGS)]
+
+
+def _marking_text(stack: Stack, scenario: str, role: Role) -> str:
+    """What a sender did with its marks on a path, and how many downloads did not end."""
+    download = stack.downloads.get(scenario)
+    if download is None:
+        return "–"
+    marking, words = download.markings[role], []
+    if marking is None:
+        words.append("sends nothing")
+    elif marking.behaviour == "never":
+        words.append("never marks")
+    elif marking.behaviour == "always":
+        words.append(f"marks with ECT({int(marking.ect_1)})")
+    else:
+        first = "stops" if marking.behaviour == "stops" else "stops in some runs"
+        times = "" if marking.seconds is None else f" ({1e3 * marking.seconds.median:.0f} ms)"
+        words.append(f"{first} after {span_text(marking.datagrams)}{times}")
+    if not download.completes:
+        words.append(f"{download.completed} of {download.runs} downloads end")
+    return "; ".join(words)
+
+
+def _reaction_cells(stack: Stack) -> list[str]:
+    marked, unmarked = (stack.downloads.get(case.scenario) for case in (MARKED, UNMARKED))
+    return [
+        stack.name,
+        span_text(marked.seconds if marked else None),
+        span_text(unmarked.seconds if unmarked else None),
+        span_text(marked.wait if marked else None),
+        span_text(unmarked.wait if unmarked else None),
+        span_text(marked.marks if marked else None),
+        span_text(unmarked.drops if unmarked else None),
+        *(_seconds(stack, case.scenario) for case in (ALL_MARKED, DROPPED)),
+    ]
+
+
+def _seconds(stack: Stack, scenario: str) -> str:
+    download = stack.downloads.get(scenario)
+    if download is None:
+        return "–"
+    return span_text(download.seconds) if download.completes else f"{download.completed} of {download.runs} end"
+
+
+def sentences(found: Sequence[Stack]) -> list[str]:
+    """Three sentences: who uses ECN and validates it, who falls back, who reacts to marks."""
+    using = [stack for stack in found if stack.uses_ecn]
+    if not using:
+        return [f"None of {len(found)} stacks marks its data to the end where nothing is in the way."]
+    return [_validation(found, using), _fallback(using), _reaction(using)]
+
+
+def _validation(found: Sequence[Stack], using: Sequence[Stack]) -> str:
+    tested = [stack for stack in using if stack.marking(BLEACHED.scenario, "server") is not None]
+    stopping = [stack for stack in tested if stack.behaves(BLEACHED.scenario, "server", "stops")]
+    blind = [stack for stack in tested if stack not in stopping]
+    never = [stack for stack in found if stack.behaves(MARKED.scenario, "server", "never")]
+    silent = f" ({_names(never)} {_verb(never, 'marks', 'mark')} nothing)" if never else ""
+    parts = [
+        f"{len(using)} of the {len(found)} servers below mark their data to the end of a path that carries ECN{silent}",
+        f"where the field is cleared {_names(stopping)} {_verb(stopping, 'stops', 'stop')}"
+        + (f", and {_names(blind)} {_verb(blind, 'goes', 'go')} on, without validation" if blind else ""),
+    ]
+    return "; ".join(parts) + "."
+
+
+def _fallback(using: Sequence[Stack]) -> str:
+    tested = [stack for stack in using if DROPPED.scenario in stack.downloads]
+    surviving = [
+        (span.median, stack.name)
+        for stack in tested
+        if stack.downloads[DROPPED.scenario].completes and (span := stack.downloads[DROPPED.scenario].seconds)
+    ]
+    lost = [stack for stack in tested if not stack.downloads[DROPPED.scenario].completes]
+    if not surviving:
+        return "Where packets that are ECN-capable are dropped, no stack that marks ends every download."
+    (least, first), (most, last) = min(surviving), max(surviving)
+    to = f" to {number_text(most)} s ({last})" if len(surviving) > 1 else ""
+    rest = f"; {_names(lost)} {_verb(lost, 'does', 'do')} not" if lost else ""
+    return (
+        f"Where packets that are ECN-capable are dropped, {len(surviving)} of {len(tested)} stacks that mark fall back "
+        f"and end every download, in {number_text(least)} s ({first}){to}{rest}."
+    )
+
+
+def _reaction(using: Sequence[Stack]) -> str:
+    known = [stack for stack in using if stack.reacts is not None]
+    reacting = [stack for stack in known if stack.reacts]
+    ignoring = [stack for stack in known if not stack.reacts]
+    parts = [
+        f"{len(reacting)} of {len(known)} servers that were marked react: their packets wait "
+        f"{TOLERANCE * TARGET_MS:g} ms at most, by the median"
+    ]
+    if ignoring:
+        parts[0] += f" ({_names(ignoring)} {_verb(ignoring, 'does', 'do')} not)"
+    trusting = [stack for stack in using if stack.behaves(ALL_MARKED.scenario, "server", "always")]
+    distrusting = [stack for stack in using if stack.behaves(ALL_MARKED.scenario, "server", "stops")]
+    if trusting:
+        parts.append(f"where every packet is marked, {_names(trusting)} {_verb(trusting, 'believes', 'believe')} it")
+        parts[-1] += _slowed(trusting)
+        if distrusting:
+            parts.append(f"{_names(distrusting)} {_verb(distrusting, 'stops', 'stop')} marking there")
+    return "; ".join(parts) + "."
+
+
+def _slowed(trusting: Sequence[Stack]) -> str:
+    """How long 3 MB take where every packet is marked."""
+    downloads = [(stack.name, stack.downloads[ALL_MARKED.scenario]) for stack in trusting]
+    timed = sorted(
+        (download.seconds.median, name)
+        for name, download in downloads
+        if download.completes and download.seconds is not None
+    )
+    if not timed:
+        return ""
+    (least, first), (most, last) = timed[0], timed[-1]
+    to = f" to {number_text(most)} s ({last})" if len(timed) > 1 else ""
+    return f", so that 3 MB take {number_text(least)} s ({first}){to}"
+
+
+def _verb(of: Sequence[Stack], one: str, several: str) -> str:
+    return one if len(of) == 1 else several
+
+
+def _names(of: Sequence[Stack]) -> str:
+    names = [stack.name for stack in of]
+    if len(names) < 2:
+        return names[0] if names else "none"
+    return f"{', '.join(names[:-1])} and {names[-1]}"
