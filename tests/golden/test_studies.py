@@ -171,6 +171,8 @@ def test_a_study_is_a_folder_with_its_source() -> None:
         SHARED_PAGE,
         "ecn.md",
         "picoquic.md",
+        "queues.md",
+        "reordering.md",
         "handover.md",
         "in-sequence.md",
         "leo.md",

@@ -1,0 +1,152 @@
+"""The page: goodput and delay behind each queue, and the share beside TCP CUBIC."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+
+from harness.evaluation.cell_result import CellResult
+from harness.report.markdown import table_row
+from harness.report.numbers import number_text
+from studies.queues.claims import ALONE, BESIDE, EQUAL, FAIR, QUEUES, SOURCE, STATED, USUAL
+from studies.queues.compared import Behind, Found, contestants, queues_of
+
+
+def queues(results: Sequence[CellResult]) -> str:
+    """The page."""
+    lines = [
+        "# Behind queues old and new",
+        "",
+        "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
+        "",
+        f"{SOURCE}: {STATED}.",
+        "Here each server sends for 30 s over 20 Mbit/s with a round trip of 40 ms, with each congestion control",
+        f"that it offers (haproxy with its default): alone (`{ALONE}`), and beside a flow of Linux's TCP CUBIC",
+        f"(`{BESIDE}`). The client is the same for all. *Queue delay* is the wait of the flow's packets at the",
+        "bottleneck, from the first packet on, so slow start is in it; *share* is the flow's part of the goodput",
+        "of both. A cell is one run. Each server's default, in bold, ran three times beside TCP behind DropTail",
+        "of 1 BDP, with another delay each: the range of these is what chance does. Behind FQ-CoDel and CAKE,",
+        "which give each flow a queue of its own, only the defaults ran beside TCP.",
+        "",
+        "```",
+        f"harness run {ALONE} {BESIDE} --servers quiche --engine virtual        # one server with its default",
+        f"python -m tools.reference run --only {ALONE} --only {BESIDE}          # all of this page",
+        "```",
+        "",
+    ]
+    found = contestants(results)
+    if not found:
+        return "\n".join([*lines, "No runs are stored.", ""])
+    lines += [*sentences(found), ""]
+    lines += _table("Alone: goodput, Mbit/s / queue delay, ms: mean / 95th percentile", found, _alone)
+    lines += _table("Beside TCP CUBIC: share of the goodput", found, _beside)
+    return "\n".join(lines)
+
+
+def _table(title: str, found: Found, text: Callable[[Behind], str]) -> list[str]:
+    names = queues_of(found)
+    lines = [f"## {title}", "", table_row(["server and congestion control", *(QUEUES[name] for name in names)])]
+    lines.append(table_row(["---", *["---:"] * len(names)]))
+    for contestant, behind in found.items():
+        title = f"**{contestant.title}**" if contestant.is_default else contestant.title
+        lines.append(table_row([title, *(text(behind[name]) if name in behind else "–" for name in names)]))
+    return [*lines, ""]
+
+
+def _alone(behind: Behind) -> str:
+    if behind.goodput is None:
+        return "–"
+    delays = ("–" if span is None else number_text(span.median) for span in (behind.delay, behind.tail))
+    return " / ".join([f"{behind.goodput.median:.1f}", *delays])
+
+
+def _beside(behind: Behind) -> str:
+    if behind.share is None:
+        return "–"
+    span = behind.share
+    low, high = f"{span.low:.0%}", f"{span.high:.0%}"
+    return f"{span.median:.0%}" if span.n == 1 or low == high else f"{span.median:.0%} [{low}, {high}]"
+
+
+def sentences(found: Found) -> list[str]:
+    """Three sentences: what short queues cost, how long delays are, and who shares."""
+    return [text for text in (_goodputs(found), _delays(found), _shares(found)) if text]
+
+
+def _medians(found: Found, queue: str, value: Callable[[Behind], float | None]) -> dict[str, float]:
+    """Contestant → its value behind a queue."""
+    behind = {contestant.title: queues[queue] for contestant, queues in found.items() if queue in queues}
+    return {name: known for name, one in behind.items() if (known := value(one)) is not None}
+
+
+def _goodput(behind: Behind) -> float | None:
+    return None if behind.goodput is None else behind.goodput.median
+
+
+def _delay(behind: Behind) -> float | None:
+    return None if behind.delay is None else behind.delay.median
+
+
+def _share(behind: Behind) -> float | None:
+    return None if behind.share is None else behind.share.median
+
+
+def _middles(found: Found, value: Callable[[Behind], float | None]) -> dict[str, float]:
+    """Queue → the middle of what contestants have behind it."""
+    values = {queue: _medians(found, queue, value) for queue in queues_of(found)}
+    return {queue: statistics.median(each.values()) for queue, each in values.items() if each}
+
+
+def _goodputs(found: Found) -> str:
+    """The queue that costs the middle contestant most goodput, and the one that loses most."""
+    middles = _middles(found, _goodput)
+    if not middles:
+        return ""
+    best, worst = (choose(middles, key=lambda queue: middles[queue]) for choose in (max, min))
+    least = [(goodput, name, queue) for queue in middles for name, goodput in _medians(found, queue, _goodput).items()]
+    goodput, name, queue = min(least)
+    return (
+        f"Alone, the middle sender has {number_text(middles[best])} Mbit/s behind {QUEUES[best]} and "
+        f"{number_text(middles[worst])} behind {QUEUES[worst]}; least of all has {name}, {number_text(goodput)} Mbit/s "
+        f"behind {QUEUES[queue]}."
+    )
+
+
+def _delays(found: Found) -> str:
+    """The middle delay behind the usual queue and behind those that have the longest and the shortest."""
+    middles = _middles(found, _delay)
+    if not middles:
+        return ""
+    shortest, longest = (choose(middles, key=lambda queue: middles[queue]) for choose in (min, max))
+    usual = ""
+    if USUAL in middles and USUAL not in (shortest, longest):
+        usual = f", {number_text(middles[USUAL])} ms behind {QUEUES[USUAL]}"
+    delays = _medians(found, longest, _delay)
+    patient = min(delays, key=lambda name: delays[name])
+    return (
+        f"The middle sender's packets wait {number_text(middles[longest])} ms behind {QUEUES[longest]}{usual} "
+        f"and {number_text(middles[shortest])} ms behind {QUEUES[shortest]}; behind {QUEUES[longest]} {patient} waits "
+        f"least, {number_text(delays[patient])} ms (means)."
+    )
+
+
+def _shares(found: Found) -> str:
+    """Who takes most and least beside TCP CUBIC behind the usual queue, and how far queues of their own mend that."""
+    usual = _medians(found, USUAL, _share)
+    if not usual:
+        return ""
+    most, least = (choose(usual, key=lambda name: usual[name]) for choose in (max, min))
+    fair = [share for queue in FAIR for share in _medians(found, queue, _share).values()]
+    mended = (
+        f"; where each flow has a queue of its own, the furthest from half is {max(fair, key=_distance):.0%}"
+        if fair
+        else ""
+    )
+    return (
+        f"Beside TCP CUBIC behind {QUEUES[USUAL]} {most} has {usual[most]:.0%} of the goodput and {least} "
+        f"{usual[least]:.0%}{mended}."
+    )
+
+
+def _distance(share: float) -> float:
+    return abs(share - EQUAL)
