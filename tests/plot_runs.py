@@ -172,6 +172,8 @@ def series_of(one: Scenario) -> pl.DataFrame:
                         (index, "cwnd", t, window.size), (index, "in_flight", t, min(window.size, sent * trip / 8 / packet)),
                         (index, "srtt", t, window.smooth(trip * 1000)),
                     ]  # fmt: skip
+            if total:
+                rows.append((index, "queued", t, queue * sent / total))
             if (step + 1) % round(BIN / STEP) == 0:
                 rows += window.bins(index, round(t - BIN + STEP, 4), flow)
         if excess > limit:

@@ -96,6 +96,14 @@ def test_the_queue(series: RunSeries) -> None:
     assert within["queue_delay"] == pytest.approx(expected_delay)
 
 
+def test_the_parts_of_the_queue_are_the_queue(series: RunSeries) -> None:
+    whole = values(series, BOTTLENECK, "queue_length")
+    first, second = values(series, 0, "queued"), values(series, 1, "queued")
+    assert {t: value for t, value in first.items() if value} and set(first.values()) == {0, 1042}
+    assert {554, 1108} <= set(second.values())
+    assert {t: first.get(t, 0) + second.get(t, 0) for t in second} == {t: whole[t] for t in second}
+
+
 def test_the_bottleneck(series: RunSeries) -> None:
     assert values(series, BOTTLENECK, "drop") == {0.55: 0.0}  # whose it was: flow 0
     assert {t: v for t, v in values(series, BOTTLENECK, "drops").items() if v} == {0.5: 1}

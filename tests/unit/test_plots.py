@@ -87,7 +87,7 @@ def test_every_figure_of_a_run_is_drawn(name: str) -> None:
     titles = {text for text in re.findall(r">([^<>]+)</text>", svg) if "(" in text and text[0].isalpha()}
     assert titles <= {
         "time (s)", "throughput (Mbit/s)", "sending rate (Mbit/s)", "drops (1/s)", "cwnd (packets)", "queue (kB)",
-        "in flight (packets)", "sRTT (ms)", "mean sRTT (ms)", "mean throughput (Mbit/s)", "mean in flight (packets)",
+        "of each flow (kB)", "in flight (packets)", "sRTT (ms)", "mean sRTT (ms)", "mean throughput (Mbit/s)", "mean in flight (packets)",
     }  # fmt: skip
     assert titles
 

@@ -86,6 +86,7 @@ SERIES: Final[dict[str, Description]] = {
         _CAPTURES,
     ),
     "drops": Description("packets", f"dropped at the bottleneck's queue, per bin of {BIN} s", _CAPTURES),
+    "queued": Description("B", f"the flow's frames in the bottleneck's queue, every {GRID} s", _CAPTURES),
     "queue_length": Description("B", f"frames in the bottleneck's queue, every {GRID} s", _CAPTURES),
     "queue_packets": Description("packets", f"packets in the bottleneck's queue, every {GRID} s", _CAPTURES),
     "queue_delay": Description(

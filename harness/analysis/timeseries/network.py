@@ -134,12 +134,14 @@ def _packet_flows(direction: LinkDirection, mask: npt.NDArray[np.bool_], zero_ns
     return Points(to_seconds(entered.t_ns[mask] - zero_ns), entered.flow[mask].astype(np.float64))
 
 
-def queue_times(direction: LinkDirection, zero_ns: int) -> tuple[Ints, Ints, Ints]:
+def queue_times(direction: LinkDirection, zero_ns: int, flow: int | None = None) -> tuple[Ints, Ints, Ints]:
     """When each packet that passed the queue arrived and left (ns since time zero), and its length (bytes),
-    shape (n,).
+    shape (n,). Of all flows, or of one.
     """
     entered, departures_ns = direction.passage.entered, direction.departures_ns()
     passed = departures_ns >= 0
+    if flow is not None:
+        passed &= entered.flow == flow
     arrivals, departures = entered.t_ns[passed], departures_ns[passed]
     # No packet leaves before it arrives, but clocks are read, and captures taken, with errors of a few µs.
     return arrivals - zero_ns, np.maximum(departures, arrivals) - zero_ns, entered.length[passed]
@@ -176,7 +178,7 @@ def _capacity(direction: LinkDirection, zero_ns: int, end_ns: int) -> Points:
 
 
 def wire_series(view: LinkView, flow: FlowAddresses, lifetime: Lifetime) -> dict[str, Points]:
-    """Rates, sizes, ack_ratio, one_way_delay and drops of a flow, over all bins in which it had packets."""
+    """Rates, sizes, ack_ratio, one_way_delay, drops and queued of a flow, over all bins in which it had packets."""
     sent, received = lifetime.sent, lifetime.received
     first = int(bin_of(np.array([lifetime.start_ns]))[0])
     last = int(bin_of(np.array([max(lifetime.end_ns - 1, int(sent.t_ns[-1]) - lifetime.zero_ns, lifetime.last_ns)]))[0])
@@ -195,6 +197,7 @@ def wire_series(view: LinkView, flow: FlowAddresses, lifetime: Lifetime) -> dict
             passages = [] if whole is None else [whole]
         series["one_way_delay"] = _delays(passages, lifetime, first, last)
         series["drops"] = _drops(directions, lifetime, first, last)
+        series["queued"] = _queued(directions, lifetime)
     return series
 
 
@@ -244,6 +247,16 @@ def _delay(passage: MatchedPackets, flow: int) -> tuple[Ints, Floats]:
     access = 0 if passage.access_ns is None else passage.access_ns[own]
     out_ns = passage.out_ns[own] + access
     return out_ns, (out_ns - passage.entered.t_ns[own]) / 1e6
+
+
+def _queued(directions: list[LinkDirection], lifetime: Lifetime) -> Points:
+    """Frames of a flow in the queues of its paths, B."""
+    moments = grid_ns(lifetime.start_ns, max(lifetime.end_ns, lifetime.last_ns))
+    total = np.zeros(len(moments))
+    for direction in directions:
+        arrivals, departures, length = queue_times(direction, lifetime.zero_ns, lifetime.flow)
+        total += _queued_total(arrivals, departures, length, moments).value
+    return Points(to_seconds(moments), total)
 
 
 def _drops(directions: list[LinkDirection], lifetime: Lifetime, first: int, last: int) -> Points:

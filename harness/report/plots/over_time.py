@@ -177,6 +177,19 @@ def _fate_panel(run: PlotData, name: str, frame: pl.DataFrame, *, labels: bool) 
     return set_size(cast(alt.Chart, area), _FATE_HEIGHT).properties(title=title)
 
 
+# --- The queue of each flow over time.
+
+
+@plot("The queue and each flow's part of it", "queued", "queue_length")
+def flow_queues(run: PlotData) -> Chart | None:
+    """The bottleneck's queue (kB), and what each flow has in it, which FQ-CoDel and its like keep apart."""
+    span = (0.0, run.end)
+    queued = run.of_flows("queued").with_columns(pl.col("value") / 1e3)
+    axis = value_axis("of each flow (kB)", axis_end(queued["value"].max()))
+    own = set_size(lines(queued, flows_in(run, queued), axis, span, steps=True), 160)
+    return separate_scales(alt.vconcat(queue_panel(run, span, labels=False), own, spacing=10))
+
+
 # --- Throughput at each receiver over time.
 
 
