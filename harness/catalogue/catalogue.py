@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalogue import limits, support
+from harness.catalogue.releases import release_of
 from harness.catalogue.support import SupportChecker
 from harness.errors import InputError, did_you_mean
 from harness.formatting import format_value
@@ -19,7 +20,7 @@ from harness.planning.sweep import Combine, Point, SweepError, expand_points, is
 from harness.scenario.loader import Positions, read_yaml, to_error, validate_data
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ROLES, Parameter, Role
-from harness.scenario.schema import Implementation, Scenario
+from harness.scenario.schema import RELEASES_FOLDER, Implementation, Scenario
 from harness.scenario.validation_errors import Location, Mistake
 
 # --- Mistakes in a manifest's parameters: reserved variables, line ends, defaults out of bounds.
@@ -130,6 +131,72 @@ def _unchecked(scenario: Scenario) -> Iterable[Mistake]:
     return ()
 
 
+class Contestants(Mapping[str, tuple[Implementation, Path]]):
+    """Name → (implementation, folder of its manifest). Iterating gives the manifests'; any release can be looked up.
+
+    Looking up a release that cannot be had raises InputError, which names the nearest ones; it is not contained.
+    """
+
+    def __init__(self, manifests: Mapping[str, tuple[Implementation, Path]], stand_ins: Mapping[str, str]) -> None:
+        """`stand_ins`: name of an implementation or of a release → image that replaces its own."""
+        self._by_name = {
+            name: (_with_image(implementation, stand_ins.get(name)), folder)
+            for name, (implementation, folder) in manifests.items()
+        }
+        self._manifests = manifests
+        self._stand_ins = stand_ins
+        self._releases: dict[str, tuple[Implementation, Path]] = {}
+
+    def __getitem__(self, name: str) -> tuple[Implementation, Path]:
+        base_name, at, version = name.partition("@")
+        if not at or base_name not in self._manifests:
+            return self._by_name[name]
+        if name not in self._releases:
+            implementation, folder = self._manifests[base_name]
+            release = release_of(implementation, folder, version)
+            self._releases[name] = _with_image(release, self._stand_ins.get(name)), folder
+        return self._releases[name]
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            return isinstance(name, str) and self[name] is not None
+        except (KeyError, InputError):
+            return False
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+
+def _with_image(implementation: Implementation, image: str | None) -> Implementation:
+    """An implementation with another image in place of its own, where there is one."""
+    if image is None:
+        return implementation
+    no_source = {"build": None, "upstream_image": None, "upstream_repository": None}
+    return implementation.model_copy(update={**no_source, "image": image})
+
+
+class _WithoutFolders(Mapping[str, Implementation]):
+    """The same without the folders."""
+
+    def __init__(self, contestants: Contestants) -> None:
+        self._contestants = contestants
+
+    def __getitem__(self, name: str) -> Implementation:
+        return self._contestants[name][0]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._contestants
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._contestants)
+
+    def __len__(self) -> int:
+        return len(self._contestants)
+
+
 @dataclass(frozen=True)
 class Catalogue:
     """The scenarios and implementations below a root folder."""
@@ -140,7 +207,7 @@ class Catalogue:
     mistakes: Callable[[Scenario], Iterable[Mistake]] = _unchecked
     """Checks of a scenario that need the metrics (`harness.analysis.metrics.objectives`)."""
     stand_ins: Mapping[str, str] = field(default_factory=dict)
-    """Name of an implementation → image that replaces its own; the rest of the manifest still applies."""
+    """Name of an implementation, or of a release → image that replaces its own; the rest of the manifest applies."""
 
     def scenario_files(self) -> list[Path]:
         """All scenario files, sorted by path."""
@@ -258,7 +325,7 @@ class Catalogue:
     @cached_property
     def _support(self) -> SupportChecker:
         """The names and values that implementations support, read once for the checks of all scenarios."""
-        return SupportChecker({name: implementation for name, (implementation, _) in self.implementations().items()})
+        return SupportChecker(_WithoutFolders(self.implementations()))
 
     def find_scenarios(self, words: Iterable[str], instead: Iterable[str] = ()) -> list[Scenario]:
         """Scenarios by file, folder or name (`satellite/medium`, `satellite`), in the given order.
@@ -303,12 +370,15 @@ class Catalogue:
         """All image.yaml files, sorted by path; those of `manifests` follow."""
         return [*sorted((self.root / IMAGES).glob(f"*/{MANIFEST}")), *self.manifests]
 
-    def implementations(self) -> dict[str, tuple[Implementation, Path]]:
-        """Name → (implementation, folder of its manifest), read once. InputError if two have the same name."""
-        return dict(self._implementations)
+    def implementations(self) -> Contestants:
+        """Name → (implementation, folder of its manifest), read once. InputError if two have the same name.
+
+        Iterating gives those of the manifests; their releases, NAME@VERSION, can be looked up as well.
+        """
+        return self._implementations
 
     @cached_property
-    def _implementations(self) -> dict[str, tuple[Implementation, Path]]:
+    def _implementations(self) -> Contestants:
         by_name: dict[str, tuple[Implementation, Path]] = {}
         for file in dict.fromkeys(self.implementation_files()):
             implementation, positions = self.manifest(file)
@@ -319,13 +389,14 @@ class Catalogue:
                     "give each implementation a name of its own",
                 )
             by_name[implementation.name] = (implementation, file.resolve().parent)
+        contestants = Contestants(by_name, self.stand_ins)
         for name, image in self.stand_ins.items():
-            if name not in by_name:
-                raise InputError(f"--image {name}={image}: no implementation '{name}'", did_you_mean(name, by_name))
-            original, folder = by_name[name]
-            no_source = {"build": None, "upstream_image": None, "upstream_repository": None}
-            by_name[name] = original.model_copy(update={**no_source, "image": image}), folder
-        return by_name
+            try:
+                contestants[name]
+            except KeyError:
+                hint = did_you_mean(name, by_name)
+                raise InputError(f"--image {name}={image}: no implementation '{name}'", hint) from None
+        return contestants
 
     def manifest(self, file: Path) -> tuple[Implementation, Positions]:
         """Load an image.yaml, once, with the positions of its keys and values. Raises InputError."""
@@ -349,24 +420,27 @@ class Catalogue:
         Implementations without QUIC must be named, here or by one of the `scenarios`: in a matrix with all others they
         would have no peer but themselves.
         """
-        implementations = {name: implementation for name, (implementation, _) in self.implementations().items()}
+        contestants = self.implementations()
         if words == "all":
             listed = {
                 name for scenario in scenarios for name in (scenario.clients if role == "client" else scenario.servers)
             }
             candidates = (
                 item
-                for item in implementations.values()
+                for item, _ in contestants.values()
                 if (item.speaks_quic or item.name in listed) and role in item.roles
             )
             return [item for item in candidates if item.name not in absent]
         selected: dict[str, Implementation] = {}
         for word in [word.strip() for word in words.split(",") if word.strip()]:
-            if word not in implementations:
-                raise InputError(f"no implementation '{word}' for the {role}s", did_you_mean(word, implementations))
+            try:
+                implementation, _ = contestants[word]
+            except KeyError:
+                hint = did_you_mean(word, contestants)
+                raise InputError(f"no implementation '{word}' for the {role}s", hint) from None
             if word in selected:
                 raise InputError(f"'{word}' is named twice for the {role}s", "leave one of the two out")
-            selected[word] = implementations[word]
+            selected[word] = implementation
         if not selected:
             raise InputError(f"no {role} was named", "name implementations, separated by commas, or 'all'")
         return list(selected.values())
@@ -399,7 +473,10 @@ def _wrong_manifest(implementation: Implementation, folder: Path) -> Iterator[Mi
         yield from limits.not_blank((name,), getattr(implementation, name), "leave it out, or fill it in")
     for index, refusal in enumerate(implementation.refuses):
         yield from limits.not_blank(("refuses", index, "why"), refusal.why, "say what it lacks")
+    if implementation.release:
+        yield Mistake(("name",), f"'{implementation.name}' names a release", f"write {implementation.base_name}")
     yield from manifest_mistakes(implementation)
+    yield from _wrong_versions(implementation, folder)
     for name in ("roles", "protocols", "moves"):
         entries = getattr(implementation, name)
         for index, entry in enumerate(entries):
@@ -414,3 +491,16 @@ def _wrong_manifest(implementation: Implementation, folder: Path) -> Iterator[Mi
             text,
             did_you_mean(implementation.build, build_folders) if build_folders else "write one beside this file",
         )
+
+
+def _wrong_versions(implementation: Implementation, folder: Path) -> Iterator[Mistake]:
+    """The mistakes of what a manifest says about its releases; `folder`: that of the manifest."""
+    versions = implementation.versions
+    if versions is None:
+        return
+    if implementation.build is None:
+        yield Mistake(("versions",), "a published image has no releases: they are built", "leave it out", of_key=True)
+    for index, adaptation in enumerate(versions.adaptations):
+        if not (folder / RELEASES_FOLDER / adaptation.patch).is_file():
+            at = ("versions", "adaptations", index, "patch")
+            yield Mistake(at, f"there is no {RELEASES_FOLDER}/{adaptation.patch}", "write it there")

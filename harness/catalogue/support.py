@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
-from harness.errors import did_you_mean
+from harness.errors import InputError, did_you_mean
 from harness.formatting import format_value
 from harness.planning.endpoint_config import is_over_tcp
 from harness.scenario.manifest_parameters import Setting
@@ -68,7 +68,11 @@ class SupportChecker:
         yield from self._values(location, values, _kinds(scenario))
 
     def _name(self, location: Location, word: str) -> Iterator[Mistake]:
-        if word not in self.implementations:
+        try:
+            self.implementations[word]
+        except InputError as error:  # a release that cannot be had
+            yield Mistake(location, error.message, error.hint)
+        except KeyError:
             text = f"nobody here has the implementation {format_value(word)}"
             yield Mistake(location, text, did_you_mean(word, self.implementations))
 

@@ -30,6 +30,7 @@ from harness.cli.images import images
 from harness.cli.inspect import explain, lab, list_, schema, validate
 from harness.cli.maintain import cache, clean, prune
 from harness.cli.quality import check, digests, divergence, equivalent, verify
+from harness.cli.releases import bisect, history
 from harness.cli.report import reports
 from harness.cli.results import compare, judge, measure, merge, plot
 from harness.cli.run import plan, reach, run
@@ -148,6 +149,8 @@ COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "plan": plan,
     "run": run,
     "reach": reach,
+    "history": history,
+    "bisect": bisect,
     "report": reports,
     "compare": compare,
     "gate": gate,
@@ -169,7 +172,20 @@ COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
 HIDDEN: dict[str, Callable[..., None]] = {"digests": digests}
 #: Those that need Linux for more than to read: they run labs, build images for them, or change what is there.
 LINUX_COMMANDS = frozenset(
-    ("images", "run", "reach", "merge", "clean", "check", "cluster", "divergence", "verify", "equivalent")
+    (
+        "images",
+        "run",
+        "reach",
+        "history",
+        "bisect",
+        "merge",
+        "clean",
+        "check",
+        "cluster",
+        "divergence",
+        "verify",
+        "equivalent",
+    )
 )
 
 

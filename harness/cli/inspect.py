@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from harness.cli.completion import kinds, scenarios
+from harness.cli.completion import kinds, one_implementation, scenarios
 from harness.cli.consoles import console, print_document, print_error, print_text
 from harness.cli.environment import open_app
 from harness.cli.options import (
@@ -28,14 +28,30 @@ from harness.cli.options import (
 from harness.cli.signals import USAGE
 from harness.errors import InputError, did_you_mean
 
+if TYPE_CHECKING:
+    from harness.execution import App
+    from harness.report.document import Document
+
 T = TypeVar("T")
 
 
-def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
-    """List the scenarios and the implementations."""
+def list_(
+    name: Annotated[
+        str, typer.Argument(help="With --versions: an implementation.", autocompletion=one_implementation)
+    ] = "",
+    versions: Annotated[bool, typer.Option(help="The releases of one implementation.")] = False,
+    as_json: AsJson = False,
+    manifest: Manifests = None,
+) -> None:
+    """List the scenarios and the implementations, or the releases of one."""
     from harness.report.catalogue import ListedImplementation, catalogue_document
 
     app = open_app(manifests=manifest)
+    if versions != bool(name):
+        raise InputError("'list' takes a name with --versions, and --versions a name", "harness list quiche --versions")
+    if versions:
+        print_document(_listed_releases(app, name), as_json=as_json)
+        return
     # A wrong file does not hide the others. Its error comes after the list.
     wrong: dict[str, InputError] = {}
 
@@ -63,6 +79,25 @@ def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
         print_error(error)
     if wrong:
         raise typer.Exit(USAGE)
+
+
+def _listed_releases(app: App, name: str) -> Document:
+    from harness.catalogue.releases import is_current, read_releases, why_absent
+    from harness.report.catalogue import ListedRelease, releases_document
+
+    contestants = app.catalogue.implementations()
+    try:
+        implementation, folder = contestants[name]
+    except KeyError:
+        raise InputError(f"no implementation '{name}'", did_you_mean(name, contestants)) from None
+    entries = []
+    for release in read_releases(implementation, folder):
+        absent = why_absent(implementation, folder, release)
+        current = is_current(implementation, release.version)
+        contestant = implementation if current or absent else contestants[f"{name}@{release.version}"][0]
+        here = absent is None and app.inventory.has_image(contestant, folder)
+        entries.append(ListedRelease(release, current, here, absent))
+    return releases_document(implementation, entries)
 
 
 # --- `harness explain`.

@@ -7,7 +7,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
@@ -18,7 +18,7 @@ from harness.cli import completion
 from harness.cli.completion import outcomes
 from harness.cli.consoles import console
 from harness.cli.environment import cores, endpoint_memory, lab_kernel, log_limit, open_app, patience, stall
-from harness.errors import InputError, did_you_mean
+from harness.errors import InputError, UnfitError, did_you_mean
 from harness.formatting import format_value
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from harness.execution.cluster.address import ClusterOptions
     from harness.execution.matrix import Request, Shard, UntilDecided
     from harness.planning.sweep import Combine
-    from harness.scenario.schema import Implementation, Scenario
+    from harness.scenario.schema import Implementation, Objective, Scenario
 
 
 class KernelChoice(StrEnum):
@@ -145,6 +145,14 @@ ClusterFiles = Annotated[
 ]
 VerifyShare = Annotated[
     str, typer.Option("--verify", metavar="SHARE", help="Share of the runs made twice, on different workers: 2%.")
+]
+Expectations = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--expect",
+        help="An objective in place of the scenario's, as 'milestone_10MB at_most 8 s'. Exit codes are then those of "
+        "'git bisect run': 0 met, 1 missed, 125 untold, 128 wrong words.",
+    ),
 ]
 Fresh = Annotated[bool, typer.Option(help="Run again what is stored.")]
 Strict = Annotated[bool, typer.Option(help="Inconclusive is a failure (exit code 4).")]
@@ -470,6 +478,7 @@ class RunArguments:
     fresh: Fresh = False
     retry: Retry = ""
     strict: Strict = False
+    expect: Expectations = None
     draw: Draw = True
     html: Html = None
     artefacts: KeptArtefacts = ArtefactsChoice.ALL
@@ -485,6 +494,9 @@ class RunArguments:
 
     def request(self, app: App) -> Request:
         """The request, from which the plan is made. Raises InputError."""
+        return with_expectations(self._request(app), self.expect)
+
+    def _request(self, app: App) -> Request:
         return request_of(
             app,
             self.scenarios,
@@ -531,6 +543,42 @@ class RunArguments:
     def again(self) -> frozenset[str]:
         """Outcomes whose runs are made again. Raises InputError."""
         return parse_outcomes(self.retry) | {"infrastructure"}
+
+
+def with_expectations(request: Request, words: list[str] | None) -> Request:
+    """A request whose scenarios have these objectives in place of their own. Raises InputError."""
+    from harness.analysis.metrics.objectives import mistakes
+
+    if not words:
+        return request
+    objectives = tuple(_parse_expectation(text) for text in words)
+    scenarios = []
+    for scenario in request.scenarios:
+        try:
+            scenarios.append(expecting := scenario.with_objectives(objectives))
+        except UnfitError as error:
+            raise InputError(f"--expect for {scenario.name}: {error}", error.hint) from error
+        for mistake in mistakes(expecting):
+            raise InputError(f"--expect for {scenario.name}: {mistake.text}", mistake.hint)
+    return replace(request, scenarios=scenarios)
+
+
+def _parse_expectation(text: str) -> Objective:
+    from pydantic import ValidationError
+
+    from harness.scenario.schema import Objective
+
+    example = "for example --expect 'milestone_10MB at_most 8 s'"
+    match = re.fullmatch(r"\s*(\S+)\s+(at_most|at_least)\s+(\S.*?)\s*", text)
+    if match is None:
+        raise InputError(f"--expect {format_value(text)}: expected METRIC at_most VALUE, or at_least", example)
+    metric, bound, value = match.groups()
+    number = re.fullmatch(r"-?\d+(\.\d+)?", value)
+    try:
+        return Objective.model_validate({"metric": metric, bound: float(value) if number else value})
+    except ValidationError as error:
+        reason = error.errors()[0].get("ctx", {}).get("error", "")
+        raise InputError(f"--expect {format_value(text)}: {reason}", example) from error
 
 
 @dataclass(frozen=True)

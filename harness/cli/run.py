@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from harness.cli.consoles import console, print_document
+from harness.cli.consoles import console, print_document, print_error
 from harness.cli.environment import cores
 from harness.cli.options import PlanArguments, RunArguments, command_with
 from harness.cli.report import write_site
-from harness.cli.signals import INTERRUPTED, exit_code, handle_interrupts, interrupted_exit
-from harness.errors import InputError, describe_error
+from harness.cli.signals import (
+    BISECT_ABORT,
+    BISECT_SKIP,
+    INTERRUPTED,
+    bisect_exit_code,
+    exit_code,
+    handle_interrupts,
+    interrupted_exit,
+)
+from harness.errors import HarnessError, InputError, describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,6 +71,17 @@ def run(asking: RunArguments) -> None:
     """Run what is not stored yet, print the verdicts, and draw figures: of flows that share a path, or of the worst
     download.
     """
+    if not asking.expect:
+        raise typer.Exit(_run(asking, lambda results: exit_code(results, strict=asking.strict)))
+    try:
+        raise typer.Exit(_run(asking, bisect_exit_code))
+    except HarnessError as error:
+        print_error(error)
+        raise typer.Exit(BISECT_ABORT if isinstance(error, InputError) else BISECT_SKIP) from None
+
+
+def _run(asking: RunArguments, code_of: Callable[[Sequence[CellResult]], int]) -> int:
+    """Run, and print what came of it. Returns the exit code."""
     from harness.execution.scheduler import UnbuiltError
     from harness.report.migration import cells_with_moves, migration_document
     from harness.report.progress import ProgressPrinter
@@ -95,7 +114,7 @@ def run(asking: RunArguments) -> None:
         console().print(write_site(app, results, asking.html), soft_wrap=True)
     if unbuilt is not None:
         raise unbuilt
-    raise typer.Exit(exit_code(results, strict=asking.strict))
+    return code_of(results)
 
 
 def _draw_figures(app: App, results: list[CellResult], processes: int, listen: Listener) -> None:

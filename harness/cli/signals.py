@@ -27,12 +27,15 @@ if TYPE_CHECKING:
 # 0: all met or measured. 1: some verdict failed, or an image is not as recorded. 2: usage, or an invalid file.
 # 3: infrastructure; also where a requested run failed through no fault of the lab, since it was not judged.
 # 4: inconclusive, with --strict. 5: nothing to judge (no such store, no stored run that matches, nothing run).
-# 6: everything is unsupported. 70: a fault of the harness itself. 130: interrupted.
+# 6: everything is unsupported. With --expect those of 'git bisect run': 0, 1, 125 for what cannot be told, and 128,
+# which ends it, for wrong words. 70: a fault of the harness itself. 130: interrupted.
 # 141: the pipe that it prints to was closed (128 and SIGPIPE, as in shells).
 
 
 MET, FAILED, USAGE, INFRASTRUCTURE, UNDECIDED, NOTHING, UNSUPPORTED = range(7)
 FAULT, INTERRUPTED, CLOSED_PIPE = os.EX_SOFTWARE, 130, 141
+#: For `git bisect run` (git-bisect(1)): this commit cannot be tested; and a code above 127, which ends the search.
+BISECT_SKIP, BISECT_ABORT = 125, 128
 
 
 def exit_code(results: Iterable[CellResult], *, strict: bool) -> int:
@@ -49,6 +52,12 @@ def exit_code(results: Iterable[CellResult], *, strict: bool) -> int:
     if strict and any(item.verdict.status == "inconclusive" for item in results):
         return UNDECIDED
     return MET
+
+
+def bisect_exit_code(results: Iterable[CellResult]) -> int:
+    """The exit code for `git bisect run`: whether all cells met what was expected, or one did not, or it is untold."""
+    code = exit_code(results, strict=True)
+    return code if code in (MET, FAILED) else BISECT_SKIP
 
 
 # --- signals

@@ -42,17 +42,17 @@ class ImageInventory:
         self._packed = packed
 
     @cached_property
-    def _implementations(self) -> dict[str, tuple[Implementation, Path]]:
+    def _implementations(self) -> Mapping[str, tuple[Implementation, Path]]:
         """The implementations, read once, since the estimate needs them for every run."""
         return self._catalogue.implementations()
 
     def implementation(self, name: str) -> Implementation:
         """The implementation that a flow names. InputError where there is none."""
-        if name not in self._implementations:
-            raise InputError(
-                f"a flow names '{name}', and there is no such implementation", did_you_mean(name, self._implementations)
-            )
-        return self._implementations[name][0]
+        try:
+            return self._implementations[name][0]
+        except KeyError:
+            hint = did_you_mean(name, self._implementations)
+            raise InputError(f"a flow names '{name}', and there is no such implementation", hint) from None
 
     # --- what there is
 

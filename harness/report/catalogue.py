@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.report.document import SENTENCE_WIDTH, Column, Document, Paragraph, Row, Table
 from harness.scenario.parameters import PARAMETERS, Role
-from harness.scenario.schema import Implementation, Scenario
+from harness.scenario.schema import Implementation, Release, Scenario
 
 #: Heading of the implementations whose manifests do not say `tested`.
 UNTESTED = "by manifest alone: never run by those who wrote it"
@@ -96,3 +96,51 @@ def _table(title: str, entries: Sequence[ListedImplementation]) -> Table:
         roles, protocols = ", ".join(item.roles), ", ".join(item.protocols)
         rows.append(Row([item.name, item.version, item.licence, roles, protocols, _parameters(entry), entry.state]))
     return Table(columns, rows, title)
+
+
+# --- Releases of one implementation.
+
+
+@dataclass(frozen=True)
+class ListedRelease:
+    """One release of an implementation, and what this machine has of it."""
+
+    release: Release
+    current: bool
+    """It is the one that the implementation's name alone means."""
+    here: bool
+    """Its image is on this machine."""
+    absent: str | None
+    """Why it cannot be had; None where it can."""
+
+    @property
+    def state(self) -> str:
+        """Whether it is here, for people."""
+        return self.absent or ("here" if self.here else "not built yet") + (", the current one" if self.current else "")
+
+
+def releases_document(implementation: Implementation, entries: Sequence[ListedRelease]) -> Document:
+    """The releases of an implementation that its registry has, newest first, with their dates."""
+    newest_first = list(reversed(entries))
+    data = {
+        "schema": 1,
+        "name": implementation.name,
+        "releases": [
+            {
+                "name": f"{implementation.name}@{entry.release.version}",
+                "version": str(entry.release.version),
+                "date": entry.release.date.isoformat(),
+                "yanked": entry.release.yanked,
+                "current": entry.current,
+                "here": entry.here,
+                "absent": entry.absent,
+            }
+            for entry in newest_first
+        ],
+    }
+    columns = [Column("name", identifies=True), Column("published"), Column("here?", text=SENTENCE_WIDTH)]
+    rows = [
+        Row([f"{implementation.name}@{entry.release.version}", entry.release.date.isoformat(), entry.state])
+        for entry in newest_first
+    ]
+    return Document(data, [Table(columns, rows, f"releases of {implementation.title or implementation.name}")])

@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from harness.errors import UnfitError, did_you_mean
@@ -51,6 +51,8 @@ class Setting(_ManifestPart):
     """Largest value it takes."""
     default: WrittenValue | None = None
     """The value in force when nothing is asked for; absent where it is not known."""
+    since: Annotated[str, Field(pattern=r"^([0-9][A-Za-z0-9.+_-]*)?$")] = ""
+    """The first release that has it so; of older ones nothing is claimed. Empty where every supported release does."""
     note: str = ""
     """What a reader should know, such as how the default grows."""
 

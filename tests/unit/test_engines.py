@@ -20,7 +20,7 @@ from harness.engine.docker import containers
 from harness.engine.docker.containers import DelayedStarts
 from harness.engine.docker.sampler import Sampler, folder_size, tree_size
 from harness.engine.docker_cli import command_error, hint_for, tail
-from harness.engine.images.build import Build, Images, folder_hash, fresh_copy, is_ours
+from harness.engine.images.build import Build, Images, Variant, folder_hash, fresh_copy, is_ours
 from harness.engine.served_files import MODIFIED, first_difference, served_file
 from harness.errors import EngineError
 from harness.topology import build_lab
@@ -87,9 +87,9 @@ def test_a_folder_is_read_once_however_many_cells_ask(tmp_path: Path, monkeypatc
         (tmp_path / name / "Dockerfile").write_text("ARG ENDPOINT\n")
     read: list[str] = []
 
-    def counted(folder: Path) -> str:
+    def counted(folder: Path, variant: Variant | None = None) -> str:
         read.append(folder.name)
-        return folder_hash(folder)
+        return folder_hash(folder, variant)
 
     monkeypatch.setattr("harness.engine.images.build.folder_hash", counted)
     monkeypatch.setattr("harness.engine.images.build.inspect_image", lambda reference: None)

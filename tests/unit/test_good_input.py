@@ -32,7 +32,7 @@ from tests.examples import SIM, catalogue
 
 FILES = count()
 #: CPU seconds that a file may take to be read, planned and compiled.
-PATIENCE = 2.0
+PATIENCE = 6.0
 
 
 def _known() -> dict[str, Implementation]:

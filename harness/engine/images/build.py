@@ -42,43 +42,91 @@ from harness.engine.images.host_kernel import COMMON_FEATURES, HostKernel, HostK
 from harness.engine.images.registry import Registry
 from harness.errors import EngineError, HarnessError
 from harness.outcome import Image
-from harness.scenario.schema import Implementation
+from harness.scenario.schema import RELEASES_FILE, RELEASES_FOLDER, Implementation, Version
 
 # --- Build contexts: their identity, and a copy to build from.
 
 
 #: The record of what is in an image, beside its recipe (`harness.engine.images.record`).
 RECORD = "components.json"
-#: Files of a recipe's folder that do not influence the image.
-_IGNORED_FILES = ("image.yaml", RECORD)
+#: Of a recipe's folder what does not influence its image: the manifest, the record, and what releases have otherwise.
+_IGNORED = ("image.yaml", RECORD, RELEASES_FILE, RELEASES_FOLDER)
 
 
-def folder_hash(folder: Path) -> str:
+@dataclass(frozen=True)
+class Variant:
+    """What the recipe of a release has otherwise than the recipe of the current one."""
+
+    folder: Path
+    """Files that stand in place of the recipe's own, or beside them."""
+    patches: tuple[Path, ...] = ()
+    """Unified diffs of the recipe's other files, in the order in which they apply."""
+
+
+def folder_hash(folder: Path, variant: Variant | None = None) -> str:
     """Hash of the names, modes and contents of all files of a build context that influence the image.
 
-    The manifest is left out, since a colour or a note does not change the image. So is the record of the image's
-    contents, and so are comments and docstrings of Python (`harness.engine.code_digest`).
+    The manifest is left out, since a colour or a note does not change the image. So are the record of the image's
+    contents, what other releases have, and comments and docstrings of Python (`harness.engine.code_digest`).
     """
     digest = hashlib.blake2b(digest_size=16)
-    left_out = {folder / name for name in _IGNORED_FILES}
-    files = (path for path in folder.rglob("*") if path.is_file() and path not in left_out)
-    for file in sorted(path for path in files if "__pycache__" not in path.parts):
+    for name, file in sorted(_context_files(folder, variant).items()):
         executable = os.access(file, os.X_OK)
         content = hashlib.blake2b(effective_content(file.name, file.read_bytes()), digest_size=16).digest()
-        digest.update(f"{file.relative_to(folder)}\0{int(executable)}\0".encode() + content)
+        digest.update(f"{name}\0{int(executable)}\0".encode() + content)
+    for patch in () if variant is None else variant.patches:
+        digest.update(b"patch\0" + hashlib.blake2b(patch.read_bytes(), digest_size=16).digest())
     return digest.hexdigest()
 
 
+def _context_files(folder: Path, variant: Variant | None) -> dict[Path, Path]:
+    """Name below the build context → file that it is copied from."""
+    own = {path.relative_to(folder): path for path in folder.rglob("*")}
+    files = {name: path for name, path in own.items() if name.parts[0] not in _IGNORED}
+    if variant is not None:
+        files |= {path.relative_to(variant.folder): path for path in variant.folder.rglob("*")}
+    return {name: path for name, path in files.items() if path.is_file() and "__pycache__" not in name.parts}
+
+
 @contextmanager
-def fresh_copy(folder: Path) -> Iterator[Path]:
-    """A copy of a build context, with the present as modification time of all files.
+def fresh_copy(folder: Path, variant: Variant | None = None) -> Iterator[Path]:
+    """A copy of a build context, with the present as modification time of all files. EngineError for a wrong patch.
 
     Cargo, make and the like compare times. Objects in a build cache (`RUN --mount=type=cache`) may be newer than a
     checkout's files, and may come from another branch or checkout. Such tools would take them for up to date.
     """
     with tempfile.TemporaryDirectory(prefix="quic-lab-context-") as scratch:
+        context = Path(scratch) / folder.name
         # `shutil.copy` keeps modes, and no times.
-        yield Path(shutil.copytree(folder, Path(scratch) / folder.name, symlinks=True, copy_function=shutil.copy))
+        shutil.copytree(
+            folder, context, symlinks=True, copy_function=shutil.copy, ignore=shutil.ignore_patterns(RELEASES_FOLDER)
+        )
+        if variant is not None:
+            shutil.copytree(variant.folder, context, copy_function=shutil.copy, dirs_exist_ok=True)
+            for patch in variant.patches:
+                apply_patch(patch, context)
+        yield context
+
+
+def apply_patch(patch: Path, folder: Path) -> None:
+    """Apply a unified diff below a folder. EngineError where it does not fit to the letter."""
+    # Git takes a folder that is in no repository, and no checkout is to be touched by mistake.
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+    command = ["git", "apply", "--whitespace=nowarn", str(patch.resolve())]
+    completed = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        reason = (completed.stderr.strip().splitlines() or ["no message"])[0]
+        raise EngineError(f"{patch} does not apply: {reason}", "renew it: the source that it is of has changed")
+
+
+def variant_of(implementation: Implementation, manifest_folder: Path) -> Variant | None:
+    """What the recipe has otherwise for the release that a name asks for; None for the current one."""
+    folder = manifest_folder / RELEASES_FOLDER / implementation.release
+    if not implementation.release or implementation.versions is None or not folder.is_dir():
+        return None
+    version = Version(implementation.release)
+    adaptations = (item for item in implementation.versions.adaptations if version < item.before)
+    return Variant(folder, tuple(manifest_folder / RELEASES_FOLDER / item.patch for item in adaptations))
 
 
 # --- build
@@ -114,8 +162,17 @@ class Build:
     target: str = ""
     bases: dict[str, Build] = field(default_factory=dict)
     """Build argument → the image it names."""
+    variant: Variant | None = None
+    """What the recipe has otherwise for a release; None for the current one."""
+    release: str = ""
+    """The release that was asked for; empty for the current one."""
     upstream: str = ""
     """Identity of the published image that it starts from; empty where there is none, or it is not on this machine."""
+
+    @property
+    def label(self) -> str:
+        """Its name for people and files, with the release that was asked for and the stage."""
+        return self.name + (f"@{self.release}" if self.release else "") + (f"-{self.target}" if self.target else "")
 
     @property
     def arguments(self) -> set[str]:
@@ -125,7 +182,7 @@ class Build:
     @cached_property
     def identity(self) -> str:
         """Hash of the folder and, through `bases`, of all images below, at the time of the first access."""
-        digest = hashlib.blake2b(f"{folder_hash(self.folder)}\0{self.target}".encode(), digest_size=16)
+        digest = hashlib.blake2b(f"{folder_hash(self.folder, self.variant)}\0{self.target}".encode(), digest_size=16)
         if self.upstream:
             digest.update(f"\0upstream={self.upstream}".encode())
         for argument, build in sorted(self.bases.items()):
@@ -198,11 +255,20 @@ class Images:
         upstream = self._identity_of(implementation.upstream_image)
         key = (implementation.name, folder, upstream)
         if key not in self._builds:
-            self._builds[key] = self._build_of(implementation, folder, upstream)
+            variant = variant_of(implementation, manifest_folder)
+            self._builds[key] = self._build_of(implementation, folder, variant, upstream)
         return self._builds[key]
 
-    def _build_of(self, implementation: Implementation, folder: Path, upstream: str) -> Build:
-        build = Build(implementation.name, folder, implementation.build_time.seconds, upstream=upstream)
+    def _build_of(self, implementation: Implementation, folder: Path, variant: Variant | None, upstream: str) -> Build:
+        seconds = implementation.build_time.seconds
+        build = Build(
+            implementation.base_name,
+            folder,
+            seconds,
+            variant=variant,
+            release=implementation.release,
+            upstream=upstream,
+        )
         shared = {"ENDPOINT": self.endpoint, "RUST": self.rust, "GO": self.go}
         named = build.arguments
         return replace(build, bases={argument: below for argument, below in shared.items() if argument in named})
@@ -300,7 +366,7 @@ class Images:
             return
         for item in missing:
             if item is build or not self._pull_build(item):
-                announce(item.name, item.seconds)
+                announce(item.label if item.release else item.name, item.seconds)
                 self._run_build(item, jobs)
 
     def _pull_build(self, build: Build) -> bool:
@@ -308,7 +374,7 @@ class Images:
         return self._registry is not None and self._registry.pull(build.reference, build.identity)
 
     def _run_build(self, build: Build, jobs: int | None) -> None:
-        log = self._state / "builds" / f"{build.name}{'-' + build.target if build.target else ''}.log"
+        log = self._state / "builds" / f"{build.label}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [
             "docker",
@@ -335,14 +401,14 @@ class Images:
         if self._ca is not None:
             # Companies and CI have proxies with certificates of their own in front of the registries.
             command += ["--secret", f"id=ca,src={self._ca}"]
-        with log.open("wb") as out, fresh_copy(build.folder) as context:
+        with log.open("wb") as out, fresh_copy(build.folder, build.variant) as context:
             code = self._wait_for([*command, str(context)], out)
         if self._cancelled:
-            raise EngineError(f"the build of the image {build.name} was ended")
+            raise EngineError(f"the build of the image {build.label} was ended")
         if code != 0:
             text = log.read_text(errors="replace")
             raise EngineError(
-                f"the image {build.name} could not be built; the end of {log}:\n  " + "\n  ".join(tail(log)),
+                f"the image {build.label} could not be built; the end of {log}:\n  " + "\n  ".join(tail(log)),
                 hint_for(text) or f"read {log}; 'docker buildx build {build.folder}' repeats it",
             )
 

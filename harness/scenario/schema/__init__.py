@@ -4,7 +4,7 @@ Everything here is frozen and validated, and does no I/O but for the trace files
 Schema that editors use is generated from these classes (`harness schema`), so their docstrings are its documentation.
 """
 
-from harness.scenario.schema.base import FORMS, NAME, PATH_NAME, Part
+from harness.scenario.schema.base import FORMS, NAME, NAME_OR_RELEASE, PATH_NAME, Part
 from harness.scenario.schema.faults import Blackhole, Corrupt, Drop
 from harness.scenario.schema.flow import (
     GENERATOR,
@@ -55,6 +55,15 @@ from harness.scenario.schema.queue import (
     StepMarker,
 )
 from harness.scenario.schema.ranges import fixed, largest, smallest
+from harness.scenario.schema.releases import (
+    RELEASES_FILE,
+    RELEASES_FOLDER,
+    Adaptation,
+    Release,
+    Releases,
+    Version,
+    Versions,
+)
 from harness.scenario.schema.scenario import (
     MAXIMUM_ACCESS_DELAYS,
     MAXIMUM_DRAWN,
@@ -85,13 +94,17 @@ __all__ = [
     "MAXIMUM_SEGMENTS",
     "MTU",
     "NAME",
+    "NAME_OR_RELEASE",
     "ONE_SIDED",
     "OPPORTUNITY",
     "PATH_NAME",
     "PROFILES",
+    "RELEASES_FILE",
+    "RELEASES_FOLDER",
     "SMALLEST_MTU",
     "TESTCASES",
     "TUNNEL_HEADER",
+    "Adaptation",
     "Blackhole",
     "Bulk",
     "Cake",
@@ -137,6 +150,8 @@ __all__ = [
     "Rebinding",
     "Red",
     "Refusal",
+    "Release",
+    "Releases",
     "Remark",
     "Reorder",
     "Scenario",
@@ -151,6 +166,8 @@ __all__ = [
     "Traced",
     "Traffic",
     "UniformGaps",
+    "Version",
+    "Versions",
     "asked_of",
     "fixed",
     "largest",

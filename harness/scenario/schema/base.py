@@ -9,6 +9,10 @@ from pydantic import BaseModel, ConfigDict
 
 #: Pattern of the names of implementations.
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
+#: Pattern of a release: a version as its registry has it, without Go's leading v.
+VERSION = r"^[0-9][A-Za-z0-9.+_-]*$"
+#: Pattern of the name of an implementation, or of one of its releases.
+NAME_OR_RELEASE = r"^[a-z0-9][a-z0-9._-]*(@[0-9][A-Za-z0-9.+_-]*)?$"
 #: Pattern of a scenario's name: folders and file, none of which is '..' or begins with a dot. Figures and pages have
 #: the same name.
 SCENARIO_NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
@@ -34,6 +38,7 @@ WEB_ADDRESS = r"^https?://[^\s/]+(/\S*)?$"
 #: Pattern → description of what matches it, with an example after the semicolon.
 FORMS = {
     NAME: "a name of lowercase letters, digits, '.', '_' and '-'; quic-go",
+    NAME_OR_RELEASE: "a name of lowercase letters, digits, '.', '_' and '-', with @VERSION for a release; quic-go",
     SCENARIO_NAME: "a name of letters, digits, '.', '_', '-' and '/': it is that of the file; satellite/medium",
     FILE_BESIDE: "the name of a file in the scenario's folder, or below; lte.trace",
     BUILD_FOLDER: "a folder, '.' or the name of one below; .",

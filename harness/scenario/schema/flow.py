@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from harness.errors import UnfitError
 from harness.formatting import format_value
 from harness.scenario.parameters import ROLES, ParameterValue, Role, WrittenValue, canonical_value
-from harness.scenario.schema.base import NAME, PATH_NAME, Part, short_or
+from harness.scenario.schema.base import NAME_OR_RELEASE, PATH_NAME, Part, short_or
 from harness.scenario.schema.mobility import ClientMove, Move
 from harness.scenario.schema.queue import MTU
 from harness.units import Duration, Rate, Size
@@ -149,9 +149,9 @@ class Flow(Part):
     """What the sender sends, and when: 'bulk', or a model with its figures."""
     direction: Literal["to_client", "to_server"] = "to_client"
     """Where data goes. QUIC endpoints serve downloads only."""
-    client: Annotated[str, Field(pattern=NAME)] | None = None
+    client: Annotated[str, Field(pattern=NAME_OR_RELEASE)] | None = None
     """The implementation at the client, instead of the matrix's."""
-    server: Annotated[str, Field(pattern=NAME)] | None = None
+    server: Annotated[str, Field(pattern=NAME_OR_RELEASE)] | None = None
     """The implementation at the server, instead of the matrix's."""
     access_delay: Duration = Duration(0)
     """Further one-way delay of this flow alone, in both directions, beyond the bottleneck."""

@@ -10,9 +10,10 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from harness.errors import UnfitError
 from harness.scenario.manifest_parameters import ParameterName, RoleSettings, Setting
 from harness.scenario.parameters import ROLES, Role
-from harness.scenario.schema.base import BUILD_FOLDER, COLOUR, FOLDER, IMAGE, NAME, WEB_ADDRESS, Part
+from harness.scenario.schema.base import BUILD_FOLDER, COLOUR, FOLDER, IMAGE, NAME_OR_RELEASE, WEB_ADDRESS, Part
 from harness.scenario.schema.flow import Refusal, TestcaseName
 from harness.scenario.schema.mobility import ClientMove
+from harness.scenario.schema.releases import Versions
 from harness.units import Duration
 
 # --- Requirements of an image for its container.
@@ -98,8 +99,8 @@ class Implementation(Part):
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     """Version of this format."""
-    name: Annotated[str, Field(pattern=NAME)]
-    """Short name, used on the command line."""
+    name: Annotated[str, Field(pattern=NAME_OR_RELEASE)]
+    """Short name, used on the command line. That of a release, NAME@VERSION, is in no manifest."""
     title: str = ""
     """Name shown to people."""
     project: str = ""
@@ -108,6 +109,8 @@ class Implementation(Part):
     """Licence of the implementation."""
     version: str = ""
     """Version of the implementation inside the image."""
+    versions: Versions | None = None
+    """Where its other releases come from, each of them an implementation NAME@VERSION of its own."""
     image: Annotated[str, Field(pattern=IMAGE)] | None = None
     """A published image, by name; pulled when it is not present."""
     build: Annotated[str, Field(pattern=BUILD_FOLDER)] | None = None
@@ -192,6 +195,16 @@ class Implementation(Part):
                 "leave them out, or write build: .",
             )
         return self
+
+    @property
+    def base_name(self) -> str:
+        """Its name without a release."""
+        return self.name.partition("@")[0]
+
+    @property
+    def release(self) -> str:
+        """The release that its name asks for; empty where it asks for none."""
+        return self.name.partition("@")[2]
 
     @property
     def elsewhere(self) -> bool:

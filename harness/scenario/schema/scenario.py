@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator, model_validator
@@ -10,7 +10,7 @@ from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator, m
 from harness.errors import UnfitError
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import ROLES, ParameterValue, Role, WrittenNumber, WrittenValue, canonical_value
-from harness.scenario.schema.base import NAME, PATH_NAME, SCENARIO_NAME, Part
+from harness.scenario.schema.base import NAME_OR_RELEASE, PATH_NAME, SCENARIO_NAME, Part
 from harness.scenario.schema.flow import MAXIMUM_FLOWS, ONE_SIDED, Flow, TestcaseName
 from harness.scenario.schema.objective import Objective
 from harness.scenario.schema.path import Path
@@ -60,9 +60,9 @@ class Scenario(Part):
     flows: Annotated[tuple[Flow, ...], Field(min_length=1, max_length=MAXIMUM_FLOWS)]
     """The clients, each with its server; all share the path. 500 at most, 50 with several paths or segments, and 50 in
     real time; `count` stands for several equal ones."""
-    clients: tuple[Annotated[str, Field(pattern=NAME)], ...] = ()
+    clients: tuple[Annotated[str, Field(pattern=NAME_OR_RELEASE)], ...] = ()
     """Who the clients are where the command line names nobody; everybody by default."""
-    servers: tuple[Annotated[str, Field(pattern=NAME)], ...] = ()
+    servers: tuple[Annotated[str, Field(pattern=NAME_OR_RELEASE)], ...] = ()
     """Who the servers are where the command line names nobody; everybody by default."""
     protocol: Literal["auto", "h3", "hq-interop", "h2"] = "auto"
     """Application protocol; auto takes the first of h3, hq-interop and h2 (over TCP) that both ends speak."""
@@ -119,10 +119,14 @@ class Scenario(Part):
             raise UnfitError("the paths share the servers' network, and with it their MTU", "give all the same mtu")
         return self
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def with_objectives(self, objectives: Sequence[Objective]) -> Scenario:
+        """The scenario with other objectives in place of its own. UnfitError for one that it has no figure for."""
+        self._require_figures(objectives)
+        return self.model_copy(update={"objectives": tuple(objectives)})
+
+    def _require_figures(self, objectives: Sequence[Objective]) -> None:
         labels = {f"milestone_{size.label()}" for size in self.milestones_within()}
-        for objective in self.objectives:
+        for objective in objectives:
             name = MetricName.parse(objective.metric)
             if name.metric.startswith("milestone_") and name.metric not in labels:
                 raise UnfitError(
@@ -133,6 +137,10 @@ class Scenario(Part):
                 raise UnfitError(
                     f"objective on {objective.metric}, but no flow has repeat_after", "give a flow repeat_after: 1 s"
                 )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        self._require_figures(self.objectives)
         if len(self.flows) > MAXIMUM_FLOWS_OF_SEVERAL and (self.paths or self.in_sequence):
             kind = "segments" if self.in_sequence else "paths"
             raise UnfitError(

@@ -1,0 +1,338 @@
+"""Commands over the releases of one implementation: `history`, `bisect`."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.completion import one_implementation
+from harness.cli.consoles import console, print_document
+from harness.cli.options import (
+    ArtefactsChoice,
+    AsJson,
+    AsMarkdown,
+    EngineChoice,
+    Fresh,
+    Jobs,
+    KeptArtefacts,
+    Manifests,
+    OnEngine,
+    Repeat,
+    RunArguments,
+    Scenarios,
+    Seed,
+    Settings,
+    StoreFolder,
+    command_with,
+    parse_tolerance,
+)
+from harness.cli.signals import FAILED, MET, exit_code, handle_interrupts, interrupted_exit
+from harness.errors import EngineError, InputError, NoDataError, did_you_mean
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.capture.divergence import Divergence
+    from harness.evaluation.cell_result import CellResult
+    from harness.evaluation.release_bisection import Found
+    from harness.evaluation.release_history import Criterion, ReleaseResult
+    from harness.execution import App
+    from harness.outcome import Cell
+    from harness.scenario.schema import Implementation, Release, Scenario
+
+
+class Granularity(StrEnum):
+    """Which releases of a history."""
+
+    RELEASE = "release"
+    MINOR = "minor"
+
+
+Name = Annotated[str, typer.Argument(help="An implementation.", autocompletion=one_implementation)]
+Peer = Annotated[
+    str,
+    typer.Option(
+        "--client",
+        help="Whose client downloads from each release; each release has its own without.",
+        autocompletion=one_implementation,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ReleaseArguments:
+    """The arguments that both commands share."""
+
+    name: Name
+    scenarios: Scenarios
+    client: Peer = ""
+    repeat: Repeat = None
+    seed: Seed = 1
+    engine: OnEngine = EngineChoice.VIRTUAL
+    jobs: Jobs = None
+    settings: Settings = None
+    store: StoreFolder = None
+    manifest: Manifests = None
+    fresh: Fresh = False
+    artefacts: KeptArtefacts = ArtefactsChoice.ALL
+    as_json: AsJson = False
+
+    def running(self, names: Sequence[str]) -> RunArguments:
+        """The arguments of `run` for these releases."""
+        releases = ",".join(names)
+        return RunArguments(
+            scenarios=self.scenarios,
+            clients=self.client or releases,
+            servers=releases,
+            repeat=self.repeat,
+            seed=self.seed,
+            engine=self.engine,
+            jobs=self.jobs,
+            settings=self.settings,
+            store=self.store,
+            manifest=self.manifest,
+            fresh=self.fresh,
+            artefacts=self.artefacts,
+        )
+
+
+@dataclass(frozen=True)
+class HistoryArguments(ReleaseArguments):
+    """The arguments of `harness history`."""
+
+    since: Annotated[str, typer.Option(help="Releases from this day on, as 2024-01-01.")] = ""
+    every: Annotated[Granularity, typer.Option(help="Every release, or of those with one minor number the newest.")] = (
+        Granularity.RELEASE
+    )
+    markdown: AsMarkdown = False
+
+
+@dataclass(frozen=True)
+class BisectArguments(ReleaseArguments):
+    """The arguments of `harness bisect`: its name has a range."""
+
+    metric: Annotated[
+        str, typer.Option(help="The metric that decides; the first milestone, or the headline, without.")
+    ] = ""
+    worse: Annotated[str, typer.Option(help="How much worse it has to be than with the oldest release.")] = "2%"
+    better: Annotated[str, typer.Option(help="How much better it has to be, instead of worse.")] = ""
+    changed: Annotated[bool, typer.Option("--changed", help="Any other byte on the wire decides instead.")] = False
+
+
+@command_with(HistoryArguments)
+def history(asking: HistoryArguments) -> None:
+    """Run every release of an implementation, and say which of them changed something.
+
+    What is stored counts; what is missing is run.
+    """
+    from harness.catalogue.releases import newest_of_each_minor
+    from harness.evaluation.release_history import ScenarioHistory
+    from harness.report.history import history_document
+
+    app = asking.running([]).open()
+    implementation, releases = _releases(app, asking.name)
+    if asking.since:
+        first = _day(asking.since)
+        releases = [release for release in releases if release.date >= first]
+    if asking.every is Granularity.MINOR:
+        releases = newest_of_each_minor(releases)
+    if not releases:
+        raise InputError(
+            f"{asking.name} has no release since {asking.since} that can be built", "ask for an earlier day"
+        )
+    results = run_releases(app, asking, releases)
+    histories = []
+    for scenario in app.catalogue.find_scenarios(asking.scenarios):
+        found = (_of_release(app, implementation, release, results, scenario.name) for release in releases)
+        histories.append(ScenarioHistory(scenario, tuple(found)))
+    print_document(history_document(asking.name, histories), as_json=asking.as_json, markdown=asking.markdown)
+    raise typer.Exit(exit_code(results, strict=False))
+
+
+@command_with(BisectArguments)
+def bisect(asking: BisectArguments) -> None:
+    """Find the release that changed something: NAME@OLDEST..NEWEST, such as quiche@0.22.0..0.30.0.
+
+    What is stored counts; of what is missing as little as possible is run. The exit code is 1 where a release is found.
+    """
+    from harness.evaluation.release_bisection import bisect as search
+    from harness.report.history import bisection_document
+
+    app = asking.running([]).open()
+    name, releases = _range(app, asking.name)
+    implementation, _ = _releases(app, name)
+    scenarios = app.catalogue.find_scenarios(asking.scenarios)
+    if len(scenarios) != 1:
+        raise InputError(f"{len(scenarios)} scenarios are named, and one decides", "name one scenario")
+    improves = bool(asking.better)
+    tolerance = parse_tolerance("--better", asking.better) if improves else parse_tolerance("--worse", asking.worse)
+    results: dict[int, ReleaseResult] = {}
+
+    def run(index: int) -> ReleaseResult:
+        if index not in results:
+            cells = run_releases(app, replace(asking, name=name), [releases[index]])
+            results[index] = _of_release(app, implementation, releases[index], cells, scenarios[0].name)
+        return results[index]
+
+    def is_changed(index: int) -> bool | None:
+        result = run(index)
+        return None if result.result is None else criterion.is_changed(run(0), result)
+
+    _require_metric(asking, scenarios[0])
+    if (oldest := run(0)).result is None:
+        raise EngineError(
+            f"there is no run of {oldest.name}, which all are compared with: {oldest.problem}", "ask for a later one"
+        )
+    criterion = _criterion(asking, oldest.result, tolerance, improves=improves)
+    found = search(len(releases), is_changed)
+    divergence = _first_divergence(app, results, found)
+    print_document(bisection_document(criterion, results, found, divergence), as_json=asking.as_json)
+    raise typer.Exit(MET if found.first_changed is None else FAILED)
+
+
+def _range(app: App, text: str) -> tuple[str, list[Release]]:
+    """The implementation and its releases that can be built, of NAME@OLDEST..NEWEST. Raises InputError."""
+    from harness.scenario.schema import Version
+
+    example = "for example quiche@0.22.0..0.30.0"
+    name, _, span = text.partition("@")
+    first, dots, last = span.partition("..")
+    if not dots or not first or not last:
+        raise InputError(f"{text}: expected NAME@OLDEST..NEWEST", example)
+    contestants = app.catalogue.implementations()
+    _, releases = _releases(app, name)
+    for version in (first, last):
+        contestants[f"{name}@{version}"]  # InputError, with the nearest ones, for one that cannot be had
+    if not Version(first) < Version(last):
+        raise InputError(f"{text}: {first} is not older than {last}", f"write {name}@{last}..{first}")
+    return name, [release for release in releases if Version(first) <= release.version <= Version(last)]
+
+
+def _require_metric(asking: BisectArguments, scenario: Scenario) -> None:
+    """InputError for a metric that no run has."""
+    from harness.analysis.metrics.registry import find_metric
+    from harness.evaluation.release_history import ScenarioHistory
+    from harness.scenario.metric_names import MetricName
+
+    if asking.changed and asking.metric:
+        raise InputError("--changed goes by every byte, --metric by one figure", "leave one of the two out")
+    if asking.metric and find_metric(MetricName.parse(asking.metric).metric) is None:
+        names = [item.text(len(scenario.flows)) for item in ScenarioHistory(scenario, ()).metrics]
+        raise InputError(f"--metric {asking.metric}: there is no such metric", f"such as {', '.join(names)}")
+
+
+def _criterion(asking: BisectArguments, oldest: CellResult, tolerance: float, *, improves: bool) -> Criterion:
+    """What counts as a change. NoDataError where the oldest release's runs do not have the metric."""
+    from harness.analysis.metrics.registry import find_metric
+    from harness.evaluation.release_history import Criterion, ScenarioHistory
+
+    if asking.changed:
+        return Criterion(None)
+    flows = len(oldest.cell.scenario.flows)
+    text = asking.metric or ScenarioHistory(oldest.cell.scenario, ()).metrics[0].text(flows)
+    metric = next((name for name in oldest.measurements if name.text(flows) == text), None)
+    if metric is None:
+        raise NoDataError(f"no run of {oldest.cell.server.name} has {text}", "begin with another release")
+    declared = find_metric(metric.metric)
+    return Criterion(metric, "neutral" if declared is None else declared.better, tolerance, improves=improves)
+
+
+def _first_divergence(app: App, results: Mapping[int, ReleaseResult], found: Found) -> Divergence | None:
+    """Where the first run of the found release parts from that of the one before it."""
+    from harness.errors import ResultError
+    from harness.repro.divergence import compare_stored
+
+    if found.first_changed is None:
+        return None
+    pair = (results[found.last_before].result, results[found.first_changed].result)
+    folders = [result.folders[0] for result in pair if result is not None and result.folders]
+    if len(folders) < 2:
+        return None
+    try:
+        return compare_stored(folders[0], folders[1])
+    except ResultError:  # the captures are not kept
+        return None
+
+
+def run_releases(app: App, asking: ReleaseArguments, releases: Sequence[Release]) -> list[CellResult]:
+    """Make the runs of releases that are not stored. Those whose image cannot be built have cells without runs."""
+    from harness.execution.scheduler import UnbuiltError
+    from harness.report.progress import ProgressPrinter
+
+    words = asking.running([f"{asking.name}@{release.version}" for release in releases])
+    request, options = words.request(app), words.options()
+    talk = ProgressPrinter(console())
+    try:
+        with talk, handle_interrupts(talk.interrupted, app.kill_all):
+            matrix = app.matrix(request, talk, pull=True)
+            chosen = [cell for cell in matrix if asking.client or cell.client.name == cell.server.name]
+            _require_open(chosen, asking.name)
+            return app.run_cells(chosen, request.repetitions, options, talk)
+    except UnbuiltError as error:
+        return error.results
+    except KeyboardInterrupt:
+        raise interrupted_exit() from None
+
+
+def _require_open(cells: Sequence[Cell], name: str) -> None:
+    """InputError for a scenario that names all servers itself: no release of another would be in it."""
+    for cell in cells:
+        if "server" not in cell.scenario.open_roles:
+            raise InputError(
+                f"{cell.scenario.name} names its servers, and has no place for a release of {name}",
+                "take a scenario whose flows name no server",
+            )
+
+
+def _releases(app: App, name: str) -> tuple[Implementation, list[Release]]:
+    """An implementation, and its releases that can be built, oldest first. Raises InputError."""
+    from harness.catalogue.releases import supported_releases
+
+    contestants = app.catalogue.implementations()
+    try:
+        implementation, folder = contestants[name]
+    except KeyError:
+        raise InputError(f"no implementation '{name}'", did_you_mean(name, contestants)) from None
+    if implementation.release:
+        raise InputError(f"{name} is one release", f"write {implementation.base_name}")
+    return implementation, supported_releases(implementation, folder)
+
+
+def _day(text: str) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError as error:
+        raise InputError(f"--since {text}: no day", "for example --since 2024-01-01") from error
+
+
+def _of_release(
+    app: App, implementation: Implementation, release: Release, results: Sequence[CellResult], scenario: str
+) -> ReleaseResult:
+    from harness.evaluation.release_history import ReleaseResult
+
+    name = f"{implementation.name}@{release.version}"
+    result = next(
+        (item for item in results if (item.cell.scenario.name, item.cell.server.name) == (scenario, name)), None
+    )
+    if result is not None and result.runs:
+        return ReleaseResult(name, release, result)
+    return ReleaseResult(name, release, None, _build_problem(app.paths.state / "builds" / f"{name}.log"))
+
+
+#: Lines of a build's log by BuildKit itself, which say that a step failed and not why.
+_OF_BUILDKIT = re.compile(r"^(#\d+ (ERROR|CANCELED)|ERROR:|------|> \[)|^Dockerfile:\d+|executor failed")
+
+
+def _build_problem(log: Path) -> str:
+    """The last line of a build's log that is the compiler's."""
+    if not log.exists():
+        return "was not run"
+    lines = (re.sub(r"^(#\d+ )?[\d.]+ ", "", line.strip()) for line in log.read_text(errors="replace").splitlines())
+    telling = [line for line in lines if line and not _OF_BUILDKIT.search(line)]
+    return f"could not be built: {(telling or ['no message'])[-1]} ({log})"

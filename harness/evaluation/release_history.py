@@ -1,0 +1,166 @@
+"""How the releases of one implementation did in a scenario, and where the behaviour changed. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.evaluation.cell_result import CellResult, is_observation
+from harness.evaluation.ranking import headline_metrics
+from harness.outcome import STATES, Attribution, Better, State
+from harness.scenario.metric_names import MetricName
+from harness.scenario.schema import Release, Scenario
+
+#: A change of a figure from this share on is named.
+NAMED_SHARE = 0.005
+#: And of a part of a transfer's time from this share of it on.
+_NAMED_PART = 0.01
+
+
+@dataclass(frozen=True)
+class ReleaseResult:
+    """One release in one scenario."""
+
+    name: str
+    """NAME@VERSION."""
+    release: Release
+    result: CellResult | None
+    problem: str = ""
+    """Why there is no run of it; empty where there is one."""
+
+    @property
+    def captures(self) -> list[tuple[int, Mapping[str, str]]]:
+        """Of each run its repetition, and the digests of its captures by side."""
+        runs = self.result.runs if self.result is not None else ()
+        return [(run.repetition, run.captures) for run, _ in runs if run.captures]
+
+    def median(self, metric: MetricName) -> float | None:
+        """The median of a metric over the runs; infinite where transfers did not reach it, None where it is unknown."""
+        span = self.result.interval(*metric) if self.result is not None else None
+        return None if span is None else span.median
+
+
+@dataclass(frozen=True)
+class ReleaseChange:
+    """What is otherwise than in the release before."""
+
+    before: ReleaseResult
+    after: ReleaseResult
+    identical: bool
+    """Every packet of every run is the same, at the same time."""
+    figures: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Metric, for people → median before and after, where they differ enough."""
+    parts: Mapping[State, float] = field(default_factory=dict)
+    """State of the first transfer → seconds more than before, the largest first, where that is enough."""
+
+
+@dataclass(frozen=True)
+class ScenarioHistory:
+    """The releases in one scenario, oldest first."""
+
+    scenario: Scenario
+    results: tuple[ReleaseResult, ...]
+
+    @property
+    def metrics(self) -> list[MetricName]:
+        """The milestones of the scenario, or its headline where it has none."""
+        milestones = [MetricName(f"milestone_{size.label()}", 0, "first") for size in self.scenario.milestones_within()]
+        return milestones if milestones and len(self.scenario.flows) == 1 else list(headline_metrics(self.scenario))
+
+    @property
+    def changes(self) -> dict[str, ReleaseChange]:
+        """Name of a release → what is otherwise than in the one before that has runs."""
+        changes, before = dict[str, ReleaseChange](), None
+        for after in self.results:
+            if after.result is None:
+                continue
+            if before is not None:
+                changes[after.name] = change_between(before, after, self.metrics)
+            before = after
+        return changes
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """What counts as a change against an older release."""
+
+    metric: MetricName | None
+    """The metric that decides; None for any other byte on the wire."""
+    better: Better = "neutral"
+    """Its better direction; where it has none, a change in either counts."""
+    share: float = 0.0
+    """By how much of the older release's figure it changes at least."""
+    improves: bool = False
+    """It becomes better, not worse."""
+
+    def is_changed(self, before: ReleaseResult, after: ReleaseResult) -> bool | None:
+        """Whether the newer release is changed; None where that cannot be told."""
+        if self.metric is None:
+            return before.captures != after.captures
+        earlier, later = before.median(self.metric), after.median(self.metric)
+        if earlier is None or later is None:
+            return None
+        if earlier == later:
+            return False
+        worse = later - earlier if self.better == "lower" else earlier - later
+        change = abs(worse) if self.better == "neutral" else -worse if self.improves else worse
+        return change > 0 and differ(earlier, later, self.share)
+
+    def text(self, flows: int) -> str:
+        """What is asked, for people."""
+        if self.metric is None:
+            return "any other byte on the wire"
+        return (
+            f"{self.metric.text(flows)} {'better' if self.improves else 'worse'} by more than {100 * self.share:.3g} %"
+        )
+
+
+def change_between(before: ReleaseResult, after: ReleaseResult, metrics: Sequence[MetricName]) -> ReleaseChange:
+    """What differs between two releases in one scenario."""
+    if before.captures and before.captures == after.captures:
+        return ReleaseChange(before, after, identical=True)
+    figures = {}
+    flows = len(before.result.cell.scenario.flows) if before.result is not None else 1
+    for metric in metrics:
+        medians = before.median(metric), after.median(metric)
+        if medians[0] is not None and medians[1] is not None and differ(medians[0], medians[1], NAMED_SHARE):
+            figures[metric.text(flows)] = medians[0], medians[1]
+    return ReleaseChange(before, after, identical=False, figures=figures, parts=_parts(before, after))
+
+
+def differ(before: float, after: float, share: float) -> bool:
+    """Whether two values differ by more than a share of the first; so does every finite one from infinity."""
+    if math.isinf(before) or math.isinf(after):
+        return before != after
+    return abs(after - before) > share * abs(before)
+
+
+def _parts(before: ReleaseResult, after: ReleaseResult) -> dict[State, float]:
+    """By how many seconds the states of the first transfer became longer; medians over the runs that have them."""
+    times = [_state_times(release) for release in (before, after)]
+    if None in times:
+        return {}
+    earlier, later = (item for item in times if item is not None)
+    total = max(sum(earlier.values()), sum(later.values()))
+    longer = {state: later[state] - earlier[state] for state in STATES}
+    named = {state: seconds for state, seconds in longer.items() if abs(seconds) >= _NAMED_PART * total}
+    return dict(sorted(named.items(), key=lambda item: -abs(item[1])))
+
+
+def _state_times(release: ReleaseResult) -> dict[State, float] | None:
+    attributions = _attributions(release)
+    if not attributions:
+        return None
+    return {state: statistics.median(item.seconds_in(state) for item in attributions) for state in STATES}
+
+
+def _attributions(release: ReleaseResult) -> list[Attribution]:
+    runs = release.result.runs if release.result is not None else ()
+    return [
+        attribution
+        for run, measured in runs
+        if measured is not None and measured.attributed is not None and is_observation(run, measured)
+        if (attribution := measured.attributed.of()) is not None
+    ]

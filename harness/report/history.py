@@ -1,0 +1,159 @@
+"""The history of an implementation: its releases as a table for each scenario, with what changed in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from harness.capture.divergence import Divergence
+from harness.evaluation.release_bisection import Found
+from harness.evaluation.release_history import Criterion, ReleaseChange, ReleaseResult, ScenarioHistory, change_between
+from harness.outcome import Interval
+from harness.report.diagnosis import STATE_NAMES
+from harness.report.document import SENTENCE_WIDTH, Block, Column, Document, Heading, Paragraph, Row, Table
+from harness.report.numbers import json_number, number_text, span_text
+from harness.report.reruns import divergence_document
+from harness.scenario.metric_names import MetricName
+
+
+def history_document(name: str, histories: Sequence[ScenarioHistory]) -> Document:
+    """Every release in every scenario, oldest first."""
+    data = {"schema": 1, "name": name, "scenarios": [_data(history) for history in histories]}
+    blocks: list[Block] = [Heading(f"{name}: {len(histories[0].results) if histories else 0} releases")]
+    for history in histories:
+        blocks += [_table(history), *_objectives(history)]
+    return Document(data, blocks)
+
+
+def change_sentence(change: ReleaseChange) -> str:
+    """What is otherwise than in the release before, in words."""
+    if change.identical:
+        return f"same bytes as {change.before.release.version}"
+    figures = "; ".join(
+        f"{metric} {number_text(before)} → {number_text(after)}{_share(before, after)}"
+        for metric, (before, after) in change.figures.items()
+    )
+    parts = ", ".join(
+        f"{STATE_NAMES[state]} {number_text(abs(seconds))} s {'more' if seconds > 0 else 'less'}"
+        for state, seconds in change.parts.items()
+    )
+    if not figures and not parts:
+        return f"other bytes than {change.before.release.version}, the same figures"
+    return ": ".join(text for text in (figures, parts) if text)
+
+
+def bisection_document(
+    criterion: Criterion, results: Mapping[int, ReleaseResult], found: Found, divergence: Divergence | None
+) -> Document:
+    """The release that a search found, what is otherwise in it, and what was run. `results`: by position."""
+    oldest = results[0]
+    scenario = oldest.result.cell.scenario if oldest.result is not None else None
+    flows = len(scenario.flows) if scenario is not None else 1
+    metrics = [criterion.metric] if criterion.metric is not None else []
+    ran = [results[index] for index in sorted(results)]
+    newest = ran[-1]
+    blocks: list[Block] = []
+    change = None
+    if found.first_changed is None:
+        sentence = (
+            f"No release from {oldest.release.version} to {newest.release.version} is changed: {criterion.text(flows)}."
+        )
+    else:
+        before, after = results[found.last_before], results[found.first_changed]
+        change = change_between(before, after, metrics)
+        or_else = f", or one of {len(found.skipped)} before it that could not be run," if found.skipped else ""
+        published = after.release.date.isoformat()
+        sentence = f"{after.name} of {published}{or_else} is the first: {criterion.text(flows)}."
+    blocks.append(Paragraph(sentence))
+    if change is not None:
+        blocks.append(Paragraph(f"Against {change.before.release.version}: {change_sentence(change)}."))
+    # That cells and images are others goes without saying.
+    difference = divergence_document(replace(divergence, facts=()), 2) if divergence is not None else None
+    if difference is not None:
+        blocks += difference.blocks
+    columns = [Column("run", identifies=True), Column("published"), *(Column(metric.text(flows)) for metric in metrics)]
+    rows = [
+        Row([item.name, item.release.date.isoformat(), *(span_text(_interval(item, metric)) for metric in metrics)])
+        for item in ran
+    ]
+    data = {
+        "schema": 1,
+        "criterion": criterion.text(flows),
+        "scenario": None if scenario is None else scenario.name,
+        "first": None if found.first_changed is None else results[found.first_changed].name,
+        "before": results[found.last_before].name,
+        "change": None if change is None else _change_data(change),
+        "divergence": None if difference is None else difference.data,
+        "run": [item.name for item in ran],
+    }
+    return Document(data, [*blocks, Table(columns, rows, f"{len(ran)} releases were run")])
+
+
+def _interval(item: ReleaseResult, metric: MetricName) -> Interval | None:
+    return None if item.result is None else item.result.interval(*metric)
+
+
+def _share(before: float, after: float) -> str:
+    if not (math.isfinite(before) and math.isfinite(after)) or not before:
+        return ""
+    return f" ({(after - before) / before:+.0%})" if abs(after - before) >= 0.005 * abs(before) else ""
+
+
+def _table(history: ScenarioHistory) -> Table:
+    flows = len(history.scenario.flows)
+    columns = [Column("release", identifies=True), Column("published"), Column("runs")]
+    columns += [Column(metric.text(flows)) for metric in history.metrics]
+    columns.append(Column("against the one before", text=SENTENCE_WIDTH))
+    return Table(columns, [_row(history, item) for item in history.results], history.scenario.name)
+
+
+def _row(history: ScenarioHistory, item: ReleaseResult) -> Row:
+    cells = [item.name, item.release.date.isoformat()]
+    if item.result is None:
+        return Row([*cells, "–", *["–" for _ in history.metrics], item.problem])
+    completed = item.result.outcomes.get("completed", 0)
+    figures = [span_text(item.result.interval(*metric)) for metric in history.metrics]
+    change = history.changes.get(item.name)
+    return Row([*cells, f"{completed}/{len(item.result.runs)}", *figures, change_sentence(change) if change else ""])
+
+
+def _objectives(history: ScenarioHistory) -> list[Block]:
+    demanded = ", ".join(map(str, history.scenario.objectives))
+    return [Paragraph(f"objectives: {demanded}")] if demanded else []
+
+
+def _data(history: ScenarioHistory) -> dict[str, Any]:
+    flows = len(history.scenario.flows)
+    changes = history.changes
+    return {
+        "scenario": history.scenario.name,
+        "objectives": [str(objective) for objective in history.scenario.objectives],
+        "releases": [
+            {
+                "name": item.name,
+                "date": item.release.date.isoformat(),
+                "problem": item.problem,
+                "key": None if item.result is None else item.result.cell.key,
+                "outcomes": {} if item.result is None else item.result.outcomes,
+                "medians": {metric.text(flows): _number(item.median(metric)) for metric in history.metrics},
+                "change": _change_data(changes[item.name]) if item.name in changes else None,
+            }
+            for item in history.results
+        ],
+    }
+
+
+def _change_data(change: ReleaseChange) -> dict[str, Any]:
+    return {
+        "before": change.before.name,
+        "identical": change.identical,
+        "figures": {name: [json_number(value) for value in pair] for name, pair in change.figures.items()},
+        "parts": dict(change.parts),
+        "sentence": change_sentence(change),
+    }
+
+
+def _number(value: float | None) -> float | str | None:
+    return None if value is None else json_number(value)

@@ -1,0 +1,262 @@
+"""Releases as contestants: what there is, what can be had, and the recipe that each is built from."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.catalogue import Catalogue
+from harness.catalogue.releases import (
+    is_current,
+    nearest,
+    newest_of_each_minor,
+    read_releases,
+    release_of,
+    supported_releases,
+)
+from harness.engine.images.build import Images, Variant, folder_hash, fresh_copy, variant_of
+from harness.errors import EngineError, InputError
+from harness.scenario.loader import load
+from harness.scenario.schema import Implementation, Releases, Version
+
+ROOT = Path(__file__).resolve().parents[2]
+MANIFEST = """
+schema: 1
+name: mine
+title: Mine
+version: 1.3.0
+build: .
+colour: "#123456"
+versions:
+  from: crates
+  package: mine
+  least: 1.0.0
+  adaptations:
+    - {before: 1.2.0, patch: before-1.2.0.patch}
+    - {before: 1.1.0, patch: before-1.1.0.patch}
+parameters:
+  congestion_control: {server: {flag: "--cc={value}", values: [reno, bbr], default: reno, since: 1.2.0}}
+  initial_rtt: {flag: "--initial-rtt={ms}", default: 333 ms}
+"""
+RELEASES = """
+schema: 1
+releases:
+  - {version: 0.9.0, date: "2024-01-01"}
+  - {version: 1.0.0, date: "2024-02-01"}
+  - {version: 1.1.0, date: "2024-03-01"}
+  - {version: 1.1.1, date: "2024-04-01", yanked: true}
+  - {version: 1.2.0, date: "2024-05-01"}
+  - {version: 1.3.0, date: "2024-06-01"}
+"""
+FIRST_PATCH = """--- a/src/main.rs
++++ b/src/main.rs
+@@ -1 +1 @@
+-main of 1.3
++main of 1.1
+"""
+SECOND_PATCH = FIRST_PATCH.replace("main of 1.1", "main of 1.0").replace("main of 1.3", "main of 1.1")
+
+
+def folder_of(root: Path) -> Path:
+    """The folder of the implementation."""
+    return root / "images" / "mine"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = folder_of(tmp_path)
+    for name, text in {
+        "image.yaml": MANIFEST,
+        "releases.yaml": RELEASES,
+        "Dockerfile": "FROM scratch\n",
+        "Cargo.toml": 'mine = "=1.3.0"\n',
+        "src/main.rs": "main of 1.3\n",
+        "releases/before-1.2.0.patch": FIRST_PATCH,
+        "releases/before-1.1.0.patch": SECOND_PATCH,
+        "releases/1.0.0/Cargo.toml": 'mine = "=1.0.0"\n',
+        "releases/1.1.0/Cargo.toml": 'mine = "=1.1.0"\n',
+        "releases/1.2.0/Cargo.toml": 'mine = "=1.2.0"\n',
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return tmp_path
+
+
+Named = Callable[[str], tuple[Implementation, Path]]
+
+
+@pytest.fixture
+def named(root: Path) -> Named:
+    return Catalogue(root).implementations().__getitem__
+
+
+def test_a_release_is_an_implementation_of_its_own(named: Named) -> None:
+    release, _ = named("mine@1.0.0")
+    assert (release.name, release.base_name, release.release, release.version) == (
+        "mine@1.0.0",
+        "mine",
+        "1.0.0",
+        "1.0.0",
+    )
+    assert release.title == "Mine 1.0.0"
+
+
+def test_releases_are_not_among_all(root: Path) -> None:
+    catalogue = Catalogue(root)
+    assert list(catalogue.implementations()) == ["mine"]
+    assert [item.name for item in catalogue.find_implementations("all", "server")] == ["mine"]
+    assert [item.name for item in catalogue.find_implementations("mine@1.2.0,mine", "server")] == ["mine@1.2.0", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "hint"),
+    [
+        ("mine@7.0.0", "nobody published mine@7.0.0", "1.0.0, 1.1.0, 1.2.0, 1.3.0"),
+        ("mine@0.9.0", "not supported by this endpoint, whose oldest release is 1.0.0", "1.0.0, 1.1.0, 1.2.0, 1.3.0"),
+        ("mine@1.1.1", "was yanked", "1.0.0, 1.1.0, 1.2.0, 1.3.0"),
+        ("mine@new", "'new' is no version", "mine@1.3.0"),
+        ("mine@", "'' is no version", "mine@1.3.0"),
+    ],
+)
+def test_a_release_that_cannot_be_had(root: Path, name: str, reason: str, hint: str) -> None:
+    with pytest.raises(InputError) as raised:
+        Catalogue(root).find_implementations(name, "client")
+    assert reason in raised.value.message and hint in raised.value.hint
+
+
+def test_a_scenario_that_names_such_a_release_has_its_place(root: Path) -> None:
+    file = root / "scenarios" / "one.yaml"
+    file.parent.mkdir()
+    file.write_text(
+        "schema: 1\ntitle: x\npath: {forward: {rate: 10 Mbit/s, delay: 9 ms}, return: {rate: 10 Mbit/s, delay: 9 ms}}\n"
+        "flows:\n  - {download: 1 MB, server: mine@0.9.0}\n"
+    )
+    with pytest.raises(InputError, match=re.escape("one.yaml:5:")) as raised:
+        Catalogue(root).scenario(file)
+    assert "whose oldest release is 1.0.0" in raised.value.message and "1.1.0" in raised.value.hint
+
+
+def test_a_release_without_a_recipe_says_how_to_make_it(root: Path, named: Named) -> None:
+    shutil.rmtree(folder_of(root) / "releases" / "1.2.0")
+    with pytest.raises(InputError, match=r"no recipe yet \('python -m tools.releases mine --add 1.2.0'"):
+        named("mine@1.2.0")
+
+
+def test_a_parameter_that_came_later_cannot_be_set_before(named: Named) -> None:
+    assert named("mine@1.1.0")[0].setting("server", "congestion_control") is None
+    assert named("mine@1.2.0")[0].setting("server", "congestion_control") is not None
+    assert named("mine@1.0.0")[0].setting("server", "initial_rtt") is not None
+
+
+def test_the_context_of_a_release_has_its_pins_and_every_adaptation_for_it(named: Named) -> None:
+    for version, main in (("1.2.0", "main of 1.3"), ("1.1.0", "main of 1.1"), ("1.0.0", "main of 1.0")):
+        implementation, folder = named(f"mine@{version}")
+        with fresh_copy(folder, variant_of(implementation, folder)) as context:
+            assert (context / "Cargo.toml").read_text() == f'mine = "={version}"\n'
+            assert (context / "src/main.rs").read_text() == f"{main}\n"
+            assert not (context / "releases").exists()
+
+
+def test_a_patch_that_does_not_apply_is_an_error(named: Named) -> None:
+    implementation, folder = named("mine@1.0.0")
+    (folder / "src/main.rs").write_text("main of 1.4\n")
+    with (
+        pytest.raises(EngineError, match=r"before-1.2.0.patch does not apply"),
+        fresh_copy(folder, variant_of(implementation, folder)),
+    ):
+        pass
+
+
+def test_the_image_of_a_release_has_a_name_by_its_content(root: Path, named: Named) -> None:
+    images = Images(root / "images", root / "state")
+    builds = {name: images.build_of(*named(name)) for name in ("mine", "mine@1.3.0", "mine@1.2.0", "mine@1.0.0")}
+    identities = {name: build.identity for name, build in builds.items() if build is not None}
+    assert identities["mine"] == identities["mine@1.3.0"]
+    assert len({identities["mine"], identities["mine@1.2.0"], identities["mine@1.0.0"]}) == 3
+    # A patch counts where it applies, and nowhere else.
+    patch = folder_of(root) / "releases" / "before-1.1.0.patch"
+    patch.write_text(SECOND_PATCH.replace("main of 1.0", "main of 0.9"))
+    again = Images(root / "images", root / "state")
+    changed = {name: build.identity for name in builds if (build := again.build_of(*named(name))) is not None}
+    assert {name for name in builds if changed[name] != identities[name]} == {"mine@1.0.0"}
+
+
+def test_what_releases_have_is_no_part_of_the_current_image(root: Path) -> None:
+    folder = folder_of(root)
+    before = folder_hash(folder)
+    (folder / "releases/1.2.0/Cargo.toml").write_text("other\n")
+    (folder / "releases.yaml").write_text("other\n")
+    assert folder_hash(folder) == before
+    assert folder_hash(folder, Variant(folder / "releases/1.2.0")) != before
+
+
+numbers = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
+
+
+@given(st.sets(numbers, min_size=1, max_size=20), numbers)
+def test_the_nearest_releases_are_next_to_it(published: set[tuple[int, int, int]], asked: tuple[int, int, int]) -> None:
+    versions = [Version(".".join(map(str, item))) for item in sorted(published)]
+    found = nearest(Version(".".join(map(str, asked))), versions)
+    first = versions.index(found[0])
+    assert found == versions[first : first + len(found)] and len(found) == min(4, len(versions))
+    after = sum(item < asked for item in published)
+    assert not published or first <= after <= first + len(found)
+
+
+@given(st.lists(numbers, min_size=2, max_size=2, unique=True))
+def test_versions_have_the_order_of_their_numbers(pair: list[tuple[int, int, int]]) -> None:
+    first, second = (Version(".".join(map(str, item))) for item in pair)
+    assert (first < second) == (pair[0] < pair[1])
+
+
+def shipped() -> list[tuple[Implementation, Path]]:
+    entries = Catalogue(ROOT).implementations().values()
+    return [(item, folder) for item, folder in entries if item.versions is not None]
+
+
+@pytest.mark.parametrize(("implementation", "folder"), shipped(), ids=lambda item: getattr(item, "name", ""))
+def test_shipped_releases(implementation: Implementation, folder: Path) -> None:
+    """Every release with a recipe is published and supported, has every patch that is for it, and its own pins."""
+    releases = read_releases(implementation, folder)
+    assert any(is_current(implementation, release.version) for release in releases)
+    supported = {str(release.version) for release in supported_releases(implementation, folder)}
+    recipes = [path for path in sorted((folder / "releases").glob("*")) if path.is_dir()]
+    assert {path.name for path in recipes} <= supported
+    for recipe in recipes:
+        release = release_of(implementation, folder, recipe.name)
+        assert implementation.versions is not None
+        with fresh_copy(folder, variant_of(release, folder)) as context:
+            pins = "".join(path.read_text() for name in ("Cargo.toml", "go.mod", "requirements.txt")
+                           if (path := context / name).exists())  # fmt: skip
+        assert re.search(rf"{re.escape(implementation.versions.package)}\W.*{re.escape(recipe.name)}", pins)
+
+
+def test_the_newest_of_each_minor(root: Path) -> None:
+    releases = load(folder_of(root) / "releases.yaml", Releases).releases
+    assert [str(release.version) for release in newest_of_each_minor(releases)] == [
+        "0.9.0",
+        "1.0.0",
+        "1.1.1",
+        "1.2.0",
+        "1.3.0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (RELEASES.replace("0.9.0", "1.9.0"), "1.0.0 stands behind 1.9.0"),
+        (RELEASES.replace("0.9.0", "nine"), "releases.0.version: 'nine' is no version"),
+        (RELEASES.replace("2024-01-01", "soon"), "releases.0.date"),
+    ],
+)
+def test_a_wrong_file_of_releases(root: Path, text: str, message: str) -> None:
+    (folder_of(root) / "releases.yaml").write_text(text)
+    with pytest.raises(InputError, match=re.escape(message)):
+        Catalogue(root).find_implementations("mine@1.0.0", "client")
