@@ -75,9 +75,9 @@ def _sentences(found: Sequence[Stack]) -> list[str]:
     if used:
         (most_used, first), (least_used, last) = used[0], used[-1]
         steady = [stack.steady_use.median for _, stack in used if stack.steady_use is not None]
-        beside = f", where the satellite stays the middle of them {statistics.median(steady):.1%}" if steady else ""
+        beside = f"; without reconfigurations that is {statistics.median(steady):.1%}" if steady else ""
         sentences.append(
-            f"Of what the link could carry {first.name} uses {most_used:.1%}, {last.name} {least_used:.1%}, and the "
+            f"{first.name} uses {most_used:.1%} of what the link could carry, {last.name} {least_used:.1%}, and the "
             f"middle of {len(used)} stacks {statistics.median(share for share, _ in used):.1%}{beside}."
         )
     timed = sorted(

@@ -78,7 +78,7 @@ def _mistaken(quic: Sequence[Stack]) -> str:
             least, most = (choose(counts, key=lambda name: counts[name]) for choose in (min, max))
             numbers = [f"{number_text(counts[name])} ({name})" for name in (least, most)]
             parts.append(f"{' to '.join(numbers)} {_WHEN[case]}")
-    return f"Of a download's packets that come, senders of QUIC take for lost {_listed(parts)}." if parts else ""
+    return f"Senders of QUIC take packets of a download for lost that come: {_listed(parts)}." if parts else ""
 
 
 _WHEN = {

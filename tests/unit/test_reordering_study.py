@@ -79,7 +79,7 @@ def test_stacks_with_themselves_by_name_and_tcp_last() -> None:
 def test_three_sentences() -> None:
     mistaken, costs, tcp = sentences(stacks(made()))
     assert mistaken == (
-        "Of a download's packets that come, senders of QUIC take for lost 1 (ngtcp2) to 46 (quinn) where neighbours "
+        "Senders of QUIC take packets of a download for lost that come: 1 (ngtcp2) to 46 (quinn) where neighbours "
         "change places, 8 (ngtcp2) to 500 (picoquic) where 1 % come far ahead and 700 (quinn) to 1,000 (ngtcp2) where "
         "delays vary by ±5 ms."
     )
