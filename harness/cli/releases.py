@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from harness.capture.divergence import Divergence
     from harness.evaluation.cell_result import CellResult
-    from harness.evaluation.release_bisection import Found
+    from harness.evaluation.release_bisection import Bisection
     from harness.evaluation.release_history import Criterion, ReleaseResult
     from harness.execution import App
     from harness.outcome import Cell
@@ -149,8 +150,8 @@ def history(asking: HistoryArguments) -> None:
     results = run_releases(app, asking, releases)
     histories = []
     for scenario in app.catalogue.find_scenarios(asking.scenarios):
-        found = (_of_release(app, implementation, release, results, scenario.name) for release in releases)
-        histories.append(ScenarioHistory(scenario, tuple(found)))
+        by_release = (_of_release(app, implementation, release, results, scenario.name) for release in releases)
+        histories.append(ScenarioHistory(scenario, tuple(by_release)))
     print_document(history_document(asking.name, histories), as_json=asking.as_json, markdown=asking.markdown)
     raise typer.Exit(exit_code(results, strict=False))
 
@@ -190,10 +191,10 @@ def bisect(asking: BisectArguments) -> None:
             f"there is no run of {oldest.name}, which all are compared with: {oldest.problem}", "ask for a later one"
         )
     criterion = _criterion(asking, oldest.result, tolerance, improves=improves)
-    found = search(len(releases), is_changed)
-    divergence = _first_divergence(app, results, found)
-    print_document(bisection_document(criterion, results, found, divergence), as_json=asking.as_json)
-    raise typer.Exit(MET if found.first_changed is None else FAILED)
+    bisection = search(len(releases), is_changed)
+    divergence = _first_divergence(results, bisection)
+    print_document(bisection_document(criterion, results, bisection, divergence), as_json=asking.as_json)
+    raise typer.Exit(MET if bisection.first_changed is None else FAILED)
 
 
 def _range(app: App, text: str) -> tuple[str, list[Release]]:
@@ -243,14 +244,14 @@ def _criterion(asking: BisectArguments, oldest: CellResult, tolerance: float, *,
     return Criterion(metric, "neutral" if declared is None else declared.better, tolerance, improves=improves)
 
 
-def _first_divergence(app: App, results: Mapping[int, ReleaseResult], found: Found) -> Divergence | None:
+def _first_divergence(results: Mapping[int, ReleaseResult], bisection: Bisection) -> Divergence | None:
     """Where the first run of the found release parts from that of the one before it."""
     from harness.errors import ResultError
     from harness.repro.divergence import compare_stored
 
-    if found.first_changed is None:
+    if bisection.first_changed is None:
         return None
-    pair = (results[found.last_before].result, results[found.first_changed].result)
+    pair = (results[bisection.last_before].result, results[bisection.first_changed].result)
     folders = [result.folders[0] for result in pair if result is not None and result.folders]
     if len(folders) < 2:
         return None
@@ -272,7 +273,7 @@ def run_releases(app: App, asking: ReleaseArguments, releases: Sequence[Release]
         with talk, handle_interrupts(talk.interrupted, app.kill_all):
             matrix = app.matrix(request, talk, pull=True)
             chosen = [cell for cell in matrix if asking.client or cell.client.name == cell.server.name]
-            _require_open(chosen, asking.name)
+            require_one_cell_each(chosen, asking.name)
             return app.run_cells(chosen, request.repetitions, options, talk)
     except UnbuiltError as error:
         return error.results
@@ -280,13 +281,20 @@ def run_releases(app: App, asking: ReleaseArguments, releases: Sequence[Release]
         raise interrupted_exit() from None
 
 
-def _require_open(cells: Sequence[Cell], name: str) -> None:
-    """InputError for a scenario that names all servers itself: no release of another would be in it."""
+def require_one_cell_each(cells: Sequence[Cell], name: str) -> None:
+    """InputError for a scenario that has no place for a release of an implementation, or several cells for each."""
+    counts = Counter((cell.scenario.name, cell.server.name) for cell in cells)
     for cell in cells:
-        if "server" not in cell.scenario.open_roles:
+        scenario, count = cell.scenario, counts[cell.scenario.name, cell.server.name]
+        if "server" not in scenario.open_roles:
             raise InputError(
-                f"{cell.scenario.name} names its servers, and has no place for a release of {name}",
+                f"{scenario.name} names its servers, and has no place for a release of {name}",
                 "take a scenario whose flows name no server",
+            )
+        if count > 1:
+            raise InputError(
+                f"{scenario.name} has {count} cells for each release, and one is compared",
+                f"give what it varies one value: {', '.join(f'--set {key}=…' for key in cell.parameters)}",
             )
 
 

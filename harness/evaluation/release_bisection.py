@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Found:
+class Bisection:
     """Where a search ended, by positions from the oldest release on."""
 
     last_before: int
@@ -18,7 +18,7 @@ class Found:
     """Releases between the two that could not be tested: the change may be any of theirs."""
 
 
-def bisect(count: int, is_changed: Callable[[int], bool | None]) -> Found:
+def bisect(count: int, is_changed: Callable[[int], bool | None]) -> Bisection:
     """Find the first of `count` releases that is changed, if those behind it are, too. The first, 0, is not.
 
     `is_changed` runs a release; None where that was not possible. As in git-bisect(1), one next to it then takes its
@@ -37,4 +37,4 @@ def bisect(count: int, is_changed: Callable[[int], bool | None]) -> Found:
         else:
             low = index
     between = tuple(sorted(index for index in skipped if low < index < high))
-    return Found(low, high if high < count else None, between)
+    return Bisection(low, high if high < count else None, between)

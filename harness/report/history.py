@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.capture.divergence import Divergence
-from harness.evaluation.release_bisection import Found
+from harness.evaluation.release_bisection import Bisection
 from harness.evaluation.release_history import Criterion, ReleaseChange, ReleaseResult, ScenarioHistory, change_between
 from harness.outcome import Interval
 from harness.report.diagnosis import STATE_NAMES
@@ -45,7 +45,7 @@ def change_sentence(change: ReleaseChange) -> str:
 
 
 def bisection_document(
-    criterion: Criterion, results: Mapping[int, ReleaseResult], found: Found, divergence: Divergence | None
+    criterion: Criterion, results: Mapping[int, ReleaseResult], bisection: Bisection, divergence: Divergence | None
 ) -> Document:
     """The release that a search found, what is otherwise in it, and what was run. `results`: by position."""
     oldest = results[0]
@@ -56,14 +56,14 @@ def bisection_document(
     newest = ran[-1]
     blocks: list[Block] = []
     change = None
-    if found.first_changed is None:
+    if bisection.first_changed is None:
         sentence = (
             f"No release from {oldest.release.version} to {newest.release.version} is changed: {criterion.text(flows)}."
         )
     else:
-        before, after = results[found.last_before], results[found.first_changed]
+        before, after = results[bisection.last_before], results[bisection.first_changed]
         change = change_between(before, after, metrics)
-        or_else = f", or one of {len(found.skipped)} before it that could not be run," if found.skipped else ""
+        or_else = f", or one of {len(bisection.skipped)} before it that could not be run," if bisection.skipped else ""
         published = after.release.date.isoformat()
         sentence = f"{after.name} of {published}{or_else} is the first: {criterion.text(flows)}."
     blocks.append(Paragraph(sentence))
@@ -82,8 +82,8 @@ def bisection_document(
         "schema": 1,
         "criterion": criterion.text(flows),
         "scenario": None if scenario is None else scenario.name,
-        "first": None if found.first_changed is None else results[found.first_changed].name,
-        "before": results[found.last_before].name,
+        "first": None if bisection.first_changed is None else results[bisection.first_changed].name,
+        "before": results[bisection.last_before].name,
         "change": None if change is None else _change_data(change),
         "divergence": None if difference is None else difference.data,
         "run": [item.name for item in ran],

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.cli.releases import require_one_cell_each
+from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.release_bisection import bisect
 from harness.evaluation.release_history import Criterion, ReleaseResult, ScenarioHistory, change_between, differ
@@ -191,3 +193,16 @@ def test_what_a_search_found() -> None:
     assert "Against 1.1.0: completion 8 → 9 (+12%): slow start 1 s more." in text
     nothing = bisection_document(Criterion(COMPLETION, "lower", 0.5), results, bisect(3, lambda index: False), None)
     assert nothing.data["first"] is None and "No release from 1.0.0 to 1.2.0 is changed" in printed(nothing)
+
+
+def test_a_scenario_has_one_cell_for_each_release() -> None:
+    fits = cell(scenario(name="one"), server=implementation("mine"))
+    require_one_cell_each([fits], "mine")
+    with pytest.raises(InputError, match="one has 2 cells for each release") as raised:
+        rates = ("10 Mbit/s", "20 Mbit/s")
+        swept = [cell(scenario(name="one"), parameters={"path.forward.rate": rate}) for rate in rates]
+        require_one_cell_each(swept, "mine")
+    assert "--set path.forward.rate" in raised.value.hint
+    with pytest.raises(InputError, match="names its servers"):
+        named = scenario(objectives=[], flows=[{"download": "1 MB", "server": "beta"}])
+        require_one_cell_each([fits.model_copy(update={"scenario": named})], "mine")
