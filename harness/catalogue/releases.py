@@ -61,13 +61,15 @@ def release_of(implementation: Implementation, folder: Path, version_text: str) 
         version = Version(version_text)
     except ValueError as error:
         raise InputError(f"{name}: {error}", f"for example {implementation.name}@{releases[-1].version}") from error
-    usable = [release.version for release in supported_releases(implementation, folder)]
-    hint = f"the nearest that can be built: {', '.join(map(str, nearest(version, usable)))}"
-    published = next((release for release in releases if release.version == version), None)
-    if published is None:
-        raise InputError(f"nobody published {name}", hint)
-    if (why := why_absent(implementation, folder, published)) is not None:
-        raise InputError(f"{name} {why}", hint)
+    # By the letter: 0.58 is no other word for 0.58.0, which the folder of its pins is called by.
+    published = next((release for release in releases if str(release.version) == version_text), None)
+    problem = f"nobody published {name}"
+    if published is not None:
+        why = why_absent(implementation, folder, published)
+        problem = f"{name} {why}" if why is not None else ""
+    if published is None or problem:
+        usable = [item.version for item in releases if why_absent(implementation, folder, item) is None]
+        raise InputError(problem, f"the nearest that can be built: {', '.join(map(str, nearest(version, usable)))}")
     return implementation.model_copy(
         update={
             "name": name,

@@ -118,6 +118,7 @@ def test_releases_are_not_among_all(root: Path) -> None:
     ("name", "reason", "hint"),
     [
         ("mine@7.0.0", "nobody published mine@7.0.0", "1.0.0, 1.1.0, 1.2.0, 1.3.0"),
+        ("mine@1.2", "nobody published mine@1.2", "1.2.0"),
         ("mine@0.9.0", "not supported by this endpoint, whose oldest release is 1.0.0", "1.0.0, 1.1.0, 1.2.0, 1.3.0"),
         ("mine@1.1.1", "was yanked", "1.0.0, 1.1.0, 1.2.0, 1.3.0"),
         ("mine@new", "'new' is no version", "mine@1.3.0"),
