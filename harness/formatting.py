@@ -29,6 +29,11 @@ def format_flows(numbers: Sequence[int]) -> str:
     return f"flow {numbers[0]}" if len(numbers) == 1 else f"flows {', '.join(map(str, numbers))}"
 
 
+def format_list(texts: Sequence[str]) -> str:
+    """Texts as a list in a sentence: 'one, two and three'; empty without any."""
+    return " and ".join([*filter(None, [", ".join(texts[:-1])]), *texts[-1:]])
+
+
 def format_count(number: int, noun: str) -> str:
     """A number with its noun: '1 run', '2 runs'."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -28,7 +28,7 @@ from harness.catalogue.releases import is_current, read_releases
 from harness.cli.entry import create_program, run_program
 from harness.cli.environment import ROOT, open_app
 from harness.engine.images.build import Build, Images, apply_patch
-from harness.errors import EngineError, InputError, did_you_mean
+from harness.errors import EngineError, InputError
 from harness.scenario.schema import RELEASES_FILE, RELEASES_FOLDER, Implementation, Release, Version, Versions
 
 program = create_program("releases")
@@ -44,11 +44,8 @@ def releases(
 ) -> None:
     """Write releases.yaml of implementations, and recipes for some of their releases."""
     app = open_app()
-    contestants = app.catalogue.implementations()
     for name in names:
-        if name not in contestants:
-            raise InputError(f"no implementation '{name}'", did_you_mean(name, contestants))
-        implementation, folder = contestants[name]
+        implementation, folder = app.catalogue.implementations().find(name)
         if implementation.versions is None:
             raise InputError(f"{folder / 'image.yaml'} has no 'versions'", "say where its releases come from")
         if not add:
@@ -62,11 +59,9 @@ def releases(
 
 def _published(images: Images, versions: Versions) -> list[Release]:
     """Every release of a package that its registry has, sorted, without those that are before a release."""
-    find = {"crates": _crates, "go": _modules, "pypi": _python_packages}[versions.from_]
-    found = {
-        release.version: release for release in find(images, versions.package) if not release.version.is_prerelease
-    }
-    return [found[version] for version in sorted(found)]
+    ask = {"crates": _crates, "go": _modules, "pypi": _python_packages}[versions.from_]
+    releases = {item.version: item for item in ask(images, versions.package) if not item.version.is_prerelease}
+    return [releases[version] for version in sorted(releases)]
 
 
 def _crates(images: Images, package: str) -> Iterable[Release]:

@@ -157,6 +157,16 @@ class Contestants(Mapping[str, tuple[Implementation, Path]]):
             self._releases[name] = _with_image(release, self._stand_ins.get(name)), folder
         return self._releases[name]
 
+    def find(self, name: str, context: str = "", role: str = "") -> tuple[Implementation, Path]:
+        """The same for a name that a person wrote: InputError where nobody has it, with the most similar names.
+
+        `context` stands before the message, `role` behind it.
+        """
+        try:
+            return self[name]
+        except KeyError:
+            raise InputError(f"{context}no implementation '{name}'{role}", did_you_mean(name, self)) from None
+
     def __contains__(self, name: object) -> bool:
         try:
             return isinstance(name, str) and self[name] is not None
@@ -391,11 +401,7 @@ class Catalogue:
             by_name[implementation.name] = (implementation, file.resolve().parent)
         contestants = Contestants(by_name, self.stand_ins)
         for name, image in self.stand_ins.items():
-            try:
-                contestants[name]
-            except KeyError:
-                hint = did_you_mean(name, by_name)
-                raise InputError(f"--image {name}={image}: no implementation '{name}'", hint) from None
+            contestants.find(name, f"--image {name}={image}: ")
         return contestants
 
     def manifest(self, file: Path) -> tuple[Implementation, Positions]:
@@ -433,11 +439,7 @@ class Catalogue:
             return [item for item in candidates if item.name not in absent]
         selected: dict[str, Implementation] = {}
         for word in [word.strip() for word in words.split(",") if word.strip()]:
-            try:
-                implementation, _ = contestants[word]
-            except KeyError:
-                hint = did_you_mean(word, contestants)
-                raise InputError(f"no implementation '{word}' for the {role}s", hint) from None
+            implementation, _ = contestants.find(word, role=f" for the {role}s")
             if word in selected:
                 raise InputError(f"'{word}' is named twice for the {role}s", "leave one of the two out")
             selected[word] = implementation

@@ -86,10 +86,7 @@ def _listed_releases(app: App, name: str) -> Document:
     from harness.report.catalogue import ListedRelease, releases_document
 
     contestants = app.catalogue.implementations()
-    try:
-        implementation, folder = contestants[name]
-    except KeyError:
-        raise InputError(f"no implementation '{name}'", did_you_mean(name, contestants)) from None
+    implementation, folder = contestants.find(name)
     entries = []
     for release in read_releases(implementation, folder):
         absent = why_absent(implementation, folder, release)

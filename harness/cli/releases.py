@@ -34,7 +34,7 @@ from harness.cli.options import (
     parse_tolerance,
 )
 from harness.cli.signals import FAILED, MET, exit_code, handle_interrupts, interrupted_exit
-from harness.errors import EngineError, InputError, NoDataError, did_you_mean
+from harness.errors import EngineError, InputError, NoDataError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,8 +166,7 @@ def bisect(asking: BisectArguments) -> None:
     from harness.report.history import bisection_document
 
     app = asking.running([]).open()
-    name, releases = _range(app, asking.name)
-    implementation, _ = _releases(app, name)
+    implementation, releases = _range(app, asking.name)
     scenarios = app.catalogue.find_scenarios(asking.scenarios)
     if len(scenarios) != 1:
         raise InputError(f"{len(scenarios)} scenarios are named, and one decides", "name one scenario")
@@ -177,7 +176,7 @@ def bisect(asking: BisectArguments) -> None:
 
     def run(index: int) -> ReleaseResult:
         if index not in results:
-            cells = run_releases(app, replace(asking, name=name), [releases[index]])
+            cells = run_releases(app, replace(asking, name=implementation.name), [releases[index]])
             results[index] = _of_release(app, implementation, releases[index], cells, scenarios[0].name)
         return results[index]
 
@@ -197,7 +196,7 @@ def bisect(asking: BisectArguments) -> None:
     raise typer.Exit(MET if bisection.first_changed is None else FAILED)
 
 
-def _range(app: App, text: str) -> tuple[str, list[Release]]:
+def _range(app: App, text: str) -> tuple[Implementation, list[Release]]:
     """The implementation and its releases that can be built, of NAME@OLDEST..NEWEST. Raises InputError."""
     from harness.scenario.schema import Version
 
@@ -206,13 +205,13 @@ def _range(app: App, text: str) -> tuple[str, list[Release]]:
     first, dots, last = span.partition("..")
     if not dots or not first or not last:
         raise InputError(f"{text}: expected NAME@OLDEST..NEWEST", example)
-    contestants = app.catalogue.implementations()
-    _, releases = _releases(app, name)
+    implementation, releases = _releases(app, name)
     for version in (first, last):
-        contestants[f"{name}@{version}"]  # InputError, with the nearest ones, for one that cannot be had
+        # InputError, with the nearest ones, for one that cannot be had.
+        app.catalogue.implementations().find(f"{name}@{version}")
     if not Version(first) < Version(last):
         raise InputError(f"{text}: {first} is not older than {last}", f"write {name}@{last}..{first}")
-    return name, [release for release in releases if Version(first) <= release.version <= Version(last)]
+    return implementation, [release for release in releases if Version(first) <= release.version <= Version(last)]
 
 
 def _require_metric(asking: BisectArguments, scenario: Scenario) -> None:
@@ -302,11 +301,7 @@ def _releases(app: App, name: str) -> tuple[Implementation, list[Release]]:
     """An implementation, and its releases that can be built, oldest first. Raises InputError."""
     from harness.catalogue.releases import supported_releases
 
-    contestants = app.catalogue.implementations()
-    try:
-        implementation, folder = contestants[name]
-    except KeyError:
-        raise InputError(f"no implementation '{name}'", did_you_mean(name, contestants)) from None
+    implementation, folder = app.catalogue.implementations().find(name)
     if implementation.release:
         raise InputError(f"{name} is one release", f"write {implementation.base_name}")
     return implementation, supported_releases(implementation, folder)

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from harness.evaluation.cell_result import CellResult, is_observation
 from harness.evaluation.ranking import headline_metrics
@@ -63,13 +64,13 @@ class ScenarioHistory:
     scenario: Scenario
     results: tuple[ReleaseResult, ...]
 
-    @property
+    @cached_property
     def metrics(self) -> list[MetricName]:
         """The milestones of the scenario, or its headline where it has none."""
         milestones = [MetricName(f"milestone_{size.label()}", 0, "first") for size in self.scenario.milestones_within()]
         return milestones if milestones and len(self.scenario.flows) == 1 else list(headline_metrics(self.scenario))
 
-    @property
+    @cached_property
     def changes(self) -> dict[str, ReleaseChange]:
         """Name of a release → what is otherwise than in the one before that has runs."""
         changes, before = dict[str, ReleaseChange](), None

@@ -126,7 +126,6 @@ def _objectives(history: ScenarioHistory) -> list[Block]:
 
 def _data(history: ScenarioHistory) -> dict[str, Any]:
     flows = len(history.scenario.flows)
-    changes = history.changes
     return {
         "scenario": history.scenario.name,
         "objectives": [str(objective) for objective in history.scenario.objectives],
@@ -138,7 +137,7 @@ def _data(history: ScenarioHistory) -> dict[str, Any]:
                 "key": None if item.result is None else item.result.cell.key,
                 "outcomes": {} if item.result is None else item.result.outcomes,
                 "medians": {metric.text(flows): _number(item.median(metric)) for metric in history.metrics},
-                "change": _change_data(changes[item.name]) if item.name in changes else None,
+                "change": _change_data(history.changes[item.name]) if item.name in history.changes else None,
             }
             for item in history.results
         ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import format_list
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
 from harness.scenario.parameters import Role
@@ -197,7 +198,4 @@ def _verb(of: Sequence[Stack], one: str, several: str) -> str:
 
 
 def _names(of: Sequence[Stack]) -> str:
-    names = [stack.name for stack in of]
-    if len(names) < 2:
-        return names[0] if names else "none"
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    return format_list([stack.name for stack in of]) or "none"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import format_list
 from harness.outcome import Interval
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
@@ -71,7 +72,7 @@ def _survivors(told: Sequence[Row], silent: Sequence[Row]) -> str:
         lost = [row.name for row in quic if not row.survives]
         parts.append(
             f"{words} {sum(row.survives for row in quic)} of {len(quic)} stacks of QUIC end every download"
-            + (f" ({_names(lost)} {'does' if len(lost) == 1 else 'do'} not)" if lost else "")
+            + (f" ({format_list(lost)} {'does' if len(lost) == 1 else 'do'} not)" if lost else "")
         )
     return "; ".join(parts) + "."
 
@@ -84,7 +85,7 @@ def _times(silent: Sequence[Row]) -> str:
         if (span := row.recovery) is not None and math.isfinite(span.median)
     ]
     unaffected = [row.name for row in silent if not row.is_affected and not row.is_tcp]
-    aside = f"; {_names(unaffected)} sent nothing that was too large" if unaffected else ""
+    aside = f"; {format_list(unaffected)} sent nothing that was too large" if unaffected else ""
     if not timed:
         return f"No stack that sent larger packets survives without ICMP{aside}."
     (least, first), (most, last) = min(timed), max(timed)
@@ -98,8 +99,8 @@ def _worth(told: Sequence[Row], silent: Sequence[Row]) -> str:
     both = [(row, without[row.name]) for row in told if not row.is_tcp and row.name in without and row.survives]
     alone = [row.name for row, other in both if not other.survives]
     sooner = [row.name for row, other in both if other.survives and _is_sooner(row.recovery, other.recovery)]
-    parts = [f"{_names(alone)} {'survives' if len(alone) == 1 else 'survive'} with ICMP alone"] if alone else []
-    parts += [f"data of {_names(sooner)} come again sooner with it in every run"] if sooner else []
+    parts = [f"{format_list(alone)} {'survives' if len(alone) == 1 else 'survive'} with ICMP alone"] if alone else []
+    parts += [f"data of {format_list(sooner)} come again sooner with it in every run"] if sooner else []
     tcp = [
         f"{'ends' if row.survives else 'does not end'} {when}"
         for when, found in (("with ICMP", told), ("without", silent))
@@ -114,7 +115,3 @@ def _worth(told: Sequence[Row], silent: Sequence[Row]) -> str:
 def _is_sooner(told: Interval | None, silent: Interval | None) -> bool:
     """Whether every run with ICMP was sooner than any without."""
     return told is not None and silent is not None and told.high < silent.low
-
-
-def _names(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import format_list
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
 from studies.reordering.claims import CASES, FAR_AHEAD, IN_ORDER, JITTER, LIMIT, NEIGHBOURS, SOURCE, STATED
@@ -78,7 +79,7 @@ def _mistaken(quic: Sequence[Stack]) -> str:
             least, most = (choose(counts, key=lambda name: counts[name]) for choose in (min, max))
             numbers = [f"{number_text(counts[name])} ({name})" for name in (least, most)]
             parts.append(f"{' to '.join(numbers)} {_WHEN[case]}")
-    return f"Senders of QUIC take packets of a download for lost that come: {_listed(parts)}." if parts else ""
+    return f"Senders of QUIC take packets of a download for lost that come: {format_list(parts)}." if parts else ""
 
 
 _WHEN = {
@@ -86,10 +87,6 @@ _WHEN = {
     FAR_AHEAD: "where 1 % come far ahead",
     JITTER: "where delays vary by ±5 ms",
 }
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _costs(quic: Sequence[Stack]) -> str:
@@ -105,7 +102,7 @@ def _costs(quic: Sequence[Stack]) -> str:
             if costs[most] < _NOTICEABLE
             else f"{_times(costs[least])} ({least}) to {_times(costs[most])} ({most}) {_WHEN[case]}"
         )
-    return f"A download takes {_listed(parts)}, compared with the same path in order." if parts else ""
+    return f"A download takes {format_list(parts)}, compared with the same path in order." if parts else ""
 
 
 def _times(cost: float) -> str:
@@ -123,4 +120,4 @@ def _beside_tcp(found: Sequence[Stack]) -> str:
         if cost is not None:
             count = "" if spurious is None else f" with {number_text(spurious)} spurious losses"
             parts.append(f"{_times(cost)}{count} {_WHEN[case]}")
-    return f"The same download over Linux's TCP takes {_listed(parts)}." if parts else ""
+    return f"The same download over Linux's TCP takes {format_list(parts)}." if parts else ""

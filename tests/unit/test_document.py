@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from harness.cli.consoles import print_document
-from harness.formatting import escape_html
+from harness.formatting import escape_html, format_list
 from harness.report.document import (
     Block,
     BulletList,
@@ -284,3 +284,8 @@ def test_one_function_prints_in_the_way_that_is_asked_for(capsys: pytest.Capture
     print_document(document, markdown=True, as_json=True)
     said = capsys.readouterr().out
     assert json.loads(said) == {"title": STRANGE} and "\x1b" not in said
+
+
+def test_a_list_in_a_sentence() -> None:
+    names = ["one", "two", "three"]
+    assert [format_list(names[:count]) for count in range(4)] == ["", "one", "one and two", "one, two and three"]

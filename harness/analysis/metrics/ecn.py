@@ -11,7 +11,7 @@ import numpy.typing as npt
 from harness.analysis.connection import TransferConnection
 from harness.analysis.direction import SIDES
 from harness.analysis.metrics.kinds import transfer_measurement
-from harness.analysis.metrics.registry import Finding, declare, measures
+from harness.analysis.metrics.registry import Finding, Metric, declare, measures
 from harness.analysis.run_view import RunView
 from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import ECT_0, ECT_1, Bytes, ecn
@@ -32,93 +32,77 @@ _SENDER: dict[str, Role] = {"to_client": "server", "to_server": "client"}
 _SIDE: dict[Role, str] = {"client": "left capture", "server": "right capture"}
 _COUNTS = "the receiver's ACK frames of 1-RTT packets in the left capture, decrypted; RFC 9000 §19.3.2"
 
-SHARE = {
-    to: declare(
-        f"ect_share_{to}",
-        layer="flow",
-        unit="1",
-        better="neutral",
-        title=f"share of the datagrams {to.replace('_', ' ')} that their sender sent as ECN-capable",
-        formula="(ECT(0) + ECT(1)) / datagrams, of flows over QUIC; 0 of a sender that does not use ECN",
-        source=f"{_SIDE[sender]}, before any node on the way; RFC 3168 §5, RFC 9000 §13.4",
-    )
-    for to, sender in _SENDER.items()
-}
-ECT_1_SHARE = {
-    to: declare(
-        f"ect1_share_{to}",
-        layer="flow",
-        unit="1",
-        better="neutral",
-        title=f"share of ECT(1) among the ECN-capable datagrams {to.replace('_', ' ')}; the others are ECT(0)",
-        formula="ECT(1) / (ECT(0) + ECT(1)); not there without ECN-capable datagrams",
-        source=f"{_SIDE[sender]}; RFC 9331 §4.1",
-    )
-    for to, sender in _SENDER.items()
-}
-STOP_DATAGRAMS = {
-    to: declare(
-        f"ecn_stop_datagrams_{to}",
-        layer="flow",
-        unit="datagrams",
-        better="neutral",
-        title=f"ECN-capable datagrams {to.replace('_', ' ')} of a sender that stopped marking for good",
-        formula=f"count, where {STOPPED} datagrams or more follow the last one, or {SEVERAL} or more for at least "
-        f"{STOPPED_NS / 1e9:g} s; not there where the sender marks to the end, or never",
-        source=f"{_SIDE[sender]}; RFC 9000 §13.4.2",
-    )
-    for to, sender in _SENDER.items()
-}
-STOP_TIME = {
-    to: declare(
-        f"ecn_stop_time_{to}",
-        layer="flow",
-        unit="s",
-        better="neutral",
-        title=f"from the first datagram {to.replace('_', ' ')} to the last ECN-capable one, of a sender that stopped "
-        "marking for good",
-        formula=f"t(last) - t(first); not there where ecn_stop_datagrams_{to} is not",
-        source=f"{_SIDE[sender]}; RFC 9000 §13.4.2",
-    )
-    for to, sender in _SENDER.items()
-}
-REPORTS = {
-    to: declare(
-        f"ecn_ack_share_{to}",
-        layer="flow",
-        unit="1",
-        better="neutral",
-        title=f"share of the receiver's acknowledgements of packets {to.replace('_', ' ')} that have ECN counts",
-        formula="packets with an ACK frame of type 0x03 / packets with an ACK frame",
-        source=_COUNTS,
-    )
-    for to in _SENDER
-}
-COUNTED = {
-    to: declare(
-        f"ecn_counted_{to}",
-        layer="flow",
-        unit="packets",
-        better="neutral",
-        title=f"packets {to.replace('_', ' ')} that came ECN-capable or marked, as their receiver counts them last: "
-        "what the sender's validation has to go by",
-        formula="max of ECT(0) + ECT(1) + CE counts; 0 where no acknowledgement has counts",
-        source=_COUNTS,
-    )
-    for to in _SENDER
-}
-CE_COUNTED = {
-    to: declare(
-        f"ce_counted_{to}",
-        layer="flow",
-        unit="packets",
-        better="neutral",
-        title=f"those of them that came with Congestion Experienced: packets {to.replace('_', ' ')}",
-        formula="max of CE counts; 0 where no acknowledgement has counts",
-        source=_COUNTS,
-    )
-    for to in _SENDER
-}
+
+def _declare_both(stem: str, *, unit: str, title: str, formula: str, source: str) -> dict[str, Metric]:
+    """A metric of flows for each direction, by its name: in texts {to} stands for that, {words} for it in words, and
+    {vantage} for the sender's side.
+    """
+    metrics = {}
+    for to, sender in _SENDER.items():
+        fields = {"to": to, "words": to.replace("_", " "), "vantage": _SIDE[sender]}
+        metrics[to] = declare(
+            f"{stem}_{to}",
+            layer="flow",
+            unit=unit,
+            better="neutral",
+            title=title.format(**fields),
+            formula=formula.format(**fields),
+            source=source.format(**fields),
+        )
+    return metrics
+
+
+SHARE = _declare_both(
+    "ect_share",
+    unit="1",
+    title="share of the datagrams {words} that their sender sent as ECN-capable",
+    formula="(ECT(0) + ECT(1)) / datagrams, of flows over QUIC; 0 of a sender that does not use ECN",
+    source="{vantage}, before any node on the way; RFC 3168 §5, RFC 9000 §13.4",
+)
+ECT_1_SHARE = _declare_both(
+    "ect1_share",
+    unit="1",
+    title="share of ECT(1) among the ECN-capable datagrams {words}; the others are ECT(0)",
+    formula="ECT(1) / (ECT(0) + ECT(1)); not there without ECN-capable datagrams",
+    source="{vantage}; RFC 9331 §4.1",
+)
+STOP_DATAGRAMS = _declare_both(
+    "ecn_stop_datagrams",
+    unit="datagrams",
+    title="ECN-capable datagrams {words} of a sender that stopped marking for good",
+    formula=f"count, where {STOPPED} datagrams or more follow the last one, or {SEVERAL} or more for at least "
+    f"{STOPPED_NS / 1e9:g} s; not there where the sender marks to the end, or never",
+    source="{vantage}; RFC 9000 §13.4.2",
+)
+STOP_TIME = _declare_both(
+    "ecn_stop_time",
+    unit="s",
+    title="from the first datagram {words} to the last ECN-capable one, of a sender that stopped marking for good",
+    formula="t(last) - t(first); not there where ecn_stop_datagrams_{to} is not",
+    source="{vantage}; RFC 9000 §13.4.2",
+)
+REPORTS = _declare_both(
+    "ecn_ack_share",
+    unit="1",
+    title="share of the receiver's acknowledgements of packets {words} that have ECN counts",
+    formula="packets with an ACK frame of type 0x03 / packets with an ACK frame",
+    source=_COUNTS,
+)
+COUNTED = _declare_both(
+    "ecn_counted",
+    unit="packets",
+    title="packets {words} that came ECN-capable or marked, as their receiver counts them last: what the sender's "
+    "validation has to go by",
+    formula="max of ECT(0) + ECT(1) + CE counts; 0 where no acknowledgement has counts",
+    source=_COUNTS,
+)
+CE_COUNTED = _declare_both(
+    "ce_counted",
+    unit="packets",
+    title="those of them that came with Congestion Experienced: packets {words}",
+    formula="max of CE counts; 0 where no acknowledgement has counts",
+    source=_COUNTS,
+)
 
 
 @dataclass(frozen=True)
