@@ -195,6 +195,21 @@ def test_what_releases_have_is_no_part_of_the_current_image(root: Path) -> None:
     (folder / "releases.yaml").write_text("other\n")
     assert folder_hash(folder) == before
     assert folder_hash(folder, Variant(folder / "releases/1.2.0")) != before
+    with fresh_copy(folder) as context:
+        assert not (context / "releases").exists()
+
+
+def test_a_folder_named_releases_deeper_down_is_part_of_the_image(root: Path) -> None:
+    """The harness's own image has the recipes of others below its checkout."""
+    folder = folder_of(root)
+    before = folder_hash(folder)
+    deeper = folder / "checkout" / "releases" / "1.2.0.patch"
+    deeper.parent.mkdir(parents=True)
+    deeper.write_text("a patch\n")
+    assert folder_hash(folder) != before
+    with fresh_copy(folder) as context:
+        assert (context / "checkout/releases/1.2.0.patch").read_text() == "a patch\n"
+        assert folder_hash(context) == folder_hash(folder)
 
 
 numbers = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))

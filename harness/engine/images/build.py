@@ -97,9 +97,14 @@ def fresh_copy(folder: Path, variant: Variant | None = None) -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory(prefix="quic-lab-context-") as scratch:
         context = Path(scratch) / folder.name
-        # `shutil.copy` keeps modes, and no times.
+        # `shutil.copy` keeps modes, and no times. A folder of that name deeper down belongs to the context: the
+        # harness's own image has the recipes of all releases.
         shutil.copytree(
-            folder, context, symlinks=True, copy_function=shutil.copy, ignore=shutil.ignore_patterns(RELEASES_FOLDER)
+            folder,
+            context,
+            symlinks=True,
+            copy_function=shutil.copy,
+            ignore=lambda place, _: [RELEASES_FOLDER] if Path(place) == folder else [],
         )
         if variant is not None:
             shutil.copytree(variant.folder, context, copy_function=shutil.copy, dirs_exist_ok=True)
