@@ -235,6 +235,44 @@ COMMANDS = [
     BadCommand(("verify", "x", "--sample", "1"), "cells and --sample", ""),
     # --- places
     BadCommand(_plan("--store", "{file}"), "not a folder", "folder of results"),
+    # Releases.
+    BadCommand(
+        ("run", "satellite/medium", "--servers", "quic-go@0.54.0"),
+        "quic-go@0.54.0 is not supported by this endpoint, whose oldest release is",
+    ),
+    BadCommand(("run", "satellite/medium", "--servers", "quic-go@0.58"), "nobody published quic-go@0.58"),
+    BadCommand(("run", "satellite/medium", "--servers", "quic-go@newest"), "quic-go@newest: 'newest' is no version"),
+    BadCommand(("run", "satellite/medium", "--servers", "curl@all"), "curl has no releases here"),
+    BadCommand(("plan", "satellite/medium", "--expect", "milestone_10MB 8 s"), "expected METRIC at_most VALUE"),
+    BadCommand(("history", "nobody", "satellite/medium"), "no implementation 'nobody'"),
+    BadCommand(("history", "curl", "satellite/medium"), "curl has no releases here"),
+    BadCommand(("history", "quic-go@0.58.0", "satellite/medium"), "quic-go@0.58.0 is one release"),
+    BadCommand(("history", "quic-go", "satellite/medium", "--since", "2024"), "--since 2024: no day"),
+    BadCommand(
+        ("history", "quic-go", "satellite/medium", "--since", "2099-01-01"), "quic-go has no release since 2099-01-01"
+    ),
+    BadCommand(
+        ("history", "quic-go", "satellite/medium", "--client", "quiche", "--server", "quiche"),
+        "leave no place for a release",
+    ),
+    BadCommand(("history", "quic-go", "dumbbell/alone"), "dumbbell/alone names its servers"),
+    BadCommand(("bisect", "quic-go", "satellite/medium"), "quic-go: expected NAME@OLDEST..NEWEST"),
+    BadCommand(("bisect", "quic-go@0.65.0..0.58.0", "satellite/medium"), "0.65.0 is not older than 0.58.0"),
+    BadCommand(("bisect", "quic-go@0.54.0..0.58.0", "satellite/medium"), "quic-go@0.54.0 is not supported"),
+    BadCommand(("bisect", "quic-go@0.58.0..0.99.0", "satellite/medium"), "nobody published quic-go@0.99.0"),
+    BadCommand(
+        ("bisect", "quic-go@0.58.0..0.65.0", "satellite/medium", "satellite/large"),
+        "2 scenarios are named, and one decides",
+    ),
+    BadCommand(
+        ("bisect", "quic-go@0.58.0..0.65.0", "satellite/medium", "--metric", "speed"),
+        "--metric speed: there is no such metric",
+    ),
+    BadCommand(
+        ("bisect", "quic-go@0.58.0..0.65.0", "satellite/medium", "--metric", "completion", "--changed"),
+        "--changed goes by every byte",
+    ),
+    BadCommand(("bisect", "quic-go@0.58.0..0.65.0", "satellite/medium", "--worse", "much"), "--worse much"),
 ]
 
 #: Variables that cannot be: name, value, words.

@@ -10,6 +10,7 @@ differs between two releases is the release. No file names a registry: cargo, Go
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import shutil
 import subprocess
 import tempfile
 import urllib.request
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,6 +42,10 @@ _CA = "/etc/ssl/certs/ca-certificates.crt"
 def releases(
     names: Annotated[list[str], typer.Argument(help="Implementations.")],
     add: Annotated[list[str] | None, typer.Option(help="A version to make a recipe for.")] = None,
+    follow: Annotated[
+        list[str] | None,
+        typer.Option(help="crate=version: of one that follows, where its own requirements allow what does not build."),
+    ] = None,
 ) -> None:
     """Write releases.yaml of implementations, and recipes for some of their releases."""
     app = open_app()
@@ -49,9 +54,23 @@ def releases(
         if implementation.versions is None:
             raise InputError(f"{folder / 'image.yaml'} has no 'versions'", "say where its releases come from")
         if not add:
-            _write_releases(folder / RELEASES_FILE, _published(app.images, implementation.versions))
+            file = folder / RELEASES_FILE
+            known = read_releases(implementation, folder) if file.exists() else ()
+            notes = {release.version: release.note for release in known}
+            _write_releases(file, _published(app.images, implementation.versions), notes)
         for version in add or ():
-            _add(app.images, implementation, folder, Version(version))
+            _add(app.images, implementation, folder, Version(version), _told(implementation.versions, follow or ()))
+
+
+def _told(versions: Versions, words: Iterable[str]) -> dict[str, str]:
+    """Versions of crates that follow, as `crate=version`. InputError for any other."""
+    told: dict[str, str] = {}
+    for word in words:
+        name, _, version = word.partition("=")
+        if versions.from_ != "crates" or name not in versions.follow or not version:
+            raise InputError(f"'{word}' is no version of a crate that follows {versions.package}", "crate=1.2.3")
+        told[name] = version
+    return told
 
 
 # --- what there is
@@ -65,7 +84,12 @@ def _published(images: Images, versions: Versions) -> list[Release]:
 
 
 def _crates(images: Images, package: str) -> Iterable[Release]:
-    """By the index that cargo keeps of a crate: JSON texts with zeros between them."""
+    for data in _crate_index(images, package):
+        yield Release(version=Version(data["vers"]), date=_day(data["pubtime"]), yanked=data.get("yanked", False))
+
+
+def _crate_index(images: Images, package: str) -> Iterable[dict[str, Any]]:
+    """What the index that cargo keeps says of a crate's releases: JSON texts with zeros between them."""
     script = f"""
         mkdir -p /q/src; cd /q; touch src/lib.rs
         printf '%s\\n' '[package]' 'name = "q"' 'version = "0.0.0"' '[dependencies]' '{package} = "*"' >Cargo.toml
@@ -73,8 +97,7 @@ def _crates(images: Images, package: str) -> Iterable[Release]:
         cat $(find /root/.cargo/registry/index -path '*/.cache/*/{package}')"""
     for entry in _run(images.rust, images, script).split(b"\0"):
         if entry.startswith(b"{"):
-            data = json.loads(entry)
-            yield Release(version=Version(data["vers"]), date=_day(data["pubtime"]), yanked=data.get("yanked", False))
+            yield json.loads(entry)
 
 
 def _modules(images: Images, package: str) -> Iterable[Release]:
@@ -114,11 +137,13 @@ def _day(moment: str) -> datetime.date:
     return datetime.date.fromisoformat(moment[:10])
 
 
-def _write_releases(file: Path, releases: Sequence[Release]) -> None:
+def _write_releases(file: Path, releases: Sequence[Release], notes: Mapping[Version, str]) -> None:
+    """Write the file. `notes`: those that it has, which are by hand."""
     lines = ["# Written by `python -m tools.releases`.", "schema: 1", "releases:"]
     for release in releases:
         yanked = ", yanked: true" if release.yanked else ""
-        lines.append(f'  - {{version: "{release.version}", date: "{release.date}"{yanked}}}')
+        note = f", note: {json.dumps(notes[release.version])}" if notes.get(release.version) else ""
+        lines.append(f'  - {{version: "{release.version}", date: "{release.date}"{yanked}{note}}}')
     file.write_text("\n".join(lines) + "\n")
     print(f"{file}: {len(releases)} releases")
 
@@ -126,22 +151,28 @@ def _write_releases(file: Path, releases: Sequence[Release]) -> None:
 # --- recipes
 
 
-def _add(images: Images, implementation: Implementation, folder: Path, version: Version) -> None:
-    """Make the recipe for a release: the files that hold its pins."""
+def _add(
+    images: Images, implementation: Implementation, folder: Path, version: Version, told: Mapping[str, str]
+) -> None:
+    """Make the recipe for a release: the files that hold its pins. `told`: versions of crates that follow."""
     versions = implementation.versions
     assert versions is not None
     if all(release.version != version for release in read_releases(implementation, folder)):
         raise InputError(f"nobody published {implementation.name} {version}", f"{folder / RELEASES_FILE} has them all")
     if is_current(implementation, version):
         raise InputError(f"{version} is what the recipe of {implementation.name} has itself", "leave it out")
-    pin = {"crates": _pin_crate, "go": _pin_module, "pypi": _pin_python_package}[versions.from_]
+    pins: dict[str, Callable[[Images, Versions, Path, Version], list[str]]] = {
+        "crates": functools.partial(_pin_crate, told=told),
+        "go": _pin_module,
+        "pypi": _pin_python_package,
+    }
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch) / "recipe"
         shutil.copytree(folder, work, ignore=shutil.ignore_patterns(RELEASES_FOLDER))
         for adaptation in versions.adaptations:
             if version < adaptation.before:
                 apply_patch(folder / RELEASES_FOLDER / adaptation.patch, work)
-        changed = pin(images, versions, work, version)
+        changed = pins[versions.from_](images, versions, work, version)
         destination = folder / RELEASES_FOLDER / str(version)
         destination.mkdir(parents=True, exist_ok=True)
         for name in changed:
@@ -149,20 +180,86 @@ def _add(images: Images, implementation: Implementation, folder: Path, version: 
     print(f"{destination}: {', '.join(changed)}")
 
 
-def _pin_crate(images: Images, versions: Versions, work: Path, version: Version) -> list[str]:
+def _pin_crate(images: Images, versions: Versions, work: Path, version: Version, told: Mapping[str, str]) -> list[str]:
     manifest = work / "Cargo.toml"
+    if not manifest.exists():
+        return _pin_programs_of_crate(images, versions.package, work / "Dockerfile", version)
     text = _replaced_pin(manifest.read_text(), versions.package, f"={version}")
     for name in versions.follow:
-        # Which release of it fits follows from the package's; the lock has it.
-        text = _replaced_pin(text, name, _compatible(text, name))
-    manifest.write_text(text)
-    # As much of the lock as possible stays.
+        text = _replaced_pin(text, name, f"={told[name]}" if name in told else _any_release(text, name))
+    text, left_out = _with_features_that_are_there(images, work, text)
+    if left_out:
+        print("left out of features: " + ", ".join(f"{name}'s {feature}" for name, feature in left_out))
+    # Which release of the others fits follows from the package's; the lock has it.
+    lock = (work / "crates.lock").read_text()
+    for name in versions.follow:
+        text = _replaced_pin(text, name, f"={locked_beside(lock, versions.package, name)}")
+    if error := _lock_error(images, work, text):
+        raise error
+    return ["Cargo.toml", "crates.lock"]
+
+
+def _lock_error(images: Images, work: Path, text: str) -> EngineError | None:
+    """Write Cargo.toml and the lock for it, of which as much as possible stays. Why that fails, or None."""
+    (work / "Cargo.toml").write_text(text)
     script = (
         "cd /work; sh /rust/lock.sh write; cargo update --quiet --workspace; "
         "grep -v '^source = ' Cargo.lock >crates.lock"
     )
-    _run(images.rust, images, script, work)
-    return ["Cargo.toml", "crates.lock"]
+    try:
+        _run(images.rust, images, script, work)
+    except EngineError as error:
+        return error
+    return None
+
+
+def _with_features_that_are_there(images: Images, work: Path, text: str) -> tuple[str, list[tuple[str, str]]]:
+    """The text of a Cargo.toml, locked, without features that no release of a crate has that fits, and these."""
+
+    def without(features: Sequence[tuple[str, str]]) -> str:
+        return functools.reduce(lambda left, feature: without_feature(left, *feature), features, text)
+
+    left_out: list[tuple[str, str]] = []
+    while error := _lock_error(images, work, without(left_out)):
+        if (lacking := _LACKING.search(str(error))) is None:
+            raise error
+        left_out.append((lacking[1], lacking[2]))
+    # Cargo names any of the features that cannot be had together. One that was left out early may be had after all.
+    for feature in left_out[:-1]:
+        others = [item for item in left_out if item != feature]
+        if _lock_error(images, work, without(others)) is None:
+            left_out = others
+    if left_out and (error := _lock_error(images, work, without(left_out))):
+        raise error
+    return without(left_out), left_out
+
+
+#: What cargo says of a feature that no release of a crate has that fits: the crate, and the feature.
+_LACKING = re.compile(r"depends on `([^`]+)` with feature `([^`]+)` but")
+
+
+def without_feature(text: str, name: str, feature: str) -> str:
+    """The text of a Cargo.toml without one feature of a crate. InputError where it does not ask for it there."""
+    pattern = rf"(?m)^({re.escape(name)} = .*features = \[)([^\]]*)(\].*)$"
+    match = re.search(pattern, text)
+    features = re.findall(r'"([^"]+)"', match[2]) if match else []
+    if match is None or feature not in features:
+        raise InputError(f"Cargo.toml does not ask {name} for {feature}", "name the crate and its features in one line")
+    listed = ", ".join(f'"{item}"' for item in features if item != feature)
+    return f"{text[: match.start()]}{match[1]}{listed}{match[3]}{text[match.end() :]}"
+
+
+def _pin_programs_of_crate(images: Images, package: str, dockerfile: Path, version: Version) -> list[str]:
+    """Of a recipe that builds a crate's own programs, with the crate's own lock: its version and checksum."""
+    checksum = next(data["cksum"] for data in _crate_index(images, package) if data["vers"] == str(version))
+    text = dockerfile.read_text()
+    for suffix, value in (("VERSION", version), ("SHA256", checksum)):
+        argument = f"{package.upper().replace('-', '_')}_{suffix}"
+        text, count = re.subn(rf"(?m)^ARG {argument}=.*$", f"ARG {argument}={value}", text)
+        if count != 1:
+            raise InputError(f"{dockerfile.name} has no default for {argument}", "pin the crate there")
+    dockerfile.write_text(text)
+    return [dockerfile.name]
 
 
 def _replaced_pin(text: str, name: str, requirement: str) -> str:
@@ -174,12 +271,26 @@ def _replaced_pin(text: str, name: str, requirement: str) -> str:
     return replaced
 
 
-def _compatible(text: str, name: str) -> str:
-    """The requirement for every release of a crate that is compatible with the pinned one (Semantic Versioning)."""
-    match = re.search(rf'(?m)^{re.escape(name)} = (?:\{{ version = )?"=?(\d+\.\d+)', text)
+def _any_release(text: str, name: str) -> str:
+    """The requirement for every release of a crate that has the major version of the pinned one.
+
+    Not Semantic Versioning's: crates that count 0.90, 0.91 beside each release of the package follow it all the same.
+    """
+    match = re.search(rf'(?m)^{re.escape(name)} = (?:\{{ version = )?"=?(\d+)', text)
     if match is None:
         raise InputError(f"Cargo.toml does not pin {name}", "name the crate as it does")
     return match[1]
+
+
+def locked_beside(lock: str, package: str, name: str) -> str:
+    """The version of a crate in a lock: where it has several, that which the package itself depends on."""
+    found = re.findall(rf'(?m)^name = "{re.escape(name)}"\nversion = "([^"]+)"', lock)
+    if len(found) != 1:
+        entry = re.search(rf'(?ms)^name = "{re.escape(package)}"\n.*?(?=^\[\[|\Z)', lock)
+        found = re.findall(rf'(?m)^ "{re.escape(name)} ([^" ]+)', entry[0] if entry else "")
+    if len(found) != 1:
+        raise InputError(f"no version of {name} follows from that of {package}", f"'--follow {name}=VERSION' tells it")
+    return str(found[0])
 
 
 def _pin_module(images: Images, versions: Versions, work: Path, version: Version) -> list[str]:
@@ -199,16 +310,29 @@ def _pin_python_package(images: Images, versions: Versions, work: Path, version:
     if not uv.exists():
         raise InputError(f"there is no {uv}", "'make locks' installs it")
     file = work / "requirements.txt"
-    pins = re.findall(r"(?m)^([A-Za-z0-9_.-]+)==([^\s\\]+)", file.read_text())
-    lines = (f"{name}=={version if name == versions.package else pinned}\n" for name, pinned in pins)
-    (work / "pins.txt").write_text("".join(lines))
-    words = ["pip", "compile", "--quiet", "--no-config", "--generate-hashes", "--no-deps", "--no-header"]
-    words += ["--no-annotate", "--python-version", "3.13", str(work / "pins.txt"), "--output-file", str(file)]
+    pins = dict(re.findall(r"(?m)^([A-Za-z0-9_.-]+)==([^\s\\]+)", file.read_text()))
+    pins[versions.package] = str(version)
+    # Where the release excludes a version that the recipe has, the newest that it takes: uv keeps what its output had.
+    # Which wheels there are counts, too, since the build has no compiler.
+    (work / "names.txt").write_text("".join(f"{name}\n" for name in pins if name != versions.package))
+    (work / "asked.txt").write_text(f"{versions.package}=={version}\n")
+    kept = "".join(f"{name}=={pinned}\n" for name, pinned in pins.items() if name not in versions.follow)
+    (work / "pins.txt").write_text(kept)
+    _compile(uv, work, "pins.txt", "asked.txt", "names.txt", "--only-binary", ":all:")
+    found = dict(re.findall(r"(?m)^([A-Za-z0-9_.-]+)==(\S+)$", (work / "pins.txt").read_text()))
+    # The recipe says which packages there are: one that is not among them is not needed by what the image runs.
+    (work / "pins.txt").write_text("".join(f"{name}=={found[name]}\n" for name in pins))
     file.unlink()
-    _check(
-        subprocess.run([str(uv), *words], env={**os.environ, "UV_SYSTEM_CERTS": "1"}, capture_output=True, check=False)
-    )
+    _compile(uv, work, "requirements.txt", "pins.txt", "--generate-hashes", "--no-deps")
     return ["requirements.txt"]
+
+
+def _compile(uv: Path, work: Path, output: str, *words: str) -> None:
+    """Have uv write the versions that files and options (`words`) ask for: those of the output before, if it can."""
+    command = [str(uv), "pip", "compile", "--quiet", "--no-config", "--no-header", "--no-annotate"]
+    command += ["--python-version", "3.13", "--output-file", output, *words]
+    environment = {**os.environ, "UV_SYSTEM_CERTS": "1"}
+    _check(subprocess.run(command, cwd=work, env=environment, capture_output=True, check=False))
 
 
 def _run(base: Build, images: Images, script: str, work: Path | None = None) -> bytes:
@@ -228,7 +352,7 @@ def _run(base: Build, images: Images, script: str, work: Path | None = None) -> 
 def _check(completed: subprocess.CompletedProcess[bytes]) -> bytes:
     if completed.returncode != 0:
         lines = completed.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
-        raise EngineError("\n  ".join(lines[-8:]))
+        raise EngineError("\n  ".join(lines[-20:]))
     return completed.stdout
 
 

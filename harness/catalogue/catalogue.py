@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalogue import limits, support
-from harness.catalogue.releases import release_of
+from harness.catalogue.releases import release_of, supported_releases
 from harness.catalogue.support import SupportChecker
 from harness.errors import InputError, did_you_mean
 from harness.formatting import format_value
@@ -20,7 +20,7 @@ from harness.planning.sweep import Combine, Point, SweepError, expand_points, is
 from harness.scenario.loader import Positions, read_yaml, to_error, validate_data
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ROLES, Parameter, Role
-from harness.scenario.schema import RELEASES_FOLDER, Implementation, Scenario
+from harness.scenario.schema import RELEASES_FOLDER, Implementation, Release, Scenario
 from harness.scenario.validation_errors import Location, Mistake
 
 # --- Mistakes in a manifest's parameters: reserved variables, line ends, defaults out of bounds.
@@ -166,6 +166,14 @@ class Contestants(Mapping[str, tuple[Implementation, Path]]):
             return self[name]
         except KeyError:
             raise InputError(f"{context}no implementation '{name}'{role}", did_you_mean(name, self)) from None
+
+    def expand(self, word: str) -> list[str]:
+        """The names that a word stands for: NAME@all for all releases that can be built, oldest first. InputError."""
+        base_name, _, version = word.partition("@")
+        if version != "all" or base_name not in self._manifests:
+            return [word]
+        releases = supported_releases(*self._manifests[base_name])
+        return [f"{base_name}@{release.version}" for release in releases]
 
     def __contains__(self, name: object) -> bool:
         try:
@@ -418,10 +426,19 @@ class Catalogue:
     def _manifests(self) -> dict[Path, tuple[Implementation, Positions]]:
         return {}
 
+    def releases(self, name: str) -> list[Release]:
+        """The releases of an implementation that can be built, oldest first; none of one that is not known."""
+        implementation, folder = self.implementations().get(name, (None, None))
+        if implementation is None or folder is None or implementation.versions is None:
+            return []
+        return supported_releases(implementation, folder)
+
     def find_implementations(
         self, words: str, role: Role, absent: Container[str] = (), scenarios: Collection[Scenario] = ()
     ) -> list[Implementation]:
         """Implementations by comma-separated names, or 'all' that speak QUIC, can play the role and are not `absent`.
+
+        NAME@all names every release of an implementation that can be built, oldest first.
 
         Implementations without QUIC must be named, here or by one of the `scenarios`: in a matrix with all others they
         would have no peer but themselves.
@@ -438,11 +455,12 @@ class Catalogue:
             )
             return [item for item in candidates if item.name not in absent]
         selected: dict[str, Implementation] = {}
-        for word in [word.strip() for word in words.split(",") if word.strip()]:
-            implementation, _ = contestants.find(word, role=f" for the {role}s")
-            if word in selected:
-                raise InputError(f"'{word}' is named twice for the {role}s", "leave one of the two out")
-            selected[word] = implementation
+        written = [word.strip() for word in words.split(",") if word.strip()]
+        for name in (name for word in written for name in contestants.expand(word)):
+            implementation, _ = contestants.find(name, role=f" for the {role}s")
+            if name in selected:
+                raise InputError(f"'{name}' is named twice for the {role}s", "leave one of the two out")
+            selected[name] = implementation
         if not selected:
             raise InputError(f"no {role} was named", "name implementations, separated by commas, or 'all'")
         return list(selected.values())

@@ -70,10 +70,15 @@ def release_of(implementation: Implementation, folder: Path, version_text: str) 
     if published is None or problem:
         usable = [item.version for item in releases if why_absent(implementation, folder, item) is None]
         raise InputError(problem, f"the nearest that can be built: {', '.join(map(str, nearest(version, usable)))}")
+    title = implementation.title or implementation.name
+    assert implementation.versions is not None
+    if implementation.versions.current is not None:
+        # The number is another's than the manifest's own.
+        title += f", {implementation.versions.package}"
     return implementation.model_copy(
         update={
             "name": name,
-            "title": f"{implementation.title or implementation.name} {published.version}",
+            "title": f"{title} {published.version}",
             "version": str(published.version),
             "parameters": dict(_honoured(implementation, published.version)),
         }

@@ -48,6 +48,8 @@ def cache(
             # Then it is unknown which exports no image needs.
             images = None
         removed = [*app.cache.tidy(images), *app.cache.bound()]
+        if images is not None:
+            removed += app.images.bound_releases(app.cache)
     entries = {"rootfs": 0, "www": 0}
     for item in app.cache.kept():
         kind = item.name.partition("/")[0]

@@ -46,6 +46,13 @@ class EngineChoice(StrEnum):
     VIRTUAL = "virtual"
 
 
+class PairsChoice(StrEnum):
+    """Which clients go with which servers."""
+
+    ALL = "all"
+    ITSELF = "itself"
+
+
 class ArtefactsChoice(StrEnum):
     """The runs whose artefacts are kept."""
 
@@ -173,6 +180,9 @@ Vary = Annotated[
         autocompletion=completion.sweeps,
     ),
 ]
+PairsOf = Annotated[
+    PairsChoice, typer.Option("--pairs", help="Every client with every server, or each with itself alone.")
+]
 Zip = Annotated[bool, typer.Option("--zip", help="Pair the values of several --vary instead of all with all.")]
 
 
@@ -196,6 +206,7 @@ def request_of(
     vary: list[str] | None = None,
     zipped: bool = False,
     shard: Shard | None = None,
+    pairs: PairsChoice = PairsChoice.ALL,
 ) -> Request:
     """The request of a command, from which the plan is made."""
     from harness.execution.matrix import Request
@@ -228,6 +239,7 @@ def request_of(
         clients=app.catalogue.find_implementations(clients, "client", absent, selected),
         servers=app.catalogue.find_implementations(servers, "server", absent, selected),
         default_roles=frozenset(role for role in ROLES if (clients if role == "client" else servers) == "all"),
+        pairs=pairs.value,
         engine=engine.value,
         sim_kernel=kernel.value,
         repetitions=repeat,
@@ -463,6 +475,7 @@ class RunArguments:
     scenarios: Scenarios
     clients: Clients = "all"
     servers: Servers = "all"
+    pairs: PairsOf = PairsChoice.ALL
     repeat: Repeat = None
     seed: Seed = 1
     engine: OnEngine = EngineChoice.COMPOSE
@@ -510,6 +523,7 @@ class RunArguments:
             self.vary,
             self.zipped,
             parse_shard(self.shard),
+            self.pairs,
         )
 
     def options(self) -> Options:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,6 +25,7 @@ from harness.cli.options import (
     KeptArtefacts,
     Manifests,
     OnEngine,
+    PairsChoice,
     Repeat,
     RunArguments,
     Scenarios,
@@ -37,7 +39,7 @@ from harness.cli.signals import FAILED, MET, exit_code, handle_interrupts, inter
 from harness.errors import EngineError, InputError, NoDataError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from harness.capture.divergence import Divergence
     from harness.evaluation.cell_result import CellResult
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from harness.evaluation.release_history import Criterion, ReleaseResult
     from harness.execution import App
     from harness.outcome import Cell
+    from harness.scenario.parameters import Role
     from harness.scenario.schema import Implementation, Release, Scenario
 
 
@@ -56,12 +59,18 @@ class Granularity(StrEnum):
 
 
 Name = Annotated[str, typer.Argument(help="An implementation.", autocompletion=one_implementation)]
-Peer = Annotated[
+PeerClient = Annotated[
     str,
     typer.Option(
         "--client",
         help="Whose client downloads from each release; each release has its own without.",
         autocompletion=one_implementation,
+    ),
+]
+PeerServer = Annotated[
+    str,
+    typer.Option(
+        "--server", help="Whose server each release's client downloads from.", autocompletion=one_implementation
     ),
 ]
 
@@ -72,7 +81,8 @@ class ReleaseArguments:
 
     name: Name
     scenarios: Scenarios
-    client: Peer = ""
+    client: PeerClient = ""
+    server: PeerServer = ""
     repeat: Repeat = None
     seed: Seed = 1
     engine: OnEngine = EngineChoice.VIRTUAL
@@ -84,13 +94,21 @@ class ReleaseArguments:
     artefacts: KeptArtefacts = ArtefactsChoice.ALL
     as_json: AsJson = False
 
+    @property
+    def role(self) -> Role:
+        """The role that tells the cells of releases apart."""
+        return "client" if self.server else "server"
+
     def running(self, names: Sequence[str]) -> RunArguments:
-        """The arguments of `run` for these releases."""
+        """The arguments of `run` for these releases. InputError where both peers are named."""
+        if self.client and self.server:
+            raise InputError("--client and --server leave no place for a release", "leave one of the two out")
         releases = ",".join(names)
         return RunArguments(
             scenarios=self.scenarios,
             clients=self.client or releases,
-            servers=releases,
+            servers=self.server or releases,
+            pairs=PairsChoice.ALL if self.client or self.server else PairsChoice.ITSELF,
             repeat=self.repeat,
             seed=self.seed,
             engine=self.engine,
@@ -112,6 +130,9 @@ class HistoryArguments(ReleaseArguments):
         Granularity.RELEASE
     )
     markdown: AsMarkdown = False
+    figures: Annotated[
+        Path | None, typer.Option("--figures", help="Folder to draw into: a milestone over the days of releases.")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -133,7 +154,7 @@ def history(asking: HistoryArguments) -> None:
     What is stored counts; what is missing is run.
     """
     from harness.catalogue.releases import newest_of_each_minor
-    from harness.evaluation.release_history import ScenarioHistory
+    from harness.evaluation.release_history import scenario_history
     from harness.report.history import history_document
 
     app = asking.running([]).open()
@@ -147,11 +168,21 @@ def history(asking: HistoryArguments) -> None:
         raise InputError(
             f"{asking.name} has no release since {asking.since} that can be built", "ask for an earlier day"
         )
+    scenarios = app.catalogue.find_scenarios(asking.scenarios)
+    require_place(scenarios, asking.name, asking.role)
     results = run_releases(app, asking, releases)
-    histories = []
-    for scenario in app.catalogue.find_scenarios(asking.scenarios):
-        by_release = (_of_release(app, implementation, release, results, scenario.name) for release in releases)
-        histories.append(ScenarioHistory(scenario, tuple(by_release)))
+    histories = [
+        scenario_history(asking.name, scenario, releases, results, asking.role, _build_problems(app))
+        for scenario in scenarios
+    ]
+    if asking.figures is not None:
+        from harness.report.plots.releases import history_figure
+        from harness.report.plots.study import write_study_figures
+
+        for file in write_study_figures(
+            {f"history-{asking.name}": history_figure(implementation, histories)}, asking.figures.resolve()
+        ):
+            console().print(str(file), soft_wrap=True)
     print_document(history_document(asking.name, histories), as_json=asking.as_json, markdown=asking.markdown)
     raise typer.Exit(exit_code(results, strict=False))
 
@@ -163,6 +194,7 @@ def bisect(asking: BisectArguments) -> None:
     What is stored counts; of what is missing as little as possible is run. The exit code is 1 where a release is found.
     """
     from harness.evaluation.release_bisection import bisect as search
+    from harness.evaluation.release_history import scenario_history
     from harness.report.history import bisection_document
 
     app = asking.running([]).open()
@@ -170,6 +202,7 @@ def bisect(asking: BisectArguments) -> None:
     scenarios = app.catalogue.find_scenarios(asking.scenarios)
     if len(scenarios) != 1:
         raise InputError(f"{len(scenarios)} scenarios are named, and one decides", "name one scenario")
+    require_place(scenarios, implementation.name, asking.role)
     improves = bool(asking.better)
     tolerance = parse_tolerance("--better", asking.better) if improves else parse_tolerance("--worse", asking.worse)
     results: dict[int, ReleaseResult] = {}
@@ -177,7 +210,9 @@ def bisect(asking: BisectArguments) -> None:
     def run(index: int) -> ReleaseResult:
         if index not in results:
             cells = run_releases(app, replace(asking, name=implementation.name), [releases[index]])
-            results[index] = _of_release(app, implementation, releases[index], cells, scenarios[0].name)
+            (results[index],) = scenario_history(
+                implementation.name, scenarios[0], [releases[index]], cells, asking.role, _build_problems(app)
+            ).results
         return results[index]
 
     def is_changed(index: int) -> bool | None:
@@ -271,28 +306,32 @@ def run_releases(app: App, asking: ReleaseArguments, releases: Sequence[Release]
     try:
         with talk, handle_interrupts(talk.interrupted, app.kill_all):
             matrix = app.matrix(request, talk, pull=True)
-            chosen = [cell for cell in matrix if asking.client or cell.client.name == cell.server.name]
-            require_one_cell_each(chosen, asking.name)
-            return app.run_cells(chosen, request.repetitions, options, talk)
+            require_one_cell_each(matrix, asking.role)
+            return app.run_cells(matrix, request.repetitions, options, talk)
     except UnbuiltError as error:
         return error.results
     except KeyboardInterrupt:
         raise interrupted_exit() from None
 
 
-def require_one_cell_each(cells: Sequence[Cell], name: str) -> None:
-    """InputError for a scenario that has no place for a release of an implementation, or several cells for each."""
-    counts = Counter((cell.scenario.name, cell.server.name) for cell in cells)
-    for cell in cells:
-        scenario, count = cell.scenario, counts[cell.scenario.name, cell.server.name]
-        if "server" not in scenario.open_roles:
+def require_place(scenarios: Iterable[Scenario], name: str, role: Role) -> None:
+    """InputError for a scenario whose flows leave no place for a release of an implementation."""
+    for scenario in scenarios:
+        if role not in scenario.open_roles:
             raise InputError(
-                f"{scenario.name} names its servers, and has no place for a release of {name}",
-                "take a scenario whose flows name no server",
+                f"{scenario.name} names its {role}s, and has no place for a release of {name}",
+                f"take a scenario whose flows name no {role}",
             )
+
+
+def require_one_cell_each(cells: Sequence[Cell], role: Role) -> None:
+    """InputError for a scenario with several cells for a release."""
+    counts = Counter((cell.scenario.name, cell.implementation(role).name) for cell in cells)
+    for cell in cells:
+        count = counts[cell.scenario.name, cell.implementation(role).name]
         if count > 1:
             raise InputError(
-                f"{scenario.name} has {count} cells for each release, and one is compared",
+                f"{cell.scenario.name} has {count} cells for each release, and one is compared",
                 f"give what it varies one value: {', '.join(f'--set {key}=…' for key in cell.parameters)}",
             )
 
@@ -314,28 +353,19 @@ def _day(text: str) -> datetime.date:
         raise InputError(f"--since {text}: no day", "for example --since 2024-01-01") from error
 
 
-def _of_release(
-    app: App, implementation: Implementation, release: Release, results: Sequence[CellResult], scenario: str
-) -> ReleaseResult:
-    from harness.evaluation.release_history import ReleaseResult
-
-    name = f"{implementation.name}@{release.version}"
-    result = next(
-        (item for item in results if (item.cell.scenario.name, item.cell.server.name) == (scenario, name)), None
-    )
-    if result is not None and result.runs:
-        return ReleaseResult(name, release, result)
-    return ReleaseResult(name, release, None, _build_problem(app.paths.state / "builds" / f"{name}.log"))
-
-
 #: Lines of a build's log by BuildKit itself, which say that a step failed and not why.
 _OF_BUILDKIT = re.compile(r"^(#\d+ (ERROR|CANCELED)|ERROR:|------|> \[)|^Dockerfile:\d+|executor failed")
 
 
-def _build_problem(log: Path) -> str:
-    """The last line of a build's log that is the compiler's."""
-    if not log.exists():
-        return "was not run"
-    lines = (re.sub(r"^(#\d+ )?[\d.]+ ", "", line.strip()) for line in log.read_text(errors="replace").splitlines())
-    telling = [line for line in lines if line and not _OF_BUILDKIT.search(line)]
-    return f"could not be built: {(telling or ['no message'])[-1]} ({log})"
+def _build_problems(app: App) -> Callable[[str], str]:
+    """A function from NAME@VERSION to why it was not run: the last line of its build's log that is the compiler's."""
+
+    def explain(name: str) -> str:
+        log = app.paths.state / "builds" / f"{name}.log"
+        if not log.exists():
+            return "was not run"
+        lines = (re.sub(r"^(#\d+ )?[\d.]+ ", "", line.strip()) for line in log.read_text(errors="replace").splitlines())
+        telling = [line for line in lines if line and not _OF_BUILDKIT.search(line)]
+        return f"could not be built: {(telling or ['no message'])[-1]} ({log})"
+
+    return explain

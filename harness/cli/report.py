@@ -66,7 +66,7 @@ def write_site(app: App, results: list[CellResult], folder: Path) -> str:
     from harness.formatting import format_count, format_size
     from harness.report.site.build import render_site
 
-    site = render_site(folder, results, app.stored_runs, app.results.find, app.paths.cache)
+    site = render_site(folder, results, app.stored_runs, app.results.find, app.paths.cache, app.catalogue.releases)
     console().print(f"{format_count(site.pages, 'page')}, {format_size(site.size)}, for any browser:", soft_wrap=True)
     return site.index.resolve().as_uri()
 

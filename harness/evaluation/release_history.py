@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,6 +13,7 @@ from harness.evaluation.cell_result import CellResult, is_observation
 from harness.evaluation.ranking import headline_metrics
 from harness.outcome import STATES, Attribution, Better, State
 from harness.scenario.metric_names import MetricName
+from harness.scenario.parameters import Role
 from harness.scenario.schema import Release, Scenario
 
 #: A change of a figure from this share on is named.
@@ -55,6 +57,8 @@ class ReleaseChange:
     """Metric, for people → median before and after, where they differ enough."""
     parts: Mapping[State, float] = field(default_factory=dict)
     """State of the first transfer → seconds more than before, the largest first, where that is enough."""
+    endings: tuple[Mapping[str, int], Mapping[str, int]] | None = None
+    """Status → number of runs, before and after, where they differ: a run that crashed may have no figures."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,11 @@ class ScenarioHistory:
 
     scenario: Scenario
     results: tuple[ReleaseResult, ...]
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether any release has runs."""
+        return any(item.result is not None for item in self.results)
 
     @cached_property
     def metrics(self) -> list[MetricName]:
@@ -81,6 +90,62 @@ class ScenarioHistory:
                 changes[after.name] = change_between(before, after, self.metrics)
             before = after
         return changes
+
+
+def scenario_history(
+    name: str,
+    scenario: Scenario,
+    releases: Iterable[Release],
+    results: Iterable[CellResult],
+    role: Role = "server",
+    explain: Callable[[str], str] = lambda name: "was not run",
+) -> ScenarioHistory:
+    """The releases of an implementation in a scenario, each with its cell among `results`.
+
+    `role`: the one that tells the cells of releases apart. `explain`: from NAME@VERSION to why it has no runs.
+    """
+    cells = {
+        result.cell.implementation(role).name: result
+        for result in results
+        if result.cell.scenario.name == scenario.name and result.runs
+    }
+    by_release = []
+    for release in releases:
+        release_name = f"{name}@{release.version}"
+        result = cells.get(release_name)
+        by_release.append(
+            ReleaseResult(release_name, release, result, "" if result is not None else explain(release_name))
+        )
+    return ScenarioHistory(scenario, tuple(by_release))
+
+
+def stored_histories(
+    results: Iterable[CellResult], releases_of: Callable[[str], Sequence[Release]]
+) -> dict[str, list[ScenarioHistory]]:
+    """The histories that stored cells make up: name of an implementation → its releases with themselves, by scenario.
+
+    Cells with parameters of their own make up none. `releases_of`: from an implementation's name to its releases.
+    """
+    cells = defaultdict[str, dict[str, list[CellResult]]](lambda: defaultdict(list))
+    for result in results:
+        cell = result.cell
+        if cell.server.release and cell.client.name == cell.server.name and not cell.parameters and result.runs:
+            cells[cell.server.base_name][cell.scenario.name].append(result)
+    return {
+        name: [
+            scenario_history(name, group[0].cell.scenario, releases_of(name), group)
+            for _, group in sorted(by_scenario.items())
+        ]
+        for name, by_scenario in sorted(cells.items())
+    }
+
+
+def has_release(result: CellResult) -> bool:
+    """Whether a cell names a release of an implementation, and so belongs to a history."""
+    cell = result.cell
+    return any(
+        item.release for item in (cell.client, cell.server, *(other.implementation for other in cell.others.values()))
+    )
 
 
 @dataclass(frozen=True)
@@ -128,7 +193,15 @@ def change_between(before: ReleaseResult, after: ReleaseResult, metrics: Sequenc
         medians = before.median(metric), after.median(metric)
         if medians[0] is not None and medians[1] is not None and differ(medians[0], medians[1], NAMED_SHARE):
             figures[metric.text(flows)] = medians[0], medians[1]
-    return ReleaseChange(before, after, identical=False, figures=figures, parts=_parts(before, after))
+    endings = tuple(item.result.outcomes if item.result is not None else {} for item in (before, after))
+    return ReleaseChange(
+        before,
+        after,
+        identical=False,
+        figures=figures,
+        parts=_parts(before, after),
+        endings=(endings[0], endings[1]) if endings[0] != endings[1] else None,
+    )
 
 
 def differ(before: float, after: float, share: float) -> bool:

@@ -86,7 +86,9 @@ class App:
         self.cache = Cache(places.cache, places.cache_limit)
         self.root_file_systems = RootFileSystems(self.cache)
         self.contents = ContentsCache(places.cache)
-        self.inventory = ImageInventory(self.catalogue, self.images, self.root_file_systems, PackedImages(self.cache))
+        self.inventory = ImageInventory(
+            self.catalogue, self.images, self.root_file_systems, PackedImages(self.cache), self.cache
+        )
 
     def _rekey(self, warn: Callable[[str], object]) -> None:
         """Update the keys of stored runs to the current ledger; a store that cannot be written keeps its keys."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.catalogue import Catalogue
 from harness.engine.docker_cli import daemon_versions, inspect_image
 from harness.engine.images.build import Announce, Build, ImageBuild, Images, build_in_parallel, why_unavailable
+from harness.engine.images.cache import Cache
 from harness.engine.images.contents import ContentsCache
 from harness.engine.images.host_kernel import lab_features, this_machine
 from harness.engine.images.registry import Registry
@@ -34,8 +35,11 @@ PACKED = ("harness", "images", "scenarios", "studies", "results/[er]*", "pyproje
 class ImageInventory:
     """The images of one checkout on this machine."""
 
-    def __init__(self, catalogue: Catalogue, images: Images, exported: RootFileSystems, packed: PackedImages) -> None:
-        """`packed`: those that this container brings along."""
+    def __init__(
+        self, catalogue: Catalogue, images: Images, exported: RootFileSystems, packed: PackedImages, cache: Cache
+    ) -> None:
+        """`packed`: those that this container brings along; `cache`: its limit holds for images of releases, too."""
+        self._cache = cache
         self._catalogue = catalogue
         self._images = images
         self._exported = exported
@@ -139,7 +143,8 @@ class ImageInventory:
         sim_image = cell.sim_image.model_copy(update={"reference": self._sim_build(cell).reference})
         ready_cell = cell.model_copy(update={"sim_image": sim_image})
         for build in self.builds_of(ready_cell):
-            self._images.make(build, announce)
+            if self._images.make(build, announce) and build.release:
+                self._images.bound_releases(self._cache)
         return ready_cell
 
     def make(self, names: Sequence[str], listen: Listener) -> dict[str, ImageBuild]:

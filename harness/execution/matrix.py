@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from harness.errors import InputError
 from harness.outcome import ENGINES, Cell, Contestant, EngineName, Image, SimKernel
@@ -56,6 +57,10 @@ class UntilDecided:
     maximum: int = 20
 
 
+#: Every client with every server, or each implementation with itself alone.
+Pairs = Literal["all", "itself"]
+
+
 @dataclass(frozen=True)
 class Request:
     """What the user requested."""
@@ -65,6 +70,8 @@ class Request:
     servers: Sequence[Implementation]
     default_roles: frozenset[Role] = frozenset()
     """Roles for which the user named no implementation: a scenario's own choice then counts."""
+    pairs: Pairs = "all"
+    """Which clients go with which servers."""
     engine: EngineName = "compose"
     sim_kernel: SimKernel = "auto"
     repetitions: int | UntilDecided | None = None
@@ -108,7 +115,8 @@ def swept_points(request: Request) -> list[Point]:
         study = scenario.study
         # The parameters that each pair supports are not known yet: count as for a pair that supports all.
         cells_per_pair = 1 if study is None else max_cells(study)
-        run_count += cells_per_pair * len(swept) * len(request.clients) * len(request.servers) * count
+        pairs = len(request.clients) * (1 if request.pairs == "itself" else len(request.servers))
+        run_count += cells_per_pair * len(swept) * pairs * count
         all_points += swept
     if run_count > MAX_RUNS:
         raise InputError(
@@ -155,9 +163,7 @@ def build_matrix(
             name: Contestant(implementation=(flow_implementations or {})[name], image=images[name])
             for name in named_implementations([point])
         }
-        for client, server in itertools.product(
-            players(request, "client", point, contestants), players(request, "server", point, contestants)
-        ):
+        for client, server in _pairs(request, point, contestants):
             others = (contestant.implementation for contestant in contestants.values())
             kernel = _sim_kernel(request, [client, server, *others])
             for study_point in _studied(point, client, server, contestants) if every is None else every:
@@ -212,9 +218,7 @@ def study_designs(request: Request, flow_implementations: Mapping[str, Implement
             name: Contestant(implementation=flow_implementations[name], image=no_image)
             for name in named_implementations([point])
         }
-        for client, server in itertools.product(
-            players(request, "client", point, contestants), players(request, "server", point, contestants)
-        ):
+        for client, server in _pairs(request, point, contestants):
             pair = flow_pair(point.scenario, client, server, contestants)
             studies.append(StudyDesign(point.scenario, client.name, server.name, design_for_pair(point, pair)))
     return studies
@@ -245,6 +249,16 @@ def players(
     if role not in point.scenario.open_roles and first is not None:
         return [contestants[first].implementation]
     return matrix_players(request, role, point.scenario)
+
+
+def _pairs(
+    request: Request, point: Point, contestants: Mapping[str, Contestant]
+) -> Iterator[tuple[Implementation, Implementation]]:
+    """(client, server) of a point, by clients first."""
+    clients, servers = (players(request, role, point, contestants) for role in ROLES)
+    for client, server in itertools.product(clients, servers):
+        if request.pairs == "all" or client.name == server.name:
+            yield client, server
 
 
 def matrix_players(request: Request, role: Role, scenario: Scenario) -> Sequence[Implementation]:

@@ -143,4 +143,13 @@ def releases_document(implementation: Implementation, entries: Sequence[ListedRe
         Row([f"{implementation.name}@{entry.release.version}", entry.release.date.isoformat(), entry.state])
         for entry in newest_first
     ]
-    return Document(data, [Table(columns, rows, f"releases of {implementation.title or implementation.name}")])
+    return Document(data, [Table(columns, rows, f"releases of {_released(implementation)}")])
+
+
+def _released(implementation: Implementation) -> str:
+    """What the numbers are of: an implementation, or the package of it whose numbers are others."""
+    title = implementation.title or implementation.name
+    versions = implementation.versions
+    if versions is None or versions.current is None:
+        return title
+    return f"{versions.package}, which {title} {implementation.version} has in version {versions.current}"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from harness.analysis.interop.registry import CASES, case_of
+from harness.analysis.interop.verdict import ResultWord
 from harness.capture.divergence import Divergence
 from harness.evaluation.release_bisection import Bisection
 from harness.evaluation.release_history import Criterion, ReleaseChange, ReleaseResult, ScenarioHistory, change_between
 from harness.outcome import Interval
 from harness.report.diagnosis import STATE_NAMES
-from harness.report.document import SENTENCE_WIDTH, Block, Column, Document, Heading, Paragraph, Row, Table
+from harness.report.document import SENTENCE_WIDTH, Block, Column, Document, Heading, Paragraph, Row, Span, Table
+from harness.report.interop import RESULT_LEGEND, RESULT_MARKS, result_word
 from harness.report.numbers import json_number, number_text, span_text
 from harness.report.reruns import divergence_document
 from harness.scenario.metric_names import MetricName
@@ -22,15 +26,53 @@ def history_document(name: str, histories: Sequence[ScenarioHistory]) -> Documen
     """Every release in every scenario, oldest first."""
     data = {"schema": 1, "name": name, "scenarios": [_data(history) for history in histories]}
     blocks: list[Block] = [Heading(f"{name}: {len(histories[0].results) if histories else 0} releases")]
+    return Document(data, [*blocks, *history_blocks(histories)])
+
+
+def history_blocks(histories: Sequence[ScenarioHistory]) -> list[Block]:
+    """A table for each scenario, and one grid for all test cases of the interop runner."""
+    blocks = list[Block]()
     for history in histories:
-        blocks += [_table(history), *_objectives(history)]
-    return Document(data, blocks)
+        if case_of(history.scenario.name) is None:
+            blocks += [_table(history), *_objectives(history)]
+    testcases = [history for history in histories if case_of(history.scenario.name) is not None]
+    return [*blocks, *_testcase_grid(testcases)] if testcases else blocks
+
+
+def _testcase_grid(histories: Sequence[ScenarioHistory]) -> list[Block]:
+    """Releases down, test cases across in the runner's order; then what changed from one release to the next."""
+    by_case = {case: history for case in CASES for history in histories if case_of(history.scenario.name) == case}
+    columns = [Column("release", identifies=True), *(Column(CASES[case]) for case in by_case)]
+    names = [item.name for item in histories[0].results]
+    words = {case: [_word(item) for item in history.results] for case, history in by_case.items()}
+    rows = [
+        Row([name, *(Span(*RESULT_MARKS[word]) if word else "" for word in (words[case][number] for case in by_case))])
+        for number, name in enumerate(names)
+    ]
+    blocks: list[Block] = [Table(columns, rows, f"test cases of the interop runner: {RESULT_LEGEND}")]
+    sentences = []
+    for case, history in by_case.items():
+        ran = [(item, word) for item, word in zip(history.results, words[case], strict=True) if word is not None]
+        sentences += [
+            f"{case}: {after} since {item.release.version}, {before} before."
+            for (_, before), (item, after) in itertools.pairwise(ran)
+            if before != after
+        ]
+    return [*blocks, *(Paragraph(sentence) for sentence in sentences)]
+
+
+def _word(item: ReleaseResult) -> ResultWord | None:
+    return None if item.result is None else result_word(item.result)
 
 
 def change_sentence(change: ReleaseChange) -> str:
     """What is otherwise than in the release before, in words."""
     if change.identical:
         return f"same bytes as {change.before.release.version}"
+    ended = ""
+    if change.endings is not None:
+        earlier, later = (", ".join(f"{count} {status}" for status, count in ends.items()) for ends in change.endings)
+        ended = f"runs end otherwise: {later.replace('_', ' ')}; {earlier.replace('_', ' ')} before"
     figures = "; ".join(
         f"{metric} {number_text(before)} → {number_text(after)}{_share(before, after)}"
         for metric, (before, after) in change.figures.items()
@@ -39,9 +81,9 @@ def change_sentence(change: ReleaseChange) -> str:
         f"{STATE_NAMES[state]} {number_text(abs(seconds))} s {'more' if seconds > 0 else 'less'}"
         for state, seconds in change.parts.items()
     )
-    if not figures and not parts:
+    if not figures and not parts and not ended:
         return f"other bytes than {change.before.release.version}, the same figures"
-    return ": ".join(text for text in (figures, parts) if text)
+    return "; ".join(text for text in (ended, ": ".join(text for text in (figures, parts) if text)) if text)
 
 
 def bisection_document(
@@ -128,6 +170,7 @@ def _data(history: ScenarioHistory) -> dict[str, Any]:
     flows = len(history.scenario.flows)
     return {
         "scenario": history.scenario.name,
+        "testcase": case_of(history.scenario.name),
         "objectives": [str(objective) for objective in history.scenario.objectives],
         "releases": [
             {
@@ -136,6 +179,7 @@ def _data(history: ScenarioHistory) -> dict[str, Any]:
                 "problem": item.problem,
                 "key": None if item.result is None else item.result.cell.key,
                 "outcomes": {} if item.result is None else item.result.outcomes,
+                "result": _word(item) if case_of(history.scenario.name) is not None else None,
                 "medians": {metric.text(flows): _number(item.median(metric)) for metric in history.metrics},
                 "change": _change_data(history.changes[item.name]) if item.name in history.changes else None,
             }
@@ -150,6 +194,7 @@ def _change_data(change: ReleaseChange) -> dict[str, Any]:
         "identical": change.identical,
         "figures": {name: [json_number(value) for value in pair] for name, pair in change.figures.items()},
         "parts": dict(change.parts),
+        "endings": None if change.endings is None else [dict(ends) for ends in change.endings],
         "sentence": change_sentence(change),
     }
 

@@ -49,7 +49,8 @@ from harness.report.document import (
 
 SCHEMA = 1
 _WORDS: dict[VerdictStatus, ResultWord] = {"pass": "succeeded", "fail": "failed", "unsupported": "unsupported"}
-_MARKS: dict[ResultWord, tuple[str, str]] = {
+#: Result of a test case → its symbol, and the style of it.
+RESULT_MARKS: dict[ResultWord, tuple[str, str]] = {
     "succeeded": ("✓", "green"),
     "failed": ("✗", "red"),
     "unsupported": ("–", "dim"),
@@ -57,7 +58,7 @@ _MARKS: dict[ResultWord, tuple[str, str]] = {
 }
 #: Minimum width of a folded reason.
 _WHY_WIDTH = 30
-_LEGEND = "✓ succeeded, ✗ failed, – unsupported, ? inconclusive"
+RESULT_LEGEND = "✓ succeeded, ✗ failed, – unsupported, ? inconclusive"
 
 
 def testcase_cells(results: Sequence[CellResult]) -> list[CellResult]:
@@ -91,12 +92,18 @@ def matrix_of(results: Sequence[CellResult]) -> InteropMatrix:
         case = case_of(result.cell.scenario.name)
         if case is not None:
             verdict = result.verdict
-            word = _WORDS.get(verdict.status, "inconclusive")
-            entries[pair, case] = TestcaseResult(word, verdict.reason, verdict.sentence, failure=_failure(result))
+            entries[pair, case] = TestcaseResult(
+                result_word(result), verdict.reason, verdict.sentence, failure=_failure(result)
+            )
         elif result.verdict.status == "pass" and (details := _details(result)):
             measured[pair, result.cell.scenario.name.removeprefix(FOLDER)] = details
     clients, servers = (tuple(sorted({pair[index] for pair in pairs})) for index in (0, 1))
     return relabel_unsupported(InteropMatrix(clients, servers, entries, measured))
+
+
+def result_word(result: CellResult) -> ResultWord:
+    """What a test case came to, as the runner calls it."""
+    return _WORDS.get(result.verdict.status, "inconclusive")
 
 
 def _failure(result: CellResult) -> Failure | None:
@@ -119,7 +126,7 @@ def _details(result: CellResult) -> str:
 
 def _cases_by_word(matrix: InteropMatrix, pair: Pair) -> Iterator[tuple[ResultWord, str]]:
     """(word, abbreviations) of a pair."""
-    for word in _MARKS:
+    for word in RESULT_MARKS:
         if cases := [CASES[case] for case, entry in matrix.cases(pair) if entry.word == word]:
             yield word, " ".join(cases)
 
@@ -141,7 +148,7 @@ def interop_document(matrix: InteropMatrix, published: InteropMatrix | None = No
             for ((client, server), name), details in matrix.measured.items()
         ],
     }
-    blocks = [Paragraph(f"{_summary(matrix)}. {_LEGEND}."), _grid(matrix), *_failure_blocks(matrix)]
+    blocks = [Paragraph(f"{_summary(matrix)}. {RESULT_LEGEND}."), _grid(matrix), *_failure_blocks(matrix)]
     if published is not None:
         mismatches = disagreements(matrix, published)
         data["disagreements"] = [_disagreement(mismatch) for mismatch in mismatches]
@@ -162,7 +169,7 @@ def _grid(matrix: InteropMatrix) -> Table:
 def _grid_cells(matrix: InteropMatrix, client: str) -> Iterator[Phrase]:
     for server in matrix.servers:
         words = [
-            Span(f"{_MARKS[word][0]} {text}", style=_MARKS[word][1])
+            Span(f"{RESULT_MARKS[word][0]} {text}", style=RESULT_MARKS[word][1])
             for word, text in _cases_by_word(matrix, (client, server))
         ]
         yield join_phrases(words, LineBreak())

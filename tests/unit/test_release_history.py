@@ -4,24 +4,52 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli.releases import require_one_cell_each
+from harness.catalogue import Catalogue
+from harness.cli.releases import require_one_cell_each, require_place
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.release_bisection import bisect
-from harness.evaluation.release_history import Criterion, ReleaseResult, ScenarioHistory, change_between, differ
+from harness.evaluation.release_history import (
+    Criterion,
+    ReleaseResult,
+    ScenarioHistory,
+    change_between,
+    differ,
+    has_release,
+    stored_histories,
+)
 from harness.evaluation.verdict import judge
-from harness.outcome import Attributed, Attribution, LinkProof, MeasuredRun, Measurement, Outcome, Run, StateShare
+from harness.outcome import (
+    Attributed,
+    Attribution,
+    LinkProof,
+    MeasuredRun,
+    Measurement,
+    Outcome,
+    Run,
+    StateShare,
+    Verdict,
+    VerdictStatus,
+)
 from harness.report.history import bisection_document, change_sentence, history_document
+from harness.report.plots.releases import history_figure
+from harness.report.site import build
+from harness.report.site.cell import cell_address
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Release, Version
-from tests.examples import cell, implementation, scenario
+from harness.store.results import Store
+from tests.examples import catalogue, cell, implementation, scenario
+from tests.plot_runs import page_cache
 from tests.rendering import printed
+from tools.reference.histories_page import histories_page, history_figures
 
 COMPLETION = MetricName("completion", 0, "first")
 
@@ -34,24 +62,31 @@ def release(
     capture: str = "",
     problem: str = "",
     day: int = 1,
+    client: str = "",
 ) -> ReleaseResult:
-    """A release whose only download took so long, with so much of it in slow start."""
+    """A release whose only download took so long, with so much of it in slow start; from itself, or by a client.
+
+    It timed out where it took for ever.
+    """
     published = Release(version=Version(version), date=datetime.date(2026, 1, day))
     name = f"mine@{version}"
     if seconds is None:
         return ReleaseResult(name, published, None, problem)
     played = cell(
-        scenario(objectives=[], milestones=[]), server=implementation(name, version=version, image="example/mine:1")
+        scenario(objectives=[], milestones=[]),
+        implementation(client or name, version=version, title=f"Mine {version}", image="example/mine:1"),
+        implementation(name, version=version, title=f"Mine {version}", image="example/mine:1"),
     )
+    ended = math.isfinite(seconds)
     measured = MeasuredRun(
         version=1,
         link=LinkProof(valid=True),
-        measurements=(
+        measurements=() if not ended else (
             Measurement(
                 name="completion", flow=0, transfer="first", value=seconds, unit="s", direction="lower", source="client file"
             ),
         ),
-        attributed=Attributed(
+        attributed=None if not ended else Attributed(
             version=1,
             transfers=(
                 Attribution(
@@ -65,7 +100,7 @@ def release(
         ),
     )  # fmt: skip
     run = Run(
-        cell=played, repetition=0, outcome=Outcome(status="completed"), started_at="",
+        cell=played, repetition=0, outcome=Outcome(status="completed" if ended else "timed_out"), started_at="",
         captures={"left": capture or version, "right": capture or version},
     )  # fmt: skip
     runs = ((run, measured),)
@@ -87,6 +122,12 @@ def test_other_bytes_with_the_same_figures_are_no_change_of_figures() -> None:
     change = change_between(release("1.0.0", 8), release("1.1.0", 8.01), [COMPLETION])
     assert not change.identical and not change.figures
     assert change_sentence(change) == "other bytes than 1.0.0, the same figures"
+
+
+def test_runs_that_end_otherwise_are_a_change_without_figures() -> None:
+    change = change_between(release("1.0.0", 8), release("1.1.0", math.inf), [])
+    assert change_sentence(change) == "runs end otherwise: 1 timed out; 1 completed before"
+    assert change_between(release("1.0.0", 8), release("1.1.0", 7), []).endings is None
 
 
 def test_a_release_without_runs_is_passed_over_and_says_why() -> None:
@@ -197,12 +238,133 @@ def test_what_a_search_found() -> None:
 
 def test_a_scenario_has_one_cell_for_each_release() -> None:
     fits = cell(scenario(name="one"), server=implementation("mine"))
-    require_one_cell_each([fits], "mine")
+    require_one_cell_each([fits], "server")
+    require_place([fits.scenario], "mine", "server")
     with pytest.raises(InputError, match="one has 2 cells for each release") as raised:
         rates = ("10 Mbit/s", "20 Mbit/s")
         swept = [cell(scenario(name="one"), parameters={"path.forward.rate": rate}) for rate in rates]
-        require_one_cell_each(swept, "mine")
+        require_one_cell_each(swept, "server")
     assert "--set path.forward.rate" in raised.value.hint
     with pytest.raises(InputError, match="names its servers"):
         named = scenario(objectives=[], flows=[{"download": "1 MB", "server": "beta"}])
-        require_one_cell_each([fits.model_copy(update={"scenario": named})], "mine")
+        require_place([named], "mine", "server")
+
+
+def test_stored_cells_of_releases_with_themselves_make_a_history() -> None:
+    releases = [release("1.0.0", 8), release("1.1.0", problem="unknown"), release("1.2.0", 6, day=3)]
+    stored = [item.result for item in releases if item.result is not None]
+    with_peer = release("1.0.0", 7, client="peer").result
+    assert with_peer is not None and has_release(with_peer)
+    alone = replace(with_peer, cell=cell(scenario(), server=implementation("mine")))
+    assert not has_release(alone)
+    histories = stored_histories([*stored, with_peer, alone], {"mine": [item.release for item in releases]}.__getitem__)
+    (history,) = histories["mine"]
+    assert [(item.name, item.result is not None, item.problem) for item in history.results] == [
+        ("mine@1.0.0", True, ""),
+        ("mine@1.1.0", False, "was not run"),
+        ("mine@1.2.0", True, ""),
+    ]
+    assert history.results[0].median(COMPLETION) == 8, "the cell with a peer is of another history"
+
+
+def test_the_figure_has_a_point_for_each_release_and_thick_lines_between_the_same() -> None:
+    results = (
+        release("1.0.0", 8, capture="x"),
+        release("1.1.0", 8, capture="x", day=2),
+        release("1.2.0", math.inf, day=3),
+        release("1.3.0", 6, day=4),
+    )
+    history = ScenarioHistory(scenario(name="path", objectives=[], milestones=[]), results)
+    figure = history_figure(implementation("mine", colour="#123456"), [history])
+    assert figure is not None
+    tables = [rows for rows in figure["datasets"].values() if "version" in rows[0]]
+    points = {row["version"]: row for rows in tables for row in rows}
+    assert {version: row["date"] for version, row in points.items()} == {
+        "1.0.0": "2026-01-01", "1.1.0": "2026-01-02", "1.2.0": "2026-01-03", "1.3.0": "2026-01-04",
+    }  # fmt: skip
+    assert [version for version, row in points.items() if row["never"]] == ["1.2.0"]
+    assert {version for version, row in points.items() if row["changed"]} == {"1.2.0", "1.3.0"}
+    assert points["1.2.0"]["value"] > points["1.0.0"]["value"], "what is never reached stands above the rest"
+    lines = [rows for rows in figure["datasets"].values() if "same" in rows[0]]
+    assert sorted((len(rows), rows[0]["same"]) for rows in lines) == [(2, True), (4, False)]
+    assert history_figure(implementation("mine"), [ScenarioHistory(history.scenario, results[:0])]) is None
+
+
+def history_of_case(case: str, words: Mapping[str, VerdictStatus]) -> ScenarioHistory:
+    """The history of a test case: version → verdict."""
+    (definition,) = catalogue().find_scenarios([f"interop/{case}"])
+    results = []
+    for version, status in words.items():
+        item = release(version, 1)
+        assert item.result is not None
+        verdict = Verdict(status=status, reason="", sentence="So it is.")
+        results.append(replace(item, result=replace(item.result, verdict=verdict)))
+    return ScenarioHistory(definition, tuple(results))
+
+
+def test_test_cases_are_one_grid_which_says_since_when() -> None:
+    histories = [
+        history_of_case("retry", {"1.0.0": "pass", "1.1.0": "pass", "1.2.0": "fail"}),
+        history_of_case("handshake", {"1.0.0": "unsupported", "1.1.0": "pass", "1.2.0": "pass"}),
+    ]
+    text = printed(history_document("mine", histories))
+    rows = {line.split()[1]: line.replace("│", " ").split()[1:] for line in text.splitlines() if "mine@" in line}
+    assert rows == {"mine@1.0.0": ["–", "✓"], "mine@1.1.0": ["✓", "✓"], "mine@1.2.0": ["✓", "✗"]}
+    assert "handshake: succeeded since 1.1.0, unsupported before." in text
+    assert "retry: failed since 1.2.0, succeeded before." in text
+    data = history_document("mine", histories).data["scenarios"]
+    assert [(item["testcase"], [one["result"] for one in item["releases"]]) for item in data] == [
+        ("retry", ["succeeded", "succeeded", "failed"]),
+        ("handshake", ["unsupported", "succeeded", "succeeded"]),
+    ]
+    assert history_figure(implementation("mine"), histories) is None
+
+
+def test_the_site_has_a_page_of_releases(tmp_path: Path) -> None:
+    releases = [release("1.0.0", 8), release("1.2.0", 6, day=3)]
+    results = [item.result for item in releases if item.result is not None]
+    known = {"mine": [item.release for item in releases]}
+    build.render_site(
+        tmp_path / "site", results, Store(tmp_path / "store"), lambda wanted: [], page_cache(), known.__getitem__
+    )
+    page = (tmp_path / "site" / "releases.html").read_text()
+    assert "completion 8 → 6 (-25%)" in page and '<h2 id="mine">Mine</h2>' in page
+    assert all(f'href="{cell_address(result.cell)}"' in page for result in results)
+    index = (tmp_path / "site" / "index.html").read_text()
+    assert 'href="releases.html"' in index
+    build.render_site(tmp_path / "without", results, Store(tmp_path / "store"), lambda wanted: [], page_cache())
+    assert not (tmp_path / "without" / "releases.html").exists()
+
+
+def test_the_page_of_histories_leads_with_what_changed_most(tmp_path: Path) -> None:
+    folder = tmp_path / "images" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "Dockerfile").write_text("FROM scratch\n")
+    (folder / "image.yaml").write_text(
+        "schema: 1\nname: mine\ntitle: Mine\nversion: 1.3.0\nbuild: .\n"
+        "versions: {from: crates, package: mine, least: 1.0.0}\n"
+    )
+    days = {"1.0.0": 1, "1.1.0": 2, "1.2.0": 3, "1.3.0": 4}
+    note = ", note: Its notes name a larger window."
+    (folder / "releases.yaml").write_text(
+        "schema: 1\nreleases:\n"
+        + "".join(
+            f'  - {{version: "{version}", date: "2026-01-0{day}"{note if day == 2 else ""}}}\n'
+            for version, day in days.items()
+        )
+    )
+    for version in days:
+        (folder / "releases" / version).mkdir(parents=True)
+    times = {"1.0.0": 8.0, "1.1.0": 7.0, "1.2.0": 6.99, "1.3.0": 3.0}
+    results = [
+        item.result for version, day in days.items() if (item := release(version, times[version], day=day)).result
+    ]
+    page = histories_page(Catalogue(tmp_path), results, ["history-mine.svg"])
+    findings = [line for line in page.splitlines() if line.startswith("* ")]
+    assert [line.partition(":")[0] for line in findings] == [
+        "* **mine 1.3.0** (2026-01-04), test/case", "* **mine 1.1.0** (2026-01-02), test/case",
+    ]  # fmt: skip
+    assert findings[1].endswith("completion 8 → 7 (-12%): line rate 1 s less. Its notes name a larger window.")
+    assert "## Mine: 4 releases" in page and "](figures/history-mine.svg)" in page
+    assert [file for file, _ in history_figures(Catalogue(tmp_path), results)] == ["history-mine.svg"]
+    assert "## " not in histories_page(Catalogue(tmp_path), [], [])

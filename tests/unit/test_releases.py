@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -20,10 +22,13 @@ from harness.catalogue.releases import (
     release_of,
     supported_releases,
 )
+from harness.engine.images import build
 from harness.engine.images.build import Images, Variant, folder_hash, fresh_copy, variant_of
+from harness.engine.images.cache import Cache
 from harness.errors import EngineError, InputError
 from harness.scenario.loader import load
 from harness.scenario.schema import Implementation, Releases, Version
+from tools.releases import locked_beside, without_feature
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = """
@@ -107,6 +112,27 @@ def test_a_release_is_an_implementation_of_its_own(named: Named) -> None:
     assert release.title == "Mine 1.0.0"
 
 
+def test_all_releases_of_an_implementation_have_one_word(root: Path) -> None:
+    catalogue = Catalogue(root)
+    names = [item.name for item in catalogue.find_implementations("mine@all,mine", "server")]
+    assert names == ["mine@1.0.0", "mine@1.1.0", "mine@1.2.0", "mine@1.3.0", "mine"]
+    assert [str(release.version) for release in catalogue.releases("mine")] == ["1.0.0", "1.1.0", "1.2.0", "1.3.0"]
+    assert catalogue.releases("nobody") == []
+    with pytest.raises(InputError, match="no implementation 'nobody@all'"):
+        catalogue.find_implementations("nobody@all", "server")
+    with pytest.raises(InputError, match=r"'mine@1\.1\.0' is named twice"):
+        catalogue.find_implementations("mine@1.1.0,mine@all", "server")
+
+
+def test_the_title_of_a_release_says_what_its_number_is_of(root: Path) -> None:
+    file = folder_of(root) / "image.yaml"
+    file.write_text(MANIFEST.replace("package: mine", "package: mine-proto\n  current: 1.2.0"))
+    implementations = Catalogue(root).implementations()
+    assert implementations["mine"][0].title == "Mine"
+    assert implementations["mine@1.0.0"][0].title == "Mine, mine-proto 1.0.0"
+    assert implementations["mine@1.2.0"][0].title == "Mine, mine-proto 1.2.0"
+
+
 def test_releases_are_not_among_all(root: Path) -> None:
     catalogue = Catalogue(root)
     assert list(catalogue.implementations()) == ["mine"]
@@ -164,6 +190,17 @@ def test_the_context_of_a_release_has_its_pins_and_every_adaptation_for_it(named
             assert not (context / "releases").exists()
 
 
+def test_a_patch_of_a_file_that_holds_pins_is_of_the_recipe(root: Path, named: Named) -> None:
+    """The pins of the release, which were made after the patch, stand in place of what it leads to."""
+    patch = folder_of(root) / "releases" / "before-1.2.0.patch"
+    pins = '--- a/Cargo.toml\n+++ b/Cargo.toml\n@@ -1 +1,2 @@\n mine = "=1.3.0"\n+more = "1"\n'
+    patch.write_text(FIRST_PATCH + pins)
+    implementation, folder = named("mine@1.1.0")
+    with fresh_copy(folder, variant_of(implementation, folder)) as context:
+        assert (context / "Cargo.toml").read_text() == 'mine = "=1.1.0"\n'
+        assert (context / "src/main.rs").read_text() == "main of 1.1\n"
+
+
 def test_a_patch_that_does_not_apply_is_an_error(named: Named) -> None:
     implementation, folder = named("mine@1.0.0")
     (folder / "src/main.rs").write_text("main of 1.4\n")
@@ -212,6 +249,91 @@ def test_a_folder_named_releases_deeper_down_is_part_of_the_image(root: Path) ->
         assert folder_hash(context) == folder_hash(folder)
 
 
+def test_the_images_of_releases_go_when_the_cache_is_full(
+    root: Path, named: Named, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that this process has asked for stay, and those that a run uses."""
+    images = Images(root / "images", root / "state")
+    needed = images.build_of(*named("mine@1.0.0"))
+    assert needed is not None
+    sizes = {needed.reference: 300, "quic-lab/old:1": 300, "quic-lab/new:1": 300, "quic-lab/used:1": 300}
+    ids = {name: f"sha256:{str(number) * 64}" for number, name in enumerate(sizes)}
+    kept = [*sizes]
+    said: list[tuple[str, ...]] = []
+
+    def docker(*words: str) -> SimpleNamespace:
+        said.append(words)
+        if words[0] == "rmi":
+            kept.remove(words[-1])
+        return SimpleNamespace(stdout="\n".join(kept))
+
+    inspected = {name: {"Id": ids[name], "Size": (100 + size) * 10**6} for name, size in sizes.items()}
+    inspected[images.endpoint.reference] = {"Id": "sha256:base", "Size": 100 * 10**6}
+    monkeypatch.setattr(build, "docker", docker)
+    monkeypatch.setattr(build, "inspect_image", inspected.get)
+    limit = Cache(root / "cache", 650 * 10**6)
+    for age, name in enumerate(("quic-lab/new:1", "quic-lab/used:1", "quic-lab/old:1")):
+        export = limit.roots / ids[name].removeprefix("sha256:")[:24]
+        export.mkdir(parents=True)
+        (export / "export.json").write_text("{}")
+        with limit.use(f"rootfs/{export.name}"):
+            pass
+        os.utime(limit.folder / "uses" / f"rootfs-{export.name}", (1000 - age, 1000 - age))
+    with limit.use(f"rootfs/{ids['quic-lab/used:1'].removeprefix('sha256:')[:24]}"):
+        assert images.bound_releases(limit) == ["image quic-lab/old:1", "image quic-lab/new:1"]
+    assert kept == [needed.reference, "quic-lab/used:1"]
+    assert {words[:2] for words in said} == {("images", "--filter"), ("rmi", "--force")}
+    assert len([*limit.roots.iterdir()]) == 1, "an export goes with its image"
+    assert images.bound_releases(limit) == []
+
+
+LINE = 'mine = { version = "1", default-features = false, features = ["bloom", "qlog"] }'
+
+
+@pytest.mark.parametrize(("feature", "left"), [("bloom", '["qlog"]'), ("qlog", '["bloom"]')])
+def test_a_feature_that_a_release_lacks_is_left_out(feature: str, left: str) -> None:
+    text = f'other = "1"\n{LINE}\nmine-proto = {{ version = "1", features = ["bloom"] }}\n'
+    assert without_feature(text, "mine", feature) == text.replace('["bloom", "qlog"]', left)
+
+
+@pytest.mark.parametrize(("name", "feature"), [("mine", "bbr"), ("mine", "1"), ("yours", "bloom")])
+def test_a_feature_that_nobody_asks_for_cannot_be_left_out(name: str, feature: str) -> None:
+    with pytest.raises(InputError, match=f"does not ask {name} for {feature}"):
+        without_feature(LINE, name, feature)
+
+
+LOCK = """
+[[package]]
+name = "mine"
+version = "1.2.0"
+dependencies = [
+ "codec 0.2.0",
+]
+
+[[package]]
+name = "around"
+version = "3.0.0"
+dependencies = [
+ "codec 0.3.0",
+]
+
+[[package]]
+name = "codec"
+version = "0.2.0"
+
+[[package]]
+name = "codec"
+version = "0.3.0"
+"""
+
+
+def test_the_version_that_follows_is_the_only_one_or_that_of_the_package() -> None:
+    assert locked_beside(LOCK, "mine", "codec") == "0.2.0"
+    assert locked_beside(LOCK, "mine", "around") == "3.0.0"
+    with pytest.raises(InputError, match="no version of codec follows from that of yours"):
+        locked_beside(LOCK, "yours", "codec")
+
+
 numbers = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
 
 
@@ -247,10 +369,12 @@ def test_shipped_releases(implementation: Implementation, folder: Path) -> None:
     for recipe in recipes:
         release = release_of(implementation, folder, recipe.name)
         assert implementation.versions is not None
+        package = re.escape(implementation.versions.package)
         with fresh_copy(folder, variant_of(release, folder)) as context:
-            pins = "".join(path.read_text() for name in ("Cargo.toml", "go.mod", "requirements.txt")
+            pins = "".join(path.read_text() for name in ("Cargo.toml", "go.mod", "requirements.txt", "Dockerfile")
                            if (path := context / name).exists())  # fmt: skip
-        assert re.search(rf"{re.escape(implementation.versions.package)}\W.*{re.escape(recipe.name)}", pins)
+        # In a Dockerfile, a build argument has the version.
+        assert re.search(rf"(?i)(^ARG {package}_VERSION=|{package}\W.*){re.escape(recipe.name)}\b", pins, re.MULTILINE)
 
 
 def test_the_newest_of_each_minor(root: Path) -> None:

@@ -23,7 +23,7 @@ from harness.evaluation.staleness import mark_outdated
 from harness.evaluation.verdict import judge
 from harness.execution import App, Options
 from harness.execution.events import Listener
-from harness.execution.matrix import PlannedRun, Request, plan_runs
+from harness.execution.matrix import Pairs, PlannedRun, Request, plan_runs
 from harness.execution.measured_store import StoredResults
 from harness.outcome import ENGINES, Cell, EngineName, Run, proven_outcome
 from harness.planning.estimate import expected_seconds
@@ -46,7 +46,7 @@ class Asked(Part):
     """Implementations, separated by commas, or all."""
     servers: str = "all"
     """Implementations, separated by commas, or all."""
-    pairs: Literal["all", "itself"] = "all"
+    pairs: Pairs = "all"
     """Every client with every server, or each with itself only."""
     engine: EngineName = "virtual"
     """What runs it."""
@@ -140,8 +140,7 @@ class Reference:
         if asked.search is not None:
             known = functools.partial(self._stored_cell, repeat=asked.repeat, columns=self._columns())
             return [cell for one in self._searching(asked, listen) for cell in cells_so_far(one, known)]
-        made = self._app.matrix(self._request(asked), listen, pull=False)
-        return [cell for cell in made if asked.pairs == "all" or cell.client.name == cell.server.name]
+        return self._app.matrix(self._request(asked), listen, pull=False)
 
     def _request(self, asked: Asked) -> Request:
         app = self._app
@@ -154,6 +153,7 @@ class Reference:
             default_roles=frozenset(
                 role for role in ROLES if (asked.clients if role == "client" else asked.servers) == "all"
             ),
+            pairs=asked.pairs,
             engine=asked.engine,
             sim_kernel="lab" if ENGINES[asked.engine].virtual_time else "auto",
             repetitions=asked.repeat,
@@ -194,7 +194,7 @@ class Reference:
         `only`: scenarios or folders to which cells are limited; none for all.
         """
         for asked in self.requests():
-            if asked.engine != engine:
+            if asked.engine != engine or not self._names_any(asked, only):
                 continue
             cells = [cell for cell in self.matrix(asked, listen) if _is_named(cell.scenario.name, only)]
             if cells:
@@ -204,6 +204,10 @@ class Reference:
                 )
                 todo = tuple(item for item in planned if (item.cell.key, item.repetition) not in done)
                 yield Share(asked, tuple(cells), todo)
+
+    def _names_any(self, asked: Asked, only: Collection[str]) -> bool:
+        """Whether any scenario of a request is among `only`; then its cells are worth planning. InputError."""
+        return any(_is_named(scenario.name, only) for scenario in self._app.catalogue.find_scenarios(asked.scenarios))
 
     def stored_runs(self, planned: Iterable[PlannedRun]) -> set[tuple[str, int]]:
         """(key, repetition) of the planned runs that the reference has, with what is worth keeping."""

@@ -16,6 +16,7 @@ from harness.catalogue import json_schema
 from harness.engine.compose_file import compose_text
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.regression.baseline import read_comparison
+from harness.evaluation.release_history import has_release
 from harness.execution import App
 from harness.report.metrics import metrics_page
 from harness.report.plots.registry import plots
@@ -25,6 +26,7 @@ from harness.topology import Lab, build_lab, sim_plan
 from tools.reference.by_hand import open_cell
 from tools.reference.campaign import Reference
 from tools.reference.changed import changed, changed_page
+from tools.reference.histories_page import histories_page, history_figures
 from tools.reference.interop_page import interop_page
 from tools.reference.plots_page import plots_page
 from tools.reference.readme import reference_page, with_implementations, with_parameters, with_results, with_verdicts
@@ -96,21 +98,29 @@ def _result_pages(app: App) -> dict[Path, Text]:
     readme, page, parameters = (root / name for name in ("README.md", "docs/results.md", "images/PARAMETERS.md"))
 
     @cache
-    def results() -> Sequence[CellResult]:
+    def every_result() -> Sequence[CellResult]:
         reference = Reference(app, root / "results" / "reference")
         return reference.with_staleness(app.results.find(lambda cell: True), lambda event: None)
+
+    @cache
+    def results() -> Sequence[CellResult]:
+        # Other releases have a page of their own.
+        return [result for result in every_result() if not has_release(result)]
 
     def known() -> list[Implementation]:
         return [item for item, _ in app.catalogue.implementations().values() if item.transfers_files]
 
+    def drawn() -> list[str]:
+        return [file.name for file in (root / "docs" / "figures").glob("*.svg")]
+
     def study_text(name: str) -> str:
-        drawn = {file.name for file in (root / "docs" / "figures").glob("*.svg")}
-        return study_page(name, results(), drawn)
+        return study_page(name, results(), drawn())
 
     return {
         readme: lambda: with_implementations(with_verdicts(readme.read_text(encoding="utf-8"), results()), known()),
         page: lambda: with_results(page.read_text(encoding="utf-8"), results(), claims(results())),
         root / "results" / "reference" / "README.md": lambda: reference_page(results()),
+        root / "docs" / "histories.md": lambda: histories_page(app.catalogue, every_result(), drawn()),
         root / "docs" / "interop.md": lambda: interop_page(_scenarios(app), known(), results()),
         parameters: lambda: with_parameters(
             parameters.read_text(encoding="utf-8"), [item for item in known() if item.speaks_quic], results()
@@ -163,13 +173,15 @@ def drawings(app: App) -> Iterator[tuple[Path, str]]:
 
     folder = app.paths.root / "docs" / "figures"
     every = app.results.find(lambda cell: True)
+    current = [result for result in every if not has_release(result)]
     for whole in study_drawings():
-        if (specification := whole.draw(every)) is not None:
+        if (specification := whole.draw(current)) is not None:
             yield folder / whole.file, str(vl_convert.vegalite_to_svg(specification))
+    for file, figure in history_figures(app.catalogue, every):
+        yield folder / file, str(vl_convert.vegalite_to_svg(dict(figure)))
     shown = figures()
-    results = app.results.find(lambda cell: cell.scenario.name in {one.scenario for one in shown})
     for one in shown:
-        chosen = [result for result in results if one.is_of(result)]
+        chosen = [result for result in current if one.is_of(result)]
         for drawing in load_drawings(app.stored_runs, chosen, app.results.find, (), None):
             for made in figures_of(drawing.run, drawing.partner, (one.plot,)):
                 yield folder / one.file, render_svg(made)

@@ -38,6 +38,7 @@ from harness.engine.docker_cli import (
     parent_death_prefix,
     tail,
 )
+from harness.engine.images.cache import Cache
 from harness.engine.images.host_kernel import COMMON_FEATURES, HostKernel, HostKernelRecord, lacks_queues, this_machine
 from harness.engine.images.registry import Registry
 from harness.errors import EngineError, HarnessError
@@ -107,9 +108,10 @@ def fresh_copy(folder: Path, variant: Variant | None = None) -> Iterator[Path]:
             ignore=lambda place, _: [RELEASES_FOLDER] if Path(place) == folder else [],
         )
         if variant is not None:
-            shutil.copytree(variant.folder, context, copy_function=shutil.copy, dirs_exist_ok=True)
+            # As the tool does that makes the pins: a patch is of the recipe, and the pins have it in them.
             for patch in variant.patches:
                 apply_patch(patch, context)
+            shutil.copytree(variant.folder, context, copy_function=shutil.copy, dirs_exist_ok=True)
         yield context
 
 
@@ -142,6 +144,8 @@ BASE_IMAGE = "debian:trixie-slim"
 LAB_KERNEL_ARCHITECTURES = ("x86_64",)
 #: Label on every image built here.
 IMAGE_LABEL = "org.quic-lab.image"
+#: Label on the image of a release, NAME@VERSION. The cache's limit bounds these images (`Images.bound_releases`).
+_RELEASE_LABEL = "org.quic-lab.release"
 #: Build arguments that limit the number of parallel compilers: of Cargo, and of the Go command and compiler.
 _JOBS = ("CARGO_BUILD_JOBS", "GOMAXPROCS")
 #: Seconds a build may take to end what the daemon runs for it.
@@ -355,10 +359,10 @@ class Images:
             raise command_error("asking the host's kernel for its features", completed.stderr)
         self.host_kernel.write(completed.stdout)
 
-    def make(self, build: Build, announce: Announce, jobs: int | None = None) -> None:
+    def make(self, build: Build, announce: Announce, jobs: int | None = None) -> bool:
         """Build an image and the images below it, as far as they are not there. Raises EngineError.
 
-        `jobs`: number of parallel compilers; one per core without.
+        `jobs`: number of parallel compilers; one per core without. Returns whether anything was missing.
         """
         if build.target == "lab" and platform.machine() not in LAB_KERNEL_ARCHITECTURES:
             lacking = self.host_kernel.read() or HostKernel({})
@@ -368,11 +372,34 @@ class Images:
             )
         missing = build.missing()
         if missing and self._pull_build(build):
-            return
+            return True
         for item in missing:
             if item is build or not self._pull_build(item):
                 announce(item.label if item.release else item.name, item.seconds)
                 self._run_build(item, jobs)
+        return bool(missing)
+
+    def bound_releases(self, cache: Cache) -> list[str]:
+        """Remove images of releases, the least recently used first, until the cache and they are within its limit.
+
+        Those that this process has asked for stay, and so do those that a run uses. Returns their names. EngineError.
+        """
+        listing = docker("images", "--filter", f"label={_RELEASE_LABEL}", "--format", "{{.Repository}}:{{.Tag}}")
+        asked = {build.reference for build in self._builds.values()}
+        images = {name: image for name in listing.stdout.split() if (image := inspect_image(name)) is not None}
+        base = inspect_image(self.endpoint.reference)
+        shared = 0 if base is None else int(base["Size"])
+        excess = sum(cache.sizes().values()) - cache.limit
+        excess += sum(max(0, int(image["Size"]) - shared) for image in images.values())
+        removed = []
+        for name, image in sorted(images.items(), key=lambda item: (cache.last_use(item[1]["Id"]), item[0])):
+            if excess <= 0:
+                break
+            if name not in asked and cache.remove_exports(image["Id"]):
+                docker("rmi", "--force", name)
+                removed.append(f"image {name}")
+                excess -= max(0, int(image["Size"]) - shared)
+        return removed
 
     def _pull_build(self, build: Build) -> bool:
         """Pull an image from the registry. Whether it has it. EngineError where it has another one of that name."""
@@ -395,6 +422,8 @@ class Images:
             "--tag",
             build.reference,
         ]
+        if build.release:
+            command += ["--label", f"{_RELEASE_LABEL}={build.label}"]
         for argument, below in build.bases.items():
             command += ["--build-arg", f"{argument}={below.reference}"]
         if jobs is not None:

@@ -135,6 +135,10 @@ class Cache:
         items = [CacheItem(name, tuple(paths), self._used(name)) for name, paths in places.items()]
         return sorted(items, key=lambda item: (item.used_at, item.name))
 
+    def last_use(self, image_id: str) -> float:
+        """Time of the last run with an exported image, seconds since the epoch; 0 where none is known."""
+        return self._used(_exports_of(image_id))
+
     def _used(self, name: str) -> float:
         try:
             return (self.folder / _USES / name.replace("/", "-")).stat().st_mtime
@@ -208,6 +212,11 @@ class Cache:
                 removed += [f"{_ROOTS}/{place.name}" for place in useless]
         return removed
 
+    def remove_exports(self, image_id: str) -> bool:
+        """Remove the exports of an image, unless one is in use. Whether there are none now."""
+        name = _exports_of(image_id)
+        return all(self.remove(item) for item in self.kept() if item.name == name)
+
     def remove(self, item: CacheItem) -> bool:
         """Remove an item, unless it is in use. Whether it was removed."""
         try:
@@ -251,6 +260,10 @@ def size_of(folder: Path) -> int:
 def short_id(image_id: str) -> str:
     """Name of an image's exports and of its file in `contents/`. `image_id`: sha256:…."""
     return image_id.removeprefix("sha256:")[:24]
+
+
+def _exports_of(image_id: str) -> str:
+    return f"{_ROOTS}/{short_id(image_id)}"
 
 
 def cache_error(error: OSError, folder: Path) -> EngineError:

@@ -31,8 +31,10 @@ from harness.report.site.cell import CELL, Qlog, cell_address, cell_page, read_o
 from harness.report.site.implementation import implementation_page, implementations
 from harness.report.site.interop import interop_page
 from harness.report.site.overview import MEANING, heading_spans, implementation_names, overview
+from harness.report.site.releases import release_sections
 from harness.report.site.study import study_pages
 from harness.scenario.parameters import ROLES
+from harness.scenario.schema import Release
 from harness.store.results import StoreReader, disk_error
 from harness.writing import replace_file
 
@@ -63,17 +65,25 @@ class Site:
     """Bytes of all files."""
 
 
-def render_site(folder: Path, results: Sequence[CellResult], store: StoreReader, search: Search, cache: Path) -> Site:
+def render_site(
+    folder: Path,
+    results: Sequence[CellResult],
+    store: StoreReader,
+    search: Search,
+    cache: Path,
+    releases_of: Callable[[str], Sequence[Release]] = lambda name: (),
+) -> Site:
     """Write the site of these cells; it replaces an existing site.
 
-    `search`: finds the partners of runs; `cache`: a folder for the script of the figures. Raises InputError for a
-    folder with other files, EngineError for errors of the disk, ResultError for unreadable series.
+    `search`: finds the partners of runs; `cache`: a folder for the script of the figures; `releases_of`: from the name
+    of an implementation to its releases. Raises InputError for a folder with other files, EngineError for errors of the
+    disk, ResultError for unreadable series.
     """
     folder = folder.resolve()
     require_site_folder(folder)
     sizes: dict[Path, int] = {}
     try:
-        for name, text in _files(results, store, search, cache, folder):
+        for name, text in _files(results, store, search, cache, folder, releases_of):
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
             content = text.encode()
@@ -102,17 +112,27 @@ def require_site_folder(folder: Path) -> None:
 
 
 def _files(
-    results: Sequence[CellResult], store: StoreReader, search: Search, cache: Path, folder: Path
+    results: Sequence[CellResult],
+    store: StoreReader,
+    search: Search,
+    cache: Path,
+    folder: Path,
+    releases_of: Callable[[str], Sequence[Release]],
 ) -> Iterator[tuple[str, str]]:
     """(path in the folder, text) of all files. The first page comes last, so a site that has it is complete."""
     run_results = [result for result in results if result.runs]
     environment = _environment(folder)
-    studies, participants, interop = study_pages(run_results), implementations(run_results), interop_page(run_results)
+    sections = release_sections(run_results, releases_of)
+    with_history = {result.cell.key for section in sections for result in section.results}
+    # A site of histories alone has an overview, too.
+    others = [result for result in run_results if result.cell.key not in with_history] or run_results
+    studies, participants, interop = study_pages(others), implementations(run_results), interop_page(others)
 
     def page(template: str, **values: object) -> str:
         shared = {
             "studies": studies,
             "interop": interop is not None,
+            "releases": bool(sections),
             "symbols": SYMBOLS,
             "meaning": MEANING,
             "mark": _MARK,
@@ -131,7 +151,14 @@ def _files(
     pages = {name: implementation_page(implementation, run_results) for name, implementation in participants.items()}
     for name, model in pages.items():
         yield f"implementations/{name}.html", page("implementation.html", root="../", page=model)
-    yield "implementations/index.html", page("implementations.html", root="../", pages=list(pages.values()))
+    yield (
+        "implementations/index.html",
+        page(
+            "implementations.html",
+            root="../",
+            pages=[model for model in pages.values() if not model.implementation.release or not sections],
+        ),
+    )
     for study in studies:
         figures = list(drawn.study_figures(study.study, run_results, store, search))
         if figures:
@@ -143,6 +170,10 @@ def _files(
         "studies/metrics.html",
         page("text.html", root="../", title="Metrics", text=to_html(metrics_page(), _local_target)),
     )
+    if sections:
+        kinds.add("figures")
+        texts = {section.name: to_html(section.text, _local_target) for section in sections}
+        yield "releases.html", page("releases.html", root="", sections=sections, texts=texts)
     if interop is not None:
         yield "interop.html", page("interop.html", root="", page=interop)
     if "qlogs" in kinds:
@@ -150,7 +181,7 @@ def _files(
         yield "qlog.html", page("qlog.html", root="")
     if "figures" in kinds:
         yield "assets/vega.js", page_script(cache)
-    yield INDEX, page("index.html", root="", page=overview(run_results), roles=ROLES)
+    yield INDEX, page("index.html", root="", page=overview(others), roles=ROLES)
 
 
 def _cells(

@@ -81,7 +81,8 @@ def pack(content: object) -> str:
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def _embed(name: str, title: str, shows: str, specification: dict[str, Any]) -> EmbeddedFigure:
+def embed_figure(name: str, title: str, shows: str, specification: dict[str, Any]) -> EmbeddedFigure:
+    """A figure for a page: Vega-Lite without its title."""
     # The page shows the figure's title and the run's name.
     return EmbeddedFigure(name, title, shows, {key: value for key, value in specification.items() if key != "title"})
 
@@ -105,7 +106,8 @@ def cell_figures(result: CellResult, store: StoreReader, search: Search) -> Iter
         drawing = subject.drawing(store)
         charts = sorted(render_figures(drawing.run, drawing.partner), key=lambda chart: _order(chart.plot))
         yield from (
-            _embed(chart.plot.name, chart.plot.title, _description(chart.plot), chart.specification) for chart in charts
+            embed_figure(chart.plot.name, chart.plot.title, _description(chart.plot), chart.specification)
+            for chart in charts
         )
 
 
@@ -121,8 +123,8 @@ def study_figures(
             runs = [drawing.run] if drawing.partner is None or plot.alone else [drawing.run, drawing.partner]
             chart = render_figure(plot, *runs) if plot.alone or len(runs) == 2 else None
             if chart is not None:
-                yield _embed(f"figure-{index}", study_figure.caption, _description(plot), chart.specification)
+                yield embed_figure(f"figure-{index}", study_figure.caption, _description(plot), chart.specification)
     for index, drawn in enumerate(study.drawings):
         specification = drawn.draw(results)
         if specification is not None:
-            yield _embed(f"drawing-{index}", drawn.caption, drawn.caption, specification)
+            yield embed_figure(f"drawing-{index}", drawn.caption, drawn.caption, specification)

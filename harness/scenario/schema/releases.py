@@ -129,6 +129,8 @@ class Release(Part):
     """When it was published."""
     yanked: bool = False
     """Whether its authors took it back."""
+    note: str = ""
+    """What its authors publish about it that explains a change here, in a sentence of ours."""
 
 
 class Releases(Part):
