@@ -9,7 +9,7 @@ from typing import Any
 from harness.analysis.interop.registry import case_of
 from harness.catalogue import Catalogue
 from harness.evaluation.cell_result import CellResult
-from harness.evaluation.release_history import ReleaseChange, ScenarioHistory, stored_histories
+from harness.evaluation.release_history import ReleaseChange, ScenarioHistory, has_release, stored_histories
 from harness.evaluation.staleness import outdated_note
 from harness.formatting import format_count
 from harness.report.history import change_sentence, history_blocks
@@ -51,7 +51,7 @@ def histories_page(catalogue: Catalogue, results: Sequence[CellResult], drawn: S
         if (file := figure_file(name)) in drawn:
             parts.append(f"![Milestones of every release of {implementation.title or name}](figures/{file})\n")
         parts.append(render_blocks(history_blocks(histories)))
-    if note := outdated_note([result for result in results if result.cell.server.base_name in by_name]):
+    if note := outdated_note([result for result in results if has_release(result)]):
         parts.append(f"{note}\n")
     return "\n".join(parts)
 
