@@ -24,7 +24,8 @@ from tests.plot_runs import download_run
 SHOTS = ROOT / ".state" / "site"
 #: The picture of the site in the README: the tour's `readme.png`, taken over by hand when the site has changed.
 PICTURE = ROOT / "docs" / "figures" / "site.png"
-MEGABYTE = 1e6
+#: The pages of a scenario's cells share what they have in common.
+BYTES_PER_CELL = 2200
 
 
 def _stored(folder: Path) -> Store:
@@ -81,7 +82,8 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_the_first_view_is_there_within_a_second_and_the_site_is_small(tour: dict[str, Any]) -> None:
     assert tour["first_view_ms"] <= 1000
-    assert tour["site"].size <= 15 * MEGABYTE
+    # It grows with the reference: each cell has a page with its evidence.
+    assert tour["site"].size <= BYTES_PER_CELL * tour["site"].pages
     assert tour["title"] == "Results · quic-lab"
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
+import gzip
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -322,16 +325,29 @@ def test_test_cases_are_one_grid_which_says_since_when() -> None:
 
 def test_the_site_has_a_page_of_releases(tmp_path: Path) -> None:
     releases = [release("1.0.0", 8), release("1.2.0", 6, day=3)]
-    results = [item.result for item in releases if item.result is not None]
+    # A run without artefacts.
+    folders = (tmp_path / "run",)
+    results = [replace(item.result, folders=folders) for item in releases if item.result is not None]
+    current = replace(results[0], cell=cell(scenario(), implementation("mine"), implementation("mine")))
     known = {"mine": [item.release for item in releases]}
     build.render_site(
-        tmp_path / "site", results, Store(tmp_path / "store"), lambda wanted: [], page_cache(), known.__getitem__
+        tmp_path / "site",
+        [*results, current],
+        Store(tmp_path / "store"),
+        lambda wanted: [],
+        page_cache(),
+        known.__getitem__,
     )
     page = (tmp_path / "site" / "releases.html").read_text()
     assert "completion 8 → 6 (-25%)" in page and '<h2 id="mine">Mine</h2>' in page
     assert all(f'href="{cell_address(result.cell)}"' in page for result in results)
     index = (tmp_path / "site" / "index.html").read_text()
     assert 'href="releases.html"' in index
+    assert {file.name for file in (tmp_path / "site" / "implementations").iterdir()} == {"mine.html", "index.html"}
+    script = (tmp_path / "site" / "cells" / "test-case.js").read_text()
+    cells = json.loads(gzip.decompress(base64.b64decode(script.partition('"')[2].rpartition('"')[0])))
+    assert 'href="releases.html#mine"' in cells[results[0].cell.key]["page"]
+    assert 'href="implementations/mine.html"' in cells[current.cell.key]["page"]
     build.render_site(tmp_path / "without", results, Store(tmp_path / "store"), lambda wanted: [], page_cache())
     assert not (tmp_path / "without" / "releases.html").exists()
 

@@ -126,13 +126,14 @@ def _files(
     with_history = {result.cell.key for section in sections for result in section.results}
     # A site of histories alone has an overview, too.
     others = [result for result in run_results if result.cell.key not in with_history] or run_results
-    studies, participants, interop = study_pages(others), implementations(run_results), interop_page(others)
+    studies, participants, interop = study_pages(others), implementations(others), interop_page(others)
 
     def page(template: str, **values: object) -> str:
         shared = {
             "studies": studies,
             "interop": interop is not None,
             "releases": bool(sections),
+            "participants": participants,
             "symbols": SYMBOLS,
             "meaning": MEANING,
             "mark": _MARK,
@@ -156,7 +157,7 @@ def _files(
         page(
             "implementations.html",
             root="../",
-            pages=[model for model in pages.values() if not model.implementation.release or not sections],
+            pages=list(pages.values()),
         ),
     )
     for study in studies:
