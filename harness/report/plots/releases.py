@@ -89,7 +89,7 @@ def _panel(colour: str, history: ScenarioHistory) -> alt.LayerChart | None:
     scale = alt.Scale(type="log" if in_logarithms else "linear", domain=[bottom, top], nice=False)
     ticks = alt.Axis(values=_round_numbers(bottom, top)) if in_logarithms else alt.Axis(tickCount=5)
     x = alt.X("date:T", title=None, axis=alt.Axis(tickCount=4, format="%Y-%m-%d", labelOverlap=True))
-    y = alt.Y("value:Q", title=f"{unit}", scale=scale, axis=ticks)
+    y = alt.Y("value:Q", title=unit if unit != "1" else None, scale=scale, axis=ticks)
     layers: list[Panel] = []
     if bounds:
         layers.append(
@@ -100,7 +100,8 @@ def _panel(colour: str, history: ScenarioHistory) -> alt.LayerChart | None:
     layers.append(Marks(reached).mark_point(filled=True, size=28, color=colour, opacity=1).encode(x=x, y=y))
     if not never.is_empty():
         layers.append(Marks(never).mark_text(color=INK, fontSize=12).encode(x=x, y=y, text=alt.value("×")))
-    changed = frame.filter("changed")
+    # A version stands once, at the lowest of the figures that it changed: a label at each would cover others.
+    changed = frame.filter("changed").sort("value").unique("version", keep="first", maintain_order=True)
     if not changed.is_empty():
         label = Marks(changed).mark_text().encode(x=x, y=y, text="version:N")
         layers += haloed_labels(label, dy=-10, fontSize=9, color=INK)
