@@ -143,7 +143,7 @@ class ImageInventory:
         sim_image = cell.sim_image.model_copy(update={"reference": self._sim_build(cell).reference})
         ready_cell = cell.model_copy(update={"sim_image": sim_image})
         for build in self.builds_of(ready_cell):
-            if self._images.make(build, announce) and build.release:
+            if self._images.make(build, announce) and build.variant is not None:
                 self._images.bound_releases(self._cache)
         return ready_cell
 

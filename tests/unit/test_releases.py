@@ -256,22 +256,28 @@ def test_the_images_of_releases_go_when_the_cache_is_full(
     images = Images(root / "images", root / "state")
     needed = images.build_of(*named("mine@1.0.0"))
     assert needed is not None
-    sizes = {needed.reference: 300, "quic-lab/old:1": 300, "quic-lab/new:1": 300, "quic-lab/used:1": 300}
+    sizes = {
+        needed.reference: 300,
+        "quic-lab/old:1": 300,
+        "quic-lab/new:1": 300,
+        "quic-lab/used:1": 300,
+        "quic-lab/running:1": 300,
+    }
     ids = {name: f"sha256:{str(number) * 64}" for number, name in enumerate(sizes)}
     kept = [*sizes]
     said: list[tuple[str, ...]] = []
 
-    def docker(*words: str) -> SimpleNamespace:
+    def docker(*words: str, check: bool = True) -> SimpleNamespace:
         said.append(words)
-        if words[0] == "rmi":
+        if words[0] == "rmi" and "running" not in words[-1]:
             kept.remove(words[-1])
-        return SimpleNamespace(stdout="\n".join(kept))
+        return SimpleNamespace(stdout="\n".join(kept), returncode=int("running" in words[-1]))
 
     inspected = {name: {"Id": ids[name], "Size": (100 + size) * 10**6} for name, size in sizes.items()}
     inspected[images.endpoint.reference] = {"Id": "sha256:base", "Size": 100 * 10**6}
     monkeypatch.setattr(build, "docker", docker)
     monkeypatch.setattr(build, "inspect_image", inspected.get)
-    limit = Cache(root / "cache", 650 * 10**6)
+    limit = Cache(root / "cache", 950 * 10**6)
     for age, name in enumerate(("quic-lab/new:1", "quic-lab/used:1", "quic-lab/old:1")):
         export = limit.roots / ids[name].removeprefix("sha256:")[:24]
         export.mkdir(parents=True)
@@ -281,7 +287,7 @@ def test_the_images_of_releases_go_when_the_cache_is_full(
         os.utime(limit.folder / "uses" / f"rootfs-{export.name}", (1000 - age, 1000 - age))
     with limit.use(f"rootfs/{ids['quic-lab/used:1'].removeprefix('sha256:')[:24]}"):
         assert images.bound_releases(limit) == ["image quic-lab/old:1", "image quic-lab/new:1"]
-    assert kept == [needed.reference, "quic-lab/used:1"]
+    assert kept == [needed.reference, "quic-lab/used:1", "quic-lab/running:1"]
     assert {words[:2] for words in said} == {("images", "--filter"), ("rmi", "--force")}
     assert len([*limit.roots.iterdir()]) == 1, "an export goes with its image"
     assert images.bound_releases(limit) == []

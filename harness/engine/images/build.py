@@ -395,8 +395,12 @@ class Images:
         for name, image in sorted(images.items(), key=lambda item: (cache.last_use(item[1]["Id"]), item[0])):
             if excess <= 0:
                 break
-            if name not in asked and cache.remove_exports(image["Id"]):
-                docker("rmi", "--force", name)
+            # Docker refuses to remove the image of a running container.
+            if (
+                name not in asked
+                and cache.remove_exports(image["Id"])
+                and docker("rmi", "--force", name, check=False).returncode == 0
+            ):
                 removed.append(f"image {name}")
                 excess -= max(0, int(image["Size"]) - shared)
         return removed
@@ -422,7 +426,7 @@ class Images:
             "--tag",
             build.reference,
         ]
-        if build.release:
+        if build.variant is not None:
             command += ["--label", f"{_RELEASE_LABEL}={build.label}"]
         for argument, below in build.bases.items():
             command += ["--build-arg", f"{argument}={below.reference}"]
