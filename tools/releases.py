@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,7 +58,11 @@ def releases(
             file = folder / RELEASES_FILE
             known = read_releases(implementation, folder) if file.exists() else ()
             notes = {release.version: release.note for release in known}
-            _write_releases(file, _published(app.images, implementation.versions), notes)
+            published = _published(app.images, implementation.versions)
+            if implementation.versions.from_ == "debian":
+                # Where it was packaged once, its image may be here still.
+                published = merge_releases(known, published)
+            _write_releases(file, published, notes)
         for version in add or ():
             _add(app.images, implementation, folder, Version(version), _told(implementation.versions, follow or ()))
 
@@ -78,7 +83,7 @@ def _told(versions: Versions, words: Iterable[str]) -> dict[str, str]:
 
 def _published(images: Images, versions: Versions) -> list[Release]:
     """Every release of a package that its registry has, sorted, without those that are before a release."""
-    ask = {"crates": _crates, "go": _modules, "pypi": _python_packages}[versions.from_]
+    ask = {"crates": _crates, "go": _modules, "pypi": _python_packages, "debian": _debian_packages}[versions.from_]
     releases = {item.version: item for item in ask(images, versions.package) if not item.version.is_prerelease}
     return [releases[version] for version in sorted(releases)]
 
@@ -133,6 +138,70 @@ def _python_packages(images: Images, package: str) -> Iterable[Release]:
             )
 
 
+#: Prints a line VERSION|SUITE|DAY for each version of a package that Debian has in the suite of the images and in later
+#: ones, the steadiest suite first. The day is that of the upstream version's first entry in the package's changelog.
+_DEBIAN_SCRIPT = """
+    . /etc/os-release
+    apt-get -qq update
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $VERSION_CODENAME" | head -n 1)
+    for suite in $VERSION_CODENAME-backports testing unstable experimental; do
+      echo "deb [check-valid-until=no] $mirror $suite main"
+    done >/etc/apt/sources.list.d/later.list
+    apt-get -qq update
+    testing=$(apt-get indextargets --format '$(CODENAME)' 'Suite: testing' | head -n 1)
+    cd /tmp
+    apt-cache madison PACKAGE | while IFS='| ' read -r _ version _ place _; do
+      suite=${place%/main}
+      [ "$suite" != testing ] || suite=$testing
+      apt-get -qq download "PACKAGE=$version" 2>/dev/null
+      dpkg-deb --fsys-tarfile PACKAGE_*.deb | tar -xO ./usr/share/doc/PACKAGE/changelog.Debian.gz | gunzip >changelog
+      rm PACKAGE_*.deb
+      day=$(awk -v upstream="${version%-*}" '
+        /^PACKAGE / { same = index($2, "(" upstream "-") == 1 }
+        same && /^ -- / { sub(".*>  ", ""); day = $0 }
+        END { print day }' changelog)
+      echo "$version|$suite|$(date --utc --date "$day" +%F)"
+    done"""
+
+
+@dataclass(frozen=True)
+class DebianPackage:
+    """A version of a package as a suite of Debian has it."""
+
+    version: Version
+    """Of what is packaged, without Debian's revision."""
+    suite: str
+    """Where it is: a codename, which a mirror keeps, but for unstable and experimental."""
+    date: datetime.date
+    """Day on which Debian packaged this version first."""
+
+
+def parse_debian_packages(lines: str) -> list[DebianPackage]:
+    """The packages that lines VERSION|SUITE|DAY name; of each upstream version that of the first suite."""
+    packages: dict[Version, DebianPackage] = {}
+    for line in lines.splitlines():
+        debian_version, suite, day = line.split("|")
+        # An epoch before it; behind it what was left out of the source, a backport, and Debian's revision.
+        version = Version(re.sub(r"^\d+:|[+~-].*$", "", debian_version))
+        packages.setdefault(version, DebianPackage(version, suite, _day(day)))
+    return list(packages.values())
+
+
+def _debian(images: Images, package: str) -> list[DebianPackage]:
+    return parse_debian_packages(_run(images.endpoint, images, _DEBIAN_SCRIPT.replace("PACKAGE", package)).decode())
+
+
+def _debian_packages(images: Images, package: str) -> Iterable[Release]:
+    """By apt. Debian keeps a version only as long as one of its suites has it."""
+    return [Release(version=item.version, date=item.date) for item in _debian(images, package)]
+
+
+def merge_releases(known: Iterable[Release], published: Iterable[Release]) -> list[Release]:
+    """Those that were known and those that there are now, sorted. What is said now of a version counts."""
+    releases = {item.version: item for item in (*known, *published)}
+    return [releases[version] for version in sorted(releases)]
+
+
 def _day(moment: str) -> datetime.date:
     return datetime.date.fromisoformat(moment[:10])
 
@@ -165,6 +234,7 @@ def _add(
         "crates": functools.partial(_pin_crate, told=told),
         "go": _pin_module,
         "pypi": _pin_python_package,
+        "debian": _pin_debian_package,
     }
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch) / "recipe"
@@ -327,6 +397,49 @@ def _pin_python_package(images: Images, versions: Versions, work: Path, version:
     return ["requirements.txt"]
 
 
+#: What a recipe has before the packages of a suite that is not the images' own. The version is pinned, so an old index
+#: of packages does no harm.
+_SUITE_LINES = """
+# Debian has this version in a later suite, and drops it there with the next one: then this recipe builds no longer.
+ARG DEBIAN_SUITE={suite}
+RUN set -eu; \\
+    apt-get update; \\
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' | head -n 1); \\
+    for suite in {sources}; do echo "deb [check-valid-until=no] $mirror $suite main"; done \\
+      >/etc/apt/sources.list.d/later.list; \\
+    echo "APT::Default-Release \\"$DEBIAN_SUITE\\";" >/etc/apt/apt.conf.d/50later
+"""
+
+
+def _pin_debian_package(images: Images, versions: Versions, work: Path, version: Version) -> list[str]:
+    package = next((item for item in _debian(images, versions.package) if item.version == version), None)
+    if package is None:
+        raise InputError(
+            f"Debian has {versions.package} {version} no longer", "see what it has: the same without --add"
+        )
+    dockerfile = work / "Dockerfile"
+    dockerfile.write_text(with_debian_package(dockerfile.read_text(), versions.package, package))
+    return [dockerfile.name]
+
+
+def with_debian_package(text: str, name: str, package: DebianPackage) -> str:
+    """The text of a Dockerfile with another version of a package, and the suite that has it.
+
+    InputError where the text does not pin the package, or does not start from the base of the endpoints.
+    """
+    argument = f"{name.upper().replace('-', '_')}_VERSION"
+    text, pinned = re.subn(rf"(?m)^ARG {argument}=.*$", f"ARG {argument}={package.version}", text)
+    base = re.search(r"(?m)^FROM \$\{ENDPOINT\}\n", text)
+    if pinned != 1 or base is None:
+        raise InputError(
+            f"the Dockerfile has no default for {argument}, or no line 'FROM ${{ENDPOINT}}'", "give it both"
+        )
+    # What an experimental package depends on is in unstable.
+    sources = "unstable experimental" if package.suite == "experimental" else "$DEBIAN_SUITE"
+    block = _SUITE_LINES.format(suite=package.suite, sources=sources)
+    return text[: base.end()] + block.lstrip() + text[base.end() :]
+
+
 def _compile(uv: Path, work: Path, output: str, *words: str) -> None:
     """Have uv write the versions that files and options (`words`) ask for: those of the output before, if it can."""
     command = [str(uv), "pip", "compile", "--quiet", "--no-config", "--no-header", "--no-annotate"]
@@ -345,7 +458,7 @@ def _run(base: Build, images: Images, script: str, work: Path | None = None) -> 
         words += ["--volume", f"{_CA}:/run/ca.crt:ro"]
     if work is not None:
         words += ["--volume", f"{work}:/work"]
-    command = [*words, base.reference, "sh", "-euc", script]
+    command = [*words, "--entrypoint", "sh", base.reference, "-euc", script]
     return _check(subprocess.run(command, capture_output=True, check=False))
 
 

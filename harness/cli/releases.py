@@ -170,6 +170,7 @@ def history(asking: HistoryArguments) -> None:
         )
     scenarios = app.catalogue.find_scenarios(asking.scenarios)
     require_place(scenarios, asking.name, asking.role)
+    require_roles(implementation, asking)
     results = run_releases(app, asking, releases)
     histories = [
         scenario_history(asking.name, scenario, releases, results, asking.role, _build_problems(app))
@@ -203,6 +204,7 @@ def bisect(asking: BisectArguments) -> None:
     if len(scenarios) != 1:
         raise InputError(f"{len(scenarios)} scenarios are named, and one decides", "name one scenario")
     require_place(scenarios, implementation.name, asking.role)
+    require_roles(implementation, asking)
     improves = bool(asking.better)
     tolerance = parse_tolerance("--better", asking.better) if improves else parse_tolerance("--worse", asking.worse)
     results: dict[int, ReleaseResult] = {}
@@ -322,6 +324,17 @@ def require_place(scenarios: Iterable[Scenario], name: str, role: Role) -> None:
                 f"{scenario.name} names its {role}s, and has no place for a release of {name}",
                 f"take a scenario whose flows name no {role}",
             )
+
+
+def require_roles(implementation: Implementation, asking: ReleaseArguments) -> None:
+    """InputError for an implementation that lacks a role which no other one is named for."""
+    if not (asking.client or asking.server) and len(implementation.roles) == 1:
+        (role,) = implementation.roles
+        peer = "server" if role == "client" else "client"
+        raise InputError(
+            f"{implementation.name} is a {role} alone, and cannot be its own {peer}",
+            f"'--{peer} quinn', say, names the {peer} of its releases",
+        )
 
 
 def require_one_cell_each(cells: Sequence[Cell], role: Role) -> None:

@@ -81,6 +81,8 @@ def change_sentence(change: ReleaseChange) -> str:
         f"{STATE_NAMES[state]} {number_text(abs(seconds))} s {'more' if seconds > 0 else 'less'}"
         for state, seconds in change.parts.items()
     )
+    if not (change.before.captures and change.after.captures) and not figures and not ended:
+        return "no packets to compare"
     if not figures and not parts and not ended:
         return f"other bytes than {change.before.release.version}, the same figures"
     return "; ".join(text for text in (ended, ": ".join(text for text in (figures, parts) if text)) if text)

@@ -127,6 +127,16 @@ def test_other_bytes_with_the_same_figures_are_no_change_of_figures() -> None:
     assert change_sentence(change) == "other bytes than 1.0.0, the same figures"
 
 
+def test_of_runs_without_packets_nothing_is_said() -> None:
+    def without_packets(item: ReleaseResult) -> ReleaseResult:
+        assert item.result is not None
+        runs = tuple((run.model_copy(update={"captures": {}}), None) for run, _ in item.result.runs)
+        return replace(item, result=replace(item.result, runs=runs))
+
+    before, after = (without_packets(release(version, math.inf)) for version in ("1.0.0", "1.1.0"))
+    assert change_sentence(change_between(before, after, [COMPLETION])) == "no packets to compare"
+
+
 def test_runs_that_end_otherwise_are_a_change_without_figures() -> None:
     change = change_between(release("1.0.0", 8), release("1.1.0", math.inf), [])
     assert change_sentence(change) == "runs end otherwise: 1 timed out; 1 completed before"

@@ -28,7 +28,13 @@ from harness.engine.images.cache import Cache
 from harness.errors import EngineError, InputError
 from harness.scenario.loader import load
 from harness.scenario.schema import Implementation, Releases, Version
-from tools.releases import locked_beside, without_feature
+from tools.releases import (
+    locked_beside,
+    merge_releases,
+    parse_debian_packages,
+    with_debian_package,
+    without_feature,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = """
@@ -338,6 +344,62 @@ def test_the_version_that_follows_is_the_only_one_or_that_of_the_package() -> No
     assert locked_beside(LOCK, "mine", "around") == "3.0.0"
     with pytest.raises(InputError, match="no version of codec follows from that of yours"):
         locked_beside(LOCK, "yours", "codec")
+
+
+MADISON = """1:3.4.7+dfsg-1|experimental|2026-10-14
+3.2.26-1|forky|2026-10-12
+3.2.26-1|unstable|2026-10-12
+3.0.11-1+deb13u5|trixie-security|2025-06-03
+3.0.11-1+deb13u4|trixie|2025-06-03
+2.9.0-2~bpo13+1|trixie-backports|2024-01-01
+"""
+RECIPE = """ARG ENDPOINT=base
+FROM scratch AS build
+FROM ${ENDPOINT}
+ARG PROXY_VERSION=3.0.11
+RUN apt-get install "proxy=${PROXY_VERSION}-*"
+"""
+
+
+def test_a_version_of_debian_is_the_upstream_one_in_the_steadiest_suite() -> None:
+    packages = parse_debian_packages(MADISON)
+    assert [(str(item.version), item.suite, str(item.date)) for item in packages] == [
+        ("3.4.7", "experimental", "2026-10-14"),
+        ("3.2.26", "forky", "2026-10-12"),
+        ("3.0.11", "trixie-security", "2025-06-03"),
+        ("2.9.0", "trixie-backports", "2024-01-01"),
+    ]
+
+
+@pytest.mark.parametrize(("index", "sources"), [(0, "unstable experimental"), (1, "$DEBIAN_SUITE")])
+def test_a_recipe_of_a_later_suite_has_its_packages(index: int, sources: str) -> None:
+    package = parse_debian_packages(MADISON)[index]
+    text = with_debian_package(RECIPE, "proxy", package)
+    base, suite, version = (
+        text.index(line)
+        for line in (
+            "FROM ${ENDPOINT}\n",
+            f"ARG DEBIAN_SUITE={package.suite}\n",
+            f"ARG PROXY_VERSION={package.version}\n",
+        )
+    )
+    assert base < suite < version
+    assert f"for suite in {sources}; do" in text
+
+
+@pytest.mark.parametrize(
+    "text", [RECIPE.replace("ARG PROXY", "ARG OTHER"), RECIPE.replace("FROM ${ENDPOINT}", "FROM x")]
+)
+def test_a_recipe_that_names_no_version_or_base_takes_no_package_of_debian(text: str) -> None:
+    with pytest.raises(InputError, match="no default for PROXY_VERSION, or no line"):
+        with_debian_package(text, "proxy", parse_debian_packages(MADISON)[0])
+
+
+def test_a_release_that_debian_dropped_stays_known(root: Path) -> None:
+    known = load(folder_of(root) / "releases.yaml", Releases).releases
+    later = known[-1].model_copy(update={"note": "again"})
+    merged = merge_releases(known[:-1], [later, known[1]])
+    assert merged == [*known[:-1], later]
 
 
 numbers = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))

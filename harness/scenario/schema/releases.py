@@ -20,8 +20,8 @@ from harness.scenario.schema.base import BUILD_FOLDER, VERSION, Part
 #: Beside a manifest: the file that says which releases there are, and the folder with what the recipe of each has
 #: otherwise than the current one's.
 RELEASES_FILE, RELEASES_FOLDER = "releases.yaml", "releases"
-#: Where packages are published: crates of Rust, the Python package index, modules of Go.
-Registry = Literal["crates", "pypi", "go"]
+#: Where packages are published: crates of Rust, the Python package index, modules of Go, packages of Debian.
+Registry = Literal["crates", "pypi", "go", "debian"]
 
 
 @total_ordering
