@@ -113,10 +113,10 @@ unit: setup
 
 # Real kernel, real endpoints, real transfers. Builds the images it needs. Five failures are enough to see what they share.
 # What runs in real time has the machine to itself; virtual time does not mind company, so that every core takes a share,
-# whole files each, as what a file's tests compute in common is computed once.
+# whole files each, as what a file's tests compute in common is computed once. The slowest are named at the end of each.
 lab: setup
-	.venv/bin/pytest -q -m "lab and alone" --maxfail 5
-	.venv/bin/pytest -q -m "lab and not alone" -n auto --dist loadfile --maxfail 5
+	.venv/bin/pytest -q -m "lab and alone" --maxfail 5 --durations 15
+	.venv/bin/pytest -q -m "lab and not alone" -n auto --dist loadfile --maxfail 5 --durations 30
 
 # Machines that people have, nightly: a stock kernel's own queues, by an ordinary user (a guest with Docker); NAT, moves,
 # faults and systemd (an emulated machine; with USE_KVM=1 by KVM); and images for arm64, with their programs translated.

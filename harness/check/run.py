@@ -113,8 +113,9 @@ def _hides_avx512(environment: Mapping[str, str]) -> bool:
 # --- run
 
 
-#: Peers for checks, in order of preference: they are known to work, and their qlog shows what a peer sent.
-REFERENCES = ("quic-go", "ngtcp2")
+#: Peers for checks, in order of preference: they are known to work, and their qlog shows what a peer sent. The last is
+#: for HTTPS over TCP.
+REFERENCES = ("quic-go", "ngtcp2", "https")
 #: The implementation whose server reports which connections were resumed; for HTTPS over TCP it is the image itself.
 WITNESS = "quic-go"
 #: The scenarios of plain transfers, and of two connections by two processes of a client.
@@ -208,15 +209,13 @@ class _Subject:
     def _peer(self, role: Role, protocol: str, preferred: str = "") -> Implementation | None:
         """The reference to check a role against: the preferred one, else another implementation than this one.
 
-        None where no reference can be the peer. The peer of TCP and of HTTPS over TCP is the image itself: for TCP both
-        ends are the same kernel.
+        None where no reference can be the peer. The peer of TCP and of HTTPS over TCP is the image itself, where it
+        plays both roles: for TCP both ends are the same kernel.
         """
-        if _is_tcp(self.implementation) or protocol == "h2":
-            return (
-                self.implementation
-                if protocol in ("h2", "tcp") and peer_role(role) in self.implementation.roles
-                else None
-            )
+        if protocol in ("h2", "tcp") and peer_role(role) in self.implementation.roles:
+            return self.implementation
+        if _is_tcp(self.implementation):
+            return None
         candidates = [item for item in self._references if protocol in item.protocols and peer_role(role) in item.roles]
         candidates.sort(key=lambda item: (item.name == self.implementation.name, item.name != preferred))
         return candidates[0] if candidates else None

@@ -166,12 +166,12 @@ def test_a_killed_process_ends_the_run_with_its_name(warm: Harness, tmp_path: Pa
 def test_a_clock_that_stands_still_names_the_program_when_the_kernel_is_in_its_process(
     warm: Harness, harness: Harness, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HARNESS_STALL", "8")
+    monkeypatch.setenv("HARNESS_STALL", "3")
     monkeypatch.setenv("HARNESS_ENTRY", "inproc")
     file = manifest("spins", faulty_image("client-spin"), protocols=["h3"])
     short = {"flows": [{"download": "100 kB"}], "milestones": ["100 kB"]}
     words = ("--clients", "spins", "--servers", "ngtcp2", "--manifest", str(file), "--repeat", "1")
     spins = harness.cell(harness.scenario("fault", **short), *words, "--engine", "virtual")
     assert spins["outcomes"] == {"infrastructure": 1}
-    assert "the clock stood still for 8 s" in spins["sentence"]
+    assert "the clock stood still for 3 s" in spins["sentence"]
     assert "client0: /misbehave.sh" in spins["sentence"]

@@ -50,12 +50,12 @@ def test_a_fault_is_one_outcome_and_the_matrix_goes_on(
 def test_a_clock_that_stands_still_names_the_program_that_spins(
     warm: Harness, harness: Harness, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HARNESS_STALL", "8")
+    monkeypatch.setenv("HARNESS_STALL", "3")
     file = manifest("spins", faulty_image("client-spin"), protocols=["h3"])
     words = ("--clients", "spins,ngtcp2", "--servers", "ngtcp2", "--manifest", str(file), "--repeat", "1")
     spins, sound = harness.cells(harness.scenario("fault", **SHORT), *words, *VIRTUAL)
     assert spins["outcomes"] == {"infrastructure": 1}
-    assert "the clock stood still for 8 s" in spins["sentence"]
+    assert "the clock stood still for 3 s" in spins["sentence"]
     assert "client0: /misbehave.sh" in spins["sentence"]
     assert sound["outcomes"] == {"completed": 1}
     assert _forsaken() == []
