@@ -92,8 +92,9 @@ def check_refusals(cell: Cell, role: Role, engine: Engine, files: bool = True, f
             continue
         result = _run_lab(change(build_lab(cell, 0)), engine)
         outcome = result.outcome
-        detail = outcome.detail or outcome.status
-        answer: Literal["holds", "does not hold"] = "holds" if expected(result) else "does not hold"
+        holds = expected(result)
+        detail = (outcome.detail or outcome.status) + ("" if holds else _last_line(outcome))
+        answer: Literal["holds", "does not hold"] = "holds" if holds else "does not hold"
         findings.append(
             Finding(
                 implementation_name(cell, role),
@@ -324,9 +325,14 @@ def check_refusal(trial: TestcaseTrial, cell: Cell, engine: Engine) -> Finding:
     """Whether a test case that the manifest refuses exits with 127. `cell`: an ordinary transfer of the role."""
     outcome = run_with_testcase(cell, trial.role, trial.testcase, engine)
     correct = outcome.role == trial.role and outcome.exit_code == NOT_SUPPORTED
-    last = f": “{outcome.log_tail[-1].strip()}”" if outcome.log_tail else ""
-    detail = f"refused(127): {trial.refusal}" if correct else f"not refused: {outcome.detail or outcome.status}{last}"
+    seen = f"{outcome.detail or outcome.status}{_last_line(outcome)}"
+    detail = f"refused(127): {trial.refusal}" if correct else f"not refused: {seen}"
     return _finding(trial, cell, "not offered" if correct else "does not hold", detail)
+
+
+def _last_line(outcome: Outcome) -> str:
+    """The last line of the log of whoever failed, as the end of a sentence. Its run left no folder."""
+    return f": “{outcome.log_tail[-1].strip()}”" if outcome.log_tail else ""
 
 
 def _finding(trial: TestcaseTrial, cell: Cell, answer: Answer, detail: str) -> Finding:

@@ -170,9 +170,13 @@ def test_a_missing_file_is_asked_for_where_one_that_is_there_comes(
     monkeypatch: pytest.MonkeyPatch, failure: str, answers: list[Answer]
 ) -> None:
     class Result:
-        outcome = Outcome(status="crashed", role="client", exit_code=127)
+        outcome = Outcome(status="crashed", role="client", exit_code=127, detail="it ended", log_tail=("no such word",))
 
     monkeypatch.setattr(contract, "_run_lab", lambda lab, engine: Result())
     findings = contract.check_refusals(cell(None, _one(), _one("quic-go")), "client", None, failure=failure)  # type: ignore[arg-type]
     assert [finding.answer for finding in findings] == answers
     assert not failure or findings[-1].seen == failure
+    # What holds needs no cause. What does not has one.
+    Result.outcome = Result.outcome.model_copy(update={"exit_code": 0})
+    findings += contract.check_refusals(cell(None, _one(), _one("quic-go")), "client", None)  # type: ignore[arg-type]
+    assert (findings[0].seen, findings[2].seen) == ("it ended", "it ended: “no such word”")
