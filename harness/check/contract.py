@@ -15,13 +15,14 @@ from cryptography.hazmat.primitives import hashes
 
 from harness.analysis.interop.registry import FOLDER
 from harness.capture import qlog
-from harness.capture.files import read_bytes
+from harness.capture.artefacts import last_log_lines
+from harness.capture.files import find_file, read_bytes
 from harness.engine import Engine, EngineResult
 from harness.engine.exit_rules import NOT_SUPPORTED
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Cell, Outcome, Run
 from harness.outcome.conformance import Answer, Finding
-from harness.scenario.parameters import Role, peer_role
+from harness.scenario.parameters import ROLES, Role, peer_role
 from harness.scenario.schema import ONE_SIDED, Implementation, TestcaseName, asked_of
 from harness.topology import Lab, build_lab
 
@@ -36,8 +37,38 @@ def implementation_name(cell: Cell, role: Role) -> str:
     return cell.implementation(role).name
 
 
-def check_refusals(cell: Cell, role: Role, engine: Engine, files: bool = True) -> list[Finding]:
-    """Request the impossible of the role's endpoint, and check that it refuses. `files`: whether it transfers files."""
+def log_ends(run: Run, role: Role, folder: Path) -> str:
+    """The last lines and the paths of the logs that tell why a run failed, as the end of a sentence.
+
+    The logs are that of the endpoint that the outcome blames, and that of `role`, which is under check. `folder`: that
+    of the run. Empty for a run that completed, and for one that failed through neither endpoint.
+    """
+    outcome = run.outcome
+    if outcome.status == "completed" or outcome.role not in ROLES:
+        return ""
+    lines = last_log_lines(folder, run)
+    names = [next((name for name in lines if name.startswith(item)), f"{item}0") for item in (outcome.role, role)]
+    parts = []
+    for name in dict.fromkeys(names):
+        log = find_file(folder / f"{name}.log") or folder / f"{name}.log"
+        parts.append(
+            f"the log of {name} ends with “{lines[name][-1]}”" if name in lines else f"the log of {name} is empty"
+        )
+        parts[-1] += f" ({log})"
+    return f"; {'; '.join(parts)}"
+
+
+def not_tried(cell: Cell, role: Role, question: str, why: str) -> Finding:
+    """The finding on a question that no run could answer."""
+    peer = implementation_name(cell, peer_role(role))
+    return Finding(implementation_name(cell, role), role, question, "not tried", why, peer)
+
+
+def check_refusals(cell: Cell, role: Role, engine: Engine, files: bool = True, failure: str = "") -> list[Finding]:
+    """Request the impossible of the role's endpoint, and check that it refuses. `files`: whether it transfers files.
+
+    `failure`: why a file that is missing would show nothing, since one that is there does not come either.
+    """
     questions: Sequence[tuple[str, Callable[[Lab], Lab], Callable[[EngineResult], bool]]] = (
         (
             "unknown TESTCASE gives 127",
@@ -55,11 +86,15 @@ def check_refusals(cell: Cell, role: Role, engine: Engine, files: bool = True) -
         ),
     )
     findings = []
-    for question, change, expected in questions if files else questions[:1]:
+    for index, (question, change, expected) in enumerate(questions if files else questions[:1]):
+        if index and failure:
+            findings.append(not_tried(cell, role, question, failure))
+            continue
         result = _run_lab(change(build_lab(cell, 0)), engine)
         outcome = result.outcome
-        detail = outcome.detail or outcome.status
-        answer: Literal["holds", "does not hold"] = "holds" if expected(result) else "does not hold"
+        holds = expected(result)
+        detail = (outcome.detail or outcome.status) + ("" if holds else _last_line(outcome))
+        answer: Literal["holds", "does not hold"] = "holds" if holds else "does not hold"
         findings.append(
             Finding(
                 implementation_name(cell, role),
@@ -96,11 +131,12 @@ def _run_lab(lab: Lab, engine: Engine) -> EngineResult:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def judge_transfer(run: Run, role: Role, protocol: str) -> Finding:
-    """Whether a transfer over a protocol completed."""
+def judge_transfer(run: Run, role: Role, protocol: str, folder: Path) -> Finding:
+    """Whether a transfer over a protocol completed. `folder`: that of the run."""
     cell = run.cell
     completed = run.outcome.status == "completed"
-    detail = "whole file, exit code 0" if completed else f"{run.outcome.status}: {run.outcome.detail}"
+    failed = f"{run.outcome.status}: {run.outcome.detail}{log_ends(run, role, folder)}"
+    detail = "whole file, exit code 0" if completed else failed
     return Finding(
         implementation_name(cell, role),
         role,
@@ -109,6 +145,11 @@ def judge_transfer(run: Run, role: Role, protocol: str) -> Finding:
         detail,
         implementation_name(cell, peer_role(role)),
     )
+
+
+SESSION_QUESTION = "keeps sessions in SESSION_DIR"
+#: The questions of `judge_logs`: the last is for servers alone.
+LOG_QUESTIONS = ("TLS keys in SSLKEYLOGFILE", "qlog in QLOGDIR", "shows the certificate it was given")
 
 
 def judge_logs(run: Run, role: Role, folder: Path, certificate: Path) -> list[Finding]:
@@ -122,7 +163,7 @@ def judge_logs(run: Run, role: Role, folder: Path, certificate: Path) -> list[Fi
         Finding(
             subject,
             role,
-            "TLS keys in SSLKEYLOGFILE",
+            LOG_QUESTIONS[0],
             "holds" if complete else "not offered",
             f"{len(keys.splitlines())} secrets" if complete else "it writes none; captures stay encrypted",
             peer,
@@ -134,7 +175,7 @@ def judge_logs(run: Run, role: Role, folder: Path, certificate: Path) -> list[Fi
         Finding(
             subject,
             role,
-            "qlog in QLOGDIR",
+            LOG_QUESTIONS[1],
             "holds" if files else "not offered",
             f"{len(files)} trace, {sent} packets sent" if files else "it writes none",
             peer,
@@ -147,7 +188,7 @@ def judge_logs(run: Run, role: Role, folder: Path, certificate: Path) -> list[Fi
             Finding(
                 subject,
                 role,
-                "shows the certificate it was given",
+                LOG_QUESTIONS[2],
                 "holds" if matches else "does not hold",
                 f"SHA-256 {fingerprint[1][:12]}…" + ("" if matches else f" instead of {expected[:12]}…"),
                 peer,
@@ -161,7 +202,7 @@ def judge_session(run: Run, folder: Path) -> Finding:
     cell = run.cell
     resumptions = _RESUMED.findall(_read_text(folder / "server0.log"))
     if run.outcome.status != "completed":
-        detail = f"{run.outcome.status}: {run.outcome.detail}"
+        detail = f"{run.outcome.status}: {run.outcome.detail}{log_ends(run, 'client', folder)}"
     elif len(resumptions) < 2:
         detail = f"{cell.server.name} told of {len(resumptions)} connections instead of 2"
     else:
@@ -169,7 +210,7 @@ def judge_session(run: Run, folder: Path) -> Finding:
     answer: Answer = (
         "holds" if resumptions == ["false", "true"] and run.outcome.status == "completed" else "does not hold"
     )
-    return Finding(cell.client.name, "client", "keeps sessions in SESSION_DIR", answer, detail, cell.server.name)
+    return Finding(cell.client.name, "client", SESSION_QUESTION, answer, detail, cell.server.name)
 
 
 def _read_text(file: Path) -> str:
@@ -259,6 +300,8 @@ def judge_testcase(trial: TestcaseTrial, result: CellResult) -> Finding:
     """The finding from a cell of a test case that the manifest does not refuse."""
     verdict, cell = result.verdict, result.cell
     if verdict.status == "unsupported":
+        if verdict.reason == f"unsupported_{peer_role(trial.role)}":
+            return _finding(trial, cell, "not tried", f"the other end refuses it: {verdict.sentence}")
         # The manifest of a published image need not list all of its refusals.
         undeclared = verdict.reason == f"unsupported_{trial.role}" and cell.implementation(trial.role).build is not None
         detail = "refused(127), and the manifest does not say so" if undeclared else "refused(127)"
@@ -267,20 +310,29 @@ def judge_testcase(trial: TestcaseTrial, result: CellResult) -> Finding:
         return _finding(trial, cell, "not offered", f"cannot be told: {verdict.sentence}")
     if verdict.status == "pass":
         return _finding(trial, cell, "holds", f"works: {verdict.sentence}")
-    return _finding(trial, cell, "does not hold", f"fails: {verdict.sentence}")
+    logs = (log_ends(run, trial.role, at) for (run, _), at in zip(result.runs, result.folders, strict=False))
+    ends = next(filter(None, logs), "")
+    sentence = verdict.sentence.removesuffix(".") if ends else verdict.sentence
+    return _finding(trial, cell, "does not hold", f"fails: {sentence}{ends}")
 
 
 def finding_without_peer(trial: TestcaseTrial, cell: Cell) -> Finding:
     """The finding for a test case that is accepted, but has no possible peer here."""
-    return _finding(trial, cell, "not offered", "not tried: no implementation here can be the other end")
+    return _finding(trial, cell, "not tried", "no implementation here can be the other end")
 
 
 def check_refusal(trial: TestcaseTrial, cell: Cell, engine: Engine) -> Finding:
     """Whether a test case that the manifest refuses exits with 127. `cell`: an ordinary transfer of the role."""
     outcome = run_with_testcase(cell, trial.role, trial.testcase, engine)
     correct = outcome.role == trial.role and outcome.exit_code == NOT_SUPPORTED
-    detail = f"refused(127): {trial.refusal}" if correct else f"not refused: {outcome.detail or outcome.status}"
+    seen = f"{outcome.detail or outcome.status}{_last_line(outcome)}"
+    detail = f"refused(127): {trial.refusal}" if correct else f"not refused: {seen}"
     return _finding(trial, cell, "not offered" if correct else "does not hold", detail)
+
+
+def _last_line(outcome: Outcome) -> str:
+    """The last line of the log of whoever failed, as the end of a sentence. Its run left no folder."""
+    return f": “{outcome.log_tail[-1].strip()}”" if outcome.log_tail else ""
 
 
 def _finding(trial: TestcaseTrial, cell: Cell, answer: Answer, detail: str) -> Finding:

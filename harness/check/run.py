@@ -24,7 +24,7 @@ from harness.execution import App, Options
 from harness.execution.events import Listener
 from harness.execution.matrix import Request
 from harness.outcome import Cell, proven_outcome
-from harness.outcome.conformance import Finding
+from harness.outcome.conformance import Answer, Finding
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ParameterValue, Role, peer_role
 from harness.scenario.schema import TESTCASES, Flow, Implementation, Scenario
@@ -120,6 +120,7 @@ REFERENCES = ("quic-go", "ngtcp2", "https")
 WITNESS = "quic-go"
 #: The scenarios of plain transfers, and of two connections by two processes of a client.
 TRANSFER, RESUMED = "check/short", "check/resumed"
+_NO_PEER = "no implementation here can be the other end"
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ class _Subject:
         else:
             peer = self._peer(role, self.implementation.protocols[0], trial.peer)
         if peer is None:
-            return _Claim(role, name, setting, (), "no implementation here can be the other end")
+            return _Claim(role, name, setting, (), _NO_PEER)
         parameters = {
             f"{role}.{parameter}": value
             for parameter, value in trial.other_parameters.items()
@@ -269,15 +270,19 @@ class _Subject:
         checked_roles: set[Role] = set()
         for role, protocol, cell in self.transfers:
             run, _ = results[cell.key].runs[-1]
-            yield contract.judge_transfer(run, role, protocol)
+            folder = results[cell.key].folders[-1]
+            yield contract.judge_transfer(run, role, protocol, folder)
             if role not in checked_roles:
                 checked_roles.add(role)
                 serves = not _is_tcp(self.implementation)
+                failure = "" if run.outcome.status == "completed" else f"the transfer over {protocol} did not complete"
                 yield from contract.check_refusals(
-                    self._app.inventory.build_images_of(cell, listen), role, engine, files=serves
+                    self._app.inventory.build_images_of(cell, listen), role, engine, files=serves, failure=failure
                 )
-                if run.outcome.status == "completed" and serves:
-                    folder = results[cell.key].folders[-1]
+                if failure and serves:
+                    for question in contract.LOG_QUESTIONS[: 3 if role == "server" else 2]:
+                        yield contract.not_tried(cell, role, question, failure)
+                elif serves:
                     certificate = virtual_certificates(self._app.paths.cache) / "cert.pem"
                     yield from contract.judge_logs(run, role, folder, certificate)
         for role, _, cell in self.transfers[:1]:
@@ -285,11 +290,19 @@ class _Subject:
             with self._app.root_file_systems.use([image]) as exported:
                 yield from processor_findings(self.implementation, exported.roots[image])
         yield from self._case_findings(results, engine, listen)
-        if self.resumption_cell is not None:
+        failures = self._failures(results)
+        if self.resumption_cell is not None and (failure := failures.get("client", "")):
+            yield contract.not_tried(self.resumption_cell, "client", contract.SESSION_QUESTION, failure)
+        elif self.resumption_cell is not None:
             key = self.resumption_cell.key
             yield contract.judge_session(results[key].runs[-1][0], results[key].folders[-1])
         for claim in self.claims:
-            yield self._finding(claim, results)
+            yield self._finding(claim, results, failures.get(claim.role, ""))
+
+    def _failures(self, results: dict[str, CellResult]) -> dict[Role, str]:
+        """Each role of which no ordinary transfer completed → why nothing that needs one is tried."""
+        able = {role for role, _, cell in self.transfers if results[cell.key].runs[-1][0].outcome.status == "completed"}
+        return {role: "no ordinary transfer completed" for role, _, _ in self.transfers if role not in able}
 
     def _case_findings(
         self, results: dict[str, CellResult], engine: VirtualEngine, listen: Listener
@@ -304,18 +317,23 @@ class _Subject:
                     trial, self._app.inventory.build_images_of(ordinary[trial.role], listen), engine
                 )
 
-    def _finding(self, claim: _Claim, results: dict[str, CellResult]) -> Finding:
+    def _finding(self, claim: _Claim, results: dict[str, CellResult], failure: str = "") -> Finding:
+        """The finding on a claim. `failure`: why it cannot be tried, where the same transfer fails without it."""
         question = f"parameter {claim.name}" + ("" if claim.setting.settable else ", asked of its peer")
         if not claim.cells:
             reason = claim.refusal or "the image takes none of the values that are tried"
-            return Finding(self.implementation.name, claim.role, question, "does not hold", reason)
+            untried: Answer = "not tried" if claim.refusal == _NO_PEER else "does not hold"
+            return Finding(self.implementation.name, claim.role, question, untried, reason)
+        if failure:
+            return contract.not_tried(claim.cells[0][1], claim.role, question, failure)
         peer = contract.implementation_name(claim.cells[0][1], peer_role(claim.role))
         runs: list[ValueRun] = []
         for value, cell in claim.cells:
             run, measured = results[cell.key].runs[-1]
             outcome = proven_outcome(run, measured)
             if outcome.status != "completed" or measured is None:
-                detail = f"{value}: {outcome.status}: {outcome.detail}"
+                ends = contract.log_ends(run, claim.role, results[cell.key].folders[-1])
+                detail = f"{value}: {outcome.status}: {outcome.detail}{ends}"
                 return Finding(self.implementation.name, claim.role, question, "does not hold", detail, peer)
             runs.append((value, measured))
         acting_role = claim.role if claim.setting.settable else peer_role(claim.role)

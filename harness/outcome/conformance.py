@@ -7,7 +7,7 @@ from typing import Literal
 
 from harness.scenario.parameters import Role
 
-Answer = Literal["holds", "does not hold", "not offered"]
+Answer = Literal["holds", "does not hold", "not offered", "not tried"]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,12 @@ from itertools import groupby
 from harness.outcome.conformance import Finding
 from harness.report.document import SENTENCE_WIDTH, Block, Column, Document, Paragraph, Row, Span, Table
 
-_SYMBOLS = {"holds": ("✓", "green"), "does not hold": ("✕", "red"), "not offered": ("–", "bright_black")}
+_SYMBOLS = {
+    "holds": ("✓", "green"),
+    "does not hold": ("✕", "red"),
+    "not offered": ("–", "bright_black"),
+    "not tried": ("·", "bright_black"),
+}
 
 
 def findings_document(findings: Sequence[Finding], absent: Mapping[str, str]) -> Document:
@@ -27,7 +32,11 @@ def findings_document(findings: Sequence[Finding], absent: Mapping[str, str]) ->
         blocks.append(Table(columns, rows, name))
     blocks += [Paragraph(f"{name}: not built here: {why}") for name, why in absent.items()]
     failed = sum(item.failed for item in findings)
-    blocks.append(Paragraph(f"{len(findings)} questions, {f'{failed} do not hold' if failed else 'all hold'}"))
+    untried = sum(item.answer == "not tried" for item in findings)
+    summary = (
+        f"{len(findings)} questions, {f'{failed} do not hold' if failed else 'none fails' if untried else 'all hold'}"
+    )
+    blocks.append(Paragraph(f"{summary}, {untried} not tried" if untried else summary))
     data = {"schema": 1, "findings": [asdict(item) for item in findings], "absent": dict(absent)}
     return Document(data, blocks)
 

@@ -10,9 +10,10 @@ from harness.analysis.metrics import VERSION
 from harness.check import contract
 from harness.check import run as session
 from harness.check.parameters import TRIALS, claims, values_to_try
+from harness.evaluation.cell_result import CellResult
 from harness.execution.matrix import Request, build_matrix
-from harness.outcome import Cell, MeasuredRun, Measurement, Observation, Outcome, Run
-from harness.outcome.conformance import Finding
+from harness.outcome import Cell, MeasuredRun, Measurement, Observation, Outcome, Run, Status, Verdict
+from harness.outcome.conformance import Answer, Finding
 from harness.report.conformance import findings_document
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role
@@ -278,6 +279,28 @@ def test_a_session_is_kept_when_the_server_saw_it_resumed(tmp_path: Path, told: 
     assert found.role == "client"
 
 
+@pytest.mark.parametrize(("status", "answer"), [("crashed", "not tried"), ("completed", "does not hold")])
+def test_nothing_that_needs_a_transfer_is_tried_where_none_completes(status: Status, answer: Answer) -> None:
+    mine = implementation("mine", parameters={"gso": {"server": {"flag": "--gso={value}", "values": ["on", "off"]}}})
+    known = {one.name: one for one in catalogue().find_scenarios(["check", "interop"])}
+    references = [implementation("quic-go", session=True)]
+    subject = session._Subject(Matrix(), mine, references, [], known, lambda event: None)  # type: ignore[arg-type]
+
+    def result(made: Cell, status: Status) -> CellResult:
+        made_run = Run(
+            cell=made, repetition=0, outcome=Outcome(status=status, role="client"), started_at="2026-01-01T00:00:00Z"
+        )
+        return CellResult(made, ((made_run, None),), Verdict(status="error", reason="", sentence=""), (Path(),))
+
+    results = {made.key: result(made, "crashed") for made in subject.cells}
+    results |= {made.key: result(made, status) for _, _, made in subject.transfers}
+    failures = subject._failures(results)
+    assert failures == ({} if status == "completed" else dict.fromkeys(ROLES, "no ordinary transfer completed"))
+    (claim,) = subject.claims
+    finding = subject._finding(claim, results, failures.get("server", ""))
+    assert (finding.question, finding.answer) == ("parameter gso", answer)
+
+
 def test_findings_are_printed_with_a_word_not_only_a_colour() -> None:
     found = [
         Finding("mine", "client", "a transfer over h3", "holds", "whole file", "quic-go"),
@@ -289,3 +312,10 @@ def test_findings_are_printed_with_a_word_not_only_a_colour() -> None:
     assert "2 questions, 1 do not hold" in text
     assert "h2o: not built here: it is built elsewhere" in text
     assert findings_document(found, {}).data["findings"][1]["answer"] == "does not hold"
+    found.append(
+        Finding("mine", "server", "parameter pacing", "not tried", "no ordinary transfer completed", "quic-go")
+    )
+    text = printed(findings_document(found, {}), 140)
+    assert "· not tried" in text
+    assert "3 questions, 1 do not hold, 1 not tried" in text
+    assert "2 questions, none fails, 1 not tried" in printed(findings_document(found[::2], {}), 140)

@@ -18,7 +18,7 @@ from harness.check.contract import (
     trials,
 )
 from harness.evaluation.cell_result import CellResult
-from harness.outcome import Cell, Outcome, Verdict, VerdictStatus
+from harness.outcome import Cell, Outcome, Run, Verdict, VerdictStatus
 from harness.outcome.conformance import Answer
 from harness.scenario.parameters import Role
 from harness.scenario.schema import TESTCASES, Implementation
@@ -83,7 +83,7 @@ def test_what_is_taken_and_cannot_be_tried_is_said() -> None:
     finding = finding_without_peer(
         TestcaseTrial("client", "v2", (), lacks_peer=True), cell(None, _one(), _one("quic-go"))
     )
-    assert (finding.answer, finding.seen) == ("not offered", "not tried: no implementation here can be the other end")
+    assert (finding.answer, finding.seen) == ("not tried", "no implementation here can be the other end")
 
 
 def test_each_test_case_has_its_scenario() -> None:
@@ -104,7 +104,7 @@ def _result(status: VerdictStatus, reason: str, **mine: Any) -> CellResult:
         (_result("pass", "checks_hold"), "holds", "works: "),
         (_result("fail", "retry"), "does not hold", "fails: "),
         (_result("inconclusive", "not_checked"), "not offered", "cannot be told: "),
-        (_result("unsupported", "unsupported_server"), "not offered", "refused(127): "),
+        (_result("unsupported", "unsupported_server"), "not tried", "the other end refuses it: "),
         (_result("unsupported", "unsupported_client"), "not offered", "refused(127): "),
         (
             _result("unsupported", "unsupported_client", image=None, build="."),
@@ -142,3 +142,41 @@ def test_what_a_manifest_refuses_has_to_end_with_127(
     tested_cell = cell(None, _one(), _one("quic-go"))
     finding = check_refusal(TestcaseTrial("client", "v2", (), "it has version 1 alone"), tested_cell, None)  # type: ignore[arg-type]
     assert (finding.answer, finding.seen, asked) == (answer, said, ["v2"])
+
+
+def _crashed(tested_cell: Cell, role: Role = "server") -> Run:
+    outcome = Outcome(status="crashed", role=role, exit_code=0, detail=f"the {role} ended with exit code 0")
+    return Run(cell=tested_cell, repetition=0, outcome=outcome, started_at="2026-01-01T00:00:00Z")
+
+
+def test_a_crash_shows_the_last_line_and_the_path_of_the_log(tmp_path: Path) -> None:
+    (tmp_path / "server0.log").write_text("it starts\nno key of this kind: EC\n\n  \n")
+    tested_cell = cell(catalogue().find_scenarios(["interop/retry"])[0], _one("quic-go"), _one())
+    run = _crashed(tested_cell)
+    said = f"the log of server0 ends with “no key of this kind: EC” ({tmp_path / 'server0.log'})"
+    detail = contract.judge_transfer(run, "server", "h3", tmp_path).seen
+    assert detail == f"crashed: the server ended with exit code 0; {said}"
+    verdict = Verdict(status="fail", reason="crashed_server", sentence="The server ended.")
+    result = CellResult(tested_cell, ((run, None),), verdict, (tmp_path,))
+    finding = judge_testcase(TestcaseTrial("server", "retry", (tested_cell,)), result)
+    assert finding.seen == f"fails: The server ended; {said}"
+    # The endpoint under check is not always the one that is blamed. Its log tells as much.
+    client = contract.judge_transfer(run, "client", "h3", tmp_path).seen
+    assert client.endswith(f"{said}; the log of client0 is empty ({tmp_path / 'client0.log'})")
+
+
+@pytest.mark.parametrize(("failure", "answers"), [("", ["holds", "holds"]), ("it fails", ["holds", "not tried"])])
+def test_a_missing_file_is_asked_for_where_one_that_is_there_comes(
+    monkeypatch: pytest.MonkeyPatch, failure: str, answers: list[Answer]
+) -> None:
+    class Result:
+        outcome = Outcome(status="crashed", role="client", exit_code=127, detail="it ended", log_tail=("no such word",))
+
+    monkeypatch.setattr(contract, "_run_lab", lambda lab, engine: Result())
+    findings = contract.check_refusals(cell(None, _one(), _one("quic-go")), "client", None, failure=failure)  # type: ignore[arg-type]
+    assert [finding.answer for finding in findings] == answers
+    assert not failure or findings[-1].seen == failure
+    # What holds needs no cause. What does not has one.
+    Result.outcome = Result.outcome.model_copy(update={"exit_code": 0})
+    findings += contract.check_refusals(cell(None, _one(), _one("quic-go")), "client", None)  # type: ignore[arg-type]
+    assert (findings[0].seen, findings[2].seen) == ("it ended", "it ended: “no such word”")

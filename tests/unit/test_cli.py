@@ -5,13 +5,15 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.analysis.metrics import VERSION
 from harness.cli import main
-from harness.cli.entry import COMMANDS, HIDDEN
+from harness.cli.entry import COMMANDS, HIDDEN, program
 from harness.cli.signals import FAILED, INFRASTRUCTURE, INTERRUPTED, NOTHING, UNSUPPORTED, USAGE, exit_code
 from harness.engine.images.cache import Cache
 from harness.engine.run_dir import prepare_folder
@@ -362,3 +364,22 @@ def test_a_run_that_cannot_be_read_costs_itself_only(
     code, _, err = _run(capsys, monkeypatch, *words, "--store", str(tmp_path))
     assert code == NOTHING
     assert f"the run {key}/1 is left out: " in err and f"{tmp_path} holds no runs" in err
+
+
+def test_every_option_is_on_a_page() -> None:
+    """What `--help` alone names is not met by who reads how to begin."""
+    folders = (ROOT, ROOT / "docs", ROOT / "images", ROOT / "results")
+    pages = "\n".join(page.read_text() for folder in folders for page in folder.glob("*.md"))
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", pages))
+
+    def options(command: Any, name: str) -> Iterator[tuple[str, list[str]]]:
+        for parameter in command.params:
+            if long := [word for word in parameter.opts if word.startswith("--")]:
+                yield name, long
+        for below, subcommand in getattr(command, "commands", {}).items():
+            if not subcommand.hidden:
+                yield from options(subcommand, f"{name} {below}")
+
+    every = [*options(program(), "harness")]
+    assert len(every) > 100
+    assert [(name, words) for name, words in every if named.isdisjoint(words)] == []

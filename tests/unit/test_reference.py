@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.publish import publish_runs, remove_cells
 from harness.evaluation.verdict import judge as real_judge
 from harness.execution import App, CheckoutPaths, Options
+from harness.execution.matrix import MAX_RUNS
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.scenario.schema import Scenario
 from harness.store.parquet import ColumnStore
@@ -72,6 +75,54 @@ def test_what_is_stored_or_kept_is_not_done_again(tmp_path: Path) -> None:
     other.root = reference.root
     (again,) = _shares(other)
     assert len(again.missing_runs) == len(share.missing_runs) - 1
+
+
+_MANY = """
+schema: 1
+implementations: [quiche, picoquic]
+requests:
+  - {scenarios: [satellite/medium], repeat: 30000}
+  - {scenarios: [studies/reach-50-10], search: 2}
+"""
+
+
+def _with_another(folder: Path, reference: Reference) -> Reference:
+    """The same with one more image."""
+    text = (ROOT / "images" / "quinn" / "image.yaml").read_text().replace("name: quinn\n", "name: another\n")
+    text = re.sub("colour: .*", 'colour: "#010203"', text)
+    shutil.copytree(ROOT / "images" / "quinn", folder / "another")
+    (manifest := folder / "another" / "image.yaml").write_text(text)
+    return Reference(App(reference._app.paths, [manifest]), reference.root)
+
+
+def test_a_new_image_is_in_no_request_until_the_campaign_lists_it(tmp_path: Path) -> None:
+    reference = _reference(tmp_path, _MANY)
+    with_another = _with_another(tmp_path, reference)
+    assert "another" in with_another._app.catalogue.implementations()
+    for asked in reference.requests():
+        cells = with_another.matrix(asked, lambda event: None)
+        assert {cell.server.name for cell in cells} == {"quiche", "picoquic"}
+        assert {cell.client.name for cell in cells} <= {"quiche", "picoquic"}
+        assert [cell.key for cell in cells] == [cell.key for cell in reference.matrix(asked, lambda event: None)]
+    (reference.root / CAMPAIGN).write_text(_MANY.replace("picoquic]", "another]"))
+    listed = Reference(with_another._app, reference.root)
+    cells = listed.matrix(listed.requests()[0], lambda event: None)
+    assert {cell.client.name for cell in cells} == {"quiche", "another"}
+    (reference.root / CAMPAIGN).write_text(_MANY.replace("picoquic]", "picoquick]"))
+    with pytest.raises(InputError, match="picoquick"):
+        _shares(Reference(reference._app, reference.root))
+
+
+def test_what_is_stored_has_no_limit_and_what_is_not_is_not_planned(tmp_path: Path) -> None:
+    """Four pairs times 30,000 runs are more than a `harness run` may ask for at once."""
+    reference = _reference(tmp_path, _MANY)
+    cells = reference.matrix(reference.requests()[0], lambda event: None)
+    assert 30_000 * len(cells) > MAX_RUNS
+    stored = [cell for cell in cells if cell.client.name == cell.server.name == "quiche"]
+    results = [reference._app.results.result_of(cell, 1) for cell in stored]
+    assert [result.staleness for result in reference.with_staleness(results, lambda event: None)] == [()]
+    planned = reference.current_cells(lambda event: None, stored).values()
+    assert {cell.client.name for cell in planned} == {cell.server.name for cell in planned} == {"quiche"}
 
 
 _SEARCH = """

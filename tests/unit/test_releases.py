@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -468,3 +469,32 @@ def test_a_wrong_file_of_releases(root: Path, text: str, message: str) -> None:
     (folder_of(root) / "releases.yaml").write_text(text)
     with pytest.raises(InputError, match=re.escape(message)):
         Catalogue(root).find_implementations("mine@1.0.0", "client")
+
+
+@pytest.mark.parametrize("name", ["mine", "mine@1.0.0"])
+def test_the_printed_command_repeats_a_build_that_failed(
+    name: str, root: Path, named: Named, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is printed, by a shell, in another folder: with arguments, secrets, and the context of the release."""
+    program, note = tmp_path / "bin" / "docker", tmp_path / "note"
+    program.parent.mkdir()
+    program.write_text(
+        "#!/bin/bash\nfor folder; do :; done\n"
+        f'{{ printf "%s\\n" "${{@:1:$#-1}}"; cat "$folder/Cargo.toml" "$folder/src/main.rs"; }} >> {note}\nexit 1\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    (ca := tmp_path / "our own 'CA'.pem").write_text("")
+    (folder_of(root) / "Dockerfile").write_text("ARG ENDPOINT\nARG CARGO_BUILD_JOBS\nFROM ${ENDPOINT}\n")
+    images = Images(root / "images", root / "state of mine", ca)
+    build_of = images.build_of(*named(name))
+    assert build_of is not None
+    with pytest.raises(EngineError, match="could not be built") as raised:
+        images._run_build(build_of, 1)
+    first = note.read_text()
+    assert f"id=ca,src={ca}\n" in first
+    assert f"ENDPOINT={images.endpoint.reference}\n" in first and "CARGO_BUILD_JOBS=1\n" in first
+    assert first.endswith("main of 1.0\n") == (name == "mine@1.0.0")
+    command = raised.value.hint.splitlines()[-1]
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=False)
+    assert note.read_text() == first * 2

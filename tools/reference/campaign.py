@@ -7,7 +7,7 @@ today, whatever became other: a scenario, a manifest, an image, the simulator or
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -28,8 +28,8 @@ from harness.execution.measured_store import StoredResults
 from harness.outcome import ENGINES, Cell, EngineName, Run, proven_outcome
 from harness.planning.estimate import expected_seconds
 from harness.planning.sweep import dimensions, is_dimension
-from harness.scenario.parameters import ROLES
-from harness.scenario.schema import Part
+from harness.scenario.parameters import ROLES, Role
+from harness.scenario.schema import Implementation, Part
 from harness.store.parquet import ColumnStore, is_columnar
 
 CAMPAIGN = "campaign.yaml"
@@ -72,6 +72,8 @@ class Requests(Part):
     """The campaign's file."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
+    implementations: tuple[str, ...] = ()
+    """What `all` means in a request: names of implementations. Without, it is every one of the checkout."""
     requests: tuple[Asked, ...]
     """In the order in which they are worked off."""
 
@@ -114,12 +116,15 @@ class Reference:
         self.root = root
         self._remake = fresh
 
-    def requests(self) -> tuple[Asked, ...]:
-        """What the campaign asks for. InputError, with its place, for what it cannot ask."""
+    def _read(self) -> Requests:
         file = self.root / CAMPAIGN
         if not file.exists():
             raise InputError(f"there is no {file}", "it lists the requests that the reference consists of")
-        asked = load(file, Requests).requests
+        return load(file, Requests)
+
+    def requests(self) -> tuple[Asked, ...]:
+        """What the campaign asks for. InputError, with its place, for what it cannot ask."""
+        file, asked = self.root / CAMPAIGN, self._read().requests
         for number, one in enumerate(asked, 1):
             for name in (*one.set, *one.vary):
                 if not is_dimension(name):
@@ -132,24 +137,37 @@ class Reference:
         """Implementations that are not here, read once: Docker is asked for the image of each."""
         return self._app.inventory.unavailable()
 
-    def matrix(self, asked: Asked, listen: Listener) -> list[Cell]:
+    def _excluded(self) -> frozenset[str]:
+        """Names of the implementations that `all` does not mean. InputError for a name that nobody has."""
+        contestants = self._app.catalogue.implementations()
+        listed = {contestants.find(name)[0].name for name in self._read().implementations}
+        others = {item.name for item, _ in contestants.values()} - listed if listed else set()
+        return frozenset(others | self._unavailable.keys())
+
+    def matrix(self, asked: Asked, listen: Listener, among: Set[str] | None = None) -> list[Cell]:
         """The cells of one request, with today's bits. Raises InputError.
 
-        Of a search those that it asks for, as far as those lead of which something is known.
+        Of a search those that it asks for, as far as those lead of which something is known. `among`: the names of the
+        implementations whose cells are wanted; all without.
         """
         if asked.search is not None:
             known = functools.partial(self._stored_cell, repeat=asked.repeat, columns=self._columns())
-            return [cell for one in self._searching(asked, listen) for cell in cells_so_far(one, known)]
-        return self._app.matrix(self._request(asked), listen, pull=False)
+            return [cell for one in self._searching(asked, listen, among) for cell in cells_so_far(one, known)]
+        return self._app.matrix(self._request(asked, among), listen, pull=False)
 
-    def _request(self, asked: Asked) -> Request:
+    def _request(self, asked: Asked, among: Set[str] | None = None) -> Request:
         app = self._app
-        absent = self._unavailable if "all" in (asked.clients, asked.servers) else {}
         scenarios = app.catalogue.find_scenarios(asked.scenarios)
+
+        def players(words: str, role: Role) -> list[Implementation]:
+            absent = self._excluded() if words == "all" else ()
+            every = app.catalogue.find_implementations(words, role, absent, scenarios)
+            return [item for item in every if among is None or item.name in among]
+
         return Request(
             scenarios=scenarios,
-            clients=app.catalogue.find_implementations(asked.clients, "client", absent, scenarios),
-            servers=app.catalogue.find_implementations(asked.servers, "server", absent, scenarios),
+            clients=players(asked.clients, "client"),
+            servers=players(asked.servers, "server"),
             default_roles=frozenset(
                 role for role in ROLES if (asked.clients if role == "client" else asked.servers) == "all"
             ),
@@ -160,11 +178,13 @@ class Reference:
             seed=asked.seed,
             parameters=asked.set,
             vary=asked.vary,
+            # Most of it is stored. What the campaign may ask for its file says.
+            most=None,
         )
 
-    def _searching(self, asked: Asked, listen: Listener) -> list[SearchGenerator]:
+    def _searching(self, asked: Asked, listen: Listener, among: Set[str] | None = None) -> list[SearchGenerator]:
         assert asked.search is not None
-        return start_searches(self._app, self._request(asked), asked.search, listen, width=_WIDTH, pull=False)
+        return start_searches(self._app, self._request(asked, among), asked.search, listen, width=_WIDTH, pull=False)
 
     def _stored_cell(self, cell: Cell, repeat: int | None, columns: ColumnStore | None) -> CellResult | None:
         """A cell with its runs, of the reference and of the store; None where some of them are in neither."""
@@ -266,21 +286,24 @@ class Reference:
             )
         ]
 
-    def current_cells(self, listen: Listener) -> dict[object, Cell]:
-        """Point → the cell that the campaign would run there today."""
-        return {point_of(cell): cell for asked in self.requests() for cell in self.matrix(asked, listen)}
+    def current_cells(self, listen: Listener, stored: Iterable[Cell]) -> dict[object, Cell]:
+        """Point → the cell that the campaign would run there today, for implementations with `stored` cells."""
+        among = {cell.implementation(role).name for cell in stored for role in ROLES}
+        return {point_of(cell): cell for asked in self.requests() for cell in self.matrix(asked, listen, among)}
 
     def unrequested(self, listen: Listener) -> set[str]:
         """Keys of the cells of the reference that no request asks for, whatever their bits."""
         columns = self._columns()
         if columns is None:
             return set()
-        today = self.current_cells(listen)
-        return {key for key in columns.cell_keys() for run in columns.runs(key) if point_of(run.cell) not in today}
+        stored = {key: [run.cell for run in columns.runs(key)] for key in columns.cell_keys()}
+        today = self.current_cells(listen, (cell for cells in stored.values() for cell in cells))
+        return {key for key, cells in stored.items() if any(point_of(cell) not in today for cell in cells)}
 
     def with_staleness(self, results: list[CellResult], listen: Listener) -> list[CellResult]:
         """Results of the reference, with what of each is not of today."""
-        return mark_outdated(results, self.current_cells(listen), VERSION, self._app.ledger)
+        today = self.current_cells(listen, (result.cell for result in results))
+        return mark_outdated(results, today, VERSION, self._app.ledger)
 
 
 def _is_named(scenario: str, words: Collection[str]) -> bool:

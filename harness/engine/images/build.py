@@ -10,6 +10,7 @@ import hashlib
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -439,15 +440,21 @@ class Images:
         if self._ca is not None:
             # Companies and CI have proxies with certificates of their own in front of the registries.
             command += ["--secret", f"id=ca,src={self._ca}"]
+        # The context of a release exists nowhere else: where the build fails it stays, so that it can be repeated.
+        kept = log.with_suffix(".context")
+        shutil.rmtree(kept, ignore_errors=True)
         with log.open("wb") as out, fresh_copy(build.folder, build.variant) as context:
             code = self._wait_for([*command, str(context)], out)
+            if code != 0 and build.variant is not None and not self._cancelled:
+                shutil.copytree(context, kept, symlinks=True)
         if self._cancelled:
             raise EngineError(f"the build of the image {build.label} was ended")
         if code != 0:
             text = log.read_text(errors="replace")
             raise EngineError(
                 f"the image {build.label} could not be built; the end of {log}:\n  " + "\n  ".join(tail(log)),
-                hint_for(text) or f"read {log}; 'docker buildx build {build.folder}' repeats it",
+                f"{hint_for(text) or f'read {log}'}; this command repeats the build:\n"
+                + shlex.join([*command, str((kept if build.variant is not None else build.folder).resolve())]),
             )
 
     def _wait_for(self, command: list[str], out: BinaryIO) -> int:
