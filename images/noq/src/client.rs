@@ -1,0 +1,139 @@
+//! The client: one or more connections, each fetching its share of the files.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use noq::{ClientConfig, Connection, Endpoint, EndpointConfig, TokioRuntime, crypto};
+use quic_endpoint::{Journey, Options, Result, SessionDir, Url};
+
+use crate::session::{self, Sessions, Tokens};
+use crate::{STACK, config, fetch};
+
+/// How long a client that has all its files waits for a session ticket it wants.
+const TICKET_PATIENCE: Duration = Duration::from_secs(3);
+/// Time for the last packet to leave. Whoever waits until the connection has drained waits three probe timeouts.
+const FAREWELL: Duration = Duration::from_millis(50);
+
+struct Client {
+    options: Arc<Options>,
+    tls: Arc<dyn crypto::ClientConfig>,
+    /// Where the client resumes.
+    sessions: Option<Arc<Sessions>>,
+    tokens: Option<Arc<Tokens>>,
+}
+
+pub async fn run(options: Options) -> Result<()> {
+    let stored = options.session_dir.clone();
+    let sessions = match options.resumes() {
+        true => Some(Arc::new(Sessions::new(&options)?)),
+        false => None,
+    };
+    let tls: Arc<dyn crypto::ClientConfig> = match &sessions {
+        Some(sessions) => sessions.clone(),
+        None => Arc::new(config::client_crypto(&options)?),
+    };
+    if let (Some(sessions), Some(directory)) = (&sessions, &stored)
+        && let Some(recording) = directory.load(session::FILE)
+        && let Err(error) = sessions.replay(&recording)
+    {
+        // A session that cannot be used costs a full handshake, nothing more.
+        eprintln!("noq-endpoint: the stored session is of no use: {error}");
+    }
+    let tokens = stored.clone().map(|directory| Arc::new(Tokens(directory)));
+    let client = Client { options: Arc::new(options), tls, sessions, tokens };
+    let mut journey = Journey::new(&STACK, &client.options.moves);
+    for urls in client.options.connections()? {
+        // Each attempt uses up a ticket, and without one there are no early data to be rejected.
+        while client.fetch_over_one_connection(urls, &mut journey).await? == Attempt::Rejected {}
+        client.keep_session(stored.as_ref())?;
+    }
+    journey.end();
+    Ok(())
+}
+
+#[derive(PartialEq, Eq)]
+enum Attempt {
+    Complete,
+    /// The server took no early data, and with them went the requests.
+    Rejected,
+}
+
+impl Client {
+    async fn fetch_over_one_connection(&self, urls: &[Url], journey: &mut Journey) -> Result<Attempt> {
+        let peer = urls[0].resolve()?;
+        let socket = journey.socket(peer, Instant::now())?;
+        let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))?;
+        let mut config = ClientConfig::new(self.tls.clone());
+        config.transport_config(config::transport(&self.options)?);
+        if let Some(tokens) = &self.tokens {
+            config.token_store(tokens.clone());
+        }
+
+        let connecting = endpoint.connect_with(config, peer, &urls[0].host)?;
+        journey.begin(Instant::now());
+        let (connection, early_data) = match connecting.into_0rtt() {
+            Ok((connection, accepted)) => (connection, Some(accepted)),
+            Err(connecting) => (connecting.await?, None),
+        };
+        let outcome = tokio::select! {
+            biased;
+            outcome = fetch::all(&connection, &self.options, urls) => outcome,
+            Err(error) = travel(journey, &endpoint, &connection, peer) => Err(error),
+            Err(error) = update_keys(&connection) => Err(error),
+        };
+        let accepted = match early_data {
+            Some(accepted) => Some(accepted.await),
+            None => None,
+        };
+        if let Some(sessions) = self.sessions.as_ref().filter(|_| outcome.is_ok()) {
+            // What does not come leaves the next connection without a session.
+            let _ = tokio::time::timeout(TICKET_PATIENCE, sessions.ticket()).await;
+        }
+        let stats = connection.stats();
+        connection.close(self.options.protocol.no_error().into(), b"");
+        let _ = tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await;
+        eprintln!(
+            "noq-endpoint: early_data={} received={} sent={} lost={}",
+            accepted == Some(true),
+            stats.udp_rx.datagrams,
+            stats.udp_tx.datagrams,
+            stats.lost_packets
+        );
+        match outcome {
+            Err(_) if accepted == Some(false) => Ok(Attempt::Rejected),
+            outcome => outcome.map(|()| Attempt::Complete),
+        }
+    }
+
+    fn keep_session(&self, directory: Option<&SessionDir>) -> Result<()> {
+        match (&self.sessions, directory) {
+            (Some(sessions), Some(directory)) => match sessions.recording() {
+                Some(recording) => directory.store(session::FILE, &recording),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Updates the keys early in the transfer, where that is asked for, and goes on for ever.
+async fn update_keys(connection: &Connection) -> Result<()> {
+    if config::is_asked("keyupdate") {
+        // Not before the handshake is confirmed (RFC 9001 §6.1).
+        connection.handshake_confirmed().await?;
+        connection.force_key_update();
+    }
+    std::future::pending().await
+}
+
+/// Makes the moves as their time comes.
+async fn travel(journey: &mut Journey, endpoint: &Endpoint, connection: &Connection, peer: SocketAddr) -> Result<()> {
+    loop {
+        let next = journey.wait(|| connection.stats().frame_rx.handshake_done > 0).await?;
+        let socket = next.socket(peer)?;
+        let local = socket.local_addr()?;
+        endpoint.rebind(socket)?;
+        journey.made(local);
+    }
+}

@@ -1,0 +1,213 @@
+//! From options to noq's and rustls' configuration.
+
+use std::io::BufWriter;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use noq::congestion::{Bbr3Config, ControllerFactory, CubicConfig, NewRenoConfig};
+use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use noq::{
+    AckFrequencyConfig, ConnectionId, MtuDiscoveryConfig, QlogConfig, QlogFactory, Side, TransportConfig, VarInt,
+};
+use quic_endpoint::{Options, Parameters, Result, Role, logs, options};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::quic::Suite;
+use rustls::{CipherSuite, DigitallySignedStruct, Error, KeyLogFile, SignatureScheme};
+
+/// Of UDP payloads, before discovery has found more (RFC 9000 §14.1).
+const SMALLEST_PAYLOAD: u16 = 1200;
+/// Unless another is asked for: long enough for any path under test to come back.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+pub fn transport(options: &Options) -> Result<Arc<TransportConfig>> {
+    let parameters = &options.parameters;
+    let mut transport = TransportConfig::default();
+    transport.max_idle_timeout(Some(idle_timeout(options)?.try_into()?));
+    if let Some(rtt) = parameters.initial_rtt {
+        transport.initial_rtt(rtt);
+    }
+    if let Some(bytes) = parameters.connection_window {
+        transport.receive_window(bytes.try_into()?);
+    }
+    if let Some(bytes) = parameters.stream_window {
+        transport.stream_receive_window(bytes.try_into()?);
+    }
+    if let Some(on) = parameters.gso {
+        transport.enable_segmentation_offload(on);
+    }
+    if let Some(ratio) = parameters.ask_ack_ratio {
+        // noq's threshold counts the packets that go without an ACK.
+        let threshold = ratio.checked_sub(1).ok_or("--ask-ack-ratio is at least 1")?;
+        let mut ask = AckFrequencyConfig::default();
+        ask.ack_eliciting_threshold(VarInt::from_u32(threshold));
+        transport.ack_frequency_config(Some(ask));
+    }
+    let payload = set_payload(&mut transport, parameters);
+    transport.congestion_controller_factory(congestion_control(options, payload)?);
+    transport.qlog_factory(Arc::new(Qlogs(options.role)));
+    Ok(Arc::new(transport))
+}
+
+fn idle_timeout(options: &Options) -> Result<Duration> {
+    let asked = options.own.get("idle-timeout").map(|value| options::milliseconds("idle-timeout", value));
+    Ok(asked.transpose()?.unwrap_or(IDLE_TIMEOUT))
+}
+
+/// Sets the size of datagrams and returns the one in force at the start. A size that is asked for is fixed, unless
+/// discovery up to it is asked for as well.
+fn set_payload(transport: &mut TransportConfig, parameters: &Parameters) -> u16 {
+    let discovery = parameters.path_mtu_discovery;
+    match parameters.max_udp_payload {
+        Some(largest) if discovery == Some(true) => {
+            let mut search = MtuDiscoveryConfig::default();
+            search.upper_bound(largest);
+            transport.mtu_discovery_config(Some(search));
+            SMALLEST_PAYLOAD
+        }
+        Some(size) => {
+            transport.initial_mtu(size).mtu_discovery_config(None);
+            size
+        }
+        None => {
+            if discovery == Some(false) {
+                transport.mtu_discovery_config(None);
+            }
+            SMALLEST_PAYLOAD
+        }
+    }
+}
+
+fn congestion_control(options: &Options, payload: u16) -> Result<Arc<dyn ControllerFactory + Send + Sync + 'static>> {
+    let parameters = &options.parameters;
+    let algorithm = parameters.congestion_control.as_deref().unwrap_or("cubic");
+    let initial_window = parameters.initial_cwnd.map(|packets| u64::from(packets) * u64::from(payload));
+    macro_rules! controller {
+        ($config:ident) => {{
+            let mut config = $config::default();
+            if let Some(bytes) = initial_window {
+                config.initial_window(bytes);
+            }
+            Ok(Arc::new(config))
+        }};
+    }
+    match algorithm {
+        "reno" => controller!(NewRenoConfig),
+        "cubic" => controller!(CubicConfig),
+        "bbr3" => controller!(Bbr3Config),
+        other => Err(format!("no such congestion control: {other}").into()),
+    }
+}
+
+/// The qlogs of a role's connections, a file each.
+struct Qlogs(Role);
+
+impl QlogFactory for Qlogs {
+    fn for_connection(&self, _: Side, _: SocketAddr, id: ConnectionId, _: Instant) -> Option<QlogConfig> {
+        let file = logs::qlog("noq", self.0, &id).unwrap_or_else(|error| {
+            eprintln!("noq-endpoint: {error}");
+            None
+        })?;
+        let mut qlog = QlogConfig::new(Box::new(BufWriter::new(file)));
+        qlog.title(Some(format!("noq {}", self.0.name())));
+        Some(qlog)
+    }
+}
+
+/// A test case beyond those that all programs share (run_endpoint.sh).
+pub fn is_asked(testcase: &str) -> bool {
+    std::env::var("ASKED").is_ok_and(|asked| asked == testcase)
+}
+
+/// With ChaCha20-Poly1305 alone where that is asked for, and what protects Initial packets (RFC 9001 §5.2).
+fn suites(mut provider: CryptoProvider) -> (CryptoProvider, Suite) {
+    let initial = TLS13_AES_128_GCM_SHA256.tls13().and_then(|suite| suite.quic_suite()).expect("QUIC has it");
+    if is_asked("chacha20") {
+        provider.cipher_suites.retain(|suite| suite.suite() == CipherSuite::TLS13_CHACHA20_POLY1305_SHA256);
+    }
+    (provider, initial)
+}
+
+pub fn client_crypto(options: &Options) -> Result<QuicClientConfig> {
+    let (provider, initial) = suites(rustls::crypto::ring::default_provider());
+    Ok(QuicClientConfig::with_initial(Arc::new(client_tls(options, provider)?), initial)?)
+}
+
+pub fn server_crypto(options: &Options) -> Result<QuicServerConfig> {
+    let (provider, initial) = suites(rustls::crypto::ring::default_provider());
+    Ok(QuicServerConfig::with_initial(Arc::new(server_tls(options, provider)?), initial)?)
+}
+
+pub fn client_tls(options: &Options, provider: CryptoProvider) -> Result<rustls::ClientConfig> {
+    let provider = Arc::new(provider);
+    let verifier = Arc::new(AnyCertificate(provider.clone()));
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![options.protocol.name().into()];
+    tls.key_log = Arc::new(KeyLogFile::new());
+    tls.enable_early_data = options.early_data();
+    Ok(tls)
+}
+
+fn server_tls(options: &Options, provider: CryptoProvider) -> Result<rustls::ServerConfig> {
+    let read = |error| format!("{}: {error}", options.certificate.display());
+    let chain = CertificateDer::pem_file_iter(&options.certificate).map_err(read)?;
+    let chain = chain.collect::<std::result::Result<_, _>>().map_err(read)?;
+    let key = PrivateKeyDer::from_pem_file(&options.private_key)
+        .map_err(|error| format!("{}: {error}", options.private_key.display()))?;
+    let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    tls.alpn_protocols = vec![options.protocol.name().into()];
+    tls.key_log = Arc::new(KeyLogFile::new());
+    // All or nothing (RFC 9001 §4.6.1).
+    tls.max_early_data_size = if options.early_data() { u32::MAX } else { 0 };
+    Ok(tls)
+}
+
+/// The servers of a test network make their certificates themselves.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer,
+        _: &[CertificateDer],
+        _: &ServerName,
+        _: &[u8],
+        _: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer,
+        signed: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer,
+        signed: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
