@@ -154,6 +154,10 @@ def main(words: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     urls = [word for word in words if not word.startswith("--")]
     chosen = preferences(urls, [word for word in words if word.startswith("--")])
+    for name, value in chosen.items():
+        if isinstance(value, float):
+            print(f"firefox-fetch: {name}={value}: a preference has whole numbers alone", file=sys.stderr)
+            return 1
     PROFILE.mkdir()
     lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in chosen.items()]
     (PROFILE / "user.js").write_text("".join(lines))

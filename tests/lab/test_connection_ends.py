@@ -12,7 +12,7 @@ from tests.lab.conftest import Harness
 SLOW: dict[str, Any] = {
     "forward": {"rate": "5 Mbit/s", "delay": "25 ms"}, "return": {"rate": "5 Mbit/s", "delay": "25 ms"},
 }  # fmt: skip
-STACKS = "aioquic,go-x-net,msquic,ngtcp2,picoquic,quic-go,quiche,quinn,s2n-quic,tquic"
+STACKS = "aioquic,go-x-net,kwik,msquic,ngtcp2,picoquic,quic-go,quiche,quinn,s2n-quic,tquic"
 
 
 def cell(harness: Harness, case: str, client: str, server: str, *words: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One transfer per implementation and role, in virtual time: C, C++, Rust on tokio and without, Go, Python."""
+"""One transfer per implementation and role, in virtual time: C, C++, Rust on tokio and without, Go, Java, Python."""
 
 from __future__ import annotations
 
