@@ -61,7 +61,7 @@ def releases(
             published = _published(app.images, implementation.versions)
             if implementation.versions.from_ == "debian":
                 # Where it was packaged once, its image may be here still.
-                published = merge_releases(known, published)
+                published = merge_releases([*known, *published])
             _write_releases(file, published, notes)
         for version in add or ():
             _add(app.images, implementation, folder, Version(version), _told(implementation.versions, follow or ()))
@@ -84,8 +84,7 @@ def _told(versions: Versions, words: Iterable[str]) -> dict[str, str]:
 def _published(images: Images, versions: Versions) -> list[Release]:
     """Every release of a package that its registry has, sorted, without those that are before a release."""
     ask = {"crates": _crates, "go": _modules, "pypi": _python_packages, "debian": _debian_packages}[versions.from_]
-    releases = {item.version: item for item in ask(images, versions.package) if not item.version.is_prerelease}
-    return [releases[version] for version in sorted(releases)]
+    return merge_releases(item for item in ask(images, versions.package) if not item.version.is_prerelease)
 
 
 def _crates(images: Images, package: str) -> Iterable[Release]:
@@ -187,7 +186,9 @@ def parse_debian_packages(lines: str) -> list[DebianPackage]:
     return list(packages.values())
 
 
+@functools.cache
 def _debian(images: Images, package: str) -> list[DebianPackage]:
+    """Asked once a command: apt fetches the indexes of every suite, and each version of the package."""
     return parse_debian_packages(_run(images.endpoint, images, _DEBIAN_SCRIPT.replace("PACKAGE", package)).decode())
 
 
@@ -196,9 +197,9 @@ def _debian_packages(images: Images, package: str) -> Iterable[Release]:
     return [Release(version=item.version, date=item.date) for item in _debian(images, package)]
 
 
-def merge_releases(known: Iterable[Release], published: Iterable[Release]) -> list[Release]:
-    """Those that were known and those that there are now, sorted. What is said now of a version counts."""
-    releases = {item.version: item for item in (*known, *published)}
+def merge_releases(releases_of_all: Iterable[Release]) -> list[Release]:
+    """The releases, sorted, each once. What the last says of a version counts."""
+    releases = {item.version: item for item in releases_of_all}
     return [releases[version] for version in sorted(releases)]
 
 

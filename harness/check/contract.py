@@ -51,10 +51,8 @@ def log_ends(run: Run, role: Role, folder: Path) -> str:
     parts = []
     for name in dict.fromkeys(names):
         log = find_file(folder / f"{name}.log") or folder / f"{name}.log"
-        parts.append(
-            f"the log of {name} ends with “{lines[name][-1]}”" if name in lines else f"the log of {name} is empty"
-        )
-        parts[-1] += f" ({log})"
+        end = f"ends with “{lines[name][-1]}”" if name in lines else "is empty"
+        parts.append(f"the log of {name} {end} ({log})")
     return f"; {'; '.join(parts)}"
 
 

@@ -328,9 +328,11 @@ def require_place(scenarios: Iterable[Scenario], name: str, role: Role) -> None:
 
 def require_roles(implementation: Implementation, asking: ReleaseArguments) -> None:
     """InputError for an implementation that lacks a role which no other one is named for."""
+    from harness.scenario.parameters import peer_role
+
     if not (asking.client or asking.server) and len(implementation.roles) == 1:
         (role,) = implementation.roles
-        peer = "server" if role == "client" else "client"
+        peer = peer_role(role)
         raise InputError(
             f"{implementation.name} is a {role} alone, and cannot be its own {peer}",
             f"'--{peer} quinn', say, names the {peer} of its releases",

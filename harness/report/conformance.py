@@ -33,10 +33,14 @@ def findings_document(findings: Sequence[Finding], absent: Mapping[str, str]) ->
     blocks += [Paragraph(f"{name}: not built here: {why}") for name, why in absent.items()]
     failed = sum(item.failed for item in findings)
     untried = sum(item.answer == "not tried" for item in findings)
-    summary = (
-        f"{len(findings)} questions, {f'{failed} do not hold' if failed else 'none fails' if untried else 'all hold'}"
-    )
-    blocks.append(Paragraph(f"{summary}, {untried} not tried" if untried else summary))
+    parts = [f"{len(findings)} questions"]
+    if failed:
+        parts.append(f"{failed} do not hold")
+    else:
+        parts.append("none fails" if untried else "all hold")
+    if untried:
+        parts.append(f"{untried} not tried")
+    blocks.append(Paragraph(", ".join(parts)))
     data = {"schema": 1, "findings": [asdict(item) for item in findings], "absent": dict(absent)}
     return Document(data, blocks)
 

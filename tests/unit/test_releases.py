@@ -399,7 +399,7 @@ def test_a_recipe_that_names_no_version_or_base_takes_no_package_of_debian(text:
 def test_a_release_that_debian_dropped_stays_known(root: Path) -> None:
     known = load(folder_of(root) / "releases.yaml", Releases).releases
     later = known[-1].model_copy(update={"note": "again"})
-    merged = merge_releases(known[:-1], [later, known[1]])
+    merged = merge_releases([*known[:-1], later, known[1]])
     assert merged == [*known[:-1], later]
 
 

@@ -137,8 +137,9 @@ class Reference:
         """Implementations that are not here, read once: Docker is asked for the image of each."""
         return self._app.inventory.unavailable()
 
+    @functools.cached_property
     def _excluded(self) -> frozenset[str]:
-        """Names of the implementations that `all` does not mean. InputError for a name that nobody has."""
+        """Names of the implementations that `all` does not mean, read once. InputError for a name that nobody has."""
         contestants = self._app.catalogue.implementations()
         listed = {contestants.find(name)[0].name for name in self._read().implementations}
         others = {item.name for item, _ in contestants.values()} - listed if listed else set()
@@ -160,7 +161,7 @@ class Reference:
         scenarios = app.catalogue.find_scenarios(asked.scenarios)
 
         def players(words: str, role: Role) -> list[Implementation]:
-            absent = self._excluded() if words == "all" else ()
+            absent = self._excluded if words == "all" else ()
             every = app.catalogue.find_implementations(words, role, absent, scenarios)
             return [item for item in every if among is None or item.name in among]
 
@@ -178,7 +179,7 @@ class Reference:
             seed=asked.seed,
             parameters=asked.set,
             vary=asked.vary,
-            # Most of it is stored. What the campaign may ask for its file says.
+            # Most of it is stored, and the campaign's file decides how much it may ask for.
             most=None,
         )
 
