@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 from harness.analysis.metrics.objectives import mistakes
 from harness.catalogue import Catalogue
@@ -19,6 +22,17 @@ from harness.topology import Lab, build_lab
 from harness.units import Duration, Rate, Size
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def image_module(file: str) -> ModuleType:
+    """A module of an image, which no package of ours contains. `file`: below images/."""
+    spec = importlib.util.spec_from_file_location(file.removesuffix(".py").replace("/", "_"), ROOT / "images" / file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Where dataclasses look for the module of their annotations.
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def link(rate: str = "50 Mbit/s", delay: str = "325 ms", **overrides: object) -> Link:

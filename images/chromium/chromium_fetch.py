@@ -100,7 +100,8 @@ class Browser:
         for end in (browser_reads, browser_writes, nothing):
             os.close(end)
         self._commands = os.fdopen(commands, "wb", buffering=0)
-        self._messages = self._read_messages(events)
+        self.messages = self._read_messages(events)
+        """Events, and results of what was sent. FetchError where the browser ends."""
         self._calls = 0
 
     @staticmethod
@@ -110,6 +111,7 @@ class Browser:
         while piece := os.read(events, 1 << 20):
             *texts, rest = (rest + piece).split(b"\0")
             yield from map(json.loads, texts)
+        raise FetchError("the browser ended")
 
     def send(self, method: str, session: str | None = None, **parameters: object) -> int:
         """Call a method of the protocol without waiting. Returns the number of the call."""
@@ -123,18 +125,11 @@ class Browser:
     def call(self, method: str, session: str | None = None, **parameters: object) -> dict[str, Any]:
         """Call a method of the protocol, and return its result. FetchError where it fails."""
         number = self.send(method, session, **parameters)
-        for message in self._messages:
-            if message.get("id") == number:
-                if "error" in message:
-                    raise FetchError(f"{method}: {message['error'].get('message')}")
-                result: dict[str, Any] = message["result"]
-                return result
-        raise FetchError("the browser ended")
-
-    def messages(self) -> Iterator[dict[str, Any]]:
-        """Events, and results of what was sent. FetchError where the browser ends."""
-        yield from self._messages
-        raise FetchError("the browser ended")
+        message = next(message for message in self.messages if message.get("id") == number)
+        if "error" in message:
+            raise FetchError(f"{method}: {message['error'].get('message')}")
+        result: dict[str, Any] = message["result"]
+        return result
 
     def close(self) -> None:
         """Have it end, in good order if it can."""
@@ -151,15 +146,14 @@ def fetch(browser: Browser, urls: list[str]) -> None:
     """Download the URLs' files. FetchError where one of them fails."""
     SAVED.mkdir()
     browser.call("Browser.setDownloadBehavior", behavior="allowAndName", downloadPath=str(SAVED), eventsEnabled=True)
-    navigations: dict[int, str] = {}
-    for url in urls:
-        page = browser.call("Target.createTarget", url="about:blank")["targetId"]
-        session = browser.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
-        browser.call("Fetch.enable", session, patterns=[{"requestStage": "Response"}])
-        navigations[browser.send("Page.navigate", session, url=url)] = url
+    sessions = [_open_tab(browser) for _ in urls]
+    # No call waits from here on, since that would pass over events.
+    navigations = {
+        browser.send("Page.navigate", session, url=url): url for session, url in zip(sessions, urls, strict=True)
+    }
     names: dict[str, Path] = {}
-    missing = set(urls)
-    for message in browser.messages():
+    missing = {_name_of(url) for url in urls}
+    for message in browser.messages:
         parameters = message.get("params", {})
         match message.get("method"):
             case None if message["id"] in navigations:
@@ -169,16 +163,29 @@ def fetch(browser: Browser, urls: list[str]) -> None:
             case "Fetch.requestPaused":
                 _have_saved(browser, message["sessionId"], parameters)
             case "Browser.downloadWillBegin":
-                names[parameters["guid"]] = DOWNLOADS / Path(urlsplit(parameters["url"]).path).name
+                names[parameters["guid"]] = _name_of(parameters["url"])
                 _give_name(SAVED / parameters["guid"], names[parameters["guid"]])
             case "Browser.downloadProgress" if parameters["state"] == "canceled":
                 raise FetchError(f"{names[parameters['guid']].name}: the download broke off")
             case "Browser.downloadProgress" if parameters["state"] == "completed":
-                missing = {url for url in missing if Path(urlsplit(url).path).name != names[parameters["guid"]].name}
+                missing.discard(names[parameters["guid"]])
                 if not missing:
                     return
             case _:
                 pass
+
+
+def _open_tab(browser: Browser) -> str:
+    """The session of a tab whose responses wait to be looked at."""
+    page = browser.call("Target.createTarget", url="about:blank")["targetId"]
+    session: str = browser.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
+    browser.call("Fetch.enable", session, patterns=[{"requestStage": "Response"}])
+    return session
+
+
+def _name_of(url: str) -> Path:
+    """Where the contract has the file of a URL."""
+    return DOWNLOADS / Path(urlsplit(url).path).name
 
 
 def _have_saved(browser: Browser, session: str, response: dict[str, Any]) -> None:

@@ -34,10 +34,6 @@ if [ "${#settings[@]}" != 0 ]; then
   done
 fi
 
-listen() {
-  printf '%s\n' 'listen:' "  host: \"$1\"" '  port: 443' '  ssl:' '    certificate-file: /certs/cert.pem' \
-    '    key-file: /certs/priv.key'
-}
 configuration=/run/h2o-endpoint.yaml
 {
   cat <<'END'
@@ -51,7 +47,10 @@ hosts:
     paths:
       /: {file.dir: /www}
 END
-  listen 0.0.0.0
+  # Where the kernel has no IPv6, its socket cannot be made. Each address is a directive of its own.
+  for address in 0.0.0.0 $([ ! -e /proc/net/if_inet6 ] || echo ::); do
+    echo "listen: {host: \"$address\", port: 443, ssl: {certificate-file: /certs/cert.pem, key-file: /certs/priv.key}}"
+  done
 } >"$configuration" || exit 1
 
 answer-versions &

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-from types import ModuleType
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import ROOT
+from tests.examples import image_module
 
-
-def _module() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("answer_versions", ROOT / "images/h2o-https/answer_versions.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-version_negotiation = _module().version_negotiation
+version_negotiation = image_module("h2o-https/answer_versions.py").version_negotiation
 connection_ids = st.binary(max_size=20)
 
 

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import socket
-import sys
 from types import ModuleType
 
 import pytest
 
-from tests.examples import ROOT
+from tests.examples import image_module
 
 
 @pytest.fixture(scope="module")
 def moves() -> ModuleType:
     """The module of the image, which no package of ours contains."""
-    path = ROOT / "images" / "aioquic" / "endpoint" / "moves.py"
-    spec = importlib.util.spec_from_file_location("aioquic_moves", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Where dataclasses look for the module of their annotations.
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return image_module("aioquic/endpoint/moves.py")
 
 
 def test_moves_are_read_as_the_contract_says(moves: ModuleType) -> None:
