@@ -34,7 +34,7 @@ from harness.reading import open_regular, read_tree
 from harness.scenario.parameters import ROLES
 from harness.store.provenance import Provenance
 from harness.store.results import Store
-from harness.topology import Lab, build_lab
+from harness.topology import LOADED_WAIT, SERVER_WAIT, Lab, build_lab
 
 # --- Unfinished downloads in a run's folder.
 #
@@ -126,6 +126,14 @@ def host_facts(before: dict[str, int], after: dict[str, int], versions: dict[str
     }
 
 
+def server_wait() -> float:
+    """Seconds that servers in real time may take to answer: more where more threads want to run than can.
+
+    The number of those threads is the load average of the last minute (proc_loadavg(5)).
+    """
+    return LOADED_WAIT if os.getloadavg()[0] > (os.cpu_count() or 1) else SERVER_WAIT
+
+
 def cpu_model() -> str:
     """The processor of this machine: 'AMD EPYC (family 25, model 1)'; empty if the kernel names none.
 
@@ -211,6 +219,8 @@ def _execute(
         lab = build_lab(planned.cell, planned.repetition)
     except UnsupportedError as error:
         return _unsupported(planned, error, provenance), None, None, ()
+    if not ENGINES[engine.name].virtual_time:
+        lab = lab.model_copy(update={"server_wait": server_wait()})
     started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     before, start = cpu_times(), time.monotonic()
     result = engine.run(lab, folder, progress)

@@ -12,7 +12,10 @@ from harness.analysis.metrics import measure
 from harness.analysis.metrics.starvation import CAUTION, STARVED
 from harness.capture.counters import MACHINE, read_waits, wait_time
 from harness.engine.docker.sampler import CpuWaits, Sampler, stolen_ns
-from harness.outcome import MeasuredRun, Run, proven_outcome
+from harness.execution.runner import server_wait
+from harness.outcome import MeasuredRun, Outcome, Run, proven_outcome
+from harness.topology import LOADED_WAIT, SERVER_WAIT, build_lab, digest_content, sim_plan
+from tests.examples import cell
 from tests.measurements import by_name
 from tests.unit.captures import Recipe, write_run
 
@@ -208,3 +211,57 @@ def test_runs_before_it_was_recorded_are_judged_as_they_were(tmp_path: Path) -> 
 
 def replace_outcome(run: Run, status: str) -> Run:
     return run.model_copy(update={"outcome": run.outcome.model_copy(update={"status": status})})
+
+
+def _without_answer(download: tuple[Path, Run], shares: dict[tuple[str, str], float], folder: Path) -> MeasuredRun:
+    """What is measured where no server answered within 15 s, with a log of the server."""
+    outcome = Outcome(
+        status="crashed", role="server", reason="no_answer", detail="no answer from 10.0.0.2 port 443 within 15 s"
+    )
+    run = download[1].model_copy(update={"outcome": outcome, "transfers": ()})
+    rows = [
+        f"{second * S},{who},{kind},{round(second * S * share)}"
+        for second in range(16)
+        for (who, kind), share in shares.items()
+    ]
+    (folder / "waits.csv").write_text("\n".join(["t_ns,container,kind,ns", *rows]) + "\n")
+    used = [f"{second * S},server0,{second * S // 3},0" for second in range(16)]
+    (folder / "cpu.csv").write_text("\n".join(["t_ns,container,cpu_ns,rcvbuf_errors", *used]) + "\n")
+    (folder / "server0.log").write_text("loading classes\n\n")
+    measured = measure(folder, run)
+    outcome = proven_outcome(run, measured)
+    return measured.model_copy(update={"warnings": (*measured.warnings, f"{outcome.status}: {outcome.detail}")})
+
+
+@pytest.mark.parametrize(
+    ("who", "kind", "share", "status"),
+    [
+        ("server0", "longest", 0.9 * STARVED, "crashed"),
+        ("server0", "longest", 1.1 * STARVED, "infrastructure"),
+        ("sim", "pressure", 1.1 * STARVED, "infrastructure"),
+        ("machine", "steal", 2 * 1.1 * STARVED, "infrastructure"),
+        ("client0", "longest", 1.1 * STARVED, "crashed"),
+    ],
+)
+def test_a_server_that_starts_without_a_processor_did_not_crash(
+    download: tuple[Path, Run], tmp_path: Path, who: str, kind: str, share: float, status: str
+) -> None:
+    measured = _without_answer(download, {(who, kind): share}, tmp_path)
+    said = measured.warnings[-1]
+    assert said.startswith(f"{status}: no answer from 10.0.0.2 port 443 within 15 s")
+    used = "server0 had 5 s of CPU time in the 15 s that it had; its log ends with “loading classes”"
+    assert used in (said if status == "infrastructure" else " ".join(measured.warnings[:-1]))
+    assert bool(measured.starved) is (status == "infrastructure")
+
+
+def test_a_server_may_take_longer_where_more_wants_to_run_than_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    for load, seconds in ((0.3, SERVER_WAIT), (2.0, SERVER_WAIT), (2.1, LOADED_WAIT)):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 9.0, 9.0))
+        assert server_wait() == seconds
+    # The engine has no more patience, and no digest of a cell depends on the machine.
+    assert SERVER_WAIT < LOADED_WAIT < 45
+    lab = build_lab(cell(), 0)
+    assert digest_content(lab)["simulators"][0]["plan"]["wait_seconds"] == SERVER_WAIT
+    loaded = lab.model_copy(update={"server_wait": LOADED_WAIT})
+    assert sim_plan(loaded, loaded.simulators[0])["wait_seconds"] == LOADED_WAIT

@@ -5,15 +5,15 @@ In real time only: in virtual time a process that waits does so while the lab's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
 from harness.analysis.metrics.kinds import transfer_measurement
 from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.run_view import RunView
-from harness.capture.artefacts import TransferWindow
-from harness.capture.counters import MACHINE, Kind, WaitTime, wait_time
+from harness.capture.artefacts import TransferWindow, last_log_lines
+from harness.capture.counters import MACHINE, Kind, WaitTime, cumulative_increase, wait_time
 from harness.outcome import Absence
 from harness.scenario.parameters import ROLES
 
@@ -99,6 +99,8 @@ def starvation(view: RunView) -> Starvation:
     """The containers that waited too long for the processor in a run in real time, to be judged like its link."""
     if view.waits is None:
         return Starvation()
+    if view.run.outcome.reason == "no_answer":
+        return _starvation_of_start(view)
     delays = [delay for window in view.windows for delay in _run_delays(view, window) if delay[0] >= CAUTION]
     starved = tuple(f"{text} (tolerance {STARVED:.0%}): {_HINT}" for share, text in delays if share >= STARVED)
     cautions = (
@@ -107,31 +109,71 @@ def starvation(view: RunView) -> Starvation:
     return Starvation(starved, tuple(cautions))
 
 
+def _starvation_of_start(view: RunView) -> Starvation:
+    """The same where no server answered: from the first sample, when the containers were started, to the last."""
+    assert view.waits is not None
+    start, end = view.waits["t_ns"].min(), view.waits["t_ns"].max()
+    if not (isinstance(start, int) and isinstance(end, int) and end > start):
+        return Starvation()
+    servers = [f"server{flow}" for flow in range(len(view.run.cell.scenario.flows))]
+    delays = list(_delays_between(view, (*servers, *view.simulators), start, end, "of the wait for the servers"))
+    texts = tuple(f"{text} (tolerance {STARVED:.0%}): {_HINT}" for share, text in delays if share >= STARVED)
+    logs, used = last_log_lines(view.folder, view.run), []
+    for name in servers:
+        cpu_ns = None if view.cpu is None else cumulative_increase(view.cpu, name, "cpu_ns", start, end)
+        if cpu_ns is not None:
+            line = f"; its log ends with “{logs[name][-1]}”" if name in logs else "; its log is empty"
+            used.append(
+                f"{name} had {cpu_ns / 1e9:.2g} s of CPU time in the {(end - start) / 1e9:.0f} s that it had{line}"
+            )
+    return Starvation((*texts, *used), ()) if texts else Starvation((), tuple(used))
+
+
 def _run_delays(view: RunView, window: TransferWindow) -> Iterator[tuple[float, str]]:
     """(share of a transfer, which container could not run for so long, and why)."""
-    during = f"of {_transfer_name(window)}"
-    for container in chain.from_iterable(containers(view, window).values()):
-        waits = (one for kind in _WAITS if (one := _wait_over(view, window, container, kind)) is not None)
+    names = chain.from_iterable(containers(view, window).values())
+    yield from _delays_between(view, names, *_span(window), f"of {_transfer_name(window)}")
+
+
+def _delays_between(
+    view: RunView, names: Iterable[str], start: int, end: int, during: str
+) -> Iterator[tuple[float, str]]:
+    """The same of any time. `during`: what of, as the end of a sentence."""
+    for container in names:
+        waits = (one for kind in _WAITS if (one := _wait_between(view, container, kind, start, end)) is not None)
         if (longest := next(waits, None)) is not None:
             yield longest.share, f"{container} waited for a processor for {longest.share:.0%} {during}"
-        stop = _wait_over(view, window, container, "stopped")
+        stop = _wait_between(view, container, "stopped", start, end)
         if stop is not None:
             yield stop.share, f"{container} was stopped (SIGSTOP) for {stop.share:.0%} {during}"
-    stolen = _steal(view, window)
+    stolen = _stolen_between(view, start, end)
     if stolen is not None:
         yield stolen, f"the hypervisor gave {stolen:.0%} of the processors' time to others in the course {during}"
 
 
+def _span(window: TransferWindow) -> tuple[int, int]:
+    """A transfer from its first datagram on, ns since the epoch."""
+    return window.start_ns if window.zero_ns is None else window.zero_ns, window.transfer.ended_ns
+
+
 def _wait_over(view: RunView, window: TransferWindow, container: str, kind: Kind) -> WaitTime | None:
-    """The growth of a sum over a transfer, from its first datagram on; None if samples do not span enough of it."""
+    """The growth of a sum over a transfer."""
+    return _wait_between(view, container, kind, *_span(window))
+
+
+def _wait_between(view: RunView, container: str, kind: Kind, start: int, end: int) -> WaitTime | None:
+    """The growth of a sum over a time; None if samples do not span enough of it."""
     assert view.waits is not None
-    start, end = window.start_ns if window.zero_ns is None else window.zero_ns, window.transfer.ended_ns
     wait = wait_time(view.waits, container, kind, start, end)
     return wait if wait is not None and wait.sampled_ns >= SPANNED * (end - start) else None
 
 
 def _steal(view: RunView, window: TransferWindow) -> float | None:
-    stolen, processors = _wait_over(view, window, MACHINE, "steal"), view.run.host.get("cpus")
+    return _stolen_between(view, *_span(window))
+
+
+def _stolen_between(view: RunView, start: int, end: int) -> float | None:
+    stolen, processors = _wait_between(view, MACHINE, "steal", start, end), view.run.host.get("cpus")
     return stolen.share / processors if stolen is not None and isinstance(processors, int) else None
 
 
