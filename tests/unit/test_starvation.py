@@ -6,11 +6,12 @@ import os
 import threading
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from harness.analysis.metrics import measure
 from harness.analysis.metrics.starvation import CAUTION, STARVED
-from harness.capture.counters import MACHINE, read_waits, wait_time
+from harness.capture.counters import MACHINE, cores_during_wait, read_waits, wait_time
 from harness.engine.docker.sampler import CpuWaits, Sampler, stolen_ns
 from harness.execution.runner import server_wait
 from harness.outcome import MeasuredRun, Outcome, Run, proven_outcome
@@ -265,3 +266,39 @@ def test_a_server_may_take_longer_where_more_wants_to_run_than_can(monkeypatch: 
     assert digest_content(lab)["simulators"][0]["plan"]["wait_seconds"] == SERVER_WAIT
     loaded = lab.model_copy(update={"server_wait": LOADED_WAIT})
     assert sim_plan(loaded, loaded.simulators[0])["wait_seconds"] == LOADED_WAIT
+
+
+@pytest.mark.parametrize(
+    ("waits", "cores", "said", "own"),
+    [
+        ("server0", {"server0": 1.9, "client0": 0.1}, "while server0 itself used both processors (1.9 of 2)", True),
+        ("client0", {"server0": 1.7, "client0": 0.1}, "while server0 used both processors (1.7 of 2)", True),
+        ("sim", {"server0": 1.0, "client0": 0.7}, "while the lab used 1.7 of 2 processors, server0 1.0 of them", True),
+        ("server0", {"server0": 0.5, "client0": 0.2}, "server0 itself 0.5 of them, and others on this machine", False),
+        ("server0", {}, "", False),
+    ],
+)
+def test_own_load_is_told_from_that_of_others(
+    download: tuple[Path, Run], waits: str, cores: dict[str, float], said: str, own: bool
+) -> None:
+    folder, run = download
+    start = run.transfers[0].started_ns
+    rows = [
+        f"{start + step * S // 2},{name},{round(step * S // 2 * used)},0"
+        for step in range(-2, 40)
+        for name, used in cores.items()
+    ]
+    (folder / "cpu.csv").write_text("\n".join(["t_ns,container,cpu_ns,rcvbuf_errors", *rows]) + "\n")
+    (sentence,) = _measured(download, {(waits, "longest"): 1.1 * STARVED}).starved
+    (folder / "cpu.csv").unlink()
+    assert said in sentence
+    assert ("a quieter machine changes nothing" in sentence) is own
+    assert ("end what else runs" in sentence) is not own
+
+
+def test_processors_count_by_the_wait_meanwhile() -> None:
+    """A server is idle for a second, and uses both processors for another, in which it waits."""
+    waits = pl.DataFrame({"t_ns": [0, S, 2 * S], "container": "server0", "kind": "longest", "ns": [0, 0, S // 2]})
+    cpu = pl.DataFrame({"t_ns": [0, S, 2 * S], "container": "server0", "cpu_ns": [0, 0, 2 * S]})
+    assert cores_during_wait(waits, cpu, "server0", "longest", 0, 2 * S) == {"server0": 2.0}
+    assert cores_during_wait(waits, cpu, "server0", "longest", 0, S) == {}
