@@ -13,7 +13,7 @@ from harness.analysis.metrics import measure
 from harness.analysis.metrics.starvation import CAUTION, STARVED
 from harness.capture.counters import MACHINE, cores_during_wait, read_waits, wait_time
 from harness.engine.docker.sampler import CpuWaits, Sampler, stolen_ns
-from harness.execution.runner import server_wait
+from harness.execution.runner import server_wait, with_start
 from harness.outcome import MeasuredRun, Outcome, Run, proven_outcome
 from harness.topology import LOADED_WAIT, SERVER_WAIT, build_lab, digest_content, sim_plan
 from tests.examples import cell
@@ -214,24 +214,32 @@ def replace_outcome(run: Run, status: str) -> Run:
     return run.model_copy(update={"outcome": run.outcome.model_copy(update={"status": status})})
 
 
-def _without_answer(download: tuple[Path, Run], shares: dict[tuple[str, str], float], folder: Path) -> MeasuredRun:
-    """What is measured where no server answered within 15 s, with a log of the server."""
-    outcome = Outcome(
-        status="crashed", role="server", reason="no_answer", detail="no answer from 10.0.0.2 port 443 within 15 s"
-    )
-    run = download[1].model_copy(update={"outcome": outcome, "transfers": ()})
+def _without_answer(
+    download: tuple[Path, Run],
+    shares: dict[tuple[str, str], float],
+    folder: Path,
+    cpu: float,
+    seconds: int,
+    idle: float,
+) -> tuple[MeasuredRun, Outcome]:
+    """What is measured where no server answered within 15 s, of which so many were sampled."""
     rows = [
         f"{second * S},{who},{kind},{round(second * S * share)}"
-        for second in range(16)
+        for second in range(seconds + 1)
         for (who, kind), share in shares.items()
     ]
     (folder / "waits.csv").write_text("\n".join(["t_ns,container,kind,ns", *rows]) + "\n")
-    used = [f"{second * S},server0,{second * S // 3},0" for second in range(16)]
+    used = [f"{second * S},server0,{round(cpu * S * (second + 1) / (seconds + 1))},0" for second in range(seconds + 1)]
     (folder / "cpu.csv").write_text("\n".join(["t_ns,container,cpu_ns,rcvbuf_errors", *used]) + "\n")
     (folder / "server0.log").write_text("loading classes\n\n")
+    detail = "no answer from 10.0.0.2 port 443 within 15 s"
+    outcome = with_start(Outcome(status="crashed", role="server", reason="no_answer", detail=detail), folder, 1)
+    said = f"{detail}; server0 had {cpu:g} s of CPU time; its log ends with “loading classes”"
+    assert outcome.detail == said
+    update = {"outcome": outcome, "transfers": (), "host": {"cpus": 2, "idle": idle}}
+    run = download[1].model_copy(update=update)
     measured = measure(folder, run)
-    outcome = proven_outcome(run, measured)
-    return measured.model_copy(update={"warnings": (*measured.warnings, f"{outcome.status}: {outcome.detail}")})
+    return measured, proven_outcome(run, measured)
 
 
 @pytest.mark.parametrize(
@@ -247,12 +255,24 @@ def _without_answer(download: tuple[Path, Run], shares: dict[tuple[str, str], fl
 def test_a_server_that_starts_without_a_processor_did_not_crash(
     download: tuple[Path, Run], tmp_path: Path, who: str, kind: str, share: float, status: str
 ) -> None:
-    measured = _without_answer(download, {(who, kind): share}, tmp_path)
-    said = measured.warnings[-1]
-    assert said.startswith(f"{status}: no answer from 10.0.0.2 port 443 within 15 s")
-    used = "server0 had 5 s of CPU time in the 15 s that it had; its log ends with “loading classes”"
-    assert used in (said if status == "infrastructure" else " ".join(measured.warnings[:-1]))
-    assert bool(measured.starved) is (status == "infrastructure")
+    measured, outcome = _without_answer(download, {(who, kind): share}, tmp_path, 5, 15, 0.0)
+    assert outcome.status == status
+    assert bool(measured.starved) is outcome.passing is (status == "infrastructure")
+    assert outcome.detail.startswith("no answer from 10.0.0.2 port 443 within 15 s; server0 had 5 s of CPU time")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "idle", "status"), [(3, 0.01, "infrastructure"), (9, 0.01, "crashed"), (3, 0.3, "crashed")]
+)
+def test_a_start_that_was_hardly_sampled_is_judged_by_the_machine(
+    download: tuple[Path, Run], tmp_path: Path, cpu: float, idle: float, status: str
+) -> None:
+    """Compose returns late on a loaded machine, and only then the samples begin."""
+    _, outcome = _without_answer(download, {("server0", "longest"): 1.0}, tmp_path, cpu, 2, idle)
+    assert outcome.status == status
+    assert (
+        status == "crashed" or "a server had 3 s of CPU time, while the processors were idle for 1%" in outcome.detail
+    )
 
 
 def test_a_server_may_take_longer_where_more_wants_to_run_than_can(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ In real time only: in virtual time a process that waits does so while the lab's 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -12,7 +13,7 @@ from itertools import chain
 from harness.analysis.metrics.kinds import transfer_measurement
 from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.run_view import RunView
-from harness.capture.artefacts import TransferWindow, last_log_lines
+from harness.capture.artefacts import TransferWindow
 from harness.capture.counters import MACHINE, Kind, WaitTime, cores_during_wait, cumulative_increase, wait_time
 from harness.outcome import Absence
 from harness.scenario.parameters import ROLES
@@ -27,6 +28,8 @@ _HINT = "end what else runs on this machine, or use --engine virtual, where nobo
 #: had too little to matter, and a quieter machine would change nothing.
 OWN_LOAD = 0.8
 _OWN_HINT = "a quieter machine changes nothing; use one with more processors, or --engine virtual, where nobody waits"
+#: How long servers may take to answer, in the simulator's words; and the share of idle time of a machine that is full.
+_LIMIT, _IDLE = re.compile(r"within ([\d.]+) s"), 0.1
 #: The kinds of wait that a container is judged by: the first one available.
 _WAITS: tuple[Kind, ...] = ("longest", "pressure")
 _SUBJECTS = {"client": "client", "server": "server", "sim": "simulator, which serves all flows,"}
@@ -114,23 +117,26 @@ def starvation(view: RunView) -> Starvation:
 
 
 def _starvation_of_start(view: RunView) -> Starvation:
-    """The same where no server answered: from the first sample, when the containers were started, to the last."""
+    """The same where no server answered. Judged by the waits, where they were sampled for long enough of its start.
+
+    Else by the machine: a server that had less than half a processor, while the machine had none idle, was starved.
+    """
     assert view.waits is not None
+    limit = _LIMIT.search(view.run.outcome.detail)
     start, end = view.waits["t_ns"].min(), view.waits["t_ns"].max()
-    if not (isinstance(start, int) and isinstance(end, int) and end > start):
+    if limit is None or not (isinstance(start, int) and isinstance(end, int)):
         return Starvation()
     servers = [f"server{flow}" for flow in range(len(view.run.cell.scenario.flows))]
-    delays = _delays_between(view, (*servers, *view.simulators), start, end, "of the wait for the servers")
-    texts = tuple(delay.sentence for delay in delays if delay.share >= STARVED)
-    logs, used = last_log_lines(view.folder, view.run), []
-    for name in servers:
-        cpu_ns = None if view.cpu is None else cumulative_increase(view.cpu, name, "cpu_ns", start, end)
-        if cpu_ns is not None:
-            line = f"; its log ends with “{logs[name][-1]}”" if name in logs else "; its log is empty"
-            used.append(
-                f"{name} had {cpu_ns / 1e9:.2g} s of CPU time in the {(end - start) / 1e9:.0f} s that it had{line}"
-            )
-    return Starvation((*texts, *used), ()) if texts else Starvation((), tuple(used))
+    wait_ns = float(limit[1]) * 1e9
+    if end - start >= SPANNED * wait_ns:
+        delays = _delays_between(view, (*servers, *view.simulators), start, end, "of the wait for the servers")
+        return Starvation(tuple(delay.sentence for delay in delays if delay.share >= STARVED))
+    used = [None if view.cpu is None else cumulative_increase(view.cpu, name, "cpu_ns", -1, end) for name in servers]
+    idle, least = view.run.host.get("idle"), min((ns for ns in used if ns is not None), default=None)
+    if least is None or least >= wait_ns / 2 or not isinstance(idle, float) or idle >= _IDLE:
+        return Starvation()
+    text = f"a server had {least / 1e9:.2g} s of CPU time, while the processors were idle for {idle:.0%} of the run"
+    return Starvation((f"{text}: {_HINT}",))
 
 
 @dataclass(frozen=True)
