@@ -203,6 +203,30 @@ def wait_time(frame: pl.DataFrame, container: str, kind: Kind, start_ns: int, en
     return WaitTime(int(np.where(steps < 0, sums[1:], steps).sum()), int(times[-1] - times[0]))
 
 
+def cores_during_wait(
+    waits: pl.DataFrame, cpu: pl.DataFrame, container: str, kind: Kind, start_ns: int, end_ns: int
+) -> dict[str, float]:
+    """Container → processors that it used while `container` waited, on average over the time that this waited.
+
+    Each interval between two samples counts by the wait in it. CPU time is taken to grow evenly between its samples.
+    Empty where nobody waited, or fewer than two samples are in the span.
+    """
+    rows = waits.filter(
+        (pl.col("container") == container) & (pl.col("kind") == kind) & pl.col("t_ns").is_between(start_ns, end_ns)
+    ).sort("t_ns", maintain_order=True)
+    times = rows["t_ns"].to_numpy()
+    waited, lengths = np.maximum(np.diff(rows["ns"].to_numpy()), 0), np.diff(times)
+    if not waited.sum() or not lengths.all():
+        return {}
+    used = {}
+    for (name,), samples in (
+        cpu.drop_nulls("cpu_ns").sort("t_ns", maintain_order=True).group_by("container", maintain_order=True)
+    ):
+        grown = np.maximum(np.diff(np.interp(times, samples["t_ns"].to_numpy(), samples["cpu_ns"].to_numpy())), 0)
+        used[str(name)] = float((waited * grown / lengths).sum() / waited.sum())
+    return used
+
+
 # --- How the client's file grew (growth.csv).
 
 

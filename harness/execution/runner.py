@@ -17,11 +17,13 @@ import polars as pl
 
 from harness.analysis.metrics import measure_with_series
 from harness.capture import pcap, qlog
-from harness.capture.artefacts import capture_digests, endpoint_path, find_changed_files, other_digests
+from harness.capture.artefacts import CPU, capture_digests, endpoint_path, find_changed_files, other_digests
+from harness.capture.counters import read_cpu
 from harness.capture.divergence import trail, trail_of_parts
 from harness.capture.files import capture_names, capture_path, read_bytes
 from harness.capture.qlog_thinning import HEAD_BYTES, STEP_MS, thin
 from harness.engine import Engine, Progress
+from harness.engine.docker_cli import tail
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError, disk_error
 from harness.execution.events import Listener, PhaseStarted, RunEnded
@@ -34,7 +36,7 @@ from harness.reading import open_regular, read_tree
 from harness.scenario.parameters import ROLES
 from harness.store.provenance import Provenance
 from harness.store.results import Store
-from harness.topology import Lab, build_lab
+from harness.topology import LOADED_WAIT, SERVER_WAIT, Lab, build_lab
 
 # --- Unfinished downloads in a run's folder.
 #
@@ -126,6 +128,31 @@ def host_facts(before: dict[str, int], after: dict[str, int], versions: dict[str
     }
 
 
+def server_wait() -> float:
+    """Seconds that servers in real time may take to answer: more where more threads want to run than can.
+
+    The number of those threads is the load average of the last minute (proc_loadavg(5)).
+    """
+    return LOADED_WAIT if os.getloadavg()[0] > (os.cpu_count() or 1) else SERVER_WAIT
+
+
+def with_start(outcome: Outcome, folder: Path, flows: int) -> Outcome:
+    """An outcome, where no server answered with the CPU time and the last log line of each server.
+
+    `folder`: that of the run, in real time.
+    """
+    if outcome.reason != "no_answer":
+        return outcome
+    parts = [outcome.detail]
+    for name in (f"server{flow}" for flow in range(flows)):
+        with suppress(OSError):
+            used = read_cpu(folder / CPU).filter(pl.col("container") == name)["cpu_ns"].max()
+            parts += [f"{name} had {used / 1e9:.2g} s of CPU time"] if isinstance(used, int) else []
+        lines = tail(folder / f"{name}.log", 1)
+        parts.append(f"its log ends with “{lines[-1].strip()}”" if lines else "its log is empty")
+    return outcome.model_copy(update={"detail": "; ".join(parts)})
+
+
 def cpu_model() -> str:
     """The processor of this machine: 'AMD EPYC (family 25, model 1)'; empty if the kernel names none.
 
@@ -211,6 +238,9 @@ def _execute(
         lab = build_lab(planned.cell, planned.repetition)
     except UnsupportedError as error:
         return _unsupported(planned, error, provenance), None, None, ()
+    virtual_time = ENGINES[engine.name].virtual_time
+    if not virtual_time:
+        lab = lab.model_copy(update={"server_wait": server_wait()})
     started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     before, start = cpu_times(), time.monotonic()
     result = engine.run(lab, folder, progress)
@@ -224,7 +254,7 @@ def _execute(
     run = Run(
         cell=planned.cell,
         repetition=planned.repetition,
-        outcome=result.outcome,
+        outcome=result.outcome if virtual_time else with_start(result.outcome, folder, len(lab.flows)),
         started_at=started_at,
         transfers=result.transfers,
         phases=result.phases,

@@ -572,6 +572,12 @@ def proven_outcome(run: Run, measured: MeasuredRun | None) -> Outcome:
     Drawn anew each time, so that better measuring can rehabilitate a stored run.
     """
     outcome = _of_gate(run.outcome) or _of_ending(run, measured) or run.outcome
+    if outcome.reason == "no_answer" and measured is not None and measured.starved:
+        # A server that had no processor could not answer.
+        detail = "; ".join([outcome.detail, *measured.starved])
+        return Outcome(
+            status="infrastructure", role="harness", reason="starved", detail=detail, log_tail=outcome.log_tail
+        )
     if outcome.status != "completed" and not outcome.failed_transfer:
         return outcome
     if measured is None or measured.link is None:

@@ -17,6 +17,7 @@ from harness.topology.run_files import (
 from harness.topology.spec import (
     CLIENT_END,
     CLIENT_START,
+    LOADED_WAIT,
     SERVER_PORT,
     SERVER_WAIT,
     Host,
@@ -32,6 +33,7 @@ from harness.topology.spec import (
 __all__ = [
     "CLIENT_END",
     "CLIENT_START",
+    "LOADED_WAIT",
     "PROXY_COMMAND",
     "SERVER_PORT",
     "SERVER_WAIT",

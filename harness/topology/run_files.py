@@ -24,7 +24,6 @@ from harness.topology.lab_file import (
 from harness.topology.spec import (
     SAMPLE,
     SERVER_PORT,
-    SERVER_WAIT,
     Interface,
     Lab,
     LabFlow,
@@ -73,7 +72,7 @@ def sim_plan(lab: Lab, simulator: Simulator) -> dict[str, Any]:
         "changes": [change.model_dump(mode="json") for change in simulator.program.changes],
         # The other simulators wait for the first.
         "wait_for": [[host.ipv4, SERVER_PORT] for host in lab.hosts if host.role == "server"] if first else [],
-        "wait_seconds": SERVER_WAIT,
+        "wait_seconds": lab.server_wait,
         "port": SERVER_PORT,
         "sample_seconds": SAMPLE,
         "memory_mib": simulator.memory_mib,

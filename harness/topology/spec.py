@@ -13,6 +13,8 @@ from harness.topology.addresses import Side
 SERVER_PORT = 443
 #: How long the simulator waits for the servers to answer, seconds.
 SERVER_WAIT = 15.0
+#: The same in real time on a loaded machine. The compose engine takes 45 s for a simulator's failure.
+LOADED_WAIT = 35.0
 #: Period of the simulator's counters, seconds.
 SAMPLE = 0.1
 #: Seconds after its stop in which a flow that ends by itself must end: its last data is still in flight.
@@ -239,6 +241,8 @@ class Lab(Spec):
     """In virtual time: endpoints see the host's processor."""
     timeout: float
     """Seconds one transfer may take."""
+    server_wait: float = SERVER_WAIT
+    """Seconds the servers may take to answer. It is not of the cell: a run on a loaded machine gets more."""
     effective: dict[str, ParameterValue]
 
     def host(self, name: str) -> Host:

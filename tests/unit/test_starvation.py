@@ -6,13 +6,17 @@ import os
 import threading
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from harness.analysis.metrics import measure
 from harness.analysis.metrics.starvation import CAUTION, STARVED
-from harness.capture.counters import MACHINE, read_waits, wait_time
+from harness.capture.counters import MACHINE, cores_during_wait, read_waits, wait_time
 from harness.engine.docker.sampler import CpuWaits, Sampler, stolen_ns
-from harness.outcome import MeasuredRun, Run, proven_outcome
+from harness.execution.runner import server_wait, with_start
+from harness.outcome import MeasuredRun, Outcome, Run, proven_outcome
+from harness.topology import LOADED_WAIT, SERVER_WAIT, build_lab, digest_content, sim_plan
+from tests.examples import cell
 from tests.measurements import by_name
 from tests.unit.captures import Recipe, write_run
 
@@ -208,3 +212,113 @@ def test_runs_before_it_was_recorded_are_judged_as_they_were(tmp_path: Path) -> 
 
 def replace_outcome(run: Run, status: str) -> Run:
     return run.model_copy(update={"outcome": run.outcome.model_copy(update={"status": status})})
+
+
+def _without_answer(
+    download: tuple[Path, Run],
+    shares: dict[tuple[str, str], float],
+    folder: Path,
+    cpu: float,
+    seconds: int,
+    idle: float,
+) -> tuple[MeasuredRun, Outcome]:
+    """What is measured where no server answered within 15 s, of which so many were sampled."""
+    rows = [
+        f"{second * S},{who},{kind},{round(second * S * share)}"
+        for second in range(seconds + 1)
+        for (who, kind), share in shares.items()
+    ]
+    (folder / "waits.csv").write_text("\n".join(["t_ns,container,kind,ns", *rows]) + "\n")
+    used = [f"{second * S},server0,{round(cpu * S * (second + 1) / (seconds + 1))},0" for second in range(seconds + 1)]
+    (folder / "cpu.csv").write_text("\n".join(["t_ns,container,cpu_ns,rcvbuf_errors", *used]) + "\n")
+    (folder / "server0.log").write_text("loading classes\n\n")
+    detail = "no answer from 10.0.0.2 port 443 within 15 s"
+    outcome = with_start(Outcome(status="crashed", role="server", reason="no_answer", detail=detail), folder, 1)
+    said = f"{detail}; server0 had {cpu:g} s of CPU time; its log ends with “loading classes”"
+    assert outcome.detail == said
+    update = {"outcome": outcome, "transfers": (), "host": {"cpus": 2, "idle": idle}}
+    run = download[1].model_copy(update=update)
+    measured = measure(folder, run)
+    return measured, proven_outcome(run, measured)
+
+
+@pytest.mark.parametrize(
+    ("who", "kind", "share", "status"),
+    [
+        ("server0", "longest", 0.9 * STARVED, "crashed"),
+        ("server0", "longest", 1.1 * STARVED, "infrastructure"),
+        ("sim", "pressure", 1.1 * STARVED, "infrastructure"),
+        ("machine", "steal", 2 * 1.1 * STARVED, "infrastructure"),
+        ("client0", "longest", 1.1 * STARVED, "crashed"),
+    ],
+)
+def test_a_server_that_starts_without_a_processor_did_not_crash(
+    download: tuple[Path, Run], tmp_path: Path, who: str, kind: str, share: float, status: str
+) -> None:
+    measured, outcome = _without_answer(download, {(who, kind): share}, tmp_path, 5, 15, 0.0)
+    assert outcome.status == status
+    assert bool(measured.starved) is outcome.passing is (status == "infrastructure")
+    assert outcome.detail.startswith("no answer from 10.0.0.2 port 443 within 15 s; server0 had 5 s of CPU time")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "idle", "status"), [(3, 0.01, "infrastructure"), (9, 0.01, "crashed"), (3, 0.3, "crashed")]
+)
+def test_a_start_that_was_hardly_sampled_is_judged_by_the_machine(
+    download: tuple[Path, Run], tmp_path: Path, cpu: float, idle: float, status: str
+) -> None:
+    """Compose returns late on a loaded machine, and only then the samples begin."""
+    _, outcome = _without_answer(download, {("server0", "longest"): 1.0}, tmp_path, cpu, 2, idle)
+    assert outcome.status == status
+    assert (
+        status == "crashed" or "a server had 3 s of CPU time, while the processors were idle for 1%" in outcome.detail
+    )
+
+
+def test_a_server_may_take_longer_where_more_wants_to_run_than_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    for load, seconds in ((0.3, SERVER_WAIT), (2.0, SERVER_WAIT), (2.1, LOADED_WAIT)):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 9.0, 9.0))
+        assert server_wait() == seconds
+    # The engine has no more patience, and no digest of a cell depends on the machine.
+    assert SERVER_WAIT < LOADED_WAIT < 45
+    lab = build_lab(cell(), 0)
+    assert digest_content(lab)["simulators"][0]["plan"]["wait_seconds"] == SERVER_WAIT
+    loaded = lab.model_copy(update={"server_wait": LOADED_WAIT})
+    assert sim_plan(loaded, loaded.simulators[0])["wait_seconds"] == LOADED_WAIT
+
+
+@pytest.mark.parametrize(
+    ("waits", "cores", "said", "own"),
+    [
+        ("server0", {"server0": 1.9, "client0": 0.1}, "while server0 itself used both processors (1.9 of 2)", True),
+        ("client0", {"server0": 1.7, "client0": 0.1}, "while server0 used both processors (1.7 of 2)", True),
+        ("sim", {"server0": 1.0, "client0": 0.7}, "while the lab used 1.7 of 2 processors, server0 1.0 of them", True),
+        ("server0", {"server0": 0.5, "client0": 0.2}, "server0 itself 0.5 of them, and others on this machine", False),
+        ("server0", {}, "", False),
+    ],
+)
+def test_own_load_is_told_from_that_of_others(
+    download: tuple[Path, Run], waits: str, cores: dict[str, float], said: str, own: bool
+) -> None:
+    folder, run = download
+    start = run.transfers[0].started_ns
+    rows = [
+        f"{start + step * S // 2},{name},{round(step * S // 2 * used)},0"
+        for step in range(-2, 40)
+        for name, used in cores.items()
+    ]
+    (folder / "cpu.csv").write_text("\n".join(["t_ns,container,cpu_ns,rcvbuf_errors", *rows]) + "\n")
+    (sentence,) = _measured(download, {(waits, "longest"): 1.1 * STARVED}).starved
+    (folder / "cpu.csv").unlink()
+    assert said in sentence
+    assert ("a quieter machine changes nothing" in sentence) is own
+    assert ("end what else runs" in sentence) is not own
+
+
+def test_processors_count_by_the_wait_meanwhile() -> None:
+    """A server is idle for a second, and uses both processors for another, in which it waits."""
+    waits = pl.DataFrame({"t_ns": [0, S, 2 * S], "container": "server0", "kind": "longest", "ns": [0, 0, S // 2]})
+    cpu = pl.DataFrame({"t_ns": [0, S, 2 * S], "container": "server0", "cpu_ns": [0, 0, 2 * S]})
+    assert cores_during_wait(waits, cpu, "server0", "longest", 0, 2 * S) == {"server0": 2.0}
+    assert cores_during_wait(waits, cpu, "server0", "longest", 0, S) == {}
