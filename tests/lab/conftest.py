@@ -107,11 +107,13 @@ class Harness:
         return [link["steal"] or 0.0 for link, starved in proofs if starved or not link["valid"]]
 
     def run_until_proven(self, *words: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
-        """`run`, and once more for what a busy machine has spoilt, as a user would.
+        """`run`, and once more for what a busy machine has spoilt, as a user would. Nothing spoils virtual time.
 
         Skips the test where the hypervisor leaves no real time to test in; what spoils a run on a machine of its own is
         the harness's doing.
         """
+        if "virtual" in words:
+            return self.run(*words, timeout=timeout)
         for _ in range(ATTEMPTS):
             began = time.monotonic()
             process = self.run(*words, timeout=timeout)
