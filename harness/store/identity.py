@@ -19,7 +19,7 @@ from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.sweep import dimensions, is_dimension
 from harness.scenario.loader import Position, Positions, read_yaml, to_error, validate_data
 from harness.scenario.parameters import ROLES
-from harness.scenario.schema import NAME, Part, Scenario
+from harness.scenario.schema import NAME_OR_RELEASE, Part, Scenario
 from harness.scenario.validation_errors import Mistake
 from harness.topology import build_lab, digest_content
 
@@ -141,8 +141,8 @@ class Identity(Part):
 
     kind: Kind
     """engine, simulator (with its lab kernel) or image."""
-    name: Annotated[str, Field(pattern=NAME)]
-    """compose or virtual; sim; or an implementation."""
+    name: Annotated[str, Field(pattern=NAME_OR_RELEASE)]
+    """compose or virtual; sim; or an implementation, or a release of it."""
     digest: Digest
     """Of what it was made from, when it was first."""
 

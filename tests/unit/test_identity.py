@@ -161,7 +161,11 @@ def test_an_image_and_the_simulator_have_identities_too() -> None:
 
 
 def test_a_ledger_reads_back(tmp_path: Path) -> None:
-    known_ledger = ledger(entry("digest-1", "digest-0", "changes", "red"), entry("12345678", "digest-1"))
+    known_ledger = ledger(
+        entry("digest-1", "digest-0", "changes", "red"),
+        entry("12345678", "digest-1"),
+        entry("digest-of-alpha-2", "digest-of-alpha", kind="image", name="alpha@1.2.0"),
+    )
     write_ledger(tmp_path / "ledger.yaml", known_ledger)
     read = read_ledger(tmp_path / "ledger.yaml")
     assert read.entries == known_ledger.entries
