@@ -147,9 +147,8 @@ class Prover:
         those of the newest stored runs. InputError where no stored run has the digest of the base.
         """
         stored = self._stored()
-        digests = component_digests(self.app, [name for kind, name in stored if kind == "image"])
         changed = []
-        for component, digest in digests.items():
+        for component, digest in self._today.items():
             if component not in stored or self._is_known(component, digest, stored):
                 continue
             before = self._head(component, stored[component]) if base is None else base.get(component, "")
@@ -176,6 +175,11 @@ class Prover:
         return ChangedComponent(
             component, self._head(component, start_times) if base is None else base.get(component, ""), digest
         )
+
+    @functools.cached_property
+    def _today(self) -> dict[Component, str]:
+        """Today's digest of each component, releases that stored runs have among them."""
+        return component_digests(self.app, [name for kind, name in self._stored() if kind == "image"])
 
     def _stored(self) -> dict[Component, dict[str, str]]:
         """Component → digest → start of the last stored run with it."""
@@ -236,7 +240,7 @@ class Prover:
         cells. Every cell has an engine and a simulator. For an image the guard set covers the features of all cells
         with that image.
         """
-        ledger, today = self._hypothesis(changed), component_digests(self.app)
+        ledger, today = self._hypothesis(changed), self._today
         named = {item.component for item in changed} or {_EVERYWHERE}
         stored = [
             run
@@ -310,7 +314,7 @@ class Prover:
         A guard set of the runs that depend on an entry is made again. It is empty where no stored run depends on the
         entry. EngineError when the infrastructure failed.
         """
-        today = component_digests(self.app)
+        today = self._today
         runs_by_entry: dict[Equivalence, list[Run]] = {entry: [] for entry in self.app.ledger.entries.equivalences}
         for run in self.reference:
             for entry in self.app.ledger.equivalences_between(run.cell, today):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -68,7 +68,13 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Any:
         other_labs: Sequence[str] = (), **overrides: Any,
     ) -> Prover:  # fmt: skip
         digests = {component: value for run in runs for component, value in components(run.cell).items()}
-        monkeypatch.setattr(equivalence, "component_digests", lambda *words: digests | {ENGINE: digest})
+
+        def component_digests(app: Any, names: Iterable[str] = ()) -> dict[Component, str]:
+            # Releases have a digest where they are asked for alone.
+            named = {item for item in digests if "@" not in item[1] or item[1] in names}
+            return {item: digests[item] for item in named} | {ENGINE: digest}
+
+        monkeypatch.setattr(equivalence, "component_digests", component_digests)
 
         def run_again(app: Any, runs: Sequence[Run], *words: Any) -> Iterator[RepeatedRun]:
             for run in runs:
@@ -157,6 +163,14 @@ def test_the_same_bytes_make_an_entry(prover: Any, tmp_path: Path) -> None:
     assert list(changed_lines(tried)) == ["the engine virtual: digest-0 → digest-1"]
     assert list(result_lines(tried)) == ["the same bytes in 2 guard cells: the digests are the same thing"]
     assert json.loads(json.dumps(report(tried)))["proven"] is True
+
+
+def test_a_release_of_an_implementation_guards_too(prover: Any, tmp_path: Path) -> None:
+    release = implementation("alpha").model_copy(update={"name": "alpha@1.2.0"})
+    of_release = with_key(virtual().model_copy(update={"client": release, "server": release}))
+    tried = prove(prover([stored(of_release)]), tmp_path)
+    assert tried.proven
+    assert [item.stored.cell.client.name for item in tried.compared] == ["alpha@1.2.0"]
 
 
 def test_nothing_new_is_nothing_to_prove(prover: Any, tmp_path: Path) -> None:
