@@ -278,12 +278,14 @@ def test_the_images_of_releases_go_when_the_cache_is_full(
         said.append(words)
         if words[0] == "rmi" and "running" not in words[-1]:
             kept.remove(words[-1])
-        return SimpleNamespace(stdout="\n".join(kept), returncode=int("running" in words[-1]))
+        listed = [*kept, "<none>:<none>", "theirs/on-ours:1"]
+        return SimpleNamespace(stdout="\n".join(listed), returncode=int("running" in words[-1]))
 
     inspected = {name: {"Id": ids[name], "Size": (100 + size) * 10**6} for name, size in sizes.items()}
     inspected[images.endpoint.reference] = {"Id": "sha256:base", "Size": 100 * 10**6}
     monkeypatch.setattr(build, "docker", docker)
-    monkeypatch.setattr(build, "inspect_image", inspected.get)
+    # Of nothing else may be asked: Docker calls <none>:<none> an invalid name.
+    monkeypatch.setattr(build, "inspect_image", inspected.__getitem__)
     limit = Cache(root / "cache", 950 * 10**6)
     for age, name in enumerate(("quic-lab/new:1", "quic-lab/used:1", "quic-lab/old:1")):
         export = limit.roots / ids[name].removeprefix("sha256:")[:24]

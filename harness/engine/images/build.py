@@ -387,7 +387,9 @@ class Images:
         """
         listing = docker("images", "--filter", f"label={_RELEASE_LABEL}", "--format", "{{.Repository}}:{{.Tag}}")
         asked = {build.reference for build in self._builds.values()}
-        images = {name: image for name in listing.stdout.split() if (image := inspect_image(name)) is not None}
+        # An image whose name a later build took has none, and images that others build on ours inherit the label.
+        names = filter(is_ours, listing.stdout.split())
+        images = {name: image for name in names if (image := inspect_image(name)) is not None}
         base = inspect_image(self.endpoint.reference)
         shared = 0 if base is None else int(base["Size"])
         excess = sum(cache.sizes().values()) - cache.limit
