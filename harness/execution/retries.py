@@ -12,10 +12,11 @@ from harness.execution.events import Listener, PhaseStarted, RunFinished, Warned
 from harness.execution.matrix import PlannedRun
 from harness.execution.measured_store import StoredResults
 from harness.execution.options import Options
-from harness.execution.runner import run_once
+from harness.execution.runner import run_once, server_wait
 from harness.outcome import ENGINES, MeasuredRun, Outcome, Run, proven_outcome
 from harness.store.provenance import Provenance
 from harness.store.results import Store
+from harness.topology import SERVER_WAIT
 
 #: Reason of an outcome → the message for a run that is made again.
 _RETRY_MESSAGES = {
@@ -52,7 +53,8 @@ class RunMaker:
 
         for attempt in range(1, attempts + 1):
             start = time.monotonic()
-            run, measured = run_once(item, self.engine, self.store, self.provenance, enter, self._keeps_artefacts)
+            wait = server_wait() if self.options.patience else SERVER_WAIT
+            run, measured = run_once(item, self.engine, self.store, self.provenance, enter, self._keeps_artefacts, wait)
             elapsed = time.monotonic() - start
             outcome = proven_outcome(run, measured)
             verdict = self.results.result_of(item.cell, item.repetition + 1).verdict

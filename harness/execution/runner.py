@@ -188,15 +188,17 @@ def run_once(
     provenance: Provenance,
     progress: Progress,
     keeps: Callable[[Run, MeasuredRun | None], bool] = lambda run, measured: True,
+    wait: float = SERVER_WAIT,
 ) -> tuple[Run, MeasuredRun | None]:
     """Execute one planned run and store it. EngineError if the environment failed; the run is then not stored.
 
-    `keeps`: whether a run's artefacts are kept; its measurements always are.
+    `keeps`: whether a run's artefacts are kept; its measurements always are. `wait`: seconds that servers in real time
+    may take to answer.
     """
     store.require_space(written_bytes(planned.cell.scenario))
     partial = store.begin(planned.cell.key, planned.repetition)
     try:
-        run, measured, series, contents = _execute(planned, engine, partial, provenance, progress)
+        run, measured, series, contents = _execute(planned, engine, partial, provenance, progress, wait)
         store.keep_contents(contents)
         progress("store")
         store.finish(partial, run, measured, series, artefacts=keeps(run, measured))
@@ -232,7 +234,7 @@ def run_unjudged(
 
 
 def _execute(
-    planned: PlannedRun, engine: Engine, folder: Path, provenance: Provenance, progress: Progress
+    planned: PlannedRun, engine: Engine, folder: Path, provenance: Provenance, progress: Progress, wait: float
 ) -> tuple[Run, MeasuredRun | None, pl.DataFrame | None, Collection[Contents]]:
     try:
         lab = build_lab(planned.cell, planned.repetition)
@@ -240,7 +242,7 @@ def _execute(
         return _unsupported(planned, error, provenance), None, None, ()
     virtual_time = ENGINES[engine.name].virtual_time
     if not virtual_time:
-        lab = lab.model_copy(update={"server_wait": server_wait()})
+        lab = lab.model_copy(update={"server_wait": wait})
     started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     before, start = cpu_times(), time.monotonic()
     result = engine.run(lab, folder, progress)

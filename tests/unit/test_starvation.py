@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -13,8 +14,13 @@ from harness.analysis.metrics import measure
 from harness.analysis.metrics.starvation import CAUTION, STARVED
 from harness.capture.counters import MACHINE, cores_during_wait, read_waits, wait_time
 from harness.engine.docker.sampler import CpuWaits, Sampler, stolen_ns
+from harness.errors import EngineError
+from harness.execution import Options
+from harness.execution.matrix import PlannedRun
+from harness.execution.retries import RunMaker
 from harness.execution.runner import server_wait, with_start
 from harness.outcome import MeasuredRun, Outcome, Run, proven_outcome
+from harness.store.provenance import Provenance
 from harness.topology import LOADED_WAIT, SERVER_WAIT, build_lab, digest_content, sim_plan
 from tests.examples import cell
 from tests.measurements import by_name
@@ -286,6 +292,27 @@ def test_a_server_may_take_longer_where_more_wants_to_run_than_can(monkeypatch: 
     assert digest_content(lab)["simulators"][0]["plan"]["wait_seconds"] == SERVER_WAIT
     loaded = lab.model_copy(update={"server_wait": LOADED_WAIT})
     assert sim_plan(loaded, loaded.simulators[0])["wait_seconds"] == LOADED_WAIT
+
+
+@pytest.mark.parametrize(("patience", "seconds"), [(300.0, LOADED_WAIT), (0.0, SERVER_WAIT)])
+def test_without_patience_the_wait_is_the_same_on_every_machine(
+    monkeypatch: pytest.MonkeyPatch, patience: float, seconds: float
+) -> None:
+    """The files of two runs can be compared then, as golden labs of the compose engine are."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "getloadavg", lambda: (9.0, 9.0, 9.0))
+    waits: list[float] = []
+
+    def run_once(*words: object) -> None:
+        waits.append(cast(float, words[-1]))
+        raise EngineError("it is not to be run")
+
+    monkeypatch.setattr("harness.execution.retries.run_once", run_once)
+    given: Any = None
+    maker = RunMaker(given, given, given, Options(patience=patience), given, Provenance(), lambda event: None)
+    with pytest.raises(EngineError):
+        maker.run(PlannedRun(cell(), 0))
+    assert waits == [seconds]
 
 
 @pytest.mark.parametrize(
