@@ -137,7 +137,7 @@ def server_wait() -> float:
 
 
 def with_start(outcome: Outcome, folder: Path, flows: int) -> Outcome:
-    """An outcome, where no server answered with the CPU time and the last log line of each server.
+    """An outcome. Where no server answered, it has the CPU time and the last log line of each server.
 
     `folder`: that of the run, in real time.
     """

@@ -146,7 +146,7 @@ class Prover:
         `base`: digests of the revision to compare with. Without it these are the digests that were proven last, else
         those of the newest stored runs. InputError where no stored run has the digest of the base.
         """
-        stored = self._stored()
+        stored = self._stored
         changed = []
         for component, digest in self._today.items():
             if component not in stored or self._is_known(component, digest, stored):
@@ -179,8 +179,9 @@ class Prover:
     @functools.cached_property
     def _today(self) -> dict[Component, str]:
         """Today's digest of each component, releases that stored runs have among them."""
-        return component_digests(self.app, [name for kind, name in self._stored() if kind == "image"])
+        return component_digests(self.app, [name for kind, name in self._stored if kind == "image"])
 
+    @functools.cached_property
     def _stored(self) -> dict[Component, dict[str, str]]:
         """Component → digest → start of the last stored run with it."""
         stored: dict[Component, dict[str, str]] = {}

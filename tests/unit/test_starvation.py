@@ -240,8 +240,7 @@ def _without_answer(
     (folder / "server0.log").write_text("loading classes\n\n")
     detail = "no answer from 10.0.0.2 port 443 within 15 s"
     outcome = with_start(Outcome(status="crashed", role="server", reason="no_answer", detail=detail), folder, 1)
-    said = f"{detail}; server0 had {cpu:g} s of CPU time; its log ends with “loading classes”"
-    assert outcome.detail == said
+    assert outcome.detail == f"{detail}; server0 had {cpu:g} s of CPU time; its log ends with “loading classes”"
     update = {"outcome": outcome, "transfers": (), "host": {"cpus": 2, "idle": idle}}
     run = download[1].model_copy(update=update)
     measured = measure(folder, run)
@@ -316,7 +315,7 @@ def test_without_patience_the_wait_is_the_same_on_every_machine(
 
 
 @pytest.mark.parametrize(
-    ("waits", "cores", "said", "own"),
+    ("waits", "cores", "words", "own"),
     [
         ("server0", {"server0": 1.9, "client0": 0.1}, "while server0 itself used both processors (1.9 of 2)", True),
         ("client0", {"server0": 1.7, "client0": 0.1}, "while server0 used both processors (1.7 of 2)", True),
@@ -326,7 +325,7 @@ def test_without_patience_the_wait_is_the_same_on_every_machine(
     ],
 )
 def test_own_load_is_told_from_that_of_others(
-    download: tuple[Path, Run], waits: str, cores: dict[str, float], said: str, own: bool
+    download: tuple[Path, Run], waits: str, cores: dict[str, float], words: str, own: bool
 ) -> None:
     folder, run = download
     start = run.transfers[0].started_ns
@@ -338,7 +337,7 @@ def test_own_load_is_told_from_that_of_others(
     (folder / "cpu.csv").write_text("\n".join(["t_ns,container,cpu_ns,rcvbuf_errors", *rows]) + "\n")
     (sentence,) = _measured(download, {(waits, "longest"): 1.1 * STARVED}).starved
     (folder / "cpu.csv").unlink()
-    assert said in sentence
+    assert words in sentence
     assert ("a quieter machine changes nothing" in sentence) is own
     assert ("end what else runs" in sentence) is not own
 
