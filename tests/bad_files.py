@@ -554,7 +554,7 @@ SCENARIOS = [
     *(
         Bad("{download: 10 MB, start: 0 s}", flow, says, hint)
         for flow, says, hint in [
-            ("▸{start: 0 s}", "exactly one of download (a size) and stop (a time)", ""),
+            ("▸{start: 0 s}", "exactly one of download, upload (sizes) and stop", ""),
             ("▸{download: 10 MB, stop: 5 s}", "exactly one of download", ""),
             ("{download: ▸10}", "10 has no unit", "10 MB"),
             ("{download: ▸10 Mbit/s}", "'Mbit/s' is not a unit of a size", ""),
@@ -576,8 +576,11 @@ SCENARIOS = [
             ("▸{stop: 5 s, repeat_after: 1 s}", "what is cut off at a time is not repeated", ""),
             ("{stop: 5 s, kind: ▸sctp}", "expected 'quic', 'tcp' or 'udp', not 'sctp'", "tcp"),
             ("▸{stop: 5 s, kind: udp}", "the traffic of a udp flow", ""),
-            ("▸{stop: 5 s, traffic: {model: poisson, rate: 1 Mbit/s}}", "QUIC endpoints serve files", ""),
-            ("▸{stop: 5 s, direction: to_server}", "QUIC endpoints serve files", ""),
+            ("▸{stop: 5 s, traffic: {model: poisson, rate: 1 Mbit/s}}", "QUIC endpoints transfer files", ""),
+            ("▸{download: 1 MB, direction: to_server}", "what goes to the server is no download", "upload: 1 MB"),
+            ("▸{upload: 1 MB, download: 1 MB}", "download says it once more", "leave out download"),
+            ("▸{upload: 1 MB, direction: to_server}", "direction says it once more", "leave out direction"),
+            ("▸{upload: 1 MB, kind: udp, traffic: {model: poisson, rate: 1 Mbit/s}}", "has a stop, no size", ""),
             ("{stop: 5 s, direction: ▸up}", "expected 'to_client' or 'to_server', not 'up'", ""),
             ("{stop: 5 s, kind: udp, traffic: ▸7}", "7 is not traffic", "bulk"),
             ("{stop: 5 s, kind: udp, traffic: ▸bursty}", "'bursty' is no model", ""),

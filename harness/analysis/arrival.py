@@ -1,4 +1,5 @@
-"""When the first bytes of a response's body had arrived at the client without a gap, from the left capture.
+"""When the first bytes of a body had arrived at its receiver without a gap, from the capture at that side: of a
+response at the client, of an upload at the server.
 
 The packets are decrypted with the key log of either endpoint (`capture.connections`), and their STREAM frames are put
 in order (`capture.streams`). On the stream, HTTP/3 sends frame headers and header fields as well as the body (RFC 9114
@@ -31,7 +32,7 @@ _SIZE_SHARE, _SIZE_BYTES = 0.05, 16_384
 
 @dataclass(frozen=True)
 class BodyArrival:
-    """The arrival of the body of one transfer's response, from packets."""
+    """The arrival of the body of one transfer's response, or request, from packets."""
 
     stream: StreamArrival
     bytes_before: int
@@ -47,17 +48,17 @@ class BodyArrival:
 
 
 def body_arrival(view: RunView, window: TransferWindow) -> BodyArrival | Unavailable:
-    """The arrival of the body of a transfer's response, or why it is unknown."""
+    """The arrival of the body of a transfer's response, or request, or why it is unknown."""
     transfer = window.transfer
-    if view.left is None:
-        return Unavailable("there is no capture at the client's side")
+    if view.at_receiver(window) is None:
+        return Unavailable(f"there is no capture at the {window.receiver}'s side")
     if view.capture_drops:
         return Unavailable(f"the captures missed {view.capture_drops} packets")
     if not view.secrets(transfer.flow):
         return Unavailable("neither endpoint wrote down its TLS secrets")
     streams = [
         _arrival(view, window, opened, identifier)
-        for opened in view.decrypted_packets(window, "server")
+        for opened in view.decrypted_packets(window, window.sender)
         if (identifier := largest_stream(opened)) is not None
     ]
     if not streams:
@@ -76,9 +77,9 @@ def body_arrival(view: RunView, window: TransferWindow) -> BodyArrival | Unavail
 
 
 def _arrival(view: RunView, window: TransferWindow, opened: SentPackets, identifier: int) -> StreamArrival:
-    """The stream's arrival; the server's qlog fills in parts of it that were not visible."""
+    """The stream's arrival; the sender's qlog fills in parts of it that were not visible."""
     arrival = stream_arrival(opened, identifier, whole=window.transfer.intact)
-    trace = TransferConnection(view, window).trace("server") if arrival.missing_bytes else None
+    trace = TransferConnection(view, window).trace(window.sender) if arrival.missing_bytes else None
     if trace is None:
         return arrival
     logged = read_sent_streams(trace, set(opened.packets.number[hidden_packets(opened)].tolist()))

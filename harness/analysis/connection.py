@@ -28,7 +28,7 @@ _COMMON_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Flight:
-    """The packets that the server sent in the first round trip of its response, at its own side."""
+    """The packets that the sender sent in the first round trip of its data, at its own side."""
 
     sent: Capture
     size: int
@@ -111,13 +111,13 @@ class TransferConnection:
 
     @cached_property
     def flight(self) -> Flight | None:
-        """The server's first round trip of data; None if it sent no full datagram, or the capture is missing.
+        """The sender's first round trip of data; None if it sent no full datagram, or the capture is missing.
 
-        It begins with the server's first 1-RTT packet at least a round trip after its first datagram. In a connection
+        It begins with the sender's first 1-RTT packet at least a round trip after its first datagram. In a connection
         without early data no request arrives earlier, and the client's own first 1-RTT packet may be coalesced behind
         others.
         """
-        sent = self.sent("server")
+        sent = self.sent(self.window.sender)
         if sent is None or not len(sent) or not self.rtt_ns:
             return None
         answer = (sent.form == Form.SHORT) & (sent.t_ns >= sent.t_ns[0] + ROUND_SHARE * self.rtt_ns)

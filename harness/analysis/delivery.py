@@ -1,10 +1,11 @@
-"""When the client had the first bytes of a response: from its file, or from the packets that carried them.
+"""When the receiver had the first bytes of a file: from its own file, or from the packets that carried them.
 
-The client's file counts as long as its size shows it: it was sampled often, and its growth steps are small against the
-time. If it grows in lumps, the file does not show whether the client buffered data or waited for a lost packet. Then
-the packets of the left capture are used, decrypted or as TCP segments (`analysis.arrival`). They give two moments
-between which all the bytes had arrived without a gap. Bytes in the client's file had certainly arrived. The reported
-time is the middle of the two moments, as between two samples. There is no figure only if neither source shows it.
+The receiver is the client, of an upload the server. Its file counts as long as its size shows it: it was sampled often,
+and its growth steps are small against the time. If it grows in lumps, the file does not show whether the receiver
+buffered data or waited for a lost packet. Then the packets of the capture at its side are used, decrypted or as TCP
+segments (`analysis.arrival`). They give two moments between which all the bytes had arrived without a gap. Bytes in the
+receiver's file had certainly arrived. The reported time is the middle of the two moments, as between two samples. There
+is no figure only if neither source shows it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,11 @@ from harness.capture.qlog_events import read_sent_streams
 from harness.capture.streams import Bounds, StreamArrival, hidden_packets, stream_arrivals
 from harness.formatting import format_count
 from harness.planning.endpoint_config import application_protocol
+from harness.scenario.parameters import Role
 
-FILE, PACKETS, SEGMENTS = "client file", "left capture, decrypted", "left capture"
+FILE: dict[Role, str] = {"client": "client file", "server": "server file"}
+SEGMENTS: dict[Role, str] = {"client": "left capture", "server": "right capture"}
+PACKETS: dict[Role, str] = {role: f"{capture}, decrypted" for role, capture in SEGMENTS.items()}
 #: Two samples further apart than this bracket a moment so loosely that a caution is given, ns.
 WIDE_GAP = 20_000_000
 #: A moment whose uncertainty exceeds this share of its time is unknown.
@@ -51,7 +55,7 @@ class DeliveryTime:
 
 @dataclass(frozen=True)
 class Delivery:
-    """The delivery of one transfer's response to the client."""
+    """The delivery of one transfer's file to its receiver."""
 
     view: RunView
     window: TransferWindow
@@ -70,7 +74,7 @@ class Delivery:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the client had all of it in the end, byte for byte."""
+        """Whether its receiver had all of it in the end, byte for byte."""
         return self.window.transfer.intact and self.window.transfer.received >= self.window.transfer.size
 
     @cached_property
@@ -80,14 +84,14 @@ class Delivery:
         return body_arrival(self.view, self.window)
 
     def time_of(self, size: int) -> DeliveryTime | Unavailable:
-        """When the client had `size` bytes, or why that is unknown."""
+        """When the receiver had `size` bytes, or why that is unknown."""
         moment = self.file_time_of(size)
         zero_ns = self.window.zero_ns
         if zero_ns is None:
             return Unavailable("no datagram of the client was captured")
         reason = moment if isinstance(moment, Unavailable) else self._why_unknown(size, moment, zero_ns)
         if reason is None and isinstance(moment, Moment):
-            return DeliveryTime((moment.middle_ns - zero_ns) / 1e9, moment.gap_ns, FILE)
+            return DeliveryTime((moment.middle_ns - zero_ns) / 1e9, moment.gap_ns, FILE[self.window.receiver])
         arrived = self._packet_time_of(size, moment if isinstance(moment, Moment) else None)
         if isinstance(arrived, Unavailable):
             return Unavailable(f"{reason.text if reason is not None else ''}; of its packets, {arrived.text}")
@@ -95,7 +99,8 @@ class Delivery:
         if arrived.gap_ns / 1e9 > MAX_UNCERTAINTY * seconds:
             interval = f"{(arrived.after_ns - zero_ns) / 1e9:.2f} to {(arrived.before_ns - zero_ns) / 1e9:.2f} s"
             return Unavailable(f"{reason.text if reason is not None else ''}; its packets tell {interval}")
-        return DeliveryTime(seconds, arrived.gap_ns, SEGMENTS if self.window.over_tcp else PACKETS)
+        vantages = SEGMENTS if self.window.over_tcp else PACKETS
+        return DeliveryTime(seconds, arrived.gap_ns, vantages[self.window.receiver])
 
     def file_time_of(self, size: int) -> Moment | Unavailable:
         """When the file had `size` bytes, between two samples, or why the file does not show it."""
@@ -109,7 +114,8 @@ class Delivery:
             return Unavailable(f"the file had {size} B before the client's first datagram")
         arrived = self._bytes_arrived(moment.before_ns)
         if arrived is not None and arrived * AHEAD_FACTOR < size and self.view.capture_drops == 0:
-            return Unavailable(f"the file had {size} B when {arrived} B had arrived: the client sizes it in advance")
+            reason = f"the {self.window.receiver} sizes it in advance"
+            return Unavailable(f"the file had {size} B when {arrived} B had arrived: {reason}")
         return moment
 
     def _why_unknown(self, size: int, moment: Moment, zero_ns: int) -> Unavailable | None:
@@ -120,7 +126,7 @@ class Delivery:
         if max(moment.gap_ns / 1e9, step * 8 / self._rate) <= MAX_UNCERTAINTY * seconds:
             return None
         return Unavailable(
-            f"the client writes its file in lumps of {step / 1e6:.1f} MB and its size was sampled "
+            f"the {self.window.receiver} writes its file in lumps of {step / 1e6:.1f} MB and its size was sampled "
             f"{moment.gap_ns / 1e6:.0f} ms apart, so {seconds:.2f} s is not known to {MAX_UNCERTAINTY:.0%}"
         )
 
@@ -136,26 +142,28 @@ class Delivery:
         if file_moment is not None and file_moment.before_ns + WIDE_GAP >= bounds.earliest_ns:
             latest = min(file_moment.before_ns, latest or file_moment.before_ns)
         if latest is None and dropped:
-            return Unavailable(f"the client's full socket dropped {dropped} that had come")
+            return Unavailable(f"the {self.window.receiver}'s full socket dropped {dropped} that had come")
         if latest is None:
             return Unavailable(f"frames that were not captured may hold some of the first {size} B")
         return Moment(min(bounds.earliest_ns, latest), latest)
 
     def _bytes_arrived(self, until_ns: int) -> int | None:
-        """Bytes of UDP or TCP payload that had reached the client's side; None without a whole capture."""
-        left, window = self.view.left, self.window
-        if left is None or left.truncated:
+        """Bytes of UDP or TCP payload that had reached the receiver's side; None without a whole capture."""
+        window = self.window
+        capture = self.view.at_receiver(window)
+        if capture is None or capture.truncated:
             return None
-        received = left.between(window.start_ns, until_ns + WIDE_GAP, window.transfer.flow, to_client=True)
+        down = window.receiver == "client"
+        received = capture.between(window.start_ns, until_ns + WIDE_GAP, window.transfer.flow, to_client=down)
         return int(received.payload.sum())
 
     @property
     def _dropped(self) -> int:
-        """Datagrams that arrived and did not fit into the client's socket buffer."""
+        """Datagrams that arrived and did not fit into the receiver's socket buffer."""
         window = self.window
         if self.view.cpu is None:
             return 0
-        container = f"client{window.transfer.flow}"
+        container = f"{window.receiver}{window.transfer.flow}"
         return (
             cumulative_increase(self.view.cpu, container, "rcvbuf_errors", window.start_ns, window.transfer.ended_ns)
             or 0
@@ -163,14 +171,15 @@ class Delivery:
 
     @property
     def _rate(self) -> int:
-        """Rate towards the client at the start, bit/s."""
-        return self.view.emulated_path.to_client.rate.value
+        """Rate towards the receiver at the start, bit/s."""
+        path = self.view.emulated_path
+        return (path.to_client if self.window.receiver == "client" else path.to_server).rate.value
 
 
 # --- When the files of a transfer with several files had arrived, from the left capture.
 #
 # Such files are not sampled one by one. Their packets are decrypted instead, like those of a single file
-# (`analysis.arrival`). Each file is the server's response on its own stream, in one connection or in several.
+# (`analysis.arrival`). Each file is a response, or a request, on its own stream, in one connection or in several.
 
 
 @dataclass(frozen=True)
@@ -182,7 +191,7 @@ class MultiFileDelivery:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the client had all of them in the end, byte for byte."""
+        """Whether the receiver had all of them in the end, byte for byte."""
         return self.window.transfer.intact
 
     def completion(self) -> DeliveryTime | Unavailable:
@@ -222,33 +231,33 @@ class MultiFileDelivery:
         if gap_ns / 1e9 > MAX_UNCERTAINTY * seconds:
             interval = " to ".join(f"{(at - zero_ns) / 1e9:.2f}" for at in (bounds.earliest_ns, bounds.latest_ns))
             return Unavailable(f"its packets tell {interval} s")
-        return DeliveryTime(seconds, gap_ns, SEGMENTS if self.window.over_tcp else PACKETS)
+        return DeliveryTime(seconds, gap_ns, (SEGMENTS if self.window.over_tcp else PACKETS)[self.window.receiver])
 
     def _streams(self) -> list[StreamArrival] | Unavailable:
-        """The arrivals on the streams that answer its requests."""
+        """The arrivals on the streams with its files."""
         transfer, view = self.window.transfer, self.view
-        if view.left is None:
-            return Unavailable("there is no capture at the client's side")
+        if view.at_receiver(self.window) is None:
+            return Unavailable(f"there is no capture at the {self.window.receiver}'s side")
         if view.capture_drops:
             return Unavailable(f"the captures missed {view.capture_drops} packets")
         if not view.secrets(transfer.flow):
             return Unavailable("neither endpoint wrote down its TLS secrets")
-        connections = view.decrypted_packets(self.window, "server")
+        connections = view.decrypted_packets(self.window, self.window.sender)
         # The same packet numbers mean other packets in a trace of another connection.
         answers = [stream for opened in connections for stream in self._answers(opened, told=len(connections) == 1)]
-        files = sum(files_group.count for files_group in self.window.flow.files)
+        files = sum(files_group.count for files_group in self.window.flow.groups)
         if not answers:
             return Unavailable("the TLS secrets that were written down open no packet of the capture")
         if len(answers) < files:
             return Unavailable(
-                f"the captured packets show answers on {format_count(len(answers), 'stream')}, of {files} files"
+                f"the captured packets show data on {format_count(len(answers), 'stream')}, of {files} files"
             )
         return answers
 
     def _answers(self, opened: SentPackets, *, told: bool) -> Iterator[StreamArrival]:
-        """The arrival of each stream of a connection; `told`: the server's qlog describes the packets not captured."""
+        """The arrival of each stream of a connection; `told`: the sender's qlog describes the packets not captured."""
         hidden = opened.packets.number[hidden_packets(opened)]
-        trace = TransferConnection(self.view, self.window).trace("server") if told and len(hidden) else None
+        trace = TransferConnection(self.view, self.window).trace(self.window.sender) if told and len(hidden) else None
         sent = read_sent_streams(trace, set(hidden.tolist())) if trace is not None else None
         yield from stream_arrivals(opened, self.is_complete, sent).values()
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, TypeVar, cast
 
-from harness.analysis.direction import LinkView
+from harness.analysis.direction import LinkView, Side
 from harness.analysis.timeseries import RunSeries, series_of
 from harness.capture import connections, key_log
 from harness.capture.artefacts import TransferWindow
+from harness.capture.capture import Capture
 
 T = TypeVar("T")
 
@@ -24,6 +25,14 @@ class RunView(LinkView):
         """Whether the run is more than one file downloaded to its end."""
         return self.run.cell.scenario.has_series
 
+    @property
+    def data_side(self) -> Side:
+        """The direction of the link that figures of "the bottleneck" are about: towards the clients, unless every flow
+        sends to its server.
+        """
+        uploads_only = self.lab is not None and all(flow.sender == "client" for flow in self.lab.flows)
+        return "to_server" if uploads_only else "to_client"
+
     @cached_property
     def series(self) -> RunSeries | None:
         """The run over time (see `analysis.timeseries`); None if the captures do not show it."""
@@ -34,14 +43,16 @@ class RunView(LinkView):
             return None
 
     def decrypted_packets(self, window: TransferWindow, sender: key_log.Sender) -> tuple[connections.SentPackets, ...]:
-        """The 1-RTT packets of a transfer's connections in one direction, decrypted from the left capture.
+        """The 1-RTT packets of a transfer's connections in one direction, decrypted from the capture at the side of
+        who receives the data.
 
         Connections without matching secrets are left out; empty without the capture.
         """
         key = (window.transfer.flow, window.transfer.index, sender)
-        if key not in self._decrypted and self.left is not None:
-            inside = (self.left.t_ns >= window.start_ns) & (self.left.t_ns < window.end_ns)
-            packets = self.left.select(inside & (self.left.flow == window.transfer.flow))
+        capture = self.at_receiver(window)
+        if key not in self._decrypted and capture is not None:
+            inside = (capture.t_ns >= window.start_ns) & (capture.t_ns < window.end_ns)
+            packets = capture.select(inside & (capture.flow == window.transfer.flow))
             secrets = self.secrets(window.transfer.flow)
             flow_connections = connections.find_connections(packets)
             alone = len(flow_connections) == 1
@@ -51,6 +62,10 @@ class RunView(LinkView):
             )
             self._decrypted[key] = tuple(opened for opened in candidates if opened is not None)
         return self._decrypted.get(key, ())
+
+    def at_receiver(self, window: TransferWindow) -> Capture | None:
+        """The capture at the side of who receives a transfer's data."""
+        return self.left if window.receiver == "client" else self.right
 
     def cached(self, make: Callable[[Self], T]) -> T:
         """The result of a function of this run, computed once."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.analysis.direction import LinkDirection, Side
 from harness.analysis.run_view import RunView
-from harness.analysis.timeseries import BOTTLENECK, RunSeries, bottleneck_number
+from harness.analysis.timeseries import RunSeries, bottleneck_number
 from harness.analysis.timeseries.grid import BIN, Floats, Ints, Points
 from harness.analysis.timeseries.lifetimes import Lifetime
 from harness.analysis.timeseries.network import queue_times, rate_samples
@@ -75,13 +75,17 @@ class SharedFlow:
         during = (t_ns >= self.lifetime.start_ns) & (t_ns <= self.lifetime.end_ns)
         return float(side.payload[during].sum()) * 8 / self.lifetime.seconds / 1e6 if self.lifetime.seconds else 0.0
 
+    @property
+    def side(self) -> Side:
+        """The direction that its data take."""
+        return "to_client" if self.facts.sender == "server" else "to_server"
+
     def capacity(self, t: Floats) -> Floats:
         """Rate of the bottleneck on its client's path at each moment, Mbit/s; 0 for a path never used.
 
         With segments in series it is the rate of the slowest.
         """
-        side: Side = "to_client" if self.facts.sender == "server" else "to_server"
-        paths = self.view.paths
+        side, paths = self.side, self.view.paths
         if self.view.in_sequence:
             return np.asarray(np.min([self._steps(place, side, t) for place in range(len(paths))], axis=0), np.float64)
         capacities = np.zeros(len(t))
@@ -125,12 +129,12 @@ def flows_of(view: RunView) -> tuple[SharedFlow, ...]:
     )
 
 
-# --- The bottleneck towards the clients during the time in which flows send through it.
+# --- The bottleneck during the time in which flows send through it.
 
 
 @dataclass(frozen=True)
 class SharedBottleneck:
-    """That direction of the link, from the first flow's start to the last one's end."""
+    """The direction that the data take (`RunView.data_side`), from the first flow's start to the last one's end."""
 
     view: RunView
     direction: LinkDirection
@@ -145,14 +149,14 @@ class SharedBottleneck:
 
     def values(self, name: str) -> Floats:
         """The points of one of its series in that time."""
-        points = self.series.points(BOTTLENECK, name)
+        points = self.series.points(bottleneck_number(0, 1, self.view.data_side), name)
         return points.value[(points.t >= self.start) & (points.t <= self.end)]
 
 
 def shared_bottleneck(view: RunView) -> SharedBottleneck | None:
-    """The bottleneck towards the clients; None if no flow sends in that direction, or the captures do not show it."""
-    flows = [flow for flow in flows_of(view) if flow.facts.sender == "server"]
-    direction = view.directions.get("to_client")
+    """The bottleneck that data pass; None if no flow sends in its direction, or the captures do not show it."""
+    flows = [flow for flow in flows_of(view) if flow.side == view.data_side]
+    direction = view.directions.get(view.data_side)
     if not flows or direction is None:
         return None
     start, end = min(flow.lifetime.start_ns for flow in flows) / 1e9, max(flow.lifetime.end_ns for flow in flows) / 1e9

@@ -80,7 +80,7 @@ def _find_losses(view: RunView, window: TransferWindow) -> SpuriousLosses | Unav
     rtt_ns = links.rtt_ns - jitter_ns + 2 * facts.access_delay_ns
     if window.over_tcp:
         return segment_losses(passage, down, rtt_ns)
-    return _packet_losses(view, window, passage, rtt_ns) if down else None
+    return _packet_losses(view, window, passage, rtt_ns)
 
 
 def segment_losses(passage: MatchedPackets, down: bool, rtt_ns: int) -> SpuriousLosses:
@@ -126,11 +126,11 @@ def _packet_losses(
     view: RunView, window: TransferWindow, passage: MatchedPackets, rtt_ns: int
 ) -> SpuriousLosses | Unavailable:
     """For QUIC: the losses that its trace names, else the packets whose data it sent again."""
-    opened = view.decrypted_packets(window, "server")
+    opened = view.decrypted_packets(window, window.sender)
     if not opened:
         return Unavailable("there are no keys to read packets with")
     left = [_sending_times(passage, connection.key) for connection in opened]
-    trace = next(iter(traces_of(view, window, "server")), None)
+    trace = next(iter(traces_of(view, window, window.sender)), None)
     logged = [] if trace is None else qlog.read_lost(trace)
     lifetime = None if view.series is None else view.series.lifetimes.get(window.transfer.flow)
     by_copies = copied_frames(opened, left, rtt_ns)

@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 import polars as pl
 
-from harness.capture import capture, counters, files, key_log, qlog, tcp_info
+from harness.capture import capture, counters, datagram_log, files, key_log, qlog, request_log, tcp_info
 from harness.capture.counters import Events
 from harness.capture.files import (
     CAPTURES,
@@ -27,7 +27,7 @@ from harness.capture.files import (
 from harness.outcome import Run, Transfer
 from harness.planning.sampling import with_drawn_values
 from harness.scenario.metric_names import MetricName, TransferName
-from harness.scenario.parameters import ROLES
+from harness.scenario.parameters import ROLES, Role, peer_role
 from harness.scenario.schema import Flow, Scenario
 from harness.scenario.schema import Path as EmulatedPath
 from harness.topology.lab_file import LabFacts
@@ -160,8 +160,23 @@ class TransferWindow:
 
     @property
     def has_file(self) -> bool:
-        """Whether it downloads a file to its end. A transfer that is cut off at a time, or generated, has no end."""
+        """Whether it transfers a file to its end. A transfer that is cut off at a time, or generated, has no end."""
         return self.flow.file is not None
+
+    @property
+    def sender(self) -> Role:
+        """Who sends the data."""
+        return self.flow.sender
+
+    @property
+    def receiver(self) -> Role:
+        """Who receives the data."""
+        return peer_role(self.sender)
+
+    @property
+    def direction(self) -> Literal["to_client", "to_server"]:
+        """Where the data go."""
+        return "to_client" if self.sender == "server" else "to_server"
 
 
 # --- run
@@ -372,6 +387,14 @@ class Artefacts:
     @cached_property
     def _tcp(self) -> dict[int, pl.DataFrame | None]:
         return {}
+
+    def requests(self, flow: int) -> pl.DataFrame | None:
+        """The times of a scheduled client's requests (see `capture.request_log`); None without its log."""
+        return self._read(f"{endpoint_path(flow, 'client')}/{request_log.REQUESTS}", request_log.read_requests)
+
+    def datagrams(self, flow: int) -> datagram_log.ReceivedDatagrams | None:
+        """The datagrams that a flow's client received (see `capture.datagram_log`); None without its log."""
+        return self._read(f"{endpoint_path(flow, 'client')}/{datagram_log.DATAGRAMS}", datagram_log.read_datagrams)
 
     def losses(self, trace: Path) -> qlog.Losses:
         """Losses and recovery in a qlog (see `capture.qlog`). Raises OSError."""

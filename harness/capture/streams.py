@@ -105,12 +105,12 @@ class StreamArrival:
 
 
 def is_response_stream(stream: int) -> bool:
-    """Whether a server's data on a stream answers a request: the client began it, and it has both directions."""
+    """Whether a stream is one of requests and their answers: the client began it, and it has both directions."""
     return not stream & (_BY_SERVER | _ONE_WAY)
 
 
 def largest_stream(sent: SentPackets) -> int | None:
-    """The client's bidirectional stream with the highest offset of server data: the answer to a request."""
+    """The client's bidirectional stream with the highest offset: the answer to a request, or an upload."""
     furthest: Counter[int] = Counter()
     for frames in sent.frames:
         for frame in frames.streams:

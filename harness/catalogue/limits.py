@@ -13,7 +13,7 @@ from harness.netem import ideal_time
 from harness.netem.mobility import flow_paths, flow_timeline
 from harness.scenario.schema import Blackhole, Flow, Path, Scenario
 from harness.scenario.validation_errors import Location, Mistake
-from harness.topology.build import request_urls, served_files
+from harness.topology.build import request_urls, schedule_text, served_files
 from harness.units import Duration
 
 #: Longest duration or delay in a run: a working day. Waiting is free in virtual time, but nobody waits longer in real
@@ -183,7 +183,8 @@ def _carried(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mis
     """Sizes that a flow cannot transfer."""
     if flow.carried is None:
         return
-    key = (*location, "files" if flow.files else "download")
+    sources = ("files", "page", "requests", "video", "upload")
+    key = (*location, next((name for name in sources if getattr(flow, name)), "download"))
     if not flow.carried.bytes:
         yield Mistake(key, "a flow with a size transfers something", "write '1 MB', say")
         return
@@ -197,18 +198,25 @@ def _carried(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mis
         text = f"the path never carries {flow.carried}"
         yield Mistake(key, text, "let its rate rise again, or write a smaller size")
     elif seconds > MAX_DURATION.seconds:
-        payload = f"files of {flow.carried} in all" if flow.files else f"{flow.carried}"
+        payload = f"files of {flow.carried} in all" if flow.groups else f"{flow.carried}"
         text = (
             f"{payload} take {seconds:.0f} s at the rate of the line, and a run lasts "
             f"{MAX_DURATION.seconds:.0f} s at most"
         )
-        less = "fewer files, or smaller ones" if flow.files else "a smaller size"
+        less = "fewer files, or smaller ones" if flow.groups else "a smaller size"
         yield Mistake(key, text, f"write {less}, or a faster path")
-    elif flow.files:
+    elif flow.groups:
         length = len(request_urls((file.name for file in served_files(flow)), scenario.ip_version))
         if length > _MAX_REQUESTS:
             text = f"the addresses of its files are {length} characters, and a client takes {_MAX_REQUESTS}"
             yield Mistake(key, text, "write fewer files, or shorter names")
+        for file in served_files(flow):
+            if len(file.text) > file.size:
+                text = f"{file.name} names its objects in {len(file.text)} B, and has {file.size} B"
+                yield Mistake(key, text, "write a larger size")
+        if (length := len(schedule_text(flow.schedule))) > _MAX_REQUESTS:
+            text = f"the schedule of its requests is {length} characters, and a client takes {_MAX_REQUESTS}"
+            yield Mistake(key, text, "write fewer requests")
 
 
 def _too_long(location: Location, time: Duration) -> Iterator[Mistake]:

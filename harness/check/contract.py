@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import tempfile
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
@@ -17,10 +19,11 @@ from harness.analysis.interop.registry import FOLDER
 from harness.capture import qlog
 from harness.capture.artefacts import last_log_lines
 from harness.capture.files import find_file, read_bytes
+from harness.capture.request_log import REQUESTS, read_requests, request_times
 from harness.engine import Engine, EngineResult
 from harness.engine.exit_rules import NOT_SUPPORTED
 from harness.evaluation.cell_result import CellResult
-from harness.outcome import Cell, Outcome, Run
+from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.outcome.conformance import Answer, Finding
 from harness.scenario.parameters import ROLES, Role, peer_role
 from harness.scenario.schema import ONE_SIDED, Implementation, TestcaseName, asked_of
@@ -129,8 +132,8 @@ def _run_lab(lab: Lab, engine: Engine) -> EngineResult:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def judge_transfer(run: Run, role: Role, protocol: str, folder: Path) -> Finding:
-    """Whether a transfer over a protocol completed. `folder`: that of the run."""
+def judge_transfer(run: Run, role: Role, protocol: str, folder: Path, transfer: str = "a transfer") -> Finding:
+    """Whether a transfer over a protocol completed. `folder`: that of the run; `transfer`: what is asked for."""
     cell = run.cell
     completed = run.outcome.status == "completed"
     failed = f"{run.outcome.status}: {run.outcome.detail}{log_ends(run, role, folder)}"
@@ -138,10 +141,90 @@ def judge_transfer(run: Run, role: Role, protocol: str, folder: Path) -> Finding
     return Finding(
         implementation_name(cell, role),
         role,
-        f"a transfer over {protocol}",
+        f"{transfer} over {protocol}",
         "holds" if completed else "does not hold",
         detail,
         implementation_name(cell, peer_role(role)),
+    )
+
+
+#: How much sooner a more urgent object is whole where its server honours priorities, s: a quarter of the time that the
+#: link takes for one of the objects of the page that is tried.
+_SOONER = 0.2
+
+
+#: How much too early a request may be, s: programs round times to the microsecond.
+_SLACK = 1e-4
+
+
+def judge_schedule(run: Run, protocol: str, folder: Path) -> Finding:
+    """Whether a client asked for a page as it was told: each request after those before it, and all of them logged."""
+    flow = run.cell.scenario.flows[0]
+    schedule, wrong = flow.schedule, ""
+    log = find_file(folder / "flow0/client" / REQUESTS)
+    times = None
+    if log is not None:
+        frame = read_requests(log)
+        times = request_times(frame, len(schedule), frame["asked_ns"][0] if len(frame) else 0)
+    if run.outcome.status != "completed":
+        wrong = f"{run.outcome.status}: {run.outcome.detail}{log_ends(run, 'client', folder)}"
+    elif times is None or np.isnan([times.asked, times.first_byte, times.complete]).any():
+        wrong = f"not all of {len(schedule)} requests have their times in /logs/{REQUESTS}"
+    else:
+        for number, request in enumerate(schedule):
+            ready = max((times.complete[before] for before in request.after), default=-math.inf)
+            early = ready + request.wait.seconds - times.asked[number]
+            if early > _SLACK:
+                wrong = f"request {number} was made {early:.3f} s too early"
+                break
+    return Finding(
+        implementation_name(run.cell, "client"),
+        "client",
+        f"follows SCHEDULE over {protocol}",
+        "does not hold" if wrong else "holds",
+        wrong or f"{len(schedule)} requests in their order",
+        implementation_name(run.cell, "server"),
+    )
+
+
+def judge_priorities(run: Run, measured: MeasuredRun | None, folder: Path) -> Finding:
+    """Whether a server sent the more urgent of two objects first, though it was asked for it last."""
+    loaded = {} if measured is None else {item.name: item.value for item in measured.measurements}
+    patient, urgent = (loaded.get(f"loaded_{name}", math.nan) for name in ("patient", "urgent"))
+    honours = urgent + _SOONER < patient
+    if run.outcome.status != "completed":
+        detail = f"{run.outcome.status}: {run.outcome.detail}{log_ends(run, 'server', folder)}"
+    else:
+        detail = f"u=1 was whole after {urgent:.2f} s, u=6 after {patient:.2f} s"
+    return Finding(
+        implementation_name(run.cell, "server"),
+        "server",
+        "sends the more urgent response first (RFC 9218)",
+        "holds" if honours else "does not hold",
+        detail,
+        implementation_name(run.cell, "client"),
+    )
+
+
+#: The most that a datagram of the path that is tried takes from application to application, ms: its delay, and half of
+#: the time to the next one.
+_LATEST = 30.0
+
+
+def judge_datagrams(run: Run, measured: MeasuredRun | None, role: Role, folder: Path) -> Finding:
+    """Whether all datagrams of a server came to its client over a path that loses none, and in time."""
+    figures = {} if measured is None else {item.name: item.value for item in measured.measurements}
+    loss, latest = (figures.get(f"datagram_{name}", math.inf) for name in ("loss", "delay_max"))
+    detail = f"{loss:.0%} of them lost, the latest after {latest:.1f} ms"
+    if run.outcome.status != "completed":
+        detail = f"{run.outcome.status}: {run.outcome.detail}{log_ends(run, role, folder)}"
+    return Finding(
+        implementation_name(run.cell, role),
+        role,
+        "logs the datagrams that come" if role == "client" else "sends datagrams in time (RFC 9221)",
+        "holds" if loss == 0 and latest <= _LATEST else "does not hold",
+        detail,
+        implementation_name(run.cell, peer_role(role)),
     )
 
 

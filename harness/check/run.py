@@ -118,8 +118,9 @@ def _hides_avx512(environment: Mapping[str, str]) -> bool:
 REFERENCES = ("quic-go", "ngtcp2", "https")
 #: The implementation whose server reports which connections were resumed; for HTTPS over TCP it is the image itself.
 WITNESS = "quic-go"
-#: The scenarios of plain transfers, and of two connections by two processes of a client.
-TRANSFER, RESUMED = "check/short", "check/resumed"
+#: The scenarios of plain transfers, of two connections by two processes of a client, of uploads, pages and datagrams.
+TRANSFER, RESUMED, UPLOAD, PAGE = "check/short", "check/resumed", "check/upload", "check/page"
+DATAGRAMS = "check/datagrams"
 _NO_PEER = "no implementation here can be the other end"
 
 
@@ -152,6 +153,9 @@ class _Subject:
         self._listen = listen
         self.implementation = implementation
         self.transfers = list(self._transfers())
+        self.uploads = list(self._uploads())
+        self.pages = list(self._pages())
+        self.datagrams = list(self._datagrams())
         self.resumption_cell = self._resumed()
         self.cases = (
             list(contract.trials(implementation, references, fallbacks, self._case))
@@ -163,7 +167,9 @@ class _Subject:
     @property
     def cells(self) -> list[Cell]:
         """Every cell that the check needs."""
-        transfers = [cell for _, _, cell in self.transfers] + ([self.resumption_cell] if self.resumption_cell else [])
+        transfers = [cell for _, _, cell in (*self.transfers, *self.uploads, *self.pages, *self.datagrams)] + (
+            [self.resumption_cell] if self.resumption_cell else []
+        )
         cases = [cell for item in self.cases for cell in item.cells]
         return transfers + cases + [cell for item in self.claims for _, cell in item.cells]
 
@@ -195,6 +201,34 @@ class _Subject:
                 peer = self._peer(role, protocol)
                 if peer is not None:
                     yield role, protocol, self._cells(role, peer, TRANSFER, protocol)[0]
+
+    def _uploads(self) -> Iterator[tuple[Role, str, Cell]]:
+        """The uploads that it claims, each with a reference that claims them, else with itself."""
+        for role in self.implementation.roles:
+            for protocol in self.implementation.uploads:
+                able = (item for item in (*self._references, self.implementation) if protocol in item.uploads)
+                peer = next((item for item in able if peer_role(role) in item.roles), None)
+                if peer is not None:
+                    yield role, protocol, self._cells(role, peer, UPLOAD, protocol)[0]
+
+    def _pages(self) -> Iterator[tuple[Role, str, Cell]]:
+        """The pages that its client follows the schedule of, and the one whose priorities its server honours."""
+        if "client" in self.implementation.roles:
+            for protocol in self.implementation.schedules:
+                peer = self._peer("client", protocol)
+                if peer is not None:
+                    yield "client", protocol, self._cells("client", peer, PAGE, protocol)[0]
+        if self.implementation.priorities:
+            able = (item for item in self._references if "h3" in item.schedules and "client" in item.roles)
+            peer = next(able, None)
+            if peer is not None:
+                yield "server", "h3", self._cells("server", peer, PAGE, "h3")[0]
+
+    def _datagrams(self) -> Iterator[tuple[Role, str, Cell]]:
+        """Its datagrams in each role, with a reference that has them, else with itself."""
+        able = [item for item in (*self._references, self.implementation) if item.datagrams]
+        for role in self.implementation.roles if self.implementation.datagrams else ():
+            yield role, "hq-interop", self._cells(role, able[0], DATAGRAMS)[0]
 
     def _resumed(self) -> Cell | None:
         """The transfer that shows session resumption; None unless the client claims to keep sessions."""
@@ -285,6 +319,7 @@ class _Subject:
                 elif serves:
                     certificate = virtual_certificates(self._app.paths.cache) / "cert.pem"
                     yield from contract.judge_logs(run, role, folder, certificate)
+        yield from self._claimed_findings(results)
         for role, _, cell in self.transfers[:1]:
             image = cell.image(role).reference
             with self._app.root_file_systems.use([image]) as exported:
@@ -298,6 +333,21 @@ class _Subject:
             yield contract.judge_session(results[key].runs[-1][0], results[key].folders[-1])
         for claim in self.claims:
             yield self._finding(claim, results, failures.get(claim.role, ""))
+
+    def _claimed_findings(self, results: dict[str, CellResult]) -> Iterator[Finding]:
+        """The findings on the uploads, the schedules and the priorities that it claims."""
+        for role, protocol, cell in self.uploads:
+            run, folder = results[cell.key].runs[-1][0], results[cell.key].folders[-1]
+            yield contract.judge_transfer(run, role, protocol, folder, "an upload")
+        for role, protocol, cell in self.pages:
+            (run, measured), folder = results[cell.key].runs[-1], results[cell.key].folders[-1]
+            if role == "client":
+                yield contract.judge_schedule(run, protocol, folder)
+            else:
+                yield contract.judge_priorities(run, measured, folder)
+        for role, _, cell in self.datagrams:
+            (run, measured), folder = results[cell.key].runs[-1], results[cell.key].folders[-1]
+            yield contract.judge_datagrams(run, measured, role, folder)
 
     def _failures(self, results: dict[str, CellResult]) -> dict[Role, str]:
         """Each role of which no ordinary transfer completed → why nothing that needs one is tried."""
@@ -358,7 +408,15 @@ def check(app: App, chosen: Iterable[Implementation], options: Options, listen: 
         item for item in implementations.values() if item.build is not None and item.tested and item.speaks_quic
     )
     fallbacks = sorted(candidates, key=lambda item: (item.build_time.seconds, item.name))
-    names = {TRANSFER, RESUMED, *(trial.scenario for trial in TRIALS.values()), *map(contract.scenario_of, TESTCASES)}
+    names = {
+        TRANSFER,
+        RESUMED,
+        UPLOAD,
+        PAGE,
+        DATAGRAMS,
+        *(trial.scenario for trial in TRIALS.values()),
+        *map(contract.scenario_of, TESTCASES),
+    }
     scenarios = {scenario.name: scenario for scenario in app.catalogue.find_scenarios(sorted(names))}
     subjects = [_Subject(app, implementation, references, fallbacks, scenarios, listen) for implementation in chosen]
     cells = {cell.key: cell for subject in subjects for cell in subject.cells}

@@ -13,7 +13,17 @@ from harness.engine.docker_cli import OWNER_LABEL
 from harness.engine.fence import FENCE, REPORT_FILE, bridges, fence_command
 from harness.engine.kernel import OWN
 from harness.scenario.schema import MTU
-from harness.topology import PROXY_COMMAND, Host, Interface, Lab, Network, ProxyHost, Simulator, proxy_environment
+from harness.topology import (
+    PROXY_COMMAND,
+    Host,
+    Interface,
+    Lab,
+    LabFlow,
+    Network,
+    ProxyHost,
+    Simulator,
+    proxy_environment,
+)
 
 #: Variables of the file, set in cell.env: places of served files, certificates, output and plan; the owner.
 VARIABLES = ("LAB_WWW", "LAB_CERTS", "LAB_OUT", "LAB_PLAN", "LAB_OWNER")
@@ -39,15 +49,15 @@ def _variable(name: str) -> str:
     return "${" + name + ":?see cell.env}"
 
 
-def _endpoint(host: Host, folder: str) -> dict[str, Any]:
-    """`folder`: the one with the files, where a server serves several; else empty."""
+def _endpoint(host: Host, flow: LabFlow) -> dict[str, Any]:
     out = _variable("LAB_OUT")
     volumes = [f"{out}/flow{host.flow}/{host.role}:/logs", f"{_variable('LAB_CERTS')}:/certs:ro"]
-    if host.role == "server":
-        www = _variable("LAB_WWW") + (f"/{folder}" if folder else "")
+    if host.role == "server" or flow.uploads:
+        www = _variable("LAB_WWW") + (f"/{flow.folder}" if flow.folder else "")
         volumes.append(f"{www}:/www:ro")
-    else:
-        volumes.append(f"{out}/flow{host.flow}/downloads:/downloads")
+    if host.role == ("server" if flow.uploads else "client"):
+        received = "/uploads" if flow.uploads else "/downloads"
+        volumes.append(f"{out}/flow{host.flow}/downloads:{received}")
     if host.container.read_only and (place := host.environment.get("SESSION_DIR")):
         # A container that is started again must find its sessions. A folder in memory would be a new one.
         volumes.append(place)
@@ -186,7 +196,7 @@ def services(lab: Lab) -> dict[str, Any]:
     """Services that are made for each run: proxies and endpoints, by name."""
     return {
         **{proxy.name: _proxy(lab, proxy) for proxy in lab.proxies},
-        **{host.name: _endpoint(host, lab.flows[host.flow].folder) for host in lab.hosts},
+        **{host.name: _endpoint(host, lab.flows[host.flow]) for host in lab.hosts},
     }
 
 

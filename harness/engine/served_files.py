@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import struct
 import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from harness.engine.images.cache import UNFINISHED, Cache, cache_error
 from harness.engine.process_owner import owner
 from harness.reading import open_regular
 from harness.topology import Lab
+from harness.topology.spec import LabFile
 
 #: Modification time of all files that endpoints get, seconds since the epoch (2026-01-01). Servers send it to their
 #: clients, as Last-Modified or as part of an ETag (RFC 9110 §8.8).
@@ -41,23 +44,53 @@ def _is_intact(file: Path, size: int) -> bool:
     return status.st_size == size and status.st_mtime_ns == MODIFIED * 10**9
 
 
-def served_file(folder: Path, name: str, size: int, number: int = 0) -> Path:
-    """A file of `size` incompressible bytes, the same on every machine; made once. Raises OSError.
+#: A row of one grey pixel, compressed (RFC 1950). Not every build of zlib compresses to the same bytes.
+_GREY = bytes.fromhex("789c6368000000820081")
+#: Bytes generated at once.
+PIECE = 1 << 24
+
+
+def served_bytes(file: LabFile, number: int = 0) -> Iterator[bytes]:
+    """Yield the content of a served file: a text and blanks behind it, or bytes that nothing compresses, the same on
+    every machine.
 
     `number`: files of one size with other numbers have other bytes.
     """
+    if file.text:
+        yield file.text.encode().ljust(file.size)
+        return
+    generator = np.random.Generator(np.random.PCG64([file.size, number] if number else file.size))
+    if file.is_image and file.size > len(_png(b"")):
+        yield _png(generator.bytes(file.size - len(_png(b""))))
+        return
+    for written in range(0, file.size, PIECE):
+        yield generator.bytes(min(file.size - written, PIECE))
+
+
+def _png(content: bytes) -> bytes:
+    """A PNG image of one grey pixel (ISO/IEC 15948) with a private chunk that holds the content."""
+    chunks = (
+        (b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)),
+        (b"quLb", content),
+        (b"IDAT", _GREY),
+        (b"IEND", b""),
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
+    )
+
+
+def served_file(folder: Path, served: LabFile, number: int = 0) -> Path:
+    """A file with these bytes in a folder; made once. Raises OSError."""
+    name, size = served.name, served.size
     file = folder / name
     if not _is_intact(file, size):
         folder.mkdir(parents=True, exist_ok=True)
-        generator = np.random.Generator(np.random.PCG64([size, number] if number else size))
         unfinished = folder / f"{UNFINISHED}{owner()}.{threading.get_ident()}"
         try:
             with unfinished.open("wb") as out:
-                left = size
-                while left:
-                    chunk = min(left, 1 << 24)
-                    out.write(generator.bytes(chunk))
-                    left -= chunk
+                for piece in served_bytes(served, number):
+                    out.write(piece)
             unfinished.replace(file)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -74,10 +107,10 @@ def make_served_files(lab: Lab, cache: Cache) -> None:
         missing += [name for name in folders if not (cache.www / name).exists()]
         cache.www.mkdir(parents=True, exist_ok=True)
         for name, size in sizes.items():
-            served_file(cache.www, name, size)
+            served_file(cache.www, LabFile(name=name, size=size))
         for name, files in folders.items():
             for number, file in enumerate(files):
-                served_file(cache.www / name, file.name, file.size, number)
+                served_file(cache.www / name, file, number)
     except OSError as error:
         raise cache_error(error, cache.folder) from error
     if missing:

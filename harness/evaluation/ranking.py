@@ -91,13 +91,33 @@ def headline_metrics(scenario: Scenario) -> tuple[MetricName, ...]:
     """The metrics that rank the cells of a scenario by default.
 
     For a download: the time to the last byte. For a flow that is stopped: its throughput. For several flows: the
-    utilisation of the bottleneck, and how evenly they share it.
+    utilisation of the bottleneck, and how evenly they share it. For a schedule of requests, what its user notices.
     """
+    noticed = schedule_metrics(scenario)
+    if noticed:
+        return noticed[:1]
     if len(scenario.flows) == 1:
         ends = scenario.flows[0].carried is not None
         return (MetricName("completion", 0, "first") if ends else MetricName("mean_throughput", 0),)
     fair = sum(flow.kind != "udp" for flow in scenario.flows) > 1
     return (MetricName("utilisation_shared"), *([MetricName("jain_shared")] if fair else []))
+
+
+def schedule_metrics(scenario: Scenario) -> tuple[MetricName, ...]:
+    """What the user of each page, of repeated requests and of a video notices, the most telling first."""
+    metrics = {
+        "page": ("page_load", "byte_index"),
+        "requests": ("response_time_p50", "response_time_p95"),
+        "video": ("stalled_time", "startup_time"),
+        "datagrams": ("datagram_loss", "datagram_delay_p95"),
+    }
+    return tuple(
+        MetricName(metric, index, "first")
+        for index, flow in enumerate(scenario.flows)
+        for key, names in metrics.items()
+        if getattr(flow, key) is not None
+        for metric in names
+    )
 
 
 def rank_cells(results: Sequence[CellResult], metrics: Sequence[MetricName] = ()) -> list[Ranking]:

@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from harness.analysis.metrics import measure_with_series
@@ -25,6 +24,7 @@ from harness.capture.qlog_thinning import HEAD_BYTES, STEP_MS, thin
 from harness.engine import Engine, Progress
 from harness.engine.docker_cli import tail
 from harness.engine.images.contents import Contents
+from harness.engine.served_files import served_bytes
 from harness.errors import ResultError, disk_error
 from harness.execution.events import Listener, PhaseStarted, RunEnded
 from harness.execution.matrix import PlannedRun
@@ -37,6 +37,7 @@ from harness.scenario.parameters import ROLES
 from harness.store.provenance import Provenance
 from harness.store.results import Store
 from harness.topology import LOADED_WAIT, SERVER_WAIT, Lab, build_lab
+from harness.topology.spec import LabFile
 
 # --- Unfinished downloads in a run's folder.
 #
@@ -44,23 +45,18 @@ from harness.topology import LOADED_WAIT, SERVER_WAIT, Lab, build_lab
 # Such files are removed. A file that differs from the served one is kept for inspection.
 
 
-#: Bytes compared at once: as many as `served_file` makes at once.
-_PIECE = 1 << 24
-
-
 def remove_partial_downloads(lab: Lab, folder: Path) -> dict[str, int]:
     """Remove downloads that are beginnings of the served files. Returns path below the folder → bytes."""
     removed = {}
     for flow in lab.flows:
-        served = {flow_file.name: (flow_file.size, number) for number, flow_file in enumerate(flow.files)} or {
-            flow.file: (flow.size, 0)
-        }
+        files = flow.files or (LabFile(name=flow.file, size=flow.size),)
+        served = {served_file.name: (served_file, number) for number, served_file in enumerate(files)}
         for file in _download_files(folder / f"flow{flow.flow}"):
             # A client may use a temporary file name until the download is complete.
-            size, number = served.get(file.name, next(iter(served.values())))
+            served_file, number = served.get(file.name, next(iter(served.values())))
             # Files of another user cannot be removed, and stay.
             with suppress(OSError):
-                if size and _is_beginning(file, size, number):
+                if served_file.size and _is_beginning(file, served_file, number):
                     length = file.lstat().st_size
                     file.unlink()
                     removed[file.relative_to(folder).as_posix()] = length
@@ -75,22 +71,20 @@ def _download_files(folder: Path) -> Iterator[Path]:
                 yield folder / path
 
 
-def _is_beginning(file: Path, size: int, number: int) -> bool:
-    """Whether a file is the beginning, or all, of the served file of that size and number."""
+def _is_beginning(file: Path, served: LabFile, number: int) -> bool:
+    """Whether a file is the beginning, or all, of a served file of that number."""
     remaining = file.lstat().st_size
-    if remaining > size:
+    if remaining > served.size:
         return False
-    # The same generator as in `served_file`.
-    generator = np.random.Generator(np.random.PCG64([size, number] if number else size))
     with open_regular(file) as received:
-        while remaining:
-            piece = generator.bytes(min(size, _PIECE))
-            size -= len(piece)
+        for piece in served_bytes(served, number):
             chunk = received.read(len(piece))
             if chunk != piece[: len(chunk)]:
                 return False
             remaining -= len(chunk)
-    return True
+            if not remaining:
+                return True
+    return not remaining
 
 
 # --- runner

@@ -141,20 +141,15 @@ def curve_rate(rate: Rate) -> int:
 def ideal_time(course: Timeline, size: Size) -> float:
     """Seconds from the first datagram to the last byte at line rate at once: two round trips, then the bytes.
 
-    One round trip for the handshake (RFC 9001 §4.1), one for the request. No headers, loss or queue. A policer lets
-    the bytes of its bucket pass at once. Infinite where the path never carries so much.
+    One round trip for the handshake (RFC 9001 §4.1), one for the request; of an upload, half of one. No headers, loss
+    or queue. A policer lets the bytes of its bucket pass at once. Infinite where the path never carries so much.
     """
-    answers = _response_start(course)
-    return course.at_client(course.carried(max(0.0, size.bytes * 8 - course.bucket_bits), answers))
-
-
-def _response_start(course: Timeline) -> float:
-    """When the server has received the request, and starts to send."""
-    return course.at_server(course.at_client(course.at_server(0.0)))
+    return course.at_client(course.carried(max(0.0, size.bytes * 8 - course.bucket_bits), course.data_start))
 
 
 def ack_limited_rate(path: Path, ack_ratio: float) -> float:
-    """The rate of a file (bytes/s) at which its acknowledgements fill the direction client to server.
+    """The rate of a file (bytes/s) at which its acknowledgements fill the direction client to server. Of an upload, the
+    path's ends are exchanged.
 
     `ack_ratio` full datagrams are acknowledged by one packet; ACKs are neither lost nor queued for long.
     """
@@ -176,7 +171,7 @@ def slow_start_time(course: Timeline, size: Size, initial_window: int = INITIAL_
     path never carries so much.
     """
     remaining, window = size.bytes, initial_window
-    round_start = link_free = _response_start(course)
+    round_start = link_free = course.data_start
     while math.isfinite(link_free):
         # A round starts when the first ACK of the last one is back, or when the link is free again.
         link_free = course.carried(min(window, remaining) * 8, max(round_start, link_free))

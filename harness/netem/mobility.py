@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from harness.errors import did_you_mean
@@ -114,12 +114,13 @@ def find_lost_paths(scenario: Scenario) -> list[PathLoss]:
 def flow_timeline(scenario: Scenario, flow: Flow | None = None) -> Timeline:
     """A flow's path over time, with changes, outages and moves. The default is the first flow.
 
-    For segments in a row it is the path from end to end. Ranges of changes are taken as the seed 0 draws them, where no
-    values were drawn yet.
+    The path of an upload is seen from the client, its sender: the ends are exchanged. For segments in a row it is the
+    path from end to end. Ranges of changes are taken as the seed 0 draws them, where no values were drawn yet.
     """
     flow = scenario.flows[0] if flow is None else flow
+    upload = flow.sender == "client"
     if scenario.in_sequence:
-        return timeline(scenario.path)
+        return replace(timeline(scenario.path.mirrored if upload else scenario.path), upload=upload)
     holes: dict[str, list[tuple[float, float]]] = {}
     for loss in find_lost_paths(scenario):
         until = math.inf if loss.until_ns is None else loss.until_ns / 1e9
@@ -127,12 +128,13 @@ def flow_timeline(scenario: Scenario, flow: Flow | None = None) -> Timeline:
     states: list[PathState] = []
     bucket_bits = 0.0
     for stay in client_stays(scenario, flow):
-        course = timeline(realise(scenario.every_path[stay.path], 0, scenario.horizon, stay.path))
+        path = realise(scenario.every_path[stay.path], 0, scenario.horizon, stay.path)
+        course = timeline(path.mirrored if upload else path)
         bucket_bits = bucket_bits if states else course.bucket_bits
         segment = course.cut(holes.get(stay.path, ()))
         until = math.inf if stay.until_ns == _FOREVER else stay.until_ns / 1e9
         states += segment.during(stay.since_ns / 1e9, until)
-    return Timeline(tuple(states), bucket_bits)
+    return Timeline(tuple(states), bucket_bits, upload)
 
 
 def find_mistakes(scenario: Scenario) -> Iterator[Mistake]:

@@ -1,6 +1,7 @@
 """A path's rate and delays over time, as seen by a sender at the servers' end and its client. Pure.
 
-Times are seconds since the client's first datagram.
+Times are seconds since the client's first datagram. The timeline of an upload has the path's ends exchanged: what is
+called its server is the client, which sends.
 """
 
 from __future__ import annotations
@@ -50,6 +51,17 @@ class Timeline:
     states: tuple[PathState, ...]
     bucket_bits: float = 0.0
     """What a policer towards the client lets pass at once, beyond what the rate carries."""
+    upload: bool = False
+    """Whether the sender is who opens the connection."""
+
+    @property
+    def data_start(self) -> float:
+        """When the sender can begin with its data: after the handshake (RFC 9001 §4.1), and what answers a request
+        once that has come.
+        """
+        if self.upload:
+            return self.at_server(self.at_client(0.0))
+        return self.at_server(self.at_client(self.at_server(0.0)))
 
     def at(self, moment: float) -> PathState:
         """The state in force at a moment."""

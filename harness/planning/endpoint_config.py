@@ -54,10 +54,21 @@ def common_protocol(
     scenario: Scenario, flow: int | None, client: Implementation, server: Implementation
 ) -> Protocol | None:
     """The protocol that two implementations use in a flow, or as the matrix's pair; None where they share none."""
-    protocols = _protocols(scenario, flow)
+    offered, other = client.protocols, server.protocols
+    if _is_upload(scenario, flow):
+        offered, other = client.uploads, server.uploads
+    if flow is not None and scenario.flows[flow].schedule:
+        offered = client.schedules
+    if flow is not None and scenario.flows[flow].datagrams is not None:
+        return "hq-interop" if client.datagrams and server.datagrams else None
     return next(
-        (protocol for protocol in protocols if protocol in client.protocols and protocol in server.protocols), None
+        (protocol for protocol in _protocols(scenario, flow) if protocol in offered and protocol in other), None
     )
+
+
+def _is_upload(scenario: Scenario, flow: int | None) -> bool:
+    """Whether a flow's client is to send files."""
+    return flow is not None and scenario.flows[flow].kind == "quic" and scenario.flows[flow].sender == "client"
 
 
 def is_over_tcp(scenario: Scenario, flow: int, client: Implementation, server: Implementation) -> bool:
@@ -78,11 +89,22 @@ def application_protocol(cell: Cell, flow: int | None = None) -> Protocol:
     protocol = common_protocol(cell.scenario, flow, client, server)
     if protocol is not None:
         return protocol
+    if _is_upload(cell.scenario, flow):
+        role: Role = "client" if not client.uploads else "server"
+        name, other = (client.name, server.name) if role == "client" else (server.name, client.name)
+        detail = f"{name} sends no files" if role == "client" else f"{name} takes no files from {other}"
+        raise UnsupportedError(role, "uploads", detail)
+    if flow is not None and cell.scenario.flows[flow].schedule and not client.schedules:
+        raise UnsupportedError("client", "schedules", f"{client.name} asks for all files at once, not by a schedule")
+    if flow is not None and cell.scenario.flows[flow].datagrams is not None:
+        sender: Role = "client" if not client.datagrams else "server"
+        name = client.name if sender == "client" else server.name
+        raise UnsupportedError(sender, "datagrams", f"{name} sends and logs no datagrams")
     protocols = _protocols(cell.scenario, flow)
     if len(protocols) > 1:
         detail = f"{client.name} and {server.name} share no application protocol"
         raise UnsupportedError("client", "no_common_protocol", detail)
-    role: Role = "client" if protocols[0] not in client.protocols else "server"
+    role = "client" if protocols[0] not in client.protocols else "server"
     implementation = client if role == "client" else server
     raise UnsupportedError(role, "protocol", f"{implementation.name} does not speak {protocols[0]}")
 
@@ -106,14 +128,16 @@ def interop_testcase(cell: Cell, flow: int | None = None, role: Role = "client")
         return ""
 
 
-def default_receive_window(cell: Cell) -> int:
-    """Flow-control credit, bytes, that never limits a path: twice the sum of BDP and queue, at least 16 MiB.
+def default_receive_window(cell: Cell, sender: Role = "server") -> int:
+    """Flow-control credit, bytes, that never limits what a role sends: twice the sum of BDP and queue of any path, at
+    least 16 MiB.
 
     It is a power of two, because MsQuic accepts nothing else for a stream.
     """
     required = max(
-        2 * (bdp_bytes(path.to_client.rate, path.rtt) + queue_bytes(path.to_client, path.rtt))
+        2 * (bdp_bytes(link.rate, path.rtt) + queue_bytes(link, path.rtt))
         for path in cell.scenario.every_path.values()
+        for link in (path.to_client if sender == "server" else path.to_server,)
     )
     return max(16 * 2**20, 1 << (required - 1).bit_length())
 
@@ -140,11 +164,13 @@ def effective_parameters(cell: Cell, flow: int | None = None) -> dict[str, Param
         }
         return dict(sorted((applicable | flow_spec.parameters).items()))
     effective = requested | ({} if flow_spec is None else flow_spec.parameters)
-    client = cell.implementation("client", flow)
+    files = [item for item in cell.scenario.flows if item.kind == "quic"] if flow_spec is None else [flow_spec]
+    sender: Role = "client" if files and all(item.sender == "client" for item in files) else "server"
+    receiver = peer_role(sender)
     for name in ("connection_window", "stream_window"):
-        setting = client.setting("client", name)
+        setting = cell.implementation(receiver, flow).setting(receiver, name)
         if setting is not None and setting.settable:
-            effective.setdefault(f"client.{name}", str(Size(default_receive_window(cell))))
+            effective.setdefault(f"{receiver}.{name}", str(Size(default_receive_window(cell, sender))))
     return dict(sorted(effective.items()))
 
 
@@ -301,6 +327,16 @@ def endpoint_arguments(cell: Cell, flow: int | None = None) -> tuple[str, str]:
     return client, server
 
 
+def _require_document(cell: Cell, flow: int) -> None:
+    """UnsupportedError for a browser whose schedule is none that a document says."""
+    spec, client = cell.scenario.flows[flow], cell.implementation("client", flow)
+    if not client.browser or not spec.schedule:
+        return
+    why = "it asks for nothing by a schedule but pages" if spec.page is None else spec.page.not_for_browsers
+    if why:
+        raise UnsupportedError("client", "schedules", f"{client.name} is a browser: {why}")
+
+
 def _require_moves(cell: Cell, flow: int) -> None:
     """UnsupportedError for a client that cannot move as requested, and for an image that cannot use several paths."""
     client = cell.implementation("client", flow)
@@ -352,6 +388,10 @@ def configure_endpoints(cell: Cell, flow: int) -> dict[Role, EndpointConfig]:
         if role not in implementation.roles:
             raise UnsupportedError(role, "role", f"{implementation.name} has no {role}")
     application_protocol(cell, flow)
+    _require_document(cell, flow)
+    client = cell.implementation("client", flow)
+    if cell.scenario.flows[flow].connections > 1 and not client.connections:
+        raise UnsupportedError("client", "connections", f"{client.name} makes one connection at a time")
     _require_moves(cell, flow)
     _require_tickets(cell, flow)
     configs, unsupported = _configure_pair(cell, flow)

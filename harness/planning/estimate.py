@@ -128,9 +128,14 @@ def _lab_seconds(scenario: Scenario) -> float:
     longest = 0.0
     for flow in scenario.flows:
         if flow.carried is None:
-            longest = max(longest, flow.stop.seconds if flow.stop is not None else 0.0)
+            end = flow.stop or flow.start
+            if flow.datagrams is not None:
+                end = flow.start + flow.datagrams.duration
+            longest = max(longest, end.seconds)
             continue
-        duration = min(1.3 * ideal_time(flow_timeline(scenario, flow), flow.carried) + 3, scenario.timeout.seconds)
+        last = max((request.at.seconds for request in flow.schedule), default=0.0)
+        ideal = max(ideal_time(flow_timeline(scenario, flow), flow.carried), last)
+        duration = min(1.3 * ideal + 3, scenario.timeout.seconds)
         repeat = 0.0 if flow.repeat_after is None else flow.repeat_after.seconds + duration
         longest = max(longest, flow.start.seconds + duration + repeat)
     return longest

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from harness.analysis.metrics.registry import Metric, declared_metrics, find_metric
 from harness.errors import InputError, did_you_mean
 from harness.evaluation.cell_result import CellResult
+from harness.evaluation.ranking import schedule_metrics
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
 
@@ -18,12 +19,17 @@ MetricColumn = tuple[MetricName, str]
 
 
 def columns(scenario: Scenario, requested: Sequence[MetricName] = ()) -> list[MetricColumn]:
-    """Columns of a scenario's cells: the requested metrics, else milestones, or metrics that its flows share."""
+    """Columns of a scenario's cells: the requested metrics, else what the user of a schedule of requests notices,
+    milestones, or metrics that its flows share.
+    """
     if requested:
         return [_metric_column(column, scenario) for name in requested for column in _cell_metrics(name, scenario)]
+    noticed = [_metric_column(name, scenario) for name in schedule_metrics(scenario)[: 2 * MOST_FLOWS]]
+    if noticed:
+        return noticed if len(scenario.flows) == 1 else [*noticed, *_shared_columns(scenario)]
     if len(scenario.flows) > 1 or scenario.flows[0].carried is None:
         return _shared_columns(scenario)
-    if scenario.flows[0].files:
+    if scenario.flows[0].groups:
         return [_metric_column(MetricName(name, 0, "first"), scenario) for name in ("first_byte", "completion")]
     milestones = [_milestone_column(size.label(), "first") for size in scenario.milestones_within()]
     if any(flow.repeat_after is not None for flow in scenario.flows):

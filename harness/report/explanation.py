@@ -23,6 +23,7 @@ from harness.netem.mobility import flow_timeline
 from harness.outcome import EngineName
 from harness.planning.design import max_cells
 from harness.planning.sampling import with_plain_changes
+from harness.scenario.parameters import Role
 from harness.scenario.schema import (
     MTU,
     OPPORTUNITY,
@@ -371,8 +372,10 @@ def _outages(path: Path) -> list[str]:
     return lines
 
 
-def _sizes(scenario: Scenario) -> list[Size]:
-    return sorted({*scenario.milestones_within(), *(flow.amount for flow in scenario.flows if flow.amount)})
+def _sizes(scenario: Scenario, sender: Role) -> list[Size]:
+    """The milestones, and the sizes of the flows from this sender."""
+    amounts = (flow.amount for flow in scenario.flows if flow.amount and flow.sender == sender)
+    return sorted({*scenario.milestones_within(), *amounts})
 
 
 def _path_label(kind: str, name: str) -> str:
@@ -452,28 +455,39 @@ def _study(scenario: Scenario) -> list[str]:
     return [cells, *(f"  {name}: {text}" for name, text in variations.items())]
 
 
+def _reference_times(scenario: Scenario) -> list[str]:
+    """A table of the sizes, with the times of textbook slow start and of the line rate. One for each direction in which
+    flows send, by the first of them.
+    """
+    first = {flow.sender: flow for flow in reversed(scenario.flows)}
+    bounds = {item.metric: f"{item.bound:g}" for item in scenario.objectives}
+    lines = []
+    for sender in sorted(first, key=lambda sender: scenario.flows.index(first[sender])):
+        course = flow_timeline(scenario, first[sender])
+        way = {"server": "", "client": " of an upload"}[sender]
+        lines += ["", f"times{way} from the first datagram, seconds (no headers, loss or overshoot)"]
+        lines += ["  size       textbook slow start      ideal  objective"]
+        for size in _sizes(scenario, sender):
+            objective = bounds.get(f"milestone_{size.label()}", "open")
+            slow_start, ideal = slow_start_time(course, size), ideal_time(course, size)
+            lines.append(f"  {size.label():8} {slow_start:21.2f} {ideal:10.2f}  {objective}")
+    return lines
+
+
 def scenario_text(scenario: Scenario, engine: EngineName) -> str:
     """The scenario, its paths' figures, reference times for each size, objectives, and the programs under an engine.
 
     Drawn values appear as the file gives them. Reference times are those of the first path, or of all segments in
     sequence together.
     """
-    reference_path, server = flow_timeline(scenario), server_of(engine)
+    server = server_of(engine)
     lines = [f"{scenario.name}: {scenario.title}", ""]
     lines += [f"  source: {text}" for text in scenario.references]
     for step in _steps(scenario):
         lines += [_proxy(step)] if isinstance(step, Proxy) else _path(*step, server, scenario)
     draws = (f"{name}: drawn from {low} to {high}" for name, (low, high) in scenario.draw.items())
     lines += [*draws, *_flows(scenario), *_study(scenario)]
-    lines += ["", "times from the first datagram, seconds (no headers, loss or overshoot)"]
-    lines += ["  size       textbook slow start      ideal  objective"]
-    bounds = {item.metric: f"{item.bound:g}" for item in scenario.objectives}
-    for size in _sizes(scenario):
-        objective = bounds.get(f"milestone_{size.label()}", "open")
-        lines.append(
-            f"  {size.label():8} {slow_start_time(reference_path, size):21.2f} "
-            f"{ideal_time(reference_path, size):10.2f}  {objective}"
-        )
+    lines += _reference_times(scenario)
     nat_mappings = [mapping for flow in compile_moves(scenario, 0) for mapping in flow.mappings.items()]
     plain = with_plain_changes(scenario, 0)
     for name, path in plain.every_path.items():

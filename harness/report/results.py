@@ -372,7 +372,8 @@ def parameter_entries(result: CellResult, parameters: RequestedParameters) -> li
 def _ack_limited(cell: Cell, size: Size) -> float:
     """The time that acknowledgements take, s, with the requested ratio, else RFC 9000's two (§13.2.2)."""
     ratio = float(cell.parameters.get(_ACK_RATIO, 2))
-    return ack_limited_time(cell.scenario.path, flow_timeline(cell.scenario), size, ratio)
+    path = cell.scenario.path.mirrored if cell.scenario.flows[0].sender == "client" else cell.scenario.path
+    return ack_limited_time(path, flow_timeline(cell.scenario), size, ratio)
 
 
 def _distinguishing(group: Sequence[Cell], cells: Sequence[Cell]) -> dict[str, str]:

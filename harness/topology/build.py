@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from harness.netem import MODEL_PERIOD, PathProgram, Server, compile_path
 from harness.netem.bounds import full_frame
@@ -21,7 +22,18 @@ from harness.planning.endpoint_config import (
 )
 from harness.planning.sampling import sample_values, with_drawn_values
 from harness.scenario.parameters import ROLES, ParameterValue, Role
-from harness.scenario.schema import ConstantRate, Files, Flow, Path, Poisson, Scenario, Traffic, UniformGaps
+from harness.scenario.schema import (
+    ConstantRate,
+    Datagrams,
+    Files,
+    Flow,
+    Path,
+    Poisson,
+    Scenario,
+    ScheduledRequest,
+    Traffic,
+    UniformGaps,
+)
 from harness.topology.addresses import (
     FIRST_SIMULATOR,
     Side,
@@ -32,6 +44,7 @@ from harness.topology.addresses import (
     network,
 )
 from harness.topology.mobility import FlowMoves, compile_moves, outages_by_path
+from harness.topology.page_files import page_files
 from harness.topology.segments import Layout, Station, segment_layout
 from harness.topology.spec import SERVER_PORT, Host, Interface, Lab, LabFile, LabFlow, LabMove, Network, Simulator
 from harness.units import Duration, Size
@@ -44,8 +57,8 @@ def _traffic(flow: Flow, seed: int, words: list[str]) -> str:
     if flow.stop is not None:
         extent: dict[str, float] = {"seconds": (flow.stop.value - flow.start.value) / 1e9}
     else:
-        assert flow.download is not None
-        extent = {"size": flow.download.bytes}
+        assert flow.amount is not None
+        extent = {"size": flow.amount.bytes}
     return json.dumps(
         {
             "kind": flow.kind,
@@ -75,12 +88,18 @@ def _environment(cell: Cell, role: Role, index: int, configs: dict[Role, Endpoin
     environment = {**cell.implementation(role, index).virtual_environment} if cell.virtual_time else {}
     environment |= {"ROLE": role, "TESTCASE": interop_testcase(cell, index, role)}
     if flow.kind == "quic":
-        names = [file.name for file in served_files(flow)] or [
-            served_name(flow, *end_to_end_paths(cell.scenario, flow))
-        ]
+        names = [file.name for file in served_files(flow)]
+        if not names:
+            paths = end_to_end_paths(cell.scenario, flow)
+            # The URL names the server; nothing is served.
+            names = ["datagrams" if flow.datagrams is not None else served_name(flow, *paths)]
         urls = request_urls(names, cell.scenario.ip_version)
         environment |= {
             "REQUESTS": urls if role == "client" else "",
+            **({"CONNECTIONS": str(flow.connections)} if flow.connections > 1 and role == "client" else {}),
+            **({"DATAGRAMS": datagrams_text(flow.datagrams)} if flow.datagrams is not None else {}),
+            **({"SCHEDULE": schedule_text(flow.schedule)} if flow.schedule and role == "client" else {}),
+            **({"DIRECTION": "to_server"} if flow.sender == "client" else {}),
             "PROTOCOLS": "",
             "SSLKEYLOGFILE": "/logs/keys.log",
             "QLOGDIR": "/logs/qlog/",
@@ -95,8 +114,33 @@ def _environment(cell: Cell, role: Role, index: int, configs: dict[Role, Endpoin
 
 
 def request_urls(names: Iterable[str], ip_version: int) -> str:
-    """REQUESTS of a client: the URLs of the files that it downloads."""
+    """REQUESTS of a client: the URLs of the files that it downloads, or uploads."""
     return " ".join(f"https://server{ip_version}:{SERVER_PORT}/{name}" for name in names)
+
+
+def schedule_text(schedule: Iterable[ScheduledRequest]) -> str:
+    """SCHEDULE of a client: AT,WAIT,AFTER,PRIORITY of each URL of REQUESTS, with ; between them.
+
+    AT and WAIT are seconds; AFTER has numbers of URLs, from 0 on, with + between them, and A-B for a range; PRIORITY is
+    the field of RFC 9218, without blanks.
+    """
+    return ";".join(
+        f"{item.at.seconds:g},{item.wait.seconds:g},{_ranges(item.after)},{item.priority.replace(' ', '')}"
+        for item in schedule
+    )
+
+
+def datagrams_text(datagrams: Datagrams) -> str:
+    """DATAGRAMS of both ends: EVERY (s), PACKETS, SIZE (bytes), COUNT."""
+    return f"{datagrams.every.seconds:g},{datagrams.packets},{datagrams.size.bytes},{datagrams.count}"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """'0+3-7' for 0, 3, 4, 5, 6 and 7."""
+    # The numbers of a range are at the same distance from their places.
+    runs = itertools.groupby(enumerate(numbers), lambda place: place[1] - place[0])
+    ends = [(run[0][1], run[-1][1]) for _, items in runs if (run := [*items])]
+    return "+".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
 
 
 def end_to_end_paths(scenario: Scenario, flow: Flow) -> list[Path]:
@@ -107,12 +151,13 @@ def end_to_end_paths(scenario: Scenario, flow: Flow) -> list[Path]:
 
 
 def served_size(flow: Flow, *paths: Path) -> Size:
-    """The size that a server serves to a QUIC flow: the file, or more than can pass before the flow is cut off."""
-    if flow.download is not None:
-        return flow.download
+    """The size that a QUIC flow's sender has: the file, or more than can pass before the flow is cut off."""
+    if flow.amount is not None:
+        return flow.amount
     assert flow.stop is not None
     seconds = flow.stop.seconds - flow.start.seconds
-    fastest = max(rate.value for path in paths for _, rate in path.rates_to_client)
+    direction: Literal["to_client", "to_server"] = "to_client" if flow.sender == "server" else "to_server"
+    fastest = max(rate.value for path in paths for _, rate in path.rates(direction))
     return _round_up_size(fastest * seconds / 8 + 10**6)
 
 
@@ -124,7 +169,9 @@ def _round_up_size(least: float) -> Size:
 
 def served_files(flow: Flow) -> tuple[LabFile, ...]:
     """The files of a flow that has several, each with a name of its own."""
-    sizes = [group for group in flow.files for _ in range(group.count)]
+    if flow.page is not None:
+        return page_files(flow.page)
+    sizes = [group for group in flow.groups for _ in range(group.count)]
     return tuple(LabFile(name=_file_name(number, group), size=group.size.bytes) for number, group in enumerate(sizes))
 
 
@@ -133,17 +180,25 @@ def _file_name(number: int, files: Files) -> str:
     return own if files.name_length is None else "x" * (files.name_length - len(own)) + own
 
 
+#: The longest name of a served folder that says what is in it.
+_LONGEST_FOLDER = 100
+
+
 def served_folder(flow: Flow) -> str:
     """The folder of the files of a flow that has several; flows with the same files share it."""
+    if flow.page is not None:
+        contents = "".join(map(repr, page_files(flow.page)))
+        return f"page-{hashlib.sha256(contents.encode()).hexdigest()[:16]}"
     labels = (
         f"{group.count}x{group.size.label()}" + (f"n{group.name_length or ''}" if group.name_length else "")
-        for group in flow.files
+        for group in flow.groups
     )
-    return "-".join(labels)
+    name = "-".join(labels)
+    return name if len(name) <= _LONGEST_FOLDER else hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 def served_name(flow: Flow, *paths: Path) -> str:
-    """The name of the file a QUIC flow downloads."""
+    """The name of the file that a QUIC flow transfers."""
     return f"{served_size(flow, *paths).label()}.bin"
 
 
@@ -381,7 +436,7 @@ def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
 
 def _flow(cell: Cell, index: int, moves: tuple[LabMove, ...]) -> LabFlow:
     scenario, flow = cell.scenario, cell.scenario.flows[index]
-    serves = flow.kind == "quic" and not flow.files
+    serves = flow.kind == "quic" and not flow.groups and flow.datagrams is None
     files = served_files(flow)
     return LabFlow(
         flow=index,

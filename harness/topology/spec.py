@@ -175,6 +175,10 @@ class LabFile(Spec):
     name: str
     size: int
     """Bytes."""
+    text: str = ""
+    """What it begins with, in front of blanks; without it its bytes are random."""
+    is_image: bool = False
+    """Its random bytes are those of a chunk of a PNG image, which a browser passes over."""
 
 
 class LabFlow(Spec):
@@ -187,7 +191,7 @@ class LabFlow(Spec):
     label: str = ""
     """Its name for people: implementations and congestion control, as far as they were named."""
     file: str
-    """The file that is served and downloaded; empty where there is none."""
+    """The file that is transferred; empty where there is none."""
     size: int
     """Of the file, bytes, or of all files; 0 where there is none."""
     folder: str = ""
@@ -211,6 +215,11 @@ class LabFlow(Spec):
     def cut_off(self) -> bool:
         """Whether the engine ends it at its stop. A generator ends by itself."""
         return self.kind in ("quic", "https") and self.stop is not None
+
+    @property
+    def uploads(self) -> bool:
+        """Whether its client sends files, which its server keeps."""
+        return self.kind in ("quic", "https") and self.sender == "client"
 
 
 class Lab(Spec):

@@ -4,7 +4,8 @@
 chromium-fetch [SWITCH...] URL...: switches of Chromium, and URLs whose files it downloads at once, over one connection.
 
 The browser is driven over its debugging pipe (Chrome DevTools Protocol), as if somebody opened each URL in a tab of its
-own and had it saved. The exit code is 0 where all files are whole.
+own and had it saved. With SCHEDULE in the environment the first URL is a document that names the others: the browser
+loads that as a page, and its files are saved once all are there. The exit code is 0 where all files are whole.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,6 +30,8 @@ from urllib.parse import urlsplit
 BROWSER = "/usr/bin/chromium-headless-shell"
 CERTIFICATE = Path("/certs/cert.pem")
 DOWNLOADS = Path("/downloads")
+#: Where the times of a page's requests go.
+REQUESTS = Path("/logs/requests.csv")
 #: Descriptors from which Chromium reads commands, and to which it writes events (--remote-debugging-pipe).
 COMMANDS_FD, EVENTS_FD = 3, 4
 #: Seconds that the browser has to close its connections before it is killed.
@@ -175,6 +179,117 @@ def fetch(browser: Browser, urls: list[str]) -> None:
                 pass
 
 
+#: Media types that make a document and its styles what they are, where their server does not say so.
+MEDIA_TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript"}
+
+
+@dataclass
+class _Request:
+    """One of a page's requests; times are the browser's monotonic ones, s."""
+
+    file: Path
+    asked: float
+    first_byte: float | None = None
+    complete: float | None = None
+
+
+@dataclass
+class _PageLoad:
+    """What the browser tells of a page that it loads."""
+
+    requests: dict[str, _Request] = field(default_factory=dict)
+    """By the browser's own numbers."""
+    epoch: float = 0.0
+    """Wall clock of the browser's monotonic zero, s."""
+    loaded: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all that was asked for is there, and the document is loaded."""
+        return self.loaded and all(request.complete is not None for request in self.requests.values())
+
+    def hear(self, method: str | None, parameters: dict[str, Any]) -> None:
+        """Take in an event. FetchError where a file fails."""
+        request = self.requests.get(parameters.get("requestId", ""))
+        if method == "Network.requestWillBeSent" and parameters["request"]["url"].startswith("https:"):
+            file = _name_of(parameters["request"]["url"])
+            self.requests[parameters["requestId"]] = _Request(file, parameters["timestamp"])
+            self.epoch = parameters["wallTime"] - parameters["timestamp"]
+        elif method == "Page.loadEventFired":
+            self.loaded = True
+        elif request is not None:
+            self._hear_of(request, method, parameters)
+
+    @staticmethod
+    def _hear_of(request: _Request, method: str | None, parameters: dict[str, Any]) -> None:
+        match method:
+            case "Network.responseReceived":
+                response = parameters["response"]
+                if response["protocol"] != "h3" or response["status"] != 200:
+                    raise FetchError(f"{request.file.name}: status {response['status']} over {response['protocol']}")
+            case "Network.dataReceived":
+                request.first_byte = request.first_byte or parameters["timestamp"]
+            case "Network.loadingFinished":
+                request.complete = parameters["timestamp"]
+            case "Network.loadingFailed":
+                raise FetchError(f"{request.file.name}: {parameters['errorText']}")
+            case _:
+                pass
+
+    def write_times(self, files: list[Path]) -> None:
+        """Write when each file was asked for and answered."""
+        rows = {}
+        for request in self.requests.values():
+            times = (request.asked, request.first_byte or request.complete, request.complete)
+            rows[request.file] = ",".join("" if at is None else str(round((self.epoch + at) * 1e9)) for at in times)
+        lines = [f"{number},{rows[file]}\n" for number, file in enumerate(files)]
+        REQUESTS.write_text("request,asked_ns,first_byte_ns,complete_ns\n" + "".join(lines))
+
+
+def load_page(browser: Browser, urls: list[str]) -> None:
+    """Load the first URL as a document and save all URLs' files, which it names. FetchError where one of them fails."""
+    tab = browser.call("Target.createTarget", url="about:blank")["targetId"]
+    session: str = browser.call("Target.attachToTarget", targetId=tab, flatten=True)["sessionId"]
+    browser.call("Network.enable", session)
+    browser.call("Page.enable", session)
+    patterns = [{"urlPattern": f"*{suffix}", "requestStage": "Response"} for suffix in MEDIA_TYPES]
+    browser.call("Fetch.enable", session, patterns=patterns)
+    browser.send("Page.navigate", session, url=urls[0])
+    page = _PageLoad()
+    for message in browser.messages:
+        parameters = message.get("params", {})
+        if message.get("method") == "Fetch.requestPaused":
+            _have_typed(browser, session, parameters)
+        page.hear(message.get("method"), parameters)
+        if page.is_over:
+            break
+    files = [_name_of(url) for url in urls]
+    if missing := set(files).difference(request.file for request in page.requests.values()):
+        # Such as of a server that says that its document is plain text.
+        raise FetchError(f"the page is loaded, and {len(missing)} of its files were not asked for")
+    page.write_times(files)
+    for number, request in page.requests.items():
+        request.file.write_bytes(_body(browser, session, number))
+
+
+def _have_typed(browser: Browser, session: str, response: dict[str, Any]) -> None:
+    """Let a response go on, with the media type that its file has."""
+    media_type = MEDIA_TYPES[Path(urlsplit(response["request"]["url"]).path).suffix]
+    headers = [item for item in response.get("responseHeaders", ()) if item["name"].lower() != "content-type"]
+    browser.send(
+        "Fetch.continueResponse",
+        session,
+        requestId=response["requestId"],
+        responseCode=response.get("responseStatusCode", 200),
+        responseHeaders=[*headers, {"name": "content-type", "value": media_type}],
+    )
+
+
+def _body(browser: Browser, session: str, number: str) -> bytes:
+    body = browser.call("Network.getResponseBody", session, requestId=number)
+    return base64.b64decode(body["body"]) if body["base64Encoded"] else body["body"].encode()
+
+
 def _open_tab(browser: Browser) -> str:
     """The session of a tab whose responses wait to be looked at."""
     page = browser.call("Target.createTarget", url="about:blank")["targetId"]
@@ -216,7 +331,7 @@ def main(words: list[str]) -> int:
     urls = [word for word in words if not word.startswith("--")]
     browser = Browser(switches(urls, [word for word in words if word.startswith("--")]))
     try:
-        fetch(browser, urls)
+        (load_page if os.environ.get("SCHEDULE") else fetch)(browser, urls)
     except FetchError as error:
         print(f"chromium-fetch: {error}", file=sys.stderr)
         return 1

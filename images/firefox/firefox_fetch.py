@@ -4,8 +4,9 @@
 firefox-fetch [--PREFERENCE=VALUE...] URL...: preferences of Firefox, and URLs whose files it fetches at once, over one
 connection.
 
-The browser is driven over Marionette, its own protocol for tests: a script in its window fetches the URLs. The exit
-code is 0 where all files are whole.
+The browser is driven over Marionette, its own protocol for tests: a script in its window fetches the URLs. With
+SCHEDULE in the environment the first URL is a document that names the others: the browser loads that as a page, and its
+files are saved once all are there. The exit code is 0 where all files are whole.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from urllib.parse import urlsplit
 BROWSER = "/usr/bin/firefox-esr"
 AUTHORITY = Path("/certs/ca.pem")
 DOWNLOADS = Path("/downloads")
+#: Where the times of a page's requests go.
+REQUESTS = Path("/logs/requests.csv")
 PROFILE = Path("/tmp/profile")
 #: Port at which Marionette listens.
 PORT = 2828
@@ -53,9 +56,75 @@ PREFERENCES: dict[str, object] = {
     "services.settings.server": "data:,",
     "toolkit.telemetry.enabled": False,
 }
+#: Has the browser trust the lab's authority.
+TRUST = """
+const certificates = Cc["@mozilla.org/security/x509certdb;1"].getService(Ci.nsIX509CertDB);
+certificates.addCertFromBase64(arguments[0], "C,,");
+"""
+#: Has the browser note, from now on, what it asks for and what comes, and give files the media types of their names.
+WATCH = """
+const types = {html: "text/html", css: "text/css", js: "text/javascript"};
+const requests = Services.labRequests = new Map();
+class Listener {
+  QueryInterface = ChromeUtils.generateQI(["nsIStreamListener"]);
+  constructor(request) { this.request = request; }
+  onStartRequest(channel) { this.next.onStartRequest(channel); }
+  onDataAvailable(channel, stream, offset, count) {
+    const input = Cc["@mozilla.org/binaryinputstream;1"].createInstance(Ci.nsIBinaryInputStream);
+    input.setInputStream(stream);
+    const data = new ArrayBuffer(count);
+    input.readArrayBuffer(count, data);
+    this.request.parts.push(new Uint8Array(data));
+    const copy = Cc["@mozilla.org/io/arraybuffer-input-stream;1"].createInstance(Ci.nsIArrayBufferInputStream);
+    copy.setData(data, 0, count);
+    this.next.onDataAvailable(channel, copy, offset, count);
+  }
+  onStopRequest(channel, status) {
+    const timed = channel.QueryInterface(Ci.nsITimedChannel);
+    this.request.times = [timed.asyncOpenTime, timed.responseStartTime, timed.responseEndTime];
+    if (!Components.isSuccessCode(status)) this.request.failure = `failed: ${status.toString(16)}`;
+    this.next.onStopRequest(channel, status);
+  }
+}
+Services.obs.addObserver((channel, topic) => {
+  channel.QueryInterface(Ci.nsIHttpChannel);
+  const name = channel.URI.QueryInterface(Ci.nsIURL).fileName;
+  if (topic === "http-on-modify-request") {
+    channel.QueryInterface(Ci.nsITimedChannel).timingEnabled = true;
+    return;
+  }
+  const request = {parts: [], failure: null, times: null};
+  const version = channel.QueryInterface(Ci.nsIHttpChannelInternal).protocolVersion;
+  if (channel.responseStatus !== 200 || version !== "h3") {
+    request.failure = `status ${channel.responseStatus} over ${version}`;
+  }
+  requests.set(name, request);
+  const type = types[channel.URI.fileExtension];
+  if (type) channel.contentType = type;
+  const listener = new Listener(request);
+  listener.next = channel.QueryInterface(Ci.nsITraceableChannel).setNewListener(listener);
+}, "http-on-examine-response");
+"""
+#: Takes the paths of the files by their names, and calls back with the failure of one, or the times of all, µs.
+SAVE = """
+const [files, callBack] = arguments;
+const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+(async () => {
+  const times = {};
+  for (const [name, path] of Object.entries(files)) {
+    const request = Services.labRequests.get(name);
+    if (!request) return `${name} was not asked for`;
+    while (!request.times) await wait(1);
+    if (request.failure) return `${name}: ${request.failure}`;
+    times[name] = request.times;
+    for (const part of request.parts) await IOUtils.write(path, part, {mode: "appendOrCreate"});
+  }
+  return times;
+})().then(callBack, (error) => callBack(String(error)));
+"""
 #: Takes URLs with the paths of their files, and calls back with nothing or the reason of a failure.
 SCRIPT = """
-const [files, authority, callBack] = arguments;
+const [files, callBack] = arguments;
 const fetchFile = async ([url, path]) => {
   const response = await fetch(url, {cache: "no-store"});
   if (!response.ok) throw new Error(`${url}: status ${response.status}`);
@@ -66,10 +135,6 @@ const fetchFile = async ([url, path]) => {
     await IOUtils.write(path, value, {mode: "appendOrCreate"});
   }
 };
-if (authority) {
-  const certificates = Cc["@mozilla.org/security/x509certdb;1"].getService(Ci.nsIX509CertDB);
-  certificates.addCertFromBase64(authority, "C,,");
-}
 Promise.all(files.map(fetchFile)).then(() => callBack(null), (error) => callBack(String(error)));
 """
 
@@ -125,20 +190,44 @@ class Marionette:
         return result
 
 
-def fetch(urls: list[str]) -> None:
-    """Have the browser that listens fetch the URLs into /downloads. FetchError where one of them fails."""
+def start() -> Marionette:
+    """The browser that listens, which trusts the lab's authority where there is one."""
     marionette = Marionette()
-    marionette.call("WebDriver:NewSession", timeouts={"script": FOR_EVER})
+    marionette.call("WebDriver:NewSession", timeouts={"script": FOR_EVER, "pageLoad": FOR_EVER})
     marionette.call("Marionette:SetContext", value="chrome")
-    authority = ""
     if AUTHORITY.exists():
         lines = AUTHORITY.read_text().splitlines()
         authority = "".join(line for line in lines if line and not line.startswith("-----"))
-    files = [(url, str(DOWNLOADS / Path(urlsplit(url).path).name)) for url in urls]
-    failure = marionette.call("WebDriver:ExecuteAsyncScript", script=SCRIPT, args=[files, authority])["value"]
+        marionette.call("WebDriver:ExecuteScript", script=TRUST, args=[authority])
+    return marionette
+
+
+def fetch(marionette: Marionette, urls: list[str]) -> None:
+    """Have the browser fetch the URLs into /downloads. FetchError where one of them fails."""
+    files = [(url, str(_file_of(url))) for url in urls]
+    failure = marionette.call("WebDriver:ExecuteAsyncScript", script=SCRIPT, args=[files])["value"]
     if failure is not None:
         raise FetchError(failure)
-    marionette.call("Marionette:Quit", flags=["eForceQuit"])
+
+
+def load_page(marionette: Marionette, urls: list[str]) -> None:
+    """Have the browser load the first URL as a document, which names the others. FetchError where a file fails."""
+    marionette.call("WebDriver:ExecuteScript", script=WATCH, args=[])
+    marionette.call("Marionette:SetContext", value="content")
+    marionette.call("WebDriver:Navigate", url=urls[0])
+    marionette.call("Marionette:SetContext", value="chrome")
+    files = {_file_of(url).name: str(_file_of(url)) for url in urls}
+    times = marionette.call("WebDriver:ExecuteAsyncScript", script=SAVE, args=[files])["value"]
+    if isinstance(times, str):
+        raise FetchError(times)
+    rows = (",".join(str(at * 1000) for at in times[_file_of(url).name]) for url in urls)
+    lines = [f"{number},{row}\n" for number, row in enumerate(rows)]
+    REQUESTS.write_text("request,asked_ns,first_byte_ns,complete_ns\n" + "".join(lines))
+
+
+def _file_of(url: str) -> Path:
+    """Where the contract has the file of a URL."""
+    return DOWNLOADS / Path(urlsplit(url).path).name
 
 
 def keep_qlog(folder: str) -> None:
@@ -182,7 +271,9 @@ def main(words: list[str]) -> int:
         stdout=sys.stderr,
     )
     try:
-        fetch(urls)
+        marionette = start()
+        (load_page if os.environ.get("SCHEDULE") else fetch)(marionette, urls)
+        marionette.call("Marionette:Quit", flags=["eForceQuit"])
         browser.wait(CLOSE_SECONDS)
     except FetchError as error:
         print(f"firefox-fetch: {error}", file=sys.stderr)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"net/url"
 	"time"
 
@@ -46,13 +47,28 @@ func runClient(ctx context.Context, o *options, logs *logs) error {
 
 // fetch gets the files over one connection.
 func (c *client) fetch(ctx context.Context, urls []*url.URL) error {
-	conn, err := c.endpoint.Dial(ctx, "udp", endpoint.Address(urls[0]), c.config)
+	local := c.endpoint
+	if !c.options.SharesSocket() {
+		var err error
+		if local, err = quic.Listen("udp", ":0", nil); err != nil {
+			return err
+		}
+		defer closeEndpoint(local)
+	}
+	conn, err := local.Dial(ctx, "udp", endpoint.Address(urls[0]), c.config)
 	if err != nil {
 		return err
 	}
 	// With nil it would end on the level of transport, which some servers report as abrupt.
 	defer conn.Abort(&quic.ConnectionCloseError{})
-	err = endpoint.Together(urls, func(u *url.URL) error { return c.get(ctx, conn, u) })
+	if c.options.HasSchedule() {
+		err = c.options.FollowSchedule(urls, func(due *endpoint.Request) (endpoint.Body, error) {
+			stream, err := c.ask(ctx, conn, due.URL)
+			return func() (io.ReadCloser, int64, error) { return io.NopCloser(stream), -1, nil }, err
+		})
+	} else {
+		err = endpoint.Together(urls, func(u *url.URL) error { return c.transfer(ctx, conn, u) })
+	}
 	if err == nil && c.sessions != nil {
 		c.sessions.Await(ticketPatience)
 	}
@@ -60,19 +76,27 @@ func (c *client) fetch(ctx context.Context, urls []*url.URL) error {
 	return err
 }
 
-func (c *client) get(ctx context.Context, conn *quic.Conn, u *url.URL) error {
+// ask sends a request, or a file, before it returns.
+func (c *client) ask(ctx context.Context, conn *quic.Conn, u *url.URL) (*quic.Stream, error) {
 	stream, err := conn.NewStream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stream.SetReadContext(ctx)
+	if err := c.options.WriteRequest(stream, u); err != nil {
+		return nil, err
+	}
+	if err := stream.CloseWrite(); err != nil {
+		return nil, err
+	}
+	return stream, nil
+}
+
+func (c *client) transfer(ctx context.Context, conn *quic.Conn, u *url.URL) error {
+	stream, err := c.ask(ctx, conn, u)
 	if err != nil {
 		return err
 	}
 	defer stream.CloseRead()
-	stream.SetReadContext(ctx)
-	if err := endpoint.WriteRequest(stream, u); err != nil {
-		return err
-	}
-	if err := stream.CloseWrite(); err != nil {
-		return err
-	}
-	_, err = c.options.Save(u, stream)
-	return err
+	return c.options.ReadResponse(stream, u)
 }

@@ -56,14 +56,8 @@ func serve(conn *quic.Conn, root *os.Root) {
 func answer(stream *quic.Stream, root *os.Root) {
 	// The stream counts as open until it is closed, which waits for the last acknowledgement.
 	defer stream.Close()
-	file, err := endpoint.ReadRequest(stream, root)
-	if err != nil {
+	if err := endpoint.Answer(stream, root); err != nil {
 		stream.StopSending(endpoint.Rejected)
-		stream.Reset(endpoint.Rejected)
-		return
-	}
-	defer file.Close()
-	if _, err := endpoint.Copy(stream, file); err != nil {
 		stream.Reset(endpoint.Rejected)
 	}
 }

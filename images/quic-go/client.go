@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -50,7 +51,12 @@ func runClient(ctx context.Context, o *options, logs *logs) error {
 
 // fetch gets the files over one connection, asking again if the server turns early data down.
 func (c *client) fetch(ctx context.Context, urls []*url.URL, earlyData bool) error {
-	conn, arrive, err := c.dial(ctx, urls[0], earlyData)
+	transport, release, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer release()
+	conn, arrive, err := c.dial(ctx, transport, urls[0], earlyData)
 	if err != nil {
 		return err
 	}
@@ -84,8 +90,26 @@ func (c *client) fetch(ctx context.Context, urls []*url.URL, earlyData bool) err
 	return errors.Join(err, conn.CloseWithError(noError[c.options.protocol], ""))
 }
 
+// open returns what a connection is made over, until the function that is returned is called.
+func (c *client) open() (*quic.Transport, func(), error) {
+	if c.options.SharesSocket() {
+		return c.transport, func() {}, nil
+	}
+	socket, err := net.ListenUDP("udp", nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	transport := &quic.Transport{Conn: socket}
+	return transport, func() {
+		transport.Close()
+		socket.Close()
+	}, nil
+}
+
 // dial makes a connection, which moves until the function that is returned is called.
-func (c *client) dial(ctx context.Context, u *url.URL, earlyData bool) (*quic.Conn, func() error, error) {
+func (c *client) dial(
+	ctx context.Context, transport *quic.Transport, u *url.URL, earlyData bool,
+) (*quic.Conn, func() error, error) {
 	address, err := net.ResolveUDPAddr("udp", endpoint.Address(u))
 	if err != nil {
 		return nil, nil, err
@@ -94,7 +118,6 @@ func (c *client) dial(ctx context.Context, u *url.URL, earlyData bool) (*quic.Co
 	if err != nil {
 		return nil, nil, err
 	}
-	transport := c.transport
 	if begun != nil {
 		if transport, err = openTransport(begun); err != nil {
 			return nil, nil, err
@@ -122,12 +145,87 @@ func (c *client) dial(ctx context.Context, u *url.URL, earlyData bool) (*quic.Co
 }
 
 func (c *client) fetchAll(ctx context.Context, conn *quic.Conn, urls []*url.URL, earlyData bool) error {
-	get := c.getHQ
+	transfer := c.transferHQ
 	if c.options.protocol == protocolHTTP3 {
 		transport := &http3.Transport{DisableCompression: true}
-		get = c.getHTTP3(transport.NewClientConn(conn), earlyData)
+		connection := transport.NewClientConn(conn)
+		if c.options.HasSchedule() {
+			return c.followSchedule(ctx, conn, urls, askHTTP3(ctx, connection))
+		}
+		transfer = c.getHTTP3(connection, earlyData)
+		if c.options.Upload {
+			transfer = c.postHTTP3(connection)
+		}
 	}
-	return endpoint.Together(urls, func(u *url.URL) error { return get(ctx, conn, u) })
+	if c.options.HasSchedule() {
+		return c.followSchedule(ctx, conn, urls, c.askHQ(ctx, conn))
+	}
+	if c.options.datagrams != nil {
+		return c.options.datagrams.Receive(ctx, conn.ReceiveDatagram, func(failure error) bool {
+			var end *quic.ApplicationError
+			return errors.As(failure, &end) && end.Remote && end.ErrorCode == noError[c.options.protocol]
+		})
+	}
+	return endpoint.Together(urls, func(u *url.URL) error { return transfer(ctx, conn, u) })
+}
+
+// followSchedule begins when the handshake is complete.
+func (c *client) followSchedule(
+	ctx context.Context, conn *quic.Conn, urls []*url.URL, ask func(*endpoint.Request) (endpoint.Body, error),
+) error {
+	select {
+	case <-conn.HandshakeComplete():
+	case <-conn.Context().Done():
+		return context.Cause(conn.Context())
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return c.options.FollowSchedule(urls, ask)
+}
+
+// askHTTP3 sends the headers of a request before it returns, so that requests leave in their order.
+func askHTTP3(
+	ctx context.Context, connection *http3.ClientConn,
+) func(*endpoint.Request) (endpoint.Body, error) {
+	return func(due *endpoint.Request) (endpoint.Body, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, due.URL.String(), nil)
+		if err != nil {
+			return nil, err
+		}
+		if due.Priority != "" {
+			request.Header.Set("Priority", due.Priority)
+		}
+		stream, err := connection.OpenRequestStream(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := errors.Join(stream.SendRequestHeader(request), stream.Close()); err != nil {
+			return nil, err
+		}
+		return func() (io.ReadCloser, int64, error) {
+			response, err := stream.ReadResponse()
+			if err != nil {
+				return nil, 0, err
+			}
+			if response.StatusCode != http.StatusOK {
+				return nil, 0, errors.Join(fmt.Errorf("status %d", response.StatusCode), response.Body.Close())
+			}
+			return response.Body, response.ContentLength, nil
+		}, nil
+	}
+}
+
+func (c *client) askHQ(ctx context.Context, conn *quic.Conn) func(*endpoint.Request) (endpoint.Body, error) {
+	return func(due *endpoint.Request) (endpoint.Body, error) {
+		stream, err := conn.OpenStreamSync(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := errors.Join(c.options.WriteRequest(stream, due.URL), stream.Close()); err != nil {
+			return nil, err
+		}
+		return func() (io.ReadCloser, int64, error) { return io.NopCloser(stream), -1, nil }, nil
+	}
 }
 
 func (c *client) getHTTP3(
@@ -158,19 +256,42 @@ func (c *client) getHTTP3(
 	}
 }
 
-func (c *client) getHQ(ctx context.Context, conn *quic.Conn, u *url.URL) error {
+func (c *client) postHTTP3(connection *http3.ClientConn) func(context.Context, *quic.Conn, *url.URL) error {
+	return func(ctx context.Context, _ *quic.Conn, u *url.URL) error {
+		file, size, err := c.options.Open(u)
+		if err != nil {
+			return err
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), file)
+		if err != nil {
+			return errors.Join(err, file.Close())
+		}
+		request.ContentLength = size
+		response, err := connection.RoundTrip(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusCreated {
+			return fmt.Errorf("status %d", response.StatusCode)
+		}
+		_, err = endpoint.Copy(io.Discard, response.Body)
+		return err
+	}
+}
+
+func (c *client) transferHQ(ctx context.Context, conn *quic.Conn, u *url.URL) error {
 	stream, err := conn.OpenStreamSync(ctx)
 	if err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { stream.CancelRead(0) })
 	defer stop()
-	if err := endpoint.WriteRequest(stream, u); err != nil {
+	if err := c.options.WriteRequest(stream, u); err != nil {
 		return err
 	}
 	if err := stream.Close(); err != nil {
 		return err
 	}
-	_, err = c.options.Save(u, stream)
-	return err
+	return c.options.ReadResponse(stream, u)
 }

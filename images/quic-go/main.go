@@ -30,6 +30,7 @@ type options struct {
 	zeroRTT          bool
 	idleTimeout      time.Duration
 	handshakeTimeout time.Duration
+	datagrams        *endpoint.Datagrams // nil where no datagrams are asked for
 }
 
 func parseOptions(role string, arguments []string) (*options, error) {
@@ -45,6 +46,10 @@ func parseOptions(role string, arguments []string) (*options, error) {
 	flags.DurationVar(&o.idleTimeout, "idle-timeout", time.Minute, "`time` without a packet after which a connection is given up")
 	flags.DurationVar(&o.handshakeTimeout, "handshake-timeout", 20*time.Second, "the same during the handshake")
 	if err := o.Parse(flags, arguments); err != nil {
+		return nil, err
+	}
+	var err error
+	if o.datagrams, err = endpoint.ReadDatagrams(); err != nil {
 		return nil, err
 	}
 	if o.protocol != protocolHTTP3 && o.protocol != endpoint.ProtocolHQ {
@@ -68,6 +73,7 @@ func (o *options) quicConfig(logs *logs) *quic.Config {
 		// quic-go cannot be told how far to probe, so a largest size is kept by not probing.
 		DisablePathMTUDiscovery: o.maxUDPPayload != 0 || !o.pathMTUDiscovery,
 		Allow0RTT:               o.zeroRTT,
+		EnableDatagrams:         o.datagrams != nil,
 		Tracer:                  logs.trace,
 	}
 }

@@ -47,10 +47,10 @@ func runServer(ctx context.Context, o *options, logs *logs) error {
 	failed := make(chan error, 1)
 	go func() {
 		if o.protocol == protocolHTTP3 {
-			server := &http3.Server{Handler: http.FileServerFS(root.FS())}
+			server := &http3.Server{Handler: answerHTTP3(http.FileServerFS(root.FS()))}
 			failed <- server.ServeListener(listener)
 		} else {
-			failed <- serveHQ(listener, root)
+			failed <- serveHQ(listener, root, o.datagrams)
 		}
 	}()
 	select {
@@ -58,6 +58,23 @@ func runServer(ctx context.Context, o *options, logs *logs) error {
 		return nil
 	case err := <-failed:
 		return err
+	}
+}
+
+// answerHTTP3 keeps the files that are sent, and leaves all else to the files that are served.
+func answerHTTP3(files http.Handler) http.HandlerFunc {
+	return func(writer http.ResponseWriter, request *http.Request) {
+		if request.Method != http.MethodPost {
+			files.ServeHTTP(writer, request)
+			return
+		}
+		length, err := endpoint.Keep(request.URL.Path, request.Body)
+		if err != nil || request.ContentLength >= 0 && length != request.ContentLength {
+			stack.Tell("%s: %d bytes of %d: %v", request.URL.Path, length, request.ContentLength, err)
+			writer.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		writer.WriteHeader(http.StatusCreated)
 	}
 }
 
@@ -78,11 +95,15 @@ func (w *witness) Accept(ctx context.Context) (*quic.Conn, error) {
 	return conn, err
 }
 
-func serveHQ(listener *witness, root *os.Root) error {
+func serveHQ(listener *witness, root *os.Root, datagrams *endpoint.Datagrams) error {
 	for {
 		conn, err := listener.Accept(context.Background())
 		if err != nil {
 			return err
+		}
+		if datagrams != nil {
+			go sendDatagrams(conn, datagrams)
+			continue
 		}
 		go func() {
 			for {
@@ -96,15 +117,22 @@ func serveHQ(listener *witness, root *os.Root) error {
 	}
 }
 
-func answerHQ(stream *quic.Stream, root *os.Root) {
-	file, err := endpoint.ReadRequest(stream, root)
-	if err != nil {
-		stream.CancelRead(endpoint.Rejected)
-		stream.CancelWrite(endpoint.Rejected)
+// sendDatagrams sends them once the handshake is complete, and closes the connection behind them.
+func sendDatagrams(conn *quic.Conn, datagrams *endpoint.Datagrams) {
+	select {
+	case <-conn.HandshakeComplete():
+	case <-conn.Context().Done():
 		return
 	}
-	defer file.Close()
-	if _, err := endpoint.Copy(stream, file); err != nil {
+	if err := datagrams.Send(conn.Context(), conn.SendDatagram); err != nil {
+		stack.Tell("%v", err)
+	}
+	conn.CloseWithError(noError[endpoint.ProtocolHQ], "")
+}
+
+func answerHQ(stream *quic.Stream, root *os.Root) {
+	if err := endpoint.Answer(stream, root); err != nil {
+		stream.CancelRead(endpoint.Rejected)
 		stream.CancelWrite(endpoint.Rejected)
 		return
 	}

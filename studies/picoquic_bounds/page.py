@@ -296,4 +296,4 @@ def _number(link: Link) -> str:
 
 def _last_rate(path: Path) -> Rate:
     """The rate towards the client after all changes, which the last connection has."""
-    return path.rates_to_client[-1][1]
+    return path.rates("to_client")[-1][1]

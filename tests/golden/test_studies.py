@@ -175,10 +175,14 @@ def test_a_study_is_a_folder_with_its_source() -> None:
         "reordering.md",
         "handover.md",
         "in-sequence.md",
+        "latency.md",
         "leo.md",
+        "media.md",
         "path-mtu.md",
         "remembered.md",
         "studies.md",
+        "uploads.md",
+        "web.md",
     }
     assert {page for study in studies().values() for page in study.beside} == {"effects.md"}
 

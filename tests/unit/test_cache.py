@@ -28,6 +28,7 @@ from harness.outcome import Outcome
 from harness.scenario.schema import Flow
 from harness.topology import Lab, build_lab
 from harness.topology.build import served_size
+from harness.topology.spec import LabFile
 from tests.examples import cell, path, scenario
 
 LIBRARY, PROGRAM = "usr/lib/libz.so.1", "usr/bin/server"
@@ -350,10 +351,10 @@ def test_the_cache_is_bounded_and_what_is_in_use_stays(tmp_path: Path) -> None:
 
 
 def test_what_is_served_is_made_again_when_it_was_written_to(tmp_path: Path) -> None:
-    file = served_file(tmp_path, "f", 1000)
+    file = served_file(tmp_path, LabFile(name="f", size=1000))
     content = file.read_bytes()
     file.write_bytes(b"x" * 1000)
-    assert served_file(tmp_path, "f", 1000).read_bytes() == content
+    assert served_file(tmp_path, LabFile(name="f", size=1000)).read_bytes() == content
     assert file.stat().st_mtime == MODIFIED
     with pytest.raises(EngineError, match="not a folder"):
         (tmp_path / "not a folder").touch()

@@ -24,6 +24,7 @@ from harness.engine.images.build import Build, Images, Variant, folder_hash, fre
 from harness.engine.served_files import MODIFIED, first_difference, served_file
 from harness.errors import EngineError
 from harness.topology import build_lab
+from harness.topology.spec import LabFile
 from tests.examples import cell, implementation
 from tests.polling import wait_for
 
@@ -161,7 +162,10 @@ def test_a_context_is_built_of_files_that_are_newer_than_any_cache(tmp_path: Pat
 
 
 def test_served_files_are_the_same_everywhere(tmp_path: Path) -> None:
-    path, file = served_file(tmp_path / "a", "f", 100_001), served_file(tmp_path / "b", "f", 100_001)
+    path, file = (
+        served_file(tmp_path / "a", LabFile(name="f", size=100_001)),
+        served_file(tmp_path / "b", LabFile(name="f", size=100_001)),
+    )
     assert path.read_bytes() == file.read_bytes()
     assert path.stat().st_size == 100_001
     assert hashlib.sha256(path.read_bytes()).hexdigest()[:16] == "9a68e07897c48459"
@@ -170,14 +174,14 @@ def test_served_files_are_the_same_everywhere(tmp_path: Path) -> None:
 def test_served_files_look_the_same_everywhere(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
-        file = served_file(tmp_path / "www", "f", 10)
+        file = served_file(tmp_path / "www", LabFile(name="f", size=10))
     finally:
         os.umask(before)
     assert (file.stat().st_mode & 0o777, file.stat().st_mtime) == (0o644, MODIFIED)
     assert (file.parent.stat().st_mode & 0o777, file.parent.stat().st_mtime) == (0o755, MODIFIED)
     # One that was made by an older harness, too.
     os.utime(file)
-    assert served_file(tmp_path / "www", "f", 10).stat().st_mtime == MODIFIED
+    assert served_file(tmp_path / "www", LabFile(name="f", size=10)).stat().st_mtime == MODIFIED
 
 
 @given(offset=st.integers(0, 999), cut=st.integers(0, 999))

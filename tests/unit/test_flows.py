@@ -15,7 +15,7 @@ from harness.engine.compose_file import compose_document
 from harness.errors import InputError
 from harness.execution.matrix import Request, build_matrix, named_implementations, swept_points
 from harness.outcome import Cell
-from harness.planning.endpoint_config import UnsupportedError
+from harness.planning.endpoint_config import UnsupportedError, configure_endpoints
 from harness.scenario.schema import Flow, Implementation, Scenario
 from harness.topology import Lab, build_lab, lab_summary
 from harness.topology.build import served_size
@@ -55,8 +55,12 @@ def lab(*flows: object, **overrides: object) -> Lab:
         ({"download": "1 MB", "stop": "5 s"}, "exactly one of download"),
         ({"start": "6 s", "stop": "5 s"}, "before it starts"),
         ({"stop": "5 s", "repeat_after": "1 s"}, "not repeated"),
-        ({"stop": "5 s", "traffic": {"model": "cbr", "rate": "1 Mbit/s"}}, "downloads in bulk"),
-        ({"stop": "5 s", "direction": "to_server"}, "downloads in bulk"),
+        ({"stop": "5 s", "traffic": {"model": "cbr", "rate": "1 Mbit/s"}}, "their flows are in bulk"),
+        ({"download": "1 MB", "direction": "to_server"}, "what goes to the server is no download"),
+        ({"upload": "1 MB", "download": "1 MB"}, "download says it once more"),
+        ({"upload": "1 MB", "direction": "to_server"}, "direction says it once more"),
+        ({"upload": "1 MB", "stop": "5 s"}, "exactly one of download"),
+        ({"kind": "tcp", "upload": "0 B"}, "transfers something"),
         ({"kind": "tcp"}, "exactly one of download"),
         ({"kind": "tcp", "download": "1 MB", "stop": "5 s"}, "exactly one of download"),
         ({"kind": "tcp", "download": "1 MB", "repeat_after": "1 s"}, "tcp is not repeated"),
@@ -341,7 +345,8 @@ def test_an_entry_with_a_count_stands_for_several_flows() -> None:
             {"download": "1 MB", "count": 2, "every": "1 s", "moves": [{"at": "2 s", "how": "nat-port"}]},
             "flows that move start together",
         ),
-        ({"download": "100 kB", "connections": 100}, "unknown key 'connections'"),
+        ({"download": "100 kB", "connections": 2}, "the flow has none to share"),
+        ({"files": [{"count": 2, "size": "1 kB"}], "connections": 3}, "3 connections share 2 files"),
     ],
 )
 def test_counts_that_cannot_be(flow: object, words: str) -> None:
@@ -349,10 +354,22 @@ def test_counts_that_cannot_be(flow: object, words: str) -> None:
         Flow.model_validate(flow)
 
 
-def test_several_connections_are_several_clients() -> None:
-    with pytest.raises(ValidationError) as failure:
-        Flow.model_validate({"download": "100 kB", "connections": 100})
-    assert failure.value.errors()[0]["ctx"]["error"].hint == "write count: 100, for as many clients"
+def test_several_connections_of_a_client_share_its_files() -> None:
+    files = [{"count": 6, "size": "1 MB"}]
+    (made_cell,) = made({"files": files, "connections": 6})[:1]
+    with pytest.raises(UnsupportedError, match="alpha makes one connection at a time"):
+        configure_endpoints(made_cell, 0)
+    (able,) = build_matrix(
+        Request(
+            [scenario(flows=[{"files": files, "connections": 6}], objectives=[])],
+            [implementation("alpha", connections=True)],
+            [implementation("beta")],
+        ),
+        images("alpha", "beta"),
+        SIM,
+        {},
+    )
+    assert build_lab(able, 0).host("client0").environment["CONNECTIONS"] == "6"
 
 
 def test_more_flows_than_a_lab_has_room_for() -> None:

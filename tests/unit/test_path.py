@@ -263,4 +263,6 @@ def test_the_rate_towards_the_client_over_time(terminal: str, rates: list[int]) 
     ]
     file = path(forward=link("50 Mbit/s"), **{"return": link("10 Mbit/s")}, terminal=terminal, changes=changes)
     since = [0, 5] if terminal == "client" else [0, 6]
-    assert [(at.seconds, rate.value / 1e6) for at, rate in file.rates_to_client] == list(zip(since, rates, strict=True))
+    assert [(at.seconds, rate.value / 1e6) for at, rate in file.rates("to_client")] == list(
+        zip(since, rates, strict=True)
+    )

@@ -60,7 +60,7 @@ def test_completion_is_that_of_the_last_file(tmp_path: Path) -> None:
     }
     truth = server.truth(SIZE, zero_ns)
     assert measurements["completion"].value == pytest.approx(truth, abs=0.002)
-    assert measurements["completion"].vantage == PACKETS
+    assert measurements["completion"].vantage == PACKETS["client"]
     assert measurements["goodput"].value == pytest.approx(8 * SIZE / truth / 1e6, rel=0.01)
     assert measurements["first_byte"].value == pytest.approx((min(server.arrived.values()) - zero_ns) / 1e9, abs=0.002)
     assert "handshake" in measurements
@@ -79,7 +79,7 @@ def test_answers_that_are_missing_are_counted(tmp_path: Path) -> None:
     server.write_keys(tmp_path)
     run, _ = _run(tmp_path, server)
     why = {absence.metric: absence.why for absence in measure(tmp_path, run).absent}
-    assert why["completion"] == "the captured packets show answers on 3 streams, of 5 files"
+    assert why["completion"] == "the captured packets show data on 3 streams, of 5 files"
 
 
 def test_what_did_not_come_whole_has_no_completion(tmp_path: Path) -> None:

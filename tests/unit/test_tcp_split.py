@@ -49,7 +49,7 @@ def test_without_anybody_over_tcp_the_request_is_refused_at_the_proxy(
         _asked(tmp_path / "a.yaml", DOWNLOADS, clients, servers)
     assert caught.value.message.startswith(f"{tmp_path}/a.yaml:7:12: a proxy that splits TCP, and nobody asked for")
     assert len(caught.value.message.splitlines()) == 1
-    assert "HTTPS over TCP beside them or alone, h2o-https, https;" in caught.value.hint
+    assert "HTTPS over TCP beside them or alone, go-https, h2o-https, https;" in caught.value.hint
 
 
 def test_who_the_file_lists_beside_tcp_may_come_alone(tmp_path: Path) -> None:

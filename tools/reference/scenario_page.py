@@ -22,7 +22,7 @@ from harness.netem import find_inexpressible
 from harness.planning.sweep import DIRECTIONS, PROPERTIES
 from harness.report.markdown import table_row
 from harness.scenario.parameters import PARAMETERS, WrittenNumber, WrittenValue
-from harness.scenario.schema import Link, Scenario, Trace
+from harness.scenario.schema import Link, Page, Scenario, Trace
 from harness.scenario.schema.trace import READ
 from harness.units import Duration, Percentage, Quantity, QueueSize, Rate, Size
 
@@ -118,7 +118,7 @@ def _table(model: type[BaseModel], examples: Examples) -> Iterator[str]:
             raise InputError(
                 f"no example has the key {key} of {model.__name__}", "write it into a file of docs/scenarios"
             )
-        forms = [one["description"] for one in short[key].get("oneOf", ()) if one.get("type") == "string"]
+        forms = [one["description"] for one in short.get(key, {}).get("oneOf", ()) if one.get("type") == "string"]
         takes = " ".join([_takes(field.annotation, _bounds(field.metadata)), *(f"(or {form})" for form in forms)])
         example = examples.get((model.__name__, key), "")
         example = example if example in ("", _BELOW) else f"`{escape_cell(example)}`"
@@ -127,9 +127,9 @@ def _table(model: type[BaseModel], examples: Examples) -> Iterator[str]:
 
 
 def _filled_in(model: type[BaseModel], key: str) -> bool:
-    """Whether a file leaves a key out: a scenario's name is that of its file, and a trace says what is in it."""
+    """Whether a file leaves a key out: a scenario has the name of its file, and a trace or an archive says the rest."""
     return (model is Scenario and key == "name") or (
-        model is Trace and model.model_fields[key].json_schema_extra == READ
+        model in (Page, Trace) and model.model_fields[key].json_schema_extra == READ
     )
 
 

@@ -1,4 +1,4 @@
-"""Metrics of the bottleneck towards the clients while flows share it: its queue, its rate, its drops."""
+"""Metrics of the bottleneck, towards where the data go, while flows share it: its queue, its rate, its drops."""
 
 from __future__ import annotations
 

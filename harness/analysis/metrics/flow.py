@@ -17,6 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from harness.analysis.arrival import resent_flags
+from harness.analysis.delivery import FILE
 from harness.analysis.metrics.kinds import Absent, MetricResult, Value, flow_metric
 from harness.analysis.metrics.registry import Caution, Finding, measures
 from harness.analysis.run_view import RunView
@@ -29,6 +30,7 @@ from harness.capture.counters import transfer_growth
 from harness.capture.qlog import Losses
 from harness.capture.tcp_info import read_iperf3
 from harness.formatting import format_flows
+from harness.scenario.parameters import peer_role
 
 # --- Loss detection and recovery of a sender: from its qlog (QUIC), its kernel (TCP) or its segments.
 
@@ -158,19 +160,19 @@ def mean_throughput(flow: SharedFlow) -> MetricResult:
     better="higher",
     title="what the receiving application got (goodput)",
     formula="8·bytes / (end - start)",
-    source="downloads: growth of the client's file; a generator's TCP: bytes acknowledged cumulatively (RFC 4898 "
+    source="files: growth of the receiver's file; a generator's TCP: bytes acknowledged cumulatively (RFC 4898 "
     "tcpEStatsAppHCThruOctetsAcked), its size where it has one and all of it came; UDP: mean_throughput, for the "
     "payload is all there is; RFC 5166 §2.1.1; CCPerf's mean_throughput_l7",
 )
 def mean_throughput_l7(flow: SharedFlow) -> MetricResult:
-    """The file of a download, or the in-order bytes of a TCP stream."""
+    """The file of a QUIC flow, or the in-order bytes of a TCP stream."""
     if flow.facts.kind == "udp":
         return Value(flow.mean_rate(flow.lifetime.received), flow.at_receiver)
-    is_download = flow.facts.kind != "tcp"
-    size = _file_bytes(flow) if is_download else _stream_bytes(flow)
+    is_file = flow.facts.kind != "tcp"
+    size = _file_bytes(flow) if is_file else _stream_bytes(flow)
     if size is None:
         return Absent("neither a growing file nor tcp_info shows it")
-    return Value(size * 8 / flow.lifetime.seconds / 1e6, "client file" if is_download else "tcp_info")
+    return Value(size * 8 / flow.lifetime.seconds / 1e6, FILE[peer_role(flow.facts.sender)] if is_file else "tcp_info")
 
 
 def _file_bytes(flow: SharedFlow) -> float | None:
@@ -186,7 +188,7 @@ def _file_bytes(flow: SharedFlow) -> float | None:
 
 
 def _stream_bytes(flow: SharedFlow) -> float | None:
-    requested = flow.view.flows[flow.number].download
+    requested = flow.view.flows[flow.number].amount
     if requested is not None and flow.complete:
         # The last acknowledgements are in flight when the flow ends.
         return float(requested.bytes)

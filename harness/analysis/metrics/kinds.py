@@ -71,7 +71,7 @@ def flow_metric(
 def link_metric(
     *, unit: str, better: Better, title: str, formula: str, source: str
 ) -> Callable[[LinkFunction], LinkFunction]:
-    """A metric of the bottleneck towards the clients while flows send through it."""
+    """A metric of the bottleneck that data pass (`RunView.data_side`) while flows send through it."""
 
     def mark(function: LinkFunction) -> LinkFunction:
         metric = _declare("link", function, unit, better, title, formula, source)

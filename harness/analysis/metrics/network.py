@@ -19,7 +19,7 @@ from harness.analysis.metrics.kinds import Absent, MetricResult, Value, network_
 from harness.analysis.metrics.registry import Finding, Metric, declare, measures
 from harness.analysis.run_view import RunView
 from harness.analysis.shared_flows import SharedFlow, flows_of, throughputs
-from harness.analysis.timeseries import BOTTLENECK, NETWORK
+from harness.analysis.timeseries import NETWORK, bottleneck_number
 from harness.analysis.timeseries.grid import BIN, GRID, Floats, bin_starts
 from harness.formatting import format_flows
 from harness.outcome import Absence
@@ -240,7 +240,7 @@ def jain_shared(flows: Sequence[SharedFlow]) -> MetricResult:
     unit="1",
     better="higher",
     least=1,
-    title="share of what the bottleneck's rate allows that left it towards the clients",
+    title="share of what the bottleneck's rate allows that left it, in the direction of the data",
     formula="Σ sent / Σ allowed, in frames, over the whole bins in which at least one flow with congestion control "
     "that sends this way is active",
     source="both captures (`series.bottleneck`); lab.json; RFC 9743 §5.1 asks for it beside fairness, which an idle "
@@ -248,10 +248,11 @@ def jain_shared(flows: Sequence[SharedFlow]) -> MetricResult:
 )
 def utilisation_shared(flows: Sequence[SharedFlow]) -> MetricResult:
     """A service process counts with its mean rate."""
-    sending = [flow for flow in flows if flow.responsive and flow.facts.sender == "server"]
+    side = flows[0].view.data_side
+    sending = [flow for flow in flows if flow.responsive and flow.side == side]
     if not sending:
         return None
-    rate = sending[0].series.points(BOTTLENECK, "sending_rate")
+    rate = sending[0].series.points(bottleneck_number(0, 1, side), "sending_rate")
     active = np.zeros(len(rate.t), np.bool_)
     for phase in phases(sending):
         active |= (rate.t >= phase.start - 1e-9) & (rate.t + BIN <= phase.end + 1e-9)

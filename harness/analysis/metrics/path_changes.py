@@ -1,7 +1,7 @@
-"""How soon a download fills its link again, after each change of a path that makes it stop or gives it another rate.
+"""How soon a transfer fills its link again, after each change of a path that makes it stop or gives it another rate.
 
-A change here is a moment at which the direction towards the client gets another rate or delay, or begins to be dark.
-Several at the same moment are one. It is measured where one flow has the path for itself.
+A change here is a moment at which the direction of the data gets another rate or delay, or begins to be dark. Several
+at the same moment are one. It is measured where one flow has the path for itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.outcome import Absence
 
 Ints = npt.NDArray[np.int64]
 
-#: The link is filled again when so much of its rate has come to the client within so many ns.
+#: The link is filled again when so much of its rate has come to the receiver within so many ns.
 FILLED, WINDOW_NS = 0.8, 100_000_000
 _FORMULA = f"the change until the end of the first {WINDOW_NS // 10**6} ms in which {FILLED:.0%} of the rate came"
 RECOVERY = declare(
@@ -56,9 +56,9 @@ UNFILLED = declare(
 
 @measures
 def change_recoveries(view: RunView) -> Iterator[Finding]:
-    """Yield change_recovery, change_recovery_longest and unrecovered_changes, for data that go to the client."""
-    direction = view.directions.get("to_client")
-    if view.lab is None or direction is None or len(view.lab.flows) != 1 or view.lab.flows[0].sender != "server":
+    """Yield change_recovery, change_recovery_longest and unrecovered_changes, in the direction of the data."""
+    direction = view.directions.get(view.data_side)
+    if view.lab is None or direction is None or len(view.lab.flows) != 1:
         return
     changes = _change_times(view)
     for window in view.windows:
@@ -76,18 +76,19 @@ def change_recoveries(view: RunView) -> Iterator[Finding]:
 
 
 def _change_times(view: RunView) -> list[int]:
-    """When the direction towards the client changed, ns, in order."""
+    """When the direction of the data changed, ns, in order."""
     assert view.lab is not None
+    side = view.data_side
+    states = [change.to_client if side == "to_client" else change.to_server for change in view.lab.changes]
     due = {
-        change.at: index
-        for index, change in enumerate(view.lab.changes)
-        if change.to_client is not None
-        and (change.to_client.rate_bps is not None or change.to_client.delay_ns is not None)
+        view.lab.changes[index].at: index
+        for index, state in enumerate(states)
+        if state is not None and (state.rate_bps is not None or state.delay_ns is not None)
     }
     due |= {
         outage.from_ns / 1e9: -1
         for outage in view.lab.outages
-        if outage.direction != "to_server" and outage.from_ns / 1e9 not in due
+        if outage.direction in (side, None) and outage.from_ns / 1e9 not in due
     }
     applied = (view.events.applied(index, at) for at, index in due.items())
     return sorted(time for time in applied if time is not None)

@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.direction import SIDES
+from harness.analysis.direction import SIDES, Side
 from harness.analysis.metrics.kinds import transfer_measurement
 from harness.analysis.metrics.registry import Caution, Finding, declare, measures
 from harness.analysis.run_view import RunView
@@ -18,7 +18,6 @@ from harness.capture.counters import count_increase
 from harness.scenario.metric_names import TransferName
 from harness.topology.lab_file import LinkSettings
 
-_DIRECTIONS = ("to_client", "to_server")
 DROPS = {
     f"queue_drops_{to}": declare(
         f"queue_drops_{to}",
@@ -29,7 +28,7 @@ DROPS = {
         formula="count over all flows, from the start of the first transfer to the end of the last",
         source="the kernel's counters; CCPerf's total_qdisc_drops_l2",
     )
-    for to in _DIRECTIONS
+    for to in SIDES
 } | {
     f"loss_drops_{to}": declare(
         f"loss_drops_{to}",
@@ -40,7 +39,7 @@ DROPS = {
         formula="count over all flows, from the start of the first transfer to the end of the last",
         source="the kernel's counters",
     )
-    for to in _DIRECTIONS
+    for to in SIDES
 }
 MARKS = {
     to: declare(
@@ -53,19 +52,20 @@ MARKS = {
         "start of the first transfer to the end of the last; only where the queue may mark",
         source="both captures; RFC 3168 §5",
     )
-    for to in _DIRECTIONS
+    for to in SIDES
 }
 QUEUE_DELAY = {
-    label: declare(
-        f"queue_delay_{label}_to_client",
+    (label, to): declare(
+        f"queue_delay_{label}_{to}",
         layer="flow",
         unit="ms",
         better="lower",
-        title=f"wait of a transfer's packets at the bottleneck towards the client, {statistic}",
+        title=f"wait of a transfer's packets at the bottleneck towards the {to.removeprefix('to_')}, {statistic}",
         formula="time from one capture to the other, less the asked delay; under jitter the jitter is in it, and after "
         "a scheduled change the asked delay is that of the moment of leaving",
         source="both captures",
     )
+    for to in SIDES
     for label, statistic in (("p50", "median"), ("p95", "95th percentile"), ("max", "longest"))
 }
 
@@ -100,8 +100,8 @@ def _device(settings: LinkSettings, kind: str) -> str:
 def marks(view: RunView) -> Iterator[Finding]:
     """Yield CE marks per direction whose queue may mark; and a caution if no packet was ECN-capable."""
     path = view.emulated_path
-    for to, link in (("to_client", path.to_client), ("to_server", path.to_server)):
-        passage = getattr(view, to)
+    for to in SIDES:
+        link, passage = getattr(path, to), getattr(view, to)
         # A node that marks, clears or drops marks behind the queue hides what the queue did.
         if passage is None or not link.queue.may_mark or link.ecn in ("mark", "bleach", "drop"):
             continue
@@ -117,26 +117,35 @@ def marks(view: RunView) -> Iterator[Finding]:
 
 @measures
 def queue_delay(view: RunView) -> Iterator[Finding]:
-    """Yield median, 95th percentile and longest wait, on any path. Nothing for segments in series, which have their own
-    metrics (`analysis.metrics.segments`).
+    """Yield median, 95th percentile and longest wait of a transfer's data, on any path. Nothing for segments in series,
+    which have their own metrics (`analysis.metrics.segments`).
     """
-    waits = []
     if view.in_sequence:
         return
-    for path in view.every_path:
-        direction = path.directions.get("to_client")
-        if direction is None:
-            return
-        arrived = direction.passage.arrived
-        entered = direction.passage.entered.select(arrived)
-        waits.append((entered, (direction.departures_ns()[arrived] - entered.t_ns) / 1e6))
+    waits = {to: _waits(view, to) for to in dict.fromkeys(window.direction for window in view.windows)}
     for window in view.windows:
-        wait_ms = np.concatenate([path_wait_ms[_within(window, entered)] for entered, path_wait_ms in waits])
+        paths = waits[window.direction]
+        if paths is None:
+            continue
+        wait_ms = np.concatenate([path_wait_ms[_within(window, entered)] for entered, path_wait_ms in paths])
         if not len(wait_ms):
             continue
         p50, p95, longest = np.percentile(wait_ms, [50, 95, 100])
         for label, value in (("p50", p50), ("p95", p95), ("max", longest)):
-            yield transfer_measurement(QUEUE_DELAY[label], window, value, "both captures")
+            yield transfer_measurement(QUEUE_DELAY[label, window.direction], window, value, "both captures")
+
+
+def _waits(view: RunView, to: Side) -> list[tuple[Capture, npt.NDArray[np.float64]]] | None:
+    """On each path, the packets in one direction that arrived, and how long each waited, ms; None without captures."""
+    waits = []
+    for path in view.every_path:
+        direction = path.directions.get(to)
+        if direction is None:
+            return None
+        arrived = direction.passage.arrived
+        entered = direction.passage.entered.select(arrived)
+        waits.append((entered, (direction.departures_ns()[arrived] - entered.t_ns) / 1e6))
+    return waits
 
 
 def _within(window: TransferWindow, entered: Capture) -> npt.NDArray[np.bool_]:

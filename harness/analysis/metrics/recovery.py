@@ -56,12 +56,12 @@ def _segment_share(view: RunView, window: TransferWindow) -> Iterator[Finding]:
 
 def _counts(view: RunView, window: TransferWindow) -> tuple[int, int] | None:
     """Packets sent and lost on one transfer's connection; None if no trace reports them."""
-    traces = [summary for path in traces_of(view, window, "server") if (summary := summarise(path)).sent]
+    traces = [summary for path in traces_of(view, window, window.sender) if (summary := summarise(path)).sent]
     return (sum(trace.sent for trace in traces), sum(trace.lost for trace in traces)) if traces else None
 
 
 def _has_losses(view: RunView, window: TransferWindow) -> bool:
-    passage = view.to_client
+    passage = view.to_client if window.sender == "server" else view.to_server
     if passage is None:
         return False
     entered = passage.entered

@@ -115,7 +115,7 @@ def _ending_transfers(view: RunView) -> Iterator[tuple[TransferWindow, int, Deli
 def _multi_file_transfers(view: RunView) -> Iterator[tuple[TransferWindow, MultiFileDelivery]]:
     """The transfers of several files, and the source of their arrival times."""
     for window in view.windows:
-        if window.flow.files:
+        if window.flow.groups:
             yield window, MultiFileDelivery(view, window)
 
 
@@ -138,7 +138,9 @@ def first_byte(view: RunView) -> Iterator[Finding]:
     for window in view.windows:
         file_moment = Delivery(view, window).file_time_of(1)
         if not isinstance(file_moment, Unavailable) and window.zero_ns is not None:
-            yield transfer_measurement(FIRST_BYTE, window, (file_moment.middle_ns - window.zero_ns) / 1e9, FILE)
+            yield transfer_measurement(
+                FIRST_BYTE, window, (file_moment.middle_ns - window.zero_ns) / 1e9, FILE[window.receiver]
+            )
     for window, objects in _multi_file_transfers(view):
         yield from _time_findings(window, FIRST_BYTE, objects.first_byte())
     for window, _, delivery in _ending_transfers(view):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.analysis.connection import TransferConnection
+from harness.analysis.delivery import SEGMENTS
 from harness.analysis.metrics.kinds import transfer_measurement
 from harness.analysis.metrics.registry import Caution, Finding, declare, measures
 from harness.analysis.run_view import RunView
@@ -90,16 +91,18 @@ def volume(view: RunView) -> Iterator[Finding]:
 
 @measures
 def acknowledgements(view: RunView) -> Iterator[Finding]:
-    """Yield ack_packets and ack_ratio of downloads."""
+    """Yield ack_packets and ack_ratio of what QUIC and HTTPS transfer."""
     for window in view.windows:
         down, up = _sent(view, window, True), _sent(view, window, False)
+        if window.sender == "client":
+            down, up = up, down
         if window.flow.kind != "quic" or down is None or up is None:
             continue
         if window.over_tcp:
             acks, data = int((up.flags & SYN == 0).sum()), int((down.payload > 0).sum())
         else:
             acks, data = (int((side.form == Form.SHORT).sum()) for side in (up, down))
-        yield transfer_measurement(ACK_PACKETS, window, acks, "left capture")
+        yield transfer_measurement(ACK_PACKETS, window, acks, SEGMENTS[window.receiver])
         if acks:
             yield transfer_measurement(ACK_RATIO, window, data / acks, "both captures")
 

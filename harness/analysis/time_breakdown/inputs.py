@@ -1,4 +1,8 @@
-"""From a run's artefacts to the conversations that rules examine, with their flow control."""
+"""From a run's artefacts to the conversations that rules examine, with their flow control.
+
+`down` is the direction of the data, from the sender to the receiver, and `up` that of the acknowledgements. In an
+upload the data go up the path; the words are those of a download.
+"""
 
 from __future__ import annotations
 
@@ -52,28 +56,28 @@ _RESUME_NS = 5_000_000
 def credits_of(
     view: RunView, window: OneTransfer, up: MatchedPackets, at_sender: Callable[[Ints], Ints], zero_ns: int
 ) -> tuple[Credit, ...] | None:
-    """Credit of the response's stream, and of its connection; None if its packets cannot be decrypted.
+    """Credit of the stream with the data, and of its connection; None if its packets cannot be decrypted.
 
-    `up`: the client's packets through the link; `at_sender`: from moments at the sender to the conversation's clock.
+    `up`: the receiver's packets through the link; `at_sender`: from moments at the sender to the conversation's clock.
     """
     answers = [
         (connection, stream)
-        for connection in view.decrypted_packets(window, "server")
+        for connection in view.decrypted_packets(window, window.sender)
         if (stream := largest_stream(connection)) is not None
     ]
     if not answers:
         return None
     opened, stream = max(answers, key=lambda answer: len(answer[0].t_ns))
-    client = [
+    receiver = [
         connection
-        for connection in view.decrypted_packets(window, "client")
+        for connection in view.decrypted_packets(window, window.receiver)
         if connection.connection.client_id == opened.connection.client_id
     ]
-    if not client:
+    if not receiver:
         return None
     limits = [
         (int(connection.t_ns[index]), int(connection.key[index]), stream_id, limit)
-        for connection in client
+        for connection in receiver
         for index, frames in enumerate(connection.frames)
         for stream_id, limit in frames.credits
     ]
@@ -105,7 +109,7 @@ def credits_of(
 
 
 def receive_window(down: MatchedPackets, up: MatchedPackets, at_sender: Callable[[Ints], Ints]) -> Credit | None:
-    """TCP's credit: each segment of the client announces the last byte that it accepts (RFC 9293 §3.8.6, RFC 7323 §2).
+    """TCP's credit: each segment of the receiver has the last byte that it accepts (RFC 9293 §3.8.6, RFC 7323 §2).
 
     `down`, `up`: the packets of one connection through the link. None if its opening was not captured. Shapes: g
     segments of the client that arrived, u segments of the server.
@@ -150,10 +154,18 @@ def _used_credit(opened: SentPackets, stream: int) -> dict[int | None, Ints]:
 def _initial_limits(view: RunView, window: OneTransfer) -> dict[str, int | None]:
     """The initial limits, from the transport parameters in either endpoint's trace (RFC 9000 §18.2)."""
     connection = TransferConnection(view, window)
-    client, server = connection.settings("client"), connection.settings("server")
-    for parameters in (client.local if client is not None else None, server.remote if server is not None else None):
+    receiver, sender = connection.settings(window.receiver), connection.settings(window.sender)
+    for parameters in (
+        receiver.local if receiver is not None else None,
+        sender.remote if sender is not None else None,
+    ):
         if parameters is not None and parameters.initial_max_data is not None:
-            stream = parameters.initial_max_stream_data_bidi_local
+            # The client opens the stream.
+            stream = (
+                parameters.initial_max_stream_data_bidi_local
+                if window.receiver == "client"
+                else parameters.initial_max_stream_data_bidi_remote
+            )
             return {"connection": int(parameters.initial_max_data), "stream": None if stream is None else int(stream)}
     return {"connection": None, "stream": None}
 
@@ -239,10 +251,14 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unavai
     if len(view.directions) != 2:
         return Unavailable("there are no captures of both sides")
     down, up = view.directions["to_client"], view.directions["to_server"]
+    if window.sender == "client":
+        down, up = up, down
     flow = window.transfer.flow
     facts = next((candidate for candidate in view.lab.flows if candidate.flow == flow), None)
-    if facts is None or facts.sender != "server":
-        return Unavailable("its data go to the server" if facts is not None else "its flow is not in lab.json")
+    if facts is None:
+        return Unavailable("its flow is not in lab.json")
+    if window.over_tcp and facts.sender != "server":
+        return Unavailable("its data go to the server")
     if view.capture_drops:
         return Unavailable(f"the captures missed {view.capture_drops} packets")
     access = facts.access_delay_ns
@@ -369,7 +385,7 @@ def _sent_arrays(down: LinkDirection, mask: Flags, starts: Ints, ends: Ints, clo
 
 def _frame_flags(view: RunView, window: OneTransfer, keys: Keys) -> tuple[Flags | None, Flags | None]:
     """`ack_only` and `needless` for the sender's packets with these capture keys, by their frames, shape (n,)."""
-    opened = () if window.over_tcp else view.decrypted_packets(window, "server")
+    opened = () if window.over_tcp else view.decrypted_packets(window, window.sender)
     bare = [
         key
         for connection in opened
@@ -386,9 +402,9 @@ def _frame_flags(view: RunView, window: OneTransfer, keys: Keys) -> tuple[Flags 
 def _acknowledged(
     up: LinkDirection, mask: Flags, clock: TransferClock, delivered_ns: Ints, access_ns: int
 ) -> AckArrays:
-    """The most that the client's packets acknowledge: all packets that had arrived when each was sent.
+    """The most that the receiver's packets acknowledge: all packets that had arrived when each was sent.
 
-    `delivered_ns`: when each packet of the sender arrived at the client, ns since the epoch, -1 if it never did.
+    `delivered_ns`: when each packet of the sender arrived there, ns since the epoch, -1 if it never did.
     """
     passage = up.passage
     rows = np.flatnonzero(mask & passage.arrived)
@@ -408,9 +424,9 @@ def _acknowledged(
 def _request_and_response(
     view: RunView, window: OneTransfer, zero_ns: int, sent: Capture, delivered_ns: Ints, up: LinkDirection
 ) -> tuple[int, int] | None:
-    """(when the client could send its request, when the first byte of the response arrived), ns since time zero.
+    """(when the client could send its request, when the first byte of the data arrived), ns since time zero.
 
-    `sent`: the server's packets, `delivered_ns`: when each arrived at the client. None if none of that was captured.
+    `sent`: the sender's packets, `delivered_ns`: when each arrived. None if none of that was captured.
     """
     assert view.left is not None
     requests = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
@@ -428,7 +444,8 @@ def _request_and_response(
     first_ns = _first_of_stream(view, window)
     if first_ns is None:
         phase = int(np.searchsorted(_phase_starts(up), request_ns, side="right"))
-        heard_ns = request_ns + up.phases[phase].delay_ns
+        # An upload is its own request.
+        heard_ns = request_ns + (up.phases[phase].delay_ns if window.sender == "server" else 0)
         full = delivered & (sent.t_ns >= heard_ns)
         full &= (sent.payload > 0) if window.over_tcp else (sent.payload >= FULL_PAYLOAD) & (sent.form == Form.SHORT)
         if not full.any():
@@ -438,9 +455,9 @@ def _request_and_response(
 
 
 def _first_of_stream(view: RunView, window: OneTransfer) -> int | None:
-    """When the first packet with data of the response arrived, by decrypted packets; ns since the epoch."""
+    """When the first packet with data arrived, by decrypted packets; ns since the epoch."""
     first_ns = None
-    for opened in () if window.over_tcp else view.decrypted_packets(window, "server"):
+    for opened in () if window.over_tcp else view.decrypted_packets(window, window.sender):
         stream = largest_stream(opened)
         for t_ns, frames in zip(opened.t_ns.tolist(), opened.frames, strict=True):
             if any(frame.stream == stream for frame in frames.streams):

@@ -1,7 +1,7 @@
 """One transfer as its rules see it: packets sent, received and acknowledged, and the windows in force.
 
-All moments are ns since the client's first datagram, on the clock of the client's side. An event at the sender is
-placed at the moment when a packet that left then would arrive at the client through an empty path. So a gap in the
+All moments are ns since the client's first datagram, on the clock of the receiver's side. An event at the sender is
+placed at the moment when a packet that left then would arrive at the receiver through an empty path. So a gap in the
 arrivals is at the same moment as the sender's action that caused it.
 """
 

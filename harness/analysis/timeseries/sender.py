@@ -130,7 +130,7 @@ def _tcp(view: Artefacts, flow: int, lifetime: Lifetime) -> pl.DataFrame | None:
 
 
 def _quic(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime, window: TransferWindow) -> pl.DataFrame | None:
-    """From the metrics_updated events of the server's trace; bytes are divided by the payload of its usual datagram."""
+    """From the metrics_updated events of the sender's trace; bytes are divided by the payload of its usual datagram."""
     trace = _trace_of(view, window)
     base_ms = base_rtt_ms(view, flow)
     if trace is None or base_ms is None:
@@ -153,23 +153,25 @@ def _quic(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime, window: Tran
 
 
 def trace_of(view: Artefacts, flow: int) -> Path | None:
-    """The largest trace of a flow's server, of its first connection."""
+    """The largest trace of a flow's sender, of its first connection."""
     window = next((window for window in view.windows if window.transfer.flow == flow), None)
     return None if window is None else _trace_of(view, window)
 
 
 def _trace_of(view: Artefacts, window: TransferWindow) -> Path | None:
-    return next(iter(traces_of(view, window, "server")), None)
+    return next(iter(traces_of(view, window, window.sender)), None)
 
 
 def first_event_ns(view: Artefacts, trace: Path, lifetime: Lifetime, window: TransferWindow) -> int:
     """When a trace's first event happened, ns since the epoch.
 
-    By the trace's own clock, if it has one that agrees with the captures. Otherwise it is when the client's first
-    packet left the path at the server's side, because a server's trace begins with it.
+    By the trace's own clock, if it has one that agrees with the captures. Otherwise a client's begins with its first
+    packet, and a server's when that left the path at its side.
     """
     first_packet_ns = lifetime.zero_ns + lifetime.start_ns
-    if view.right is not None:
+    if window.sender == "client" and window.zero_ns is not None:
+        first_packet_ns = window.zero_ns
+    elif view.right is not None:
         from_client = (view.right.flow == lifetime.flow) & ~view.right.to_client
         rows = np.flatnonzero(from_client & (view.right.t_ns >= window.start_ns))
         first_packet_ns = int(view.right.t_ns[rows[0]]) if len(rows) else first_packet_ns

@@ -94,13 +94,13 @@ def _factors(result: CellResult) -> tuple[str, ...]:
     """The factors of its study that a cell sets; none where it leaves out a factor that the pair honours.
 
     Such a cell belongs to a search (`harness.doe.minimal_settings`), not to the study's design.
-    Without a study: all parameters of the cell, if it is a single download.
+    Without a study: all parameters of the cell, if it is a single transfer.
     """
     cell = result.cell
     flows, study = cell.scenario.flows, cell.scenario.study
     if study is None:
-        single_download = len(flows) == 1 and flows[0].download is not None
-        return tuple(sorted(cell.parameters)) if single_download else ()
+        single_transfer = len(flows) == 1 and flows[0].amount is not None
+        return tuple(sorted(cell.parameters)) if single_transfer else ()
     if not study.factors:
         return ()
     pair = flow_pair(cell.scenario, cell.client, cell.server, cell.others)

@@ -154,5 +154,6 @@ def _host(lab: Lab, host: Host, image: RootFs, roots: Mapping[str, str]) -> dict
         "patience": lab.patience(flow),
         "file": flow.file,
         **({"folder": flow.folder} if flow.folder else {}),
+        **({"sender": flow.sender} if flow.uploads else {}),
         "size": flow.size,
     }

@@ -9,7 +9,8 @@ from functools import cached_property
 
 import polars as pl
 
-from harness.analysis.timeseries import BOTTLENECK
+from harness.analysis.direction import Side
+from harness.analysis.timeseries import bottleneck_number
 from harness.analysis.timeseries.grid import BIN
 from harness.outcome import ENGINES, MeasuredRun, Run
 from harness.planning.sampling import with_drawn_values
@@ -61,9 +62,15 @@ class PlotData:
         return with_drawn_values(self.run.cell.scenario, self.run.effective).path
 
     @property
+    def side(self) -> Side:
+        """The direction whose queue is drawn: towards the clients, unless every flow sends to its server."""
+        flows = self.run.cell.scenario.flows
+        return "to_server" if all(flow.sender == "client" for flow in flows) else "to_client"
+
+    @property
     def link(self) -> Link:
-        """The direction whose queue is drawn: towards the client."""
-        return self.path.to_client
+        """The link in that direction."""
+        return self.path.to_client if self.side == "to_client" else self.path.to_server
 
     @property
     def words(self) -> dict[str, str]:
@@ -169,8 +176,8 @@ class PlotData:
         return self._of(name, pl.col("flow").is_in([flow.index for flow in self.flows]))
 
     def of_bottleneck(self, name: str) -> pl.DataFrame:
-        """A series of the bottleneck towards the client."""
-        return self._of(name, pl.col("flow") == BOTTLENECK)
+        """A series of the bottleneck in that direction."""
+        return self._of(name, pl.col("flow") == bottleneck_number(0, 1, self.side))
 
     # --- its figures
 
@@ -191,7 +198,7 @@ class PlotData:
         """Layer-2 rate of the bottleneck, as measured, else as configured: a frame of t (s, start), value (Mbit/s)."""
         frame = self.of_bottleneck("capacity").select("t", "value")
         if frame.is_empty():
-            steps = [(since.seconds, rate.value / 1e6) for since, rate in self.path.rates_to_client]
+            steps = [(since.seconds, rate.value / 1e6) for since, rate in self.path.rates(self.side)]
             frame = pl.DataFrame(steps, schema={"t": pl.Float64, "value": pl.Float64}, orient="row")
         frame = frame.filter(pl.col("t") < self.end)
         return pl.concat([frame, frame.tail(1).with_columns(t=pl.lit(self.end))])

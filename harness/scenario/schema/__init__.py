@@ -64,6 +64,7 @@ from harness.scenario.schema.releases import (
     Version,
     Versions,
 )
+from harness.scenario.schema.requests import Datagrams, Page, PageObject, RepeatedRequests, ScheduledRequest, Video
 from harness.scenario.schema.scenario import (
     MAXIMUM_ACCESS_DELAYS,
     MAXIMUM_DRAWN,
@@ -114,6 +115,7 @@ __all__ = [
     "ConstantRate",
     "Container",
     "Corrupt",
+    "Datagrams",
     "DesignKind",
     "Discipline",
     "DisciplineName",
@@ -135,6 +137,8 @@ __all__ = [
     "Move",
     "MoveKind",
     "Objective",
+    "Page",
+    "PageObject",
     "Part",
     "Path",
     "PathMtu",
@@ -154,7 +158,9 @@ __all__ = [
     "Releases",
     "Remark",
     "Reorder",
+    "RepeatedRequests",
     "Scenario",
+    "ScheduledRequest",
     "Segment",
     "Sfq",
     "Slots",
@@ -168,6 +174,7 @@ __all__ = [
     "UniformGaps",
     "Version",
     "Versions",
+    "Video",
     "asked_of",
     "fixed",
     "largest",

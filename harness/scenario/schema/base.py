@@ -22,6 +22,10 @@ BUILD_FOLDER = r"^(\.|[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*
 PATH_NAME = r"^[a-z][a-z0-9-]{0,15}$"
 #: Pattern of a file in a scenario's folder, or below.
 FILE_BESIDE = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}){0,7}$"
+#: Pattern of the name of the objects of a page: metrics have it (`loaded_style`).
+OBJECT_NAME = r"^[a-z][a-z0-9]{0,15}$"
+#: Pattern of the priority of a request (RFC 9218 §4): urgency 0 to 7, and whether its response is of use in parts.
+PRIORITY = r"^(u=[0-7](, i)?|i)$"
 #: Pattern of a study's design, which selects the combinations of factors to run.
 DESIGN = r"^(full|one-at-a-time|fractional\([1-9][0-9]?\)|random\([1-9][0-9]{0,3}\))$"
 #: Pattern of the name of a set of settings, which appears in tables and sentences.
@@ -43,6 +47,8 @@ FORMS = {
     FILE_BESIDE: "the name of a file in the scenario's folder, or below; lte.trace",
     BUILD_FOLDER: "a folder, '.' or the name of one below; .",
     PATH_NAME: "the name of a path: lowercase letters, digits and '-', 16 at most, a letter first; campus",
+    OBJECT_NAME: "the name of objects: lowercase letters and digits, 16 at most, a letter first; style",
+    PRIORITY: "a priority of RFC 9218: u=0 (first) to u=7, i where parts of it are of use; u=2, i",
     DESIGN: "a design: full, fractional(RESOLUTION), one-at-a-time or random(NUMBER); fractional(4)",
     PROFILE: "the name of a profile: letters, digits, spaces and marks, 40 at most; h2o's parameters",
     COLOUR: "a colour, '#' and six hexadecimal digits; \"#4e79a7\"",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Annotated, Final, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
@@ -13,6 +13,7 @@ from harness.scenario.parameters import ROLES, ParameterValue, Role, WrittenValu
 from harness.scenario.schema.base import NAME_OR_RELEASE, PATH_NAME, Part, short_or
 from harness.scenario.schema.mobility import ClientMove, Move
 from harness.scenario.schema.queue import MTU
+from harness.scenario.schema.requests import Datagrams, Page, RepeatedRequests, ScheduledRequest, Video
 from harness.units import Duration, Rate, Size
 
 # --- Several files of one transfer.
@@ -20,6 +21,8 @@ from harness.units import Duration, Rate, Size
 
 #: Maximum number of files of one transfer: their names are words of one command line.
 MAXIMUM_FILES = 5000
+#: Maximum number of connections that a client makes at once.
+MAXIMUM_CONNECTIONS = 100
 #: The longest name of a file (POSIX's NAME_MAX).
 _LONGEST_NAME = 255
 #: Length of a file's name without padding: its number within the transfer, its size and its extension.
@@ -116,6 +119,9 @@ Traffic = Annotated[Bulk | ConstantRate | Poisson | UniformGaps, Field(discrimin
 # --- flow
 
 
+#: The keys of a flow that say when its client asks for what.
+_SCHEDULES: Final = ("page", "requests", "video")
+
 #: Maximum number of flows of a scenario: twice the target of 250 (issue 42). A bridge has room for 1023 ports
 #: (BR_MAX_PORTS, net/bridge/br_private.h), and the address plan for 650 flows.
 MAXIMUM_FLOWS = 500
@@ -137,8 +143,20 @@ class Flow(Part):
     """quic: a download, over HTTPS and TCP where its implementations speak that. tcp, udp: a generator's traffic."""
     download: Size | None = None
     """Size of the file, or of what a TCP flow transfers in its direction; or stop."""
+    upload: Size | None = None
+    """Instead of `download`, for data from the client to the server: size of the file that the client sends."""
     files: tuple[Files, ...] = ()
-    """Several files instead of one download: all in one connection, unless the scenario's testcase says otherwise."""
+    """Several files instead of one: all in one connection, unless the scenario's testcase says otherwise."""
+    connections: Annotated[int, Field(strict=True, ge=1, le=MAXIMUM_CONNECTIONS)] = 1
+    """How many connections the client makes at once, which share its files: each gets every so manieth of them."""
+    page: Page | None = None
+    """Instead of a download, a page: objects, some of which come after others."""
+    requests: RepeatedRequests | None = None
+    """Instead of a download, requests of one size at equal times."""
+    video: Video | None = None
+    """Instead of a download, the segments of a video, one after the other."""
+    datagrams: Datagrams | None = None
+    """Instead of a download, datagrams at equal times (RFC 9221)."""
     start: Duration = Duration(0)
     """When the client starts, counted from the moment the path is up."""
     stop: Duration | None = None
@@ -148,7 +166,7 @@ class Flow(Part):
     traffic: Annotated[Traffic, Field(json_schema_extra=short_or("'bulk': as much as the transport takes"))] = Bulk()
     """What the sender sends, and when: 'bulk', or a model with its figures."""
     direction: Literal["to_client", "to_server"] = "to_client"
-    """Where data goes. QUIC endpoints serve downloads only."""
+    """Where data goes, where `upload` does not say it: of several files, of what is cut off, of traffic."""
     client: Annotated[str, Field(pattern=NAME_OR_RELEASE)] | None = None
     """The implementation at the client, instead of the matrix's."""
     server: Annotated[str, Field(pattern=NAME_OR_RELEASE)] | None = None
@@ -161,16 +179,6 @@ class Flow(Part):
     """How its client's address changes under the transfer, in order of time."""
     parameters: dict[str, WrittenValue] = {}
     """Endpoint parameters of this flow alone, as client.NAME or server.NAME."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_connection(cls, value: object) -> object:
-        if isinstance(value, dict) and "connections" in value:
-            raise UnfitError(
-                "a flow is one client, which has one connection at a time: unknown key 'connections'",
-                f"write count: {format_value(value['connections'])}, for as many clients",
-            )
-        return value
 
     @model_validator(mode="after")
     def _possible_count(self) -> Self:
@@ -214,10 +222,14 @@ class Flow(Part):
         return {name: canonical_value(name, item) for name, item in value.items()}
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
-        if not self.files and (self.download is None) == (self.stop is None):
+    def _possible_extent(self) -> Self:
+        if self.upload is not None and (self.download is not None or self.direction != "to_client"):
+            taken = "download" if self.download is not None else "direction"
+            raise UnfitError(f"upload is a size and a direction: {taken} says it once more", f"leave out {taken}")
+        if not (self.groups or self.datagrams) and (self.amount is None) == (self.stop is None):
             raise UnfitError(
-                "give exactly one of download (a size) and stop (a time)", "write download: 10 MB, or stop: 30 s"
+                "give exactly one of download, upload (sizes) and stop (a time)",
+                "write download: 10 MB, upload: 10 MB, or stop: 30 s",
             )
         if self.stop is not None and self.stop.value <= self.start.value:
             raise UnfitError(f"stops at {self.stop}, before it starts at {self.start}", "write a later stop")
@@ -226,22 +238,27 @@ class Flow(Part):
                 "what is cut off at a time is not repeated: leave out stop or repeat_after",
                 "leave out stop or repeat_after",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _possible_traffic(self) -> Self:
         if self.kind == "quic":
-            if not isinstance(self.traffic, Bulk) or self.direction != "to_client":
+            if not isinstance(self.traffic, Bulk):
                 raise UnfitError(
-                    "QUIC endpoints serve files: their flows are downloads in bulk",
-                    "leave out traffic and direction, or write kind: tcp",
+                    "QUIC endpoints transfer files: their flows are in bulk", "leave out traffic, or write kind: tcp"
                 )
+            if self.download is not None and self.direction != "to_client":
+                raise UnfitError("what goes to the server is no download", f"write upload: {self.download}")
             return self
         if self.repeat_after is not None:
             raise UnfitError(f"a flow of {self.kind} is not repeated: leave out repeat_after", "leave out repeat_after")
-        if self.kind == "udp" and self.download is not None:
+        if self.kind == "udp" and self.amount is not None:
             raise UnfitError(
                 "a flow of udp has a stop, no size: what is lost is not sent again, so it has no end",
                 "write stop: 30 s, say",
             )
         if self.kind == "tcp":
-            if self.download is not None and not self.download.bytes:
+            if self.amount is not None and not self.amount.bytes:
                 raise UnfitError("a flow of tcp with a size transfers something", "write '1 MB', say")
             if not isinstance(self.traffic, Bulk | ConstantRate):
                 raise UnfitError("the traffic of a tcp flow is bulk or cbr", "write traffic: bulk")
@@ -256,15 +273,39 @@ class Flow(Part):
 
     @model_validator(mode="after")
     def _possible_files(self) -> Self:
-        if not self.files:
+        if self.connections > 1 and not self.files:
+            raise UnfitError(
+                "several connections of a client share its files, and the flow has none to share",
+                f"write files: [{{count: {self.connections}, size: 1 MB}}], or count: for as many clients",
+            )
+        if self.connections > 1 and (self.moves or self.sender == "client"):
+            raise UnfitError(
+                "several connections of a client stay where they are, and download", "leave out connections"
+            )
+        given = [name for name in ("files", *_SCHEDULES, "datagrams") if getattr(self, name)]
+        if not given:
             return self
-        if self.download is not None or self.stop is not None:
-            raise UnfitError("several files have no other size, and no stop", "leave out download and stop")
+        (name, *others) = given
+        if others:
+            raise UnfitError(f"{name} and {others[0]} of one flow", f"leave out {others[0]}, or write another flow")
+        if self.amount is not None or self.stop is not None:
+            what = "several files have" if name == "files" else f"{name} has"
+            raise UnfitError(f"{what} no other size, and no stop", "leave out download, upload and stop")
         if self.kind != "quic":
-            raise UnfitError(f"a flow of {self.kind} transfers no files", "leave out files, or write kind: quic")
+            what = "sends no datagrams of QUIC" if self.datagrams else "transfers no files"
+            raise UnfitError(f"a flow of {self.kind} {what}", f"leave out {name}, or write kind: quic")
         if self.repeat_after is not None:
             raise UnfitError("several files are not downloaded again", "leave out repeat_after")
-        if (count := sum(group.count for group in self.files)) > MAXIMUM_FILES:
+        if self.sender == "client" and name != "files":
+            what = "are the server's" if self.datagrams else "asks the server for files"
+            raise UnfitError(f"{name} {what}", "leave out direction")
+        count = sum(group.count for group in self.files)
+        if self.connections > max(1, count):
+            raise UnfitError(
+                f"{self.connections} connections share {count} files",
+                f"write files: [{{count: {self.connections}, size: 1 MB}}], say; count: for as many clients",
+            )
+        if count > MAXIMUM_FILES:
             raise UnfitError(f"{count} files, and a transfer has room for {MAXIMUM_FILES}", "write fewer")
         return self
 
@@ -318,24 +359,37 @@ class Flow(Part):
         return named if named is not None or self.kind == "quic" else GENERATOR
 
     @property
+    def schedule(self) -> tuple[ScheduledRequest, ...]:
+        """When its client asks for what, where the flow has a page, requests or a video; else empty."""
+        source = self.page or self.requests or self.video
+        return () if source is None else source.schedule()
+
+    @property
+    def groups(self) -> tuple[Files, ...]:
+        """Its files, where it has several: of each size how many, in the order in which they are asked for."""
+        sizes = ((size, len([*items])) for size, items in groupby(request.size for request in self.schedule))
+        return self.files or tuple(Files(size=size, count=count) for size, count in sizes)
+
+    @property
     def file(self) -> Size | None:
-        """The file that a QUIC client downloads to its end; None for what is cut off at a time or generated."""
-        return self.download if self.kind == "quic" else None
+        """The file of a QUIC flow that is transferred to its end; None for what is cut off at a time or generated."""
+        return self.amount if self.kind == "quic" else None
 
     @property
     def amount(self) -> Size | None:
         """What it transfers until it ends by itself: QUIC's file, or the size of TCP; None where a time ends it."""
-        return self.download
+        return self.upload if self.upload is not None else self.download
 
     @property
     def carried(self) -> Size | None:
         """What one transfer of it carries: `amount`, or all of its files together; None where a time ends it."""
-        return Size(sum(group.count * group.size.bytes for group in self.files)) if self.files else self.amount
+        groups = self.groups
+        return Size(sum(group.count * group.size.bytes for group in groups)) if groups else self.amount
 
     @property
     def sender(self) -> Role:
         """Who sends the data."""
-        return "server" if self.direction == "to_client" else "client"
+        return "client" if self.upload is not None or self.direction == "to_server" else "server"
 
 
 # --- Test cases of endpoints, as the contract of the interop runner names them.

@@ -33,7 +33,9 @@ Capability = Literal[
     "SYS_CHROOT",
 ]
 #: Folders that every container has itself, or gets from the harness.
-_TAKEN: Final = frozenset({"certs", "dev", "downloads", "held", "logs", "proc", "run", "session", "sys", "tmp", "www"})
+_TAKEN: Final = frozenset(
+    {"certs", "dev", "downloads", "held", "logs", "proc", "run", "session", "sys", "tmp", "uploads", "www"}
+)
 
 
 class Container(Part):
@@ -42,7 +44,8 @@ class Container(Part):
     capabilities: tuple[Capability, ...] = ()
     """Capabilities that its programs cannot do without, beside those of all endpoints."""
     read_only: bool = False
-    """Whether its root may be read-only: beside /logs and /downloads it writes to /tmp, /run and `writes` alone."""
+    """Whether its root may be read-only: beside /logs, /downloads and /uploads it writes to /tmp, /run and `writes`
+    alone."""
     writes: tuple[Annotated[str, Field(pattern=FOLDER)], ...] = ()
     """Folders that it writes to where its root is read-only: empty in the beginning, and in memory."""
 
@@ -129,6 +132,19 @@ class Implementation(Part):
     """Roles it can play."""
     protocols: Annotated[tuple[Protocol, ...], Field(min_length=1)] = ("h3", "hq-interop")
     """Application protocols: h3 and hq-interop over QUIC, h2 over TCP; tcp and udp of a generator of traffic."""
+    uploads: tuple[Literal["h3", "hq-interop"], ...] = ()
+    """Protocols over which its client sends files, and its server keeps them, where DIRECTION asks for that."""
+    schedules: tuple[Literal["h3", "hq-interop", "h2"], ...] = ()
+    """Protocols over which its client asks for files when SCHEDULE says, with the priorities that it says."""
+    connections: bool = False
+    """Its client makes several connections at once, as CONNECTIONS says."""
+    datagrams: bool = False
+    """Its server sends datagrams at equal times, and its client writes down what comes, where DATAGRAMS asks for that;
+    over hq-interop."""
+    browser: bool = False
+    """Its client loads a page as its document and its styles name the objects, and follows no other schedule."""
+    priorities: bool = False
+    """Its server sends the more urgent of its responses first, as their requests ask (RFC 9218)."""
     colour: Annotated[str, Field(pattern=COLOUR)] = "#777777"
     """Its colour in every plot."""
     marker: Marker = "circle"

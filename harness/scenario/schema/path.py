@@ -642,11 +642,16 @@ class Path(Part):
         return change.return_ if self.terminal == "client" else change.forward
 
     @property
-    def rates_to_client(self) -> tuple[tuple[Duration, Rate], ...]:
-        """(since, rate) of the direction server to client: from the first datagram on, and from each change of it."""
-        steps = [(Duration(0), self.to_client.rate)]
+    def mirrored(self) -> Path:
+        """The same path with its ends exchanged: what it is to data from the client to the server."""
+        return self.model_copy(update={"terminal": "server" if self.terminal == "client" else "client"})
+
+    def rates(self, direction: Literal["to_client", "to_server"]) -> tuple[tuple[Duration, Rate], ...]:
+        """(since, rate) of a direction: from the first datagram on, and from each change of it."""
+        down = direction == "to_client"
+        steps = [(Duration(0), (self.to_client if down else self.to_server).rate)]
         for change in self.changes:
-            side = self.change_to_client(change)
+            side = self.change_to_client(change) if down else self.change_to_server(change)
             if side is not None and side.rate is not None:
                 # Of a range the most, where none was drawn yet.
                 steps.append((change.at, largest(side.rate)))

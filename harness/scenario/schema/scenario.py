@@ -251,7 +251,7 @@ class Scenario(Part):
     @property
     def has_series(self) -> bool:
         """Whether its runs are measured over time too: several flows, or one without files to download to its end."""
-        return len(self.flows) > 1 or any(flow.file is None and not flow.files for flow in self.flows)
+        return len(self.flows) > 1 or any(flow.file is None and not flow.groups for flow in self.flows)
 
     @property
     def open_roles(self) -> set[Role]:

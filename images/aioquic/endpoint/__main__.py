@@ -13,13 +13,13 @@ from endpoint.server import run_server
 
 def main() -> int:
     """Run one role; the exit code is 0 only if everything it was told to do was done."""
-    options = parse(sys.argv[1:])
-    with Logs() as logs:
-        try:
+    try:
+        options = parse(sys.argv[1:])
+        with Logs() as logs:
             asyncio.run(run_client(options, logs) if options.role == "client" else run_server(options, logs))
-        except (OSError, asyncio.CancelledError) as error:
-            print(f"aioquic-endpoint: {str(error) or 'told to stop'}", file=sys.stderr)
-            return 1
+    except (OSError, asyncio.CancelledError) as error:
+        print(f"aioquic-endpoint: {str(error) or 'told to stop'}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The client: files over one connection or several, written as they arrive."""
+"""The client: files over one connection or several, written as they arrive, or sent."""
 
 from __future__ import annotations
 
@@ -11,14 +11,23 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import SplitResult
 
-from aioquic.asyncio.protocol import QuicConnectionProtocol
 from aioquic.h3.events import DataReceived, H3Event, HeadersReceived
 from aioquic.quic.connection import QuicConnection
-from aioquic.quic.events import ConnectionTerminated, HandshakeCompleted, QuicEvent, StreamReset
+from aioquic.quic.events import (
+    ConnectionTerminated,
+    DatagramFrameReceived,
+    HandshakeCompleted,
+    ProtocolNegotiated,
+    QuicEvent,
+    StreamReset,
+)
 
+from endpoint.datagrams import Received
 from endpoint.logs import Logs
 from endpoint.moves import Journey, Move
 from endpoint.options import Options
+from endpoint.schedule import Request, follow_schedule, read_schedule
+from endpoint.sending import FileSender
 from endpoint.session import SessionStore
 from endpoint.stack import ASKED, NO_ERROR, Http, adapt, configuration, fix_window, http
 
@@ -30,41 +39,68 @@ KERNEL_BUFFER = 16 * 2**20
 SO_RCVBUFFORCE = 33
 
 
-class _Download:
-    """One response on its way into its file."""
+class _Response:
+    """One response on its way into its file; that to an upload has none."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None, request: Request | None = None) -> None:
+        self.request = request
         # Unbuffered, so that the file grows with every packet.
-        self.file = path.open("wb", buffering=0)
+        self.file = None if path is None else path.open("wb", buffering=0)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def end(self, failure: str | None = None) -> None:
-        self.file.close()
+        if self.file is not None:
+            self.file.close()
         if not self.done.done():
             self.done.set_result(None) if failure is None else self.done.set_exception(ConnectionError(failure))
 
 
-class _Client(QuicConnectionProtocol):
-    """A connection with its downloads, by stream."""
+class _Client(FileSender):
+    """A connection with its downloads and uploads, by stream."""
 
     def __init__(self, quic: QuicConnection, options: Options) -> None:
         super().__init__(quic)
         self._options = options
         self._http: Http | None = None
-        self._downloads: dict[int, _Download] = {}
+        self._responses: dict[int, _Response] = {}
+        self.received = Received()
         self.outcome = "no handshake"
         self._has_updated = False
 
-    def get(self, url: SplitResult) -> asyncio.Future[None]:
-        """Ask for a file as soon as there are keys for that: at once with early data, else after the handshake."""
+    def transfer(self, url: SplitResult, request: Request | None = None) -> asyncio.Future[None]:
+        """Ask for a file, or send it, as soon as there are keys for that: at once with early data, else after the
+        handshake. `request`: that of a schedule.
+        """
+        self._speak_http()
+        assert self._http is not None
+        name, upload = PurePosixPath(url.path).name, self._options.upload
+        response = _Response(None if upload else self._options.downloads / name, request)
+        stream = self._quic.get_next_available_stream_id()
+        self._responses[stream] = response
+        headers = {
+            "method": "POST" if upload else "GET",
+            "scheme": url.scheme,
+            "authority": url.netloc,
+            "path": url.path,
+        }
+        headers = {f":{name}": value for name, value in headers.items()}
+        if request is not None and request.priority:
+            headers["priority"] = request.priority
+        if upload:
+            self.send_file(self._http, stream, self._options.root / name, headers)
+        else:
+            self._http.send_headers(stream, [(name.encode(), value.encode()) for name, value in headers.items()], True)
+        return response.done
+
+    def _speak_http(self) -> None:
         if self._http is None:
             self._http = http(self._quic, self._options.protocol)
-        download = _Download(self._options.downloads / PurePosixPath(url.path).name)
-        stream = self._quic.get_next_available_stream_id()
-        self._downloads[stream] = download
-        headers = {":method": "GET", ":scheme": url.scheme, ":authority": url.netloc, ":path": url.path}
-        self._http.send_headers(stream, [(name.encode(), value.encode()) for name, value in headers.items()], True)
-        return download.done
+
+    def ask(self, url: SplitResult, request: Request) -> asyncio.Future[None]:
+        """Ask for a file now. Those that are asked for at once leave together."""
+        answered = self.transfer(url, request)
+        asyncio.get_running_loop().call_soon(self.transmit)
+        return answered
 
     @property
     def is_confirmed(self) -> bool:
@@ -87,10 +123,10 @@ class _Client(QuicConnectionProtocol):
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def end_with(self, moving: asyncio.Task[None]) -> None:
-        """Give the downloads up where a move failed."""
+        """Give the transfers up where a move failed."""
         failure = None if moving.cancelled() else moving.exception()
         if failure is not None:
-            for stream in list(self._downloads):
+            for stream in list(self._responses):
                 self._end(stream, str(failure))
 
     def leave(self) -> None:
@@ -100,11 +136,18 @@ class _Client(QuicConnectionProtocol):
 
     def quic_event_received(self, event: QuicEvent) -> None:
         """Follow the connection's fate and its streams."""
-        if isinstance(event, HandshakeCompleted):
+        if isinstance(event, ProtocolNegotiated):
+            # The server's own streams come before the first request of a schedule.
+            self._speak_http()
+        elif isinstance(event, HandshakeCompleted):
             self.outcome = f"resumed={event.session_resumed} early_data={event.early_data_accepted}".lower()
         elif isinstance(event, ConnectionTerminated):
-            for stream in list(self._downloads):
+            if event.error_code == NO_ERROR[self._options.protocol]:
+                self.received.over.set()
+            for stream in list(self._responses):
                 self._end(stream, f"the connection ended: error {event.error_code:#x} {event.reason_phrase}")
+        elif isinstance(event, DatagramFrameReceived):
+            self.received.add(event.data)
         elif isinstance(event, StreamReset):
             self._end(event.stream_id, f"the stream was reset: error {event.error_code:#x}")
         if self._http is not None:
@@ -115,21 +158,26 @@ class _Client(QuicConnectionProtocol):
             self._quic.request_key_update()
 
     def _response_received(self, part: H3Event) -> None:
-        if not isinstance(part, DataReceived | HeadersReceived) or part.stream_id not in self._downloads:
+        if not isinstance(part, DataReceived | HeadersReceived) or part.stream_id not in self._responses:
             return
         if isinstance(part, DataReceived):
-            self._downloads[part.stream_id].file.write(part.data)
+            response = self._responses[part.stream_id]
+            if response.request is not None and part.data:
+                response.request.received()
+            if response.file is not None:
+                response.file.write(part.data)
         else:
             status = dict(part.headers).get(b":status", b"200").decode()
-            if status != "200":
+            if status != ("201" if self._options.upload else "200"):
                 self._end(part.stream_id, f"status {status}")
         if part.stream_ended:
             self._end(part.stream_id)
 
     def _end(self, stream: int, failure: str | None = None) -> None:
-        download = self._downloads.pop(stream, None)
-        if download is not None:
-            download.end(failure)
+        self.forget_file(stream)
+        response = self._responses.pop(stream, None)
+        if response is not None:
+            response.end(failure)
 
 
 def _enlarge(transport: asyncio.DatagramTransport) -> None:
@@ -166,13 +214,24 @@ async def _fetch(
     moving: asyncio.Task[None] | None = None
     try:
         client.connect(address, transmit=False)
-        downloads = [client.get(url) for url in urls]
+        schedule = read_schedule(len(urls))
+        at_once = schedule is None and options.datagrams is None
+        transfers = [client.transfer(url) for url in urls] if at_once else []
         journey.begin()
         client.transmit()
         if journey.is_open:
             moving = asyncio.create_task(journey.travel(lambda: client.is_confirmed, move))
             moving.add_done_callback(client.end_with)
-        for failure in await asyncio.gather(*downloads, return_exceptions=True):
+        if schedule is not None:
+            await client.wait_connected()
+            await follow_schedule(schedule, lambda number: client.ask(urls[number], schedule[number]))
+        if options.datagrams is not None:
+            await client.wait_connected()
+            # The end of the connection may be lost.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(client.received.over.wait(), options.datagrams.patience)
+            client.received.write()
+        for failure in await asyncio.gather(*transfers, return_exceptions=True):
             if failure is not None:
                 raise failure
         if sessions is not None:
@@ -200,6 +259,16 @@ async def run_client(options: Options, logs: Logs) -> None:
     sessions = SessionStore(options.session_dir) if resuming or options.session_dir else None
     journey = Journey()
     groups = [options.urls]
+    if options.connections > 1:
+        # Each gets every so manieth URL, and all are made at once.
+        parts = (options.urls[number :: options.connections] for number in range(options.connections))
+        outcomes = await asyncio.gather(
+            *(_fetch(options, logs, sessions, journey, urls) for urls in parts if urls), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
+        return
     if options.plan == "each":
         groups = [(url,) for url in options.urls]
     elif resuming:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import SplitResult, urlsplit
+
+from endpoint.datagrams import Datagrams, read_datagrams
 
 
 @dataclass(frozen=True)
@@ -26,11 +29,15 @@ class Options:
     session_dir: Path | None = None
     zero_rtt: bool = True
     urls: tuple[SplitResult, ...] = ()
+    upload: bool = False
     port: int = 443
     root: Path = Path("/www")
     certificate: Path = Path("/certs/cert.pem")
     private_key: Path = Path("/certs/priv.key")
     retry: bool = False
+    datagrams: Datagrams | None = None
+    connections: int = 1
+    """Of the client at once, which share its URLs."""
 
 
 def _between(low: int, high: int) -> Callable[[str], int]:
@@ -65,7 +72,10 @@ def _url(text: str) -> SplitResult:
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """Options from the command line. Anything unknown ends the program with exit code 2."""
+    """Options from the command line and the environment. Anything unknown ends the program with exit code 2.
+
+    Raises OSError for an environment that makes no sense.
+    """
     window = _between(1, 2**62 - 1)
     common = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     common.add_argument("--protocol", choices=("h3", "hq-interop"), default="h3")
@@ -90,7 +100,9 @@ def parse(arguments: Sequence[str]) -> Options:
     server.add_argument("--certificate", type=Path)
     server.add_argument("--private-key", type=Path)
     server.add_argument("--retry", action="store_true")
-    given = vars(parser.parse_args(arguments))
+    given = {**vars(parser.parse_args(arguments)), "datagrams": read_datagrams()}
     if "urls" in given:
         given["urls"] = tuple(given["urls"])
+        given["upload"] = os.environ.get("DIRECTION") == "to_server"
+        given["connections"] = int(os.environ.get("CONNECTIONS", "1"))
     return Options(**given)

@@ -1,38 +1,38 @@
-"""The server: files from a folder, read as the connection takes them."""
+"""The server: files from a folder, and files that clients send into another."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import signal
-from dataclasses import dataclass
+import sys
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from aioquic.asyncio.protocol import QuicConnectionProtocol
 from aioquic.asyncio.server import serve
-from aioquic.h3.events import HeadersReceived
+from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.connection import QuicConnection
-from aioquic.quic.events import ConnectionTerminated, ProtocolNegotiated, QuicEvent, StopSendingReceived
+from aioquic.quic.events import (
+    ConnectionTerminated,
+    HandshakeCompleted,
+    ProtocolNegotiated,
+    QuicEvent,
+    StopSendingReceived,
+)
 from aioquic.tls import SessionTicket
 
+from endpoint.datagrams import Datagrams
 from endpoint.logs import Logs
 from endpoint.options import Options
-from endpoint.stack import REJECTED, Http, adapt, configuration, fix_window, http
+from endpoint.sending import FileSender
+from endpoint.stack import NO_ERROR, REJECTED, Http, adapt, configuration, fix_window, http
 
-#: Bytes read from a file at once, and bytes of a stream that wait to be sent before more is read.
-CHUNK, RESERVE = 2**16, 2**18
-
-
-@dataclass
-class _Response:
-    http: Http
-    file: BinaryIO
-    left: int
+#: Where the files go that clients send.
+UPLOADS = Path("/uploads")
 
 
-class _Server(QuicConnectionProtocol):
-    """A client's connection with the responses on their way, by stream."""
+class _Server(FileSender):
+    """A client's connection with the responses and the uploads on their way, by stream."""
 
     def __init__(self, quic: QuicConnection, stream_handler: Any = None, *, options: Options) -> None:
         super().__init__(quic, stream_handler)
@@ -40,29 +40,35 @@ class _Server(QuicConnectionProtocol):
         self._options = options
         self._root = options.root.resolve()
         self._http: Http | None = None
-        self._responses: dict[int, _Response] = {}
+        self._uploads: dict[int, BinaryIO] = {}
+        self._sends_datagrams: asyncio.Task[None] | None = None
 
     def quic_event_received(self, event: QuicEvent) -> None:
         """Answer requests, and forget those that nobody waits for any more."""
         if isinstance(event, ProtocolNegotiated):
             self._http = http(self._quic, self._options.protocol)
+        elif isinstance(event, HandshakeCompleted) and self._options.datagrams is not None:
+            self._sends_datagrams = asyncio.create_task(self._send_datagrams(self._options.datagrams))
         elif isinstance(event, StopSendingReceived):
-            self._forget(event.stream_id)
+            self.forget_file(event.stream_id)
         elif isinstance(event, ConnectionTerminated):
-            for stream in list(self._responses):
-                self._forget(stream)
+            for stream in list(self._sending):
+                self.forget_file(stream)
+            for stream in list(self._uploads):
+                self._uploads.pop(stream).close()
         if self._http is not None:
             for part in self._http.handle_event(event):
                 if isinstance(part, HeadersReceived):
-                    self._answer(self._http, part.stream_id, dict(part.headers).get(b":path", b"").decode())
+                    headers = {name: value.decode() for name, value in part.headers if name in (b":method", b":path")}
+                    receive = self._keep if headers.get(b":method") == "POST" else self._answer
+                    receive(self._http, part.stream_id, headers.get(b":path", ""))
+                if isinstance(part, DataReceived | HeadersReceived) and part.stream_id in self._uploads:
+                    self._receive(self._http, part)
 
-    def transmit(self) -> None:
-        """Send what may be sent, and read on in the files as their streams run out of data."""
-        self._read_on()
-        super().transmit()
-        while any(self._waiting(stream) == 0 for stream in self._responses):
-            self._read_on()
-            super().transmit()
+    async def _send_datagrams(self, datagrams: Datagrams) -> None:
+        await datagrams.send(self._quic.send_datagram_frame, self.transmit)
+        self._quic.close(error_code=NO_ERROR[self._options.protocol])
+        self.transmit()
 
     def _answer(self, connection: Http, stream: int, target: str) -> None:
         path = self._root.joinpath(target.partition("?")[0].lstrip("/")).resolve()
@@ -73,31 +79,22 @@ class _Server(QuicConnectionProtocol):
             else:
                 self._quic.reset_stream(stream, REJECTED)
             return
-        file = path.open("rb")
-        size = os.fstat(file.fileno()).st_size
-        if h3:
-            connection.send_headers(stream, [(b":status", b"200"), (b"content-length", str(size).encode())])
-        self._responses[stream] = _Response(connection, file, size)
+        self.send_file(connection, stream, path, {":status": "200"} if h3 else {})
 
-    def _read_on(self) -> None:
-        for stream, response in list(self._responses.items()):
-            while stream in self._responses and self._waiting(stream) < RESERVE:
-                data = response.file.read(CHUNK)
-                response.left -= len(data)
-                ended = response.left <= 0 or not data
-                response.http.send_data(stream, data, ended)
-                if ended:
-                    self._forget(stream)
+    def _keep(self, connection: Http, stream: int, target: str) -> None:
+        try:
+            # Unbuffered, so that the file grows with every packet.
+            self._uploads[stream] = (UPLOADS / PurePosixPath(target).name).open("wb", buffering=0)
+        except OSError as error:
+            print(f"aioquic-endpoint: {target}: {error}", file=sys.stderr)
+            connection.send_headers(stream, [(b":status", b"500")], True)
 
-    def _waiting(self, stream: int) -> int:
-        """Bytes written to a stream and never sent yet. aioquic takes any amount and has no public count of them."""
-        known = self._quic._streams.get(stream)
-        return 0 if known is None else known.sender._buffer_stop - known.sender.highest_offset
-
-    def _forget(self, stream: int) -> None:
-        response = self._responses.pop(stream, None)
-        if response is not None:
-            response.file.close()
+    def _receive(self, connection: Http, part: DataReceived | HeadersReceived) -> None:
+        if isinstance(part, DataReceived):
+            self._uploads[part.stream_id].write(part.data)
+        if part.stream_ended:
+            self._uploads.pop(part.stream_id).close()
+            connection.send_headers(part.stream_id, [(b":status", b"201")], True)
 
 
 async def run_server(options: Options, logs: Logs) -> None:

@@ -28,6 +28,8 @@ Http = H0Connection | H3Connection
 ASKED = os.environ.get("ASKED", "")
 #: Silence after which a connection ends, seconds; aioquic's own where nothing else is asked for.
 _IDLE_TIMEOUT = float(os.environ.get("IDLE_TIMEOUT", "60"))
+#: The largest DATAGRAM frame that is taken, where any are: RFC 9221 §3 recommends it.
+_LARGEST_FRAME = 65535
 #: A version that nobody speaks (RFC 9000 §15).
 _RESERVED_VERSION = 0x1A2A3A4A
 
@@ -62,6 +64,8 @@ def configuration(options: Options, logs: Logs) -> QuicConfiguration:
         made.max_data = options.connection_window
     if options.stream_window is not None:
         made.max_stream_data = options.stream_window
+    if options.datagrams is not None:
+        made.max_datagram_frame_size = _LARGEST_FRAME
     if options.role == "server":
         made.load_cert_chain(options.certificate, options.private_key)
     return made

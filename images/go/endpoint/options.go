@@ -3,6 +3,8 @@ package endpoint
 import (
 	"errors"
 	"flag"
+	"os"
+	"strconv"
 	"strings"
 )
 
@@ -21,12 +23,15 @@ type Options struct {
 	PrivateKey  string
 	Root        string
 	Retry       bool
+	Upload      bool // the client sends files from its root
 
-	stack      Stack
-	plan       string
-	downloads  string
-	sessionDir string
-	urls       []string
+	stack       Stack
+	plan        string
+	downloads   string
+	sessionDir  string
+	schedule    string
+	connections int // of the client at once, which share its URLs
+	urls        []string
 }
 
 // Flags are the options' flags, to which a stack adds its own before it calls Parse.
@@ -42,7 +47,7 @@ func (o *Options) Flags(stack Stack, role string) *flag.FlagSet {
 	flags.IntVar(&o.Port, "port", 443, "UDP `port` of the server")
 	flags.StringVar(&o.Certificate, "certificate", "/certs/cert.pem", "certificate chain of the server")
 	flags.StringVar(&o.PrivateKey, "private-key", "/certs/priv.key", "private key of the server")
-	flags.StringVar(&o.Root, "root", "/www", "`directory` that the server serves")
+	flags.StringVar(&o.Root, "root", "/www", "`directory` with the files to be sent")
 	flags.StringVar(&o.downloads, "downloads", "/downloads", "`directory` that the client writes to")
 	flags.StringVar(&o.sessionDir, "session-dir", "", "`directory` in which the client keeps its session")
 	flags.BoolVar(&o.Retry, "retry", false, "have every client prove its address first")
@@ -53,6 +58,13 @@ func (o *Options) Flags(stack Stack, role string) *flag.FlagSet {
 func (o *Options) Parse(flags *flag.FlagSet, arguments []string) error {
 	err := flags.Parse(arguments)
 	o.urls = flags.Args()
+	o.Upload = os.Getenv("DIRECTION") == "to_server"
+	o.schedule = os.Getenv("SCHEDULE")
+	if text := os.Getenv("CONNECTIONS"); text != "" {
+		var failure error
+		o.connections, failure = strconv.Atoi(text)
+		err = errors.Join(err, failure)
+	}
 	return err
 }
 

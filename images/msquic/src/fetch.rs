@@ -66,7 +66,7 @@ async fn get_http3(
     options: &Options,
     url: &Url,
 ) -> Result<()> {
-    let response = http3::ask(requests, &STACK, url).await?;
+    let response = http3::ask(requests, &STACK, url, None).await?;
     connection.note_request();
-    http3::save(response, &options.downloads, url).await
+    http3::save(response, &options.downloads, url, || ()).await
 }

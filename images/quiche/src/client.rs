@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quic_endpoint::{Journey, Options, Result, Url, random, signal};
+use quic_endpoint::{Journey, Options, Result, Schedule, Url, random, signal};
 use quiche::{Config, ConnectionId};
 
 use crate::fetch::Fetch;
@@ -53,7 +53,8 @@ fn fetch_over_one_connection(
         }
     }
 
-    let mut fetch = Fetch::new(options, urls);
+    let mut fetch = Fetch::new(options, urls, Schedule::read(urls.len())?);
+    let mut has_begun = false;
     let mut finished_at = None;
     // The first packet carries the TLS hello, after which early data may follow.
     paths.send(&mut connection)?;
@@ -61,6 +62,10 @@ fn fetch_over_one_connection(
     loop {
         if connection.is_in_early_data() || connection.is_established() {
             used_early_data |= connection.is_in_early_data();
+            if !has_begun && connection.is_established() {
+                has_begun = true;
+                fetch.begin();
+            }
             fetch.advance(&mut connection)?;
             if fetch.finished() {
                 let since = *finished_at.get_or_insert_with(Instant::now);
@@ -72,7 +77,8 @@ fn fetch_over_one_connection(
         }
         paths.advance(&mut connection)?;
         let next_packet = paths.send(&mut connection)?;
-        let deadlines = [connection.timeout_instant(), next_packet, finished_at.map(|at| at + TICKET_PATIENCE)];
+        let patience = finished_at.map(|at| at + TICKET_PATIENCE);
+        let deadlines = [connection.timeout_instant(), next_packet, patience, fetch.due()];
         paths.wait(deadlines.into_iter().flatten().min())?;
         paths.receive(&mut connection)?;
         connection.on_timeout();
@@ -84,6 +90,7 @@ fn fetch_over_one_connection(
     let no_error = options.protocol.no_error().into();
     connection.close(true, no_error, b"").ok();
     paths.send(&mut connection)?;
+    fetch.write_times()?;
     let stats = connection.stats();
     eprintln!(
         "quiche-endpoint: resumed={} early_data={} received={} sent={} lost={}",

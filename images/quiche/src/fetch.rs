@@ -2,15 +2,25 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
+use std::time::Instant;
 
-use quic_endpoint::{Download, Options, Protocol, Result, Url, download, hq};
+use quic_endpoint::schedule::Next;
+use quic_endpoint::{Download, Options, Protocol, Result, Schedule, Url, download, hq};
 use quiche::Connection;
 use quiche::h3::{self, NameValue};
 
 const CHUNK: usize = 64 * 1024;
 
+/// A file that is to be asked for.
+struct Wanted {
+    url: Url,
+    /// Its number in the schedule, where there is one.
+    number: Option<usize>,
+}
+
 struct Running {
     url: Url,
+    number: Option<usize>,
     download: Download,
     /// What is left of the request (HTTP/0.9).
     unsent: Vec<u8>,
@@ -20,7 +30,9 @@ pub struct Fetch {
     protocol: Protocol,
     directory: PathBuf,
     http3: Option<h3::Connection>,
-    waiting: VecDeque<Url>,
+    waiting: VecDeque<Wanted>,
+    schedule: Option<Schedule>,
+    urls: Vec<Url>,
     running: HashMap<u64, Running>,
     next_stream: u64,
     failures: Vec<String>,
@@ -28,12 +40,16 @@ pub struct Fetch {
 }
 
 impl Fetch {
-    pub fn new(options: &Options, urls: &[Url]) -> Self {
+    /// With a schedule nothing is asked for before that says so.
+    pub fn new(options: &Options, urls: &[Url], schedule: Option<Schedule>) -> Self {
+        let at_once = if schedule.is_none() { urls } else { &[] };
         Self {
             protocol: options.protocol,
             directory: options.downloads.clone(),
             http3: None,
-            waiting: urls.iter().cloned().collect(),
+            waiting: at_once.iter().map(|url| Wanted { url: url.clone(), number: None }).collect(),
+            schedule,
+            urls: urls.to_vec(),
             running: HashMap::new(),
             next_stream: 0,
             failures: Vec::new(),
@@ -41,13 +57,50 @@ impl Fetch {
         }
     }
 
+    /// Times of the schedule count from now on.
+    pub fn begin(&mut self) {
+        if let Some(schedule) = &mut self.schedule {
+            schedule.begin(Instant::now());
+        }
+    }
+
     pub fn finished(&self) -> bool {
-        self.waiting.is_empty() && self.running.is_empty()
+        let over = match self.schedule.as_ref().map(|schedule| schedule.next(Instant::now())) {
+            None | Some(Next::Over) => true,
+            // What comes after a failure is never asked for.
+            Some(Next::Wait(None)) => !self.failures.is_empty(),
+            Some(_) => false,
+        };
+        over && self.waiting.is_empty() && self.running.is_empty()
+    }
+
+    /// When the next file is to be asked for, if none is before something else comes.
+    pub fn due(&self) -> Option<Instant> {
+        match self.schedule.as_ref()?.next(Instant::now()) {
+            Next::Ask(_) => Some(Instant::now()),
+            Next::Wait(due) => due,
+            Next::Over => None,
+        }
+    }
+
+    /// Writes down the times of the schedule, where there is one.
+    pub fn write_times(&self) -> Result<()> {
+        self.schedule.as_ref().map_or(Ok(()), Schedule::write)
+    }
+
+    /// Takes in what the schedule says is due.
+    fn take_due(&mut self) {
+        let Some(schedule) = &mut self.schedule else { return };
+        while let Next::Ask(number) = schedule.next(Instant::now()) {
+            schedule.asked(number);
+            self.waiting.push_back(Wanted { url: self.urls[number].clone(), number: Some(number) });
+        }
     }
 
     /// Success if every file came whole.
     pub fn outcome(&self) -> Result<()> {
-        let unfinished = self.running.values().map(|running| &running.url).chain(&self.waiting);
+        let waiting = self.waiting.iter().map(|wanted| &wanted.url);
+        let unfinished = self.running.values().map(|running| &running.url).chain(waiting);
         let unfinished = unfinished.map(|url| download::failed(url, "not complete"));
         download::outcome(self.failures.iter().cloned().chain(unfinished).map(Err))
     }
@@ -55,15 +108,17 @@ impl Fetch {
     /// Asks for what can be asked for and takes what has arrived. To be called whenever the connection, ready
     /// for application data, has heard from its peer.
     pub fn advance(&mut self, connection: &mut Connection) -> Result<()> {
+        self.take_due();
         match self.protocol {
             Protocol::Http3 => self.advance_http3(connection),
             Protocol::HqInterop => self.advance_hq(connection),
         }
     }
 
-    fn start(&mut self, stream: u64, url: Url, unsent: Vec<u8>) -> Result<()> {
+    fn start(&mut self, stream: u64, wanted: Wanted, unsent: Vec<u8>) -> Result<()> {
+        let Wanted { url, number } = wanted;
         let download = Download::create(&self.directory, &url)?;
-        self.running.insert(stream, Running { url, download, unsent });
+        self.running.insert(stream, Running { url, number, download, unsent });
         Ok(())
     }
 
@@ -74,25 +129,37 @@ impl Fetch {
     }
 
     fn complete(&mut self, stream: u64) {
-        if let Some(running) = self.running.remove(&stream) {
-            self.failures.extend(running.download.finish().err().map(|error| error.to_string()));
+        let Some(running) = self.running.remove(&stream) else { return };
+        let (number, schedule) = (running.number, &mut self.schedule);
+        match running.download.finish() {
+            Err(error) => self.failures.push(error.to_string()),
+            Ok(()) => {
+                if let (Some(number), Some(schedule)) = (number, schedule) {
+                    schedule.completed(number);
+                }
+            }
         }
     }
 
     fn save(&mut self, stream: u64, length: usize) -> Result<()> {
         match self.running.get_mut(&stream) {
-            Some(running) => running.download.write(&self.buffer[..length]),
+            Some(running) => {
+                if let (Some(number), Some(schedule), true) = (running.number, &mut self.schedule, length > 0) {
+                    schedule.received(number);
+                }
+                running.download.write(&self.buffer[..length])
+            }
             None => Ok(()),
         }
     }
 
     fn advance_hq(&mut self, connection: &mut Connection) -> Result<()> {
         while connection.peer_streams_left_bidi() > 0 {
-            let Some(url) = self.waiting.pop_front() else { break };
+            let Some(wanted) = self.waiting.pop_front() else { break };
             let stream = self.next_stream;
             self.next_stream += 4;
-            let request = hq::request(&url);
-            self.start(stream, url, request)?;
+            let request = hq::request(&wanted.url);
+            self.start(stream, wanted, request)?;
             self.send_request(connection, stream)?;
         }
         let unsent = self.running.iter().filter(|(_, running)| !running.unsent.is_empty());
@@ -146,21 +213,23 @@ impl Fetch {
     }
 
     fn exchange_http3(&mut self, connection: &mut Connection, http3: &mut h3::Connection) -> Result<()> {
-        while let Some(url) = self.waiting.front() {
-            let headers = [
+        while let Some(Wanted { url, number }) = self.waiting.front() {
+            let mut headers = vec![
                 h3::Header::new(b":method", b"GET"),
                 h3::Header::new(b":scheme", b"https"),
                 h3::Header::new(b":authority", url.authority().as_bytes()),
                 h3::Header::new(b":path", url.path.as_bytes()),
                 h3::Header::new(b"user-agent", b"quic-lab-quiche"),
             ];
+            let priority = number.and_then(|number| self.schedule.as_ref()?.priority(number));
+            headers.extend(priority.map(|priority| h3::Header::new(b"priority", priority.as_bytes())));
             let stream = match http3.send_request(connection, &headers, true) {
                 Ok(stream) => stream,
                 Err(h3::Error::StreamBlocked | h3::Error::TransportError(quiche::Error::StreamLimit)) => break,
                 Err(error) => return Err(error.into()),
             };
-            if let Some(url) = self.waiting.pop_front() {
-                self.start(stream, url, Vec::new())?;
+            if let Some(wanted) = self.waiting.pop_front() {
+                self.start(stream, wanted, Vec::new())?;
             }
         }
         loop {

@@ -12,6 +12,8 @@ use quiche::{Connection, Shutdown};
 struct Response {
     /// The header fields, until they are sent (HTTP/3).
     head: Vec<h3::Header>,
+    /// As the request asks for it (RFC 9218); none where it does not.
+    priority: Option<h3::Priority>,
     file: Option<Served>,
     /// Bytes read but not yet taken by the transport.
     chunk: Vec<u8>,
@@ -19,8 +21,8 @@ struct Response {
 }
 
 impl Response {
-    fn new(file: Option<Served>, head: Vec<h3::Header>) -> Self {
-        Self { head, file, chunk: Vec::new(), position: 0 }
+    fn new(file: Option<Served>, head: Vec<h3::Header>, priority: Option<h3::Priority>) -> Self {
+        Self { head, priority, file, chunk: Vec::new(), position: 0 }
     }
 
     /// Bytes not yet read from the file.
@@ -51,6 +53,20 @@ impl Response {
             }
         }
     }
+}
+
+/// What a Priority header field asks for (RFC 9218 §4): u=0 to u=7, 3 without; i for incremental.
+fn priority(field: &[u8]) -> h3::Priority {
+    let (mut urgency, mut incremental) = (3, false);
+    for member in String::from_utf8_lossy(field).split(',').map(str::trim) {
+        match member.split_once('=') {
+            Some(("u", value)) => urgency = value.parse().ok().filter(|urgency| *urgency < 8).unwrap_or(urgency),
+            Some(("i", value)) => incremental = value == "?1",
+            None if member == "i" => incremental = true,
+            _ => (),
+        }
+    }
+    h3::Priority::new(urgency, incremental)
 }
 
 pub struct Serve {
@@ -122,7 +138,7 @@ impl Serve {
             h3::Header::new(b"server", b"quic-lab-quiche"),
             h3::Header::new(b"content-length", length.as_bytes()),
         ];
-        Response::new(file, head)
+        Response::new(file, head, field(b"priority").map(priority))
     }
 
     /// Sends header fields for which there was no room before.
@@ -132,7 +148,13 @@ impl Serve {
                 continue;
             };
             let whole = response.remaining() == 0;
-            match http3.send_response(connection, stream, &response.head, whole) {
+            let sent = match &response.priority {
+                Some(priority) => {
+                    http3.send_response_with_priority(connection, stream, &response.head, priority, whole)
+                }
+                None => http3.send_response(connection, stream, &response.head, whole),
+            };
+            match sent {
                 Ok(()) if !whole => response.head.clear(),
                 Err(h3::Error::StreamBlocked) => (),
                 // Sent whole, or the client has gone off it.
@@ -170,7 +192,7 @@ impl Serve {
             _ => None,
         };
         match file {
-            Some(file) => drop(self.responses.insert(stream, Response::new(Some(file), Vec::new()))),
+            Some(file) => drop(self.responses.insert(stream, Response::new(Some(file), Vec::new(), None))),
             None => connection.stream_shutdown(stream, Shutdown::Write, hq::REJECTED.into())?,
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quic_endpoint::hq::Request;
-use quic_endpoint::{Options, Protocol, Result, Served, hq, http3};
+use quic_endpoint::{Datagrams, Options, Protocol, Result, Served, hq, http3};
 use quinn::{Connection, ConnectionError, RecvStream, SendStream};
 
 use crate::STACK;
@@ -22,6 +22,11 @@ pub async fn all(connection: Connection, options: &Arc<Options>) -> Result<()> {
 }
 
 async fn all_hq(connection: &Connection, options: &Arc<Options>) -> Result<()> {
+    if let Some(datagrams) = Datagrams::read()? {
+        datagrams.send(|data| Ok(connection.send_datagram(data.into())?)).await?;
+        connection.close(options.protocol.no_error().into(), b"");
+        return Ok(());
+    }
     loop {
         let (response, request) = connection.accept_bi().await?;
         let options = options.clone();

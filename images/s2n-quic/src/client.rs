@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h3::client::SendRequest;
-use quic_endpoint::{Download, Options, Protocol, Result, Url, download, hq, http3};
+use quic_endpoint::{Download, Options, Protocol, Result, Schedule, Url, download, hq, http3, schedule};
 use s2n_quic::Client;
 use s2n_quic::client::Connect;
 use s2n_quic::connection::Handle;
@@ -67,12 +67,13 @@ async fn fetch_over_one_connection(
     let connect = Connect::new(urls[0].resolve()?).with_server_name(host.as_str());
     let connection = client.connect(connect).await.map_err(|error| format!("{host}: {error}"))?;
     let handle = connection.handle();
+    let schedule = Schedule::read(urls.len())?;
     let (fetched, requests) = match options.protocol {
         Protocol::Http3 => {
             let requests = start_http3(connection).await?;
-            (fetch_http3(options, &requests, urls).await, Some(requests))
+            (fetch_http3(options, &requests, urls, schedule).await, Some(requests))
         }
-        Protocol::HqInterop => (fetch_hq(options, &handle, urls).await, None),
+        Protocol::HqInterop => (fetch_hq(options, &handle, urls, schedule).await, None),
     };
     if let (Ok(()), Some(tickets)) = (&fetched, tickets) {
         tickets.wait().await;
@@ -83,24 +84,32 @@ async fn fetch_over_one_connection(
     fetched
 }
 
-async fn fetch_hq(options: &Options, handle: &Handle, urls: &[Url]) -> Result<()> {
+async fn fetch_hq(options: &Options, handle: &Handle, urls: &[Url], schedule: Option<Schedule>) -> Result<()> {
+    if let Some(schedule) = schedule {
+        return schedule::follow(schedule, urls, |url, _, heard| {
+            let (handle, directory) = (handle.clone(), options.downloads.clone());
+            async move { get_hq(handle, &directory, &url, heard).await }
+        })
+        .await;
+    }
     let mut fetches = JoinSet::new();
     for url in urls {
         let (handle, directory, url) = (handle.clone(), options.downloads.clone(), url.clone());
         fetches.spawn(async move {
-            let fetched = get_hq(handle, &directory, &url).await;
+            let fetched = get_hq(handle, &directory, &url, || ()).await;
             fetched.map_err(|error| download::failed(&url, error))
         });
     }
     download::outcome(fetches.join_all().await)
 }
 
-async fn get_hq(mut handle: Handle, directory: &Path, url: &Url) -> Result<()> {
+async fn get_hq(mut handle: Handle, directory: &Path, url: &Url, mut heard: impl FnMut()) -> Result<()> {
     let mut stream = handle.open_bidirectional_stream().await?;
     stream.send(hq::request(url).into()).await?;
     stream.finish()?;
     let mut download = Download::create(directory, url)?;
     while let Some(data) = stream.receive().await? {
+        heard();
         download.write(&data)?;
     }
     download.finish()
@@ -115,12 +124,19 @@ async fn start_http3(connection: s2n_quic::Connection) -> Result<Requests> {
     Ok(requests)
 }
 
-async fn fetch_http3(options: &Options, requests: &Requests, urls: &[Url]) -> Result<()> {
+async fn fetch_http3(options: &Options, requests: &Requests, urls: &[Url], schedule: Option<Schedule>) -> Result<()> {
+    if let Some(schedule) = schedule {
+        return schedule::follow(schedule, urls, |url, priority, heard| {
+            let (requests, options) = (requests.clone(), options.clone());
+            async move { http3::fetch(requests, &STACK, &options, &url, priority.as_deref(), heard).await }
+        })
+        .await;
+    }
     let mut fetches = JoinSet::new();
     for url in urls {
-        let (requests, directory, url) = (requests.clone(), options.downloads.clone(), url.clone());
+        let (requests, options, url) = (requests.clone(), options.clone(), url.clone());
         fetches.spawn(async move {
-            let fetched = http3::get(requests, &STACK, &directory, &url).await;
+            let fetched = http3::transfer(requests, &STACK, &options, &url).await;
             fetched.map_err(|error| download::failed(&url, error))
         });
     }

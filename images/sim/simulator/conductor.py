@@ -44,12 +44,14 @@ class Endpoint:
     flow: int
     container: Container
     file: str
-    """What a client downloads; empty where nothing is."""
+    """What its flow transfers; empty where no single file is."""
     folder: Path
-    """Where its logs, and for a client its downloads, go."""
+    """Where its logs go."""
     addresses: frozenset[str] = frozenset()
     size: int = 0
     """Of the file, bytes."""
+    received: Path = Path("downloads")
+    """The folder that its flow's receiver writes to."""
     index: int = 0
     """Of the transfer that a client is at, or was last."""
     process: int = 0
@@ -57,7 +59,7 @@ class Endpoint:
     told: bool = False
     """It was sent its stop signal."""
     sampled: bool = False
-    """Samples of its downloads are taken."""
+    """Samples of its transfers are taken."""
 
 
 @dataclass
@@ -164,15 +166,15 @@ class Conductor:
                     self._perform(self._lifecycle.began(client.name, time.monotonic()))
 
     def _is_whole(self, name: str) -> bool:
-        """Whether a client's file has all its bytes."""
+        """Whether the file of a client's transfer has all its bytes."""
         client = self._by_name[name]
         return bool(client.file) and self._received(client) >= client.size
 
     @staticmethod
     def _received(client: Endpoint) -> int:
-        """Bytes of a client's file by now."""
+        """Bytes of the file of a client's transfer by now."""
         try:
-            return (client.folder / "downloads" / client.file).stat().st_size if client.file else 0
+            return (client.received / client.file).stat().st_size if client.file else 0
         except FileNotFoundError:
             return 0
 
@@ -214,7 +216,7 @@ class Conductor:
         self._count_drops(endpoint)
         if self._growth is not None and endpoint.role == "client" and endpoint.file:
             endpoint.sampled = True
-            self._growth.watch(endpoint.folder / "downloads", endpoint.flow, endpoint.index)
+            self._growth.watch(endpoint.received, endpoint.flow, endpoint.index)
         self._write("started", endpoint)
         endpoint.process = endpoint.container.start(
             NAMESPACES / endpoint.name, self.out / f"{endpoint.name}.log", self._unable(endpoint)
@@ -230,9 +232,9 @@ class Conductor:
         if self._growth is not None and endpoint.sampled:
             self._growth.end(endpoint.flow)
             endpoint.sampled = False
-            place = endpoint.folder / "downloads" / endpoint.file
+            place = endpoint.received / endpoint.file
             with contextlib.suppress(FileNotFoundError):
-                place.rename(endpoint.folder / f"transfer{endpoint.index}")
+                place.rename(endpoint.received.with_name(f"transfer{endpoint.index}"))
 
     def _note_end(self, endpoint: Endpoint, exit_code: int) -> None:
         unable = self._unable(endpoint).read_text()

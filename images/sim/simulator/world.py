@@ -83,8 +83,16 @@ def masks(image: Image) -> dict[str, str]:
     return {name: value for name, value in MASKS.items() if name not in own}
 
 
+def _folder(host: dict[str, Any]) -> Path:
+    """Where an endpoint's logs and the files that it receives go.
+
+    Files made on the host's disk belong to whoever runs the lab kernel; here to the endpoint's user.
+    """
+    return OUT / f"flow{host['flow']}" if host["as_root"] else KEPT / host["name"]
+
+
 def _www(name: str, file: str) -> Path:
-    """An empty folder for a server's /www, with a place for the one file it serves."""
+    """An empty folder for the /www of who sends, with a place for the one file that it sends."""
     folder = LAB / "served" / name
     folder.mkdir(parents=True)
     if file:
@@ -120,26 +128,28 @@ def containers(hosts: list[dict[str, Any]], folders: dict[str, str], lowers: dic
     for name, place in shared.items():
         mount_host(folders[name], place, read_only=True)
     made = []
+    received: dict[int, Path] = {}
     for host in hosts:
         image = Image(**host["image"])
         lower(image, lowers)
-        folder = OUT / f"flow{host['flow']}"
+        folder = _folder(host)
         if not host["as_root"]:
-            # Files made on the host's disk belong to whoever runs the lab kernel; here to the endpoint's user.
-            folder = KEPT / host["name"]
             for part in (host["role"], "downloads"):
                 (folder / part).mkdir(parents=True)
                 (folder / part).chmod(0o777)
         mounts = [Mount(str(folder / host["role"]), "/logs", False), Mount(str(shared["certs"]), "/certs", True)]
-        if host["role"] == "server":
-            # The folder on the host has whatever was served there before.
-            file, several = host["file"], host.get("folder", "")
+        sends = host["role"] == host.get("sender", "server")
+        if sends or host["role"] == "server":
+            # The folder on the host has whatever was served there before. A server that is sent files has nothing else.
+            file, several = (host["file"], host.get("folder", "")) if sends else ("", "")
             served = shared["www"] / several if several else _www(host["name"], file)
             mounts.append(Mount(str(served), "/www", True))
             if file:
                 mounts.append(Mount(str(shared["www"] / file), f"/www/{file}", True))
-        else:
-            mounts.append(Mount(str(folder / "downloads"), "/downloads", False))
+        if not sends:
+            place = "/uploads" if host["role"] == "server" else "/downloads"
+            mounts.append(Mount(str(folder / "downloads"), place, False))
+            received[host["flow"]] = folder / "downloads"
         container = Container(
             host["name"], image, lowers[image.rootfs], LAB / "hosts" / host["name"], host["hosts"],
             masks(image) | host["environment"], mounts,
@@ -148,6 +158,8 @@ def containers(hosts: list[dict[str, Any]], folders: dict[str, str], lowers: dic
         made.append(
             Endpoint(host["name"], host["role"], host["flow"], container, host["file"], folder, addresses, host["size"])
         )
+    for endpoint in made:
+        endpoint.received = received[endpoint.flow]
     return made
 
 

@@ -24,7 +24,7 @@ def _divide(value: float | None, number: float) -> float | None:
 
 
 def _stream_window(role: Role) -> _Reader:
-    """Credit for the streams that the client opens: in a download these carry the data (RFC 9000 §18.2)."""
+    """Credit for the streams that the client opens: these carry the data (RFC 9000 §18.2)."""
     if role == "client":
         return lambda parameters: parameters.initial_max_stream_data_bidi_local
     return lambda parameters: parameters.initial_max_stream_data_bidi_remote
@@ -59,8 +59,9 @@ def transport_parameters(connection: TransferConnection) -> Iterator[Observation
 
 
 def received_credit(connection: TransferConnection) -> float | None:
-    """Bytes that the client's initial flow control lets the server send, if a qlog reports it."""
-    credit = {item.parameter: item.value for item in transport_parameters(connection) if item.role == "client"}
+    """Bytes that the receiver's initial flow control lets the sender send, if a qlog reports it."""
+    receiver = connection.window.receiver
+    credit = {item.parameter: item.value for item in transport_parameters(connection) if item.role == receiver}
     windows = [credit[name] for name in ("connection_window", "stream_window") if name in credit]
     return min(float(value) for value in windows) if windows else None
 
@@ -128,10 +129,10 @@ def _initial_window(connection: TransferConnection, role: Role, settings: Logged
 def _datagram_size(connection: TransferConnection, role: Role, window: float) -> int | None:
     """The datagram size that an initial window counts in (RFC 9002 §7.2): one of its early sizes that divides it.
 
-    None if none does. A client may send no datagram of its full size; a server may have reduced its size since, to what
-    its peer accepts (quiche's).
+    None if none does. A receiver may send no datagram of its full size; a sender may have reduced its size since, to
+    what its peer accepts (quiche's).
     """
-    if role == "server" and connection.flight is not None and window % connection.flight.size == 0:
+    if role == connection.window.sender and connection.flight is not None and window % connection.flight.size == 0:
         return connection.flight.size
     sent = connection.sent(role)
     if sent is None:

@@ -32,7 +32,7 @@ _LEAST_DATAGRAMS = 50
 #: Smaller size differences of datagrams have other causes than the path MTU, bytes.
 _SIZE_TOLERANCE = 16
 #: A stack that probes for larger datagrams has done so after this many 1-RTT datagrams.
-_PROBING_DATAGRAMS = {"client": 100, "server": 1000}
+_PROBING_DATAGRAMS = {"receiver": 100, "sender": 1000}
 #: Largest UDP payload that an MTU of 1500 carries, by IP version.
 _LARGEST = {4: 1472, 6: 1452}
 #: The ECN field (RFC 3168 §5).
@@ -43,13 +43,14 @@ _ZERO_RTT_PACKET = re.compile(rb'"packet_type"\s*:\s*"(?:0RTT|0-RTT|zerortt|Zero
 
 
 def ack_ratio(connection: TransferConnection) -> Iterator[Observation]:
-    """ack_ratio of the client: 1-RTT datagrams received per datagram sent, in bulk, median over its parts.
+    """ack_ratio of the receiver: 1-RTT datagrams received per datagram sent, in bulk, median over its parts.
 
-    Nearly all of the client's datagrams are acknowledgements; those that only raise flow control lower the ratio. A
-    client that finds several datagrams in its socket may answer them with one acknowledgement, whatever its ratio. Its
-    setting shows when few datagrams arrive together.
+    Nearly all of its datagrams are acknowledgements; those that only raise flow control lower the ratio. A receiver
+    that finds several datagrams in its socket may answer them with one acknowledgement, whatever its ratio. Its setting
+    shows when few datagrams arrive together.
     """
-    received, sent = connection.received("client"), connection.sent("client")
+    role = connection.window.receiver
+    received, sent = connection.received(role), connection.sent(role)
     if received is None or sent is None:
         return
     data = received.select(received.form == Form.SHORT)
@@ -68,11 +69,11 @@ def ack_ratio(connection: TransferConnection) -> Iterator[Observation]:
     median = f", median of {parts} parts" if parts > 1 else ""
     together = float((np.diff(data.t_ns[first:last]) < BURST_GAP).mean())
     yield Observation(
-        role="client",
+        role=role,
         parameter="ack_ratio",
         value=float(np.median(np.diff(edges)[has_answers] / answers[has_answers])),
         unit="1",
-        source=f"left capture: {last - first:,} datagrams received for {int(answers.sum()):,} sent while "
+        source=f"{_SIDE[role]} capture: {last - first:,} datagrams received for {int(answers.sum()):,} sent while "
         f"{_BULK[0]:.0%} to {_BULK[1]:.0%} of the bytes came{median}; {together:.0%} of them came "
         f"within {BURST_GAP / 1e3:.0f} µs of the one before",
     )
@@ -102,7 +103,7 @@ def largest_payload(connection: TransferConnection) -> Iterator[Observation]:
 def path_mtu_discovery(connection: TransferConnection) -> Iterator[Observation]:
     """path_mtu_discovery: on if 1-RTT datagrams are larger than the endpoint's initial size, else off.
 
-    The server's initial size is that of the full datagrams of its first round trip of data. The client, which has no
+    The sender's initial size is that of the full datagrams of its first round trip of data. The receiver, which has no
     bulk, starts with the largest of its handshake. No observation if larger ones could not pass, or too few were sent.
     """
     for role in ROLES:
@@ -118,7 +119,10 @@ def path_mtu_discovery(connection: TransferConnection) -> Iterator[Observation]:
                 "on",
                 f"{first:,} B in 1-RTT datagram {row + 1:,}, {largest:,} B at most, after {start:,} B",
             )
-        elif len(protected) >= _PROBING_DATAGRAMS[role] and start + _SIZE_TOLERANCE < _LARGEST[int(protected.ip[0])]:
+        elif (
+            len(protected) >= _PROBING_DATAGRAMS["sender" if role == connection.window.sender else "receiver"]
+            and start + _SIZE_TOLERANCE < _LARGEST[int(protected.ip[0])]
+        ):
             value, evidence = "off", f"none of {len(protected):,} 1-RTT datagrams larger than {start:,} B"
         else:
             continue
@@ -132,9 +136,9 @@ def path_mtu_discovery(connection: TransferConnection) -> Iterator[Observation]:
 
 
 def _initial_size(connection: TransferConnection, role: Role) -> int | None:
-    if role == "server":
+    if role == connection.window.sender:
         return None if connection.flight is None else connection.flight.size
-    sent = connection.sent("client")
+    sent = connection.sent(role)
     handshake = None if sent is None else sent.payload[sent.form != Form.SHORT]
     return int(handshake.max()) if handshake is not None and len(handshake) else None
 
@@ -197,7 +201,7 @@ def zero_rtt(connection: TransferConnection) -> Iterator[Observation]:
         )
 
 
-# --- The server's first round trip of data: its initial window, and whether it paces.
+# --- The sender's first round trip of data: its initial window, and whether it paces.
 
 
 #: From this share of a limit on, the limit may have ended a flight.
@@ -205,7 +209,7 @@ _NEAR = 0.9
 
 
 def initial_window(connection: TransferConnection) -> Iterator[Observation]:
-    """initial_cwnd of the server (packets): UDP payload of its first round trip of data, in its full datagrams.
+    """initial_cwnd of the sender (packets): UDP payload of its first round trip of data, in its full datagrams.
 
     It may be too large by the credit for the handshake's packets, which a stack may have added to the window by then,
     and by path MTU probes. It is too small if something other than the window ended the flight.
@@ -214,16 +218,15 @@ def initial_window(connection: TransferConnection) -> Iterator[Observation]:
     if flight is None:
         return
     volume = int(flight.sent.payload.sum())
+    role = connection.window.sender
     source = (
-        f"right capture: {volume:,} B in {len(flight.sent):,} datagrams, full ones of {flight.size:,} B, in the first "
-        f"round trip of data; up to {flight.bytes_before:,} B of it may be credit for the handshake"
+        f"{_SIDE[role]} capture: {volume:,} B in {len(flight.sent):,} datagrams, full ones of {flight.size:,} B, in "
+        f"the first round trip of data; up to {flight.bytes_before:,} B of it may be credit for the handshake"
     )
     limits = _limits(connection, flight, volume)
     if limits:
         source += f"; at least, for {' and '.join(limits)}"
-    yield Observation(
-        role="server", parameter="initial_cwnd", value=volume / flight.size, unit="packets", source=source
-    )
+    yield Observation(role=role, parameter="initial_cwnd", value=volume / flight.size, unit="packets", source=source)
 
 
 def _limits(connection: TransferConnection, flight: Flight, volume: int) -> list[str]:
@@ -233,16 +236,18 @@ def _limits(connection: TransferConnection, flight: Flight, volume: int) -> list
         limits.append("little more was asked for")
     credit = received_credit(connection)
     if credit is not None and volume >= _NEAR * credit:
-        limits.append(f"the client's flow control allowed {credit:,.0f} B")
+        limits.append(f"the {connection.window.receiver}'s flow control allowed {credit:,.0f} B")
     if connection.view.lab is not None and connection.rtt_ns is not None:
-        bdp = connection.view.lab.links.to_client.rate_bps * connection.rtt_ns / 8e9
+        links = connection.view.lab.links
+        link = links.to_client if connection.window.sender == "server" else links.to_server
+        bdp = link.rate_bps * connection.rtt_ns / 8e9
         if volume >= _NEAR * bdp:
             limits.append(f"the path carries {bdp:,.0f} B in a round trip")
     return limits
 
 
 def pacing(connection: TransferConnection) -> Iterator[Observation]:
-    """Pacing of the server: its longest burst in the first round trip of data, and in the second.
+    """Pacing of the sender: its longest burst in the first round trip of data, and in the second.
 
     A pacer still lets through a burst of an initial window (RFC 9002 §7.7), often ten packets. A pacer whose allowance
     grows with idle time lets through all of the first flight. Only a larger window, or the next round, shows the
@@ -256,12 +261,13 @@ def pacing(connection: TransferConnection) -> Iterator[Observation]:
             continue
         longest = longest_burst(sent)
         spread_ms = (sent.t_ns[-1] - sent.t_ns[0]) / 1e6
+        role = connection.window.sender
         yield Observation(
-            role="server",
+            role=role,
             parameter="pacing",
             value=longest,
             unit="datagrams in the longest burst",
-            source=f"right capture: of {len(sent):,} in the {name} round trip of data, {longest:,} within "
+            source=f"{_SIDE[role]} capture: of {len(sent):,} in the {name} round trip of data, {longest:,} within "
             f"{BURST_GAP / 1e3:.0f} µs of each other; all within {spread_ms:.1f} ms",
         )
 
@@ -274,18 +280,19 @@ def longest_burst(sent: Capture) -> int:
     return int(np.diff(np.append(starts, len(sent))).max())
 
 
-# --- The server's congestion window at the first loss.
+# --- The sender's congestion window at the first loss.
 
 
 def congestion_reaction(connection: TransferConnection) -> Iterator[Observation]:
-    """congestion_reaction of the server: its congestion window after the first reduction after a loss, divided by that
+    """congestion_reaction of the sender: its congestion window after the first reduction after a loss, divided by that
     before.
 
     0.5 is Reno's (RFC 9002 §7.3.2), 0.7 CUBIC's (RFC 9438 §4.6); a Reno may take 0.7 too (quic-go's). A CUBIC that
     reduces from the bytes in flight (ngtcp2's) gives a lower value if it had not filled its window. No observation if
     all datagrams passed.
     """
-    trace = connection.trace("server")
+    role = connection.window.sender
+    trace = connection.trace(role)
     if trace is None or not _has_losses(connection):
         return
     reduction = read_reduction(trace)
@@ -296,21 +303,22 @@ def congestion_reaction(connection: TransferConnection) -> Iterator[Observation]
     )
     in_flight = "" if reduction.in_flight is None else f" ({reduction.in_flight:,} B in flight)"
     yield Observation(
-        role="server",
+        role=role,
         parameter="congestion_reaction",
         value=reduction.after / reduction.before,
         unit="1",
-        source=f"{connection.name('server')}'s qlog: congestion window from {reduction.before:,} B{in_flight} to "
+        source=f"{connection.name(role)}'s qlog: congestion window from {reduction.before:,} B{in_flight} to "
         f"{reduction.after:,} B, {cause}",
     )
 
 
 def _has_losses(connection: TransferConnection) -> bool:
-    """Whether the path lost a datagram towards the client; True if the captures do not show it."""
-    passage = connection.view.to_client
+    """Whether the path lost a datagram towards the receiver; True if the captures do not show it."""
+    window, view = connection.window, connection.view
+    passage = view.to_client if window.sender == "server" else view.to_server
     if passage is None:
         return True
-    window, entered = connection.window, passage.entered
+    entered = passage.entered
     own = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
     # Packets in flight at the end of the capture are not lost.
     own &= entered.t_ns < passage.end_ns - 2_000_000_000
@@ -356,7 +364,7 @@ def first_probe_timeout(connection: TransferConnection) -> Iterator[Observation]
         )
 
 
-# --- The start of a second connection compared with the first: what the server remembers of the path.
+# --- The start of a second connection compared with the first: what the sender remembers of the path.
 
 
 #: Compared round trips of data: with early data the first may be over before the RTT is known to match.
@@ -368,7 +376,7 @@ _BDP_FRAME = re.compile(rb'"frame_type"\s*:\s*"bdp[a-z_]*"', re.IGNORECASE)
 
 
 def bdp_seed(connection: TransferConnection) -> Iterator[Observation]:
-    """bdp_seed of the server: UDP payload of the second connection's first two round trips of data, divided by the
+    """bdp_seed of the sender: UDP payload of the second connection's first two round trips of data, divided by the
     first's.
 
     About 1 if nothing is remembered. No observation if the flow has one connection, or a capture is missing.
@@ -379,13 +387,14 @@ def bdp_seed(connection: TransferConnection) -> Iterator[Observation]:
     first, resumed = early_volume(connection), early_volume(repeat)
     if not first or resumed is None:
         return
+    role = connection.window.sender
     yield Observation(
-        role="server",
+        role=role,
         parameter="bdp_seed",
         value=resumed / first,
         unit="times the first connection's",
-        source=f"right capture: {resumed:,} B in the first {_ROUNDS} round trips of data of the second connection, "
-        f"{first:,} B in those of the first",
+        source=f"{_SIDE[role]} capture: {resumed:,} B in the first {_ROUNDS} round trips of data of the second "
+        f"connection, {first:,} B in those of the first",
     )
 
 
@@ -408,12 +417,13 @@ def bdp_frames(connection: TransferConnection) -> Iterator[Observation]:
 
 
 def careful_resume(connection: TransferConnection) -> Iterator[Observation]:
-    """careful_resume of the server: the phases of RFC 9959 that its qlog of the second connection names, in order.
+    """careful_resume of the sender: the phases of RFC 9959 that its qlog of the second connection names, in order.
 
     Words separated by commas; no observation if there is no second connection, or its qlog names none.
     """
     repeat = second_connection(connection)
-    trace = None if repeat is None else repeat.trace("server")
+    role = connection.window.sender
+    trace = None if repeat is None else repeat.trace(role)
     if trace is None:
         return
     changes = read_phases(trace)
@@ -423,11 +433,11 @@ def careful_resume(connection: TransferConnection) -> Iterator[Observation]:
             for change in changes
         )
         yield Observation(
-            role="server",
+            role=role,
             parameter="careful_resume",
             value=", ".join(change.phase for change in changes),
             unit="",
-            source=f"{connection.name('server')}'s qlog of the second connection: {listing}",
+            source=f"{connection.name(role)}'s qlog of the second connection: {listing}",
         )
 
 
@@ -439,11 +449,11 @@ def second_connection(connection: TransferConnection) -> TransferConnection | No
 
 
 def early_volume(connection: TransferConnection) -> int | None:
-    """UDP payload, bytes, that the server sent in its first round trips of data; None if it sent none.
+    """UDP payload, bytes, that the sender sent in its first round trips of data; None if it sent none.
 
     They begin in the handshake's round trip if the response to early data does (RFC 9001 §4.6).
     """
-    sent = connection.sent("server")
+    sent = connection.sent(connection.window.sender)
     if sent is None or not len(sent) or not connection.rtt_ns:
         return None
     early = (

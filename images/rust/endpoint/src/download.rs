@@ -1,4 +1,4 @@
-//! A file on its way in, written as its data arrive.
+//! A file on its way in, at a client or at a server, written as its data arrive.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -6,6 +6,9 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::{Result, Url};
+
+/// Where a server keeps the files that it is sent.
+const UPLOADS: &str = "/uploads";
 
 #[derive(Debug)]
 pub struct Download {
@@ -17,9 +20,21 @@ pub struct Download {
 
 impl Download {
     pub fn create(directory: &Path, url: &Url) -> Result<Self> {
-        let target = directory.join(url.file_name());
+        Self::named(directory, url.file_name(), &url.path)
+    }
+
+    /// A file that a client sends with a request for this path.
+    pub fn upload(path: &str) -> Result<Self> {
+        match path.rsplit('/').next() {
+            Some("" | "." | "..") | None => Err(format!("{path}: not the name of a file").into()),
+            Some(name) => Self::named(Path::new(UPLOADS), name, path),
+        }
+    }
+
+    fn named(directory: &Path, name: &str, path: &str) -> Result<Self> {
+        let target = directory.join(name);
         let file = File::create(&target).map_err(|error| format!("{}: {error}", target.display()))?;
-        Ok(Self { path: url.path.clone(), file, written: 0, expected: None })
+        Ok(Self { path: path.to_owned(), file, written: 0, expected: None })
     }
 
     /// The length that the response promises.

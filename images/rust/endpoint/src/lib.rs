@@ -5,6 +5,7 @@
 
 #[cfg(feature = "tokio")]
 pub mod alarm;
+pub mod datagrams;
 pub mod download;
 pub mod hq;
 #[cfg(feature = "h3")]
@@ -13,6 +14,7 @@ pub mod logs;
 pub mod moves;
 pub mod options;
 pub mod random;
+pub mod schedule;
 pub mod served;
 pub mod session;
 pub mod signal;
@@ -21,9 +23,11 @@ pub mod url;
 
 use std::process::ExitCode;
 
+pub use datagrams::Datagrams;
 pub use download::Download;
 pub use moves::{How, Journey, Move};
 pub use options::{Options, Parameters, Plan, Protocol, Role, Stack};
+pub use schedule::Schedule;
 pub use served::Served;
 pub use session::SessionDir;
 pub use url::Url;

@@ -157,6 +157,8 @@ pub struct Options {
     /// Values of the stack's own options, by name without the dashes.
     pub own: BTreeMap<String, String>,
     pub urls: Vec<Url>,
+    /// The client sends files from its root.
+    pub upload: bool,
     /// Of the client, in order of time.
     pub moves: Vec<Move>,
 }
@@ -177,6 +179,7 @@ impl Options {
             parameters: Parameters::default(),
             own: BTreeMap::new(),
             urls: Vec::new(),
+            upload: std::env::var("DIRECTION").is_ok_and(|direction| direction == "to_server"),
             moves: Vec::new(),
         }
     }
