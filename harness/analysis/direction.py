@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -32,11 +33,21 @@ from harness.capture.artefacts import Artefacts
 from harness.capture.counters import running_total
 from harness.capture.matching import MatchedPackets
 from harness.netem.program import Fault
+from harness.scenario.parameters import Role
 from harness.scenario.schema import DISCIPLINES
 from harness.topology.lab_file import LinkSettings
 
 Side = Literal["to_client", "to_server"]
 SIDES: tuple[Side, ...] = ("to_client", "to_server")
+
+
+def data_side(senders: Iterable[Role]) -> Side:
+    """The direction of the link that figures of "the bottleneck" are about: towards the clients, unless every flow
+    sends to its server.
+    """
+    return "to_server" if all(sender == "client" for sender in senders) else "to_client"
+
+
 #: An empty count.
 _NO_COUNTS = np.zeros(0, np.int64), np.zeros(0, np.int64)
 

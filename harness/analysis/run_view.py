@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, TypeVar, cast
 
-from harness.analysis.direction import LinkView, Side
+from harness.analysis.direction import LinkView, Side, data_side
 from harness.analysis.timeseries import RunSeries, series_of
 from harness.capture import connections, key_log
 from harness.capture.artefacts import TransferWindow
@@ -27,11 +27,8 @@ class RunView(LinkView):
 
     @property
     def data_side(self) -> Side:
-        """The direction of the link that figures of "the bottleneck" are about: towards the clients, unless every flow
-        sends to its server.
-        """
-        uploads_only = self.lab is not None and all(flow.sender == "client" for flow in self.lab.flows)
-        return "to_server" if uploads_only else "to_client"
+        """The direction of its data (see `analysis.direction.data_side`); towards the clients where it is not known."""
+        return "to_client" if self.lab is None else data_side(flow.sender for flow in self.lab.flows)
 
     @cached_property
     def series(self) -> RunSeries | None:

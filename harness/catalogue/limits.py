@@ -206,11 +206,12 @@ def _carried(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mis
         less = "fewer files, or smaller ones" if flow.groups else "a smaller size"
         yield Mistake(key, text, f"write {less}, or a faster path")
     elif flow.groups:
-        length = len(request_urls((file.name for file in served_files(flow)), scenario.ip_version))
+        files = served_files(flow)
+        length = len(request_urls((file.name for file in files), scenario.ip_version))
         if length > _MAX_REQUESTS:
             text = f"the addresses of its files are {length} characters, and a client takes {_MAX_REQUESTS}"
             yield Mistake(key, text, "write fewer files, or shorter names")
-        for file in served_files(flow):
+        for file in files:
             if len(file.text) > file.size:
                 text = f"{file.name} names its objects in {len(file.text)} B, and has {file.size} B"
                 yield Mistake(key, text, "write a larger size")

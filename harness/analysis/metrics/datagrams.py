@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from harness.analysis.metrics.kinds import transfer_measurement
+from harness.analysis.metrics.kinds import transfer_absences, transfer_measurement
 from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.run_view import RunView
-from harness.outcome import Absence
 
 _LOG = "client's datagrams.csv"
 LOSS = declare(
@@ -54,8 +53,7 @@ def datagrams(view: RunView) -> Iterator[Finding]:
         received = view.datagrams(window.transfer.flow)
         if received is None:
             why = "the client left no log of its datagrams"
-            for metric in (LOSS, *DELAY.values(), JITTER):
-                yield Absence(metric=metric.name, flows=(window.transfer.flow,), transfer=window.name, why=why)
+            yield from transfer_absences((LOSS, *DELAY.values(), JITTER), window, why)
             continue
         came = len(received.sequence)
         yield transfer_measurement(LOSS, window, 1 - came / (asked.packets * asked.count), _LOG)

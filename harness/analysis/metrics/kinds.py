@@ -6,7 +6,7 @@ None if the metric does not apply.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.handover import ClientMove, client_moves
@@ -129,6 +129,12 @@ def move_metric(
         return function
 
     return mark
+
+
+def transfer_absences(metrics: Iterable[Metric], window: TransferWindow, why: str) -> Iterator[Absence]:
+    """Why one transfer has none of these metrics."""
+    for metric in metrics:
+        yield Absence(metric=metric.name, flows=(window.transfer.flow,), transfer=window.name, why=why)
 
 
 def transfer_measurement(

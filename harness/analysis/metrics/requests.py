@@ -12,12 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.metrics.kinds import transfer_measurement
+from harness.analysis.metrics.kinds import transfer_absences, transfer_measurement
 from harness.analysis.metrics.registry import Finding, Metric, declare, measures
 from harness.analysis.run_view import RunView
 from harness.capture.artefacts import TransferWindow
 from harness.capture.request_log import RequestTimes, request_times
-from harness.outcome import Absence
 from harness.scenario.schema import Page, RepeatedRequests, Video
 
 Floats = npt.NDArray[np.float64]
@@ -133,8 +132,7 @@ def requests(view: RunView) -> Iterator[Finding]:
             why = (
                 "the client left no log of its requests" if frame is None else "no datagram of the client was captured"
             )
-            for metric in names:
-                yield Absence(metric=metric.name, flows=(window.transfer.flow,), transfer=window.name, why=why)
+            yield from transfer_absences(names, window, why)
             continue
         times = request_times(frame, len(flow.schedule), window.zero_ns)
         if isinstance(source, Page):
@@ -169,8 +167,7 @@ def _page(window: TransferWindow, page: Page, times: RequestTimes) -> Iterator[F
             yield transfer_measurement(FIRST_BYTE_OF, window, float(np.median(waits)), _LOG, item.name)
     if np.isnan(times.complete).any():
         why = "not every object came"
-        for metric in _NAMES[Page]:
-            yield Absence(metric=metric.name, flows=(window.transfer.flow,), transfer=window.name, why=why)
+        yield from transfer_absences(_NAMES[Page], window, why)
         return
     yield transfer_measurement(PAGE_LOAD, window, float(times.complete.max()), _LOG)
     yield transfer_measurement(BYTE_INDEX, window, float((sizes * times.complete).sum() / sizes.sum()), _LOG)
@@ -198,8 +195,7 @@ def _video(window: TransferWindow, video: Video, times: RequestTimes) -> Iterato
     stalls = stall_times(times.complete, video.segment.seconds)
     if np.isnan(stalls).any():
         why = "not every segment came"
-        for metric in (STALLS, STALLED_TIME):
-            yield Absence(metric=metric.name, flows=(window.transfer.flow,), transfer=window.name, why=why)
+        yield from transfer_absences((STALLS, STALLED_TIME), window, why)
         return
     yield transfer_measurement(STALLS, window, float((stalls > 0).sum()), _LOG)
     yield transfer_measurement(STALLED_TIME, window, float(stalls.sum()), _LOG)

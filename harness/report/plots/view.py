@@ -9,7 +9,7 @@ from functools import cached_property
 
 import polars as pl
 
-from harness.analysis.direction import Side
+from harness.analysis.direction import Side, data_side
 from harness.analysis.timeseries import bottleneck_number
 from harness.analysis.timeseries.grid import BIN
 from harness.outcome import ENGINES, MeasuredRun, Run
@@ -64,8 +64,7 @@ class PlotData:
     @property
     def side(self) -> Side:
         """The direction whose queue is drawn: towards the clients, unless every flow sends to its server."""
-        flows = self.run.cell.scenario.flows
-        return "to_server" if all(flow.sender == "client" for flow in flows) else "to_client"
+        return data_side(flow.sender for flow in self.run.cell.scenario.flows)
 
     @property
     def link(self) -> Link:
