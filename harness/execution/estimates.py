@@ -266,11 +266,12 @@ MAX_OTHER_CELLS = 60
 
 
 def load_experience(store: Store, reference: Path, cells: Iterable[Cell]) -> DurationModel:
-    """Durations of the runs of these cells, of some other cells of the store, and of the reference.
+    """Durations of the runs of these cells, of some other cells of the store, and of similar ones of the reference.
 
     Unreadable runs are skipped; they are reported where they are needed.
     """
-    own_keys = dict.fromkeys(cell.key for cell in cells)
+    planned = tuple(cells)
+    own_keys = dict.fromkeys(cell.key for cell in planned)
     other_keys = islice((key for key in store.cell_keys() if key not in own_keys), MAX_OTHER_CELLS)
     durations = list[RunDuration]()
     for key in (*own_keys, *other_keys):
@@ -285,5 +286,5 @@ def load_experience(store: Store, reference: Path, cells: Iterable[Cell]) -> Dur
         ]
     if is_columnar(reference):
         with suppress(ResultError):
-            durations += ColumnStore(reference).durations()
+            durations += ColumnStore(reference).durations(planned)
     return DurationModel(durations, cpu_model())

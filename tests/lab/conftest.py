@@ -129,8 +129,8 @@ class Harness:
         return process
 
     def cells(self, *words: str, timeout: float = 900) -> list[dict[str, Any]]:
-        """The cells of `run --json`, as soon as every link is proven."""
-        process = self.run_until_proven(*words, "--json", timeout=timeout)
+        """The cells of `run --json`, as soon as every link is proven. Nothing is drawn: a test of drawings uses `run`."""
+        process = self.run_until_proven(*words, "--json", "--no-figures", timeout=timeout)
         assert process.stdout, process.stderr + (_stacks() if "did not end within" in process.stderr else "")
         content = json.loads(process.stdout)
         assert content["schema"] == 2

@@ -69,6 +69,27 @@ def test_of_nine_cells_in_ten_the_estimate_is_within_a_factor_of_two() -> None:
     assert sum(held) / len(held) >= 0.9
 
 
+def test_similar_runs_give_the_estimate_of_all_runs() -> None:
+    cells = [duration.cell for duration in _took()[:: len(_took()) // 40]]
+    by_all, store = DurationModel(_took(), "another machine"), ColumnStore(REFERENCE)
+    for planned in cells:
+        similar = store.durations([planned])
+        assert len(similar) < len(_took()) / 10
+        by_similar = DurationModel(similar, "another machine")
+        assert by_similar.expected_seconds(planned) == pytest.approx(by_all.expected_seconds(planned))
+
+
+def test_a_scenario_without_runs_is_estimated_from_some_of_its_server() -> None:
+    tested_scenario = scenario(name="test/new")
+    quiche = next(duration.cell.server for duration in _took() if duration.cell.server.name == "quiche")
+    planned = cell(tested_scenario, quiche, quiche, engine="virtual")
+    similar = ColumnStore(REFERENCE).durations([planned])
+    assert {duration.cell.engine for duration in similar} == {"virtual"}
+    assert 20 < len({duration.cell.key for duration in similar if duration.cell.server.name == "quiche"}) < 200
+    estimates = [DurationModel(runs, "another machine").expected_seconds(planned) for runs in (similar, _took())]
+    assert 0.5 < estimates[0] / estimates[1] < 2
+
+
 def test_without_any_run_the_model_is_right_for_most_cells() -> None:
     """Up to how fast a machine is, which nothing but a run can tell: kinds of EPYC differ by a factor of two."""
     by_machine: dict[str, list[tuple[float, list[float]]]] = defaultdict(list)

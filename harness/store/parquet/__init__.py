@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import polars as pl
 from pydantic import BaseModel
@@ -44,6 +45,9 @@ from harness.store.records import (
 
 #: Errors of a row that was not written here: a definition that it names is missing, or its texts are no records.
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
+#: Columns of cells by which the runs similar to a planned one are chosen; and the number of cells that stand for all
+#: others of a server or an engine.
+_SIMILARITY, _STAND_INS = ("engine", "server", "scenario"), 60
 #: The file that marks a folder as a store in columns.
 MARKER_FILE = "runs.parquet"
 
@@ -126,17 +130,31 @@ class ColumnStore:
             # The evaluation of runs leaves out measurements that cannot be read.
             return None
 
-    def durations(self) -> list[RunDuration]:
-        """The durations of runs that ended by themselves or by their time limit; unreadable ones are left out."""
-        return list(self._read_durations())
+    def durations(self, planned: Iterable[Cell] | None = None) -> list[RunDuration]:
+        """The durations of runs that ended by themselves or by their time limit; unreadable ones are left out.
 
-    def _read_durations(self) -> Iterator[RunDuration]:
-        for key, rows in self._runs.items():
-            for row in rows.values():
-                if row["outcome_status"] in TIMED_OUTCOMES and row["wall"]:
-                    with suppress(*_UNREADABLE):
-                        machine = str(parse_json_object(row["host"] or "{}").get("cpu", ""))
-                        yield RunDuration(self._cell(key, row["build"]), row["wall"], machine)
+        `planned`: of the runs most similar to these cells alone (see `DurationModel`), since a cell takes a
+        millisecond to read. They are those of the same scenario and server, of some other cells of the server, and, of
+        an engine without any, of some of its cells.
+        """
+        timed = self._timed_runs
+        if planned is not None:
+            timed = timed.join(_similar_keys(timed, planned), on="key", how="semi", maintain_order="left")
+        return list(self._read_durations(timed))
+
+    @cached_property
+    def _timed_runs(self) -> pl.DataFrame:
+        """The runs that durations are read from, with what says how similar they are to others."""
+        runs = self._table("runs").select("key", "build", "repetition", "outcome_status", "wall", "host")
+        cells = self._table("cells").select("key", "build", *_SIMILARITY)
+        timed = runs.filter(pl.col("outcome_status").is_in(TIMED_OUTCOMES) & (pl.col("wall") > 0))
+        return timed.join(cells, on=("key", "build"), how="left", maintain_order="left")
+
+    def _read_durations(self, timed: pl.DataFrame) -> Iterator[RunDuration]:
+        for row in timed.iter_rows(named=True):
+            with suppress(*_UNREADABLE):
+                machine = str(parse_json_object(row["host"] or "{}").get("cpu", ""))
+                yield RunDuration(self._cell(row["key"], row["build"]), row["wall"], machine)
 
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
         """The series of a run (see `harness.analysis.timeseries`), or None."""
@@ -204,19 +222,8 @@ class ColumnStore:
         return self._rows_of[table].get((key, repetition), [])
 
     @cached_property
-    def _definitions(self) -> dict[str, BaseModel]:
-        models: Mapping[str, type[BaseModel]] = {"scenario": Scenario, "implementation": Implementation}
-        try:
-            return {
-                row["hash"]: models[row["kind"]].model_validate_json(row["content"])
-                for row in self._table("definitions").iter_rows(named=True)
-            }
-        except (ValueError, KeyError) as error:
-            file = self.root / "definitions.parquet"
-            raise ResultError(
-                f"{file}: a definition is none of this format: {describe_read_error(error)}",
-                "use the harness that wrote it",
-            ) from error
+    def _definitions(self) -> Mapping[str, BaseModel]:
+        return _Definitions(self.root / "definitions.parquet", self._table("definitions"))
 
     @cached_property
     def _cells(self) -> dict[tuple[str, int], Row]:
@@ -251,6 +258,51 @@ class ColumnStore:
             image = contents.setdefault(row["digest"], Contents(row["digest"], {}, {}))
             (image.packages if row["kind"] == "package" else image.programs)[row["name"]] = row["version"]
         return contents
+
+
+class _Definitions(Mapping[str, BaseModel]):
+    """Hash → scenario or implementation, each parsed on first access. ResultError for one of another format."""
+
+    _MODELS: ClassVar[Mapping[str, type[BaseModel]]] = {"scenario": Scenario, "implementation": Implementation}
+
+    def __init__(self, file: Path, frame: pl.DataFrame) -> None:
+        """`frame`: the table of `file`."""
+        self._file = file
+        self._rows = {row["hash"]: row for row in frame.iter_rows(named=True)}
+        self._parsed: dict[str, BaseModel] = {}
+
+    def __getitem__(self, digest: str) -> BaseModel:
+        if digest not in self._parsed:
+            row = self._rows[digest]
+            try:
+                self._parsed[digest] = self._MODELS[row["kind"]].model_validate_json(row["content"])
+            except (ValueError, KeyError) as error:
+                raise ResultError(
+                    f"{self._file}: a definition is none of this format: {describe_read_error(error)}",
+                    "use the harness that wrote it",
+                ) from error
+        return self._parsed[digest]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def _similar_keys(timed: pl.DataFrame, planned: Iterable[Cell]) -> pl.DataFrame:
+    """Keys of the cells among `timed` that tell most of how long the planned ones take."""
+    wanted = pl.DataFrame(
+        list({(cell.engine, cell.server.name, cell.scenario.name) for cell in planned}),
+        schema=dict.fromkeys(_SIMILARITY, pl.String),
+        orient="row",
+    )
+    keys = [timed.join(wanted, on=_SIMILARITY, how="semi").select("key")]
+    for columns in (_SIMILARITY[:2], _SIMILARITY[:1]):
+        for _, group in timed.join(wanted, on=columns, how="semi").group_by(*columns):
+            others = group.select(pl.col("key").unique().sort())
+            keys.append(others.gather_every(max(1, others.height // _STAND_INS)))
+    return pl.concat(keys).unique()
 
 
 def write_columns(root: Path, entries: Iterable[StoredRun], contents: Iterable[Contents]) -> None:
