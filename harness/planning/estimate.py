@@ -104,6 +104,8 @@ STORED_BESIDE, STORED_BYTE = 500_000, 0.3
 #: Bytes that it writes while it runs: per byte transferred (the byte itself, and captures and logs before compression),
 #: and beside them.
 WRITTEN_BYTE, WRITTEN_BESIDE = 5, 64 << 20
+#: The same where all flows are TCP's: no file, no log, and 112 B in each of two captures for a segment and for its ACK.
+WRITTEN_BYTE_OF_TCP = 0.5
 
 
 def expected_seconds(cell: Cell) -> float:
@@ -151,7 +153,8 @@ def transferred_bytes(scenario: Scenario) -> int:
 
 def written_bytes(scenario: Scenario) -> int:
     """Upper bound of the bytes that a run writes before compression, received files included."""
-    return WRITTEN_BYTE * transferred_bytes(scenario) + WRITTEN_BESIDE
+    per_byte = WRITTEN_BYTE_OF_TCP if all(flow.kind == "tcp" for flow in scenario.flows) else WRITTEN_BYTE
+    return round(per_byte * transferred_bytes(scenario)) + WRITTEN_BESIDE
 
 
 def stored_bytes(scenario: Scenario) -> int:

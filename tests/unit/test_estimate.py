@@ -121,6 +121,14 @@ def test_forty_flows_are_not_promised_in_a_few_seconds() -> None:
         assert 2 <= DurationModel(_took(), machine).expected_seconds(tested_cell) / statistics.median(walls) <= 10
 
 
+def test_tcp_alone_writes_no_files_and_no_logs() -> None:
+    def of(*kinds: str) -> Scenario:
+        flows = [{"kind": kind, "stop": "100 s"} for kind in kinds]
+        return scenario(flows=flows, objectives=[], path={"forward": _link("100 Mbit/s"), "return": _link("20 Mbit/s")})
+
+    assert written_bytes(of("tcp", "tcp")) < 10**9 < 5 * 10**9 < written_bytes(of("tcp", "quic"))
+
+
 def test_several_files_count_as_one_of_their_size() -> None:
     def of(**flow: object) -> Scenario:
         return scenario(flows=[flow], objectives=[])
