@@ -15,11 +15,17 @@ class Notebook:
     sender: str
     droptail: tuple[float, float]
     red: tuple[float, float]
+    beside: str = ""
+    """The sender that shares the link, if there is one."""
+    mislabelled: bool = False
+    """Whether the run that is called RED had `queue_type: droptail`, too: the two are equals."""
 
 
-#: The last "RED" ran with queue_type droptail.
+#: The notebook's Tahoe is called Reno here.
 NOTEBOOK = (
     Notebook("low", "reno", (10910.0, 238.67), (11496.67, 224.01)),
     Notebook("low", "cubic", (14479.33, 255.04), (17792.67, 236.58)),
     Notebook("high", "cubic", (15660.0, 444.20), (36924.67, 468.50)),
+    Notebook("high", "cubic", (30038.67, 596.14), (41468.67, 577.18), beside="reno", mislabelled=True),
+    Notebook("high", "reno", (4614.67, 485.21), (5400.67, 454.52), beside="cubic", mislabelled=True),
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from statistics import median
 
 from harness.evaluation.cell_result import CellResult
 from harness.report.markdown import table_row
@@ -10,10 +12,14 @@ from harness.report.numbers import span_text
 from harness.report.studies import measured_cells
 from harness.scenario.metric_names import MetricName
 from harness.topology import flow_label
-from studies.red_droptail.claims import NOTEBOOK
+from studies.red_droptail.claims import NOTEBOOK, Notebook
 
 #: Probability of such a difference by chance below which it counts as one.
 SIGNIFICANT = 0.05
+#: Scenarios of a case: `queue/droptail-high-bdp` with each of these at its end.
+_SUFFIXES = ("", "-tcp", "-two", "-eight")
+#: From this number of flows on, the table has what they do together instead of each.
+_MANY = 3
 
 
 def queues(results: Sequence[CellResult]) -> str:
@@ -21,45 +27,56 @@ def queues(results: Sequence[CellResult]) -> str:
     lines = [
         "## RED v DropTail (a notebook on a fork of mahimahi)",
         "",
-        'The document compares single runs. Its bytes/s count acknowledgements of small segments, its "RED" drops',
-        "everything above a fixed average, and the last of its comparisons had DropTail on both sides: its figures",
-        "stand beside ours as what it claims, a gain in percent. It names its first sender Tahoe, which is in no stack",
-        "of today; Reno stands in its rows.",
+        "S. Shanks compares single runs of 120 s, and ours last as long. The notebook's bytes/s count acknowledgements",
+        "of small segments, so that its throughput stands beside ours as a gain in percent; its round-trip times stand",
+        "there as they are. Its RED drops everything above a fixed average. It names its first sender Tahoe, which is",
+        "in no stack of today; Reno stands in its rows. Its last comparison, CUBIC beside Tahoe, had DropTail on both",
+        "sides (`queue_type: droptail`): what it calls a gain of RED is **how far two equal runs differ**.",
         "",
         "Service is Poisson, as in the document's traces: netem's slots let one packet go per opportunity, with gaps",
         "from an exponential table (`images/sim/exponential.py`), and the low case has the traces' cold start of ten",
         "packets a second, again after every minute. `tests/lab/test_service.py` holds the gaps against that law.",
         "",
-        "*verdict* says whether the runs can tell RED from DropTail (Mann-Whitney U over seeds, two-sided,",
-        f"p < {SIGNIFICANT}); of twenty such rows one would differ by chance alone.",
+        "RED is made for many flows (S. Floyd, V. Jacobson, 1993), and the notebook has one or two. So eight are",
+        "there, too.",
+        "",
+        "A seed gives the link with RED the same gaps as the link with DropTail, so that runs are compared in pairs:",
+        f"*verdict* is Wilcoxon's signed-rank test over the seeds that both have (two-sided, p < {SIGNIFICANT}). Of",
+        "twenty such rows, chance alone makes one differ.",
         "",
         table_row(["case", "sender", "metric", "DropTail", "RED", "change", "document", "p", "verdict"]),
         table_row(["---", "---", "---", "---:", "---:", "---:", "---:", "---:", "---"]),
     ]
-    rows = [
-        row for case in ("low", "high") for suffix in ("", "-tcp", "-two") for row in _comparison(results, case, suffix)
-    ]
-    return "\n".join([*lines, *map(table_row, rows), ""])
+    rows = (_comparison(results, case, suffix) for case in ("low", "high") for suffix in _SUFFIXES)
+    return "\n".join([*lines, *map(table_row, chain.from_iterable(rows)), ""])
 
 
-def _comparison(results: Sequence[CellResult], case: str, suffix: str) -> list[list[str]]:
+def _comparison(results: Sequence[CellResult], case: str, suffix: str) -> Iterator[list[str]]:
     """Rows of one pair of scenarios: for each cell of one with its like of the other."""
     plain = {_like(result): result for result in measured_cells(results, f"queue/droptail-{case}-bdp{suffix}")}
     early = {_like(result): result for result in measured_cells(results, f"queue/red-{case}-bdp{suffix}")}
-    rows = []
     for key in sorted(plain.keys() & early.keys(), key=str):
-        cell_result, other = plain[key], early[key]
-        labels = [flow_label(cell_result.cell, flow) for flow in range(len(cell_result.cell.scenario.flows))]
-        for flow, label in enumerate(labels):
-            others = " + ".join(labels[:flow] + labels[flow + 1 :])
-            who = f"{label} beside {others}" if others else label
-            claimed = _claimed(case, label) if len(labels) == 1 else None
-            rate, rtt = MetricName("mean_throughput", flow), MetricName("mean_srtt", flow)
-            rows.append(_compared(case, who, rate, "throughput, Mbit/s", cell_result, other, claimed))
-            rows.append(_compared(case, who, rtt, "sRTT, ms", cell_result, other, None))
-        queue = MetricName("mean_queue_delay")
-        rows.append(_compared(case, " + ".join(labels), queue, "queue, ms", cell_result, other, None))
-    return rows
+        droptail, red = plain[key], early[key]
+        labels = [flow_label(droptail.cell, flow) for flow in range(len(droptail.cell.scenario.flows))]
+        if len(labels) < _MANY:
+            yield from _rows_of_flows(case, labels, droptail, red)
+            together = " + ".join(labels)
+        else:
+            together = f"{len(labels)} × {labels[0]}"
+            total, fairness = MetricName("agg_throughput"), MetricName("jain_means")
+            yield _compared(case, together, total, "throughput together, Mbit/s", droptail, red)
+            yield _compared(case, together, fairness, "Jain's index", droptail, red)
+        yield _compared(case, together, MetricName("mean_queue_delay"), "queue, ms", droptail, red)
+
+
+def _rows_of_flows(case: str, labels: Sequence[str], droptail: CellResult, red: CellResult) -> Iterator[list[str]]:
+    for flow, label in enumerate(labels):
+        others = " + ".join(other for number, other in enumerate(labels) if number != flow)
+        sender = f"{label} beside {others}" if others else label
+        claim = _claim(case, label, others)
+        rate, rtt = MetricName("mean_throughput", flow), MetricName("mean_srtt", flow)
+        yield _compared(case, sender, rate, "throughput, Mbit/s", droptail, red, _claimed_gain(claim))
+        yield _compared(case, sender, rtt, "sRTT, ms", droptail, red, _claimed_times(claim))
 
 
 def _like(result: CellResult) -> tuple[object, ...]:
@@ -67,45 +84,67 @@ def _like(result: CellResult) -> tuple[object, ...]:
     return result.cell.client.name, result.cell.server.name, asked
 
 
-def _claimed(case: str, label: str) -> float | None:
-    """The document's gain of RED in throughput, for a sender of this congestion control."""
+def _claim(case: str, label: str, others: str) -> Notebook | None:
+    """The notebook's comparison of a sender of this congestion control, alone or beside another."""
     for notebook in NOTEBOOK:
-        if notebook.case == case and f"({notebook.sender})" in label:
-            return notebook.red[0] / notebook.droptail[0] - 1
+        alike = notebook.case == case and f"({notebook.sender})" in label
+        if alike and bool(others) == bool(notebook.beside) and (not others or f"({notebook.beside})" in others):
+            return notebook
     return None
 
 
+def _claimed_gain(claim: Notebook | None) -> str:
+    if claim is None:
+        return "–"
+    return f"{claim.red[0] / claim.droptail[0] - 1:+.0%}" + (" (DropTail twice)" if claim.mislabelled else "")
+
+
+def _claimed_times(claim: Notebook | None) -> str:
+    if claim is None:
+        return "–"
+    return f"{claim.droptail[1]:.0f} → {claim.red[1]:.0f}" + (" (DropTail twice)" if claim.mislabelled else "")
+
+
 def _compared(
-    case: str, who: str, name: MetricName, what: str, one: CellResult, other: CellResult, claimed: float | None
+    case: str, sender: str, name: MetricName, what: str, droptail: CellResult, red: CellResult, claimed: str = "–"
 ) -> list[str]:
-    a, b = one.values(*name), other.values(*name)
-    left, right = one.interval(*name), other.interval(*name)
+    left, right = droptail.interval(*name), red.interval(*name)
     if left is None or right is None:
-        return [case, who, what, span_text(left), span_text(right), "–", "–", "–", "not measured"]
-    chance = _chance(a, b) if len(a) > 1 and len(b) > 1 else None
+        return [case, sender, what, span_text(left), span_text(right), "–", claimed, "–", "not measured"]
+    before, after = _by_repetition(droptail, name), _by_repetition(red, name)
+    differences = [after[number] - before[number] for number in sorted(before.keys() & after.keys())]
+    chance = _chance(differences) if len(differences) > 1 else None
     change = right.median / left.median - 1 if left.median else 0.0
     if chance is None:
         verdict = "one run tells nothing"
     elif chance >= SIGNIFICANT:
         verdict = "no difference that these runs can tell"
     else:
-        verdict = f"RED has {'more' if change > 0 else 'less'}"
+        verdict = f"RED has {'more' if median(differences) > 0 else 'less'}"
     return [
         case,
-        who,
+        sender,
         what,
         span_text(left),
         span_text(right),
         f"{change:+.1%}",
-        "–" if claimed is None else f"{claimed:+.0%}",
+        claimed,
         "–" if chance is None else f"{chance:.2g}",
         verdict,
     ]
 
 
-def _chance(one: Sequence[float], other: Sequence[float]) -> float:
-    """Of the rank sum, both ways, where the two do not differ."""
-    # It takes over a second to import, and every report imports the studies.
-    from scipy.stats import mannwhitneyu
+def _by_repetition(result: CellResult, name: MetricName) -> Mapping[int, float]:
+    """Repetition, which decides the seed → value."""
+    values = ((run.repetition, measured.value(*name)) for run, measured in result.runs if measured is not None)
+    return {repetition: value for repetition, value in values if value is not None}
 
-    return float(mannwhitneyu(one, other, alternative="two-sided").pvalue)
+
+def _chance(differences: Sequence[float]) -> float:
+    """Of such differences, both ways, where there is none."""
+    if not any(differences):
+        return 1.0
+    # It takes over a second to import, and every report imports the studies.
+    from scipy.stats import wilcoxon
+
+    return float(wilcoxon(differences).pvalue)
