@@ -193,6 +193,7 @@ def test_a_study_is_a_folder_with_its_source() -> None:
         "media.md",
         "path-mtu.md",
         "remembered.md",
+        "response.md",
         "studies.md",
         "uploads.md",
         "web.md",

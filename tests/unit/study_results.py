@@ -16,14 +16,22 @@ KNOWN = {name: implementation for name, (implementation, _) in catalogue().imple
 
 
 def results_of(
-    scenario: str, client: str, server: str, *flows: Mapping[str, float], engine: EngineName = "virtual"
+    scenario: str,
+    client: str,
+    server: str,
+    *flows: Mapping[str, float],
+    engine: EngineName = "virtual",
+    path: Mapping[str, float] | None = None,
 ) -> list[CellResult]:
-    """The cells of a scenario for a pair, of one run each; each of its flows has its figures, as of a first transfer."""
+    """The cells of a scenario for a pair, of one run each; each of its flows has its figures, as of a first transfer.
+
+    `path`: figures of no flow.
+    """
     (definition,) = catalogue().find_scenarios([scenario])
     request = Request([definition], [KNOWN[client]], [KNOWN[server]], engine=engine)
     measurements = tuple(
         Measurement(name=name, value=value, unit="1", flow=flow, transfer="first")
-        for flow, figures in enumerate(flows)
+        for flow, figures in (*enumerate(flows), (None, path or {}))
         for name, value in figures.items()
     )
     results = []

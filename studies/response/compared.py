@@ -1,0 +1,75 @@
+"""The windows of stored runs, beside those of the RFCs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from harness.evaluation.cell_result import CellResult
+from harness.outcome import Cell, Interval
+from harness.planning.endpoint_config import effective_parameters
+from harness.report.studies import measured_cells
+from harness.stats.intervals import interval
+from studies.response.claims import SCENARIOS, cubic_window, reno_window
+
+_CONTROL = "server.congestion_control"
+
+
+@dataclass(frozen=True)
+class Window:
+    """A sender's window on one path."""
+
+    stack: str
+    controller: str
+    """`reno` or `cubic`."""
+    rtt: float
+    """Of the path without a queue, s."""
+    loss: float
+    packets: Interval
+    """What it sends in a round trip."""
+    link_limited: bool
+    """Whether its queue drops more than a tenth of what chance does: then the link holds it back, too."""
+
+    @cached_property
+    def expected(self) -> float:
+        """Packets by the RFC."""
+        return reno_window(self.loss) if self.controller == "reno" else cubic_window(self.loss, self.rtt)
+
+    @property
+    def ratio(self) -> float:
+        """Of the median to what is expected."""
+        return self.packets.median / self.expected
+
+
+def windows(results: Sequence[CellResult]) -> list[Window]:
+    """Of every sender with Reno or CUBIC, by controller and stack."""
+    made = [
+        window
+        for scenario in SCENARIOS
+        for result in measured_cells(results, scenario)
+        if result.cell.virtual_time
+        for window in _windows(result)
+    ]
+    return sorted(made, key=lambda window: (window.controller != "reno", window.stack, window.rtt, window.loss))
+
+
+def _windows(result: CellResult) -> Iterator[Window]:
+    cell = result.cell
+    controller = _controller(cell)
+    path, stop = cell.scenario.path, cell.scenario.flows[0].stop
+    if controller is None or stop is None:
+        return
+    rtt = path.to_client.delay.seconds + path.to_server.delay.seconds
+    packets = [sent * rtt / stop.seconds for sent in result.values("packets_to_client", 0, "first")]
+    queue, chance = (sum(result.values(f"{cause}_drops_to_client", None, "first")) for cause in ("queue", "loss"))
+    if packets:
+        crowded = queue > chance / 10
+        yield Window(cell.server.name, controller, rtt, path.to_client.mean_loss, interval(packets), crowded)
+
+
+def _controller(cell: Cell) -> str | None:
+    setting = cell.server.setting("server", _CONTROL.removeprefix("server."))
+    default = "" if setting is None else setting.default
+    control = str(effective_parameters(cell, 0).get(_CONTROL, default))
+    return control if control in ("reno", "cubic") else None
