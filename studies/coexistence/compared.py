@@ -1,0 +1,62 @@
+"""What each sender and TCP have of the link that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.evaluation.cell_result import CellResult
+from harness.outcome import Interval
+from harness.planning.endpoint_config import effective_parameters
+from harness.report.studies import measured_cells
+
+_CONTROL = "congestion_control"
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A sender beside Linux's TCP CUBIC."""
+
+    server: str
+    controller: str
+    """Of the sender's congestion control; empty where its manifest names none."""
+    own: Interval
+    """Mbit/s of the sender."""
+    tcp: Interval
+    """Mbit/s of TCP."""
+    fairness: Interval | None
+    """Jain's index of the two."""
+    queue: Interval | None
+    """Mean delay of the queue, ms."""
+
+    @property
+    def share(self) -> float:
+        """The sender's part of what both have."""
+        return self.own.median / (self.own.median + self.tcp.median)
+
+
+def contests(results: Sequence[CellResult], scenario: str) -> list[Contest]:
+    """Of every sender on one path in virtual time, who takes most first."""
+    rows = [
+        contest
+        for result in measured_cells(results, scenario)
+        if result.cell.virtual_time and (contest := _contest(result)) is not None
+    ]
+    return sorted(rows, key=lambda row: (-row.share, row.server))
+
+
+def _contest(result: CellResult) -> Contest | None:
+    cell = result.cell
+    own, tcp = (result.interval("mean_throughput", flow) for flow in (0, 1))
+    if own is None or tcp is None or not own.median + tcp.median:
+        return None
+    setting = cell.server.setting("server", _CONTROL)
+    default = "" if setting is None else setting.default
+    return Contest(
+        server=cell.server.name,
+        controller=str(effective_parameters(cell, 0).get(f"server.{_CONTROL}", default or "")),
+        own=own,
+        tcp=tcp,
+        fairness=result.interval("jain_means"),
+        queue=result.interval("mean_queue_delay"),
+    )
