@@ -17,6 +17,8 @@ from typing import Any
 
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
+from harness.outcome import Cell
+from harness.planning.endpoint_config import effective_parameters
 from harness.report.parameters import sort_key
 
 #: The entry points that name studies.
@@ -107,6 +109,13 @@ def measured_cells(results: Iterable[CellResult], scenario: str) -> list[CellRes
     """The cells of a scenario that have measurements, sorted by server and parameters."""
     cells = [result for result in results if result.cell.scenario.name == scenario and result.measurements]
     return sorted(cells, key=lambda result: (result.cell.server.name, sort_key(result.cell)))
+
+
+def controller_of(cell: Cell, flow: int = 0) -> str:
+    """The congestion control of a flow's server, as it is asked for, else its default; empty where nobody knows it."""
+    setting = cell.implementation("server", flow).setting("server", "congestion_control")
+    default = "" if setting is None or setting.default is None else setting.default
+    return str(effective_parameters(cell, flow).get("server.congestion_control", default))
 
 
 @cache

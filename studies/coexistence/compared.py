@@ -7,10 +7,7 @@ from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
-from harness.planning.endpoint_config import effective_parameters
-from harness.report.studies import measured_cells
-
-_CONTROL = "congestion_control"
+from harness.report.studies import controller_of, measured_cells
 
 
 @dataclass(frozen=True)
@@ -50,11 +47,9 @@ def _contest(result: CellResult) -> Contest | None:
     own, tcp = (result.interval("mean_throughput", flow) for flow in (0, 1))
     if own is None or tcp is None or not own.median + tcp.median:
         return None
-    setting = cell.server.setting("server", _CONTROL)
-    default = "" if setting is None else setting.default
     return Contest(
         server=cell.server.name,
-        controller=str(effective_parameters(cell, 0).get(f"server.{_CONTROL}", default or "")),
+        controller=controller_of(cell),
         own=own,
         tcp=tcp,
         fairness=result.interval("jain_means"),

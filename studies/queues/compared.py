@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval, MeasuredRun, proven_outcome
-from harness.planning.endpoint_config import effective_parameters
-from harness.report.studies import measured_cells
+from harness.report.studies import controller_of, measured_cells
 from harness.stats.intervals import interval
 from studies.queues.claims import ALONE, BESIDE, CLIENT, QUEUES
 
@@ -97,7 +96,7 @@ def _contestant(result: CellResult) -> Contestant:
     server = result.cell.implementation("server", 0)
     setting = server.setting("server", "congestion_control")
     default = "" if setting is None else str(setting.default)
-    control = str(effective_parameters(result.cell, 0).get("server.congestion_control", default))
+    control = controller_of(result.cell)
     return Contestant(server.name, control, control == default)
 
 

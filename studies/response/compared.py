@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.evaluation.cell_result import CellResult
-from harness.outcome import Cell, Interval
-from harness.planning.endpoint_config import effective_parameters
-from harness.report.studies import measured_cells
+from harness.outcome import Interval
+from harness.report.studies import controller_of, measured_cells
 from harness.stats.intervals import interval
 from studies.response.claims import SCENARIOS, cubic_window, reno_window
 
-_CONTROL = "server.congestion_control"
+#: Those with an RFC's response function.
+CONTROLLERS = ("reno", "cubic")
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ def windows(results: Sequence[CellResult]) -> list[Window]:
 
 def _windows(result: CellResult) -> Iterator[Window]:
     cell = result.cell
-    controller = _controller(cell)
+    controller = controller_of(cell)
     path, stop = cell.scenario.path, cell.scenario.flows[0].stop
-    if controller is None or stop is None:
+    if controller not in CONTROLLERS or stop is None:
         return
     rtt = path.to_client.delay.seconds + path.to_server.delay.seconds
     packets = [sent * rtt / stop.seconds for sent in result.values("packets_to_client", 0, "first")]
@@ -66,10 +66,3 @@ def _windows(result: CellResult) -> Iterator[Window]:
     if packets:
         crowded = queue > chance / 10
         yield Window(cell.server.name, controller, rtt, path.to_client.mean_loss, interval(packets), crowded)
-
-
-def _controller(cell: Cell) -> str | None:
-    setting = cell.server.setting("server", _CONTROL.removeprefix("server."))
-    default = "" if setting is None else setting.default
-    control = str(effective_parameters(cell, 0).get(_CONTROL, default))
-    return control if control in ("reno", "cubic") else None
