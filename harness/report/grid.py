@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.staleness import outdated_note, row_text
@@ -59,15 +59,20 @@ def grid_blocks(results: Sequence[CellResult]) -> list[Block]:
     return _grids(results, lambda result: entry(result).replace("_", " "))
 
 
-def verdict_grid_blocks(results: Sequence[CellResult]) -> list[Block]:
-    """The same with the symbol of each verdict. Implementations that met only themselves are below the grid."""
+def verdict_grid_blocks(
+    results: Sequence[CellResult], further: Mapping[str, Mapping[str, str]] | None = None
+) -> list[Block]:
+    """The same with the symbol of each verdict. Implementations that met only themselves are below the grid.
+
+    `further`: title → server → text, rows below the clients.
+    """
     peers = {name for result in results for name in _pair(result) if len(set(_pair(result))) > 1}
     cross, isolated = list[CellResult](), list[CellResult]()
     for result in results:
         (cross if not peers or peers.intersection(_pair(result)) else isolated).append(result)
     self_pairs = ", ".join(f"{result.cell.client.name} {row_text(_verdict(result), result)}" for result in isolated)
     others = [Paragraph(f"Others, each with itself: {self_pairs}.")] if isolated else []
-    return [*_grids(cross, _verdict), *others]
+    return [*_grids(cross, _verdict, further or {}), *others]
 
 
 def _pair(result: CellResult) -> tuple[str, str]:
@@ -78,7 +83,11 @@ def _verdict(result: CellResult) -> str:
     return f"{SYMBOLS[result.verdict.status][0]} {entry(result).replace('_', ' ')}"
 
 
-def _grids(results: Sequence[CellResult], format_cell: Callable[[CellResult], str]) -> list[Block]:
+def _grids(
+    results: Sequence[CellResult],
+    format_cell: Callable[[CellResult], str],
+    further: Mapping[str, Mapping[str, str]] | None = None,
+) -> list[Block]:
     blocks: list[Block] = []
     for title, cells in _groups(results):
         servers, rows = _rows(cells)
@@ -86,6 +95,9 @@ def _grids(results: Sequence[CellResult], format_cell: Callable[[CellResult], st
         grid_rows = [
             Row([client, *("–" if cell is None else _cell(cell, format_cell(cell)) for cell in row_cells)])
             for client, row_cells in rows
+        ]
+        grid_rows += [
+            Row([name, *(texts.get(server, "–") for server in servers)]) for name, texts in (further or {}).items()
         ]
         heading = (Span(title, strong=True), ": seconds to the last byte, client ↓ server →")
         stale = outdated_note(cells)

@@ -162,6 +162,9 @@ def test_who_met_nobody_but_itself_stands_below_the_grid() -> None:
     assert text.endswith("\n\nOthers, each with itself: gamma ● 4.00, delta ● 4.00.\n")
     assert "Others" not in render_blocks(verdict_grid_blocks(crowd))
     assert "| | delta | gamma |" in render_blocks(verdict_grid_blocks([met("gamma", "gamma"), met("delta", "delta")]))
+    # What else is known of servers stands below the clients.
+    further = {"beside TCP": {"beta": "4.9", "gamma": "1.0"}}
+    assert "| beside TCP | – | 4.9 |\n" in render_blocks(verdict_grid_blocks(crowd, further))
 
 
 def _flows(count: int) -> CellResult:

@@ -14,6 +14,8 @@ from harness.report.markdown import render_blocks, render_markdown
 from harness.report.parameters import defaults, defaults_blocks, observations, vocabulary_document
 from harness.report.results import results_blocks, slowest_families, total_effort, totals_blocks
 from harness.scenario.schema import Implementation
+from studies.coexistence.claims import PATHS
+from studies.coexistence.compared import contests
 
 #: The scenario that `make run` runs: its verdicts stand in the README, its tables on the page of results.
 SHOWN = "satellite/medium"
@@ -36,9 +38,21 @@ def with_verdicts(text: str, results: Sequence[CellResult]) -> str:
     """
     shown = [result for result in results if result.cell.scenario.name == SHOWN and result.cell.virtual_time]
     plain = [result for result in shown if not result.cell.parameters]
-    tables = render_blocks([*verdict_grid_blocks(plain), *diagnosis_blocks(shown)])
+    tables = render_blocks([*verdict_grid_blocks(plain, _beside_tcp(results)), *diagnosis_blocks(shown)])
     content = "\n".join(filter(None, [tables, _totals(results)]))
     return between(text, "verdicts", content, "the README")
+
+
+def _beside_tcp(results: Sequence[CellResult]) -> dict[str, dict[str, str]]:
+    """What each server leaves to TCP on a link of both, by path: what it costs others that it wins."""
+    rows = {
+        f"[TCP beside it](docs/coexistence.md), {path}": {
+            contest.server: f"{contest.tcp.median:.1f} of {contest.own.median + contest.tcp.median:.1f} Mbit/s"
+            for contest in contests(results, scenario)
+        }
+        for scenario, path in PATHS.items()
+    }
+    return {title: texts for title, texts in rows.items() if texts}
 
 
 def _totals(results: Sequence[CellResult]) -> str:
